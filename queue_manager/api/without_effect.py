@@ -19,7 +19,7 @@ NO_PREEMPTION = "Sluice does not preempt yet, a Workload waits until quota is fr
 NO_FLAVOR_WEIGHTS = "Sluice does not weigh flavors in fair sharing yet, what is borrowed counts the same in all"
 NO_CONCURRENCY = "Sluice does not try several flavors at the same time yet, they are tried in their order"
 NO_TOPOLOGY = "Sluice does not place pods by topology yet, any node of the flavor may get them"
-NO_ELASTIC_JOBS = "Sluice does not resize an admitted Job yet, it has to be admitted anew"
+NO_ELASTIC_JOBS = "Sluice does not resize an admitted Job yet, it has to be admitted again"
 NO_PODS = "Sluice queues Jobs, not single pods: this pod starts at once and uses no quota"
 
 TOPOLOGY_ANNOTATIONS = tuple(

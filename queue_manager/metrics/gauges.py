@@ -179,7 +179,7 @@ def _counted(quota_cache: QuotaCache, workloads: list[Workload], is_exported: Ca
         if w.is_true(condition_types.FINISHED):
             ended[where] += 1
         elif not w.is_true(condition_types.ADMITTED):
-            waiting[(*where, *why_not_admitted(w))] += 1
+            waiting[(*where, *unadmitted_reason(w))] += 1
     finished: Counter[str] = Counter()
     for (cluster_queue, key), count in ended.items():
         finished[cluster_queue] += count
@@ -199,7 +199,7 @@ def _counted(quota_cache: QuotaCache, workloads: list[Workload], is_exported: Ca
         yield Gauge("unadmitted_workloads", own, count)
 
 
-def why_not_admitted(w: Workload) -> tuple[str, str]:
+def unadmitted_reason(w: Workload) -> tuple[str, str]:
     """(reason, underlying cause) of an unadmitted Workload, from its conditions Admitted and QuotaReserved."""
     if w.is_true(condition_types.QUOTA_RESERVED):
         admitted = w.condition(condition_types.ADMITTED)

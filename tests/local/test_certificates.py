@@ -12,7 +12,7 @@ import pytest
 
 from queue_manager.engine.clock import SystemClock
 from queue_manager.local import certificates
-from queue_manager.local.certificates import NAMES, RENEW_BEFORE, VALID, Identity, keep_current, provide
+from queue_manager.local.certificates import NAMES, RENEW_BEFORE, VALID, ServerCertificate, keep_current, provide
 from queue_manager.local.server.http_server import serve
 from tests.frozen_time import freeze_time
 from tests.local.server.world import World
@@ -84,7 +84,7 @@ def test_a_damaged_file_is_replaced(file: Path, damage: str) -> None:
 
 async def test_a_program_that_runs_on_presents_the_renewed_one(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(certificates, "CHECK_SECONDS", 0.01)
-    presented = asyncio.Queue[Identity]()
+    presented = asyncio.Queue[ServerCertificate]()
     first = provide(file, NOW)
     with freeze_time(NOW, real_asyncio=True) as clock:
         keeping = asyncio.create_task(keep_current(first, SystemClock(), presented.put_nowait))
@@ -101,7 +101,7 @@ async def test_a_full_disk_does_not_end_the_program(
 ) -> None:
     """There is a month left in which to try again."""
     monkeypatch.setattr(certificates, "CHECK_SECONDS", 0.01)
-    presented = asyncio.Queue[Identity]()
+    presented = asyncio.Queue[ServerCertificate]()
     first = provide(file, NOW)
 
     def full(path: Path, text: str) -> None:

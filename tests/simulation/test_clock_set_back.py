@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from job_controller.ports import Clock
-from job_controller.times import SKEW
+from job_controller.times import CLOCK_SKEW
 from queue_manager.api.resources import JOBS, WORKLOADS
 from queue_manager.configuration import loads
 from queue_manager.simulation import world as simulated
@@ -28,7 +28,9 @@ TIMEOUT, BASE, MAXIMUM = 3, 2, 8
 KIND = "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\n"
 STRATEGY = f"{{backoffBaseSeconds: {BASE}, backoffMaxSeconds: {MAXIMUM}}}"
 CONFIG = f"{KIND}waitForPodsReady: {{timeout: {TIMEOUT}s, requeuingStrategy: {STRATEGY}}}\n"
-ROUND = TIMEOUT + MAXIMUM + SKEW.total_seconds() + 2  # s: from any moment to the end of the next try, with its stop
+ROUND = (
+    TIMEOUT + MAXIMUM + CLOCK_SKEW.total_seconds() + 2
+)  # s: from any moment to the end of the next try, with its stop
 
 
 class SetBack:

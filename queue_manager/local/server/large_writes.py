@@ -21,7 +21,7 @@ from functools import partial
 
 from job_controller.json_tree import Json
 from queue_manager.local.errors import StatusError
-from queue_manager.local.schema.patience import TakesLong
+from queue_manager.local.schema.time_limits import NeedsWorkerProcess
 from queue_manager.local.server.admission_chain import AdmissionPlugin
 from queue_manager.local.server.call import Call
 from queue_manager.local.server.writing import Writer
@@ -69,7 +69,7 @@ class LargeWrites:
             loop = asyncio.get_running_loop()
             try:
                 answer = await loop.run_in_executor(self._thread, copy_context().run, prepare)
-            except (StatusError, TakesLong):
+            except (StatusError, NeedsWorkerProcess):
                 raise
             except Exception:  # a cache changed while it was read; an error that persists is raised on the loop
                 log.debug("a large write is prepared again", exc_info=True)

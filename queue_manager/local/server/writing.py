@@ -50,7 +50,7 @@ class Writer:
         if call.resource.namespaced:
             object_metadata.require_namespace(self._store, call, meta.get("name", ""))
         generated = not meta.get("name")
-        object_metadata.begin(self._store, call, meta)
+        object_metadata.set_new_metadata(self._store, call, meta)
         if generated:
             self._free_name(call, obj)
         if call.kind.has_status and not call.kind.status_on_create:
@@ -132,7 +132,7 @@ class Writer:
         meta = new["metadata"]
         if call.resource.namespaced:
             object_metadata.require_namespace(self._store, call, call.name)
-        object_metadata.begin(self._store, call, meta)
+        object_metadata.set_new_metadata(self._store, call, meta)
         if call.kind.has_status and not call.kind.status_on_create:
             new.pop("status", None)
         return self._finish_create(call, new)
@@ -145,7 +145,7 @@ class Writer:
     def replace(self, call: Call, new: Json, old: Json, *, applied: bool = False) -> bytes:
         """Store `new` in place of `old`, which is in its stored form. The two may share unchanged parts."""
         kind, status = call.kind, call.subresource == "status"
-        object_metadata.carry_over(call, new, old)
+        object_metadata.keep_server_fields(call, new, old)
         if status:
             meta = new["metadata"]
             if kind.is_custom:  # a status write to a custom object does not change metadata

@@ -18,7 +18,7 @@ from tests.control_plane.jobs.picture import PREFIX
 Spec = dict[str, Any]
 Theme = tuple[Spec, list[Step], Spec]  # the Job's spec, what happens, its pods' spec
 
-MOST = 7  # happenings
+MAX_ROWS = 7  # happenings
 ONE = st.integers(0, 4)
 SOME = st.lists(ONE, min_size=1, max_size=3, unique=True)
 CODES = st.sampled_from([1, 2, 3, 42])
@@ -39,9 +39,9 @@ def steps_of(*choices: st.SearchStrategy[Any] | Step) -> st.SearchStrategy[list[
     drawn = [st.just(choice) if isinstance(choice, Step) else choice for choice in choices]
 
     def flat(found: Sequence[Any]) -> list[Step]:
-        return [step for one in found for step in (one if isinstance(one, (list, tuple)) else [one])][:MOST]
+        return [step for one in found for step in (one if isinstance(one, (list, tuple)) else [one])][:MAX_ROWS]
 
-    return st.lists(st.one_of(drawn), min_size=2, max_size=MOST).map(flat)
+    return st.lists(st.one_of(drawn), min_size=2, max_size=MAX_ROWS).map(flat)
 
 
 def at_one(verb: str, **options: Any) -> st.SearchStrategy[Step]:

@@ -40,7 +40,7 @@ async def kubeconfigs(api: Client, namespace: str, plane: ControlPlane, tmp_path
 async def pair(scenario: Scenario, kubeconfigs: list[Path], start: Start) -> tuple[Manager, Manager]:
     """A leader with three Jobs in hand, and who waits."""
     first = await start(kubeconfigs[0], config=config(scenario.namespace))
-    second = await start(kubeconfigs[1], config=config(scenario.namespace), until="waits: ")
+    second = await start(kubeconfigs[1], config=config(scenario.namespace), until="waiting: ")
     await scenario.queues()
     for name in ("a", "b", "c"):
         await scenario.submit(name, parallelism=2, completions=4)
@@ -65,7 +65,7 @@ async def test_who_waits_is_ready_and_follows_at_once_when_the_leader_stops(
 ) -> None:
     first, second = pair
     leader = await holder(scenario)
-    assert second.lines[-1] == f"waits: {leader} leads, by the lease {scenario.namespace}/c1f6bfd2.kueue.x-k8s.io"
+    assert second.lines[-1] == f"waiting: {leader} holds the lease {scenario.namespace}/c1f6bfd2.kueue.x-k8s.io"
     assert await second.get("/readyz") == (200, "ok\n")
     assert 'replica_role="leader"' in (await first.get("/metrics"))[1]
     assert 'replica_role="leader"' not in (await second.get("/metrics"))[1]
@@ -90,14 +90,14 @@ async def test_a_leader_that_stood_still_stands_for_election_again(
     first.process.send_signal(signal.SIGSTOP)
     await second.read_until("ready", 15)
     first.process.send_signal(signal.SIGCONT)
-    await first.read_until("does not lead any more: ", 15)
-    assert first.lines[-1].endswith("; stands for election again")
-    await first.read_until("waits: ", 15)
+    await first.read_until("lost the lease", 15)
+    assert first.lines[-1].endswith("; becomes a candidate again")
+    await first.read_until("waiting: ", 15)
     assert await first.get("/readyz") == (200, "ok\n")
     assert 'replica_role="leader"' not in (await first.get("/metrics"))[1]
     await all_done(scenario)
     await second.stop()
-    await first.read_until("leads again", 15)
+    await first.read_until("is the leader again", 15)
     await scenario.submit("d", parallelism=2, completions=4)
     await scenario.until_finished("d")
     assert len(await scenario.pods("d")) == 4
@@ -115,9 +115,9 @@ async def test_stalls_that_cost_the_lease_do_not_end_a_manager_without_superviso
         await scenario.submit(name, parallelism=2, completions=4)
         await scenario.until_admitted(name)
         proxy.flows.clear()
-        await manager.read_until("does not lead any more: could not renew the lease", 15)
+        await manager.read_until("lost the lease", 15)
         proxy.flows.set()
-        await manager.read_until("leads again", 15)
+        await manager.read_until("is the leader again", 15)
     await all_done(scenario)
     assert manager.process.returncode is None
 
@@ -126,4 +126,4 @@ async def test_without_the_right_to_the_lease_it_says_so(scenario: Scenario, kub
     (tmp_path / "config.yaml").write_text(config(scenario.namespace))
     said = await refusal("--config", str(tmp_path / "config.yaml"), kubeconfig=kubeconfig)
     what = "get, create, update leases.coordination.k8s.io"
-    assert said == f"no permission, in namespace {scenario.namespace}, to {what}: bind a Role that allows it"
+    assert said == f"missing permissions in namespace {scenario.namespace}: {what}; bind a Role that grants them"

@@ -32,15 +32,15 @@ async def test_a_shorter_timeout_is_taken_over_and_a_changed_address_is_not(
     await scenario.until_admitted("hangs")
     refused = "metrics: {bindAddress: ':1'}\nwaitForPodsReady: {timeout: 1s}\n"
     assert await hang_up(manager, file, refused) == (
-        "read again, nothing taken over: metrics.bindAddress needs a restart, the process serves there already"
+        "reloaded, nothing applied: metrics.bindAddress needs a restart, the address is served already"
     )
     wrong = await hang_up(manager, file, "waitForPodsReady: {timeout: never}\nnoSuchThing: {}\n")
-    assert wrong.startswith(f"not taken over, the old configuration stays: {file}:")
+    assert wrong.startswith(f"not applied, the old configuration stays in use: {file}:")
     assert 'waitForPodsReady.timeout: "never" is not a duration' in wrong
     assert "noSuchThing: unknown field" in wrong
     assert not is_true(await scenario.workload("hangs"), "Evicted")
     assert await hang_up(manager, file, "waitForPodsReady: {timeout: 1s, recoveryTimeout: 30m}\n") == (
-        "read again, taken over: waitForPodsReady.timeout"
+        "reloaded, applied: waitForPodsReady.timeout"
     )
 
     async def evicted() -> bool:

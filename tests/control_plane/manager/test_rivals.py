@@ -40,7 +40,7 @@ async def test_two_controllers_of_all_jobs_are_reported_once(
     with plane.controllers("job-controller"):
         await until_it_works(scenario)
         manager = await start(kubeconfig)
-        reading = asyncio.create_task(manager.read_until("! kube-controller-manager works on Job ", 30))
+        reading = asyncio.create_task(manager.read_until("! kube-controller-manager controls Job ", 30))
         for number in range(30):  # what happens in the second in which the manager began shows nothing
             await scenario.submit(f"job-{number}", parallelism=2, completions=2)
             await asyncio.wait([reading], timeout=1)
@@ -49,9 +49,9 @@ async def test_two_controllers_of_all_jobs_are_reported_once(
         await reading
         await scenario.submit("one-more", parallelism=2, completions=2)
         await scenario.until_finished("one-more")
-    assert f"works on Job {scenario.namespace}/" in manager.lines[-1]
+    assert f"controls Job {scenario.namespace}/" in manager.lines[-1]
     assert manager.lines[-1].endswith(
-        "(kube-controller-manager --controllers=*,-job-controller), or set manage: ManagedBy"
+        "(kube-controller-manager --controllers=*,-job-controller), or set jobController.manage: ManagedBy"
     )
     assert len(reports(manager)) == 1
 

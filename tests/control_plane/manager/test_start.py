@@ -59,7 +59,7 @@ async def test_without_any_permission_it_names_all_that_it_needs(
     plane: ControlPlane, api: Client, namespace: str, tmp_path: Path
 ) -> None:
     said = await refusal(kubeconfig=await of(await account(api, namespace, []), plane, tmp_path))
-    assert said.startswith("no permission, in all namespaces, to get, delete, list, watch, patch jobs.batch; patch ")
+    assert said.startswith("missing permissions in all namespaces: get, delete, list, watch, patch jobs.batch; patch ")
     assert "create, delete, patch, list, watch pods; create, patch events; " in said
 
 
@@ -79,7 +79,7 @@ async def test_without_one_permission_it_names_that_verb_on_that_resource(
         assert allowed != rules(ALL)
     kubeconfig = await of(await account(api, namespace, allowed), plane, tmp_path)
     assert await refusal(kubeconfig=kubeconfig) == (
-        f"no permission, in all namespaces, to {said}: bind a ClusterRole that allows it"
+        f"missing permissions in all namespaces: {said}; bind a ClusterRole that grants them"
     )
 
 
@@ -94,26 +94,26 @@ async def test_the_job_controller_alone_needs_only_its_own_rights(
 async def test_a_token_that_the_server_does_not_know(plane: ControlPlane, tmp_path: Path) -> None:
     kubeconfig = write_kubeconfig(tmp_path / "kubeconfig", plane.url, {"token": "nobody's"}, plane)
     assert await refusal(kubeconfig=kubeconfig) == (
-        f"the API server {plane.url} does not accept our credentials (401 Unauthorized): log in anew"
+        f"the API server {plane.url} rejects the credentials (401 Unauthorized): log in again"
     )
 
 
 async def test_a_server_that_cannot_be_reached(tmp_path: Path) -> None:
     url = f"http://127.0.0.1:{free_ports(1)[0]}"
     said = await refusal(kubeconfig=write_kubeconfig(tmp_path / "kubeconfig", url, {"token": "t"}))
-    assert said.startswith(f"no answer from the API server {url}: ")
+    assert said.startswith(f"no response from the API server {url}: ")
 
 
 async def test_a_server_whose_certificate_is_not_trusted(plane: ControlPlane, tmp_path: Path) -> None:
     said = await refusal(kubeconfig=write_kubeconfig(tmp_path / "kubeconfig", plane.url, {"token": "t"}))
-    assert said.startswith(f"no answer from the API server {plane.url}: ")
+    assert said.startswith(f"no response from the API server {plane.url}: ")
     assert "certificate verify failed" in said
 
 
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("a: [", "{path}: is no YAML: "),
+        ("a: [", "{path}: is not YAML: "),
         ("a: 1", "{path}: no current-context is set; name a context"),
         ("current-context: x", "{path}: contexts has no entry 'x'; there are: none"),
         (None, "{path}: No such file or directory"),
@@ -161,7 +161,7 @@ async def test_each_right_that_is_missing_is_named(
         token, _ = await who.token()
         file = write_kubeconfig(tmp_path / who.name, plane.url, {"token": token}, plane)
         transport = ClusterTransport(lambda: kubeconfigs.load(file))
-        expected = f"no permission, in all namespaces, to {' '.join(missing)}: " if missing else ""
+        expected = f"missing permissions in all namespaces: {' '.join(missing)}; " if missing else ""
         said = "?"
 
         async def as_expected() -> bool:
@@ -171,7 +171,7 @@ async def test_each_right_that_is_missing_is_named(
                 await preflight.check(transport, plane.url, ALL)
                 said = ""
             except preflight.CannotStart as error:
-                said = re.sub(r"(\w+)\.[a-z0-9.-]+(?=[/:])", r"\1", str(error))
+                said = re.sub(r"(\w+)\.[a-z0-9.-]+(?=[/;])", r"\1", str(error))
             return said.startswith(expected) if expected else not said
 
         try:

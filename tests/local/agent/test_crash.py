@@ -150,8 +150,8 @@ async def test_the_next_agent_ends_a_pod_that_was_to_end(world: World) -> None:
     async with world.running() as agent:
         await world.create(UNTIL_TOLD)
         pod = await world.when(running)
-        orders = agent.layout.order(pod["metadata"]["uid"])
-    orders.write_text('{"verdict":{"reason":"Evicted","message":"low on memory","disruption":""},"grace":1}')
+        order = agent.layout.stop_order(pod["metadata"]["uid"])
+    order.write_text('{"verdict":{"reason":"Evicted","message":"low on memory","disruption":""},"grace":1}')
     async with world.running():
         assert (await world.over())["status"]["reason"] == "Evicted"
 

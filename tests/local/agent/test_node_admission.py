@@ -10,8 +10,8 @@ from queue_manager.api.resources import PODS
 from queue_manager.local.agent import sweep
 from queue_manager.local.agent.node_admission import (
     Admitted,
-    Answer,
-    MakesRoom,
+    NodeDecision,
+    Preempting,
     Rejected,
     Resident,
     admit,
@@ -52,7 +52,9 @@ def short(resource: str, requested: int, used: int, capacity: int) -> Rejected:
     ],
     ids=["fits", "cpu", "memory", "pods", "pods first", "asks for nothing", "node has none", "not this node's to give"],
 )
-def test_a_pod_is_refused_by_the_first_resource_that_is_short(wanted: Amounts, used: Amounts, answer: Answer) -> None:
+def test_a_pod_is_refused_by_the_first_resource_that_is_short(
+    wanted: Amounts, used: Amounts, answer: NodeDecision
+) -> None:
     assert admit(wanted, NODE, used) == answer
 
 
@@ -98,8 +100,8 @@ def test_victims_are_the_fewest_of_the_least_class(needs: dict[str, int], chosen
     ("used", "leaving", "others", "answer"),
     [
         ({"cpu": 1000, "pods": 1}, {}, [resident("b1", cpu=1000)], Admitted()),
-        ({"cpu": 3000, "pods": 1}, {"cpu": 3000, "pods": 1}, [resident("b1", cpu=3000)], MakesRoom(["b1"])),
-        ({"cpu": 3000, "pods": 1}, {}, [], MakesRoom([])),
+        ({"cpu": 3000, "pods": 1}, {"cpu": 3000, "pods": 1}, [resident("b1", cpu=3000)], Preempting(["b1"])),
+        ({"cpu": 3000, "pods": 1}, {}, [], Preempting([])),
         (
             {"cpu": 3000, "pods": 2},
             {"cpu": 3000, "pods": 2},
@@ -113,7 +115,9 @@ def test_victims_are_the_fewest_of_the_least_class(needs: dict[str, int], chosen
     ],
     ids=["fits", "ends another", "waits for one that leaves", "no pods are enough"],
 )
-def test_a_critical_pod_makes_room(used: Amounts, leaving: Amounts, others: Sequence[Resident], answer: Answer) -> None:
+def test_a_critical_pod_makes_room(
+    used: Amounts, leaving: Amounts, others: Sequence[Resident], answer: NodeDecision
+) -> None:
     assert admit_critical({"cpu": 2000}, NODE, used, leaving, others) == answer
 
 

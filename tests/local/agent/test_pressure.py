@@ -273,7 +273,7 @@ class Empty:
         self.asked += 1
         return []
 
-    def holds(self, uid: str) -> None: ...
+    def held(self, uid: str) -> None: ...
 
     def allocatable(self, node: str) -> Amounts:
         return {}

@@ -11,7 +11,7 @@ import pytest
 from queue_manager.local.agent import trimming
 from queue_manager.local.agent.layout import Layout, RunFiles
 from queue_manager.local.agent.logs import LogIndexer
-from queue_manager.local.agent.trimming import KEPT, PIECE, STEP
+from queue_manager.local.agent.trimming import CUT_BYTES, MAX_LOG_BYTES, PIECE_BYTES
 from tests.local.agent.test_logs import read, wrote
 from tests.local.agent.waiting import until
 from tests.local.agent.world import World
@@ -42,13 +42,19 @@ def long(layout: Layout) -> RunFiles:
 async def shortened(run: RunFiles) -> None:
     indexer = LogIndexer(lambda: NOW)
     indexer.add(run)
-    await until(lambda: on_disk(run.log) <= KEPT + STEP)
+    await until(lambda: on_disk(run.log) <= MAX_LOG_BYTES + CUT_BYTES)
     indexer.close()
 
 
 @pytest.mark.parametrize(
     ("size", "end"),
-    [(0, 0), (KEPT, 0), (KEPT + STEP - 1, 0), (KEPT + STEP, STEP), (KEPT + 5 * STEP + 1, 5 * STEP)],
+    [
+        (0, 0),
+        (MAX_LOG_BYTES, 0),
+        (MAX_LOG_BYTES + CUT_BYTES - 1, 0),
+        (MAX_LOG_BYTES + CUT_BYTES, CUT_BYTES),
+        (MAX_LOG_BYTES + 5 * CUT_BYTES + 1, 5 * CUT_BYTES),
+    ],
 )
 def test_what_is_cut_off(size: int, end: int) -> None:
     assert trimming.surplus(size) == end
@@ -89,16 +95,16 @@ async def test_a_log_whose_times_cannot_be_noted_is_shortened_too(layout: Layout
     indexer = LogIndexer(lambda: NOW)
     indexer.add(long)
     long.index.mkdir()
-    await until(lambda: on_disk(long.log) <= KEPT + STEP)
+    await until(lambda: on_disk(long.log) <= MAX_LOG_BYTES + CUT_BYTES)
     with open(long.log, "a") as log:
-        log.write(numbered(STEP))
-    await until(lambda: on_disk(long.log) <= KEPT + STEP)
+        log.write(numbered(CUT_BYTES))
+    await until(lambda: on_disk(long.log) <= MAX_LOG_BYTES + CUT_BYTES)
     indexer.close()
 
 
 async def test_a_reader_that_was_overtaken_goes_on_at_the_next_whole_line(layout: Layout, long: RunFiles) -> None:
     with open(long.log, "rb", buffering=0) as file:
-        assert len(trimming.read(file)) == PIECE
+        assert len(trimming.read(file)) == PIECE_BYTES
         trimming.cut(long.log, 20 * MIB)
         assert trimming.read(file).startswith(numbered(75 * MIB)[20 * MIB + LINE :][:LINE].encode())
 
@@ -107,5 +113,5 @@ async def test_a_container_that_wrote_much_and_ended_soon_is_shortened_too(world
     async with world.running():
         await world.create(f"yes | head -c {75 * MIB}; echo last")
         pod = await world.over()
-        await until(lambda: on_disk(world.files(pod) / "0.log") <= KEPT + STEP)
+        await until(lambda: on_disk(world.files(pod) / "0.log") <= MAX_LOG_BYTES + CUT_BYTES)
         assert await world.output(pod, tail_lines=2) == "y\nlast\n"

@@ -12,7 +12,7 @@ from job_controller.model import ObjectMeta
 from queue_manager.local.agent.environment import Host
 from queue_manager.local.agent.layout import Layout
 from queue_manager.local.agent.logs import LogIndexer
-from queue_manager.local.agent.worker import NodePod, PodWorker, Tools
+from queue_manager.local.agent.worker import NodePod, PodWorker, WorkerDependencies
 
 T0 = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -28,7 +28,7 @@ class Bench:
         self.pod = NodePod(metadata=meta, spec=msgspec.Raw(msgspec.json.encode(spec)))
         layout, host = Layout(directory), Host("node-1", "127.0.0.1", {})
         layout.prepare()
-        tools = Tools(layout, host, self.source, self, LogIndexer(lambda: self.now), lambda: self.now)
+        tools = WorkerDependencies(layout, host, self.source, self, LogIndexer(lambda: self.now), lambda: self.now)
         self.worker = PodWorker(self.pod, tools, self.asked.append)
 
     async def source(self, _kind: str, _namespace: str, _name: str) -> None:

@@ -84,13 +84,13 @@ class World:
     async def pod(self, name: str = "pod") -> Tree:
         return await self.client.get(PODS, "default", name)
 
-    async def when(self, holds: Callable[[Tree], object], name: str = "pod", seconds: float = 20.0) -> Tree:
-        """The pod as soon as `holds` is true of it."""
+    async def when(self, held: Callable[[Tree], object], name: str = "pod", seconds: float = 20.0) -> Tree:
+        """The pod as soon as `held` is true of it."""
         found: list[Tree] = []
 
         async def look() -> bool:
             found[:] = [await self.pod(name)]
-            return bool(holds(found[0]))
+            return bool(held(found[0]))
 
         await until(look, seconds)
         return found[0]

@@ -34,21 +34,21 @@ async def test_a_job_that_never_gets_ready_comes_into_the_inbox_and_back_in_line
     assert [rung["number"] for rung in given_up["retries"]["attempts"]] == [1, 2]
 
     (row,) = me.json("deactivated")
-    assert (row["name"], row["why"], row["tries"]) == ("broken", "pods not ready", 2)
+    assert (row["name"], row["why"], row["attempts"]) == ("broken", "pods not ready", 2)
     assert "/no/such/program" in row["lastError"]
     for queue in ("user-queue", "cq/cluster-queue"):
         assert "sluice reactivate broken" in me.says("deactivated", "-q", queue)
     for command in ("deactivated", "ps"):
         lost = me.run(command, "-q", "user-quee")
         assert (lost.returncode, lost.stdout) == (2, "")
-        assert "there is no LocalQueue user-quee; did you mean user-queue?" in lost.stderr
+        assert "LocalQueue user-quee does not exist; did you mean user-queue?" in lost.stderr
 
     would = me.says("reactivate", "broken", "--dry-run")
-    assert would.startswith("default/broken would be reactivated: back in line of user-queue")
+    assert would.startswith("default/broken would be reactivated: requeued in user-queue")
     assert me.json("show", "broken")["state"] == "Deactivated"
 
     assert me.says("reactivate", "broken") == (
-        "default/broken reactivated: back in line of user-queue, with a new budget of retries\n"
+        "default/broken reactivated: requeued in user-queue, with a new budget of retries\n"
     )
     given_up = await me.until_state("broken", "Deactivated")
     assert [rung["number"] for rung in given_up["retries"]["attempts"]] == [1, 2, 3, 4]
@@ -66,7 +66,7 @@ async def test_a_job_that_crashes_comes_into_the_inbox_with_its_exit_code_and_th
     )  # the real server has no node to ask for logs
     assert (row["why"], row["exitCode"], row["lastError"]) == ("crashes", 3, error)
     (pod,) = given_up["pods"]
-    assert row["action"] == f"mend what kubectl logs {pod['name']} shows, then: sluice reactivate crash"
+    assert row["action"] == f"fix what kubectl logs {pod['name']} shows, then: sluice reactivate crash"
     assert given_up["lastError"] == error
 
 
@@ -79,7 +79,7 @@ async def test_all_deactivated_jobs_of_a_queue_come_back_at_once_or_one_after_th
     for name in ("one", "two"):
         await me.until_state(name, "Running")
     told = me.says("deactivate", "one", "two")
-    assert told.count("its pods are stopped and its quota is given back") == 2
+    assert told.count("its pods are deleted and its quota is released") == 2
     assert me.says("deactivate", "one").startswith("default/one unchanged: it is deactivated already")
     for name in ("one", "two"):
         assert (await me.until_state(name, "Deactivated"))["reason"] in ("Deactivated", "")
@@ -88,7 +88,7 @@ async def test_all_deactivated_jobs_of_a_queue_come_back_at_once_or_one_after_th
     for name in ("one", "two"):
         await me.until_state(name, "Running")
     assert me.says("reactivate", "--all", "-q", "cq/cluster-queue") == (
-        "nothing is deactivated in ClusterQueue cluster-queue\n"
+        "no deactivated Jobs in ClusterQueue cluster-queue\n"
     )
     assert "it is active" in me.says("reactivate", "one")
 
@@ -123,21 +123,21 @@ async def test_a_held_queue_starts_nothing_a_drained_one_stops_all_a_released_on
     me.submit("runs")
     await me.until_state("runs", "Running")
     assert me.says("hold", "user-queue") == (
-        "LocalQueue default/user-queue held: nothing more starts (0 waiting, 1 running); "
-        "what runs goes on to its end; undo: sluice release user-queue\n"
+        "LocalQueue default/user-queue held: no more Jobs start (0 pending, 1 running); "
+        "running Jobs continue; undo: sluice release user-queue\n"
     )
     late = me.run("submit", "-f", "config/samples/hello.yaml")
-    assert "LocalQueue user-queue is held (sluice release user-queue)" in late.stdout
+    assert "LocalQueue user-queue is stopped (sluice release user-queue)" in late.stdout
     held = await me.until_state("hello", "Pending")
     assert "sluice release user-queue" in held["next"][0]["what"]
     assert me.json("show", "runs")["state"] == "Running"
     assert me.says("hold", "user-queue").startswith("LocalQueue default/user-queue unchanged: it is held already")
 
-    assert "what runs is stopped" in me.says("drain", "cq/cluster-queue")
+    assert "running Jobs are stopped" in me.says("drain", "cq/cluster-queue")
     await me.until_state("runs", "Pending")
     still = me.says("release", "user-queue")
-    assert "ClusterQueue cluster-queue is held too (sluice release cq/cluster-queue)" in still
-    assert "starts again as quota allows" in me.says("release", "cluster-queue", "--cluster-queue")
+    assert "ClusterQueue cluster-queue is stopped too (sluice release cq/cluster-queue)" in still
+    assert "Jobs start again as quota allows" in me.says("release", "cluster-queue", "--cluster-queue")
     await me.until_state("runs", "Running")
     await me.until_state("hello", "Running", "Succeeded")
 
@@ -168,7 +168,10 @@ async def test_what_makes_no_sense_is_refused_and_what_is_not_there_is_an_error(
         (("hold", "cq/cluster-quee"), "did you mean cq/cluster-queue?"),
         (("hold", "cluster-queue"), "did you mean cq/cluster-queue?"),
         (("hold", "cq/user-queue"), "did you mean user-queue?"),
-        (("reactivate", "--all", "-q", "nope"), "no LocalQueue nope in namespace default; `sluice queues` lists them"),
+        (
+            ("reactivate", "--all", "-q", "nope"),
+            "LocalQueue nope does not exist in namespace default; `sluice queues` lists them",
+        ),
     ):
         done = me.run(*arguments)
         assert (done.returncode, done.stdout) == (2, ""), arguments
@@ -195,7 +198,7 @@ async def test_show_draws_the_indexes_of_an_indexed_job_and_names_the_next_try(u
     assert (failed["index"], failed["exitCodes"], failed["state"]) == (1, [3], "in backoff")
     shown = me.says("show", "many")
     assert "0  .b.r\n. 2 succeeded   r 1 running   b 1 in backoff" in shown
-    assert "the next pod of index 1" in shown
+    assert "the next pod of index 1 is created" in shown
 
 
 async def test_show_tells_the_deadline_when_it_knows_the_configuration(user: Callable[..., User]) -> None:
@@ -206,7 +209,7 @@ async def test_show_tells_the_deadline_when_it_knows_the_configuration(user: Cal
     if isinstance(me.up, Up):  # the configuration is published
         assert "is evicted if its pods are not all ready (retry 1 of 1 follows)" in unasked
     else:
-        assert "waitForPodsReady; --config tells when" in unasked
+        assert "waitForPodsReady; --config shows when" in unasked
     told = me.says("show", "broken", "--config", str(me.config))
     assert "is evicted if its pods are not all ready (retry 1 of 1 follows)" in told
     assert "/no/such/program" in told
@@ -223,7 +226,7 @@ NO_GPU_QUOTA = "cannot start: ClusterQueue cluster-queue has no quota for nvidia
         (HELLO.replace("requests:", "limits: {nvidia.com/gpu: 1}\n            requests:"), NO_GPU_QUOTA),
         (
             HELLO.replace("labels:", "labels:\n    kueue.x-k8s.io/priority-class: urgnt"),
-            "cannot start: there is no WorkloadPriorityClass urgnt",
+            "cannot start: WorkloadPriorityClass urgnt does not exist",
         ),
     ],
     ids=["too large", "a resource nobody has", "a mistyped priority class"],

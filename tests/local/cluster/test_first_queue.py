@@ -18,7 +18,7 @@ from queue_manager.api.types import ClusterQueue
 from queue_manager.engine.client import Client
 from queue_manager.engine.runtime import Runtime
 from queue_manager.engine.transport import JSON_PATCH, Relay, Request, Response
-from queue_manager.local.first_queue import DONE, FirstQueue, Quota, create_first_queue, left_over, quota_message
+from queue_manager.local.first_queue import DONE, FirstQueue, NodeQuota, create_first_queue, left_over, quota_message
 from queue_manager.local.server.in_process import LocalTransport
 from queue_manager.simulation.virtual import run_virtual
 from queue_manager.simulation.world import World
@@ -75,14 +75,14 @@ def queue_with(*quotas: tuple[str, str | int]) -> dict[str, object]:
 @pytest.mark.parametrize(
     ("others", "left"),
     [
-        ([], Quota("4", "8Gi")),
-        ([{"spec": {}}], Quota("4", "8Gi")),
-        ([queue_with(("cpu", 1)), queue_with(("cpu", "500m"), ("memory", "1Gi"))], Quota("2500m", "7Gi")),
-        ([queue_with(("cpu", "9"), ("nvidia.com/gpu", 8))], Quota("0", "8Gi")),
+        ([], NodeQuota("4", "8Gi")),
+        ([{"spec": {}}], NodeQuota("4", "8Gi")),
+        ([queue_with(("cpu", 1)), queue_with(("cpu", "500m"), ("memory", "1Gi"))], NodeQuota("2500m", "7Gi")),
+        ([queue_with(("cpu", "9"), ("nvidia.com/gpu", 8))], NodeQuota("0", "8Gi")),
     ],
 )
-def test_what_other_queues_leave_of_the_nodes(others: list[dict[str, object]], left: Quota) -> None:
-    assert left_over(Quota("4", "8Gi"), others) == left
+def test_what_other_queues_leave_of_the_nodes(others: list[dict[str, object]], left: NodeQuota) -> None:
+    assert left_over(NodeQuota("4", "8Gi"), others) == left
 
 
 @pytest.mark.kubectl
@@ -152,10 +152,10 @@ def test_a_write_that_comes_in_between_is_read_and_the_quota_set_all_the_same() 
         async with World(script=None) as world:
             await create_first_queue(world.client, "4", "8Gi")
             runtime = Runtime(Meddling(LocalTransport(world.server, "first")), world.clock, world.rng, silence=None)
-            first = FirstQueue(runtime, Quota("2", "8Gi"))
+            first = FirstQueue(runtime, NodeQuota("2", "8Gi"))
             await world.client.patch(NAMESPACES, "", "default", {"metadata": {"annotations": {DONE: "user-queue"}}})
             async with runtime:
-                assert await first.ensure() == Quota("2", "8Gi")
+                assert await first.ensure() == NodeQuota("2", "8Gi")
             assert await quota(world.client) == ["2", "8Gi"]
 
     run_virtual(story())
@@ -178,7 +178,7 @@ def test_a_write_that_comes_in_between_is_read_and_the_quota_set_all_the_same() 
     ],
 )
 def test_the_message_about_a_quota_gives_the_sum(others: dict[str, Any], message: str) -> None:
-    nodes = Quota("4", "8Gi")
+    nodes = NodeQuota("4", "8Gi")
     assert quota_message(left_over(nodes, others.values()), nodes, others) == message
 
 
@@ -188,7 +188,7 @@ def test_each_change_of_the_quota_is_an_event_also_by_an_inactive_queue(caplog: 
     async def story() -> None:
         async with World(script=None) as world:
             runtime = Runtime(LocalTransport(world.server, "first"), world.clock, world.rng, silence=None)
-            first = FirstQueue(runtime, Quota("4", "8Gi"))
+            first = FirstQueue(runtime, NodeQuota("4", "8Gi"))
             async with runtime:
                 await first.ensure()
                 for number in range(4):

@@ -49,7 +49,7 @@ async def test_a_new_timeout_is_taken_over_and_evicts_what_had_been_given_longer
 
         await until(lambda: has(condition_types.ADMITTED, "Admitted"), "it is admitted")
         line = await hang_up(up, file, "waitForPodsReady: {timeout: 1s}\n")
-        assert line == f"{file} read again, taken over: waitForPodsReady.timeout, waitForPodsReady.recoveryTimeout"
+        assert line == f"{file} reloaded, applied: waitForPodsReady.timeout, waitForPodsReady.recoveryTimeout"
         await until(lambda: has(condition_types.EVICTED, "PodsReadyTimeout"), "it is evicted")
 
 
@@ -62,19 +62,19 @@ async def test_what_is_wrong_or_needs_a_restart_is_refused_and_the_old_configura
     wrong = "waitForPodsReady: {timeout: soon}\nfoo: 1\n"
     answer = await hang_up(up, file, wrong)
     assert answer.startswith(
-        f'{file} not taken over, the old configuration stays: {file}:3: waitForPodsReady.timeout: "'
+        f'{file} not applied, the old configuration stays in use: {file}:3: waitForPodsReady.timeout: "'
     )
     assert f"; {file}:4: foo: unknown field" in answer
     mixed = "waitForPodsReady: {timeout: 1s, recoveryTimeout: 30m}\njobController: {concurrentSyncs: 3}\n"
     assert await hang_up(up, file, mixed) == (
-        f"{file} read again, nothing taken over: jobController.concurrentSyncs needs a restart, "
-        "the Job controller works with it"
+        f"{file} reloaded, nothing applied: jobController.concurrentSyncs needs a restart, "
+        "the Job controller has already started"
     )
     assert await hang_up(up, file, "waitForPodsReady: {timeout: 1s, recoveryTimeout: 30m}\n") == (
-        f"{file} read again, taken over: waitForPodsReady.timeout"
+        f"{file} reloaded, applied: waitForPodsReady.timeout"
     )
     assert await hang_up(up, file, "waitForPodsReady: {timeout: 1s, recoveryTimeout: 30m}\n") == (
-        f"{file} read again, nothing has changed"
+        f"{file} reloaded, no changes"
     )
     file.unlink()
     up.process.send_signal(signal.SIGHUP)
@@ -88,7 +88,7 @@ async def test_without_a_file_there_is_nothing_to_read_again(start: Start) -> No
     up.process.send_signal(signal.SIGHUP)
     assert up.process.stdout is not None
     line = await asyncio.to_thread(up.process.stdout.readline)
-    assert "no configuration file was named at the start" in line
+    assert "no configuration file was given at the start" in line
     assert up.stop() == 0
 
 

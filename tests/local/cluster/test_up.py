@@ -78,8 +78,9 @@ async def test_a_stop_and_a_start_cost_a_job_no_try(start: Start, tmp_path: Path
         await running(client, "goes-on")
         (pod,) = await client.list(PODS, "default", type=Pod)
     assert up.stop() == 0
-    assert "stopping: 1 Job interrupted, the next `sluice up` starts 1 pod again, which costs no try; " in "\n".join(
-        up.lines
+    assert (
+        "stopping: 1 Job interrupted, the next `sluice up` starts 1 pod again, which counts as no retry; "
+        in "\n".join(up.lines)
     )
     second = start()
     async with second.client() as client:

@@ -176,7 +176,7 @@ SECONDS = [
 
 @pytest.mark.parametrize(("seconds", "text"), SECONDS)
 def test_ages_have_two_or_three_figures(seconds: float, text: str) -> None:
-    assert ages.human(seconds) == text
+    assert ages.format_age(seconds) == text
 
 
 QOS: list[tuple[Any, str]] = [

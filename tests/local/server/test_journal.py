@@ -21,7 +21,7 @@ import pytest
 from queue_manager.api.resources import CONFIG_MAPS, CRDS, PODS
 from queue_manager.engine.clock import SystemClock
 from queue_manager.local.storage.journal import DataDirectoryInUse, Journal
-from queue_manager.local.storage.store import JournalUnusable, Row, Store
+from queue_manager.local.storage.store import JournalRow, JournalUnusable, Store
 from tests.local.server.world import World, config_map, path, pod
 
 
@@ -98,10 +98,10 @@ class Watched:
         self.commits: list[list[str]] = []
         self.broken = False
 
-    def load(self) -> tuple[int, Iterable[Row]]:
+    def load(self) -> tuple[int, Iterable[JournalRow]]:
         return 0, []
 
-    def commit(self, revision: int, rows: list[Row]) -> None:
+    def commit(self, revision: int, rows: list[JournalRow]) -> None:
         if self.broken:
             raise OSError("no space left on device")
         self.commits.append([row.key for row in rows])
@@ -204,7 +204,7 @@ async def test_a_second_process_is_refused_with_the_pid_of_the_first(tmp_path: P
 
 def _hold(path: str, pipe: Connection) -> None:
     journal = Journal.open(path)
-    journal.commit(7, [Row("pods", "a/b", 7, b'{"metadata":{"name":"b","namespace":"a"}}')])
+    journal.commit(7, [JournalRow("pods", "a/b", 7, b'{"metadata":{"name":"b","namespace":"a"}}')])
     pipe.send("committed")
     pipe.recv()  # never comes
 
@@ -238,7 +238,7 @@ async def test_nothing_is_promised_once_the_directory_was_removed(tmp_path: Path
     assert (answer.status, answer.body["message"]) == (
         500,
         "Internal error occurred: "
-        f"{tmp_path / 'data'} was removed while a cluster runs from it: stop it and start it anew",
+        f"{tmp_path / 'data'} was removed while a cluster runs from it: stop it and start it again",
     )
     assert len((await world.ask("GET", PODS.path())).body["items"]) == 0
     world.store.close()
@@ -311,7 +311,7 @@ def test_a_damaged_object_is_told_by_name(tmp_path: Path) -> None:
 def filled(directory: Path) -> Journal:
     journal = Journal.open(directory)
     data = b'{"metadata":{"name":"b"},"x":"' + b"x" * 3000 + b'"}'
-    journal.commit(50, [Row("pods", f"a/{n}", n, data) for n in range(1, 50)])
+    journal.commit(50, [JournalRow("pods", f"a/{n}", n, data) for n in range(1, 50)])
     return journal
 
 
@@ -407,11 +407,11 @@ def test_a_database_that_was_removed_is_not_begun_anew(tmp_path: Path, left: str
     (tmp_path / left).parent.mkdir(parents=True, exist_ok=True)
     (tmp_path / left).touch()
     (tmp_path / "pods").mkdir(exist_ok=True)
-    with pytest.raises(JournalUnusable, match=r"objects\.db is missing, but .* put the database back, or remove"):
+    with pytest.raises(JournalUnusable, match=r"objects\.db is missing, but .* restore the database, or remove"):
         Journal.open(tmp_path)
     assert not (tmp_path / "objects.db").exists()
     (tmp_path / "objects.db").touch()
-    with pytest.raises(JournalUnusable, match=r"objects\.db is empty, but .* put the database back, or remove"):
+    with pytest.raises(JournalUnusable, match=r"objects\.db is empty, but .* restore the database, or remove"):
         Journal.open(tmp_path)
 
 

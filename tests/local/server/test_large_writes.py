@@ -12,11 +12,11 @@ import pytest
 from queue_manager.api.resources import CONFIG_MAPS, JOBS
 from queue_manager.engine.transport import APPLY_PATCH, MERGE_PATCH
 from queue_manager.local.kinds.registry import KindRegistry
-from queue_manager.local.long_work import LongWork
 from queue_manager.local.server import large_writes
 from queue_manager.local.server.admission_chain import AdmissionReview
 from queue_manager.local.server.api_server import ApiServer
 from queue_manager.local.storage.store import decode
+from queue_manager.local.worker_process import WorkerProcess
 from tests.local.agent.waiting import until
 from tests.local.server.world import Answer, World
 
@@ -41,10 +41,10 @@ class Gate:
         return []
 
 
-def world_with(*admission: Any, elsewhere: LongWork | None = None) -> World:
+def world_with(*admission: Any, worker_process: WorkerProcess | None = None) -> World:
     world = World()
     registry = KindRegistry.builtin()
-    world.server = ApiServer(world.store, registry, world.clock, admission, elsewhere=elsewhere)
+    world.server = ApiServer(world.store, registry, world.clock, admission, worker_process=worker_process)
     return world
 
 
@@ -57,12 +57,12 @@ async def gate() -> AsyncIterator[Gate]:
 
 @pytest.fixture
 async def world(gate: Gate) -> AsyncIterator[World]:
-    elsewhere = LongWork()
-    world = world_with(gate, elsewhere=elsewhere)
+    worker_process = WorkerProcess()
+    world = world_with(gate, worker_process=worker_process)
     yield world
     gate.open.set()
     world.server.close()
-    await elsewhere.close()
+    await worker_process.close()
 
 
 def config_map(values: int = large_writes.LARGE + 1, name: str = "big", **meta: Any) -> dict[str, Any]:
@@ -178,12 +178,12 @@ STORY: list[tuple[str, str, Any, dict[str, Any]]] = [
 
 async def test_a_write_has_the_same_answer_from_the_thread_as_from_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(large_writes, "LARGE", -1)  # every write is large
-    elsewhere, gate = LongWork(), Gate()
+    worker_process, gate = WorkerProcess(), Gate()
     gate.open.set()
-    threaded, plain = world_with(gate, elsewhere=elsewhere), world_with()
+    threaded, plain = world_with(gate, worker_process=worker_process), world_with()
     for method, path, body, more in STORY:
         answers = [await world.ask(method, path, body, **more) for world in (threaded, plain)]
         assert answers[0] == answers[1], (method, path, more)
     assert threading.main_thread() not in gate.passed
     threaded.server.close()
-    await elsewhere.close()
+    await worker_process.close()

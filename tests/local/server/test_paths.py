@@ -44,7 +44,7 @@ async def test_health_is_told_as_a_whole_by_check_and_in_detail(server: ApiServe
 async def test_metrics_are_served_where_there_are_any(server: ApiServer) -> None:
     assert (await ask(server, "GET", "/metrics")).status == 404
     clock, metrics = StillClock(), MetricRegistry([Family("a", "gauge", (), "A.")])
-    measured = ApiServer(Store(clock, random.Random(1)), KindRegistry.builtin(), clock, exposed=metrics.exposed)
+    measured = ApiServer(Store(clock, random.Random(1)), KindRegistry.builtin(), clock, exposed=metrics.expose)
     answer = await ask(measured, "GET", "/metrics")
     content_type = "text/plain; version=0.0.4; charset=utf-8"
     assert (answer.status, answer.headers["Content-Type"], answer.body) == (200, content_type, b"")

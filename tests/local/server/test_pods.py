@@ -105,7 +105,7 @@ async def test_a_budget_for_disruptions_is_refused_by_name(world: World, verb: s
     budget = {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "b"}}
     answer = await world.ask(verb, "/apis/policy/v1/namespaces/default/poddisruptionbudgets", budget)
     assert (answer.status, answer.reason) == (404, "NotFound")
-    assert answer.message == "this cluster has no PodDisruptionBudgets: nothing would hold evictions back"
+    assert answer.message == "this cluster has no PodDisruptionBudgets: nothing limits evictions"
 
 
 async def test_a_dry_eviction_changes_nothing(world: World) -> None:

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from queue_manager.local.storage.change_log import ChangeLog, Forgotten, Stored, StoredChange
-from queue_manager.local.storage.identity import ALPHABET, Identities
+from queue_manager.local.storage.change_log import ChangeLog, Compacted, Stored, StoredChange
+from queue_manager.local.storage.id_generator import ALPHABET, IdGenerator
 from queue_manager.local.storage.store import Store, decode
 from tests.local.server.world import StillClock
 
@@ -85,7 +85,7 @@ def test_a_state_older_than_the_history_is_refused() -> None:
     store = new_store(history=5)
     for index in range(20):
         put(store, f"x{index}")
-    with pytest.raises(Forgotten):
+    with pytest.raises(Compacted):
         names(store, 2)
 
 
@@ -130,7 +130,7 @@ def test_a_subscriber_that_fails_stops_nobody(caplog: pytest.LogCaptureFixture) 
 
 
 def test_uids_sort_in_the_order_of_creation_even_when_the_clock_goes_back() -> None:
-    identities = Identities(random.Random(1))
+    identities = IdGenerator(random.Random(1))
     later, earlier = datetime(2026, 1, 2, tzinfo=UTC), datetime(2026, 1, 1, tzinfo=UTC)
     uids = [identities.uid(at) for at in [earlier] * 5000 + [later] * 3 + [earlier] * 3]
     assert uids == sorted(uids)
@@ -138,8 +138,8 @@ def test_uids_sort_in_the_order_of_creation_even_when_the_clock_goes_back() -> N
 
 
 def test_uids_after_a_restart_sort_after_those_read_from_disk() -> None:
-    uid = Identities(random.Random(1)).uid(datetime(2030, 1, 1, tzinfo=UTC))
-    fresh = Identities(random.Random(1))
+    uid = IdGenerator(random.Random(1)).uid(datetime(2030, 1, 1, tzinfo=UTC))
+    fresh = IdGenerator(random.Random(1))
     fresh.seen(uid)
     fresh.seen("not a uuid")
     assert fresh.uid(datetime(2026, 1, 1, tzinfo=UTC)) > uid
@@ -147,12 +147,12 @@ def test_uids_after_a_restart_sort_after_those_read_from_disk() -> None:
 
 def test_the_same_seed_gives_the_same_names_and_uids() -> None:
     at = datetime(2026, 1, 1, tzinfo=UTC)
-    one, other = Identities(random.Random(3)), Identities(random.Random(3))
+    one, other = IdGenerator(random.Random(3)), IdGenerator(random.Random(3))
     assert [one.uid(at), one.name("x-")] == [other.uid(at), other.name("x-")]
 
 
 def test_a_generated_name_is_a_cut_prefix_and_five_characters() -> None:
-    name = Identities(random.Random(1)).name("p" * 80)
+    name = IdGenerator(random.Random(1)).name("p" * 80)
     assert len(name) == 63
     assert set(name[58:]) <= set(ALPHABET)
 
@@ -165,7 +165,7 @@ def test_a_history_forgets_its_oldest_changes_when_their_objects_weigh_too_much(
         history.append(StoredChange("MODIFIED", "things", None, stored))
     try:
         kept = list(history.after(0))
-    except Forgotten as forgotten:
+    except Compacted as forgotten:
         kept = list(history.after(forgotten.oldest))
     assert [change.revision for change in kept] == list(range(len(sizes) - len(kept) + 1, len(sizes) + 1))
     assert len(kept) == 1 or sum(len(change.new.data) for change in kept) < 100

@@ -21,7 +21,7 @@ CALM = 3  # turns of the loop that a request for one object may take
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """A turn is over after each object."""
-    monkeypatch.setattr(turns, "TURN", -1.0)
+    monkeypatch.setattr(turns, "TURN_SECONDS", -1.0)
 
 
 async def fill(world: World) -> None:

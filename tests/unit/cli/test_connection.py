@@ -151,7 +151,7 @@ async def test_a_cluster_that_does_not_answer_is_a_sentence_and_no_traceback(hom
 @pytest.mark.parametrize(
     ("server", "user", "says"),
     [
-        ("https://127.0.0.1:1", "{token: t}", "no answer from the cluster of "),
+        ("https://127.0.0.1:1", "{token: t}", "no response from the cluster of "),
         (
             "http://127.0.0.1:1",
             "{exec: {command: no-such, apiVersion: v}}",
@@ -180,7 +180,7 @@ async def test_a_cluster_that_stands_still_is_told_from_one_that_is_not_there(
         raise TimeoutError
 
     monkeypatch.setattr(HttpTransport, "request", wait)
-    with pytest.raises(CommandRefused, match="it took too long; is `sluice up` running"):
+    with pytest.raises(CommandRefused, match="timed out; is `sluice up` running"):
         async with connect(str(path), None) as client:
             await client.list(JOBS)
 
@@ -206,7 +206,7 @@ async def test_credentials_that_are_not_accepted_are_told_as_such(home: Path) ->
     with pytest.raises(CommandRefused) as refused:
         async with connect(str(path), None):
             raise ApiError(401, "Unauthorized", "Unauthorized")
-    assert str(refused.value) == f"the cluster of {path} does not accept our credentials (401): log in anew"
+    assert str(refused.value) == f"the cluster of {path} rejects the credentials (401): log in again"
     assert refused.value.code == EXIT_ERROR
 
 
@@ -232,7 +232,7 @@ def test_what_up_says_to_type_can_be_typed_whatever_the_name_of_the_home(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     cluster = LocalCluster(ClusterOptions(data_dir=tmp_path / "my home"), KueueConfig())
-    up.say_next(cluster, 1.0)
+    up.print_next_steps(cluster, 1.0)
     (line,) = (line for line in capsys.readouterr().out.splitlines() if "KUBECONFIG" in line)
     assert shlex.split(line) == ["export", f"KUBECONFIG={tmp_path / 'my home' / 'kubeconfig'}"]
 
@@ -251,7 +251,7 @@ async def test_a_cluster_without_the_kinds_of_the_queue_is_named_with_the_comman
     with pytest.raises(CommandRefused) as refused:
         async with connect(str(path), None):
             raise ApiError.of(404, b"404 page not found\n")
-    said = f"the cluster of {path} has none of the queue's kinds; to install them: sluice crds | kubectl apply -f -"
+    said = f"the cluster of {path} does not serve the queue's kinds; to install them: sluice crds | kubectl apply -f -"
     assert str(refused.value) == said
 
 
@@ -277,4 +277,4 @@ def test_a_configuration_of_which_nothing_came_through_the_pipe_is_not_valid(
     for text in ("", " \n"):
         monkeypatch.setattr("sys.stdin", io.StringIO(text))
         assert main(["check-config", "-"]) == EXIT_NEVER
-        assert capsys.readouterr() == ("", "sluice check-config: <stdin>: nothing in it\n")
+        assert capsys.readouterr() == ("", "sluice check-config: <stdin>: is empty\n")

@@ -9,7 +9,7 @@ import pytest
 
 from queue_manager.api import keys
 from queue_manager.api.resources import CLUSTER_QUEUES, JOBS, RESOURCE_FLAVORS, WORKLOADS, Resource
-from queue_manager.cli.acting import Report
+from queue_manager.cli.change_report import ChangeReport
 from queue_manager.cli.crds import finish_delete
 from queue_manager.cli.main import main
 from queue_manager.engine.client import Client
@@ -60,7 +60,7 @@ async def test_what_is_being_deleted_loses_the_finalizer_of_the_queue_and_no_oth
     client: Client, capsys: pytest.CaptureFixture[str]
 ) -> None:
     await create(client)
-    report = Report("table", dry_run=False)
+    report = ChangeReport("table", dry_run=False)
     await finish_delete(client, report, dry_run=False)
     assert await left(client, WORKLOADS) == {"stays": OURS}
     assert await left(client, CLUSTER_QUEUES) == {}
@@ -74,7 +74,7 @@ async def test_what_is_being_deleted_loses_the_finalizer_of_the_queue_and_no_oth
 
 async def test_a_dry_run_releases_nothing(client: Client) -> None:
     await create(client)
-    report = Report("table", dry_run=True)
+    report = ChangeReport("table", dry_run=True)
     await finish_delete(client, report, dry_run=True)
     assert [row.result for row in report.rows] == ["released"] * 3
     assert sorted(await left(client, WORKLOADS)) == ["goes", "stays"]
@@ -83,7 +83,7 @@ async def test_a_dry_run_releases_nothing(client: Client) -> None:
 async def test_where_the_kinds_are_not_known_nothing_is_to_be_done() -> None:
     clock, rng = Clock(), random.Random(1)
     bare = Client(LocalTransport(ApiServer(Store(clock, rng), KindRegistry.builtin(), clock)))
-    report = Report("table", dry_run=False)
+    report = ChangeReport("table", dry_run=False)
     await finish_delete(bare, report, dry_run=False)
     assert report.rows == []
 
@@ -105,6 +105,6 @@ async def test_a_running_job_goes_on_when_the_finalizers_are_removed(client: Cli
     owned = {"name": "goes", "finalizers": OURS, "ownerReferences": [{**reference, "controller": True}]}
     await client.create(WORKLOADS, "default", {"metadata": owned, "spec": WORKLOAD})
     await client.delete(WORKLOADS, "default", "goes")
-    await finish_delete(client, Report("table", dry_run=False), dry_run=False)
+    await finish_delete(client, ChangeReport("table", dry_run=False), dry_run=False)
     assert await left(client, WORKLOADS) == {}
     assert await client.get(JOBS, "default", "runs") == job

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from queue_manager.cli.connection import NoAnswer
+from queue_manager.cli.connection import NoResponse
 from queue_manager.cli.logs import last_line
 from queue_manager.engine.client import Client
 from queue_manager.engine.transport import Relay, Request, Response
@@ -31,7 +31,7 @@ class Node(Relay):
         (Response(200, {}, b""), ""),
         (Response(200, {}, b"\xff!\n"), "\ufffd!"),
         (Response(404, {}, b"gone"), ""),
-        (NoAnswer("too long"), ""),
+        (NoResponse("too long"), ""),
         (TimeoutError(), ""),
     ],
 )

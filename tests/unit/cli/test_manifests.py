@@ -143,7 +143,7 @@ BOMB = "a: &a [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
         ("b: 1\na: .inf\n", "/f.yaml:2: cannot be sent to an API server: json: unsupported value: +Inf"),
         ("a: !!int x\n", "/f.yaml:1: cannot be sent to an API server: yaml: cannot decode !!str `x` as a !!int"),
         (f"a: {'[' * 5000}{']' * 5000}\n", "/f.yaml:1: nested more than 100 levels deep"),
-        ("a: 1\nb: \x01\n", "/f.yaml:2: character 0x1 may not stand in YAML"),
+        ("a: 1\nb: \x01\n", "/f.yaml:2: character 0x1 is not allowed in YAML"),
     ],
     ids=[
         "bomb",

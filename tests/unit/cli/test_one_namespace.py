@@ -86,7 +86,7 @@ async def test_jobs_of_the_own_namespace_are_reactivated(
     user: Client, more: dict[str, Any], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert await reactivate._run(asked(**more)) == EXIT_OK
-    assert capsys.readouterr().out.startswith("mine/train reactivated: back in line of q")
+    assert capsys.readouterr().out.startswith("mine/train reactivated: requeued in q")
     assert (await user.get(WORKLOADS, "mine", "job-train"))["spec"]["active"] is True
 
 
@@ -96,7 +96,7 @@ async def test_what_is_to_be_typed_next_is_right_in_the_namespace_of_the_context
     (tmp_path / "config").write_text("{current-context: c, contexts: [{name: c, context: {namespace: mine}}]}")
     await user.patch(LOCAL_QUEUES, "mine", "q", {"spec": {"stopPolicy": policies.HOLD}})
     assert await reactivate._run(asked(namespace=None, jobs=["train"])) == EXIT_OK
-    assert capsys.readouterr().out == ("mine/train reactivated: waits: LocalQueue q is held (sluice release q)\n")
+    assert capsys.readouterr().out == ("mine/train reactivated: waits: LocalQueue q is stopped (sluice release q)\n")
 
 
 async def test_a_queue_of_the_own_namespace_is_held(user: Client, capsys: pytest.CaptureFixture[str]) -> None:
@@ -111,7 +111,7 @@ async def test_a_held_queue_of_the_own_namespace_is_seen(user: Client) -> None:
     await user.patch(LOCAL_QUEUES, "mine", "q", {"spec": {"stopPolicy": policies.HOLD}})
     workload = await user.get(WORKLOADS, "mine", "job-train", type=Workload)
     assert obstacle(None, workload, await read_queues(user, ["mine"])) == Obstacle(
-        "waits: LocalQueue q is held (sluice release mine/q)"
+        "waits: LocalQueue q is stopped (sluice release mine/q)"
     )
 
 
@@ -131,4 +131,4 @@ async def test_what_is_not_there_is_told_with_what_is_in_sight(user: Client, nam
 async def test_a_queue_that_is_not_there_is_told(user: Client) -> None:
     with pytest.raises(CommandRefused) as refused:
         await reactivate._run(asked(all=True, queue="cqq"))
-    assert str(refused.value) == "there is no LocalQueue cqq in namespace mine; `sluice queues` lists them all"
+    assert str(refused.value) == "LocalQueue cqq does not exist in namespace mine; `sluice queues` lists them all"

@@ -23,7 +23,7 @@ from queue_manager.local.kinds.registry import KindRegistry
 from queue_manager.local.server.api_server import ApiServer
 from queue_manager.local.server.in_process import LocalTransport
 from queue_manager.local.storage.store import Store
-from queue_manager.visibility.job_states import LOOKED_AT_WITHIN, job_state
+from queue_manager.visibility.job_states import WORKLOAD_CREATION_TIMEOUT, job_state
 from tests.frozen_time import freeze_time
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -115,7 +115,7 @@ async def test_ps_never_shows_a_job_as_left_alone_that_is_created_between_its_tw
 
     async def create_and_wait() -> None:
         await create(admin, suspend=True)
-        clock.tick(2 * LOOKED_AT_WITHIN)
+        clock.tick(2 * WORKLOAD_CREATION_TIMEOUT)
 
     (row,) = await job_table(seen_while(admin, create_and_wait), "default")
     assert (row.state, row.reason) == ("Pending", "")

@@ -23,7 +23,7 @@ from queue_manager.local.storage.store import Store
 STAMP = "2026-01-01T00:00:00Z"
 TEMPLATE = {"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}}
 TOO_LARGE = messages.insufficient_capacity("cpu", "f", "0", "6", "1")
-HELD = "LocalQueue q is held (sluice release q)"
+HELD = "LocalQueue q is stopped (sluice release q)"
 WAITS = "waits behind others in q"
 
 
@@ -102,7 +102,7 @@ async def test_a_job_that_no_queue_takes_up_says_why_at_once(client: Client) -> 
     await submit(client, "new")
     await take_up(client, await submit(client, "waits", **{keys.PRIORITY_CLASS: "deleted"}))
     assert await reasons(client) == {
-        "mistyped": "cannot start: there is no WorkloadPriorityClass urgnt",
+        "mistyped": "cannot start: WorkloadPriorityClass urgnt does not exist",
         "new": "",
         "waits": WAITS,
     }

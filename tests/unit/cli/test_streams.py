@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 
 from queue_manager.cli import main, streams
-from queue_manager.cli.acting import Report
+from queue_manager.cli.change_report import ChangeReport
 
 PYTHON = shlex.quote(sys.executable)
 CRDS = f"{PYTHON} -m queue_manager.cli.main crds"
 # Something with letters that are not in ASCII, as `sluice up` and `sluice queues` print.
-MARK = "from queue_manager.cli import streams, up; streams.prepare(); up.say(chr(0x2714), 'store', 'x')"
+MARK = "from queue_manager.cli import streams, up; streams.prepare(); up.print_step(chr(0x2714), 'store', 'x')"
 
 
 def shell(command: str) -> subprocess.CompletedProcess[str]:
@@ -56,16 +56,16 @@ def test_a_broken_pipe_stops_no_change_and_what_was_changed_is_said_on_stderr(
     form: str, unread: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(sys, "stdout", os.fdopen(os.dup(unread), "w"))
-    report = Report(form, dry_run=False)
-    report.add("Job", "default", "one", "reactivated", "back in line")
+    report = ChangeReport(form, dry_run=False)
+    report.add("Job", "default", "one", "reactivated", "requeued")
     report.add("Job", "default", "two", "refused", "it has ended")
-    report.add("Job", "default", "three", "reactivated", "back in line")
+    report.add("Job", "default", "three", "reactivated", "requeued")
     assert report.end("") == 2
     sys.stdout.close()  # raises if anything is left in its buffer that it cannot write
     assert capsys.readouterr().err.splitlines() == [
-        "default/one reactivated: back in line",
+        "default/one reactivated: requeued",
         "default/two refused: it has ended",
-        "default/three reactivated: back in line",
+        "default/three reactivated: requeued",
     ]
 
 
@@ -73,8 +73,8 @@ def test_a_broken_pipe_ends_a_dry_run(unread: int, monkeypatch: pytest.MonkeyPat
     out = os.fdopen(os.dup(unread), "w")
     monkeypatch.setattr(sys, "stdout", out)
     with pytest.raises(BrokenPipeError):
-        Report("table", dry_run=True).add("Job", "default", "one", "reactivated", "back in line")
-    streams.give_up()
+        ChangeReport("table", dry_run=True).add("Job", "default", "one", "reactivated", "requeued")
+    streams.discard_output()
     out.close()
 
 

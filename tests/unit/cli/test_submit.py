@@ -166,12 +166,12 @@ async def test_when_the_server_changes_its_mind_one_is_told_what_is_there_alread
         (job("fits"), "waits in its queue"),
         (job("big", cpu="64"), "can never start: asks 64 cpu, queue limit 4"),
         (job("wide", cpu="1500m", parallelism=3), "can never start: asks 4500m cpu, queue limit 4"),
-        (job("lost", queue="nope"), "waits: there is no LocalQueue nope in namespace default"),
-        (job("free", queue=""), "names no queue and is suspended: somebody must set spec.suspend to false"),
+        (job("lost", queue="nope"), "waits: LocalQueue nope does not exist in namespace default"),
+        (job("free", queue=""), "names no queue and is suspended: starts when spec.suspend is set to false"),
         (job("now", queue="").replace("suspend: true", "suspend: false"), "names no queue: starts at once"),
         (
             job("urgent").replace("labels: {", "labels: {kueue.x-k8s.io/priority-class: urgnt, "),
-            "cannot start: there is no WorkloadPriorityClass urgnt",
+            "cannot start: WorkloadPriorityClass urgnt does not exist",
         ),
     ],
     ids=lambda value: "" if "\n" in value else value[:30],
@@ -187,7 +187,7 @@ async def test_each_job_gets_a_verdict_at_once(client: Client, tmp_path: Path, t
     [
         ("NoMatchingFlavor", "cannot start: ClusterQueue cq has no quota for memory"),
         ("WaitingForQuota", "waits in its queue"),
-        ("", "cannot start: ClusterQueue cq has no quota for memory, unless the configuration leaves that out"),
+        ("", "cannot start: ClusterQueue cq has no quota for memory, unless the configuration excludes it"),
     ],
     ids=["the scheduler refuses", "the scheduler leaves it out", "no scheduler answers"],
 )
@@ -256,7 +256,7 @@ async def test_a_queue_that_takes_no_jobs_of_the_namespace_is_not_blamed_on_a_re
     await queues(client, namespaceSelector={"matchLabels": {"team": "a"}})
     (row,) = await send(client, tmp_path, job("a").replace("cpu: ", "memory: "))
     assert (row.note, row.never) == (
-        "cannot start: ClusterQueue cq takes no Jobs of namespace default (namespaceSelector)",
+        "cannot start: ClusterQueue cq admits no Jobs of namespace default (namespaceSelector)",
         True,
     )
     await client.patch(NAMESPACES, "", "default", {"metadata": {"labels": {"team": "a"}}})
@@ -267,14 +267,14 @@ async def test_a_queue_that_takes_no_jobs_of_the_namespace_is_not_blamed_on_a_re
 async def test_a_held_queue_is_told_with_the_command_that_releases_it(client: Client, tmp_path: Path) -> None:
     await queues(client, stopPolicy="Hold")
     (row,) = await send(client, tmp_path, job("a"))
-    assert row.note == "waits: ClusterQueue cq is held (sluice release cq/cq)"
+    assert row.note == "waits: ClusterQueue cq is stopped (sluice release cq/cq)"
 
 
 @pytest.mark.parametrize(
     ("text", "note"),
     [
-        (job("a"), "waits: LocalQueue q is held (sluice release q)"),
-        (job("a", queue="nope"), "waits: there is no LocalQueue nope in namespace default"),
+        (job("a"), "waits: LocalQueue q is stopped (sluice release q)"),
+        (job("a", queue="nope"), "waits: LocalQueue nope does not exist in namespace default"),
         (job("a", queue="open", cpu="64"), "waits in its queue"),
     ],
     ids=["held", "missing", "open"],
@@ -388,7 +388,7 @@ async def test_a_queue_of_the_command_line_that_does_not_exist_is_refused_and_th
     with pytest.raises(CommandRefused) as refused:
         await check_local_queue(client, Key("default", "reserch"))
     assert refused.value.code == EXIT_NEVER
-    assert str(refused.value) == "there is no LocalQueue reserch in namespace default; did you mean research?"
+    assert str(refused.value) == "LocalQueue reserch does not exist in namespace default; did you mean research?"
 
 
 @pytest.mark.parametrize("namespace", ["n", "12", "[a]"])

@@ -89,7 +89,7 @@ BEYOND: list[tuple[Json, list[str]]] = [
     ),
     (labels(["Workload"] * 4), [f"metrics.customLabels[2]: {TOO_MANY} Workload; must have at most 2"]),
     (labels(["Cohort"] * 2, name="l"), ['metrics.customLabels[1].name: "l" is given twice; give it once']),
-    (labels(["Cohort"], name="1"), ['metrics.customLabels[0].name: "1" is no label name; must match ']),
+    (labels(["Cohort"], name="1"), ['metrics.customLabels[0].name: "1" is not a label name; must match ']),
     (
         labels(["Cohort"], sourceLabelKey="a", sourceAnnotationKey="a"),
         ["metrics.customLabels[0]: has sourceLabelKey and sourceAnnotationKey; must have one of them at most"],
@@ -109,30 +109,30 @@ BEYOND: list[tuple[Json, list[str]]] = [
     (election("2s", "2s", "1s"), ["leaderElection.renewDeadline: is too long; must be less than leaseDuration"]),
     (
         {"leaderElection": {"resourceLock": "x"}},
-        ['leaderElection.resourceLock: "x" is no kind of lock; must be "leases"'],
+        ['leaderElection.resourceLock: "x" is not a kind of lock; must be "leases"'],
     ),
     (
         {"leaderElection": {"resourceName": "a_b", "resourceNamespace": "a.b"}},
         [
-            f"leaderElection.resourceName: is no name of a Lease; {names.dns_subdomain('a_b')[0]}",
-            f"leaderElection.resourceNamespace: is no name of a namespace; {names.dns_label('a.b')[0]}",
+            f"leaderElection.resourceName: is not a Lease name; {names.dns_subdomain('a_b')[0]}",
+            f"leaderElection.resourceNamespace: is not a namespace name; {names.dns_label('a.b')[0]}",
         ],
     ),
     (election("3s", "2s", "2s"), ["leaderElection.retryPeriod: is too long; must be less than renewDeadline"]),
     (
         {"visibilityServer": {"bindAddress": "here"}},
-        ['visibilityServer.bindAddress: "here" is no address; must be a valid IP address'],
+        ['visibilityServer.bindAddress: "here" is not an address; must be a valid IP address'],
     ),
     (
         {"tls": {"minVersion": "VersionTLS13", "cipherSuites": ["TLS_AES_128_GCM_SHA256"]}},
         ["tls.cipherSuites: cannot be chosen with VersionTLS13; must be omitted then"],
     ),
-    ({"tls": {"minVersion": "VersionTLS11"}}, ['tls: "VersionTLS11" is no minVersion;']),
+    ({"tls": {"minVersion": "VersionTLS11"}}, ['tls: "VersionTLS11" is not a minVersion;']),
     (
         {"internalCertManagement": {"enable": True, "webhookServiceName": "1service"}},
-        [f"internalCertManagement.webhookServiceName: is no Service name; {names.dns_1035_label('1service')[0]}"],
+        [f"internalCertManagement.webhookServiceName: is not a Service name; {names.dns_1035_label('1service')[0]}"],
     ),
-    ({"metrics": {"bindAddress": ":65536"}}, ['metrics.bindAddress: ":65536" is no address;']),
+    ({"metrics": {"bindAddress": ":65536"}}, ['metrics.bindAddress: ":65536" is not an address;']),
 ]
 
 

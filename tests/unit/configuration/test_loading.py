@@ -41,7 +41,7 @@ def problems(text: str) -> list[str]:
         ),
         (
             "clientConnection: {qps: .nan}",
-            "f:3: clientConnection.qps: .nan has no form in JSON; must be a number",
+            "f:3: clientConnection.qps: .nan cannot be represented in JSON; must be a number",
         ),
         (
             "waitForPodsReady: {requeuingStrategy: {backoffBaseSeconds: 1:30}}",
@@ -78,7 +78,7 @@ def problems(text: str) -> list[str]:
         ),
         (
             "metrics: {bindAddress: here}",
-            'f:3: metrics.bindAddress: "here" is no address; must be ":port", "host:port", or "0" for none',
+            'f:3: metrics.bindAddress: "here" is not an address; must be ":port", "host:port", or "0" for none',
         ),
         (
             "visibilityServer:\n  bindPort: 70000",

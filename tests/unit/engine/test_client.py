@@ -254,13 +254,13 @@ def test_client_certificates_as_data_and_as_files(tmp_path: Path) -> None:
             "certificate-authority-data is not base64",
         ),
         ({"server": "https://x"}, {"client-key-data": "eA=="}, None, "must be given together"),
-        ({}, {"token": 12345}, None, r"is no kubeconfig: .*`int` - at `\$.users\[0\].user.token`"),
-        ({}, ["token"], None, r"is no kubeconfig: .*`array` - at `\$.users\[0\].user`"),
+        ({}, {"token": 12345}, None, r"is not a kubeconfig: .*`int` - at `\$.users\[0\].user.token`"),
+        ({}, ["token"], None, r"is not a kubeconfig: .*`array` - at `\$.users\[0\].user`"),
         ({"certificate-authority": 5}, {}, None, r"`\$.clusters\[0\].cluster.certificate-authority`"),
         ({}, {"as": "a", "as-user-extra": {"k": None}}, None, r"user.as-user-extra\[...\]`"),
         ({}, {"exec": {"command": "c", "apiVersion": "v", "env": [{}]}}, None, r"user.exec.env\[0\]`"),
         ({"proxy-url": "socks5://me:secret@p:1"}, {}, None, "has to be http or https: 'p:1'"),
-        ({}, {"token": "t", "as-groups": ["g"]}, None, "no `as` is set"),
+        ({}, {"token": "t", "as-groups": ["g"]}, None, "need `as`, which is not set"),
     ],
 )
 def test_what_is_wrong_with_a_kubeconfig(

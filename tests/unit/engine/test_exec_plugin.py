@@ -88,10 +88,14 @@ async def test_a_token_is_used_until_it_expires(tmp_path: Path, status: dict[str
 @pytest.mark.parametrize(
     ("script", "spec", "says"),
     [
-        ("echo 'log in first' >&2; exit 7", {}, "./login ended with 7"),
-        ("echo hello", {}, "what ./login printed is no ExecCredential: "),
-        (f"echo '{answer()}'", {}, "./login gave no token"),
-        (f"echo '{answer(clientCertificateData='c')}'", {}, "./login gave a certificate, where only a token is of use"),
+        ("echo 'log in first' >&2; exit 7", {}, "./login exited with 7"),
+        ("echo hello", {}, "the output of ./login is not an ExecCredential: "),
+        (f"echo '{answer()}'", {}, "./login returned no token"),
+        (
+            f"echo '{answer(clientCertificateData='c')}'",
+            {},
+            "./login returned a certificate, but only tokens are supported",
+        ),
         (
             f"echo '{answer(token='t')}'",
             {"apiVersion": "client.authentication.k8s.io/v1beta1"},

@@ -60,7 +60,7 @@ def test_the_exposition_is_what_prometheus_reads() -> None:
 async def test_a_scraper_that_asks_for_openmetrics_gets_it() -> None:
     registry = MetricRegistry([ADMITTED])
     registry.inc("kueue_admitted_total", {"queue": "q"})
-    found = await registry.exposed("application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5")
+    found = await registry.expose("application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5")
     assert found.content_type.startswith("application/openmetrics-text; version=1.0.0; charset=utf-8")
     assert found.body.decode() == (
         "# HELP kueue_admitted How many\\nwere admitted.\n"
@@ -82,7 +82,7 @@ async def test_a_scrape_is_encoded_in_a_thread_and_measured_on_the_loop(
 
     monkeypatch.setattr("queue_manager.engine.metric_registry.choose_encoder", lambda accept: (encode, "text/plain"))
     registry.inc("kueue_admitted_total", {"queue": "q"})
-    assert b'kueue_admitted_total{queue="q"} 1.0\n' in (await registry.exposed()).body
+    assert b'kueue_admitted_total{queue="q"} 1.0\n' in (await registry.expose()).body
     assert [thread is threading.main_thread() for thread in threads] == [True, False]
 
 

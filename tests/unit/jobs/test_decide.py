@@ -221,7 +221,7 @@ def test_a_job_that_left_its_queue_loses_its_workload_unless_it_runs():
     ],
 )
 def test_pods_are_ready_when_all_that_should_run_are_ready_or_done(spec, status, ready):
-    assert pod_progress.ready(job(False, status=status, **spec)) is ready
+    assert pod_progress.are_pods_ready(job(False, status=status, **spec)) is ready
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from tests.unit.queueing.builders import at, condition, wire, workload
 RUNNING = [condition("QuotaReserved", "True"), condition("Admitted", "True", "Admitted", seconds=10)]
 LOST = [*RUNNING, condition("PodsReady", "False", "WaitForRecovery", seconds=500)]
 STUCK = Unscheduled(2, "0/3 nodes are available")
-VIEW = WorkloadContext(cluster_queue="cq")
+CONTEXT = WorkloadContext(cluster_queue="cq")
 
 
 def settings(**values) -> Settings:
@@ -62,11 +62,11 @@ FRACTIONS = {"timeout": 0.3, "recovery_timeout": 2.5, "unschedulable_timeout": 1
 @pytest.mark.parametrize(("conditions", "stuck"), [(RUNNING, None), (RUNNING, STUCK), (LOST, None)])
 def test_when_a_timeout_of_fractions_of_a_second_is_over_it_is_over_for_what_is_written_too(conditions, stuck):
     """Times on the wire are whole seconds: for up to one second it was evicted, in vain, as fast as the loop turns."""
-    w, view = workload(conditions=conditions), WorkloadContext(cluster_queue="cq", unscheduled=stuck)
+    w, context = workload(conditions=conditions), WorkloadContext(cluster_queue="cq", unscheduled=stuck)
     for own in (settings(**FRACTIONS), settings(**{**FRACTIONS, "give_up_after": 0.2})):
-        wait = next_step(w, view, own, at(500.1 if conditions is LOST else 10.1))
+        wait = next_step(w, context, own, at(500.1 if conditions is LOST else 10.1))
         assert isinstance(wait, Wait)
-        step = next_step(w, view, own, wait.until)
+        step = next_step(w, context, own, wait.until)
         assert isinstance(step, WriteStatus)
         draft = Draft(w, wait.until)
         step.apply(draft)
@@ -103,13 +103,13 @@ def test_time_also_ends_a_backoff_even_one_that_ends_with_it(retry):
     ]
     state = {"requeueState": {"count": 3, "requeueAt": wire(retry)}, **history(since=0)}
     w, own = workload(conditions=conditions, status=state), settings(give_up_after=600)
-    assert next_step(w, VIEW, own, at(20)) == Wait(at(600))
-    assert next_step(w, VIEW, settings(give_up_after=1200), at(20)) == Wait(at(retry))
-    step = next_step(w, VIEW, own, at(600))
+    assert next_step(w, CONTEXT, own, at(20)) == Wait(at(600))
+    assert next_step(w, CONTEXT, settings(give_up_after=1200), at(20)) == Wait(at(retry))
+    step = next_step(w, CONTEXT, own, at(600))
     assert isinstance(step, WriteStatus)
     draft = Draft(w, at(600))
     step.apply(draft)
-    assert isinstance(next_step(draft.workload, VIEW, own, at(600)), Deactivate)
+    assert isinstance(next_step(draft.workload, CONTEXT, own, at(600)), Deactivate)
     inactive = msgspec.structs.replace(draft.workload, spec=msgspec.structs.replace(draft.workload.spec, active=False))
     last = Draft(inactive, at(601))
     transitions.deactivate(last)

@@ -23,7 +23,7 @@ from queue_manager.lifecycle.steps import (
 from queue_manager.queueing.pending import PendingReason
 from tests.unit.queueing.builders import at, condition, workload
 
-VIEW = WorkloadContext(cluster_queue="cq")
+CONTEXT = WorkloadContext(cluster_queue="cq")
 SETTINGS = Settings()
 RUNNING = [condition("QuotaReserved", "True"), condition("Admitted", "True", "Admitted", seconds=10)]
 ADMISSION = {"admission": {"clusterQueue": "cq", "podSetAssignments": []}}
@@ -37,13 +37,13 @@ def make(conditions=(), *, meta=None, **more):
     return msgspec.convert(tree, type(built))
 
 
-def step(w, view=VIEW, settings=SETTINGS, seconds=20):
-    return next_step(w, view, settings, at(seconds))
+def step(w, context=CONTEXT, settings=SETTINGS, seconds=20):
+    return next_step(w, context, settings, at(seconds))
 
 
-def outcome(w, view=VIEW, settings=SETTINGS, seconds=20):
+def outcome(w, context=CONTEXT, settings=SETTINGS, seconds=20):
     """What the change makes of QuotaReserved."""
-    change = step(w, view, settings, seconds)
+    change = step(w, context, settings, seconds)
     assert isinstance(change, WriteStatus), change
     draft = Draft(w, at(seconds))
     change.apply(draft)
@@ -53,20 +53,20 @@ def outcome(w, view=VIEW, settings=SETTINGS, seconds=20):
 
 
 @pytest.mark.parametrize(
-    ("view", "reason", "message"),
+    ("context", "reason", "message"),
     [
-        (replace(VIEW, local_queue_exists=False), "Misconfigured", "LocalQueue lq doesn't exist"),
-        (replace(VIEW, local_queue_stop="Hold"), "Suspended", "LocalQueue lq is inactive"),
-        (replace(VIEW, cluster_queue_exists=False), "Misconfigured", "ClusterQueue cq doesn't exist"),
-        (replace(VIEW, cluster_queue_active=False), "Suspended", "ClusterQueue cq is inactive"),
+        (replace(CONTEXT, local_queue_exists=False), "Misconfigured", "LocalQueue lq doesn't exist"),
+        (replace(CONTEXT, local_queue_stop="Hold"), "Suspended", "LocalQueue lq is inactive"),
+        (replace(CONTEXT, cluster_queue_exists=False), "Misconfigured", "ClusterQueue cq doesn't exist"),
+        (replace(CONTEXT, cluster_queue_active=False), "Suspended", "ClusterQueue cq is inactive"),
     ],
 )
-def test_a_waiting_workload_names_what_blocks_it(view, reason, message):
-    assert outcome(make(), view) == (reason, message)
+def test_a_waiting_workload_names_what_blocks_it(context, reason, message):
+    assert outcome(make(), context) == (reason, message)
     said = make([condition("QuotaReserved", "False", reason, message), condition("Admitted", "False", "NoReservation")])
     draft = Draft(said, at(20))
     draft.set("Admitted", "False", "NoReservation", "The workload has no reservation")
-    assert isinstance(step(draft.workload, view), Idle)
+    assert isinstance(step(draft.workload, context), Idle)
 
 
 @pytest.mark.parametrize("reason", ["Suspended", "Misconfigured", "Deactivated"])
@@ -77,32 +77,32 @@ def test_once_the_blocker_is_gone_it_waits_for_evaluation(reason):
 
 def test_it_says_so_when_an_equal_workload_was_refused_for_it():
     w = make([condition("QuotaReserved", "False", "PendingEvaluation", "Exceeded the PodsReady timeout ns/w")])
-    view = replace(VIEW, bypassed=PendingReason("WaitingForQuota", "full"))
-    assert outcome(w, view) == (
+    context = replace(CONTEXT, bypassed=PendingReason("WaitingForQuota", "full"))
+    assert outcome(w, context) == (
         "WaitingForQuota",
         "Bypassed scheduling evaluation because an equivalent workload recently failed",
     )
 
 
 def test_a_fresh_workload_equal_to_a_parked_one_gets_no_condition():
-    assert isinstance(step(make(), replace(VIEW, bypassed=PendingReason("WaitingForQuota", "full"))), Idle)
+    assert isinstance(step(make(), replace(CONTEXT, bypassed=PendingReason("WaitingForQuota", "full"))), Idle)
 
 
 def test_an_error_the_scheduler_named_stands_while_it_is_there():
     w = make([condition("QuotaReserved", "False", "Misconfigured", "resources validation failed: x")])
-    assert isinstance(step(w, replace(VIEW, error="resources validation failed: x")), Idle)
+    assert isinstance(step(w, replace(CONTEXT, error="resources validation failed: x")), Idle)
     assert outcome(w)[0] == "PendingEvaluation"
 
 
 def test_what_the_scheduler_said_since_the_decision_stands():
     """A reactivated Workload is refused at once, before the life cycle says that it waits to be tried."""
-    view = replace(VIEW, error="workload namespace doesn't match ClusterQueue selector")
-    change = step(make([condition("QuotaReserved", "False", "Deactivated")]), view)
+    context = replace(CONTEXT, error="workload namespace doesn't match ClusterQueue selector")
+    change = step(make([condition("QuotaReserved", "False", "Deactivated")]), context)
     assert isinstance(change, WriteStatus)
-    draft = Draft(make([condition("QuotaReserved", "False", "Misconfigured", view.error)]), at(20))
+    draft = Draft(make([condition("QuotaReserved", "False", "Misconfigured", context.error)]), at(20))
     change.apply(draft)
     reserved = draft.condition("QuotaReserved")
-    assert (reserved.reason, reserved.message) == ("Misconfigured", view.error)
+    assert (reserved.reason, reserved.message) == ("Misconfigured", context.error)
 
 
 @pytest.mark.parametrize("reason", ["PodsReadyTimeout", "AdmissionCheck", "SomebodyElse"])
@@ -181,15 +181,15 @@ def test_a_backoff_is_waited_for_and_then_ended_in_one_write():
 
 
 @pytest.mark.parametrize(
-    ("view", "reason"),
+    ("context", "reason"),
     [
-        (replace(VIEW, cluster_queue_stop="HoldAndDrain", cluster_queue_active=False), "ClusterQueueStopped"),
-        (replace(VIEW, local_queue_stop="HoldAndDrain"), "LocalQueueStopped"),
+        (replace(CONTEXT, cluster_queue_stop="HoldAndDrain", cluster_queue_active=False), "ClusterQueueStopped"),
+        (replace(CONTEXT, local_queue_stop="HoldAndDrain"), "LocalQueueStopped"),
     ],
 )
-def test_a_drained_queue_evicts_what_runs(view, reason):
+def test_a_drained_queue_evicts_what_runs(context, reason):
     w = make(RUNNING, status=ADMISSION)
-    change = step(w, view)
+    change = step(w, context)
     draft = Draft(w, at(20))
     change.apply(draft)
     assert draft.condition("Evicted").reason == reason
@@ -197,7 +197,7 @@ def test_a_drained_queue_evicts_what_runs(view, reason):
 
 def test_a_held_queue_lets_what_runs_finish():
     w = make([*RUNNING, condition("PodsReady", "True", "Started")], status=ADMISSION)
-    assert isinstance(step(w, replace(VIEW, cluster_queue_stop="Hold", cluster_queue_active=False)), Idle)
+    assert isinstance(step(w, replace(CONTEXT, cluster_queue_stop="Hold", cluster_queue_active=False)), Idle)
 
 
 def test_an_evicted_workload_waits_for_its_job_to_stop():
@@ -272,7 +272,7 @@ def test_retention_of_deactivated_jobs_spares_those_a_user_deactivated(reason, e
 
 
 def test_an_orphan_is_finished_unless_the_collector_was_faster():
-    gone = replace(VIEW, owner_gone=True)
+    gone = replace(CONTEXT, owner_gone=True)
     assert isinstance(step(make(), gone), WriteStatus)
     deleting = {"deletionTimestamp": "2026-01-01T00:00:01Z", "finalizers": [KUEUE]}
     assert step(make(meta=deleting), gone) == RemoveFinalizer()
@@ -282,45 +282,48 @@ DELETING = {"deletionTimestamp": "2026-01-01T00:00:01Z"}
 
 
 @pytest.mark.parametrize(
-    ("w", "view", "expected"),
+    ("w", "context", "expected"),
     [
-        (make(meta={**DELETING, "finalizers": [KUEUE]}), VIEW, Idle()),  # the Job controller stops the Job first
-        (make(meta={**DELETING, "finalizers": [KUEUE], "ownerReferences": []}), VIEW, RemoveFinalizer()),
-        (make(meta={**DELETING, "finalizers": ["theirs"], "ownerReferences": []}), VIEW, Idle()),
-        (make(FINISHED, meta={**DELETING, "finalizers": [KUEUE]}), VIEW, RemoveFinalizer()),
-        (make(FINISHED, meta={**DELETING, "finalizers": ["theirs"]}), VIEW, Idle()),
-        (make(FINISHED), replace(VIEW, owner_gone=True), Wait(at(70))),
+        (make(meta={**DELETING, "finalizers": [KUEUE]}), CONTEXT, Idle()),  # the Job controller stops the Job first
+        (make(meta={**DELETING, "finalizers": [KUEUE], "ownerReferences": []}), CONTEXT, RemoveFinalizer()),
+        (make(meta={**DELETING, "finalizers": ["theirs"], "ownerReferences": []}), CONTEXT, Idle()),
+        (make(FINISHED, meta={**DELETING, "finalizers": [KUEUE]}), CONTEXT, RemoveFinalizer()),
+        (make(FINISHED, meta={**DELETING, "finalizers": ["theirs"]}), CONTEXT, Idle()),
+        (make(FINISHED), replace(CONTEXT, owner_gone=True), Wait(at(70))),
     ],
 )
-def test_who_is_let_go_and_who_is_left_to_others(w, view, expected):
-    assert step(w, view, Settings(retain_finished=60)) == expected
+def test_who_is_let_go_and_who_is_left_to_others(w, context, expected):
+    assert step(w, context, Settings(retain_finished=60)) == expected
 
 
 RESERVED = [condition("QuotaReserved", "True"), condition("Admitted", "False", "UnsatisfiedAdmissionChecks")]
 
 
 @pytest.mark.parametrize(
-    ("view", "said"),
+    ("context", "said"),
     [
-        (replace(VIEW, local_queue_exists=False), ("Misconfigured", "LocalQueue lq is terminating or missing")),
-        (replace(VIEW, local_queue_stop="Hold"), ("Suspended", "LocalQueue lq is stopped")),
-        (replace(VIEW, cluster_queue_exists=False), ("Misconfigured", "ClusterQueue cq is terminating or missing")),
-        (replace(VIEW, cluster_queue_terminating=True), ("Misconfigured", "ClusterQueue cq is terminating or missing")),
-        (replace(VIEW, cluster_queue_stop="Hold"), ("Suspended", "ClusterQueue cq is stopped")),
-        (replace(VIEW, cluster_queue_stop="HoldAndDrain"), ("Suspended", "ClusterQueue cq is stopped")),
+        (replace(CONTEXT, local_queue_exists=False), ("Misconfigured", "LocalQueue lq is terminating or missing")),
+        (replace(CONTEXT, local_queue_stop="Hold"), ("Suspended", "LocalQueue lq is stopped")),
+        (replace(CONTEXT, cluster_queue_exists=False), ("Misconfigured", "ClusterQueue cq is terminating or missing")),
+        (
+            replace(CONTEXT, cluster_queue_terminating=True),
+            ("Misconfigured", "ClusterQueue cq is terminating or missing"),
+        ),
+        (replace(CONTEXT, cluster_queue_stop="Hold"), ("Suspended", "ClusterQueue cq is stopped")),
+        (replace(CONTEXT, cluster_queue_stop="HoldAndDrain"), ("Suspended", "ClusterQueue cq is stopped")),
     ],
 )
-def test_a_queue_that_is_gone_or_stopped_takes_back_what_it_only_reserved(view, said):
+def test_a_queue_that_is_gone_or_stopped_takes_back_what_it_only_reserved(context, said):
     waiting = {"name": "a", "state": "Pending", "message": "", "lastTransitionTime": "2026-01-01T00:00:01Z"}
     w = make(RESERVED, status={**ADMISSION, "admissionChecks": [waiting]})
-    view = replace(view, checks=("a",))
-    assert outcome(w, view) == said
+    context = replace(context, checks=("a",))
+    assert outcome(w, context) == said
     draft = Draft(w, at(20))
-    step(w, view).apply(draft)
+    step(w, context).apply(draft)
     assert draft.status.admission is None
     assert not draft.events
     admitted = Draft(make(RUNNING, status=ADMISSION), at(20))
-    step(w, view).apply(admitted)  # the checks passed meanwhile: it is for the drain, if there is one, to evict it
+    step(w, context).apply(admitted)  # the checks passed meanwhile: it is for the drain, if there is one, to evict it
     assert not admitted.changed
 
 
@@ -328,7 +331,7 @@ def test_a_queue_that_takes_workloads_takes_back_nothing():
     waiting = {"name": "a", "state": "Pending", "message": "", "lastTransitionTime": "2026-01-01T00:00:01Z"}
     unsatisfied = condition("Admitted", "False", UNSATISFIED_CHECKS, UNSATISFIED_CHECKS_MESSAGE)
     w = make([RESERVED[0], unsatisfied], status={**ADMISSION, "admissionChecks": [waiting]})
-    assert step(w, replace(VIEW, checks=("a",))) == Idle()
+    assert step(w, replace(CONTEXT, checks=("a",))) == Idle()
 
 
 def test_an_evicted_workload_without_a_job_gives_its_quota_back_at_once():
@@ -398,16 +401,16 @@ def test_no_step_follows_a_step_for_ever():
         make(spec={"active": False}),
         make([*RUNNING, condition("Evicted", "True", "Deactivated")], status=ADMISSION, spec={"active": False}),
     ]
-    views = [VIEW, replace(VIEW, local_queue_exists=False), replace(VIEW, cluster_queue_stop="HoldAndDrain")]
+    views = [CONTEXT, replace(CONTEXT, local_queue_exists=False), replace(CONTEXT, cluster_queue_stop="HoldAndDrain")]
     for w in states:
-        for view in views:
+        for context in views:
             for _ in range(5):
-                found = step(w, view, seconds=10**6)
+                found = step(w, context, seconds=10**6)
                 if not isinstance(found, WriteStatus):
                     break
                 draft = Draft(w, at(10**6))
                 found.apply(draft)
-                assert draft.changed, (w, view)
+                assert draft.changed, (w, context)
                 w = draft.workload
             else:
                 raise AssertionError("it never comes to rest")

@@ -69,13 +69,13 @@ class LifeOfAWorkload(RuleBasedStateMachine):
             unschedulable_timeout=50,
         )
         one = state_space.new_life(checks)
-        view = replace(one.view, unscheduled=unscheduled)  # type: ignore[arg-type]
-        self.life = replace(one, view=view, settings=Settings(pods_ready=own))
+        context = replace(one.context, unscheduled=unscheduled)  # type: ignore[arg-type]
+        self.life = replace(one, context=context, settings=Settings(pods_ready=own))
 
     def become(self, after: LifeState) -> None:
         before, self.life = self.life, after
         lost = before.is_true(condition_types.QUOTA_RESERVED) and not after.is_true(condition_types.QUOTA_RESERVED)
-        assert not (lost and before.job_runs), "quota given back while the Job runs"
+        assert not (lost and before.job_runs), "quota released while the Job runs"
         evicted = timeouts(after) - timeouts(before)
         if evicted:
             assert (evicted, retries(after)) == (1, retries(before) + 1), "retries: one eviction, one retry"
@@ -127,12 +127,12 @@ class LifeOfAWorkload(RuleBasedStateMachine):
         assert w.spec.active, "admitted too early"
         assert phase(w) in ("Pending", "Backoff"), "admitted too early"
         assert requeued is None or requeued.is_true, "admitted too early: Requeued is False"
-        assert phase(after.workload) in ("Starting", "Checked"), "admitted too early: its backoff is not ended with it"
+        assert phase(after.workload) in ("Starting", "Reserved"), "admitted too early: its backoff is not ended with it"
         assert state is None or state.requeue_at is None or state.requeue_at <= one.now, (
             "admitted too early: before requeueAt"
         )
         assert not w.is_true(condition_types.DEACTIVATION_TARGET), "retries: about to be deactivated"
-        assert one.view.cluster_queue_stop == policies.STOP_NONE, "admitted too early: a stopped queue"
+        assert one.context.cluster_queue_stop == policies.STOP_NONE, "admitted too early: a stopped queue"
 
     @rule()
     def own(self) -> None:
@@ -161,7 +161,7 @@ class LifeOfAWorkload(RuleBasedStateMachine):
         one = rest(self.life)
         reserved = one.workload.condition(condition_types.QUOTA_RESERVED)
         if phase(one.workload) == "Pending" and reserved is not None:
-            stopped = one.view.cluster_queue_stop != policies.STOP_NONE
+            stopped = one.context.cluster_queue_stop != policies.STOP_NONE
             assert (reserved.reason == reasons.SUSPENDED) == stopped, f"untrue reason: {reserved}"
 
     @precondition(lambda self: not self.life.is_true(condition_types.FINISHED))

@@ -59,7 +59,7 @@ class Candidate:
         self.heard: list[str] = []
         self.offset = 0.0  # of its clock, which does not stand still while the program does
         self.election = Election(
-            self.line, SETTINGS, "default", name=name, rng=world.rng, now=self.now, told=self.heard.append
+            self.line, SETTINGS, "default", name=name, rng=world.rng, now=self.now, report=self.heard.append
         )
         self.won_at: float | None = None
         self.task = asyncio.create_task(self._run())
@@ -69,16 +69,16 @@ class Candidate:
 
     async def _run(self) -> None:
         try:
-            await self.election.win()
+            await self.election.acquire()
             self.won_at = self.now()
-            await self.election.keep()
+            await self.election.renew()
         finally:
             await self.election.release()
 
     async def keep(self) -> None:
         """Work until the leadership is lost."""
         try:
-            await self.election.keep()
+            await self.election.renew()
         finally:
             await self.election.release()
 
@@ -139,8 +139,8 @@ def test_the_first_leads_and_the_others_say_for_whom_they_wait() -> None:
         assert lease["acquireTime"] == lease["renewTime"]
         second, third = enter("b"), enter("c")
         await asyncio.sleep(600)
-        assert [c.election.leads for c in (first, second, third)] == [True, False, False]
-        assert second.heard == third.heard == [f"waits: a leads, by the lease default/{NAME}"]
+        assert [c.election.is_leader for c in (first, second, third)] == [True, False, False]
+        assert second.heard == third.heard == [f"waiting: a holds the lease default/{NAME}"]
         renewed = await spec(world)
         assert renewed["acquireTime"] == lease["acquireTime"] < renewed["renewTime"]
 
@@ -176,7 +176,7 @@ def test_a_leader_without_connection_ends_before_another_begins() -> None:
         first.line.cut = True
         await asyncio.wait([first.task])
         assert DEADLINE - RETRY <= first.now() - left <= DEADLINE
-        with pytest.raises(LeadershipLost, match="could not renew the lease default/"):
+        with pytest.raises(LeadershipLost, match="lost the lease default/"):
             first.task.result()
         assert second.won_at is None
         await second.won()
@@ -192,7 +192,7 @@ def test_a_short_failure_costs_nothing() -> None:
             await asyncio.sleep(DEADLINE - 2 * RETRY)
             first.line.cut = False
             await asyncio.sleep(2 * RETRY)
-        assert first.election.leads
+        assert first.election.is_leader
         assert second.won_at is None
 
     story(play)
@@ -212,7 +212,7 @@ def test_stalls_of_the_api_server_with_two_seconds_between_them_cost_nothing(pha
             first.line.open.set()
             await asyncio.sleep(2)
         await asyncio.sleep(LASTS)
-        assert first.election.leads
+        assert first.election.is_leader
         assert not first.task.done()
         assert second.won_at is None
 
@@ -227,7 +227,7 @@ def test_who_lost_the_lead_for_want_of_an_answer_does_not_wait_for_itself() -> N
         await first.won()
         first.line.cut = True
         await asyncio.wait([first.task])
-        again = asyncio.create_task(first.election.win())
+        again = asyncio.create_task(first.election.acquire())
         await asyncio.sleep(3 * LONGEST_RETRY)
         first.line.cut = False
         await again
@@ -243,7 +243,7 @@ def test_who_stood_still_for_a_minute_sends_nothing_before_it_has_asked() -> Non
         fenced = Client(Fence(LocalTransport(world.server, "a"), first.election))
         await fenced.create(CONFIG_MAPS, "default", {"metadata": {"name": "led"}})
         first.offset = 60.0
-        with pytest.raises(OSError, match="we do not lead any more"):
+        with pytest.raises(OSError, match="this process is not the leader"):
             await fenced.create(CONFIG_MAPS, "default", {"metadata": {"name": "ghost"}})
         names = [m["metadata"]["name"] for m in await fenced.list(CONFIG_MAPS, "default")]
         assert "led" in names
@@ -259,9 +259,9 @@ def test_what_is_left_of_a_term_that_is_over_writes_nothing_in_a_later_one() -> 
         first = enter("a")
         await first.won()
         fence = Fence(LocalTransport(world.server, "a"), first.election)
-        fence.shut()
-        assert first.election.leads
-        with pytest.raises(OSError, match="we do not lead any more"):
+        fence.reject_writes()
+        assert first.election.is_leader
+        with pytest.raises(OSError, match="this process is not the leader"):
             await Client(fence).create(CONFIG_MAPS, "default", {"metadata": {"name": "ghost"}})
         assert await Client(fence).list(LEASES, "default")
 
@@ -276,15 +276,15 @@ def test_who_lost_the_lease_wins_it_again_with_the_same_election() -> None:
         for _ in range(3):
             first.line.cut = True
             await asyncio.wait([first.task])
-            assert not first.election.leads
+            assert not first.election.is_leader
             await second.won()
             first.line.cut = False
-            again = asyncio.create_task(first.election.win())
+            again = asyncio.create_task(first.election.acquire())
             await asyncio.sleep(60)
-            assert (first.election.leads, second.election.leads) == (False, True)
+            assert (first.election.is_leader, second.election.is_leader) == (False, True)
             await second.stop()
             await again
-            assert first.election.leads
+            assert first.election.is_leader
             first.task, second = asyncio.create_task(first.keep()), enter("b")
 
     story(play)
@@ -314,11 +314,11 @@ def test_a_lease_that_is_deleted_or_taken_by_force_ends_the_leader_only_when_ano
         await first.won()
         await world.client.delete(LEASES, "default", NAME)
         await asyncio.sleep(60)
-        assert first.election.leads
+        assert first.election.is_leader
         lease = await world.client.get(LEASES, "default", NAME)
         await world.client.replace(LEASES, {**lease, "spec": {**lease["spec"], "holderIdentity": "admin"}})
         await asyncio.wait([first.task])
-        with pytest.raises(LeadershipLost, match="does not lead any more: admin does"):
+        with pytest.raises(LeadershipLost, match="lost the lease: admin holds it"):
             first.task.result()
 
     story(play)
@@ -328,8 +328,8 @@ def test_a_namespace_that_is_not_there_is_said_at_once() -> None:
     async def play() -> None:
         async with World(script=None) as world:
             election = Election(LocalTransport(world.server, "a"), SETTINGS, "nowhere", now=world.clock.now().timestamp)
-            with pytest.raises(CannotStart, match="no namespace nowhere for the lease"):
-                await election.win()
+            with pytest.raises(CannotStart, match="namespace nowhere for the lease"):
+                await election.acquire()
 
     run_virtual(play())
 
@@ -346,7 +346,7 @@ def test_never_two_lead_whatever_happens_on_their_lines(seed: int) -> None:
             led, leaders = 0, set[str]()
             for moment in range(18_000):
                 await asyncio.sleep(0.1)
-                leading = [c.election.name for c in candidates if c.election.leads]
+                leading = [c.election.name for c in candidates if c.election.is_leader]
                 assert len(leading) <= 1
                 led += len(leading)
                 leaders.update(leading)

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from queue_manager.api.types import Workload
 from queue_manager.visibility.failures import failures
-from queue_manager.visibility.inbox import InboxRow, inbox, is_pod_of, last_warning, warned
+from queue_manager.visibility.inbox import InboxRow, inbox, is_pod_of, last_warning, warning_text
 from queue_manager.visibility.wire_types import Pod
 from tests.unit.visibility.build import Tree, at, cond, event, evictions, job, pod, wire, workload
 
@@ -53,7 +53,7 @@ def test_why_and_how_often_follow_from_the_eviction_and_the_counts(
     reason: str, status: Tree, why: str, tries: int
 ) -> None:
     (row,) = inbox([deactivated(reason, status)], [], at(0))
-    assert (row.why, row.tries) == (why, tries)
+    assert (row.why, row.attempts) == (why, tries)
     assert row.action.endswith("sluice reactivate j")
 
 
@@ -100,7 +100,7 @@ def test_the_last_error_is_the_newest_warning_about_a_pod_else_about_the_job() -
     about_pods = [event("Failed", "Pod/j-aaaaa", s, type="Warning", message=f"bad {s}") for s in (1, 5, 3)]
     other = event("Failed", "Pod/k-aaaaa", 20, type="Warning", message="of another Job")
     newest_first = sorted([about_job, *about_pods, other], key=lambda e: e.sort_key, reverse=True)
-    assert [warned(last_warning("j", events)) for events in (newest_first, [other, about_job], [other])] == [
+    assert [warning_text(last_warning("j", events)) for events in (newest_first, [other, about_job], [other])] == [
         "bad 5",
         "no quota",
         "",
@@ -132,7 +132,7 @@ def crashed(*pods: Pod, reason: str = LIMIT, status: Tree | None = None, lines: 
 def test_a_job_whose_pods_fail_crashes_and_its_exit_code_and_log_are_the_last_error() -> None:
     row = crashed(exited("j-aaaaa", 10), exited("j-bbbbb", 20, exit=4), lines="ValueError: no such column")
     assert (row.why, row.exit_code, row.last_error) == ("crashes", 4, "exit 4: ValueError: no such column")
-    assert row.action == "mend what kubectl logs j-bbbbb shows, then: sluice reactivate j"
+    assert row.action == "fix what kubectl logs j-bbbbb shows, then: sluice reactivate j"
 
 
 def test_a_job_killed_for_its_memory_is_told_so() -> None:
@@ -185,7 +185,7 @@ def test_a_failure_whose_backoff_outlasts_the_tries_after_a_reactivation_is_why_
     pods = [exited(f"j-aaaa{seconds}", seconds) for seconds in failed_at]
     jobs = [job(status={"succeeded": succeeded}, annotations=annotations)]
     (row,) = inbox([its], [], at(60), failures=failures([its], pods, jobs))
-    assert (row.why, row.tries) == (why, 2)
+    assert (row.why, row.attempts) == (why, 2)
     assert bool(row.last_error) == (why == "crashes")
 
 
@@ -205,7 +205,9 @@ def test_an_error_has_no_newline_at_its_end() -> None:
     pods = pod("j-aaaaa", "Failed", ended=10, owner="j", exit=3)
     (failure,) = failures([deactivated(LIMIT)], [pods]).values()
     assert replace(failure, message="boom\n").text == "exit 3: boom"
-    assert warned(event("Failed", "Pod/j-aaaaa", type="Warning", message="no such program\n")) == "no such program"
+    assert (
+        warning_text(event("Failed", "Pod/j-aaaaa", type="Warning", message="no such program\n")) == "no such program"
+    )
 
 
 def test_pods_that_run_and_are_not_ready_are_not_said_not_to_start() -> None:

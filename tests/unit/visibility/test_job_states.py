@@ -82,7 +82,7 @@ CASES: list[tuple[str, str, Job, Workload | None, tuple[str, str]]] = [
         None,
         (
             "NotQueued",
-            "its queue has not taken it up (sluice show says why)",
+            "it has no Workload yet (sluice show says why)",
         ),
     ),
     (
@@ -90,7 +90,7 @@ CASES: list[tuple[str, str, Job, Workload | None, tuple[str, str]]] = [
         "Pending",
         job(created=60, annotations={"kueue.x-k8s.io/prebuilt-workload-name": "mine"}),
         None,
-        ("NotQueued", "the Workload that it names, mine, is not there or belongs to another Job"),
+        ("NotQueued", "prebuilt Workload mine does not exist or belongs to another Job"),
     ),
     ("nobody has looked at it, nor need to", "Pending", job(), workload(), IN_LINE),
     (
@@ -225,7 +225,7 @@ def test_a_job_that_is_not_tried_names_the_one_that_asks_for_the_same_and_does_n
         workload("larger", requests={"cpu": "2"}),
     ]
     rows = {row.name: row for row in job_rows(jobs, workloads, at(0))}
-    assert {name: row.alike for name, row in rows.items()} == {
+    assert {name: row.equivalent for name, row in rows.items()} == {
         "first": "",
         "same": "first",
         "larger": "",

@@ -12,23 +12,23 @@ from msgspec.structs import replace
 from job_controller.model import Job, OwnerReference
 from queue_manager.api.types import Workload
 from queue_manager.lifecycle.settings import PodsReadySettings, Settings
-from queue_manager.visibility.attempt_ladder import attempts
+from queue_manager.visibility.attempt_rows import attempt_rows
 from queue_manager.visibility.job_view import JobView, job_view
 from queue_manager.visibility.obstacles import Obstacle
-from queue_manager.visibility.outlook import LEFT_ALONE, REFUSED, REFUSED_EVENT, OutlookContext
+from queue_manager.visibility.predictions import NO_WORKLOAD, REFUSED, REFUSED_EVENT, PredictionContext
 from queue_manager.visibility.wire_types import Pod
 from tests.unit.visibility.build import ADMISSION, Tree, admitted, at, cond, event, evictions, job, pod, wire, workload
 
-KNOWN = OutlookContext(settings=Settings(pods_ready=PodsReadySettings(timeout=30, limit=2), retain_deactivated=100))
+KNOWN = PredictionContext(settings=Settings(pods_ready=PodsReadySettings(timeout=30, limit=2), retain_deactivated=100))
 UNREADY = cond("PodsReady", "False", "WaitForStart", "not yet")
 LIMIT = "DeactivatedDueToRequeuingLimitExceeded"
 HOLDS: Tree = {"admission": ADMISSION}
 
 
 def view(
-    a_job: Job | None, its: Workload | None = None, pods: tuple[Pod, ...] = (), around: OutlookContext = KNOWN
+    a_job: Job | None, its: Workload | None = None, pods: tuple[Pod, ...] = (), context: PredictionContext = KNOWN
 ) -> JobView:
-    return job_view(a_job, its, pods, [], around, at(60))
+    return job_view(a_job, its, pods, [], context, at(60))
 
 
 def requeue(count: int, seconds: float | None) -> Tree:
@@ -46,10 +46,10 @@ def starts(**more: Any) -> Workload:
 RUNS = job(suspend=False)
 DONE = cond("Complete", reason="CompletionsReached", seconds=50)
 ENDS = "ends when all its pods have succeeded (0 of 1 pods have)"
-STOPS = "its pods are stopped, then its quota is given back"
+STOPS = "its pods are deleted, then its quota is released"
 
-CASES: list[tuple[str, Job | None, Workload | None, OutlookContext, list[tuple[float | None, str]]]] = [
-    ("gone", None, workload(), KNOWN, [(None, "its Job is gone: its Workload is finished, and goes")]),
+CASES: list[tuple[str, Job | None, Workload | None, PredictionContext, list[tuple[float | None, str]]]] = [
+    ("gone", None, workload(), KNOWN, [(None, "its Job was deleted: its Workload is finished and deleted")]),
     ("ended", job(conditions=[DONE]), None, KNOWN, [(None, "nothing: it has ended")]),
     (
         "ended, with a ttl",
@@ -80,7 +80,7 @@ CASES: list[tuple[str, Job | None, Workload | None, OutlookContext, list[tuple[f
         job(),
         workload(conditions=[cond("Evicted")], status=requeue(1, 90)),
         KNOWN,
-        [(90, "back in line of q (retry 1 of 2)")],
+        [(90, "is requeued in q (retry 1 of 2)")],
     ),
     (
         "backoff that ends with giveUpAfter",
@@ -89,22 +89,22 @@ CASES: list[tuple[str, Job | None, Workload | None, OutlookContext, list[tuple[f
             conditions=[cond("Evicted", reason="PodsReadyTimeout"), UNREADY],
             status={**requeue(1, 80), "requeueHistory": {"since": wire(20), "attempts": []}},
         ),
-        OutlookContext(settings=Settings(pods_ready=PodsReadySettings(timeout=30, give_up_after=60))),
+        PredictionContext(settings=Settings(pods_ready=PodsReadySettings(timeout=30, give_up_after=60))),
         [(80, "is deactivated: its pods were not ready for too long (giveUpAfter)")],
     ),
     (
         "what never starts, with the way out",
         job(),
         waits("ExceedsMaxQuota"),
-        OutlookContext(Obstacle("can never start: asks 64 cpu, queue limit 4", "ask for less", never=True)),
+        PredictionContext(Obstacle("can never start: asks 64 cpu, queue limit 4", "ask for less", never=True)),
         [(None, "can never start: asks 64 cpu, queue limit 4; ask for less")],
     ),
     (
         "backoff in a queue that is held",
         job(),
         workload(conditions=[cond("Evicted")], status=requeue(1, 90)),
-        OutlookContext(Obstacle("waits: LocalQueue q is held")),
-        [(90, "back in line of q (retry 1)"), (None, "waits: LocalQueue q is held")],
+        PredictionContext(Obstacle("waits: LocalQueue q is stopped")),
+        [(90, "is requeued in q (retry 1)"), (None, "waits: LocalQueue q is stopped")],
     ),
     ("evicted", RUNS, workload(conditions=[cond("Evicted"), *admitted()]), KNOWN, [(None, STOPS)]),
     ("quota", job(), waits("WaitingForQuota"), KNOWN, [(None, "starts when enough quota is free")]),
@@ -120,23 +120,23 @@ CASES: list[tuple[str, Job | None, Workload | None, OutlookContext, list[tuple[f
         job(),
         waits("AdmissionGated", annotations={"kueue.x-k8s.io/admission-gated-by": "a"}),
         KNOWN,
-        [(None, "gets in line when its admission gates are taken off: a")],
+        [(None, "enters the queue when its admission gates are removed: a")],
     ),
     ("in line", job(), workload(), KNOWN, [(None, "is tried when it is its turn in q")]),
-    ("not seen yet", job(created=55), None, KNOWN, [(None, "the queue is about to look at it for the first time")]),
+    ("not seen yet", job(created=55), None, KNOWN, [(None, "the queue manager is about to create its Workload")]),
     (
         "left alone",
         job(),
         None,
         KNOWN,
-        [(None, LEFT_ALONE)],
+        [(None, NO_WORKLOAD)],
     ),
     (
         "without its prebuilt Workload",
         job(annotations={"kueue.x-k8s.io/prebuilt-workload-name": "mine"}),
         None,
         KNOWN,
-        [(None, "starts by the Workload that it names, mine, which is not there or belongs to another Job")],
+        [(None, "starts once prebuilt Workload mine exists and belongs to no other Job")],
     ),
     (
         "its Workload could not be started",
@@ -160,19 +160,19 @@ CASES: list[tuple[str, Job | None, Workload | None, OutlookContext, list[tuple[f
         [(80, "is evicted if its pods are not all ready (retry 1 of 2 follows)"), (None, ENDS)],
     ),
     (
-        "starting, last try",
+        "starting, last attempt",
         RUNS,
         starts(**requeue(2, None)),
         KNOWN,
-        [(80, "is deactivated if its pods are not all ready (it has had its 2 retries)"), (None, ENDS)],
+        [(80, "is deactivated if its pods are not all ready (its 2 retries are used up)"), (None, ENDS)],
     ),
     (
         "starting, configuration unknown",
         RUNS,
         starts(),
-        OutlookContext(),
+        PredictionContext(),
         [
-            (None, "is evicted if its pods are not all ready in time (waitForPodsReady; --config tells when)"),
+            (None, "is evicted if its pods are not all ready in time (waitForPodsReady; --config shows when)"),
             (None, ENDS),
         ],
     ),
@@ -197,11 +197,11 @@ CASES: list[tuple[str, Job | None, Workload | None, OutlookContext, list[tuple[f
 ]
 
 
-@pytest.mark.parametrize(("a_job", "its", "around", "says"), [case[1:] for case in CASES], ids=[c[0] for c in CASES])
+@pytest.mark.parametrize(("a_job", "its", "context", "says"), [case[1:] for case in CASES], ids=[c[0] for c in CASES])
 def test_every_state_says_what_comes_next_and_when(
-    a_job: Job | None, its: Workload | None, around: OutlookContext, says: list[tuple[float | None, str]]
+    a_job: Job | None, its: Workload | None, context: PredictionContext, says: list[tuple[float | None, str]]
 ) -> None:
-    found = [(step.at, step.what) for step in view(a_job, its, around=around).next]
+    found = [(step.at, step.what) for step in view(a_job, its, context=context).next]
     assert found == [(None if seconds is None else at(seconds), what) for seconds, what in says]
 
 
@@ -214,7 +214,7 @@ def test_a_failed_index_says_when_its_next_pod_comes() -> None:
     asked = job(suspend=False, completionMode="Indexed", completions=2, parallelism=2, backoffLimitPerIndex=3)
     failed = pod("j-1-aaaaa", "Failed", index=1, failures=1, exit=1, ended=50)
     first = view(asked, starts(), (failed,)).next[0]
-    assert (first.at, first.what) == (at(70), "the next pod of index 1")
+    assert (first.at, first.what) == (at(70), "the next pod of index 1 is created")
 
 
 def test_the_index_of_a_pod_is_that_of_its_name_whatever_its_annotation_says() -> None:
@@ -257,7 +257,7 @@ def test_a_workload_whose_job_is_gone_can_be_shown() -> None:
     assert (seen.name, seen.state, seen.workload) == ("j", "Orphaned", "job-j-12345")
 
 
-NO_JOB = "holds its quota until it is finished or deleted: it stands for no Job"
+NO_JOB = "holds its quota until it is finished or deleted: it has no Job"
 
 
 @pytest.mark.parametrize(
@@ -272,7 +272,7 @@ NO_JOB = "holds its quota until it is finished or deleted: it stands for no Job"
         (
             workload(owned=False, conditions=[cond("Evicted")], status=requeue(1, 90)),
             "Backoff",
-            [(90, "back in line of q (retry 1 of 2)")],
+            [(90, "is requeued in q (retry 1 of 2)")],
         ),
         (
             workload(owned=False, active=False, conditions=[cond("Evicted", reason="Deactivated")]),
@@ -296,9 +296,9 @@ def test_a_workload_that_stands_for_no_job_is_no_orphan(
     ]
 
 
-def rungs(its: Workload, *told: tuple[str, float]) -> list[tuple[int, datetime | None, datetime | None, str]]:
-    found = attempts(its, [event(reason, seconds=seconds) for reason, seconds in told])
-    return [(rung.number, rung.admitted, rung.ended, rung.cause) for rung in found]
+def rows(its: Workload, *told: tuple[str, float]) -> list[tuple[int, datetime | None, datetime | None, str]]:
+    found = attempt_rows(its, [event(reason, seconds=seconds) for reason, seconds in told])
+    return [(row.number, row.admitted, row.ended, row.cause) for row in found]
 
 
 ONCE = evictions(("PodsReadyTimeout", "WaitForStart", 1))
@@ -308,16 +308,16 @@ TIMED_OUT = cond("Evicted", reason="PodsReadyTimeout", seconds=30)
 def test_each_attempt_is_a_rung_and_the_newest_comes_from_the_conditions() -> None:
     its = workload(conditions=admitted(40), status={**ONCE, **HOLDS})
     told = [("Admitted", 0), ("EvictedDueToPodsReadyTimeout", 30), ("Admitted", 40)]
-    assert rungs(its, *told) == [(1, at(0), at(30), "PodsReadyTimeout"), (2, at(40), None, "")]
+    assert rows(its, *told) == [(1, at(0), at(30), "PodsReadyTimeout"), (2, at(40), None, "")]
 
 
 def test_rungs_whose_events_are_gone_are_missing_but_counted() -> None:
     its = workload(conditions=admitted(4000), status={**evictions(("PodsReadyTimeout", "WaitForStart", 7)), **HOLDS})
-    assert rungs(its) == [(8, at(4000), None, "")]
+    assert rows(its) == [(8, at(4000), None, "")]
 
 
 def test_an_eviction_that_no_event_tells_of_yet_is_a_rung_already() -> None:
-    assert rungs(workload(conditions=[TIMED_OUT], status=ONCE), ("Admitted", 0)) == [
+    assert rows(workload(conditions=[TIMED_OUT], status=ONCE), ("Admitted", 0)) == [
         (1, at(0), at(30), "PodsReadyTimeout")
     ]
 
@@ -329,13 +329,13 @@ def test_the_last_rung_says_when_the_next_try_is_due_and_the_others_when_it_was(
         event("EvictedDueToPodsReadyTimeout", seconds=5),
         event("Admitted", seconds=9),
     ]
-    assert [rung.next_try for rung in attempts(its, told)] == [at(9), at(90)]
+    assert [row.next_retry for row in attempt_rows(its, told)] == [at(9), at(90)]
 
 
 def test_no_more_than_the_last_ten_attempts_are_told() -> None:
     its = workload(conditions=admitted(1000), status={**evictions(("PodsReadyTimeout", "", 12)), **HOLDS})
     told = [pair for i in range(12) for pair in (("Admitted", i * 10), ("EvictedDueToPodsReadyTimeout", i * 10 + 5))]
-    found = rungs(its, *told)
+    found = rows(its, *told)
     assert [number for number, *_ in found] == list(range(4, 14))
 
 
@@ -354,7 +354,7 @@ def test_where_the_attempts_are_recorded_the_record_counts_and_not_the_events() 
         }
     }
     its = workload(conditions=admitted(95), status={**evictions(("PodsReadyTimeout", "", 4)), **record, **HOLDS})
-    assert rungs(its, ("Admitted", 1)) == [
+    assert rows(its, ("Admitted", 1)) == [
         (4, at(0), at(30), "PodsReadyTimeout (Unschedulable)"),
         (5, at(95), None, ""),
     ]
@@ -374,25 +374,25 @@ def test_a_deactivation_in_the_backoff_is_no_attempt_and_ends_the_wait(
         conditions=[cond("Evicted", reason=LIMIT, seconds=40), *requeued],
         status={**counts, "requeueHistory": {"attempts": [tried]}},
     )
-    (rung,) = attempts(its, [])
-    assert rung.number == 1
-    assert rung.next_try == (None if retry is None else at(retry))
+    (row,) = attempt_rows(its, [])
+    assert row.number == 1
+    assert row.next_retry == (None if retry is None else at(retry))
 
 
 def test_a_retry_before_its_time_is_told_when_it_was() -> None:
     tried = {"start": wire(0), "end": wire(30), "reason": "PodsReadyTimeout", "retryAt": wire(90)}
     counts = evictions(("PodsReadyTimeout", "WaitForStart", 1))
     its = workload(conditions=admitted(50), status={**counts, "requeueHistory": {"attempts": [tried]}, **HOLDS})
-    assert [rung.next_try for rung in attempts(its, [])] == [at(50), None]
+    assert [row.next_retry for row in attempt_rows(its, [])] == [at(50), None]
 
 
 def test_the_end_of_the_job_ends_its_last_attempt() -> None:
     its = workload(conditions=[*admitted(40), cond("Finished", reason="Succeeded", seconds=50)], status=HOLDS)
-    assert rungs(its) == [(1, at(40), at(50), "Succeeded")]
+    assert rows(its) == [(1, at(40), at(50), "Succeeded")]
 
 
 def test_events_of_another_workload_of_the_same_name_make_no_rungs() -> None:
-    assert attempts(workload(), [event("Admitted", uid="another")]) == []
+    assert attempt_rows(workload(), [event("Admitted", uid="another")]) == []
 
 
 def test_the_last_error_is_told_where_something_went_wrong() -> None:
@@ -456,7 +456,7 @@ def test_there_is_nothing_to_show_of_neither_a_job_nor_a_workload() -> None:
 def test_the_cause_of_a_job_without_workload_is_quoted_from_its_newest_warning() -> None:
     """Also before the Job is old enough to look left alone."""
     warning = event("WorkloadPriorityClassNotFound", "Job/j", 51, type="Warning", message='"urgnt" not found')
-    seen = job_view(job(created=50), None, [], [warning], OutlookContext(), at(60))
+    seen = job_view(job(created=50), None, [], [warning], PredictionContext(), at(60))
     assert (seen.state, seen.reason, seen.message) == ("Pending", warning.reason, '"urgnt" not found')
     assert [step.what for step in seen.next] == [REFUSED_EVENT]
 
@@ -469,15 +469,15 @@ def test_a_job_gives_up_after_the_tries_since_it_was_last_activated() -> None:
     given_up = [cond("Evicted", reason=LIMIT, seconds=32)]
     its = workload(active=False, conditions=given_up, status={**counts, "requeueHistory": {"attempts": tries}})
     seen = view(job(), its)
-    assert (seen.retries.tries, seen.retries.budget_tries) == (4, 2)
-    assert [rung.of_budget for rung in seen.retries.attempts] == [1, 2, 1, 2]
+    assert (seen.retries.total_attempts, seen.retries.budget_attempts) == (4, 2)
+    assert [row.of_budget for row in seen.retries.attempts] == [1, 2, 1, 2]
     again = msgspec.structs.replace(its, spec=msgspec.structs.replace(its.spec, active=True))
-    assert view(job(), again).retries.budget_tries == 0
+    assert view(job(), again).retries.budget_attempts == 0
 
 
 def test_a_job_of_another_job_says_that_its_owner_may_keep_it_suspended() -> None:
     child = job(queue="")
     owner = OwnerReference(api_version="batch/v1", kind="Job", name="o", uid="u", controller=True)
     child = replace(child, metadata=replace(child.metadata, owner_references=(owner,)))
-    (following,) = job_view(child, None, [], [], OutlookContext(), at(60)).next
+    (following,) = job_view(child, None, [], [], PredictionContext(), at(60)).next
     assert following.what.endswith("suspended again while Job o, which owns it, is queued and holds no quota")

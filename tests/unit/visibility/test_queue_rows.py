@@ -112,7 +112,7 @@ def test_a_held_local_queue_is_marked() -> None:
     queues = [local_queue("a"), local_queue("b", stop="Hold"), local_queue("c", stop="HoldAndDrain")]
     (row,) = queue_rows([cluster_queue()], queues, [], at(0))
     assert row.stopped_queues == ["default/b", "default/c"]
-    assert cells.local_queues(row) == "default/a\ndefault/b (held)\ndefault/c (held)"
+    assert cells.local_queues(row) == "default/a\ndefault/b (stopped)\ndefault/c (stopped)"
 
 
 def test_the_state_is_active_or_the_reason_why_not() -> None:

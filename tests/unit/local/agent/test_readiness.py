@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from queue_manager.local.agent import readiness
-from queue_manager.local.agent.readiness import Failure, ProbeContext, Readiness
+from queue_manager.local.agent.readiness import ProbeContext, ProbeFailure, Readiness
 from queue_manager.simulation.virtual import run_virtual
 
 
@@ -22,11 +22,11 @@ def asked(
     """Which probes of a container are asked in its first minute, and when. The last answer is repeated."""
     seen: list[tuple[str, float]] = []
 
-    async def ask(of: dict[str, Any], _: ProbeContext) -> Failure | None:
+    async def ask(of: dict[str, Any], _: ProbeContext) -> ProbeFailure | None:
         (name,) = of["exec"]["command"]
         seen.append((name, asyncio.get_running_loop().time() - began[0]))
         succeeds = answers[name].pop(0) if len(answers[name]) > 1 else answers[name][0]
-        return None if succeeds else Failure("no")
+        return None if succeeds else ProbeFailure("no")
 
     async def surroundings() -> ProbeContext:
         return ProbeContext({}, "/")
@@ -39,7 +39,7 @@ def asked(
         await asyncio.sleep(60)
         running.stop()
 
-    patch.setattr(readiness, "ask", ask)
+    patch.setattr(readiness, "run_probe", ask)
     run_virtual(live())
     return seen
 

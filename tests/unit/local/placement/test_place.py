@@ -9,17 +9,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from job_controller.model import Key
-from queue_manager.local.placement.filters import NodeRoom, Pod, Unschedulable, place
+from queue_manager.local.placement.filters import NodeRoom, PlacementPod, Unschedulable, place
 from queue_manager.scheduling.amounts import Amounts
 from queue_manager.scheduling.pod_requests import pod_requests
 
 GI = 2**30
 
 
-def a_pod(cpu: str = "1", memory: str = "1Gi", **spec: Any) -> Pod:
+def a_pod(cpu: str = "1", memory: str = "1Gi", **spec: Any) -> PlacementPod:
     container = {"name": "main", "resources": {"requests": {"cpu": cpu, "memory": memory, **spec.pop("extra", {})}}}
     full = {"containers": [container], **spec}
-    return Pod(Key("default", "a"), "uid-a", full, pod_requests(full))
+    return PlacementPod(Key("default", "a"), "uid-a", full, pod_requests(full))
 
 
 def a_node(name: str = "node-1", cpu: int = 4000, pods: int = 10, **more: Any) -> NodeRoom:
@@ -50,7 +50,7 @@ ZONE_A = a_node(labels={"zone": "a", "size": "12", "sum": "1_0", "huge": "922337
         (a_pod(), a_node(unschedulable=True), "1 node(s) were unschedulable"),
     ],
 )
-def test_a_refusal_names_its_reasons(pod: Pod, node: NodeRoom, reason: str) -> None:
+def test_a_refusal_names_its_reasons(pod: PlacementPod, node: NodeRoom, reason: str) -> None:
     assert place(pod, [node], {}) == Unschedulable(f"0/1 nodes are available: {reason}.")
 
 
@@ -63,7 +63,7 @@ def test_a_refusal_names_its_reasons(pod: Pod, node: NodeRoom, reason: str) -> N
     ],
     ids=["asks for nothing", "asks for something", "tolerates it"],
 )
-def test_a_node_short_of_memory_takes_no_pod_that_asks_for_nothing(pod: Pod, fits: bool) -> None:
+def test_a_node_short_of_memory_takes_no_pod_that_asks_for_nothing(pod: PlacementPod, fits: bool) -> None:
     message = "0/1 nodes are available: 1 node(s) had untolerated taint {node.kubernetes.io/memory-pressure: }."
     assert place(pod, [a_node(pressed=True)], {}) == ("node-1" if fits else Unschedulable(message))
 
@@ -87,7 +87,7 @@ def test_without_nodes_it_says_so() -> None:
         a_pod(tolerations=[{"key": "gpu", "value": "yes"}]),
     ],
 )
-def test_a_tolerated_taint_lets_a_pod_in(pod: Pod) -> None:
+def test_a_tolerated_taint_lets_a_pod_in(pod: PlacementPod) -> None:
     assert place(pod, [a_node(taints=[TAINT])], {}) == "node-1"
 
 
@@ -157,7 +157,7 @@ def test_a_node_that_takes_no_pods_is_not_asked_how_full_it_is() -> None:
 
 
 def test_a_pod_that_asks_for_nothing_fits_on_a_full_node() -> None:
-    pod = Pod(Key("default", "a"), "uid-a", {"containers": [{"name": "main"}]}, {})
+    pod = PlacementPod(Key("default", "a"), "uid-a", {"containers": [{"name": "main"}]}, {})
     assert place(pod, [a_node()], {"node-1": {"cpu": 4000, "memory": 8 * GI, "pods": 3}}) == "node-1"
 
 
@@ -171,7 +171,7 @@ def test_no_node_is_ever_over_its_capacity(requests: list[Amounts], cpus: list[i
     nodes = [a_node(f"node-{i}", cpu=cpu, pods=5, extra={"gpu": i}) for i, cpu in enumerate(cpus)]
     usage: dict[str, Amounts] = {node.name: {} for node in nodes}
     for i, request in enumerate(requests):
-        chosen = place(Pod(Key("default", str(i)), str(i), {"containers": []}, request), nodes, usage)
+        chosen = place(PlacementPod(Key("default", str(i)), str(i), {"containers": []}, request), nodes, usage)
         if isinstance(chosen, str):
             used = usage[chosen]
             for resource, value in (request | {"pods": 1}).items():

@@ -27,7 +27,7 @@ def room_of(*pods: Held) -> Room:
 def chosen(*pods: Held, nodes: Any = None, cpu: str = "1", priority: int = 10) -> tuple[str, list[str]] | None:
     room = room_of(*pods)
     found = preempt(
-        a_pod(cpu=cpu, memory="0"), nodes or [a_node()], room.usage("p", priority), room.below(priority, ())
+        a_pod(cpu=cpu, memory="0"), nodes or [a_node()], room.usage("p", priority), room.preemptable(priority, ())
     )
     return found and (found.node, [victim.uid for victim in found.victims])
 
@@ -86,19 +86,19 @@ def test_a_promise_holds_against_lower_and_equal_priority_only() -> None:
 def test_those_that_leave_hold_their_room_until_they_are_gone_and_are_no_victims() -> None:
     room = room_of(held("a"), held("b"))
     room.leaving.add("a")
-    assert (room.usage("p", 9)["node-1"]["cpu"], room.usage_soon("p", 9)["node-1"]["cpu"]) == (2000, 1000)
-    assert [one.uid for one in room.below(9, ())["node-1"]] == ["b"]
+    assert (room.usage("p", 9)["node-1"]["cpu"], room.usage_after_deletions("p", 9)["node-1"]["cpu"]) == (2000, 1000)
+    assert [one.uid for one in room.preemptable(9, ())["node-1"]] == ["b"]
     room.release("a")
-    assert room.usage("p", 9)["node-1"]["cpu"] == room.usage_soon("p", 9)["node-1"]["cpu"] == 1000
+    assert room.usage("p", 9)["node-1"]["cpu"] == room.usage_after_deletions("p", 9)["node-1"]["cpu"] == 1000
 
 
 def test_it_is_known_whether_anybody_holds_room_at_a_lower_priority() -> None:
     room = room_of(held("a", priority=3), held("b", priority=5))
-    assert [room.holds_below(priority) for priority in (3, 4, 6)] == [False, True, True]
+    assert [room.has_lower_priority(priority) for priority in (3, 4, 6)] == [False, True, True]
     assert (room.release("a"), room.release("a")) == (True, False)
-    assert [room.holds_below(priority) for priority in (4, 5, 6)] == [False, False, True]
+    assert [room.has_lower_priority(priority) for priority in (4, 5, 6)] == [False, False, True]
     room.take(held("b", priority=1))  # again, with another one: it counts once
-    assert [room.holds_below(priority) for priority in (1, 2)] == [False, True]
+    assert [room.has_lower_priority(priority) for priority in (1, 2)] == [False, True]
     assert room.usage("p", 9)["node-1"] == {"cpu": 1000, "pods": 1}
     assert room.held("b") == held("b", priority=1)
     assert room.held("a") is None
@@ -111,8 +111,8 @@ def test_a_promise_can_be_withdrawn_and_who_is_spared_is_no_victim() -> None:
     room.withdraw("urgent")
     room.withdraw("urgent")
     assert room.usage("other", 0)["node-1"]["cpu"] == 2000
-    assert [one.uid for one in room.below(9, {"a"})["node-1"]] == ["b"]
-    assert room.below(0, ()) == {}
+    assert [one.uid for one in room.preemptable(9, {"a"})["node-1"]] == ["b"]
+    assert room.preemptable(0, ()) == {}
 
 
 pods = st.lists(
@@ -127,7 +127,7 @@ def test_the_victims_are_enough_none_is_needless_and_all_are_lower(
     placed = [Held(f"u{i}", node, {"cpu": c}, p, float(b)) for i, (node, c, p, b) in enumerate(drawn)]
     room = room_of(*placed)
     pod, nodes = a_pod(cpu=str(cpu), memory="0"), [a_node("one"), a_node("two")]
-    found: Preemption | None = preempt(pod, nodes, room.usage("p", priority), room.below(priority, ()))
+    found: Preemption | None = preempt(pod, nodes, room.usage("p", priority), room.preemptable(priority, ()))
     if found is None:
         return
     assert found.victims

@@ -13,7 +13,7 @@ from queue_manager.engine.transport import ApiError, Relay, Request, Response
 NOT_FOUND, UNAVAILABLE = 404, 503
 
 
-class PathsAreServed(Relay):
+class UnservedPathTransport(Relay):
     """Transport wrapper that turns a 404 without a NotFound Status into a 503, which callers retry."""
 
     async def request(self, request: Request) -> Response:

@@ -17,15 +17,15 @@ import msgspec
 
 from job_controller.model import Key
 from queue_manager.cli import output
-from queue_manager.cli.connection import NoAnswer
+from queue_manager.cli.connection import NoResponse
 from queue_manager.cli.exits import EXIT_ERROR, EXIT_NEVER, EXIT_OK
-from queue_manager.cli.streams import give_up, printable
+from queue_manager.cli.streams import discard_output, printable
 from queue_manager.engine.transport import ApiError
 
 _CODES = {"failed": EXIT_ERROR, "refused": EXIT_NEVER}
 
 
-class Done(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class ChangeRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """One object and the result of its change.
 
     `result`: a verb such as "reactivated" or "held"; "unchanged"; "refused" (the change does not apply to the object);
@@ -40,37 +40,37 @@ class Done(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     dry_run: bool = False
 
 
-class Report:
+class ChangeReport:
     """Reports changes as they are made. As a context manager it also prints pending results if the block raises."""
 
     def __init__(self, form: str, *, dry_run: bool) -> None:
-        self.rows: list[Done] = []
+        self.rows: list[ChangeRow] = []
         self._table = form == "table"
         self._dry_run = dry_run
-        self._unread = False  # whether standard output has failed
+        self._output_failed = False  # whether standard output has failed
 
     def add(self, kind: str, namespace: str, name: str, result: str, note: str) -> None:
-        row = Done(kind=kind, namespace=namespace, name=name, result=result, note=note, dry_run=self._dry_run)
+        row = ChangeRow(kind=kind, namespace=namespace, name=name, result=result, note=note, dry_run=self._dry_run)
         self.rows.append(row)
         if self._table:
-            self._say(row)
+            self._print_row(row)
 
     def failed(self, kind: str, namespace: str, name: str, error: ApiError) -> None:
         self.add(kind, namespace, name, "failed", f"{error.status} {error.reason}: {error.message}")
 
-    async def made(self, kind: str, key: Key, change: Awaitable[None]) -> bool:
+    async def perform(self, kind: str, key: Key, change: Awaitable[None]) -> bool:
         """Make the change; return whether it succeeded. If it failed or its outcome is unknown, add its row."""
         try:
             await change
         except ApiError as error:
             self.failed(kind, *key, error)
             return False
-        except (asyncio.CancelledError, NoAnswer):
-            self.add(kind, *key, "failed", "cut short: it may have been changed or not")
+        except (asyncio.CancelledError, NoResponse):
+            self.add(kind, *key, "failed", "interrupted: the change may or may not have been made")
             raise
         return True
 
-    def __enter__(self) -> Report:
+    def __enter__(self) -> ChangeReport:
         return self
 
     def __exit__(
@@ -87,19 +87,19 @@ class Report:
         return max((_CODES.get(row.result, EXIT_OK) for row in self.rows), default=EXIT_OK)
 
     def _print_json(self) -> None:
-        if not self._table and not self._written(output.as_json(self.rows)):
+        if not self._table and not self._write(output.as_json(self.rows)):
             for row in self.rows:
-                self._say(row)
+                self._print_row(row)
 
-    def _say(self, row: Done) -> None:
+    def _print_row(self, row: ChangeRow) -> None:
         text = f"{line(row)}\n"
-        if row.result not in _CODES and not self._unread and self._written(text):
+        if row.result not in _CODES and not self._output_failed and self._write(text):
             return
         with contextlib.suppress(OSError):  # standard error may be the same broken pipe as standard output
             sys.stderr.write(text)
             sys.stderr.flush()
 
-    def _written(self, text: str) -> bool:
+    def _write(self, text: str) -> bool:
         """Write to standard output; return whether that succeeded. Raises the OSError if nothing was changed yet."""
         try:
             sys.stdout.write(text)
@@ -107,12 +107,12 @@ class Report:
         except OSError:
             if self._dry_run:
                 raise
-            give_up()
-            self._unread = True
-        return not self._unread
+            discard_output()
+            self._output_failed = True
+        return not self._output_failed
 
 
-def line(row: Done) -> str:
+def line(row: ChangeRow) -> str:
     """Format a row as one line, e.g. `default/sort reactivated: ...`."""
     name = f"{row.namespace}/{row.name}" if row.namespace else row.name
     kind = "" if row.kind == "Job" else f"{row.kind} "

@@ -8,8 +8,8 @@ import json
 import pytest
 
 from job_controller.model import Key
-from queue_manager.cli.acting import Report
-from queue_manager.cli.connection import NoAnswer
+from queue_manager.cli.change_report import ChangeReport
+from queue_manager.cli.connection import NoResponse
 
 
 async def change(error: BaseException | None = None) -> None:
@@ -19,13 +19,13 @@ async def change(error: BaseException | None = None) -> None:
 
 async def reactivate_two(form: str, error: BaseException) -> None:
     """The second change is cut short."""
-    with Report(form, dry_run=False) as report:
-        if await report.made("Job", Key("default", "one"), change()):
-            report.add("Job", "default", "one", "reactivated", "back in line")
-        await report.made("Job", Key("default", "two"), change(error))
+    with ChangeReport(form, dry_run=False) as report:
+        if await report.perform("Job", Key("default", "one"), change()):
+            report.add("Job", "default", "one", "reactivated", "requeued")
+        await report.perform("Job", Key("default", "two"), change(error))
 
 
-@pytest.mark.parametrize("error", [asyncio.CancelledError(), NoAnswer("gone")])
+@pytest.mark.parametrize("error", [asyncio.CancelledError(), NoResponse("gone")])
 async def test_a_command_that_is_cut_short_says_what_it_has_done_and_what_it_may_have_done(
     error: BaseException, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -37,9 +37,9 @@ async def test_a_command_that_is_cut_short_says_what_it_has_done_and_what_it_may
 
 
 async def test_a_table_has_no_second_copy_of_its_lines(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(NoAnswer):
-        await reactivate_two("table", NoAnswer("gone"))
+    with pytest.raises(NoResponse):
+        await reactivate_two("table", NoResponse("gone"))
     assert capsys.readouterr() == (
-        "default/one reactivated: back in line\n",
-        "default/two failed: cut short: it may have been changed or not\n",
+        "default/one reactivated: requeued\n",
+        "default/two failed: interrupted: the change may or may not have been made\n",
     )

@@ -26,7 +26,7 @@ CPU = "not enforced here, the container may use all cpus of this machine"
 MESSAGES = "not followed here, the message of a container's end is not read"
 
 
-class LeftUndone:
+class UnsupportedPodFields:
     """An Admission that only warns. Pods of controllers are skipped: the warning was given for their owner.
 
     `limits_cpu`: whether the node agent enforces limits.cpu on this machine.
@@ -53,14 +53,14 @@ class LeftUndone:
 def warnings(spec: Json, path: str, *, limits_cpu: bool = False) -> list[str]:
     """One warning for each kind of field, with the first path and the number of others. `spec` has its defaults."""
     places: dict[str, list[str]] = {}
-    for place, why in _left_undone(spec, path):
+    for place, why in _unsupported(spec, path):
         if why == CPU and limits_cpu:
             continue
         places.setdefault(why, []).append(place)
     return [f"{first}{f' and {len(others)} more' if others else ''}: {why}" for why, (first, *others) in places.items()]
 
 
-def _left_undone(spec: Json, path: str) -> Iterator[tuple[str, str]]:
+def _unsupported(spec: Json, path: str) -> Iterator[tuple[str, str]]:
     if spec.get("volumes"):
         yield f"{path}.volumes", MOUNTS
     if spec.get("securityContext"):

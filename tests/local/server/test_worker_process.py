@@ -18,8 +18,8 @@ from queue_manager.api.resources import CONFIG_MAPS, CRDS, NAMESPACES, Resource
 from queue_manager.engine.transport import MERGE_PATCH
 from queue_manager.local.bounds import MAX_VALUES
 from queue_manager.local.kinds.registry import KindRegistry
-from queue_manager.local.long_work import LongWork
 from queue_manager.local.server.api_server import ApiServer
+from queue_manager.local.worker_process import WorkerProcess
 from tests.contract.bodies import definition
 from tests.local.agent.waiting import until
 from tests.local.server.world import Answer, World
@@ -33,10 +33,10 @@ ITEMS = {"type": "array", "items": {"type": "integer"}}
 
 @pytest.fixture
 async def world() -> AsyncIterator[World]:
-    elsewhere, world = LongWork(), World()
-    world.server = ApiServer(world.store, KindRegistry.builtin(), world.clock, elsewhere=elsewhere)
+    worker_process, world = WorkerProcess(), World()
+    world.server = ApiServer(world.store, KindRegistry.builtin(), world.clock, worker_process=worker_process)
     yield world
-    await elsewhere.close()
+    await worker_process.close()
 
 
 async def define(world: World, schema: dict[str, Any]) -> None:
@@ -179,7 +179,7 @@ async def test_too_many_at_once_are_asked_to_come_again(world: World) -> None:
 
 def test_the_process_ends_with_its_input() -> None:
     """However its parent died: nobody else holds the other end."""
-    command = [sys.executable, "-m", "queue_manager.local.long_work"]
+    command = [sys.executable, "-m", "queue_manager.local.worker_process"]
     done = subprocess.run(command, input=b'["yaml",["a: [1, yes]"]]\n', capture_output=True, timeout=60, check=True)
     assert json.loads(done.stdout) == [{"a": [1, True]}, [], None]
 
@@ -187,8 +187,8 @@ def test_the_process_ends_with_its_input() -> None:
 async def test_a_process_that_was_killed_is_started_again(world: World) -> None:
     await define(world, slow())
     task = await begin(world, "POST", THINGS.path("default"), thing(items=SOUND))
-    await until(lambda: children("queue_manager.local.long_work"))
-    for pid in children("queue_manager.local.long_work"):
+    await until(lambda: children("queue_manager.local.worker_process"))
+    for pid in children("queue_manager.local.worker_process"):
         os.kill(pid, signal.SIGKILL)
     assert (await task).status == 500
     assert (await world.ask("POST", THINGS.path("default"), thing(items=SOUND))).status == 201

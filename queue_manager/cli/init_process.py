@@ -14,14 +14,14 @@ from __future__ import annotations
 import os
 import signal
 
-_PASSED_ON = {s for s in signal.valid_signals() if s < 32 and s not in (signal.SIGKILL, signal.SIGSTOP)}
+_FORWARDED_SIGNALS = {s for s in signal.valid_signals() if s < 32 and s not in (signal.SIGKILL, signal.SIGSTOP)}
 
 
-def leave() -> None:
+def fork_as_init() -> None:
     """Return in a process other than PID 1: this one, or a forked child. Must be called before any thread starts."""
     if os.getpid() != 1:
         return
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, _PASSED_ON)
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _FORWARDED_SIGNALS)
     child = os.fork()
     if child:
         os._exit(_init(child))
@@ -31,10 +31,10 @@ def leave() -> None:
 def _init(child: int) -> int:
     """Reap and forward until the child exits; return its exit code, or 128 + signal as shells do."""
     while True:
-        heard = signal.sigwaitinfo(_PASSED_ON)
-        if heard.si_signo != signal.SIGCHLD:
-            if heard.si_code <= 0:  # a process sent it
-                os.kill(child, heard.si_signo)
+        received = signal.sigwaitinfo(_FORWARDED_SIGNALS)
+        if received.si_signo != signal.SIGCHLD:
+            if received.si_code <= 0:  # a process sent it
+                os.kill(child, received.si_signo)
             continue
         pid, status = os.waitpid(-1, os.WNOHANG)
         while pid not in (0, child):

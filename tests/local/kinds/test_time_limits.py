@@ -11,8 +11,8 @@ import pytest
 from queue_manager.local.errors import StatusError
 from queue_manager.local.kinds.kind import Kind
 from queue_manager.local.kinds.registry import KindRegistry
-from queue_manager.local.schema.patience import Overtime, patiently, shortcut
 from queue_manager.local.schema.patterns import compiled
+from queue_manager.local.schema.time_limits import TimeLimitExceeded, run_with_limit, shortcut
 from tests.local.kinds.crd import THINGS
 
 BOMB = "^(a+)+$"
@@ -60,27 +60,27 @@ def test_a_rule_whose_steps_are_dear_is_stopped() -> None:
 
 
 def test_the_alarm_is_off_when_the_work_is_done_or_stopped() -> None:
-    assert patiently(1.0, lambda: signal.getitimer(signal.ITIMER_PROF)[0]) > 0
+    assert run_with_limit(1.0, lambda: signal.getitimer(signal.ITIMER_PROF)[0]) > 0
     assert signal.getitimer(signal.ITIMER_PROF) == (0, 0)
-    with pytest.raises(Overtime):
-        patiently(0.1, _for_ever)
+    with pytest.raises(TimeLimitExceeded):
+        run_with_limit(0.1, _for_ever)
     assert signal.getitimer(signal.ITIMER_PROF) == (0, 0)
 
 
 def test_a_shortcut_within_limited_work_leaves_its_alarm_to_it() -> None:
-    with pytest.raises(Overtime):
-        patiently(0.1, shortcut, lambda _: _for_ever(), 0)
+    with pytest.raises(TimeLimitExceeded):
+        run_with_limit(0.1, shortcut, lambda _: _for_ever(), 0)
     assert not shortcut(lambda _: _for_ever(), 0)
 
 
 def test_a_match_that_would_take_long_is_not_begun() -> None:
-    with pytest.raises(Overtime):
+    with pytest.raises(TimeLimitExceeded):
         compiled(r"\pL{250}$").search("é" * 50_000)
 
 
 def test_work_in_another_thread_is_not_limited() -> None:
     answers: list[int] = []
-    thread = threading.Thread(target=lambda: answers.append(patiently(1.0, lambda: 1)))
+    thread = threading.Thread(target=lambda: answers.append(run_with_limit(1.0, lambda: 1)))
     thread.start()
     thread.join()
     assert answers == [1]

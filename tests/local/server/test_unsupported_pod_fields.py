@@ -11,7 +11,7 @@ import pytest
 from queue_manager.api.resources import JOBS, PODS, Resource
 from queue_manager.engine.clock import SystemClock
 from queue_manager.engine.transport import JSON
-from queue_manager.local import left_undone as told
+from queue_manager.local import unsupported_pod_fields as fields
 from queue_manager.local.kinds.registry import KindRegistry
 from queue_manager.local.server.api_server import ApiServer, ServerRequest
 from queue_manager.local.storage.store import Store
@@ -30,41 +30,41 @@ def container(**fields: Any) -> Any:
         ({}, []),
         ({"securityContext": {}}, []),
         ({"containers": [container(readinessProbe=EXEC)]}, []),
-        ({"containers": [container(startupProbe=EXEC)]}, [f"spec.containers[0].startupProbe: {told.STARTUP}"]),
-        ({"volumes": [{"name": "v", "emptyDir": {}}]}, [f"spec.volumes: {told.MOUNTS}"]),
-        ({"securityContext": {"runAsUser": 1}}, [f"spec.securityContext: {told.RIGHTS}"]),
-        ({"containers": [container(livenessProbe=EXEC)]}, [f"spec.containers[0].livenessProbe: {told.LIVENESS}"]),
-        ({"containers": [container(readinessProbe=HTTP)]}, [f"spec.containers[0].readinessProbe: {told.PROBES}"]),
-        ({"containers": [container(lifecycle={"preStop": EXEC})]}, [f"spec.containers[0].lifecycle: {told.HOOKS}"]),
+        ({"containers": [container(startupProbe=EXEC)]}, [f"spec.containers[0].startupProbe: {fields.STARTUP}"]),
+        ({"volumes": [{"name": "v", "emptyDir": {}}]}, [f"spec.volumes: {fields.MOUNTS}"]),
+        ({"securityContext": {"runAsUser": 1}}, [f"spec.securityContext: {fields.RIGHTS}"]),
+        ({"containers": [container(livenessProbe=EXEC)]}, [f"spec.containers[0].livenessProbe: {fields.LIVENESS}"]),
+        ({"containers": [container(readinessProbe=HTTP)]}, [f"spec.containers[0].readinessProbe: {fields.PROBES}"]),
+        ({"containers": [container(lifecycle={"preStop": EXEC})]}, [f"spec.containers[0].lifecycle: {fields.HOOKS}"]),
         (
             {"containers": [container(terminationMessagePath="/tmp/why")]},
-            [f"spec.containers[0].terminationMessagePath: {told.MESSAGES}"],
+            [f"spec.containers[0].terminationMessagePath: {fields.MESSAGES}"],
         ),
         (
             {"containers": [container(resources={"limits": {"cpu": "1", "memory": "1Gi"}})]},
-            [f"spec.containers[0].resources.limits.cpu: {told.CPU}"],
+            [f"spec.containers[0].resources.limits.cpu: {fields.CPU}"],
         ),
         (
             {"initContainers": [container(livenessProbe=EXEC)], "containers": [container(livenessProbe=HTTP)] * 2},
-            [f"spec.initContainers[0].livenessProbe and 2 more: {told.LIVENESS}"],
+            [f"spec.initContainers[0].livenessProbe and 2 more: {fields.LIVENESS}"],
         ),
     ],
     ids=str,
 )
 def test_each_thing_is_told_once_with_its_place(spec: Any, says: list[str]) -> None:
-    assert told.warnings(spec, "spec") == says
+    assert fields.warnings(spec, "spec") == says
 
 
 def test_a_limit_of_cpu_is_no_reason_for_a_warning_where_it_is_enforced() -> None:
     spec = {"containers": [container(resources={"limits": {"cpu": "1"}})]}
-    assert told.warnings(spec, "spec", limits_cpu=True) == []
+    assert fields.warnings(spec, "spec", limits_cpu=True) == []
 
 
 @pytest.mark.parametrize(
     ("resource", "extra", "says"),
     [
-        (PODS, {}, f'299 - "spec.volumes: {told.MOUNTS}"'),
-        (JOBS, {}, f'299 - "spec.template.spec.volumes: {told.MOUNTS}"'),
+        (PODS, {}, f'299 - "spec.volumes: {fields.MOUNTS}"'),
+        (JOBS, {}, f'299 - "spec.template.spec.volumes: {fields.MOUNTS}"'),
         (PODS, {"ownerReferences": [{"apiVersion": "v1", "kind": "X", "name": "x", "uid": "1"}]}, ""),
     ],
     ids=["pod", "Job", "pod of a controller"],
@@ -73,7 +73,7 @@ async def test_whoever_submits_is_warned(resource: Resource, extra: Any, says: s
     spec = {"restartPolicy": "Never", "containers": [container()], "volumes": [{"name": "v", "emptyDir": {}}]}
     body = {"metadata": {"name": "a", **extra}, "spec": {"template": {"spec": spec}} if resource == JOBS else spec}
     clock, headers = SystemClock(), {"content-type": JSON}
-    server = ApiServer(Store(clock, random.Random(1)), KindRegistry.builtin(), clock, [told.LeftUndone()])
+    server = ApiServer(Store(clock, random.Random(1)), KindRegistry.builtin(), clock, [fields.UnsupportedPodFields()])
     answer = await server.handle(
         ServerRequest("POST", resource.path("default"), {}, headers, orjson.dumps(body), "user")
     )

@@ -14,8 +14,8 @@ FIRST = """
 import ctypes, os, signal, subprocess, sys, time
 ctypes.CDLL(None).prctl(36, 1)
 os.getpid, own = lambda: 1, os.getpid
-from queue_manager.cli import first_process
-first_process.leave()
+from queue_manager.cli import init_process
+init_process.fork_as_init()
 """
 
 
@@ -72,7 +72,7 @@ signal.pause()
 
 
 def test_what_is_not_the_first_process_goes_on_as_it_is() -> None:
-    program = "import os; from queue_manager.cli import first_process as f; p = os.getppid(); f.leave(); print(p)"
+    program = "import os; from queue_manager.cli import init_process as f; p = os.getppid(); f.fork_as_init(); print(p)"
     done = subprocess.run([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True, timeout=60, check=True)
     own = subprocess.run(["sh", "-c", "echo $PPID"], stdout=subprocess.PIPE, text=True, check=True)
     assert done.stdout == own.stdout

@@ -15,14 +15,14 @@ from queue_manager.local.agent.status import Termination
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class StopOrder:
     """The reason to end a pod, and the grace period in seconds."""
 
     verdict: Termination
     grace: float
 
 
-def write(path: Path, order: Order) -> None:
+def write(path: Path, order: StopOrder) -> None:
     """Write the order atomically. Raises OSError, for example on a full disk."""
     path.parent.mkdir(exist_ok=True, mode=0o700)
     new = path.with_suffix(".new")
@@ -30,9 +30,9 @@ def write(path: Path, order: Order) -> None:
     os.replace(new, path)
 
 
-def read(path: Path) -> Order | None:
+def read(path: Path) -> StopOrder | None:
     """The stored order; None if it is missing or damaged, as after a power failure."""
     try:
-        return msgspec.json.decode(path.read_bytes(), type=Order)
+        return msgspec.json.decode(path.read_bytes(), type=StopOrder)
     except (FileNotFoundError, msgspec.DecodeError):
         return None

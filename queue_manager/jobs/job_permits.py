@@ -24,31 +24,31 @@ from queue_manager.api.types import Namespace, Workload
 from queue_manager.engine.cache import Cache
 from queue_manager.engine.runtime import Runtime
 from queue_manager.jobs.situation import MAX_ANCESTORS, ParentJob
-from queue_manager.jobs.workload_manifest import lets_run, made_for, matches, prebuilt_name, queue_name
+from queue_manager.jobs.workload_manifest import is_made_for, matches, permits_pods, prebuilt_name, queue_name
 from queue_manager.lifecycle.settings import Settings
 from queue_manager.scheduler.job_pods import JobPods
 from queue_manager.scheduler.workload_controller import BY_OWNER
 
 
-class JobStanding:
+class JobPermits:
     """Implements `job_controller.ports.PodPermits`."""
 
-    def __init__(self, runtime: Runtime, settings: Settings, running: JobPods) -> None:
-        """`running`: which Jobs have pods that use nodes."""
+    def __init__(self, runtime: Runtime, settings: Settings, job_pods: JobPods) -> None:
+        """`job_pods`: which Jobs have pods that use nodes."""
         self.settings = settings
         self._jobs: Cache[Job] = runtime.cache(JOBS, Job)
         self._workloads: Cache[Workload] = runtime.cache(WORKLOADS, Workload)
         self._namespaces: Cache[Namespace] = runtime.cache(NAMESPACES, Namespace)
-        self._running = running
+        self._job_pods = job_pods
         self._subscribers: list[Callable[[Key], None]] = []
 
     # --- managed Jobs ---
 
     def managed(self, job: Job) -> bool:
         """Whether the queue manages this Job by its own queue name, or manages all Jobs, in the Job's namespace."""
-        return self._asks_for_queue(job) and self._selected(job.metadata.namespace)
+        return self._is_queued(job) and self._selected(job.metadata.namespace)
 
-    def _asks_for_queue(self, job: Job) -> bool:
+    def _is_queued(self, job: Job) -> bool:
         return bool(queue_name(job)) or self.settings.manage_all
 
     def _selected(self, name: str) -> bool:
@@ -60,14 +60,14 @@ class JobStanding:
         """The nearest managed Job above a Job without a queue name; None if no managed Job is above it."""
         if queue_name(job):
             return None
-        above = job
+        ancestor = job
         for _ in range(MAX_ANCESTORS):
-            found = self._owner(above)
+            found = self._owner(ancestor)
             if found is None:
                 return None
             if self.managed(found):
-                return ParentJob(admitted=any(map(lets_run, self.workloads_of(found))))
-            above = found
+                return ParentJob(admitted=any(map(permits_pods, self.workloads_of(found))))
+            ancestor = found
         return ParentJob(admitted=False, too_deep=True)
 
     def _owner(self, job: Job) -> Job | None:
@@ -91,19 +91,19 @@ class JobStanding:
         workloads = self.workloads_of(job)
         if workloads:
             stopping = keys.STOPPING in job.metadata.annotations
-            return not stopping and any(lets_run(w) and matches(job, w) for w in workloads)
-        if self._asks_for_queue(job) and not self._is_left_alone(job.metadata.namespace):
+            return not stopping and any(permits_pods(w) and matches(job, w) for w in workloads)
+        if self._is_queued(job) and not self._is_unmanaged(job.metadata.namespace):
             return False
         parent = self.parent(job)
         return parent is None or parent.admitted
 
-    def _is_left_alone(self, namespace: str) -> bool:
+    def _is_unmanaged(self, namespace: str) -> bool:
         """Whether the queue manages no Job of this namespace; False while the namespace is not in the cache."""
         return self._namespaces.get("", namespace) is not None and not self._selected(namespace)
 
     def creating(self, job: Job) -> AbstractContextManager[None]:
         """While the context is open, the Job counts as having pods."""
-        return self._running.creating(job.metadata.uid)
+        return self._job_pods.creating(job.metadata.uid)
 
     def subscribe(self, changed: Callable[[Key], None]) -> None:
         """Call `changed` when `may_create_pods` may have another answer for a Job."""
@@ -116,5 +116,5 @@ class JobStanding:
 
 
 def _is_own(job: Job, workload: Workload) -> bool:
-    named = made_for(job, workload) or workload.metadata.name == prebuilt_name(job)
+    named = is_made_for(job, workload) or workload.metadata.name == prebuilt_name(job)
     return workload.metadata.controller is not None or named

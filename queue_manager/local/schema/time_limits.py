@@ -6,10 +6,10 @@ this process, so other load on the machine does not matter. It needs the main th
 work is not limited. The signal is handled between two Python instructions. A single match of RE2 is one instruction,
 and `patterns` limits it separately.
 
-Work inside a request on the event loop (`Turn`) has a lower limit: after TURN_SECONDS it raises TakesLong. The caller
-then runs the same work in another process (`long_work`) and starts the request again, from its bytes and with the
-results known so far; nothing has been stored yet. So validation runs outside the event loop, while the write is still
-decided and stored in one step on the loop, against the state at that time.
+Work inside a request on the event loop (`LimitedRequest`) has a lower limit: after EVENT_LOOP_SECONDS it raises
+NeedsWorkerProcess. The caller then runs the same work in another process (`worker_process`) and starts the request
+again, from its bytes and with the results known so far; nothing has been stored yet. So validation runs outside the
+event loop, while the write is still decided and stored in one step on the loop, against the state at that time.
 """
 
 from __future__ import annotations
@@ -29,25 +29,25 @@ from job_controller.json_tree import Json
 P = ParamSpec("P")
 T = TypeVar("T")
 
-SECONDS = 1.0  # legitimate work takes milliseconds
-TURN_SECONDS = 0.05  # while the event loop is blocked
+MAX_SECONDS = 1.0  # legitimate work takes milliseconds
+EVENT_LOOP_SECONDS = 0.05  # while the event loop is blocked
 SHORTCUT_SECONDS = 0.02
-AGAIN = 0.1  # seconds until the next alarm, if the exception of the first was lost in a finalizer
+ALARM_INTERVAL_SECONDS = 0.1  # seconds until the next alarm, if the exception of the first was lost in a finalizer
 OUT_OF_BUDGET = "validation failed due to running out of cost budget, no further validation rules will be run"
 
 
-class Overtime(Exception):
+class TimeLimitExceeded(Exception):
     """The work exceeded its time limit."""
 
 
 class Work(NamedTuple):
-    """A function of JSON values, by its name in `long_work`, and its arguments as JSON."""
+    """A function of JSON values, by its name in `worker_process`, and its arguments as JSON."""
 
     name: str
     arguments: bytes
 
 
-class TakesLong(Exception):
+class NeedsWorkerProcess(Exception):
     """The request needs work done in another process; `work` is that work, if it is already known."""
 
     def __init__(self, work: Work | None = None) -> None:
@@ -55,7 +55,7 @@ class TakesLong(Exception):
         self.work = work
 
 
-class Turn:
+class LimitedRequest:
     """One request on an event loop. `answers` are the results from another process; None until one is needed.
 
     A result of None means that the work exceeded its limit there as well. `skips_shortcuts` is set after a shortcut
@@ -66,71 +66,73 @@ class Turn:
     def __init__(self, *, on_loop: bool = True) -> None:
         self.answers: dict[Work, list[Json] | None] | None = None if on_loop else {}
         self.skips_shortcuts = not on_loop
-        self._token: Token[Turn | None]
+        self._token: Token[LimitedRequest | None]
 
     def __enter__(self) -> None:
         """Attribute limited work inside the block to this request."""
-        self._token = _turn.set(self)
+        self._token = _current_request.set(self)
 
     def __exit__(self, *error: object) -> None:
-        _turn.reset(self._token)
+        _current_request.reset(self._token)
 
 
-_turn: ContextVar[Turn | None] = ContextVar("turn", default=None)
+_current_request: ContextVar[LimitedRequest | None] = ContextVar("limited request", default=None)
 
 
 def shortcut(test: Callable[[T], bool], value: T) -> bool:
     """Return whether a value passes a test that saves other work; False also if the test exceeds SHORTCUT_SECONDS."""
-    turn = _turn.get()
-    if turn is not None and turn.skips_shortcuts:
+    request = _current_request.get()
+    if request is not None and request.skips_shortcuts:
         return False
-    if _watch.working:  # the alarm belongs to the enclosing work
+    if _alarm.working:  # the alarm belongs to the enclosing work
         return test(value)
     try:
-        return patiently(SHORTCUT_SECONDS, test, value)
-    except Overtime:
-        if turn is not None:
-            turn.skips_shortcuts = True
+        return run_with_limit(SHORTCUT_SECONDS, test, value)
+    except TimeLimitExceeded:
+        if request is not None:
+            request.skips_shortcuts = True
         return False
 
 
 def limited(work: Callable[[], T], name: str, arguments: Callable[[], list[Json]], read: Callable[..., T]) -> T:
-    """Return the result of `work`. Raises Overtime, and TakesLong within a Turn.
+    """Return the result of `work`. Raises TimeLimitExceeded, and NeedsWorkerProcess within a LimitedRequest.
 
     `name` and `arguments` describe the same work for another process, and `read` converts the result from there.
     """
-    turn = _turn.get()
-    if turn is None:
-        return patiently(SECONDS, work)
-    if turn.answers is None:
+    request = _current_request.get()
+    if request is None:
+        return run_with_limit(MAX_SECONDS, work)
+    if request.answers is None:
         try:
-            return patiently(TURN_SECONDS, work)
-        except Overtime:
-            raise TakesLong from None
+            return run_with_limit(EVENT_LOOP_SECONDS, work)
+        except TimeLimitExceeded:
+            raise NeedsWorkerProcess from None
     task = Work(name, orjson.dumps(arguments()))
-    if task not in turn.answers:
-        raise TakesLong(task)
-    answer = turn.answers[task]
+    if task not in request.answers:
+        raise NeedsWorkerProcess(task)
+    answer = request.answers[task]
     if answer is None:
-        raise Overtime
+        raise TimeLimitExceeded
     return read(*answer)
 
 
-class _Watch:
+class _Alarm:
     """Ignores an alarm that arrives after the work has ended."""
 
     working = False
 
     def ring(self, number: int, frame: FrameType | None) -> None:
         if self.working:
-            raise Overtime
+            raise TimeLimitExceeded
 
 
-_watch = _Watch()
+_alarm = _Alarm()
 
 
-def patiently(seconds: float, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Return the result of `work`. Raises Overtime when it computes for longer than `seconds`. Costs two system calls.
+def run_with_limit(seconds: float, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Return the result of `work`. Raises TimeLimitExceeded when it computes for longer than `seconds`.
+
+    Costs two system calls.
 
     The garbage collector is disabled meanwhile: Python discards exceptions, such as that of the alarm, in its
     callbacks.
@@ -140,14 +142,14 @@ def patiently(seconds: float, work: Callable[P, T], *args: P.args, **kwargs: P.k
     collects = gc.isenabled()
     gc.disable()
     try:
-        _watch.working = True
-        signal.setitimer(signal.ITIMER_PROF, seconds, AGAIN)
+        _alarm.working = True
+        signal.setitimer(signal.ITIMER_PROF, seconds, ALARM_INTERVAL_SECONDS)
         try:
             return work(*args, **kwargs)
         finally:
-            _watch.working = False
-    except Overtime:
-        _watch.working = False  # the alarm may have interrupted the `finally` above
+            _alarm.working = False
+    except TimeLimitExceeded:
+        _alarm.working = False  # the alarm may have interrupted the `finally` above
         raise
     finally:
         signal.setitimer(signal.ITIMER_PROF, 0)
@@ -157,9 +159,9 @@ def patiently(seconds: float, work: Callable[P, T], *args: P.args, **kwargs: P.k
 
 def _can_limit() -> bool:
     """Return whether work can be limited here. False within limited work, too."""
-    if _watch.working or threading.current_thread() is not threading.main_thread():
+    if _alarm.working or threading.current_thread() is not threading.main_thread():
         return False
     handler = signal.getsignal(signal.SIGPROF)
     if handler is signal.SIG_DFL:
-        signal.signal(signal.SIGPROF, handler := _watch.ring)
-    return handler == _watch.ring
+        signal.signal(signal.SIGPROF, handler := _alarm.ring)
+    return handler == _alarm.ring

@@ -1,6 +1,6 @@
-"""Counts the tries of a Workload: the periods in which it held quota and lost it again. Pure.
+"""Counts the attempts of a Workload: the periods in which it held quota and lost it again. Pure.
 
-status.schedulingStats counts all tries of the Workload, status.requeueHistory records the last ten. A deactivation
+status.schedulingStats counts all attempts of the Workload, status.requeueHistory records the last ten. A deactivation
 ends a budget of retries, and the reactivation starts a new one. Reports on a deactivated Workload cover its last
 budget only.
 """
@@ -11,14 +11,14 @@ from queue_manager.api import condition_types, reasons
 from queue_manager.api.types import Attempt, Workload
 
 
-def tries(workload: Workload) -> int:
-    """Return the number of all tries. A deactivation by a user while the Workload is pending is not a try."""
+def count_attempts(workload: Workload) -> int:
+    """Return the number of all attempts. A deactivation by a user while the Workload is pending is not an attempt."""
     lost = sum(count for reason, cause, count in _evictions(workload) if (reason, cause) != (reasons.DEACTIVATED, ""))
-    return lost - 1 if _gave_up_waiting(workload) else lost
+    return lost - 1 if _was_deactivated_in_backoff(workload) else lost
 
 
-def budget(workload: Workload) -> tuple[Attempt, ...]:
-    """Return the recorded tries since the last activation; if deactivated, those that led to the deactivation."""
+def budget_attempts(workload: Workload) -> tuple[Attempt, ...]:
+    """Return the recorded attempts since the last activation; if deactivated, those that led to the deactivation."""
     history = workload.status.requeue_history
     attempts = history.attempts if history is not None else ()
     earlier = attempts if workload.spec.active else attempts[:-1]
@@ -26,11 +26,11 @@ def budget(workload: Workload) -> tuple[Attempt, ...]:
     return attempts[ends[-1] :] if ends else attempts
 
 
-def budget_tries(workload: Workload) -> int:
-    """Return the number of tries since the last activation, or of all tries if no record dates the activation."""
-    history, recorded = workload.status.requeue_history, budget(workload)
+def count_budget_attempts(workload: Workload) -> int:
+    """Return the number of attempts since the last activation, or of all attempts if no record dates the activation."""
+    history, recorded = workload.status.requeue_history, budget_attempts(workload)
     begun = history is not None and len(recorded) < len(history.attempts)
-    return len(recorded) if begun else tries(workload)
+    return len(recorded) if begun else count_attempts(workload)
 
 
 def _evictions(workload: Workload) -> list[tuple[str, str, int]]:
@@ -39,8 +39,8 @@ def _evictions(workload: Workload) -> list[tuple[str, str, int]]:
     return [(e.reason or "", e.underlying_cause or "", e.count or 0) for e in found]
 
 
-def _gave_up_waiting(workload: Workload) -> bool:
-    """Whether it was deactivated during a backoff, which counts as an eviction although no try had begun."""
+def _was_deactivated_in_backoff(workload: Workload) -> bool:
+    """Whether it was deactivated during a backoff, which counts as an eviction although no attempt had begun."""
     evicted, history = workload.condition(condition_types.EVICTED), workload.status.requeue_history
     if evicted is None or not evicted.is_true or not evicted.reason.startswith(reasons.DEACTIVATED_DUE_TO):
         return False

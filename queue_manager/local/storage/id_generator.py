@@ -12,7 +12,7 @@ SUFFIX_LENGTH = 5
 MAX_GENERATED_PREFIX = 63 - SUFFIX_LENGTH
 
 
-class Identities:
+class IdGenerator:
     """Generates names, and UUIDs (version 7) that sort in the order of their creation."""
 
     def __init__(self, rng: Random) -> None:

@@ -1,9 +1,9 @@
 """Runs work that is too slow for the event loop in a separate process, one request at a time.
 
-The process (`python -m queue_manager.local.long_work`) is started on demand and ended after IDLE_SECONDS without work.
-It reads one request per line from its standard input and writes one answer per line to its standard output, both JSON.
-It ends at the end of its input, and so also when `sluice up` is killed. Every request may use one second of processor
-time. The process has no state: it calls functions of JSON values, listed in `_functions`.
+The process (`python -m queue_manager.local.worker_process`) is started on demand and ended after IDLE_SECONDS without
+work. It reads one request per line from its standard input and writes one answer per line to its standard output, both
+JSON. It ends at the end of its input, and so also when `sluice up` is killed. Every request may use one second of
+processor time. The process has no state: it calls functions of JSON values, listed in `_functions`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import orjson
 from job_controller.api_rules.field_errors import FieldError
 from job_controller.json_tree import Json
 from queue_manager.local.errors import StatusError, internal
-from queue_manager.local.schema.patience import SECONDS, Overtime, Work, patiently
+from queue_manager.local.schema.time_limits import MAX_SECONDS, TimeLimitExceeded, Work, run_with_limit
 
 log = logging.getLogger(__name__)
 
@@ -31,48 +31,48 @@ MAX_WAITING = 8  # requests
 MAX_LINE = 1 << 27  # bytes
 
 
-class LongWork:
+class WorkerProcess:
     """The client side of the process, for the API server. `close` ends the process."""
 
     def __init__(self) -> None:
         self._process: asyncio.subprocess.Process | None = None
-        self._turns = asyncio.Lock()
+        self._lock = asyncio.Lock()
         self._waiting = 0
-        self._retirement: asyncio.TimerHandle | None = None
+        self._idle_timer: asyncio.TimerHandle | None = None
 
-    async def do(self, work: Work) -> list[Json] | None:
+    async def run(self, work: Work) -> list[Json] | None:
         """The answer, or None if it took too long. Raises StatusError 429 with too many requests, 500 if the process
         died.
         """
         if self._waiting >= MAX_WAITING:
-            raise StatusError(429, "TooManyRequests", "too many requests that take long", {"retryAfterSeconds": 1})
+            raise StatusError(429, "TooManyRequests", "too many slow requests", {"retryAfterSeconds": 1})
         self._waiting += 1
         try:
-            async with self._turns:
-                return await self._do(work)
+            async with self._lock:
+                return await self._run(work)
         finally:
             self._waiting -= 1
 
-    async def _do(self, work: Work) -> list[Json] | None:
-        if self._retirement is not None:
-            self._retirement.cancel()
+    async def _run(self, work: Work) -> list[Json] | None:
+        if self._idle_timer is not None:
+            self._idle_timer.cancel()
         try:
             async with asyncio.timeout(ANSWER_SECONDS):
-                answer = await self._ask(work)
+                answer = await self._send(work)
         except TimeoutError:
             await self.close()
             return None
         except (OSError, ValueError) as error:  # the process was killed, for example by the OOM killer
-            log.warning("the process for long work ended", extra={"work": work.name, "error": repr(error)})
+            log.warning("the worker process ended", extra={"work": work.name, "error": repr(error)})
             await self.close()
             raise internal("the process that did a part of this request ended; try again") from error
         except asyncio.CancelledError:  # its late answer would be read as the answer to the next request
             await self.close()
             raise
-        self._retirement = asyncio.get_running_loop().call_later(IDLE_SECONDS, self._retire)
+        self._idle_timer = asyncio.get_running_loop().call_later(IDLE_SECONDS, self._end_idle)
         return answer
 
-    async def _ask(self, work: Work) -> list[Json] | None:
+    async def _send(self, work: Work) -> list[Json] | None:
         if self._process is None or self._process.returncode is not None:
             self._process = await asyncio.create_subprocess_exec(
                 *[sys.executable, "-m", __name__],
@@ -89,7 +89,7 @@ class LongWork:
         answer: list[Json] | None = orjson.loads(await stdout.readline())
         return answer
 
-    def _retire(self) -> None:
+    def _end_idle(self) -> None:
         if self._process is not None and self._process.stdin is not None:
             self._process.stdin.close()
             self._process = None
@@ -97,8 +97,8 @@ class LongWork:
     async def close(self) -> None:
         """End the process."""
         process, self._process = self._process, None
-        if self._retirement is not None:
-            self._retirement.cancel()
+        if self._idle_timer is not None:
+            self._idle_timer.cancel()
         if process is not None:
             with contextlib.suppress(ProcessLookupError):
                 process.kill()
@@ -114,8 +114,8 @@ def main() -> None:
     for line in sys.stdin.buffer:
         name, arguments = orjson.loads(line)
         try:
-            answer = patiently(SECONDS, functions[name], *arguments)
-        except Overtime:
+            answer = run_with_limit(MAX_SECONDS, functions[name], *arguments)
+        except TimeLimitExceeded:
             answer = None
         sys.stdout.buffer.write(orjson.dumps(answer, default=_listed) + b"\n")
         sys.stdout.buffer.flush()

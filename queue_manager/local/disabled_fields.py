@@ -9,7 +9,7 @@ from queue_manager.api.resources import JOBS
 from queue_manager.local.server.admission_chain import AdmissionReview
 
 
-class SwitchedOff:
+class DisabledFields:
     """An Admission that runs before defaulting, so that a dropped field leaves no default behind (the unlimited
     backoffLimit of a Job with backoffLimitPerIndex).
     """
@@ -20,7 +20,7 @@ class SwitchedOff:
     def mutate(self, review: AdmissionReview) -> list[FieldError] | None:
         if review.resource == JOBS and not review.subresource and review.operation != "DELETE":
             dropped = drop(review.object, review.old, self._switches)
-            review.warnings.extend(f"{path}: switched off in this cluster, the field is dropped" for path in dropped)
+            review.warnings.extend(f"{path}: disabled in this cluster, the field is dropped" for path in dropped)
         return None
 
     def validate(self, review: AdmissionReview) -> list[FieldError]:

@@ -149,25 +149,25 @@ Opaque = Annotated[Any, WithJsonSchema({})]
 
 
 @cache
-def fields(model: type[ConfigModel], version: str = "") -> Mapping[str, FieldInfo]:
+def fields_of(model: type[ConfigModel], version: str = "") -> Mapping[str, FieldInfo]:
     """The fields of a section by their names in the file; with `version` only those that the version has."""
     found = {field.alias or name: field for name, field in model.model_fields.items()}
     if not version:
         return found
-    return {name: field for name, field in found.items() if only(field) in ("", version)}
+    return {name: field for name, field in found.items() if only_version(field) in ("", version)}
 
 
-def only(field: FieldInfo) -> str:
+def only_version(field: FieldInfo) -> str:
     """The one version that has the field; empty: all."""
     return next((mark.version for mark in metadata(field) if isinstance(mark, Only)), "")
 
 
-def no_effect(field: FieldInfo) -> str:
+def no_effect_reason(field: FieldInfo) -> str:
     """Why the field has no effect; empty: it has one."""
     return next((mark.why for mark in metadata(field) if isinstance(mark, NoEffect)), "")
 
 
-def at_start(field: FieldInfo) -> str:
+def restart_reason(field: FieldInfo) -> str:
     """Why a new value needs a restart; empty: it does not."""
     return next((mark.why for mark in metadata(field) if isinstance(mark, AtStart)), "")
 
@@ -186,7 +186,7 @@ def _metadata(annotation: Any) -> Iterator[object]:
             yield from _metadata(part)
 
 
-def core(annotation: Any) -> Any:
+def core_type(annotation: Any) -> Any:
     """The annotation without metadata and without `| None`."""
     while True:
         origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
@@ -198,9 +198,9 @@ def core(annotation: Any) -> Any:
             return annotation
 
 
-def element(annotation: Any) -> Any:
+def element_type(annotation: Any) -> Any:
     """The annotation of what a list or a mapping holds; None for all others."""
-    plain = core(annotation)
+    plain = core_type(annotation)
     if typing.get_origin(plain) is tuple:
         return typing.get_args(plain)[0]
     return typing.get_args(plain)[1] if typing.get_origin(plain) is Mapping else None
@@ -208,15 +208,15 @@ def element(annotation: Any) -> Any:
 
 def is_list(annotation: Any) -> bool:
     """Whether the annotation is of a list."""
-    return typing.get_origin(core(annotation)) is tuple
+    return typing.get_origin(core_type(annotation)) is tuple
 
 
-def is_word(annotation: Any) -> bool:
+def is_literal(annotation: Any) -> bool:
     """Whether the annotation lists the allowed texts."""
-    return typing.get_origin(core(annotation)) is typing.Literal
+    return typing.get_origin(core_type(annotation)) is typing.Literal
 
 
-def section(annotation: Any) -> type[ConfigModel] | None:
+def section_model(annotation: Any) -> type[ConfigModel] | None:
     """The model of a section; None for what is no section."""
-    plain = core(annotation)
+    plain = core_type(annotation)
     return plain if isinstance(plain, type) and issubclass(plain, ConfigModel) else None

@@ -20,8 +20,8 @@ from job_controller.json_tree import Json
 from queue_manager.local.agent.node_admission import (
     UNDER_PRESSURE,
     Admitted,
-    Answer,
-    MakesRoom,
+    NodeDecision,
+    Preempting,
     Rejected,
     Resident,
     admit,
@@ -29,7 +29,7 @@ from queue_manager.local.agent.node_admission import (
     is_critical,
 )
 from queue_manager.local.agent.worker import NodePod
-from queue_manager.local.placement.filters import BEST_EFFORT, bears_pressure
+from queue_manager.local.placement.filters import BEST_EFFORT, tolerates_pressure
 from queue_manager.local.placement.objects import held_by, priority_of
 from queue_manager.local.placement.preemption import Held
 from queue_manager.local.placement.room import Room
@@ -44,54 +44,54 @@ class KnownNodes(Protocol):
     def is_pressed(self, node: str) -> bool: ...
 
 
-class Gate:
+class PodAdmitter:
     """Decides once for each pod whether it may start on its node. State is keyed by uid."""
 
     def __init__(self, nodes: KnownNodes) -> None:
         self._nodes = nodes
         self._room = Room()
         self._quality: dict[str, str] = {}
-        self._promised: dict[str, None] = {}
+        self._nominated: dict[str, None] = {}
 
-    def saw(self, uid: str, pod: NodePod | None) -> list[str]:
+    def observe(self, uid: str, pod: NodePod | None) -> list[str]:
         """Record a changed pod, or one that is gone (None). Returns the pods to ask for again, as room was released."""
         if pod is None or pod.is_over:
-            self._promised.pop(uid, None)
+            self._nominated.pop(uid, None)
             self._quality.pop(uid, None)
             self._room.withdraw(uid)
-            return list(self._promised) if self._room.release(uid) else []
+            return list(self._nominated) if self._room.release(uid) else []
         if self._room.held(uid) is None:
             if pod.status.get("startTime"):
-                self._take(pod, held_by(pod, msgspec.json.decode(pod.spec)))
+                self._admit(pod, held_by(pod, msgspec.json.decode(pod.spec)))
         elif pod.metadata.deletion_timestamp is not None:
             self._room.leaving.add(uid)
         return []
 
-    def ask(self, pod: NodePod, spec: Json) -> Answer:
-        """Decide whether this pod may start. The caller ends the victims of MakesRoom and asks again when `saw` says
-        so.
+    def admit(self, pod: NodePod, spec: Json) -> NodeDecision:
+        """Decide whether this pod may start. The caller ends the victims of Preempting, and calls this again
+        when `observe` returns the pod.
         """
         uid, wanted = pod.metadata.uid, held_by(pod, spec)
         if self._room.held(uid) is not None:
             return Admitted()
-        answer = UNDER_PRESSURE if self._is_pressed_for(pod, spec) else self._answer(wanted)
+        answer = UNDER_PRESSURE if self._is_pressed_for(pod, spec) else self._decide(wanted)
         match answer:
             case Admitted():
-                self._take(pod, wanted)
-            case MakesRoom(victims):
-                self._promised[uid] = None
+                self._admit(pod, wanted)
+            case Preempting(victims):
+                self._nominated[uid] = None
                 self._room.nominate(wanted)
                 self._room.leaving.update(victims)
             case Rejected():
-                self._promised.pop(uid, None)
+                self._nominated.pop(uid, None)
                 self._room.withdraw(uid)
         return answer
 
-    def holds(self, uid: str) -> Held | None:
+    def held(self, uid: str) -> Held | None:
         """The node and the requests of an admitted pod; None if it is not admitted."""
         return self._room.held(uid)
 
-    def leaves(self, uid: str) -> None:
+    def mark_leaving(self, uid: str) -> None:
         """Record that an admitted pod is being ended."""
         self._room.leaving.add(uid)
 
@@ -99,22 +99,22 @@ class Gate:
         """Whether the node is short of memory and this pod does not tolerate memory pressure."""
         if not self._nodes.is_pressed(spec["nodeName"]) or is_critical(priority_of(spec)):
             return False
-        return not bears_pressure(_quality(pod), spec)
+        return not tolerates_pressure(_quality(pod), spec)
 
-    def _answer(self, wanted: Held) -> Answer:
+    def _decide(self, wanted: Held) -> NodeDecision:
         room, node, uid, priority = self._room, wanted.node, wanted.uid, wanted.priority
         allocatable, used = self._nodes.allocatable(node), room.usage(uid, priority).get(node) or {}
         if not is_critical(priority):
             return admit(wanted.requests, allocatable, used)
         others = [
             Resident(other.uid, self._quality[other.uid], other.requests)
-            for other in room.below(priority, ()).get(node, ())
+            for other in room.preemptable(priority, ()).get(node, ())
         ]
-        soon = room.usage_soon(uid, priority).get(node) or {}
+        soon = room.usage_after_deletions(uid, priority).get(node) or {}
         return admit_critical(wanted.requests, allocatable, used, soon, others)
 
-    def _take(self, pod: NodePod, wanted: Held) -> None:
-        self._promised.pop(wanted.uid, None)
+    def _admit(self, pod: NodePod, wanted: Held) -> None:
+        self._nominated.pop(wanted.uid, None)
         self._quality[wanted.uid] = _quality(pod)
         self._room.take(wanted)
 

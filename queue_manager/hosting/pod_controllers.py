@@ -16,8 +16,8 @@ from queue_manager.engine.transport import STRATEGIC_PATCH, ApiError
 from queue_manager.engine.workqueue import WorkQueue
 
 
-class _Keeper:
-    """Implements `job_controller.pod_gc.PodKeeper`."""
+class _PodCluster:
+    """Implements `job_controller.pod_gc.PodCluster`."""
 
     def __init__(self, client: Client, pods: Cache[Pod], nodes: Cache[GcNode]) -> None:
         self._client = client
@@ -49,17 +49,17 @@ class _Keeper:
         await self._client.delete(PODS, *key, uid=uid, grace_period=0)
 
 
-def attach_pod_keeping(runtime: Runtime, *, terminated_pods: int = TERMINATED_THRESHOLD) -> PodGc:
+def attach_pod_controllers(runtime: Runtime, *, terminated_pods: int = TERMINATED_THRESHOLD) -> PodGc:
     """Attach pod garbage collection and the removal of stale disruptions to a runtime, before it starts.
 
     `terminated_pods`: how many ended pods the cluster keeps; 0: all.
     """
     pods = runtime.cache(PODS, Pod)
-    keeper = _Keeper(runtime.client, pods, runtime.cache(NODES, GcNode))
-    collector = PodGc(keeper, runtime.clock, runtime.metrics, threshold=terminated_pods)
+    cluster = _PodCluster(runtime.client, pods, runtime.cache(NODES, GcNode))
+    collector = PodGc(cluster, runtime.clock, runtime.metrics, threshold=terminated_pods)
     runtime.task(collector.run)
     queue: WorkQueue[Key] = WorkQueue("stale_disruptions", metrics=runtime.metrics)
-    cleaner = StaleDisruptions(keeper, queue, runtime.clock)
+    cleaner = StaleDisruptions(cluster, queue, runtime.clock)
     pods.subscribe(cleaner.pod_changed)
     runtime.worker(queue, cleaner.sync, 1)
     return collector

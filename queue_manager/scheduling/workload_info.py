@@ -20,6 +20,7 @@ from job_controller.model import Key
 from queue_manager.api import condition_types, keys, reasons
 from queue_manager.api.types import PodSet, Workload
 from queue_manager.scheduling.amounts import Amounts
+from queue_manager.scheduling.execution_time import longest_run
 from queue_manager.scheduling.pod_requests import over_limits, pod_requests
 from queue_manager.scheduling.pod_surroundings import NO_SURROUNDINGS, PodSurroundings
 from queue_manager.scheduling.resource_rules import COUNT_ALL, ResourceRules
@@ -70,6 +71,7 @@ class Info(msgspec.Struct, frozen=True, eq=False, gc=False):
     queued_at: datetime
     requeue_at: datetime | None = None
     held: bool = False  # not eligible before a write of the life cycle
+    longest_run: int | None = None  # seconds until it is stopped, from its start on; None: not declared
     error: str = ""  # why its spec can never be admitted
     preempting: bool = False  # its status says that it waits for its victims
 
@@ -120,6 +122,7 @@ def info(
         queued_at=queued_at,
         requeue_at=requeue.requeue_at if requeue else None,
         held=_held(workload),
+        longest_run=longest_run(workload),
         error=error,
         preempting=_preempting(workload),
     )
@@ -191,5 +194,5 @@ def _out_of_bounds(written: Sequence[Json], complete: Sequence[Json], surroundin
 def _shape(workload: Workload, pod_sets: tuple[PodSetInfo, ...]) -> bytes:
     """A digest: the values themselves would be most of what a pending Workload takes."""
     parts = [(p.name, p.count, p.minimum, p.single, p.placement) for p in pod_sets]
-    where = (workload.metadata.namespace, workload.spec.priority or 0)
+    where = (workload.metadata.namespace, workload.spec.priority or 0, longest_run(workload))
     return blake2b(msgspec.json.encode((where, parts), order="sorted"), digest_size=16).digest()

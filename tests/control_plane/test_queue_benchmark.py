@@ -14,7 +14,7 @@ from tests.benchmarks import queue_report
 from tests.benchmarks.bench_queue import measure, measure_plain
 from tests.benchmarks.queue_record import ADMITTED, BY_RUNNER
 from tests.benchmarks.queue_shape import Shape
-from tests.control_plane.emptying import clear
+from tests.control_plane.cleanup import clear
 from tests.control_plane.server import ControlPlane
 
 pytestmark = pytest.mark.control_plane

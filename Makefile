@@ -32,19 +32,19 @@ demo: $(STAMP) ## start a temporary cluster, run a dozen Jobs through the queue,
 # the real server have the machine to themselves. Bytecode is cached: the tests start hundreds of processes.
 PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder
 
-test: $(STAMP) ## run the tests, except those against a real API server (test-cluster)
-	@$(PYTEST) -m "not control_plane" $(PYTEST_ARGS)
+test: $(STAMP) ## run the tests, except the exhaustive ones and those against a real API server (test-cluster)
+	@$(PYTEST) -m "not control_plane and not exhaustive" $(PYTEST_ARGS)
 
-test-cluster: test-real-server test-real-time ## run the tests against a real API server (its binaries are built once)
+test-cluster: test-real-server test-real-time ## run the tests against a real API server (built once) and the exhaustive ones
 
 test-real-server: $(STAMP) control-plane
-	@$(PYTEST) -m "control_plane and not real_time" $(PYTEST_ARGS)
+	@$(PYTEST) -m "(control_plane and not real_time) or exhaustive" $(PYTEST_ARGS)
 
 test-real-time: $(STAMP) control-plane
 	@$(PYTEST) -m "control_plane and real_time" -n 1 $(PYTEST_ARGS)
 
 quick: $(STAMP) ## run the unit tests, which take seconds
-	@$(PYTEST) tests/unit $(PYTEST_ARGS)
+	@$(PYTEST) tests/unit -m "not exhaustive" $(PYTEST_ARGS)
 
 lint: $(STAMP) ## check format, lint (ruff), import contracts, and declared against used dependencies
 	@$(BIN)/ruff format --check .

@@ -16,7 +16,7 @@ from datetime import timedelta
 import msgspec
 
 from job_controller.model import Key
-from queue_manager.api import condition_types, keys, messages
+from queue_manager.api import messages
 from queue_manager.api.resources import (
     ADMISSION_CHECKS,
     CLUSTER_QUEUES,
@@ -41,15 +41,16 @@ from queue_manager.api.types import (
 )
 from queue_manager.engine.cache import Cache
 from queue_manager.engine.runtime import Runtime
-from queue_manager.lifecycle import requeuing
+from queue_manager.lifecycle.queue_entry import read, waits
 from queue_manager.lifecycle.settings import Settings
 from queue_manager.lifecycle.steps import WorkloadContext
+from queue_manager.queueing import outcomes
 from queue_manager.queueing.queue_set import Queues
 from queue_manager.scheduling.cycle import Admit
-from queue_manager.scheduling.pod_surroundings import PodSurroundings
+from queue_manager.scheduling.pod_surroundings import PodSurroundings, pod_surroundings
 from queue_manager.scheduling.quota_forest import Cycle
 from queue_manager.scheduling.quota_state import Holding, SchedulerState, holding_of, reserves_quota
-from queue_manager.scheduling.workload_info import Info, info
+from queue_manager.scheduling.workload_info import Info
 
 SECOND_TRY_SECONDS = 1.0  # after the spec of a ClusterQueue or Cohort has changed
 
@@ -94,31 +95,12 @@ class QuotaCache:
 
     def read(self, workload: Workload) -> Info:
         """The Workload's requests, its rank, and until when it must not be admitted."""
-        around = self._pod_surroundings(workload.metadata.namespace)
-        found = info(workload, self._settings.timestamp, self._settings.resources, around)
-        if requeuing.ends_instead_of_retry(workload, self._settings) is not None:
-            return msgspec.structs.replace(found, held=True)
-        return found
+        return read(workload, self._settings, self._pod_surroundings(workload.metadata.namespace))
 
     def assume(self, decision: Admit) -> None:
         """Count an admission before it is written; the Workload is not pending. `resolve_assumption` must follow."""
-        candidate = decision.info
-        self.queues.remove(candidate.key)
-        self.state.end_reservation(candidate.uid)
-        self._assumed.add(candidate.uid)
-        self.state.hold(
-            Holding(
-                uid=candidate.uid,
-                key=candidate.key,
-                cluster_queue=decision.cluster_queue,
-                queue=candidate.queue,
-                usage=decision.assignment.usage,
-                admitted=not self.state.checks_of(decision.cluster_queue),
-                priority=candidate.priority,
-                queued_at=candidate.queued_at,
-                reserved_at=self._clock.now().replace(microsecond=0),  # as API times
-            )
-        )
+        self._assumed.add(decision.info.uid)
+        outcomes.assume(self.state, self.queues, decision, self._clock.now())
 
     def resolve_assumption(self, candidate: Info, *, written: bool, retry_after: float = 0.0) -> None:
         """The write of an assumed admission has ended. Unless `written`, quota is free and the Workload pending again.
@@ -155,7 +137,7 @@ class QuotaCache:
 
     def is_active(self, cluster_queue: str) -> bool:
         """Whether the ClusterQueue exists and can admit."""
-        return cluster_queue in self.state.queues and self.state.inactive(cluster_queue) is None
+        return outcomes.is_active(self.state, cluster_queue)
 
     def requeue_inadmissible(self, cluster_queues: Iterable[str]) -> None:
         """Make the Workloads that these ClusterQueues have refused eligible again."""
@@ -345,9 +327,8 @@ class QuotaCache:
     def _pod_surroundings(self, namespace: str) -> PodSurroundings:
         found = self._surroundings.get(namespace)
         if found is None:
-            ranges = sorted(self._limit_ranges.lookup("namespace", namespace), key=lambda r: r.metadata.name)
-            overheads = {c.metadata.name: c.overhead.pod_fixed for c in self._runtime_classes.values() if c.overhead}
-            found = self._surroundings[namespace] = PodSurroundings(tuple(ranges), overheads)
+            ranges = self._limit_ranges.lookup("namespace", namespace)
+            found = self._surroundings[namespace] = pod_surroundings(ranges, self._runtime_classes.values())
         return found
 
     def _on_namespace(self, old: Namespace | None, new: Namespace | None) -> None:
@@ -358,18 +339,6 @@ class QuotaCache:
         self.state.namespaces[new.metadata.name] = new.metadata.labels
         if old is None or old.metadata.labels != new.metadata.labels:
             self.requeue_inadmissible(list(self.queues.cluster_queues))
-
-
-def waits(workload: Workload) -> bool:
-    """Whether quota may be reserved: the Workload is active, not gated, deleted or finished, and holds none."""
-    return (
-        workload.spec.active
-        and workload.metadata.deletion_timestamp is None
-        and not workload.is_true(condition_types.FINISHED)
-        and not workload.is_true(condition_types.DEACTIVATION_TARGET)
-        and not workload.is_true(condition_types.QUOTA_RESERVED)
-        and not workload.metadata.annotations.get(keys.ADMISSION_GATED_BY)
-    )
 
 
 def flavors_of(queue: ClusterQueue) -> set[str]:

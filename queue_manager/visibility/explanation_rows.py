@@ -108,13 +108,13 @@ def preemption_row(check: PreemptionCheck, priority: int) -> PreemptionRow:
         running=check.running,
         candidates=check.candidates,
         verdict=check.verdict,
-        text=_VERDICTS[check.verdict].format(field=field, value=value, priority=priority, may=check.candidates),
+        text=_VERDICTS[check.verdict].format(value=value, priority=priority, may=check.candidates),
     )
 
 
 _VERDICTS = {
     Verdict.CHOSEN: "some of them are being stopped for it",
-    Verdict.POLICY_NEVER: "{field} is Never",
+    Verdict.POLICY_NEVER: "the policy allows none",
     Verdict.MUST_BORROW: "it would still have to borrow, and may not preempt to borrow (borrowWithinCohort)",
     Verdict.WITHIN_QUOTA: "that queue uses no more than its own quota",
     Verdict.SPOKEN_FOR: "all of them are being stopped for other Workloads",

@@ -183,7 +183,9 @@ def _evicted(workload: Workload, around: OutlookContext, now: datetime) -> list[
 
 
 def _pending(workload: Workload, around: OutlookContext, now: datetime) -> list[Next]:
-    return _obstacles(around) or [_some(_why_pending(workload.condition(condition_types.QUOTA_RESERVED), workload))]
+    return _obstacles(around) or [
+        _some(_why_pending(workload.condition(condition_types.QUOTA_RESERVED), workload, around.home))
+    ]
 
 
 def _obstacles(around: OutlookContext) -> list[Next]:
@@ -203,12 +205,13 @@ _PENDING = {
 }
 
 
-def _why_pending(reserved: Condition | None, workload: Workload) -> str:
+def _why_pending(reserved: Condition | None, workload: Workload, home: str) -> str:
     reason = reserved.reason if reserved is not None else ""
     if reason == reasons.ADMISSION_GATED:
         gates = workload.metadata.annotations.get(keys.ADMISSION_GATED_BY, "")
         return f"gets in line when its admission gates are taken off: {gates}"
-    return _PENDING.get(reason, f"is tried when it is its turn in {workload.spec.queue_name}")
+    text = _PENDING.get(reason, f"is tried when it is its turn in {workload.spec.queue_name}")
+    return f"{text} (sluice explain {typed(workload, home)})"
 
 
 def _reserved(workload: Workload, around: OutlookContext, now: datetime) -> list[Next]:

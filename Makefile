@@ -27,9 +27,10 @@ setup: $(STAMP) ## install sluice and its tools into .venv
 demo: $(STAMP) ## start a temporary cluster, run a dozen Jobs through the queue, print the results
 	@$(BIN)/sluice demo
 
-# Tests wait more than they compute, so there are more of them at once than processors (tests/conftest.py). The tests of a
-# file stay together: they share clusters. Those in real time on the real server have the machine to themselves.
-PYTEST := $(BIN)/python -m pytest -n auto --dist loadfile
+# Tests wait more than they compute, so there are more of them at once than processors. The tests of a file stay together:
+# they share clusters. Files are handed out in the order of tests/conftest.py, the longest first. Those in real time on
+# the real server have the machine to themselves. Bytecode is cached: the tests start hundreds of processes.
+PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder
 
 test: $(STAMP) ## run the tests, except those against a real API server (test-cluster)
 	@$(PYTEST) -m "not control_plane" $(PYTEST_ARGS)

@@ -23,7 +23,7 @@ from job_controller.labels import BACKOFF_SECONDS, INDEX_FAILURE_COUNT, INDEX_IG
 from job_controller.model import Job, Pod, Record
 from job_controller.options import JobControllerOptions
 from job_controller.pod_facts import count_annotation, finish_time
-from job_controller.times import SKEW, earlier, effective_start
+from job_controller.times import CLOCK_SKEW, earlier, effective_start
 
 ZERO = timedelta(0)
 
@@ -75,7 +75,7 @@ def extend(history: FailureHistory, succeeded: Iterable[Pod], failed: Iterable[P
 def without_future_times(history: FailureHistory, now: datetime) -> FailureHistory:
     """The history with all times shifted back by the same amount so that the latest is `now`, if it lies in the future.
 
-    See BEHAVIOUR.md#b41-clock. Times up to times.SKEW ahead are left alone.
+    See BEHAVIOUR.md#b41-clock. Times up to times.CLOCK_SKEW ahead are not changed.
     """
     known = [*history.failures.values(), *([history.last_success] if history.last_success is not None else [])]
     latest = max(known, default=now)
@@ -97,7 +97,7 @@ def with_future_finishes(history: FailureHistory, waiting: Iterable[Pod], now: d
     future_finishes = {
         pod.metadata.uid: effective_start(finish_time(pod), known.get(pod.metadata.uid), now)
         for pod in waiting
-        if pod.metadata.uid in known or finish_time(pod) > now + SKEW
+        if pod.metadata.uid in known or finish_time(pod) > now + CLOCK_SKEW
     }
     return history if future_finishes == known else FailureHistory(future_finishes=future_finishes)
 

@@ -29,7 +29,7 @@ from job_controller.perform import (
     status_of,
 )
 from job_controller.pod_facts import is_terminal
-from job_controller.pod_identity import Identities, mismatch_message
+from job_controller.pod_identity import PodIdentities, mismatch_message
 from job_controller.pod_manifest import Tree
 from job_controller.pod_selection import claims, matches
 from job_controller.ports import AlwaysPermitted, Clock, Cluster, Events, Metrics, PodPermits, Queue
@@ -70,7 +70,7 @@ class JobController:
         self._clock = clock
         self._metrics = metrics
         self._events = events
-        self._identities = Identities()
+        self._identities = PodIdentities()
         self._performer = Performer(cluster, events, metrics, self.options, self._identities, self._permits)
         self._memories: dict[str, JobMemory] = {}  # by Job UID
         self._synced: dict[Key, datetime] = {}  # when the last sync started or ended

@@ -37,18 +37,18 @@ def invalid_job(job: Job) -> Event | None:
         return Event("Warning", reasons.EVENT_UNKNOWN_COMPLETION_MODE, reasons.UNKNOWN_COMPLETION_MODE_MESSAGE)
     if job.metadata.deletion_timestamp is not None:
         return None
-    wrong = ""
+    problem = ""
     if spec.selector is None:
-        wrong = "spec.selector: Required value"
+        problem = "spec.selector: Required value"
     elif spec.completion_mode == "Indexed" and spec.completions is None:
-        wrong = "spec.completions: Required value: when completion mode is Indexed"
+        problem = "spec.completions: Required value: when completion mode is Indexed"
     else:
         counts = {"parallelism": spec.parallelism, "completions": spec.completions, "backoffLimit": spec.backoff_limit}
         for field, number in counts.items():
             if number is not None and number < 0:
-                wrong = f"spec.{field}: Invalid value: {number}: {NOT_NEGATIVE}"
+                problem = f"spec.{field}: Invalid value: {number}: {NOT_NEGATIVE}"
                 break
-    return Event("Warning", reasons.EVENT_INVALID_JOB, f"{wrong}; the Job is not synced") if wrong else None
+    return Event("Warning", reasons.EVENT_INVALID_JOB, f"{problem}; the Job is not synced") if problem else None
 
 
 def warnings(job: Job) -> tuple[Event, ...]:

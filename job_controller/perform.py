@@ -24,7 +24,7 @@ from job_controller.decision import (
 from job_controller.model import Job, Pod
 from job_controller.options import JobControllerOptions
 from job_controller.pod_facts import is_tracked
-from job_controller.pod_identity import Identities
+from job_controller.pod_identity import PodIdentities
 from job_controller.pod_manifest import manifest
 from job_controller.ports import Cluster, Events, Metrics, PodPermits
 
@@ -82,7 +82,7 @@ class Performer:
         events: Events,
         metrics: Metrics,
         options: JobControllerOptions,
-        identities: Identities,
+        identities: PodIdentities,
         permits: PodPermits,
     ) -> None:
         self._identities = identities

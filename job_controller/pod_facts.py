@@ -64,10 +64,10 @@ def failed_by_itself(pod: Pod, only_terminal: bool, since: datetime | None) -> b
     """
     if not is_failed(pod, only_terminal):
         return False
-    asked = deletion_requested(pod)
-    if asked is None or since is None or asked < since:
+    requested_at = deletion_requested(pod)
+    if requested_at is None or since is None or requested_at < since:
         return True
-    return pod.status.phase == "Failed" and finish_time(pod) < asked
+    return pod.status.phase == "Failed" and finish_time(pod) < requested_at
 
 
 def deletion_requested(pod: Pod) -> datetime | None:

@@ -157,7 +157,7 @@ def failed_patch(removal: Removal, now: datetime) -> dict[str, Any] | None:
     return {"metadata": {"uid": pod.metadata.uid}, "status": status}
 
 
-class PodKeeper(Protocol):
+class PodCluster(Protocol):
     """The port of this file and stale_disruption.py: cached reads, live writes whose errors have a `status`."""
 
     def pods(self) -> Sequence[Pod]:
@@ -189,7 +189,7 @@ class PodGc:
     """The collector. The host runs `run` as a task."""
 
     def __init__(
-        self, cluster: PodKeeper, clock: Clock, metrics: Metrics, *, threshold: int = TERMINATED_THRESHOLD
+        self, cluster: PodCluster, clock: Clock, metrics: Metrics, *, threshold: int = TERMINATED_THRESHOLD
     ) -> None:
         self._cluster = cluster
         self._clock = clock

@@ -32,7 +32,7 @@ SUFFIX_LENGTH = 5  # random characters that the API server appends to generateNa
 _indexed_name = re.compile(r".*-(0|[1-9][0-9]{0,9})-", re.ASCII).fullmatch
 
 
-class Identity(NamedTuple):
+class PodIdentity(NamedTuple):
     """The annotations that say what a pod was created for; None where one is absent."""
 
     completion_index: str | None
@@ -43,13 +43,13 @@ class Identity(NamedTuple):
 KEYS = (COMPLETION_INDEX, INDEX_FAILURE_COUNT, INDEX_IGNORED_FAILURE_COUNT)
 
 
-def of_annotations(annotations: Mapping[str, str]) -> Identity:
+def of_annotations(annotations: Mapping[str, str]) -> PodIdentity:
     """The identity that the annotations state now."""
     get = annotations.get
-    return Identity(get(COMPLETION_INDEX), get(INDEX_FAILURE_COUNT), get(INDEX_IGNORED_FAILURE_COUNT))
+    return PodIdentity(get(COMPLETION_INDEX), get(INDEX_FAILURE_COUNT), get(INDEX_IGNORED_FAILURE_COUNT))
 
 
-def initial_identity(pod: Pod, job_name: str) -> Identity:
+def initial_identity(pod: Pod, job_name: str) -> PodIdentity:
     """The identity of a pod that this process has neither created nor seen before."""
     stated = of_annotations(pod.metadata.annotations)
     index = index_in_name(pod.metadata.name, job_name)
@@ -65,13 +65,13 @@ def index_in_name(pod_name: str, job_name: str) -> str | None:
     return found[1] if found is not None and stem == index_prefix(job_name, int(found[1])) else None
 
 
-def believed(pod: P, job_name: str) -> P:
+def with_initial_identity(pod: P, job_name: str) -> P:
     """The pod with the identity that a controller assumes which sees it for the first time."""
     identity = initial_identity(pod, job_name)
     return pod if identity == of_annotations(pod.metadata.annotations) else with_identity(pod, identity)
 
 
-def with_identity(pod: P, identity: Identity) -> P:
+def with_identity(pod: P, identity: PodIdentity) -> P:
     """The pod with the annotations of this identity."""
     others = {key: text for key, text in pod.metadata.annotations.items() if key not in KEYS}
     own = {key: text for key, text in zip(KEYS, identity, strict=True) if text is not None}
@@ -79,7 +79,7 @@ def with_identity(pod: P, identity: Identity) -> P:
     return msgspec.structs.replace(pod, metadata=metadata)
 
 
-def mismatch_message(pod: Pod, identity: Identity) -> str:
+def mismatch_message(pod: Pod, identity: PodIdentity) -> str:
     """The Event message about annotations that differ from the identity."""
     stated = of_annotations(pod.metadata.annotations)
     changed = [
@@ -94,16 +94,16 @@ def _quoted(text: str | None) -> str:
     return "none" if text is None else f'"{text}"'
 
 
-class Identities:
+class PodIdentities:
     """The identities of the pods of all Jobs.
 
     `pod_changed` must be called for every change before `restored` is called for the pods of that Job.
     """
 
     def __init__(self) -> None:
-        self._altered: dict[str, dict[str, Identity]] = {}  # identities by UID of the Job and of the pod
+        self._altered: dict[str, dict[str, PodIdentity]] = {}  # identities by UID of the Job and of the pod
 
-    def pod_changed(self, old: Pod | None, new: Pod | None) -> Identity | None:
+    def pod_changed(self, old: Pod | None, new: Pod | None) -> PodIdentity | None:
         """Handle a pod that was added (`old` is None), changed, or deleted (`new` is None).
 
         Returns its identity if this change made the annotations differ from it, None otherwise.
@@ -131,11 +131,11 @@ class Identities:
             return pods
         return [with_identity(pod, altered[pod.metadata.uid]) if pod.metadata.uid in altered else pod for pod in pods]
 
-    def _of(self, job_uid: str, pod: Pod) -> Identity:
+    def _of(self, job_uid: str, pod: Pod) -> PodIdentity:
         known = self._altered.get(job_uid, {}).get(pod.metadata.uid)
         return known if known is not None else of_annotations(pod.metadata.annotations)
 
-    def _note(self, job_uid: str, pod: Pod, identity: Identity) -> Identity | None:
+    def _note(self, job_uid: str, pod: Pod, identity: PodIdentity) -> PodIdentity | None:
         uid, stated = pod.metadata.uid, of_annotations(pod.metadata.annotations)
         if stated == identity:
             self._forget(job_uid, uid)

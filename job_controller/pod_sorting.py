@@ -43,7 +43,7 @@ Parts = Sequence[Part]
 
 
 @dataclass(slots=True)
-class Sorted:
+class SortedPods:
     """All pods of a Job; lists as in Part. The countable pods of an Indexed Job are sorted by index.
 
     succeeded   countable pods that succeeded and are not recorded; of an Indexed Job those with a valid index
@@ -108,13 +108,13 @@ def _indexes(pods: Sequence[Pod]) -> list[int]:
     return list(map(completion_index, pods))
 
 
-def join(parts: Parts, recorded: Set[str], only_terminal: bool, completions: int | None) -> Sorted:
+def join(parts: Parts, recorded: Set[str], only_terminal: bool, completions: int | None) -> SortedPods:
     """The parts combined.
 
     `recorded`: UIDs in status.uncountedTerminatedPods. `completions`: None unless the Job is Indexed. A running pod
     whose UID is recorded, by a failed Job or by another writer of the status, is countable too.
     """
-    found = Sorted()
+    found = SortedPods()
     for part in parts:
         found.active += part.active
         found.ready += part.ready
@@ -136,7 +136,7 @@ def join(parts: Parts, recorded: Set[str], only_terminal: bool, completions: int
     return found
 
 
-def _find_finished(found: Sorted, recorded: Set[str], only_terminal: bool, completions: int | None) -> None:
+def _find_finished(found: SortedPods, recorded: Set[str], only_terminal: bool, completions: int | None) -> None:
     for pod, index in zip(found.countable, found.countable_indexes, strict=True):
         if pod.metadata.uid in recorded:
             continue

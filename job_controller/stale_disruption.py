@@ -15,7 +15,7 @@ from job_controller.disruption_target import DISRUPTION_TARGET
 from job_controller.model import Key, Pod
 from job_controller.perform import NOT_FOUND, status_of
 from job_controller.pod_facts import is_terminal
-from job_controller.pod_gc import PodKeeper
+from job_controller.pod_gc import PodCluster
 from job_controller.ports import Clock, Queue
 from job_controller.times import WaitStart, wait_start
 
@@ -52,7 +52,7 @@ def clearing_patch(pod: Pod, now: datetime) -> dict[str, Any]:
 class StaleDisruptions:
     """The controller. The host calls `pod_changed` for every change, and `sync` for queued keys."""
 
-    def __init__(self, cluster: PodKeeper, queue: Queue, clock: Clock) -> None:
+    def __init__(self, cluster: PodCluster, queue: Queue, clock: Clock) -> None:
         self._cluster = cluster
         self._queue = queue
         self._clock = clock

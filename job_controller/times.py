@@ -6,23 +6,23 @@ from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import NamedTuple
 
-FIRST = datetime.min.replace(tzinfo=UTC)
-LAST = datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC)
+EARLIEST = datetime.min.replace(tzinfo=UTC)
+LATEST = datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC)
 
 
 # The clocks of a cluster are assumed to differ by less. A recorded time further ahead of the clock was written before
 # the clock was set back.
-SKEW = timedelta(seconds=5)
+CLOCK_SKEW = timedelta(seconds=5)
 
 
 def effective_start(time: datetime, before: datetime | None, now: datetime) -> datetime:
     """When a wait starts that counts from a recorded `time`: at that time, unless it lies in the future.
 
-    A recorded time more than SKEW ahead means that the clock was set back. The wait then starts when that is first
-    observed, so that it takes its own length instead of lasting until the clock has caught up (BEHAVIOUR.md#b41-clock).
-    `before` is the previous result for the same time, None at first.
+    A recorded time more than CLOCK_SKEW ahead means that the clock was set back. The wait then starts when that is
+    first observed, so that it takes its own length instead of lasting until the clock has caught up
+    (BEHAVIOUR.md#b41-clock). `before` is the previous result for the same time, None at first.
     """
-    begins = time if time <= now + SKEW else now
+    begins = time if time <= now + CLOCK_SKEW else now
     return begins if before is None else min(begins, before)
 
 
@@ -46,7 +46,7 @@ def later(wait_start: datetime, seconds: float) -> datetime:
     try:
         return wait_start + timedelta(seconds=seconds)
     except OverflowError:
-        return LAST
+        return LATEST
 
 
 def earlier(wait_start: datetime, span: timedelta) -> datetime:
@@ -54,7 +54,7 @@ def earlier(wait_start: datetime, span: timedelta) -> datetime:
     try:
         return wait_start - span
     except OverflowError:
-        return FIRST
+        return EARLIEST
 
 
 def timestamp(time: datetime) -> str:

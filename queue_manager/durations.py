@@ -9,7 +9,7 @@ import re
 from datetime import timedelta
 
 ZERO = timedelta(0)
-LONGEST = 2**63 - 1  # nanoseconds, about 292 years: the range of Go's int64 Duration
+MAX_NANOSECONDS = 2**63 - 1  # nanoseconds, about 292 years: the range of Go's int64 Duration
 EXAMPLES = 'a duration such as "30s", "5m" or "1h30m"'
 
 _UNITS = {"ns": 1, "us": 10**3, "µs": 10**3, "μs": 10**3, "ms": 10**6, "s": 10**9, "m": 60 * 10**9, "h": 3600 * 10**9}
@@ -26,7 +26,7 @@ def parse(text: str) -> timedelta:
     if _whole(text) is None:
         raise ValueError(f"{text!r} is not {EXAMPLES}")
     nanoseconds = sum(_nanoseconds(number, unit) for number, unit in _part.findall(text))
-    if nanoseconds > LONGEST:
+    if nanoseconds > MAX_NANOSECONDS:
         raise ValueError(f"{text!r} is longer than 292 years")
     return timedelta(microseconds=(-nanoseconds if text.startswith("-") else nanoseconds) // 1000)
 
@@ -34,8 +34,8 @@ def parse(text: str) -> timedelta:
 def _nanoseconds(number: str, unit: str) -> int:
     whole, _, decimals = number.partition(".")
     whole, decimals = whole.lstrip("0"), decimals[:18]  # more decimals are below a nanosecond, even of hours
-    if len(whole) > len(str(LONGEST)):
-        return LONGEST + 1
+    if len(whole) > len(str(MAX_NANOSECONDS)):
+        return MAX_NANOSECONDS + 1
     scale: int = 10 ** len(decimals)
     return int(whole + decimals or "0") * _UNITS[unit] // scale
 

@@ -53,8 +53,8 @@ _TAGS = {bool: BOOL, int: INT, float: FLOAT, str: STR, type(None): NULL}
 _NUMERIC = frozenset("+-0123456789.")
 _INTEGER = re.compile(r"([-+]?)(?:0([bB])([01]+)|0([xX])([0-9a-fA-F]+)|0([oO]?)([0-7]+)|(0|[1-9][0-9]*))", re.ASCII)
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?", re.ASCII)
-_LONGEST = 22  # digits of a 64-bit integer in base 8
-_SHORTEST_EXPONENT, _LONGEST_EXPONENT = -4, 6  # Go prints a float map key without exponent in this range
+_MAX_INTEGER_DIGITS = 22  # digits of a 64-bit integer in base 8
+_MIN_PLAIN_EXPONENT, _MAX_PLAIN_EXPONENT = -4, 6  # Go prints a float map key without exponent in this range
 
 
 Repeated = tuple[yaml.ScalarNode, yaml.ScalarNode]  # two equal keys of a mapping
@@ -80,7 +80,7 @@ def _integer(text: str) -> int | None:
     sign, _, binary, _, hexadecimal, _, octal, decimal = found.groups()
     digits, base = next((d, b) for d, b in ((binary, 2), (hexadecimal, 16), (octal, 8), (decimal, 10)) if d)
     digits = digits.lstrip("0") or "0"
-    if len(digits) > (64 if base == 2 else _LONGEST):
+    if len(digits) > (64 if base == 2 else _MAX_INTEGER_DIGITS):
         return None
     value = int(f"{sign}{digits}", base)
     return value if -(2**63) <= value < (2**64 if sign != "+" else 2**63) else None
@@ -270,7 +270,7 @@ def _float_name(text: str, value: float) -> str:
     shortest = (f"{value:.{digits}e}" for digits in range(9))
     scientific = next((s for s in shortest if struct.unpack("f", struct.pack("f", float(s)))[0] == single), str(value))
     mantissa, _, exponent = scientific.partition("e")
-    if _SHORTEST_EXPONENT <= int(exponent) < _LONGEST_EXPONENT:
+    if _MIN_PLAIN_EXPONENT <= int(exponent) < _MAX_PLAIN_EXPONENT:
         return format(Decimal(scientific), "f")
     return f"{mantissa}e{exponent}"
 

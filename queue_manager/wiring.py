@@ -28,9 +28,9 @@ from queue_manager.api.webhook import QueueAdmission, WithoutEffectWarnings
 from queue_manager.configuration import KueueConfig
 from queue_manager.engine.runtime import Runtime
 from queue_manager.hosting.job_cluster import attach_job_controller
-from queue_manager.hosting.pod_keeping import attach_pod_keeping
+from queue_manager.hosting.pod_controllers import attach_pod_controllers
 from queue_manager.jobs.controller import JobQueueController
-from queue_manager.jobs.standing import JobStanding
+from queue_manager.jobs.job_permits import JobPermits
 from queue_manager.jobs.webhook import JobAdmission, SubmissionContext
 from queue_manager.lifecycle.settings import Settings, reconfigured, settings_of
 from queue_manager.metrics.workloads import QueueMetrics
@@ -61,7 +61,7 @@ def attach_controllers(
     *,
     queue: Literal[True] = True,
     job_controller: JobControllerOptions | None = None,
-    pod_keeping: bool = False,
+    pod_controllers: bool = False,
 ) -> QueueManager: ...
 
 
@@ -72,7 +72,7 @@ def attach_controllers(
     *,
     queue: bool,
     job_controller: JobControllerOptions | None = None,
-    pod_keeping: bool = False,
+    pod_controllers: bool = False,
 ) -> QueueManager | None: ...
 
 
@@ -82,19 +82,19 @@ def attach_controllers(
     *,
     queue: bool = True,
     job_controller: JobControllerOptions | None = None,
-    pod_keeping: bool = False,
+    pod_controllers: bool = False,
 ) -> QueueManager | None:
     """Attach the chosen controllers to a runtime that has not started yet. Returns the queue, or None without `queue`.
 
     `job_controller`: options of the embedded Job controller; None if kube-controller-manager runs the Jobs. With
-    `queue` the embedded controller creates pods only for Jobs that the queue permits. `pod_keeping`: also run pod
+    `queue` the embedded controller creates pods only for Jobs that the queue permits. `pod_controllers`: also run pod
     garbage collection and clear stale disruption conditions, for clusters without kube-controller-manager.
     """
     manager = attach_queue_controllers(runtime, config) if queue else None
     if job_controller is not None:
         attach_job_controller(runtime, job_controller, manager.permits if manager is not None else None)
-    if pod_keeping:
-        attach_pod_keeping(runtime)
+    if pod_controllers:
+        attach_pod_controllers(runtime)
     return manager
 
 
@@ -104,31 +104,31 @@ def attach_queue_controllers(runtime: Runtime, config: KueueConfig) -> QueueMana
     writer = WorkloadWriter(runtime, settings, runtime.cache(WORKLOADS, Workload))
     quota_cache = QuotaCache(runtime, settings)
     scheduler = Scheduler(runtime, settings, quota_cache, writer)
-    running = JobPods(runtime, "use nodes", uses_node)
-    workloads = WorkloadController(runtime, settings, quota_cache, writer, running)
-    standing = JobStanding(runtime, settings, running)
-    jobs = JobQueueController(runtime, settings, writer, running, standing)
-    QueueStatusController(runtime, quota_cache)
+    job_pods = JobPods(runtime, "use nodes", uses_node)
+    workloads = WorkloadController(runtime, settings, quota_cache, writer, job_pods)
+    permits = JobPermits(runtime, settings, job_pods)
+    jobs = JobQueueController(runtime, settings, writer, job_pods, permits)
+    queue_status = QueueStatusController(runtime, quota_cache)
     WithoutEffectEvents(runtime)
     metrics = QueueMetrics(runtime, quota_cache, writer, config.metrics)
-    submission = _SubmissionContexts(runtime, settings, standing)
+    submission = _SubmissionContexts(runtime, settings, permits)
 
     def reconfigure(new: KueueConfig) -> None:
         submission.settings = reconfigured(submission.settings, settings_of(new), runtime.clock.now())
-        for controller in (jobs, workloads, writer, scheduler, quota_cache):
+        for controller in (jobs, workloads, writer, scheduler, quota_cache, queue_status):
             controller.reconfigure(submission.settings)
         metrics.config = new.metrics
 
     admission = (JobAdmission(submission), QueueAdmission(), WithoutEffectWarnings())
-    return QueueManager(quota_cache, scheduler, standing, admission, reconfigure)
+    return QueueManager(quota_cache, scheduler, permits, admission, reconfigure)
 
 
 class _SubmissionContexts:
     """Builds the SubmissionContext of a submitted Job from the caches."""
 
-    def __init__(self, runtime: Runtime, settings: Settings, standing: JobStanding) -> None:
+    def __init__(self, runtime: Runtime, settings: Settings, permits: JobPermits) -> None:
         self.settings = settings
-        self._standing = standing
+        self._permits = permits
         self._namespaces = runtime.cache(NAMESPACES, Namespace)
         self._local_queues = runtime.cache(LOCAL_QUEUES, LocalQueue)
         self._classes = runtime.cache(WORKLOAD_PRIORITY_CLASSES, WorkloadPriorityClass)
@@ -144,11 +144,11 @@ class _SubmissionContexts:
             default_queue=self._local_queues.get(name, DEFAULT_NAME) is not None,
             default_class=self._classes.get("", DEFAULT_NAME) is not None,
             bounds=self.settings.bounds,
-            owner_managed=self._standing.parent(_ownership(meta)) is not None,
+            owner_managed=self._permits.parent(_ownership(meta)) is not None,
         )
 
 
 def _ownership(meta: Json) -> Job:
-    """Return a Job with only the metadata that `JobStanding.parent` needs to find the parent."""
+    """Return a Job with only the metadata that `JobPermits.parent` needs to find the parent."""
     kept = {name: meta[name] for name in ("namespace", "labels", "ownerReferences") if meta.get(name)}
     return msgspec.convert({"metadata": kept}, Job)

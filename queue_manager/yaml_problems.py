@@ -6,11 +6,11 @@ import contextlib
 
 import yaml
 
-LONGEST = 100_000  # characters; longer texts are not scanned again, because the scan runs in Python
+MAX_SCANNED_CHARACTERS = 100_000  # characters; longer texts are not scanned again, because the scan runs in Python
 _NAMES = {"[": "list", "{": "mapping"}
 
 
-def explained(text: str, error: yaml.MarkedYAMLError) -> str:
+def explain_yaml_error(text: str, error: yaml.MarkedYAMLError) -> str:
     """Return one clause that explains the error; the parser's own message if no better one is known."""
     problem = str(error.problem or error.context)
     if problem.startswith(("expected", "did not find expected")):
@@ -35,7 +35,7 @@ def unclosed(text: str) -> str:
     """Return the innermost bracket, "[" or "{", that is open where the text or its readable part ends, or ""."""
     opened: list[str] = []
     with contextlib.suppress(yaml.YAMLError):
-        for token in yaml.scan(text if len(text) <= LONGEST else ""):
+        for token in yaml.scan(text if len(text) <= MAX_SCANNED_CHARACTERS else ""):
             match token:
                 case yaml.FlowSequenceStartToken():
                     opened.append("[")

@@ -1,4 +1,6 @@
-"""What needs kubectl or a control plane is skipped visibly where it is missing; under CI a skip is a failure."""
+"""Settings of all suites. A test that needs kubectl or a control plane is skipped where these are missing; under CI a
+skip is a failure.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ from tests.control_plane.fixtures import control_plane, controllers
 
 __all__ = ["control_plane", "controllers"]  # one real server for all suites
 
-# A busy machine is no failure of the code under test; and under CI the same commit is asked the same questions.
+# No deadlines, since the machine may be busy; under CI the same commit is tested with the same examples.
 settings.register_profile(
     "sluice",
     deadline=None,
@@ -31,13 +33,29 @@ NEEDS = {
 }
 
 
+# Where the tests that take longest are, longest first. They begin first, so that no worker ends long after the others.
+LONGEST = (
+    "tests/control_plane/jobs/",
+    "tests/control_plane/",
+    "tests/contract/test_property.py",
+    "tests/local/cli/",
+    "tests/local/cluster/",
+    "tests/local/test_readme.py",
+    "tests/local/agent/",
+    "tests/simulation/",
+    "tests/local/queue/",
+    "tests/unit/job_controller/crashes/",
+    "tests/unit/lifecycle/",
+)
+
+
 def pytest_xdist_auto_num_workers() -> int:
-    """Tests wait for processes and servers more than they compute."""
+    """Two workers per processor, because tests wait for processes and servers more than they compute."""
     return 2 * (os.cpu_count() or 1)
 
 
 def kubectl() -> str | None:
-    """The kubectl to test with: that on PATH, else the one of `make control-plane`."""
+    """The kubectl to test with: the one on PATH, else the one that `make control-plane` built."""
     found = provide.find("kubectl")
     return shutil.which("kubectl") or (str(found) if found else None)
 
@@ -50,8 +68,14 @@ def leave_out_cgroups(config: pytest.Config, items: list[pytest.Item]) -> None:
         config.hook.pytest_deselected(items=affected)
 
 
+def start_rank(item: pytest.Item) -> int:
+    """The position of the test's folder in LONGEST; all others come after these."""
+    return next((place for place, path in enumerate(LONGEST) if item.nodeid.startswith(path)), len(LONGEST))
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     leave_out_cgroups(config, items)
+    items.sort(key=start_rank)
     reasons = {name: missing() for name, missing in NEEDS.items()}
     for item in items:
         for name, reason in reasons.items():

@@ -1,18 +1,17 @@
-"""freezegun, set up for this code base: tests import `freeze_time` from here.
+"""freezegun, configured for this code base: tests import `freeze_time` from here.
 
-freezegun puts a class of its own in the place of `datetime` in every module that is loaded. Modules must keep the real
-class
+freezegun replaces `datetime` by a class of its own in every loaded module. A module must keep the real class
 
-- if msgspec or pydantic read their types: a field that is resolved while time is frozen has freezegun's class for the
-  rest of the process, and refuses every real time. These modules read no clock;
-- if they look the class up once, as `cryptography` does when the first certificate is made;
-- if reading all their attributes is dear: that imports the 700 models of `kubernetes`.
+- if msgspec or pydantic read its types: a field type that is resolved while time is frozen stays freezegun's class for
+  the rest of the process and refuses every real time. These modules read no clock;
+- if it looks the class up once, as `cryptography` does when the first certificate is made;
+- if reading all its attributes is expensive: that imports the 700 models of `kubernetes`.
 
-The ignore list holds beginnings of names. freezegun's own names `queue`, of the standard library, which leaves out all
-of `queue_manager`: that entry is removed here.
+The ignore list holds prefixes of module names. freezegun's default list has `queue`, the module of the standard
+library, which also matches `queue_manager`: that entry is removed here.
 
-msgspec does not encode times of freezegun's class, so no controller can run while time is frozen: controllers take a
-`Clock`, and most tests give them one. freezegun is for what reads the clock of the machine itself. In an async test,
+msgspec does not encode freezegun's class, so no controller can run while time is frozen: controllers take a `Clock`,
+and most tests pass one. freezegun is for code that reads the clock of the machine itself. In an async test,
 `real_asyncio=True` leaves timers running; without it the clock of the event loop is frozen too.
 """
 

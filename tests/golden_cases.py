@@ -1,8 +1,8 @@
 """Recorded answers of a real kube-apiserver 1.36.3 to requests about Jobs.
 
-`cases()` yields every recorded request. Who answers it decides where it is tested: the rules of Jobs are pure
-functions, while wrong JSON types, unknown fields, names that do not fit the URL and stale versions are answered
-by the API server before or after these rules. `answered_by_server` says which is which, by the kind of answer.
+`cases()` yields every recorded request. The rules of Jobs are pure functions and answer most of them. An API server
+answers some before or after these rules: wrong JSON types, unknown fields, names that do not fit the URL, stale
+versions. `Case.answered_by_server` tells the two apart by the kind of answer.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ TIME = "2026-01-01T00:00:00Z"
 
 @dataclass(frozen=True)
 class Case:
-    """One request and the answer to it. `body` is the object sent, or its text where it is no plain JSON tree."""
+    """One request and its answer. `body` is the object sent, or its text where it is not plain JSON."""
 
     name: str
     operation: str  # create, update, status
@@ -40,7 +40,7 @@ class Case:
 
     @property
     def answered_by_server(self) -> str:
-        """Which part of an API server answers, if it is not the rules of Jobs; "" if it is."""
+        """The part of an API server that answers; "" if the rules of Jobs answer."""
         if isinstance(self.body, str):
             return "decoder"
         if any(text.startswith(("unknown field", "duplicate field")) for text in self.warnings) or self.query:
@@ -72,16 +72,16 @@ def cases() -> Iterator[Case]:
 
 
 def defaults() -> Iterator[tuple[str, Any, Any]]:
-    """Name, manifest sent, object stored."""
+    """Yields name, manifest sent, object stored."""
     for line in (HERE / "job-defaults.jsonl").read_text().splitlines():
         record = json.loads(line)
         yield record["name"], record["in"], record["out"]
 
 
 def same_text(actual: str, recorded: str) -> bool:
-    """Equal messages, but for a printed pod template: there the Go form of the object is not compared.
+    """Whether two messages are equal, except for a printed pod template, whose Go form is not compared.
 
-    Such a message is compared up to "Invalid value: " and from the last brace on.
+    A message with a template is compared up to "Invalid value: " and from the last brace on.
     """
     if '"InitContainers":' not in recorded:
         return actual == recorded

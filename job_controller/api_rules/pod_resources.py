@@ -38,15 +38,15 @@ def default_pod_requests(spec: Json) -> None:
 def aggregate_requests(spec: Json) -> Amounts:
     """The highest requests of the containers at any time; sidecars run beside all later containers."""
     running: Amounts = {}
-    most: Amounts = {}
+    largest: Amounts = {}
     for container in spec.get("initContainers") or ():
-        asked = _amounts(container, "requests")
+        own_requests = _amounts(container, "requests")
         if container.get("restartPolicy") == "Always":
-            running = _sum(running, asked)
-        most = _larger(most, _sum(running, {} if container.get("restartPolicy") == "Always" else asked))
+            running = _sum(running, own_requests)
+        largest = _larger(largest, _sum(running, {} if container.get("restartPolicy") == "Always" else own_requests))
     for container in spec.get("containers") or ():
         running = _sum(running, _amounts(container, "requests"))
-    return _larger(most, running)
+    return _larger(largest, running)
 
 
 def validate_pod_resources(spec: Json, claims: Collection[str], path: str) -> list[FieldError]:

@@ -112,6 +112,11 @@ def preemption_priorities(preemptor: int, victim: int) -> str:
     )
 
 
+def needed_by(cluster_queue: str, priority: int) -> str:
+    """Who needed the quota of a victim, for the victim's user (Sluice's own)."""
+    return f"for ClusterQueue {cluster_queue}, priority {priority}"
+
+
 def preempted_workload(victim: str, uid: str, cluster_queue: str) -> str:
     """The Event on the preemptor. `victim` is namespace/name, or "" if the reader may not see it."""
     return f"Preempted workload {f'{victim} ' if victim else ''}(UID: {uid or UNKNOWN}) in ClusterQueue {cluster_queue}"

@@ -197,6 +197,24 @@ STATE_OF_QUEUES = (
         "cohort",
         "Workloads that are admitted below the cohort and have not finished.",
     ),
+    _kueue(
+        "cluster_queue_weighted_share",
+        "gauge",
+        "cluster_queue cohort",
+        "With fair sharing: the dominant resource share of the ClusterQueue; NaN if it borrows with weight 0.",
+    ),
+    _kueue(
+        "cohort_weighted_share",
+        "gauge",
+        "cohort",
+        "With fair sharing: the dominant resource share of the cohort; NaN if it borrows with weight 0.",
+    ),
+    _kueue(
+        "local_queue_admission_fair_sharing_usage",
+        "gauge",
+        "name namespace cluster_queue",
+        "With admission fair sharing: the decayed usage of the LocalQueue by its weight; +Inf with weight 0.",
+    ),
     _kueue("cohort_info", "gauge", "cohort parent_cohort root_cohort", "Always 1: the cohort's place in its tree."),
     _kueue(
         "cluster_queue_info",

@@ -1,4 +1,4 @@
-"""Values of stopPolicy, queueingStrategy, and the policies of preemption and flavor fungibility."""
+"""Values of stopPolicy, queueingStrategy, admissionMode, and the policies of preemption and flavor fungibility."""
 
 from __future__ import annotations
 
@@ -16,3 +16,6 @@ ANY = "Any"
 # spec.flavorFungibility
 TRY_NEXT_FLAVOR = "TryNextFlavor"
 PREEMPTION_OVER_BORROWING = "PreemptionOverBorrowing"
+
+# spec.admissionScope.admissionMode
+USAGE_BASED = "UsageBasedAdmissionFairSharing"

@@ -239,6 +239,12 @@ class FairSharing(Record):
     weight: Quantity | None = None  # None: 1
 
 
+class AdmissionScope(Record):
+    """Whether past usage orders the LocalQueues of a ClusterQueue (KEP-4136)."""
+
+    admission_mode: str = ""
+
+
 class AdmissionCheckRule(Record):
     """A required check, and the flavors to which it applies; no flavors: all."""
 
@@ -264,8 +270,8 @@ class ClusterQueueSpec(Record):
     stop_policy: str = "None"
     preemption: Preemption = Preemption()
     fair_sharing: FairSharing | None = None
+    admission_scope: AdmissionScope | None = None
     # Read only for `without_effect`.
-    admission_scope: dict[str, Any] | None = None
     concurrent_admission_policy: dict[str, Any] | None = None
 
 
@@ -284,6 +290,20 @@ class FlavorUsage(Record):
     resources: tuple[ResourceUsage, ...] = ()
 
 
+class AdmissionFairSharingStatus(Record):
+    """The past usage of a LocalQueue at its last sample. All fields are required on the wire."""
+
+    consumed_resources: dict[str, Quantity] | None = None
+    last_update: datetime | None = None
+
+
+class FairSharingStatus(Record):
+    """The weighted share of a ClusterQueue or Cohort; of a LocalQueue it is 0, and past usage is beside it."""
+
+    weighted_share: int | None = None
+    admission_fair_sharing_status: AdmissionFairSharingStatus | None = None
+
+
 class QueueStatus(Record):
     """The part of the status that ClusterQueues and LocalQueues share. None: not written yet."""
 
@@ -293,6 +313,7 @@ class QueueStatus(Record):
     admitted_workloads: int | None = None
     flavors_reservation: tuple[FlavorUsage, ...] | None = None
     flavors_usage: tuple[FlavorUsage, ...] | None = None
+    fair_sharing: FairSharingStatus | None = None
 
 
 class ClusterQueue(Object):
@@ -356,10 +377,17 @@ class CohortSpec(Record):
     fair_sharing: FairSharing | None = None
 
 
+class CohortStatus(Record):
+    """The share of a Cohort."""
+
+    fair_sharing: FairSharingStatus | None = None
+
+
 class Cohort(Object):
     """A node of the tree in which ClusterQueues share quota. The object is optional: a name is enough."""
 
     spec: CohortSpec = CohortSpec()
+    status: CohortStatus = CohortStatus()
 
 
 class AdmissionCheckStatus(Record):

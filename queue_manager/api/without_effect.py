@@ -12,15 +12,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from job_controller import quantities
 from job_controller.json_tree import Json
 from queue_manager.api import keys
 
-NO_FAIR_SHARING = "Sluice does not share quota by weight yet, priority and time decide"
-NO_USAGE_ORDER = "Sluice does not order LocalQueues by past usage yet"
+NO_FLAVOR_WEIGHTS = "Sluice does not weigh flavors in fair sharing yet, what is borrowed counts the same in all"
 NO_CONCURRENCY = "Sluice does not try several flavors at the same time yet, they are tried in their order"
 NO_TOPOLOGY = "Sluice does not place pods by topology yet, any node of the flavor may get them"
-NO_ELASTIC_JOBS = "Sluice does not resize an admitted Job yet, it has to be admitted anew"
+NO_ELASTIC_JOBS = "Sluice does not resize an admitted Job yet, it has to be admitted again"
 NO_PODS = "Sluice queues Jobs, not single pods: this pod starts at once and uses no quota"
 
 TOPOLOGY_ANNOTATIONS = tuple(
@@ -54,16 +52,6 @@ def _given(*path: str) -> Callable[[Json], bool]:
     return lambda obj: bool(_at(obj, *path))
 
 
-def _other_than(default: str, *path: str) -> Callable[[Json], bool]:
-    return lambda obj: _at(obj, *path) not in (None, "", default)
-
-
-def _is_weighted(obj: Json) -> bool:
-    """Whether spec.fairSharing has a weight other than the default, 1."""
-    weight = _at(obj, "spec", "fairSharing", "weight")
-    return weight is not None and quantities.exact(weight) != 1
-
-
 def _is_queued_job_with(*path: str) -> Callable[[Json], bool]:
     return lambda job: _names_a_queue(job) and _at(job, *path) is not None
 
@@ -91,19 +79,11 @@ _TEMPLATE_ANNOTATIONS = ("spec", "template", "metadata", "annotations")
 
 ROWS: Mapping[str, tuple[Row, ...]] = {
     "clusterqueues.kueue.x-k8s.io": (
-        Row("spec.fairSharing", _is_weighted, NO_FAIR_SHARING),
-        Row(
-            "spec.admissionScope",
-            _other_than("NoAdmissionFairSharing", "spec", "admissionScope", "admissionMode"),
-            NO_USAGE_ORDER,
-        ),
         Row("spec.concurrentAdmissionPolicy", _given("spec", "concurrentAdmissionPolicy"), NO_CONCURRENCY),
     ),
-    "cohorts.kueue.x-k8s.io": (Row("spec.fairSharing", _is_weighted, NO_FAIR_SHARING),),
-    "localqueues.kueue.x-k8s.io": (Row("spec.fairSharing", _is_weighted, NO_FAIR_SHARING),),
     "resourceflavors.kueue.x-k8s.io": (
         Row("spec.topologyName", _given("spec", "topologyName"), NO_TOPOLOGY),
-        Row("spec.resourceWeights", _given("spec", "resourceWeights"), NO_FAIR_SHARING),
+        Row("spec.resourceWeights", _given("spec", "resourceWeights"), NO_FLAVOR_WEIGHTS),
     ),
     "jobs.batch": (
         *(

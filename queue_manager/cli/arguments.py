@@ -25,7 +25,7 @@ def parser() -> argparse.ArgumentParser:
     add_operator_commands(commands)
     add_demo(commands)
     add_manager(commands)
-    check = commands.add_parser("check-config", help="all mistakes in a KueueConfig, or what it means in full")
+    check = commands.add_parser("check-config", help="list all mistakes in a KueueConfig, or print it with defaults")
     check.add_argument("file", metavar="F", help="the KueueConfig, or the ConfigMap with it; - is standard input")
     add_crds(commands)
     return top
@@ -35,16 +35,18 @@ def add_crds(commands: Commands) -> None:
     crds = commands.add_parser(
         "crds",
         help="print the queue's CustomResourceDefinitions, for kubectl apply -f -",
-        epilog="To remove the queue and keep what runs: stop every `sluice manager` (while one runs, it stops each Job "
-        "whose Workload is deleted), then `sluice crds | kubectl delete -f -`, which waits, and in another terminal "
-        "`sluice crds --finish-delete`. Jobs that run go on; those that wait stay suspended.",
+        epilog="To remove the queue and keep running Jobs: stop every `sluice manager` (while one runs, it stops each "
+        "Job whose Workload is deleted), then `sluice crds | kubectl delete -f -`, which waits, and in another "
+        "terminal `sluice crds --finish-delete`. Running Jobs continue; pending Jobs stay suspended.",
     )
     crds.add_argument(
         "--finish-delete",
         action="store_true",
         help="end a `kubectl delete` of them: remove the queue's finalizer from what is being deleted",
     )
-    crds.add_argument("--dry-run", action="store_true", help="with --finish-delete: say what would be done")
+    crds.add_argument(
+        "--dry-run", action="store_true", help="with --finish-delete: print what would be done, change nothing"
+    )
     add_client_options(crds)
 
 
@@ -80,8 +82,8 @@ def add_user_commands(commands: Commands) -> None:
 
 
 def add_demo(commands: Commands) -> None:
-    demo = commands.add_parser("demo", help="a temporary cluster, a dozen Jobs, and what became of them")
-    demo.add_argument("-o", "--output", choices=("table", "json"), default="table", help="form of the summary")
+    demo = commands.add_parser("demo", help="run a dozen Jobs on a temporary cluster and print the results")
+    demo.add_argument("-o", "--output", choices=("table", "json"), default="table", help="format of the summary")
     demo.add_argument("--timeout", type=float, default=120, metavar="SECONDS", help="give up after (default 120)")
 
 
@@ -123,36 +125,34 @@ def add_operator_commands(commands: Commands) -> None:
     explain.add_argument("--config", metavar="F", help="the queue's KueueConfig (not needed with `sluice up`)")
     add_client_options(explain, forms=("table", "json", "yaml"))
 
-    inbox = commands.add_parser(
-        "deactivated", help="Jobs that wait for an operator: why, tries, last error, what to do"
-    )
+    inbox = commands.add_parser("deactivated", help="deactivated Jobs: why, attempts, last error, what to do")
     add_scope_options(inbox)
     inbox.add_argument("-q", "--queue", metavar="Q", help="only Jobs of this LocalQueue, or of cq/NAME, a ClusterQueue")
     add_client_options(inbox)
 
     back = commands.add_parser(
         "reactivate",
-        help="put deactivated Jobs back in line, with a new budget of retries",
+        help="requeue deactivated Jobs, with a new budget of retries",
         epilog="""kubectl patch workload NAME --type merge -p '{"spec":{"active":true}}' does the same.""",
     )
     back.add_argument("jobs", nargs="*", metavar="JOB", help="names, or NAMESPACE/NAME")
     back.add_argument("--all", action="store_true", help="all deactivated Jobs of the queue given with -q")
     back.add_argument("-q", "--queue", metavar="QUEUE", help="LocalQueue, or cq/NAME for a ClusterQueue; with --all")
     back.add_argument("--stagger", type=span, default=0.0, metavar="TIME", help="pause between two Jobs, e.g. 10s")
-    add_acting_options(back)
+    add_change_options(back)
 
     stop = commands.add_parser(
         "deactivate",
-        help="stop Jobs and keep them out of line until they are reactivated",
+        help="stop Jobs and keep them out of the queue until they are reactivated",
         epilog="""kubectl patch workload NAME --type merge -p '{"spec":{"active":false}}' does the same.""",
     )
     stop.add_argument("jobs", nargs="+", metavar="JOB", help="names, or NAMESPACE/NAME")
-    add_acting_options(stop)
+    add_change_options(stop)
 
     for name, policy, text in (
-        ("hold", "Hold", "start nothing more from a queue; what runs goes on"),
-        ("release", "None", "let a held or drained queue go on"),
-        ("drain", "HoldAndDrain", "start nothing more from a queue, stop what runs and put it back in line"),
+        ("hold", "Hold", "stop admitting Jobs of a queue; running Jobs continue"),
+        ("release", "None", "let a held or drained queue admit Jobs again"),
+        ("drain", "HoldAndDrain", "stop admitting Jobs of a queue, stop its running Jobs and requeue them"),
     ):
         command = commands.add_parser(
             name,
@@ -162,12 +162,12 @@ def add_operator_commands(commands: Commands) -> None:
         )
         command.add_argument("queue", metavar="QUEUE", help="a LocalQueue, or cq/NAME for a ClusterQueue")
         command.add_argument("--cluster-queue", action="store_true", help="QUEUE is a ClusterQueue")
-        add_acting_options(command)
+        add_change_options(command)
 
 
-def add_acting_options(command: argparse.ArgumentParser) -> None:
+def add_change_options(command: argparse.ArgumentParser) -> None:
     add_namespace_option(command)
-    command.add_argument("--dry-run", action="store_true", help="say what would happen, change nothing")
+    command.add_argument("--dry-run", action="store_true", help="print what would happen, change nothing")
     add_client_options(command)
 
 
@@ -182,7 +182,7 @@ def add_namespace_option(command: argparse.ArgumentParser) -> None:
 
 
 def add_cluster_options(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--data-dir", metavar="D", help="where the cluster lives (default: ~/.sluice)")
+    command.add_argument("--data-dir", metavar="D", help="data directory of the cluster (default: ~/.sluice)")
     command.add_argument("--nodes", type=node_count, default=1, metavar="N", help="number of nodes (default 1)")
     command.add_argument(
         "--cpu", type=quantity, metavar="C", help="cpu of each node, e.g. 4 or 500m (default: this machine's)"
@@ -224,7 +224,7 @@ def controllers(text: str) -> tuple[str, ...]:
     chosen = dict.fromkeys(part.strip() for part in text.split(",") if part.strip())
     for name in chosen:
         if name not in ALL:
-            raise argparse.ArgumentTypeError(f"{name!r} is no controller; there are: {', '.join(ALL)}")
+            raise argparse.ArgumentTypeError(f"{name!r} is not a controller; choose from: {', '.join(ALL)}")
     if not chosen:
         raise argparse.ArgumentTypeError("names no controller")
     return tuple(chosen)
@@ -234,9 +234,9 @@ def quantity(text: str) -> str:
     try:
         amount = quantities.exact(text)
     except quantities.MalformedQuantity:
-        raise argparse.ArgumentTypeError(f"{text!r} is no quantity such as 4, 500m, 512Mi or 8Gi") from None
+        raise argparse.ArgumentTypeError(f"{text!r} is not a quantity such as 4, 500m, 512Mi or 8Gi") from None
     if amount <= 0:
-        raise argparse.ArgumentTypeError(f"{text!r} is not more than nothing")
+        raise argparse.ArgumentTypeError(f"{text!r} is not greater than 0")
     return text
 
 

@@ -38,7 +38,7 @@ def read(file: str) -> KueueConfig:
     try:
         text = sys.stdin.read()
         if not text.strip():  # empty input means that the command before the pipe failed
-            raise CommandRefused(f"{STDIN}: nothing in it", EXIT_NEVER)
+            raise CommandRefused(f"{STDIN}: is empty", EXIT_NEVER)
         return loads(text, STDIN, own_namespace=own_namespace())
     except UnicodeDecodeError as error:
         raise CommandRefused(f"{STDIN}: byte {error.start} is not UTF-8", EXIT_NEVER) from error

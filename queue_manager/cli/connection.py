@@ -25,7 +25,7 @@ def one_namespace(args: argparse.Namespace) -> str:
     return "" if args.namespace else "-n NAMESPACE asks for one namespace only"
 
 
-def home() -> Path:
+def home_directory() -> Path:
     """Return the user's home directory. Raises CommandRefused if unknown, e.g. for a bare UID in a container."""
     try:
         return Path.home()
@@ -35,7 +35,7 @@ def home() -> Path:
 
 def default_data_dir() -> Path:
     """Return the data directory of `sluice up`: $SLUICE_DATA_DIR, else ~/.sluice."""
-    return Path(os.environ.get("SLUICE_DATA_DIR") or home() / ".sluice")
+    return Path(os.environ.get("SLUICE_DATA_DIR") or home_directory() / ".sluice")
 
 
 def find_kubeconfig(chosen: str | None) -> Path:
@@ -48,17 +48,17 @@ def find_kubeconfig(chosen: str | None) -> Path:
     elif os.environ.get("KUBECONFIG"):
         candidates = [Path(part) for part in os.environ["KUBECONFIG"].split(os.pathsep) if part]
     else:
-        candidates = [default_data_dir() / "kubeconfig", home() / ".kube" / "config"]
+        candidates = [default_data_dir() / "kubeconfig", home_directory() / ".kube" / "config"]
     for candidate in candidates:
         if candidate.is_file():
             return candidate
     tried = ", ".join(str(candidate) for candidate in candidates)
     raise CommandRefused(
-        f"no kubeconfig (looked at {tried}); start a cluster with `sluice up`, or name one with --kubeconfig"
+        f"no kubeconfig found (checked {tried}); start a cluster with `sluice up`, or name one with --kubeconfig"
     )
 
 
-def home_of(args: argparse.Namespace) -> str:
+def read_default_namespace(args: argparse.Namespace) -> str:
     """Return the default namespace of commands: that of the context, else `default`, as in kubectl."""
     path = find_kubeconfig(args.kubeconfig)
     with _readable(path):
@@ -75,18 +75,18 @@ def _readable(path: Path) -> Iterator[None]:
         raise CommandRefused(said if str(path) in said else f"{path}: {said}") from error
 
 
-class NoAnswer(Exception):
+class NoResponse(Exception):
     """The API server did not respond. Not an OSError, so that it differs from a broken pipe on standard output."""
 
 
-class _Answering(Relay):
+class _NoResponseTransport(Relay):
     async def request(self, request: Request) -> Response:
         try:
             return await super().request(request)
-        except CredentialsError:  # a subclass of OSError that must not become NoAnswer
+        except CredentialsError:  # a subclass of OSError that must not become NoResponse
             raise
         except OSError as error:
-            raise NoAnswer(str(error) or "it took too long") from error  # a TimeoutError has no text
+            raise NoResponse(str(error) or "timed out") from error  # a TimeoutError has no text
 
 
 @asynccontextmanager
@@ -99,18 +99,18 @@ async def connect(kubeconfig: str | None, context: str | None, *, forbidden: str
     with _readable(path):
         transport = HttpTransport.from_kubeconfig(path, context)
     try:
-        yield Client(_Answering(transport))
+        yield Client(_NoResponseTransport(transport))
     except ApiError as error:
         if error.is_unauthorized:
-            raise CommandRefused(f"the cluster of {path} does not accept our credentials (401): log in anew") from error
+            raise CommandRefused(f"the cluster of {path} rejects the credentials (401): log in again") from error
         if error.is_not_found and error.reason != "NotFound":  # the path is not served, rather than an object absent
             raise CommandRefused(f"the cluster of {path} {NOT_INSTALLED}") from error
         advice = f"; {forbidden}" if forbidden and error.is_forbidden else ""
         raise CommandRefused(f"{error.status} {error.reason}: {error.message}{advice}") from error
     except CredentialsError as error:
         raise CommandRefused(str(error)) from error
-    except NoAnswer as error:
+    except NoResponse as error:
         own = "; is `sluice up` running?" if is_of_local_cluster(path) else ""
-        raise CommandRefused(f"no answer from the cluster of {path}: {error}{own}") from error
+        raise CommandRefused(f"no response from the cluster of {path}: {error}{own}") from error
     finally:
         await transport.close()

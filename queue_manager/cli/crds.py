@@ -26,7 +26,7 @@ from queue_manager.api.resources import (
     WORKLOADS,
     Resource,
 )
-from queue_manager.cli.acting import Report
+from queue_manager.cli.change_report import ChangeReport
 from queue_manager.cli.connection import connect
 from queue_manager.cli.exits import EXIT_OK
 from queue_manager.cli.targets import patch
@@ -55,12 +55,12 @@ def run(args: argparse.Namespace) -> int:
 
 async def _finish_delete(args: argparse.Namespace) -> int:
     async with connect(args.kubeconfig, args.context) as client:
-        with Report(args.output, dry_run=args.dry_run) as report:
+        with ChangeReport(args.output, dry_run=args.dry_run) as report:
             await finish_delete(client, report, dry_run=args.dry_run)
-    return report.end("nothing that is being deleted has the finalizer")
+    return report.end("no object that is being deleted has the finalizer")
 
 
-async def finish_delete(client: Client, report: Report, *, dry_run: bool) -> None:
+async def finish_delete(client: Client, report: ChangeReport, *, dry_run: bool) -> None:
     """Remove the queue's finalizer from all objects of its kinds that have a deletionTimestamp."""
     async for resource, obj in _held(client):
         meta = obj.metadata

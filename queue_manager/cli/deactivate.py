@@ -6,13 +6,13 @@ import argparse
 import asyncio
 
 from queue_manager.api.resources import WORKLOADS
-from queue_manager.cli.acting import Report
-from queue_manager.cli.connection import connect, home_of
-from queue_manager.cli.reactivate import why_not
+from queue_manager.cli.change_report import ChangeReport
+from queue_manager.cli.connection import connect, read_default_namespace
+from queue_manager.cli.reactivate import why_refused
 from queue_manager.cli.targets import JobTarget, find_all, patch
 from queue_manager.engine.client import Client
 from queue_manager.visibility.consequences import on_deactivation
-from queue_manager.visibility.inbox import typed
+from queue_manager.visibility.inbox import job_argument
 
 
 def run(args: argparse.Namespace) -> int:
@@ -20,22 +20,24 @@ def run(args: argparse.Namespace) -> int:
 
 
 async def _run(args: argparse.Namespace) -> int:
-    home = home_of(args)
+    default_ns = read_default_namespace(args)
     async with connect(args.kubeconfig, args.context) as client:
-        targets = await find_all(client, args.jobs, args.namespace or home)
-        with Report(args.output, dry_run=args.dry_run) as report:
+        targets = await find_all(client, args.jobs, args.namespace or default_ns)
+        with ChangeReport(args.output, dry_run=args.dry_run) as report:
             for target in targets:
-                await deactivate(client, target, report, home, dry_run=args.dry_run)
+                await deactivate(client, target, report, default_ns, dry_run=args.dry_run)
     return report.end("")
 
 
-async def deactivate(client: Client, target: JobTarget, report: Report, home: str, *, dry_run: bool) -> None:
-    workload, refusal = target.workload, why_not(target)
+async def deactivate(
+    client: Client, target: JobTarget, report: ChangeReport, default_ns: str, *, dry_run: bool
+) -> None:
+    workload, refusal = target.workload, why_refused(target)
     if workload is None or refusal:
         report.add("Job", *target.key, "refused", refusal)
     elif not workload.spec.active:
         report.add("Job", *target.key, "unchanged", "it is deactivated already")
     else:
         change = patch(client, WORKLOADS, workload.metadata.key, {"spec": {"active": False}}, dry_run=dry_run)
-        if await report.made("Job", target.key, change):
-            report.add("Job", *target.key, "deactivated", on_deactivation(workload, typed(workload, home)))
+        if await report.perform("Job", target.key, change):
+            report.add("Job", *target.key, "deactivated", on_deactivation(workload, job_argument(workload, default_ns)))

@@ -11,7 +11,7 @@ from job_controller.model import Job
 from queue_manager.api.resources import EVENTS, JOBS, PODS, WORKLOADS
 from queue_manager.api.types import Workload
 from queue_manager.cli import output
-from queue_manager.cli.connection import connect, home_of, one_namespace
+from queue_manager.cli.connection import connect, one_namespace, read_default_namespace
 from queue_manager.cli.exits import EXIT_OK
 from queue_manager.cli.logs import with_log
 from queue_manager.cli.published_config import published
@@ -32,7 +32,7 @@ COLUMNS = (
     output.TableColumn("NAME", lambda row: row.name),
     output.TableColumn("QUEUE", lambda row: row.queue or "-"),
     output.TableColumn("WHY", lambda row: row.why, style=lambda row: "" if row.why == "by a user" else "red"),
-    output.TableColumn("TRIES", lambda row: str(row.tries), right=True),
+    output.TableColumn("ATTEMPTS", lambda row: str(row.attempts), right=True),
     output.TableColumn(
         "SINCE", lambda row: "-" if row.deactivated_seconds is None else output.duration(row.deactivated_seconds)
     ),
@@ -43,18 +43,18 @@ COLUMNS = (
 
 def run(args: argparse.Namespace) -> int:
     rows = asyncio.run(_rows(args))
-    output.show(args.output, COLUMNS, rows, "nothing is deactivated")
+    output.show(args.output, COLUMNS, rows, "no deactivated Jobs")
     return EXIT_OK
 
 
 async def _rows(args: argparse.Namespace) -> list[InboxRow]:
-    namespace, home = args.namespace or "", home_of(args)
+    namespace, default_ns = args.namespace or "", read_default_namespace(args)
     now = SystemClock().now()
     async with connect(args.kubeconfig, args.context, forbidden=one_namespace(args)) as client:
         workloads = [w for w in await client.list(WORKLOADS, namespace, type=Workload) if not w.spec.active]
         events = await client.list(EVENTS, namespace, field_selector="type=Warning", type=Event) if workloads else []
         failed = await with_logs(client, await failures_of(client, workloads, namespace))
-        return await of_queue(client, inbox(workloads, events, now, home, failed), args)
+        return await of_queue(client, inbox(workloads, events, now, default_ns, failed), args)
 
 
 async def failures_of(client: Client, workloads: list[Workload], namespace: str) -> dict[str, Failure]:

@@ -20,7 +20,7 @@ from job_controller.labels import CONTROLLER_UID
 from job_controller.model import Job, Pod
 from queue_manager.api.resources import JOBS, PODS, by_kind
 from queue_manager.assets import samples
-from queue_manager.cli import first_process, logs, manifests, output, ps, queues
+from queue_manager.cli import init_process, logs, manifests, output, ps, queues
 from queue_manager.cli.exits import EXIT_OK, EXIT_UNEXPECTED
 from queue_manager.cli.submit import prepare, submit
 from queue_manager.cli.up import ROOT
@@ -33,7 +33,7 @@ from queue_manager.visibility.job_states import JobRow, JobState
 
 ENDED = (JobState.SUCCEEDED, JobState.FAILED)
 EXPECT = "sluice/expect"  # annotation of a sample Job: its expected final condition
-REFRESH = 0.25  # seconds
+REFRESH_SECONDS = 0.25  # seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ SUMMARY = (
 
 
 def run(args: argparse.Namespace) -> int:
-    first_process.leave()
+    init_process.fork_as_init()
     descriptors.raise_limit()
     if os.geteuid() == 0:
         sys.stderr.write(f"! root: {ROOT}\n")
@@ -108,8 +108,8 @@ async def watch(client: Client, console: Console) -> None:
         with Live(console=console, refresh_per_second=8, transient=True) as live:
             rows = await ps.job_table(client)
             while not _all_ended(rows):
-                live.update(await picture(client, rows))
-                await asyncio.sleep(REFRESH)
+                live.update(await render(client, rows))
+                await asyncio.sleep(REFRESH_SECONDS)
                 rows = await ps.job_table(client)
         return
     seen: dict[str, str] = {}
@@ -121,10 +121,10 @@ async def watch(client: Client, console: Console) -> None:
                 seen[row.name] = row.state
         if _all_ended(rows):
             return
-        await asyncio.sleep(REFRESH)
+        await asyncio.sleep(REFRESH_SECONDS)
 
 
-async def picture(client: Client, rows: Sequence[JobRow]) -> Group:
+async def render(client: Client, rows: Sequence[JobRow]) -> Group:
     found = await queues.queue_table(client)
     return Group(
         output.table(queues.columns(found), found),

@@ -19,7 +19,7 @@ from rich.text import Text
 from queue_manager.api.types import Workload
 from queue_manager.cli import output
 from queue_manager.cli.cluster_view import read_cluster
-from queue_manager.cli.connection import connect, home_of
+from queue_manager.cli.connection import connect, read_default_namespace
 from queue_manager.cli.exits import EXIT_NEVER, EXIT_OK, EXIT_UNEXPECTED
 from queue_manager.cli.published_config import published
 from queue_manager.cli.queue_view import read_queues
@@ -58,8 +58,8 @@ def exit_code(found: Explanation) -> int:
 
 async def _explanation(args: argparse.Namespace) -> Explanation:
     given = read_config(args.config) if args.config else None
-    home = home_of(args)
-    key = key_of(args.job, args.namespace or home)
+    default_ns = read_default_namespace(args)
+    key = key_of(args.job, args.namespace or default_ns)
     now = SystemClock().now()  # before all reads, then the Workloads, then the Job: see `visibility.job_states`
     async with connect(args.kubeconfig, args.context) as client:
         config = given or await published(client)
@@ -72,10 +72,10 @@ async def _explanation(args: argparse.Namespace) -> Explanation:
         settings=settings_of(config) if config is not None else Settings(),
         local=local,
         above=above,
-        obstacle=obstacle(target.job, target.workload, queues, home),
+        obstacle=obstacle(target.job, target.workload, queues, default_ns),
         sees_queues=queues.local is not None,
         not_seen=(*view.not_seen, *(() if config is not None else (DEFAULTS_ASSUMED,))),
-        home=home,
+        default_ns=default_ns,
     )
     return explain(target.job, target.workload, around, now)
 

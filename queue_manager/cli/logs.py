@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from queue_manager.api.resources import PODS
-from queue_manager.cli.connection import NoAnswer
+from queue_manager.cli.connection import NoResponse
 from queue_manager.engine.client import Client
 from queue_manager.engine.transport import Request
 from queue_manager.visibility.failures import Failure
@@ -20,7 +20,7 @@ async def last_line(client: Client, namespace: str, pod: str, container: str = "
     path = PODS.path(namespace, pod, "log")
     try:
         answer = await client.transport.request(Request("GET", path, query=query, accept="*/*", timeout=NODE_SECONDS))
-    except (NoAnswer, OSError):  # the node does not respond
+    except (NoResponse, OSError):  # the node does not respond
         return ""
     return answer.body.decode("utf-8", "replace").strip() if answer.status == 200 else ""
 

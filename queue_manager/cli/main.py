@@ -45,10 +45,10 @@ def command(argv: Sequence[str] | None) -> int:
         print(streams.printable(f"{name}: {refusal}"), file=sys.stderr)  # noqa: T201
         return refusal.code
     except BrokenPipeError:
-        streams.give_up()
+        streams.discard_output()
         return BROKEN_PIPE
     except OSError as error:  # e.g. a full disk
-        streams.give_up()
+        streams.discard_output()
         print(streams.printable(f"{name}: {error}"), file=sys.stderr)  # noqa: T201
         return EXIT_ERROR
     return code

@@ -14,11 +14,11 @@ from collections.abc import Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
 
-from queue_manager.cli import first_process
-from queue_manager.cli.connection import home
+from queue_manager.cli import init_process
+from queue_manager.cli.connection import home_directory
 from queue_manager.cli.exits import EXIT_OK, CommandRefused
 from queue_manager.cli.reload import Reloader
-from queue_manager.configuration import ConfigurationError, KueueConfig, load
+from queue_manager.configuration import ConfigurationError, KueueConfig, load_or_default
 from queue_manager.configuration.process import LeaderElection
 from queue_manager.engine import descriptors, kubeconfig, log
 from queue_manager.engine.kubeconfig import Access, KubeconfigError
@@ -33,7 +33,7 @@ logger = logging.getLogger(__name__)
 
 
 def run(args: argparse.Namespace) -> int:
-    first_process.leave()  # as PID 1 of a container, the process ignores SIGTERM until a handler is installed
+    init_process.fork_as_init()  # as PID 1 of a container, the process ignores SIGTERM until a handler is installed
     log.configure(logging.INFO)
     tune_garbage_collector()
     descriptors.raise_limit()
@@ -46,8 +46,8 @@ def run(args: argparse.Namespace) -> int:
     except CannotStart as error:
         raise CommandRefused(str(error)) from error
     except Exception as error:
-        logger.exception("the manager died")
-        raise CommandRefused(f"died of {type(error).__name__}: {error}") from error
+        logger.exception("the manager failed")
+        raise CommandRefused(f"failed with {type(error).__name__}: {error}") from error
     return EXIT_OK
 
 
@@ -59,20 +59,24 @@ async def manage(args: argparse.Namespace, config: KueueConfig) -> None:
         election = candidate(transport, config.leader_election)
         lease = election.namespace if election is not None else ""
         version = await preflight.check(transport, transport.access.server, args.controllers, lease)
-        controllers = Controllers(transport, config, args.controllers, election=election, told=say)
+        controllers = Controllers(transport, config, args.controllers, election=election, report=print_line)
         answers = probes.routes(config, controllers, controllers.unready)
         urls = await probes.serve(stack, probes.addresses(config, args.metrics_port), answers)
-        say(f"{', '.join(args.controllers)} on {transport.access.server} ({version})")
+        print_line(f"{', '.join(args.controllers)} on {transport.access.server} ({version})")
         if election is None and config.leader_election.leader_elect:
-            say("elects no leader: not in a pod, and leaderElection.resourceNamespace is not set; run no second one")
+            print_line(
+                "leader election is off (not in a pod, no leaderElection.resourceNamespace): run only one manager"
+            )
         for url in urls:
-            say(f"serving {url}")
-        reloader = Reloader(args.config, config, controllers.reconfigure, lambda done, line: say(f"config: {line}"))
+            print_line(f"serving {url}")
+        reloader = Reloader(
+            args.config, config, controllers.reconfigure, lambda done, line: print_line(f"config: {line}")
+        )
         reloader.listen(controllers.stop)
         announcing = asyncio.create_task(announce(controllers))
         stack.callback(announcing.cancel)
         await shell.run(controllers, transport)
-    say("stopped")
+    print_line("stopped")
 
 
 def candidate(transport: ClusterTransport, settings: LeaderElection) -> Election | None:
@@ -80,12 +84,12 @@ def candidate(transport: ClusterTransport, settings: LeaderElection) -> Election
     if not settings.leader_elect:
         return None
     namespace = settings.resource_namespace or transport.access.namespace
-    return Election(transport, settings, namespace, told=say) if namespace else None
+    return Election(transport, settings, namespace, report=print_line) if namespace else None
 
 
 async def announce(controllers: Controllers) -> None:
     await controllers.ready.wait()
-    say("ready")
+    print_line("ready")
 
 
 def connect(read: Callable[[], Access]) -> ClusterTransport:
@@ -102,24 +106,19 @@ def reader(path: str | None, context: str | None) -> Callable[[], Access]:
     if path is None and os.environ.get("KUBERNETES_SERVICE_HOST"):
         return kubeconfig.service_account
     files = [path] if path else (os.environ.get("KUBECONFIG") or "").split(os.pathsep)
-    candidates = [Path(file) for file in files if file] or [home() / ".kube" / "config"]
+    candidates = [Path(file) for file in files if file] or [home_directory() / ".kube" / "config"]
     chosen = next((file for file in candidates if file.is_file()), candidates[0])
     return lambda: kubeconfig.load(chosen, context)
 
 
 def read_config(path: str | None) -> KueueConfig:
     """Return the configuration in a file, or the defaults. Raises CannotStart with all errors of the file."""
-    if path is None:
-        return KueueConfig()
     try:
-        config = load(path)
+        return load_or_default(path, lambda field: logger.warning("a setting has no effect", extra={"setting": field}))
     except ConfigurationError as error:
         raise CannotStart("; ".join(line.strip() for line in str(error).splitlines())) from error
-    for field in config.ignored:
-        logger.warning("a setting has no effect", extra={"setting": field})
-    return config
 
 
-def say(line: str) -> None:
+def print_line(line: str) -> None:
     sys.stdout.write(line + "\n")
     sys.stdout.flush()

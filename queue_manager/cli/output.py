@@ -18,9 +18,9 @@ from rich.text import Text
 
 from queue_manager.cli.streams import printable
 
-WIDE = 1000
-DRAWN = 500  # rows that rich lays out; each takes milliseconds, so longer tables are printed plain
-LEGIBLE = 20  # characters: minimum width of a column whose text wraps
+MAX_WIDTH = 1000
+MAX_DRAWN_ROWS = 500  # rows that rich lays out; each takes milliseconds, so longer tables are printed plain
+MIN_WRAPPED_WIDTH = 20  # characters: minimum width of a column whose text wraps
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ def table(columns: Sequence[TableColumn], rows: Sequence[object]) -> Table:
         longest = max((cell_len(line) for text in [column.heading, *texts] for line in text.splitlines()), default=0)
         drawn.add_column(
             column.heading,
-            min_width=min(longest, LEGIBLE) if column.wrap else longest,
+            min_width=min(longest, MIN_WRAPPED_WIDTH) if column.wrap else longest,
             justify="right" if column.right else "left",
             no_wrap=not column.wrap,
             overflow="fold" if column.wrap else "ellipsis",
@@ -63,7 +63,7 @@ def show(form: str, columns: Sequence[TableColumn], rows: Sequence[object], empt
     """Print rows as a table or as a JSON list. `empty`: printed instead of a table without rows."""
     if form == "json":
         sys.stdout.write(as_json(rows))
-    elif rows and sys.stdout.isatty() and len(rows) <= DRAWN:
+    elif rows and sys.stdout.isatty() and len(rows) <= MAX_DRAWN_ROWS:
         show_table(table(columns, rows))
     elif rows:
         sys.stdout.write("".join(plain(columns, rows)))
@@ -111,12 +111,12 @@ def show_table(drawn: RenderableType) -> None:
         console.print(drawn)
         return
     text = StringIO()
-    Console(file=text, highlight=False, width=WIDE).print(drawn)
+    Console(file=text, highlight=False, width=MAX_WIDTH).print(drawn)
     sys.stdout.write("\n".join(line.rstrip() for line in text.getvalue().splitlines()) + "\n")
 
 
 def _least_width(console: Console, drawn: RenderableType) -> int:
-    return Measurement.get(console, console.options.update_width(WIDE), drawn).minimum
+    return Measurement.get(console, console.options.update_width(MAX_WIDTH), drawn).minimum
 
 
 def duration(seconds: float) -> str:

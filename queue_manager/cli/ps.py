@@ -13,7 +13,7 @@ from queue_manager.api import reasons
 from queue_manager.api.resources import JOBS, WORKLOADS
 from queue_manager.api.types import Workload
 from queue_manager.cli import output
-from queue_manager.cli.connection import connect, home_of, one_namespace
+from queue_manager.cli.connection import connect, one_namespace, read_default_namespace
 from queue_manager.cli.exits import EXIT_OK
 from queue_manager.cli.queue_view import read_queues
 from queue_manager.cli.targets import of_queue
@@ -59,7 +59,7 @@ def time(row: JobRow) -> str:
 
 
 def reason(row: JobRow) -> str:
-    return row.obstacle or plain(row.reason, row.message, tries=row.tries, alike=row.alike)
+    return row.obstacle or plain(row.reason, row.message, attempts=row.attempts, equivalent=row.equivalent)
 
 
 COLUMNS = (
@@ -76,11 +76,11 @@ COLUMNS = (
 
 def run(args: argparse.Namespace) -> int:
     rows = asyncio.run(_rows(args))
-    output.show(args.output, COLUMNS, rows, _nothing(args))
+    output.show(args.output, COLUMNS, rows, _empty_message(args))
     return EXIT_OK
 
 
-def _nothing(args: argparse.Namespace) -> str:
+def _empty_message(args: argparse.Namespace) -> str:
     """Return the sentence that is printed instead of an empty table."""
     where = [f"of LocalQueue {args.queue}"] if args.queue else []
     where += [f"in namespace {args.namespace}"] if args.namespace else []
@@ -89,11 +89,11 @@ def _nothing(args: argparse.Namespace) -> str:
 
 async def _rows(args: argparse.Namespace) -> list[JobRow]:
     async with connect(args.kubeconfig, args.context, forbidden=one_namespace(args)) as client:
-        rows = await job_table(client, args.namespace or "", home_of(args))
+        rows = await job_table(client, args.namespace or "", read_default_namespace(args))
         return await of_queue(client, rows, args)
 
 
-async def job_table(client: Client, namespace: str = "", home: str = "default") -> list[JobRow]:
+async def job_table(client: Client, namespace: str = "", default_ns: str = "default") -> list[JobRow]:
     """Return rows of all Jobs of a namespace, or of all namespaces.
 
     The time is read first, then the Workloads, then the Jobs, as `visibility.job_states` requires.
@@ -101,12 +101,12 @@ async def job_table(client: Client, namespace: str = "", home: str = "default") 
     now = SystemClock().now()
     workloads = await client.list(WORKLOADS, namespace, type=Workload)
     jobs = await client.list(JOBS, namespace, type=Job)
-    taken_up = {owner.uid for workload in workloads if (owner := workload.metadata.controller) is not None}
-    new = [job for job in jobs if job.metadata.uid not in taken_up]
-    return await with_obstacles(client, job_rows(jobs, workloads, now), new, home)
+    with_workload = {owner.uid for workload in workloads if (owner := workload.metadata.controller) is not None}
+    new = [job for job in jobs if job.metadata.uid not in with_workload]
+    return await with_obstacles(client, job_rows(jobs, workloads, now), new, default_ns)
 
 
-async def with_obstacles(client: Client, rows: list[JobRow], new: list[Job], home: str) -> list[JobRow]:
+async def with_obstacles(client: Client, rows: list[JobRow], new: list[Job], default_ns: str) -> list[JobRow]:
     """Add obstacles to rows of pending Jobs.
 
     The QuotaReserved condition only says that a queue is inactive; the obstacle adds why. For `new` Jobs, which have no
@@ -118,8 +118,8 @@ async def with_obstacles(client: Client, rows: list[JobRow], new: list[Job], hom
     if not stopped and not new:
         return rows
     queues = await read_queues(client, {*(key.namespace for key in stopped), *(job.metadata.namespace for job in new)})
-    of_queues = {key: queue_obstacle(key, *queues.of(key), home) for key in stopped if queues.local is not None}
-    of_jobs = {job.metadata.key: obstacle(job, None, queues, home) for job in new}
+    of_queues = {key: queue_obstacle(key, *queues.of(key), default_ns) for key in stopped if queues.local is not None}
+    of_jobs = {job.metadata.key: obstacle(job, None, queues, default_ns) for job in new}
     return [msgspec.structs.replace(row, obstacle=_obstacle(row, of_queues, of_jobs)) for row in rows]
 
 
@@ -128,5 +128,5 @@ def _obstacle(row: JobRow, of_queues: Mapping[Key, str], of_jobs: Mapping[Key, O
     found = of_jobs.get(Key(row.namespace, row.name))
     if found is not None and found.certain:
         return found.text
-    untold = row.state == "Pending" and row.reason in (reasons.SUSPENDED, reasons.PENDING_EVALUATION)
-    return of_queues.get(Key(row.namespace, row.queue), "") if untold else ""
+    unexplained = row.state == "Pending" and row.reason in (reasons.SUSPENDED, reasons.PENDING_EVALUATION)
+    return of_queues.get(Key(row.namespace, row.queue), "") if unexplained else ""

@@ -37,7 +37,7 @@ class Publisher:
         except (ApiError, OSError):
             log.warning("the configuration is not published; sluice show needs --config", exc_info=True)
 
-    def soon(self, config: KueueConfig) -> None:
+    def schedule(self, config: KueueConfig) -> None:
         """Start `publish` as a task, for callers that are not coroutines."""
         task = asyncio.create_task(self.publish(config))
         self._tasks.add(task)

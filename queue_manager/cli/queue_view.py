@@ -19,27 +19,27 @@ from queue_manager.api.types import ClusterQueue, Cohort, LocalQueue, Namespace,
 from queue_manager.engine.client import Client, O
 from queue_manager.engine.transport import ApiError
 from queue_manager.scheduling.resource_rules import ResourceRules
-from queue_manager.visibility.obstacles import Queues
+from queue_manager.visibility.obstacles import ReadableQueues
 
 if TYPE_CHECKING:
     from queue_manager.configuration import KueueConfig
 
 
-async def read_queues(client: Client, namespaces: Iterable[str], config: KueueConfig | None = None) -> Queues:
+async def read_queues(client: Client, namespaces: Iterable[str], config: KueueConfig | None = None) -> ReadableQueues:
     """Read the LocalQueues of these namespaces and all cluster-scoped objects. `config`: of the queue manager."""
     chosen = sorted(set(namespaces))
     try:
-        lists = [await _permitted(client, LOCAL_QUEUES, LocalQueue, namespace) for namespace in chosen]
+        lists = [await _list_permitted(client, LOCAL_QUEUES, LocalQueue, namespace) for namespace in chosen]
     except ApiError as error:
         if not error.is_not_found:
             raise
-        return Queues(installed=False)
+        return ReadableQueues(installed=False)
     local = None if None in lists else [queue for some in lists for queue in some or ()]
     cluster = await seen(client, CLUSTER_QUEUES, ClusterQueue)
     flavors = await seen(client, RESOURCE_FLAVORS, ResourceFlavor)
     cohorts = await seen(client, COHORTS, Cohort)
     classes = await seen(client, WORKLOAD_PRIORITY_CLASSES, WorkloadPriorityClass)
-    return Queues(
+    return ReadableQueues(
         local=None if local is None else {queue.metadata.key: queue for queue in local},
         cluster=None if cluster is None else {queue.metadata.name: queue for queue in cluster},
         flavors=None if flavors is None else {flavor.metadata.name: flavor for flavor in flavors},
@@ -50,7 +50,7 @@ async def read_queues(client: Client, namespaces: Iterable[str], config: KueueCo
     )
 
 
-async def _permitted(client: Client, resource: Resource, type: type[O], namespace: str = "") -> list[O] | None:
+async def _list_permitted(client: Client, resource: Resource, type: type[O], namespace: str = "") -> list[O] | None:
     """Return the objects, or None if the user may not read them."""
     try:
         return await client.list(resource, namespace, type=type)
@@ -63,7 +63,7 @@ async def _permitted(client: Client, resource: Resource, type: type[O], namespac
 async def seen(client: Client, resource: Resource, type: type[O]) -> list[O] | None:
     """Return the objects, or None if the user may not read them or the kind does not exist."""
     try:
-        return await _permitted(client, resource, type)
+        return await _list_permitted(client, resource, type)
     except ApiError as error:
         if not error.is_not_found:
             raise

@@ -49,7 +49,7 @@ def quotas(row: QueueRow) -> str:
 
 
 def local_queues(row: QueueRow) -> str:
-    return "\n".join(f"{name} (held)" if name in row.stopped_queues else name for name in row.local_queues) or "-"
+    return "\n".join(f"{name} (stopped)" if name in row.stopped_queues else name for name in row.local_queues) or "-"
 
 
 def columns(rows: Sequence[QueueRow]) -> list[output.TableColumn]:

@@ -10,8 +10,8 @@ from job_controller.model import Key
 from queue_manager.api import condition_types
 from queue_manager.api.resources import CLUSTER_QUEUES, LOCAL_QUEUES, WORKLOADS
 from queue_manager.api.types import ClusterQueue, LocalQueue, Workload
-from queue_manager.cli.acting import Report
-from queue_manager.cli.connection import connect, home_of
+from queue_manager.cli.change_report import ChangeReport
+from queue_manager.cli.connection import connect, read_default_namespace
 from queue_manager.cli.exits import EXIT_NEVER, CommandRefused
 from queue_manager.cli.targets import JobTarget, QueueTarget, find_all, missing_queue, patch, queue_of
 from queue_manager.engine.client import Client
@@ -23,24 +23,24 @@ from queue_manager.visibility.inbox import inbox
 
 def run(args: argparse.Namespace) -> int:
     if args.all == bool(args.jobs) or args.all != bool(args.queue):
-        raise CommandRefused("name Jobs, or say --all -q QUEUE", EXIT_NEVER)
+        raise CommandRefused("name Jobs, or use --all -q QUEUE", EXIT_NEVER)
     return asyncio.run(_run(args))
 
 
 async def _run(args: argparse.Namespace) -> int:
-    home = home_of(args)
-    namespace = args.namespace or home
+    default_ns = read_default_namespace(args)
+    namespace = args.namespace or default_ns
     async with connect(args.kubeconfig, args.context) as client:
         if args.all:
             queue = queue_of(args.queue, namespace)
             queues = await VisibleQueues.read(client, [queue.key.namespace])
-            targets = await deactivated(client, queue, queues, home)
-            empty = f"nothing is deactivated in {queue.text}"
+            targets = await deactivated(client, queue, queues, default_ns)
+            empty = f"no deactivated Jobs in {queue.text}"
         else:
             targets, empty = await find_all(client, args.jobs, namespace), ""
             queues = await VisibleQueues.read(client, [target.key.namespace for target in targets])
-        with Report(args.output, dry_run=args.dry_run) as report:
-            await reactivate(client, targets, queues, report, home, stagger=args.stagger, dry_run=args.dry_run)
+        with ChangeReport(args.output, dry_run=args.dry_run) as report:
+            await reactivate(client, targets, queues, report, default_ns, stagger=args.stagger, dry_run=args.dry_run)
     return report.end(empty)
 
 
@@ -67,7 +67,7 @@ class VisibleQueues:
     def local(self, workload: Workload) -> LocalQueue | None:
         return self._local.get(workload.local_queue)
 
-    def above(self, workload: Workload) -> ClusterQueue | None:
+    def cluster_queue(self, workload: Workload) -> ClusterQueue | None:
         """Return the Workload's ClusterQueue. One that the user may not read counts as open."""
         queue = self.local(workload)
         if queue is None:
@@ -75,7 +75,7 @@ class VisibleQueues:
         return ClusterQueue() if self._cluster is None else self._cluster.get(queue.spec.cluster_queue)
 
 
-async def deactivated(client: Client, queue: QueueTarget, queues: VisibleQueues, home: str) -> list[JobTarget]:
+async def deactivated(client: Client, queue: QueueTarget, queues: VisibleQueues, default_ns: str) -> list[JobTarget]:
     """Return the deactivated Workloads of a queue in the order of `sluice deactivated`."""
     try:
         await client.get(
@@ -84,18 +84,18 @@ async def deactivated(client: Client, queue: QueueTarget, queues: VisibleQueues,
     except ApiError as error:
         if not error.is_not_found:
             raise
-        raise CommandRefused(await missing_queue(client, queue, home), EXIT_NEVER) from error
+        raise CommandRefused(await missing_queue(client, queue, default_ns), EXIT_NEVER) from error
     namespace = "" if queue.is_cluster_queue else queue.key.namespace
     found = {
         workload.metadata.key: workload
         for workload in await client.list(WORKLOADS, namespace, type=Workload)
-        if _feeds(workload, queue, queues)
+        if _is_of_queue(workload, queue, queues)
     }
     rows = inbox(found.values(), (), SystemClock().now())
     return [JobTarget(None, found[Key(row.namespace, row.workload)]) for row in rows]
 
 
-def _feeds(workload: Workload, queue: QueueTarget, queues: VisibleQueues) -> bool:
+def _is_of_queue(workload: Workload, queue: QueueTarget, queues: VisibleQueues) -> bool:
     if not queue.is_cluster_queue:
         return workload.local_queue == queue.key
     local = queues.local(workload)
@@ -106,8 +106,8 @@ async def reactivate(
     client: Client,
     targets: list[JobTarget],
     queues: VisibleQueues,
-    report: Report,
-    home: str,
+    report: ChangeReport,
+    default_ns: str,
     *,
     stagger: float,
     dry_run: bool,
@@ -115,7 +115,7 @@ async def reactivate(
     """Set spec.active of each Workload, with pauses of `stagger` seconds between actual changes."""
     changed = 0
     for target in targets:
-        workload, refusal = target.workload, why_not(target)
+        workload, refusal = target.workload, why_refused(target)
         if workload is None or refusal:
             report.add("Job", *target.key, "refused", refusal)
             continue
@@ -126,12 +126,12 @@ async def reactivate(
             await asyncio.sleep(stagger)
         changed += 1
         change = patch(client, WORKLOADS, workload.metadata.key, {"spec": {"active": True}}, dry_run=dry_run)
-        if await report.made("Job", target.key, change):
-            note = on_reactivation(workload, queues.local(workload), queues.above(workload), home)
+        if await report.perform("Job", target.key, change):
+            note = on_reactivation(workload, queues.local(workload), queues.cluster_queue(workload), default_ns)
             report.add("Job", *target.key, "reactivated", note)
 
 
-def why_not(target: JobTarget) -> str:
+def why_refused(target: JobTarget) -> str:
     """Return why changing spec.active would have no effect, or ""."""
     workload = target.workload
     if workload is None:

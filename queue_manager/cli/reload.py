@@ -14,34 +14,34 @@ from dataclasses import dataclass
 from queue_manager.configuration import ConfigurationError, KueueConfig, load
 from queue_manager.configuration.reloading import changes, verdict
 
-Say = Callable[[bool, str], None]
-"""Whether it was taken over, and the line."""
+ReportReload = Callable[[bool, str], None]
+"""Whether the configuration was applied, and the line."""
 
 
 @dataclass(slots=True)
 class Reloader:
-    """`path`: the file given at the start, or None. `use` applies a new configuration to the running controllers."""
+    """`path`: the file given at the start, or None. `apply` applies a new configuration to the running controllers."""
 
     path: str | None
     current: KueueConfig
-    use: Callable[[KueueConfig], None]
-    say: Say
+    apply: Callable[[KueueConfig], None]
+    report: ReportReload
 
     def reload(self) -> None:
         if self.path is None:
-            self.say(False, "no configuration file was named at the start, so there is none to read again")
+            self.report(False, "no configuration file was given at the start: nothing to reload")
             return
         try:
             new = load(self.path)
         except ConfigurationError as error:
             reasons = "; ".join(map(str, error.problems))
-            self.say(False, f"{self.path} not taken over, the old configuration stays: {reasons}")
+            self.report(False, f"{self.path} not applied, the old configuration stays in use: {reasons}")
             return
         found = changes(self.current, new)
         if not found.refused:
-            self.use(new)
+            self.apply(new)
             self.current = new
-        self.say(not found.refused, f"{self.path} read again, {verdict(found)}")
+        self.report(not found.refused, f"{self.path} reloaded, {verdict(found)}")
 
     def listen(self, stop: Callable[[], None]) -> None:
         """Install the handler of SIGHUP, which reloads, or calls `stop` if the terminal was closed."""

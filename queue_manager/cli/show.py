@@ -19,7 +19,7 @@ from job_controller.times import timestamp
 from queue_manager.api.resources import EVENTS, PODS, WORKLOADS
 from queue_manager.api.types import Workload
 from queue_manager.cli import output
-from queue_manager.cli.connection import connect, home_of
+from queue_manager.cli.connection import connect, read_default_namespace
 from queue_manager.cli.exits import EXIT_NEVER, EXIT_OK, CommandRefused
 from queue_manager.cli.logs import with_log
 from queue_manager.cli.ps import STYLES
@@ -32,16 +32,16 @@ from queue_manager.engine.client import Client
 from queue_manager.engine.clock import SystemClock
 from queue_manager.engine.transport import ApiError
 from queue_manager.lifecycle.settings import settings_of
-from queue_manager.visibility.attempt_ladder import AttemptRow
+from queue_manager.visibility.attempt_rows import AttemptRow
 from queue_manager.visibility.failures import Failure, newest_failure
 from queue_manager.visibility.inbox import is_pod_of, job_name
 from queue_manager.visibility.indexes import MEANING, IndexMap
 from queue_manager.visibility.job_history import Step
-from queue_manager.visibility.job_states import refused_shapes, refused_twin
+from queue_manager.visibility.job_states import refused_equivalent, refused_shapes
 from queue_manager.visibility.job_view import JobView, job_view
 from queue_manager.visibility.obstacles import local_queue_of, obstacle
-from queue_manager.visibility.outlook import OutlookContext
 from queue_manager.visibility.pod_attempts import PodRow
+from queue_manager.visibility.predictions import PredictionContext
 from queue_manager.visibility.wire_types import Event, Pod
 from queue_manager.visibility.wording import GAVE_UP, event_reason, gave_up
 
@@ -59,8 +59,8 @@ def run(args: argparse.Namespace) -> int:
 
 async def _view(args: argparse.Namespace) -> JobView:
     given = read_config(args.config) if args.config else None
-    home = home_of(args)
-    key = key_of(args.job, args.namespace or home)
+    default_ns = read_default_namespace(args)
+    key = key_of(args.job, args.namespace or default_ns)
     now = SystemClock().now()  # before all reads, as `visibility.job_states` requires
     async with connect(args.kubeconfig, args.context) as client:
         target = await find(client, key)
@@ -68,19 +68,25 @@ async def _view(args: argparse.Namespace) -> JobView:
         events = await events_of(client, target, pods)
         config = given or await published(client)
         queues = await read_queues(client, [target.key.namespace], config)
-        twin = await twin_of(client, target.workload)
+        refused = await equivalent_of(client, target.workload)
         failure = await failure_of(client, pods)
-    found = obstacle(
-        target.job, twin or target.workload, queues, home
-    )  # the scheduler's result for one Workload of a shape is valid for all
-    around = OutlookContext(found, home=home)
+    # The scheduler's result for one Workload of a shape is valid for all.
+    found = obstacle(target.job, refused or target.workload, queues, default_ns)
+    context = PredictionContext(found, default_ns=default_ns)
     if config is not None:
-        around = replace(around, settings=settings_of(config), options=config.job_controller.options())
-    alike = job_name(twin) if twin is not None else ""
+        context = replace(context, settings=settings_of(config), options=config.job_controller.options())
     local, _ = queues.of(local_queue_of(target.job, target.workload))
     name = local.spec.cluster_queue if local is not None else ""
     return job_view(
-        target.job, target.workload, pods, events, around, now, cluster_queue=name, failure=failure, alike=alike
+        target.job,
+        target.workload,
+        pods,
+        events,
+        context,
+        now,
+        cluster_queue=name,
+        failure=failure,
+        equivalent=job_name(refused) if refused is not None else "",
     )
 
 
@@ -99,12 +105,12 @@ async def pods_of(client: Client, target: JobTarget) -> list[Pod]:
     return [pod for pod in pods if (owner := pod.metadata.controller) is not None and owner.uid == meta.uid]
 
 
-async def twin_of(client: Client, workload: Workload | None) -> Workload | None:
+async def equivalent_of(client: Client, workload: Workload | None) -> Workload | None:
     """Return a Workload of the same shape that was tried and does not fit, while this one is pending."""
     if workload is None or workload.status.admission is not None or not workload.spec.active:
         return None
     others = await client.list(WORKLOADS, workload.metadata.namespace, type=Workload)
-    return refused_twin(workload, refused_shapes(others))
+    return refused_equivalent(workload, refused_shapes(others))
 
 
 async def failure_of(client: Client, pods: Sequence[Pod]) -> Failure | None:
@@ -136,7 +142,7 @@ async def events_of(client: Client, target: JobTarget, pods: Sequence[Pod]) -> l
 
 # --- for people --------------------------------------------------------------------------------------------
 
-MOST = 20  # maximum lines of the index map and rows of each table; JSON output is complete
+MAX_ROWS = 20  # maximum lines of the index map and rows of each table; JSON output is complete
 
 DEMAND = (
     output.TableColumn("RESOURCE", lambda row: row.resource),
@@ -148,22 +154,22 @@ DEMAND = (
 )
 
 
-def columns(now: datetime, tries: int) -> dict[str, tuple[output.TableColumn, ...]]:
-    """Return the columns of the tables with times. `tries`: of the Workload since its last activation."""
+def columns(now: datetime, attempts: int) -> dict[str, tuple[output.TableColumn, ...]]:
+    """Return the columns of the tables with times. `attempts`: of the Workload since its last activation."""
     return {
         "indexes": (
             output.TableColumn("INDEX", lambda row: str(row.index), right=True),
             output.TableColumn("STATE", lambda row: row.state),
-            output.TableColumn("TRIES", lambda row: str(row.attempts), right=True),
+            output.TableColumn("ATTEMPTS", lambda row: str(row.attempts), right=True),
             output.TableColumn("EXIT CODES", lambda row: ",".join(map(str, row.exit_codes)) or "-"),
-            output.TableColumn("NEXT TRY", lambda row: ahead(row.next_retry, now), right=True),
+            output.TableColumn("NEXT RETRY", lambda row: ahead(row.next_retry, now), right=True),
             output.TableColumn("LAST ERROR", lambda row: row.last_error or "-", wrap=True),
         ),
         "pods": (
             output.TableColumn("POD", lambda row: row.name),
-            output.TableColumn("TRY", lambda row: str(row.attempt), right=True),
+            output.TableColumn("ATTEMPT", lambda row: str(row.attempt), right=True),
             output.TableColumn("STATE", lambda row: row.state, style=lambda row: POD_STYLES.get(row.state, "")),
-            output.TableColumn("STARTED", lambda row: stamp(row.started)),
+            output.TableColumn("STARTED", lambda row: format_time(row.started)),
             output.TableColumn("RAN", lambda row: _ran(row, now), right=True),
             output.TableColumn("EXIT", lambda row: "-" if row.exit_code is None else str(row.exit_code), right=True),
             output.TableColumn("NODE", lambda row: row.node or "-"),
@@ -171,22 +177,22 @@ def columns(now: datetime, tries: int) -> dict[str, tuple[output.TableColumn, ..
         ),
         "attempts": (
             output.TableColumn("ATTEMPT", lambda row: str(row.number), right=True),
-            output.TableColumn("ADMITTED", lambda row: stamp(row.admitted)),
-            output.TableColumn("ENDED", lambda row: stamp(row.ended)),
-            output.TableColumn("HELD QUOTA", lambda row: _held(row, now), right=True),
+            output.TableColumn("ADMITTED", lambda row: format_time(row.admitted)),
+            output.TableColumn("ENDED", lambda row: format_time(row.ended)),
+            output.TableColumn("HELD QUOTA", lambda row: _quota_time(row, now), right=True),
             output.TableColumn(
                 "CAUSE", lambda row: gave_up(row.of_budget) if row.cause == GAVE_UP else row.cause or "-"
             ),
-            output.TableColumn("NEXT", lambda row: _next_try(row, now)),
+            output.TableColumn("NEXT", lambda row: _next_retry(row, now)),
         ),
         "history": (
-            output.TableColumn("TIME", lambda row: stamp(row.at)),
+            output.TableColumn("TIME", lambda row: format_time(row.at)),
             output.TableColumn("AGO", lambda row: ago(row.at, now), right=True),
             output.TableColumn("", lambda row: "●" if row.status == "True" else "○"),
             output.TableColumn("STEP", lambda row: row.text),
             output.TableColumn("OF", lambda row: row.object),
             output.TableColumn(
-                "REASON", lambda row: gave_up(tries) if row.reason == GAVE_UP else reason(row), wrap=True
+                "REASON", lambda row: gave_up(attempts) if row.reason == GAVE_UP else reason(row), wrap=True
             ),
         ),
         "events": (
@@ -206,12 +212,12 @@ POD_STYLES = {"Ready": "green", "Failed": "red", "Unschedulable": "yellow", "Sta
 
 
 def show(view: JobView, now: datetime) -> None:
-    output.show_table(picture(view, now))
+    output.show_table(render(view, now))
 
 
-def picture(view: JobView, now: datetime) -> Group:
+def render(view: JobView, now: datetime) -> Group:
     parts: list[RenderableType] = [heading(f"{view.namespace}/{view.name}"), facts(view, now)]
-    tables = columns(now, view.retries.budget_tries)
+    tables = columns(now, view.retries.budget_attempts)
     if view.indexes is not None:
         parts += [Text(), heading("INDEXES"), Text("\n".join(map_lines(view.indexes)))]
         if view.indexes.troubled:
@@ -235,8 +241,8 @@ def heading(text: str) -> Text:
 def _shortened(
     columns: Sequence[output.TableColumn], rows: Sequence[object], *, newest: bool = False
 ) -> list[RenderableType]:
-    """Return a table of at most MOST rows, with the number of omitted rows."""
-    shown = rows[-MOST:] if newest else rows[:MOST]
+    """Return a table of at most MAX_ROWS rows, with the number of omitted rows."""
+    shown = rows[-MAX_ROWS:] if newest else rows[:MAX_ROWS]
     more = len(rows) - len(shown)
     tail = [Text(f"and {more} {'earlier' if newest else 'more'} (-o json has all)", style="dim")] if more else []
     return [output.table(columns, shown), *tail]
@@ -245,7 +251,7 @@ def _shortened(
 def _pods_in_order(rows: Sequence[PodRow]) -> list[PodRow]:
     """Order pods: first those with problems, then the active, then the finished."""
     order = ("Failed", "Unschedulable", "Starting", "Unready", "Terminating", "Ready", "Succeeded")
-    if len(rows) <= MOST:
+    if len(rows) <= MAX_ROWS:
         return list(rows)
     return sorted(rows, key=lambda row: order.index(row.state) if row.state in order else 0)
 
@@ -256,10 +262,10 @@ def facts(view: JobView, now: datetime) -> Table:
     drawn.add_column(no_wrap=True, style="dim")
     drawn.add_column(overflow="fold")
     state = Text(view.state, style=STYLES.get(view.state, ""))
-    why = printable(gave_up(view.retries.budget_tries) if view.reason == GAVE_UP else reason(view))
+    why = printable(gave_up(view.retries.budget_attempts) if view.reason == GAVE_UP else reason(view))
     drawn.add_row("state", Text.assemble(state, f"  {why}" if why else ""))
     for i, following in enumerate(view.next):
-        when = f"{ahead(following.at, now)} ({stamp(following.at)}): " if following.at is not None else ""
+        when = f"{ahead(following.at, now)} ({format_time(following.at)}): " if following.at is not None else ""
         drawn.add_row("next" if i == 0 else "", Text(printable(f"{when}{following.what}")))
     for name, text in lines(view, now):
         if text:
@@ -273,7 +279,7 @@ def lines(view: JobView, now: datetime) -> list[tuple[str, str]]:
     return [
         ("queue", f"{where}, priority {view.priority}{by_class}" if where else ""),
         ("workload", view.workload),
-        ("created", f"{stamp(view.created)}, {ago(view.created, now)} ago" if view.created else ""),
+        ("created", f"{format_time(view.created)}, {ago(view.created, now)} ago" if view.created else ""),
         ("time", _times(view)),
         ("pods", _counts(view)),
         ("retries", _retries(view)),
@@ -307,10 +313,10 @@ def map_lines(indexes: IndexMap) -> list[str]:
     total = sum(indexes.counts.values())
     width = len(str(max(0, len(indexes.map) - 1)))
     starts = range(0, len(indexes.map), INDEXES_PER_LINE)
-    found = [f"{start:>{width}}  {indexes.map[start : start + INDEXES_PER_LINE]}" for start in starts[:MOST]]
-    if len(starts) > MOST:
+    found = [f"{start:>{width}}  {indexes.map[start : start + INDEXES_PER_LINE]}" for start in starts[:MAX_ROWS]]
+    if len(starts) > MAX_ROWS:
         has = "all" if len(indexes.map) == total else f"{len(indexes.map)} of them"
-        found.append(f"and {total - MOST * INDEXES_PER_LINE} more (-o json has {has})")
+        found.append(f"and {total - MAX_ROWS * INDEXES_PER_LINE} more (-o json has {has})")
     signs = {name: sign for sign, name in MEANING.items()}
     found.append("   ".join(f"{signs[name]} {count} {name}" for name, count in indexes.counts.items()))
     return found
@@ -319,7 +325,7 @@ def map_lines(indexes: IndexMap) -> list[str]:
 # --- times -------------------------------------------------------------------------------------------------
 
 
-def stamp(at: datetime | None) -> str:
+def format_time(at: datetime | None) -> str:
     return "-" if at is None else timestamp(at)
 
 
@@ -341,7 +347,7 @@ def _ran(row: PodRow, now: datetime) -> str:
     return output.duration(((row.ended or now) - row.started).total_seconds())
 
 
-def _held(row: AttemptRow, now: datetime) -> str:
+def _quota_time(row: AttemptRow, now: datetime) -> str:
     return "-" if row.admitted is None else output.duration(((row.ended or now) - row.admitted).total_seconds())
 
 
@@ -349,14 +355,14 @@ def _ended_by(row: AttemptRow) -> str:
     return gave_up(row.of_budget) if row.cause == GAVE_UP else row.cause or "-"
 
 
-def _next_try(row: AttemptRow, now: datetime) -> str:
+def _next_retry(row: AttemptRow, now: datetime) -> str:
     if row.ended is None:
         return "runs"
-    if row.next_try is None:
+    if row.next_retry is None:
         return "-"
-    if row.next_try > now:
-        return f"{ahead(row.next_try, now)} ({stamp(row.next_try)})"
-    return f"after {output.duration((row.next_try - row.ended).total_seconds())}"
+    if row.next_retry > now:
+        return f"{ahead(row.next_retry, now)} ({format_time(row.next_retry)})"
+    return f"after {output.duration((row.next_retry - row.ended).total_seconds())}"
 
 
 def reason(row: JobView | Step | PodRow) -> str:

@@ -8,8 +8,8 @@ import asyncio
 from queue_manager.api import policies
 from queue_manager.api.resources import CLUSTER_QUEUES, LOCAL_QUEUES, WORKLOADS
 from queue_manager.api.types import ClusterQueue, LocalQueue, Workload, stops
-from queue_manager.cli.acting import Report
-from queue_manager.cli.connection import connect, home_of
+from queue_manager.cli.change_report import ChangeReport
+from queue_manager.cli.connection import connect, read_default_namespace
 from queue_manager.cli.exits import EXIT_NEVER, CommandRefused
 from queue_manager.cli.targets import QueueTarget, missing_queue, patch, queue_of
 from queue_manager.engine.client import Client
@@ -17,31 +17,31 @@ from queue_manager.engine.transport import ApiError
 from queue_manager.visibility.consequences import load_of, on_stop
 
 RESULTS = {policies.HOLD: "held", policies.HOLD_AND_DRAIN: "draining", policies.STOP_NONE: "released"}
-ALREADY = {policies.HOLD: "held", policies.HOLD_AND_DRAIN: "draining", policies.STOP_NONE: "open"}
+ALREADY = {policies.HOLD: "held", policies.HOLD_AND_DRAIN: "draining", policies.STOP_NONE: "not stopped"}
 
 
 def run(args: argparse.Namespace, policy: str) -> int:
-    home = home_of(args)
-    queue = queue_of(args.queue, args.namespace or home, cluster_queue=args.cluster_queue)
-    return asyncio.run(_run(args, queue, policy, home))
+    default_ns = read_default_namespace(args)
+    queue = queue_of(args.queue, args.namespace or default_ns, cluster_queue=args.cluster_queue)
+    return asyncio.run(_run(args, queue, policy, default_ns))
 
 
-async def _run(args: argparse.Namespace, queue: QueueTarget, policy: str, home: str = "default") -> int:
-    report = Report(args.output, dry_run=args.dry_run)
+async def _run(args: argparse.Namespace, queue: QueueTarget, policy: str, default_ns: str = "default") -> int:
+    report = ChangeReport(args.output, dry_run=args.dry_run)
     async with connect(args.kubeconfig, args.context) as client:
-        old, above = await find(client, queue, home)
+        old, cluster_queue = await find(client, queue, default_ns)
         load = load_of(await workloads_of(client, queue))
         if (old or policies.STOP_NONE) == policy:
             note = f"it is {ALREADY[policy]} already ({load})"
             report.add(queue.resource.kind, *queue.key, "unchanged", note)
             return report.end("")
         await patch(client, queue.resource, queue.key, {"spec": {"stopPolicy": policy}}, dry_run=args.dry_run)
-        note = on_stop(policy, load, queue=queue.argument(home), blocked_above=above)
+        note = on_stop(policy, load, queue=queue.argument(default_ns), stopped_cluster_queue=cluster_queue)
         report.add(queue.resource.kind, *queue.key, RESULTS[policy], note)
     return report.end("")
 
 
-async def find(client: Client, queue: QueueTarget, home: str) -> tuple[str, str]:
+async def find(client: Client, queue: QueueTarget, default_ns: str) -> tuple[str, str]:
     """Return the queue's stop policy, and the name of its ClusterQueue if that is stopped as well."""
     try:
         if queue.is_cluster_queue:
@@ -50,14 +50,14 @@ async def find(client: Client, queue: QueueTarget, home: str) -> tuple[str, str]
     except ApiError as error:
         if not error.is_not_found:
             raise
-        raise CommandRefused(await missing_queue(client, queue, home), EXIT_NEVER) from error
+        raise CommandRefused(await missing_queue(client, queue, default_ns), EXIT_NEVER) from error
     try:
-        above = await client.get(CLUSTER_QUEUES, "", local.spec.cluster_queue, type=ClusterQueue)
+        cluster_queue = await client.get(CLUSTER_QUEUES, "", local.spec.cluster_queue, type=ClusterQueue)
     except ApiError as error:
         if not (error.is_forbidden or error.is_not_found):
             raise
         return local.spec.stop_policy, ""
-    return local.spec.stop_policy, above.metadata.name if stops(above.spec.stop_policy) else ""
+    return local.spec.stop_policy, cluster_queue.metadata.name if stops(cluster_queue.spec.stop_policy) else ""
 
 
 async def workloads_of(client: Client, queue: QueueTarget) -> list[Workload]:
@@ -65,9 +65,9 @@ async def workloads_of(client: Client, queue: QueueTarget) -> list[Workload]:
     if not queue.is_cluster_queue:
         workloads = await client.list(WORKLOADS, queue.key.namespace, type=Workload)
         return [w for w in workloads if w.local_queue == queue.key]
-    feeds = {
+    local_queues = {
         local.metadata.key
         for local in await client.list(LOCAL_QUEUES, type=LocalQueue)
         if local.spec.cluster_queue == queue.key.name
     }
-    return [w for w in await client.list(WORKLOADS, type=Workload) if w.local_queue in feeds]
+    return [w for w in await client.list(WORKLOADS, type=Workload) if w.local_queue in local_queues]

@@ -8,7 +8,7 @@ import os
 import re
 import sys
 
-_STEERING = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+_CONTROL_CHARACTERS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 
 def prepare() -> None:
@@ -32,7 +32,7 @@ def prepare() -> None:
         sys.stdout.reconfigure(errors="replace")
 
 
-def give_up() -> None:
+def discard_output() -> None:
     """Discard buffered output after a write error. Otherwise the interpreter fails again when it flushes at exit."""
     with contextlib.suppress(OSError, ValueError):  # a stream that a test has replaced has no descriptor
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -40,4 +40,4 @@ def give_up() -> None:
 
 def printable(text: str) -> str:
     """Remove terminal control characters: messages contain untrusted text of Jobs, files and clusters."""
-    return _STEERING.sub("�", text)
+    return _CONTROL_CHARACTERS.sub("�", text)

@@ -19,7 +19,7 @@ from queue_manager.api import condition_types, keys
 from queue_manager.api.resources import JOBS, WORKLOADS
 from queue_manager.api.types import Workload
 from queue_manager.cli import manifests, output
-from queue_manager.cli.connection import NOT_LOGGED_IN, connect, home_of
+from queue_manager.cli.connection import NOT_LOGGED_IN, connect, read_default_namespace
 from queue_manager.cli.decode_errors import explain_decoding
 from queue_manager.cli.exits import EXIT_ERROR, EXIT_NEVER, EXIT_OK, CommandRefused
 from queue_manager.cli.manifests import Manifest
@@ -29,8 +29,8 @@ from queue_manager.cli.targets import check_local_queue
 from queue_manager.engine.api_warnings import warnings
 from queue_manager.engine.client import Client
 from queue_manager.engine.transport import ApiError, Request, Response
-from queue_manager.visibility.job_states import is_judged, refused_shapes, refused_twin
-from queue_manager.visibility.obstacles import WAITS, Obstacle, Queues, obstacle
+from queue_manager.visibility.job_states import is_judged, refused_equivalent, refused_shapes
+from queue_manager.visibility.obstacles import WAITS, Obstacle, ReadableQueues, obstacle
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class Submitted:
 
 
 UNQUEUED = "names no queue: starts at once"
-UNQUEUED_SUSPENDED = "names no queue and is suspended: somebody must set spec.suspend to false"
+UNQUEUED_SUSPENDED = "names no queue and is suspended: starts when spec.suspend is set to false"
 SCHEDULER_SECONDS = 5.0  # time to wait for the scheduler to try a Job whose verdict is uncertain
 POLL_SECONDS = 0.1
 TOO_MANY, SERVER_FAILED = 429, 500
@@ -67,12 +67,12 @@ def run(args: argparse.Namespace) -> int:
 
 
 async def _submit(args: argparse.Namespace, jobs: list[tuple[Manifest, dict[str, Any]]]) -> list[Submitted]:
-    home = home_of(args)
-    namespace = args.namespace or home
+    default_ns = read_default_namespace(args)
+    namespace = args.namespace or default_ns
     async with connect(args.kubeconfig, args.context) as client:
         for found in sorted(_namespaces(jobs, args.queue, namespace)):
             await check_local_queue(client, Key(found, args.queue))
-        return await submit(client, jobs, namespace, home)
+        return await submit(client, jobs, namespace, default_ns)
 
 
 def _namespaces(jobs: Iterable[tuple[Manifest, dict[str, Any]]], queue: str | None, namespace: str) -> set[str]:
@@ -107,17 +107,20 @@ def prepare(manifest: Manifest, queue: str | None) -> dict[str, Any]:
 
 
 async def submit(
-    client: Client, jobs: list[tuple[Manifest, dict[str, Any]]], namespace: str = "default", home: str = "default"
+    client: Client,
+    jobs: list[tuple[Manifest, dict[str, Any]]],
+    namespace: str = "default",
+    default_ns: str = "default",
 ) -> list[Submitted]:
     """Validate every Job (server-side dry run, fieldValidation=Strict), then create them in order.
 
-    `namespace` applies to Jobs that name none; `home` is the default namespace of commands. Warnings of the server are
-    printed on standard error as they arrive. Raises CommandRefused before anything is created, with all problems and
-    their files and lines.
+    `namespace` applies to Jobs that name none; `default_ns` is the default namespace of commands. Warnings of the
+    server are printed on standard error as they arrive. Raises CommandRefused before anything is created, with all
+    problems and their files and lines.
     """
     for _, job in jobs:
         job["metadata"]["namespace"] = job["metadata"].get("namespace") or namespace
-    problems, code = list(_twice(jobs)), EXIT_NEVER
+    problems, code = list(_duplicates(jobs)), EXIT_NEVER
     warned: set[str] = set()
     for manifest, job in jobs:
         answer = await _post(client, job, dry_run=True)
@@ -140,7 +143,7 @@ async def submit(
             done = f"; already submitted: {', '.join(job.metadata.name for job in created)}" if created else ""
             raise CommandRefused("\n  ".join([f"stopped{done}:", *explain(manifest, answer)]))
         created.append(msgspec.json.decode(answer.body, type=Job))
-    return await verdicts(client, created, queues, home)
+    return await verdicts(client, created, queues, default_ns)
 
 
 def _is_refusal(status: int) -> bool:
@@ -148,7 +151,7 @@ def _is_refusal(status: int) -> bool:
     return status < SERVER_FAILED and status != TOO_MANY
 
 
-def _twice(jobs: Sequence[tuple[Manifest, dict[str, Any]]]) -> Iterator[str]:
+def _duplicates(jobs: Sequence[tuple[Manifest, dict[str, Any]]]) -> Iterator[str]:
     """Yield names that more than one Job uses, which a dry run cannot detect."""
     first: dict[tuple[str, str], Manifest] = {}
     for manifest, job in jobs:
@@ -189,7 +192,7 @@ def explain(manifest: Manifest, answer: Response) -> list[str]:
     return lines or [f"{manifest.place('metadata.name')}: {error.message}"]
 
 
-async def judged(client: Client, jobs: Sequence[Job]) -> dict[str, Workload]:
+async def wait_for_verdicts(client: Client, jobs: Sequence[Job]) -> dict[str, Workload]:
     """Return by Job UID the Workloads that the scheduler has tried, after all are tried or SCHEDULER_SECONDS.
 
     Each is the Job's own Workload or another one of the same shape: the scheduler's result is valid for both.
@@ -198,32 +201,32 @@ async def judged(client: Client, jobs: Sequence[Job]) -> dict[str, Workload]:
     with suppress(TimeoutError, ApiError):  # a user may be allowed to create Jobs but not to read Workloads
         async with asyncio.timeout(SCHEDULER_SECONDS):
             for job in jobs:
-                found[job.metadata.uid] = await _judged(client, job)
+                found[job.metadata.uid] = await _wait_for_verdict(client, job)
     return found
 
 
-async def _judged(client: Client, job: Job) -> Workload:
-    selector, namespace, twins = f"{keys.JOB_UID}={job.metadata.uid}", job.metadata.namespace, None
+async def _wait_for_verdict(client: Client, job: Job) -> Workload:
+    selector, namespace, refused = f"{keys.JOB_UID}={job.metadata.uid}", job.metadata.namespace, None
     while True:
         for workload in await client.list(WORKLOADS, namespace, label_selector=selector, type=Workload):
             if is_judged(workload.condition(condition_types.QUOTA_RESERVED)):
                 return workload
-            if twins is None:  # list only once: a namespace may have many Workloads
-                twins = refused_shapes(await client.list(WORKLOADS, namespace, type=Workload))
-            twin = refused_twin(workload, twins)
-            if twin is not None:
-                return twin
+            if refused is None:  # list only once: a namespace may have many Workloads
+                refused = refused_shapes(await client.list(WORKLOADS, namespace, type=Workload))
+            equivalent = refused_equivalent(workload, refused)
+            if equivalent is not None:
+                return equivalent
         await asyncio.sleep(POLL_SECONDS)
 
 
-async def verdicts(client: Client, jobs: Sequence[Job], queues: Queues, home: str) -> list[Submitted]:
+async def verdicts(client: Client, jobs: Sequence[Job], queues: ReadableQueues, default_ns: str) -> list[Submitted]:
     """Return the prospects of submitted Jobs. Where only the scheduler can tell, wait for its result."""
-    found = {job.metadata.uid: obstacle(job, None, queues, home) for job in jobs}
-    doubtful = [job for job in jobs if (seen := found[job.metadata.uid]) is not None and not seen.certain]
-    workloads = await judged(client, doubtful)
-    for job in doubtful:
+    found = {job.metadata.uid: obstacle(job, None, queues, default_ns) for job in jobs}
+    uncertain = [job for job in jobs if (seen := found[job.metadata.uid]) is not None and not seen.certain]
+    workloads = await wait_for_verdicts(client, uncertain)
+    for job in uncertain:
         if job.metadata.uid in workloads:
-            found[job.metadata.uid] = obstacle(job, workloads[job.metadata.uid], queues, home)
+            found[job.metadata.uid] = obstacle(job, workloads[job.metadata.uid], queues, default_ns)
     return [_row(job, found[job.metadata.uid]) for job in jobs]
 
 

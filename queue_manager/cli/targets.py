@@ -15,7 +15,7 @@ from job_controller.model import Job, Key
 from queue_manager.api import keys
 from queue_manager.api.resources import CLUSTER_QUEUES, JOBS, LOCAL_QUEUES, WORKLOADS, Resource
 from queue_manager.api.types import LocalQueue, Workload
-from queue_manager.cli.connection import home_of
+from queue_manager.cli.connection import read_default_namespace
 from queue_manager.cli.exits import EXIT_NEVER, CommandRefused
 from queue_manager.engine.client import Client, O
 from queue_manager.engine.transport import ApiError
@@ -63,18 +63,18 @@ class QueueTarget:
         """Format the queue for sentences."""
         return f"{self.resource.kind} {self.key}"
 
-    def argument(self, home: str) -> str:
-        """Format the queue as a command-line argument. `home`: the default namespace, which is left out."""
+    def argument(self, default_ns: str) -> str:
+        """Format the queue as a command-line argument. `default_ns`: the default namespace, which is left out."""
         if self.is_cluster_queue:
             return f"cq/{self.key.name}"
-        return self.key.name + (f" -n {self.key.namespace}" if self.key.namespace != home else "")
+        return self.key.name + (f" -n {self.key.namespace}" if self.key.namespace != default_ns else "")
 
 
 def key_of(name: str, namespace: str) -> Key:
     """Parse JOB. Raises CommandRefused for an invalid name, which could otherwise change the path of a request."""
     head, slash, tail = name.partition("/")
     if not head or (slash and (not tail or "/" in tail)):
-        raise CommandRefused(f'"{name}" is no name; say NAME or NAMESPACE/NAME', EXIT_NEVER)
+        raise CommandRefused(f'"{name}" is not a name; use NAME or NAMESPACE/NAME', EXIT_NEVER)
     return Key(head, tail) if slash else Key(namespace, name)
 
 
@@ -85,7 +85,7 @@ def queue_of(name: str, namespace: str, *, cluster_queue: bool = False) -> Queue
         short = name
     if short is not None:
         if not short or "/" in short:
-            raise CommandRefused(f'"{name}" names no ClusterQueue; say cq/NAME', EXIT_NEVER)
+            raise CommandRefused(f'"{name}" is not a ClusterQueue; use cq/NAME', EXIT_NEVER)
         return QueueTarget(CLUSTER_QUEUES, Key("", short))
     return QueueTarget(LOCAL_QUEUES, key_of(name, namespace))
 
@@ -105,7 +105,7 @@ async def find(client: Client, key: Key) -> JobTarget:
     if workload is not None:
         return JobTarget(await _job_of(client, workload), workload)
     if job is None:
-        raise CommandRefused(_missing(key, await _jobs_in_sight(client, key.namespace)), EXIT_NEVER)
+        raise CommandRefused(_missing(key, await _visible_jobs(client, key.namespace)), EXIT_NEVER)
     return JobTarget(job, None)
 
 
@@ -135,7 +135,7 @@ async def _job_of(client: Client, workload: Workload) -> Job | None:
     return job if job is not None and job.metadata.uid == owner.uid else None
 
 
-async def _jobs_in_sight(client: Client, namespace: str) -> list[Key]:
+async def _visible_jobs(client: Client, namespace: str) -> list[Key]:
     """Return the Jobs of the cluster, or of the namespace if the user may not list all namespaces."""
     try:
         jobs = await client.list(JOBS, type=Job)
@@ -172,7 +172,7 @@ async def of_queue(client: Client, rows: list[Row], args: argparse.Namespace) ->
         feeds = {other.metadata.key for other in local if other.metadata.name == queue.key.name}
     chosen = [row for row in rows if Key(row.namespace, row.queue) in feeds or _names(queue, row)]
     if not chosen and not feeds:
-        raise CommandRefused(await missing_queue(client, queue, home_of(args)), EXIT_NEVER)
+        raise CommandRefused(await missing_queue(client, queue, read_default_namespace(args)), EXIT_NEVER)
     return chosen
 
 
@@ -193,17 +193,17 @@ async def check_local_queue(client: Client, key: Key) -> None:
         raise CommandRefused(await missing_queue(client, QueueTarget(LOCAL_QUEUES, key), key.namespace), EXIT_NEVER)
 
 
-async def missing_queue(client: Client, queue: QueueTarget, home: str) -> str:
+async def missing_queue(client: Client, queue: QueueTarget, default_ns: str) -> str:
     """Return the message about a queue that does not exist, with suggestions of similar queues."""
-    local = await _in_sight(client, LOCAL_QUEUES)
-    cluster = await _in_sight(client, CLUSTER_QUEUES)
-    text = f"there is no {queue.resource.kind} {queue.key.name}"
+    local = await _list_visible(client, LOCAL_QUEUES)
+    cluster = await _list_visible(client, CLUSTER_QUEUES)
+    text = f"{queue.resource.kind} {queue.key.name} does not exist"
     text += f" in namespace {queue.key.namespace}" if queue.key.namespace else ""
-    hints = [other.argument(queue.key.namespace or home) for other in similar_queues(queue, [*local, *cluster])]
+    hints = [other.argument(queue.key.namespace or default_ns) for other in similar_queues(queue, [*local, *cluster])]
     return f"{text}; did you mean {' or '.join(hints)}?" if hints else f"{text}; `sluice queues` lists them all"
 
 
-async def _in_sight(client: Client, resource: Resource) -> list[QueueTarget]:
+async def _list_visible(client: Client, resource: Resource) -> list[QueueTarget]:
     try:
         trees = await client.list(resource)
     except ApiError as error:

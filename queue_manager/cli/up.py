@@ -19,20 +19,20 @@ from textwrap import shorten
 from urllib.parse import urlsplit
 
 from queue_manager import assets
-from queue_manager.cli import first_process
+from queue_manager.cli import init_process
 from queue_manager.cli.connection import default_data_dir
 from queue_manager.cli.exits import EXIT_NEVER, EXIT_OK, CommandRefused
 from queue_manager.cli.output import duration
 from queue_manager.cli.published_config import Publisher
 from queue_manager.cli.reload import Reloader
-from queue_manager.configuration import ConfigurationError, KueueConfig, load
+from queue_manager.configuration import ConfigurationError, KueueConfig, load_or_default
 from queue_manager.engine import descriptors, kubeconfig, log
 from queue_manager.engine.runtime import Runtime
 from queue_manager.engine.transport import ApiError
 from queue_manager.engine.tuning import event_loop, stop_on_signals, tune_garbage_collector
 from queue_manager.local.agent.cgroups import Cgroups, delegated
-from queue_manager.local.agent.sweep import left_behind
-from queue_manager.local.cluster import AtWork, ClusterOptions, LocalCluster
+from queue_manager.local.agent.sweep import leftover_processes
+from queue_manager.local.cluster import ClusterOptions, LocalCluster, RunningCounts
 from queue_manager.local.storage.data_directory import PODS
 from queue_manager.local.storage.journal import DataDirectoryInUse
 from queue_manager.local.storage.store import JournalUnusable
@@ -49,7 +49,7 @@ def run(args: argparse.Namespace) -> int:
         data_dir=data_dir.absolute(), nodes=args.nodes, cpu=args.cpu or "", memory=args.memory or "", port=args.port
     )
     config = read_config(args.config)
-    first_process.leave()
+    init_process.fork_as_init()
     log.configure(logging.WARNING)
     tune_garbage_collector()
     descriptors.raise_limit()
@@ -61,7 +61,7 @@ def run(args: argparse.Namespace) -> int:
     except DataDirectoryInUse as error:
         raise CommandRefused(f"{error}{served(error.path)}; stop it first, or choose another --data-dir") from error
     except JournalUnusable as error:
-        raise CommandRefused(f"{error}; choose another --data-dir, or move this one away") from error
+        raise CommandRefused(f"{error}; choose another --data-dir, or move this one") from error
     except CannotStart as error:
         raise CommandRefused(str(error)) from error
     except ApiError as error:
@@ -111,15 +111,10 @@ def user() -> str:
 
 def read_config(path: str | None) -> KueueConfig:
     """Return the configuration in a file, or the defaults. Raises CommandRefused with all errors and their lines."""
-    if path is None:
-        return KueueConfig()
     try:
-        config = load(path)
+        return load_or_default(path, lambda field: print_step("!", "ignored", field))
     except ConfigurationError as error:
         raise CommandRefused(str(error), EXIT_NEVER) from error
-    for field in config.ignored:
-        say("!", "ignored", field)
-    return config
 
 
 async def up(options: ClusterOptions, config: KueueConfig, file: str | None = None) -> int:
@@ -127,34 +122,36 @@ async def up(options: ClusterOptions, config: KueueConfig, file: str | None = No
     began = time.monotonic()
     stop = asyncio.Event()
     stop_on_signals(stop.set)
-    say("!", "no sandbox", f"commands of Jobs run as plain processes of user {user()}")
+    print_step("!", "no sandbox", f"commands of Jobs run as plain processes of user {user()}")
     if os.geteuid() == 0:
-        say("!", "root", ROOT)
+        print_step("!", "root", ROOT)
     cgroups = delegated()
-    say("!", "limits", enforcement(cgroups))
+    print_step("!", "limits", enforcement(cgroups))
 
     async def serve(runtime: Runtime, stack: AsyncExitStack) -> None:
         routes = probes.routes(config, runtime.metrics, lambda: "stopping" if stop.is_set() else runtime.unready())
-        for url in await probes.serve(stack, probes.named(config), routes):
-            say("\u2714", "serving", url)
+        for url in await probes.serve(stack, probes.explicit_addresses(config), routes):
+            print_step("\u2714", "serving", url)
 
-    report = partial(say, "\u2714")
+    report = partial(print_step, "\u2714")
     async with LocalCluster(options, config, report, serve, cgroups) as cluster:
         publisher = Publisher(cluster.client)
         await publisher.publish(config)
 
         def reconfigure(new: KueueConfig) -> None:
             cluster.reconfigure(new)
-            publisher.soon(new)
+            publisher.schedule(new)
 
-        reloader = Reloader(file, config, reconfigure, lambda done, line: say("✔" if done else "!", "config", line))
+        reloader = Reloader(
+            file, config, reconfigure, lambda done, line: print_step("✔" if done else "!", "config", line)
+        )
         reloader.listen(stop.set)
-        say_left_behind(options.data_dir)
-        say_next(cluster, time.monotonic() - began)
+        print_leftovers(options.data_dir)
+        print_next_steps(cluster, time.monotonic() - began)
         await stop.wait()
-        sys.stdout.write(f"\nstopping{interruption(cluster.at_work())} ...\n")
+        sys.stdout.write(f"\nstopping{interruption(cluster.running_counts())} ...\n")
         sys.stdout.flush()
-    sys.stdout.write("stopped; `sluice up` goes on where this left off\n")
+    sys.stdout.write("stopped; `sluice up` continues from here\n")
     return EXIT_OK
 
 
@@ -167,14 +164,14 @@ def enforcement(cgroups: Cgroups | None) -> str:
     return "limits.memory is checked once a second, limits.cpu is not enforced (no cgroup is delegated to Sluice)"
 
 
-def interruption(running: AtWork) -> str:
+def interruption(running: RunningCounts) -> str:
     """Return what stopping does to running pods, as the end of a line; "" if nothing runs."""
     if not running.pods:
         return ""
     pods = counted(running.pods, "pod")
     what = counted(running.jobs, "Job") if running.jobs else pods
     return (
-        f": {what} interrupted, the next `sluice up` starts {pods} again, which costs no try; "
+        f": {what} interrupted, the next `sluice up` starts {pods} again, which counts as no retry; "
         "waiting up to 10 s for processes to end, Ctrl-C again does not wait"
     )
 
@@ -183,22 +180,22 @@ def counted(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
-def say(mark: str, step: str, detail: str) -> None:
+def print_step(mark: str, step: str, detail: str) -> None:
     sys.stdout.write(f"{mark} {step:12} {detail}\n")
     sys.stdout.flush()
 
 
-def say_left_behind(data_dir: Path) -> None:
+def print_leftovers(data_dir: Path) -> None:
     """Report processes of pods whose data directory was removed while they ran."""
-    for folder, found in left_behind(data_dir / PODS).items():
+    for folder, found in leftover_processes(data_dir / PODS).items():
         processes = "1 process" if len(found) == 1 else f"{len(found)} processes"
         oldest = f"the oldest has run for {duration(found[0].age())}: {shorten(found[0].command, MAX_COMMAND)}"
         numbers = " ".join(str(process.pid) for process in sorted(found, key=lambda process: process.pid))
         what = f"{processes} of a cluster whose folder {folder} is gone"
-        say("!", "left behind", f"{what}, {oldest}; to end: kill -9 {numbers}")
+        print_step("!", "left behind", f"{what}, {oldest}; to end: kill -9 {numbers}")
 
 
-def say_next(cluster: LocalCluster, seconds: float) -> None:
+def print_next_steps(cluster: LocalCluster, seconds: float) -> None:
     sample = assets.samples() / "hello.yaml"
     with contextlib.suppress(ValueError):
         sample = sample.relative_to(Path.cwd())
@@ -207,6 +204,6 @@ def say_next(cluster: LocalCluster, seconds: float) -> None:
         f"  export KUBECONFIG={quote(str(cluster.kubeconfig))}\n"
         f"  sluice submit -f {quote(str(sample))}\n"
         f"  sluice ps\n"
-        "Ctrl-C stops the cluster; what it knows stays.\n"
+        "Ctrl-C stops the cluster; its data stays.\n"
     )
     sys.stdout.flush()

@@ -19,5 +19,5 @@ def parse(text: str) -> Address:
     """The address. Raises ValueError if the text is none, OFF included."""
     host, colon, port = text.rpartition(":")
     if not colon or not (port.isascii() and port.isdigit()) or int(port) > 65535:
-        raise ValueError(f'"{text}" is no address; {ALLOWED}')
+        raise ValueError(f'"{text}" is not an address; {ALLOWED}')
     return Address(host.strip("[]") or None, int(port))

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import yaml
 
 from queue_manager.kube_yaml import BOOL, FLOAT, INT, NULL, STR, Loader
-from queue_manager.yaml_problems import explained
+from queue_manager.yaml_problems import explain_yaml_error
 
 
 class Problem(NamedTuple):
@@ -63,7 +63,7 @@ class Findings:
         self._unread.append(path)
         self.refuse(path, message, line)
 
-    def judge(self, path: str, message: str, *, by: str = "") -> None:
+    def reject(self, path: str, message: str, *, by: str = "") -> None:
         """Report a value that has the right type but cannot be used.
 
         Nothing is reported if the value, or the value of the field `by` that it is compared with, was unreadable.
@@ -107,7 +107,9 @@ def compose(text: str, findings: Findings) -> yaml.MappingNode | None:
         documents = list(yaml.compose_all(text, Loader=Loader))
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
-        what = explained(text, error) if isinstance(error, yaml.MarkedYAMLError) else str(error).splitlines()[0]
+        what = (
+            explain_yaml_error(text, error) if isinstance(error, yaml.MarkedYAMLError) else str(error).splitlines()[0]
+        )
         # An open bracket or quote is noticed after the last line.
         line = min(mark.line + 1, len(text.splitlines())) if mark else 0
         findings.refuse("", f"not YAML: {what}; a Configuration is a YAML mapping", line)

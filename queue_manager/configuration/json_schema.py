@@ -18,7 +18,7 @@ from pydantic.json_schema import GenerateJsonSchema
 
 from job_controller.json_tree import Json
 from queue_manager import durations
-from queue_manager.configuration.fields import V1BETA1, V1BETA2
+from queue_manager.configuration.config_model import V1BETA1, V1BETA2
 from queue_manager.configuration.kueue_config import KueueConfig
 from queue_manager.configuration.versions import GROUP, KIND
 

@@ -14,7 +14,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, PrivateAttr, WithJsonSchema
 
-from queue_manager.configuration.fields import (
+from queue_manager.configuration.config_model import (
     DEFAULT_NAMESPACE,
     MINUTE,
     SECOND,
@@ -72,15 +72,15 @@ class RequeuingStrategy(ConfigModel):
     """Seconds before the first retry; doubled with every further one."""
 
     backoff_max_seconds: Count = 3600
-    """The most seconds between two tries."""
+    """The most seconds between two attempts."""
 
     backoff_formula: Literal["Kueue", "KEP1282"] = "Kueue"
-    """How the waits between tries grow. Kueue: backoffBaseSeconds, doubled up to backoffMaxSeconds. KEP1282:
+    """How the waits between attempts grow. Kueue: backoffBaseSeconds, doubled up to backoffMaxSeconds. KEP1282:
     1.41284738^(n-1) seconds before the n-th retry, and those two have no effect. Sluice's own field."""
 
     give_up_after: PositiveDuration | None = None
-    """A Workload whose pods were not ready for this time, over all its tries since the first, is deactivated. Omitted:
-    only backoffLimitCount counts. Sluice's own field."""
+    """A Workload whose pods were not ready for this time, over all its attempts since the first, is deactivated.
+    Omitted: only backoffLimitCount counts. Sluice's own field."""
 
 
 class Overrides(ConfigModel):
@@ -232,7 +232,7 @@ class ObjectRetentionPolicies(ConfigModel):
 class KueueConfig(ConfigModel):  # noqa: PLW1641 - its mappings have no hash either
     """The configuration of Sluice."""
 
-    namespace: Annotated[str, AtStart("the process is where it is")] = DEFAULT_NAMESPACE
+    namespace: Annotated[str, AtStart("the namespace of the process is fixed")] = DEFAULT_NAMESPACE
     """The namespace of the process. Omitted: that of its service account, else kueue-system."""
 
     manage_jobs_without_queue_name: bool = False
@@ -250,14 +250,10 @@ class KueueConfig(ConfigModel):  # noqa: PLW1641 - its mappings have no hash eit
     resources: Resources = Field(default_factory=Resources)
     """Which requests count against quota, and as what."""
 
-    fair_sharing: Annotated[
-        FairSharing | None, NoEffect("Sluice does not share quota by weight yet; priority and time decide")
-    ] = None
+    fair_sharing: FairSharing | None = None
     """Share unused quota of a cohort by weight. Omitted: off."""
 
-    admission_fair_sharing: Annotated[
-        AdmissionFairSharing | None, NoEffect("Sluice does not order LocalQueues by past usage yet")
-    ] = None
+    admission_fair_sharing: AdmissionFairSharing | None = None
     """Order LocalQueues by past usage. Omitted: off."""
 
     pending_reason_period: Duration = 30 * SECOND
@@ -276,17 +272,17 @@ class KueueConfig(ConfigModel):  # noqa: PLW1641 - its mappings have no hash eit
     controller: Controller = Field(default_factory=Controller)
     """How the controllers work."""
 
-    client_connection: Annotated[ClientConnection, AtStart("requests are counted against it already")] = Field(
+    client_connection: Annotated[ClientConnection, AtStart("the limit is in use already")] = Field(
         default_factory=ClientConnection
     )
     """Requests to the API server. On one machine (sluice up) there is no limit unless these are other numbers."""
 
-    leader_election: Annotated[LeaderElection, AtStart("the process stands for election already")] = Field(
+    leader_election: Annotated[LeaderElection, AtStart("leader election has already started")] = Field(
         default_factory=LeaderElection
     )
     """One of several managers works (sluice manager)."""
 
-    job_controller: Annotated[JobController, AtStart("the Job controller works with it")] = Field(
+    job_controller: Annotated[JobController, AtStart("the Job controller has already started")] = Field(
         default_factory=JobController
     )
     """The embedded Job controller (Sluice's own section)."""

@@ -7,18 +7,19 @@ each other (`validation`).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import yaml
 
 from queue_manager.configuration.config_map import is_config_map, unwrap
+from queue_manager.configuration.config_model import DEFAULT_NAMESPACE, V1BETA2
 from queue_manager.configuration.document import ConfigurationError, Findings, Problem, compose, line_of, shown
 from queue_manager.configuration.features import DISABLE_WAIT_FOR_PODS_READY
-from queue_manager.configuration.fields import DEFAULT_NAMESPACE, V1BETA2
 from queue_manager.configuration.kueue_config import OTHER_KINDS, KueueConfig
 from queue_manager.configuration.mistakes import is_beyond, report, validated
 from queue_manager.configuration.validation import validate
-from queue_manager.configuration.versions import API_VERSIONS, KIND, WHILE_ON, complete, waits_for_pods_ready
+from queue_manager.configuration.versions import API_VERSIONS, BOUND_WHILE_ENABLED, KIND, complete, waits_for_pods_ready
 from queue_manager.configuration.yaml_tree import read_section
 
 SERVICE_ACCOUNT_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
@@ -36,6 +37,19 @@ def load(path: str | Path) -> KueueConfig:
     except UnicodeDecodeError:
         raise ConfigurationError([Problem(str(path), 0, "", "not UTF-8 text; save it as UTF-8")]) from None
     return loads(text, str(path), own_namespace=own_namespace())
+
+
+def load_or_default(path: str | None, report_ignored: Callable[[str], None]) -> KueueConfig:
+    """The configuration of a file, or the defaults without one. `report_ignored` gets each field without effect.
+
+    Raises ConfigurationError.
+    """
+    if path is None:
+        return KueueConfig()
+    config = load(path)
+    for field in config.ignored:
+        report_ignored(field)
+    return config
 
 
 def loads(text: str, name: str = "configuration", *, own_namespace: str = DEFAULT_NAMESPACE) -> KueueConfig:
@@ -69,7 +83,7 @@ def _written(document: yaml.MappingNode, findings: Findings) -> KueueConfig:
     enable_unread = any(mistake.path == "waitForPodsReady.enable" for mistake in mistakes)
     waiting = waits_for_pods_ready(config, findings.version, unread=enable_unread)
     for mistake in mistakes:
-        if waiting or mistake.path not in WHILE_ON or not is_beyond(mistake, findings):
+        if waiting or mistake.path not in BOUND_WHILE_ENABLED or not is_beyond(mistake, findings):
             report(mistake, findings)
     findings.sort()
     for i, framework in enumerate(config.integrations.frameworks):

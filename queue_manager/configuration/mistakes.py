@@ -16,11 +16,11 @@ from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
 from queue_manager import durations
-from queue_manager.configuration import fields
+from queue_manager.configuration import config_model
+from queue_manager.configuration.config_model import INT32, ConfigModel
 from queue_manager.configuration.document import Findings, line_of, shown
-from queue_manager.configuration.fields import INT32, ConfigModel
 from queue_manager.configuration.kueue_config import KueueConfig
-from queue_manager.configuration.yaml_tree import MISFIT, json_value
+from queue_manager.configuration.yaml_tree import NOT_JSON, json_value
 from queue_manager.kube_yaml import FLOAT, INT, NULL, STR
 
 OUT_OF_RANGE = ("greater_than", "greater_than_equal", "less_than", "less_than_equal")
@@ -70,7 +70,7 @@ def report(mistake: Mistake, findings: Findings) -> None:
     """Add a mistake to the problems of the file."""
     line, node = findings.places[mistake.path]
     if mistake.field is None:
-        known = fields.fields(mistake.model, findings.version)
+        known = config_model.fields_of(mistake.model, findings.version)
         findings.unreadable(mistake.path, f"unknown field; {_instead(mistake.key, known)}", line)
     else:
         findings.unreadable(mistake.path, _message(mistake.kind, mistake.field, node), line_of(node))
@@ -100,9 +100,11 @@ def _located(detail: ErrorDetails) -> Mistake:
             path += f"[{part}]"
             continue
         path, model = f"{path}.{part}" if path else part, inner
-        field = fields.fields(model).get(part)
+        field = config_model.fields_of(model).get(part)
         annotation = field.annotation if field else None
-        inner = fields.section(fields.element(annotation) if fields.is_list(annotation) else annotation)
+        inner = config_model.section_model(
+            config_model.element_type(annotation) if config_model.is_list(annotation) else annotation
+        )
     return Mistake(path, str(detail["loc"][-1]), detail["type"], field, model)
 
 
@@ -132,8 +134,8 @@ def _message(kind: str, field: FieldInfo, node: yaml.Node) -> str:
     text = node.value
     if kind == "literal_error":
         return f'"{text}" is not supported; must be {one_of(_choices(field))}'
-    if node.tag == FLOAT and json_value(node) is MISFIT and wanted not in ("a mapping", "a list"):
-        return f"{text} has no form in JSON; must be {wanted}"
+    if node.tag == FLOAT and json_value(node) is NOT_JSON and wanted not in ("a mapping", "a list"):
+        return f"{text} cannot be represented in JSON; must be {wanted}"
     if kind == "duration":
         return f'"{text}" is not a duration; must be {wanted}' if node.tag == STR else _without_unit(node)
     if kind == "quantity" and node.tag in (STR, INT, FLOAT):
@@ -147,7 +149,7 @@ def _without_unit(node: yaml.Node) -> str:
 
 
 def _choices(field: FieldInfo) -> tuple[str, ...]:
-    return get_args(fields.core(field.annotation))
+    return get_args(config_model.core_type(field.annotation))
 
 
 def _bounds(field: FieldInfo, value: object) -> str:
@@ -161,7 +163,7 @@ def _bounds(field: FieldInfo, value: object) -> str:
 
 
 def _bound(field: FieldInfo, name: str) -> Any:
-    return next((getattr(mark, name) for mark in fields.metadata(field) if hasattr(mark, name)), None)
+    return next((getattr(mark, name) for mark in config_model.metadata(field) if hasattr(mark, name)), None)
 
 
 def _exceeds_int32(value: object) -> bool:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field
 
-from queue_manager.configuration.fields import (
+from queue_manager.configuration.config_model import (
     MINUTE,
     SECOND,
     AtStart,
@@ -28,7 +28,7 @@ from queue_manager.configuration.unsupported import CustomLabel
 if TYPE_CHECKING:
     from job_controller.options import JobControllerOptions
 
-LISTENING = AtStart("the process serves there already")
+LISTENING = AtStart("the address is served already")
 
 
 class LocalQueueMetrics(ConfigModel):
@@ -75,11 +75,11 @@ class Controller(ConfigModel):
 
     group_kind_concurrency: Annotated[
         Mapping[str, Positive],
-        NoEffect("Sluice has no such limit yet, but for jobController.concurrentSyncs"),
+        NoEffect("Sluice has no such limit yet, except jobController.concurrentSyncs"),
     ] = Field(default_factory=dict)
     """How many objects of a kind are reconciled at once, by Kind.group, e.g. Job.batch."""
 
-    cache_sync_timeout: Annotated[GoDuration, AtStart("it counts while the process starts")] = 2 * MINUTE
+    cache_sync_timeout: Annotated[GoDuration, AtStart("it applies only while the process starts")] = 2 * MINUTE
     """How long to wait for the first listing at start."""
 
 
@@ -120,7 +120,7 @@ class LeaderElection(ConfigModel):
     """The leader gives up when it could not renew the Lease for this time."""
 
     retry_period: PositiveDuration = 2 * SECOND
-    """Time between two tries."""
+    """Time between two attempts."""
 
 
 class JobController(ConfigModel):

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from queue_manager.configuration.fields import ConfigModel, at_start, no_effect
+from queue_manager.configuration.config_model import ConfigModel, no_effect_reason, restart_reason
 from queue_manager.configuration.kueue_config import KueueConfig
 
 
@@ -48,8 +48,8 @@ def _differences(old: ConfigModel, new: ConfigModel, around: SettingChange) -> I
             continue
         change = SettingChange(
             f"{around.path}.{field.alias}" if around.path else str(field.alias),
-            at_start(field) or around.at_start,
-            no_effect(field) or around.ignored,
+            restart_reason(field) or around.at_start,
+            no_effect_reason(field) or around.ignored,
         )
         if isinstance(before, ConfigModel) and type(before) is type(after):
             yield from _differences(before, after, change)
@@ -61,8 +61,8 @@ def verdict(found: Changes) -> str:
     """One line for the log: which changes are applied, or why none is."""
     if found.refused:
         reasons = "; ".join(f"{change.path} needs a restart, {change.at_start}" for change in found.refused)
-        return f"nothing taken over: {reasons}"
+        return f"nothing applied: {reasons}"
     if not found.fields:
-        return "nothing has changed"
+        return "no changes"
     shown = (change.path + (f" (no effect: {change.ignored})" if change.ignored else "") for change in found.fields)
-    return f"taken over: {', '.join(shown)}"
+    return f"applied: {', '.join(shown)}"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import yaml
 
 from job_controller.json_tree import Json
+from queue_manager.configuration.config_model import V1BETA2
 from queue_manager.configuration.features import DISABLE_WAIT_FOR_PODS_READY
-from queue_manager.configuration.fields import V1BETA2
 from queue_manager.configuration.kueue_config import KueueConfig
 from queue_manager.configuration.versions import GROUP, KIND
 

@@ -9,7 +9,7 @@ from pydantic import Field, model_serializer
 
 from job_controller.api_rules import label_selectors
 from job_controller.json_tree import Json
-from queue_manager.configuration.fields import ConfigModel, List
+from queue_manager.configuration.config_model import ConfigModel, List
 
 
 class Requirement(ConfigModel):

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from queue_manager.configuration.fields import (
+from queue_manager.configuration.config_model import (
     MINUTE,
     V1BETA2,
     ConfigModel,

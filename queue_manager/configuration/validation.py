@@ -52,7 +52,7 @@ def validate(config: KueueConfig, findings: Findings) -> None:
 def _feature_gates(config: KueueConfig, findings: Findings) -> None:
     for gate, value in config.feature_gates.items():
         if refusal := features.refusal(gate, value, config.feature_gates):
-            findings.judge(
+            findings.reject(
                 f"featureGates[{gate}]",
                 f"{refusal}; remove it, in Sluice only {features.DISABLE_WAIT_FOR_PODS_READY} switches anything",
             )
@@ -63,13 +63,13 @@ def _namespaces(config: KueueConfig, findings: Findings) -> None:
     selector = config.managed_jobs_namespace_selector
     errors = label_selectors.validate_selector(selector.tree(), path)
     for error in errors:
-        findings.judge(error.field, error.message, by=error.field.rpartition(".")[0])
+        findings.reject(error.field, error.message, by=error.field.rpartition(".")[0])
     if errors:
         return
     for namespace in dict.fromkeys(("kube-system", config.namespace)):
         if selector.matches({"kubernetes.io/metadata.name": namespace}):
             what = f'matches the "{namespace}" namespace; must exclude it, as operator NotIn does'
-            findings.judge(path, what)
+            findings.reject(path, what)
 
 
 def _integrations(config: KueueConfig, findings: Findings) -> None:
@@ -77,31 +77,31 @@ def _integrations(config: KueueConfig, findings: Findings) -> None:
     for i, framework in enumerate(config.integrations.frameworks):
         where = f"integrations.frameworks[{i}]"
         if framework not in FRAMEWORKS:
-            findings.judge(where, f'"{framework}" is not supported; must be {one_of(FRAMEWORKS)}')
+            findings.reject(where, f'"{framework}" is not supported; must be {one_of(FRAMEWORKS)}')
         elif framework in seen:
-            findings.judge(where, f'"{framework}" is given twice; give it once')
+            findings.reject(where, f'"{framework}" is given twice; give it once')
         seen.add(framework)
     for i, framework in enumerate(config.integrations.external_frameworks):
         where = f"integrations.externalFrameworks[{i}]"
         if not _is_kind_version_group(framework):
-            findings.judge(where, f'"{framework}" names no kind; must be of the form Kind.version.group.com')
+            findings.reject(where, f'"{framework}" is not a kind; must be of the form Kind.version.group.com')
         elif framework in seen:
-            findings.judge(where, f'"{framework}" is given twice; give it once')
+            findings.reject(where, f'"{framework}" is given twice; give it once')
         seen.add(framework)
 
 
 def _resources(config: KueueConfig, findings: Findings) -> None:
     resources = config.resources
     if resources.quota_check_strategy == "IgnoreUndeclared" and resources.exclude_resource_prefixes:
-        what = "IgnoreUndeclared cannot stand beside excludeResourcePrefixes; leave one of them out"
-        findings.judge("resources.quotaCheckStrategy", what)
+        what = "IgnoreUndeclared cannot be combined with excludeResourcePrefixes; remove one of them"
+        findings.reject("resources.quotaCheckStrategy", what)
     inputs: set[str] = set()
     for i, transformation in enumerate(resources.transformations):
         where = f"resources.transformations[{i}].input"
         if not transformation.input:
-            findings.judge(where, "is missing; must be the name of a resource")
+            findings.reject(where, "is missing; must be the name of a resource")
         elif transformation.input in inputs:
-            findings.judge(where, f'"{transformation.input}" is given twice; put all outputs in one entry')
+            findings.reject(where, f'"{transformation.input}" is given twice; put all outputs in one entry')
         inputs.add(transformation.input)
     _device_classes(config, findings)
 
@@ -110,13 +110,13 @@ def _device_classes(config: KueueConfig, findings: Findings) -> None:
     mappings = config.resources.device_class_mappings
     path = "resources.deviceClassMappings"
     if len(mappings) > 16:
-        findings.judge(path, f"{len(mappings)} entries; must have at most 16")
+        findings.reject(path, f"{len(mappings)} entries; must have at most 16")
     seen: set[str] = set()
     for i, mapping in enumerate(mappings):
         if len(mapping.device_class_names) > 8:
-            findings.judge(f"{path}[{i}].deviceClassNames", "too many entries; must have at most 8")
+            findings.reject(f"{path}[{i}].deviceClassNames", "too many entries; must have at most 8")
         if mapping.name in seen:
-            findings.judge(f"{path}[{i}].name", f'"{mapping.name}" is given twice; give it once')
+            findings.reject(f"{path}[{i}].name", f'"{mapping.name}" is given twice; give it once')
         seen.add(mapping.name)
 
 
@@ -124,26 +124,26 @@ def _custom_labels(config: KueueConfig, findings: Findings) -> None:
     labels = config.metrics.custom_labels
     path = "metrics.customLabels"
     if len(labels) > LABELS_LIMIT:
-        findings.judge(path, f"{len(labels)} entries; must have at most {LABELS_LIMIT}")
+        findings.reject(path, f"{len(labels)} entries; must have at most {LABELS_LIMIT}")
     seen: set[str] = set()
     kinds: dict[str, int] = {}
     for i, label in enumerate(labels):
         where = f"{path}[{i}]"
         if not _is_metric_label(label.name):
-            findings.judge(f"{where}.name", f'"{label.name}" is no label name; must match ^[a-zA-Z][a-zA-Z0-9_]*$')
+            findings.reject(f"{where}.name", f'"{label.name}" is not a label name; must match ^[a-zA-Z][a-zA-Z0-9_]*$')
         elif label.name in seen:
-            findings.judge(f"{where}.name", f'"{label.name}" is given twice; give it once')
+            findings.reject(f"{where}.name", f'"{label.name}" is given twice; give it once')
         seen.add(label.name)
         if label.source_label_key and label.source_annotation_key:
-            findings.judge(where, "has sourceLabelKey and sourceAnnotationKey; must have one of them at most")
+            findings.reject(where, "has sourceLabelKey and sourceAnnotationKey; must have one of them at most")
         kinds[label.source_kind] = kinds.get(label.source_kind, 0) + 1
         workload = label.source_kind == "Workload"
         if kinds[label.source_kind] == 1 + (LABELS_OF_WORKLOADS if workload else LABELS_PER_KIND):
             limit = LABELS_OF_WORKLOADS if workload else LABELS_PER_KIND
-            findings.judge(where, f"one label too many of {label.source_kind}; must have at most {limit}")
+            findings.reject(where, f"one label too many of {label.source_kind}; must have at most {limit}")
         if len(label.tracked_values) > (12 if workload else 16) or (workload and not label.tracked_values):
             allowed = "1-12 values" if workload else "at most 16 values"
-            findings.judge(f"{where}.trackedValues", f"{len(label.tracked_values)} values; must have {allowed}")
+            findings.reject(f"{where}.trackedValues", f"{len(label.tracked_values)} values; must have {allowed}")
 
 
 def _leader_election(config: KueueConfig, findings: Findings) -> None:
@@ -152,17 +152,17 @@ def _leader_election(config: KueueConfig, findings: Findings) -> None:
     if not election.leader_elect:
         return
     if election.resource_lock not in ("", "leases"):
-        findings.judge(f"{path}.resourceLock", f'"{election.resource_lock}" is no kind of lock; must be "leases"')
+        findings.reject(f"{path}.resourceLock", f'"{election.resource_lock}" is not a kind of lock; must be "leases"')
     for text in names.dns_subdomain(election.resource_name):
-        findings.judge(f"{path}.resourceName", f"is no name of a Lease; {text}")
+        findings.reject(f"{path}.resourceName", f"is not a Lease name; {text}")
     for text in names.dns_label(election.resource_namespace) if election.resource_namespace else ():
-        findings.judge(f"{path}.resourceNamespace", f"is no name of a namespace; {text}")
+        findings.reject(f"{path}.resourceNamespace", f"is not a namespace name; {text}")
     if election.renew_deadline >= election.lease_duration:
-        findings.judge(
+        findings.reject(
             f"{path}.renewDeadline", "is too long; must be less than leaseDuration", by=f"{path}.leaseDuration"
         )
     if election.retry_period >= election.renew_deadline:
-        findings.judge(
+        findings.reject(
             f"{path}.retryPeriod", "is too long; must be less than renewDeadline", by=f"{path}.renewDeadline"
         )
 
@@ -171,7 +171,7 @@ def _job_controller(config: KueueConfig, findings: Findings) -> None:
     jobs = config.job_controller
     if jobs.pod_failure_backoff_max < jobs.pod_failure_backoff_base:
         what = "is less than podFailureBackoffBase; must be greater than or equal to it"
-        findings.judge("jobController.podFailureBackoffMax", what, by="jobController.podFailureBackoffBase")
+        findings.reject("jobController.podFailureBackoffMax", what, by="jobController.podFailureBackoffBase")
 
 
 def _servers(config: KueueConfig, findings: Findings) -> None:
@@ -183,33 +183,33 @@ def _servers(config: KueueConfig, findings: Findings) -> None:
             try:
                 addresses.parse(text)
             except ValueError as error:
-                findings.judge(field, str(error))
+                findings.reject(field, str(error))
     certificates = config.internal_cert_management
     if certificates.enable:
         for text in names.dns_1035_label(certificates.webhook_service_name):
-            findings.judge("internalCertManagement.webhookServiceName", f"is no Service name; {text}")
+            findings.reject("internalCertManagement.webhookServiceName", f"is not a Service name; {text}")
         for text in names.dns_subdomain(certificates.webhook_secret_name):
-            findings.judge("internalCertManagement.webhookSecretName", f"is no Secret name; {text}")
+            findings.reject("internalCertManagement.webhookSecretName", f"is not a Secret name; {text}")
     visibility = config.visibility_server
     if visibility is not None and visibility.bind_address:
         try:
             ipaddress.ip_address(visibility.bind_address)
         except ValueError:
-            what = f'"{visibility.bind_address}" is no address; must be a valid IP address'
-            findings.judge("visibilityServer.bindAddress", what)
+            what = f'"{visibility.bind_address}" is not an address; must be a valid IP address'
+            findings.reject("visibilityServer.bindAddress", what)
     tls = config.tls
     if tls is None:
         return
     if tls.min_version not in ("", "VersionTLS12", "VersionTLS13"):
-        findings.judge("tls", f'"{tls.min_version}" is no minVersion; must be "VersionTLS12" or "VersionTLS13"')
+        findings.reject("tls", f'"{tls.min_version}" is not a minVersion; must be "VersionTLS12" or "VersionTLS13"')
     if tls.min_version == "VersionTLS13" and tls.cipher_suites:
-        findings.judge("tls.cipherSuites", "cannot be chosen with VersionTLS13; must be omitted then")
+        findings.reject("tls.cipherSuites", "cannot be chosen with VersionTLS13; must be omitted then")
 
 
 def _multikueue(config: KueueConfig, findings: Findings) -> None:
     for text in names.label_value(config.multi_kueue.origin):
-        findings.judge("multiKueue.origin", f"is no label value; {text}")
+        findings.reject("multiKueue.origin", f"is not a label value; {text}")
     for i, framework in enumerate(config.multi_kueue.external_frameworks):
         if not _is_kind_version_group(framework.name):
-            what = f'"{framework.name}" names no kind; must be of the form kind.version.group'
-            findings.judge(f"multiKueue.externalFrameworks[{i}].name", what)
+            what = f'"{framework.name}" is not a kind; must be of the form kind.version.group'
+            findings.reject(f"multiKueue.externalFrameworks[{i}].name", what)

@@ -11,8 +11,8 @@ from typing import Any
 
 from queue_manager import durations
 from queue_manager.configuration import features
+from queue_manager.configuration.config_model import MINUTE, V1BETA1, V1BETA2
 from queue_manager.configuration.document import Findings
-from queue_manager.configuration.fields import MINUTE, V1BETA1, V1BETA2
 from queue_manager.configuration.kueue_config import STRATEGIES, FairSharing, KueueConfig, WaitForPodsReady
 from queue_manager.configuration.selector import outside
 
@@ -21,7 +21,7 @@ KIND = "Configuration"
 API_VERSIONS = {f"{GROUP}/{version}": version for version in (V1BETA2, V1BETA1)}
 
 
-WHILE_ON = frozenset(
+BOUND_WHILE_ENABLED = frozenset(
     f"waitForPodsReady.{name}"
     for name in (
         "timeout",
@@ -78,11 +78,11 @@ def _wait_for_pods_ready(written: KueueConfig, findings: Findings) -> WaitForPod
         timeout = section.timeout if "timeout" in given else 5 * MINUTE
         block = section.block_admission if "block_admission" in given else True
         if not timeout:
-            findings.judge(f"{path}.timeout", "must be specified; must be greater than 0")
+            findings.reject(f"{path}.timeout", "must be specified; must be greater than 0")
     bounds = section.overrides
     if bounds is not None and bounds.max_timeout is not None and bounds.max_timeout < bounds.min_timeout:
         what = f"is less than minTimeout; must be at least {durations.render(bounds.min_timeout)}"
-        findings.judge(f"{path}.overrides.maxTimeout", what)
+        findings.reject(f"{path}.overrides.maxTimeout", what)
     recovery = section.recovery_timeout if "recovery_timeout" in given else timeout
     values = {"enable": False, "timeout": timeout, "block_admission": block, "recovery_timeout": recovery}
     return section.model_copy(update=values)
@@ -101,5 +101,5 @@ def _fair_sharing(section: FairSharing | None, findings: Findings) -> FairSharin
         return FairSharing(preemption_strategies=given)
     what = f"[{', '.join(given)}] is not supported" if given else "must be specified"
     alone = ", ".join(f"[{strategy}]" for strategy in STRATEGIES)
-    findings.judge("fairSharing.preemptionStrategies", f"{what}; must be {alone} or both in this order")
+    findings.reject("fairSharing.preemptionStrategies", f"{what}; must be {alone} or both in this order")
     return None

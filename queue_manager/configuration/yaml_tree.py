@@ -12,39 +12,43 @@ from typing import Any
 
 import yaml
 
-from queue_manager.configuration import fields
+from queue_manager.configuration import config_model
+from queue_manager.configuration.config_model import ConfigModel, Quantity
 from queue_manager.configuration.document import Findings, line_of, shown
-from queue_manager.configuration.fields import ConfigModel, Quantity
 from queue_manager.kube_yaml import BOOL, FLOAT, INT, MERGE, NULL, STR, NotJson, to_json
 
-MISFIT: Any = object()
+NOT_JSON: Any = object()
 """A collection where another value is expected, or a number that JSON cannot hold: no type accepts it."""
 
 
 def read_section(node: yaml.MappingNode, model: type[ConfigModel], path: str, findings: Findings) -> dict[str, Any]:
     """The fields of a section by their names in the file. An unknown field has the value None."""
-    known = fields.fields(model)
+    known = config_model.fields_of(model)
     tree: dict[str, Any] = {}
     for key, child in _entries(node, path, ".%s" if path else "%s", findings):
         field = known.get(key)
         where = f"{path}.{key}" if path else key
         if field is None:
             tree[key] = None
-        elif fields.only(field) not in ("", findings.version):
-            findings.unreadable(where, f"unknown field; only {fields.only(field)} has it")
+        elif config_model.only_version(field) not in ("", findings.version):
+            findings.unreadable(where, f"unknown field; only {config_model.only_version(field)} has it")
         elif child.tag != NULL:
-            if reason := fields.no_effect(field):
+            if reason := config_model.no_effect_reason(field):
                 findings.ignored.append(f"{where}: {reason}")
-            if fields.core(field.annotation) is not Any:
+            if config_model.core_type(field.annotation) is not Any:
                 tree[key] = _value(child, field.annotation, where, findings)
     return tree
 
 
 def _value(node: yaml.Node, annotation: Any, path: str, findings: Findings) -> Any:
     if isinstance(node, yaml.ScalarNode):
-        as_text = fields.is_word(annotation) or (annotation == Quantity and node.tag in (STR, INT, FLOAT))
+        as_text = config_model.is_literal(annotation) or (annotation == Quantity and node.tag in (STR, INT, FLOAT))
         return node.value if as_text else json_value(node)
-    model, inner, is_list = fields.section(annotation), fields.element(annotation), fields.is_list(annotation)
+    model, inner, is_list = (
+        config_model.section_model(annotation),
+        config_model.element_type(annotation),
+        config_model.is_list(annotation),
+    )
     if isinstance(node, yaml.SequenceNode) and is_list:
         return _list(node, inner, path, findings)
     if isinstance(node, yaml.MappingNode) and model is not None:
@@ -52,7 +56,7 @@ def _value(node: yaml.Node, annotation: Any, path: str, findings: Findings) -> A
     if isinstance(node, yaml.MappingNode) and inner is not None and not is_list:
         entries = _entries(node, path, "[%s]", findings)
         return {key: _value(child, inner, f"{path}[{key}]", findings) for key, child in entries if child.tag != NULL}
-    return MISFIT
+    return NOT_JSON
 
 
 def _list(node: yaml.SequenceNode, inner: Any, path: str, findings: Findings) -> list[Any]:
@@ -66,9 +70,9 @@ def _list(node: yaml.SequenceNode, inner: Any, path: str, findings: Findings) ->
 def json_value(node: yaml.Node) -> Any:
     """The value of a scalar as Kueue reads it; MISFIT if JSON cannot hold it or its tag is none of JSON's types."""
     try:
-        return to_json(node) if node.tag in (STR, INT, FLOAT, BOOL, NULL) else MISFIT
+        return to_json(node) if node.tag in (STR, INT, FLOAT, BOOL, NULL) else NOT_JSON
     except NotJson:
-        return MISFIT
+        return NOT_JSON
 
 
 def _entries(node: yaml.MappingNode, path: str, form: str, findings: Findings) -> Iterable[tuple[str, yaml.Node]]:

@@ -179,7 +179,7 @@ class Cache(Generic[T]):
     def _start_over(self, progress: int) -> None:
         """Drop everything: a consistent list is older than the cache, so the server was restored from a backup."""
         log.warning(
-            "the API server went back in time, its state replaces the cache",
+            "the resourceVersion of the API server went back, its state replaces the cache",
             extra={"cache": self.name, "seen": self.progress, "listed": progress},
         )
         self._tombstones.clear()

@@ -96,7 +96,7 @@ class Client:
         query = {"limit": str(PAGE_SIZE), "labelSelector": label_selector, "fieldSelector": field_selector}
         objects: list[O] = []
         while True:
-            answer = await self._send(Request("GET", resource.path(namespace), query=_given(query)))
+            answer = await self._send(Request("GET", resource.path(namespace), query=_non_empty(query)))
             page = decoder(Page).decode(answer.body)
             for raw in page.items or ():
                 obj = decoder(type).decode(raw)
@@ -157,7 +157,7 @@ class Client:
         """
         query = {"fieldManager": field_manager, "dryRun": "All" if dry_run else ""}
         path = resource.path(namespace, name, subresource)
-        request = Request("PATCH", path, query=_given(query), body=encode(patch), content_type=content_type)
+        request = Request("PATCH", path, query=_non_empty(query), body=encode(patch), content_type=content_type)
         return await self._object(resource, request, type)
 
     async def delete(
@@ -246,7 +246,7 @@ class Deleted(msgspec.Struct, frozen=True):
     details: Details = Details()
 
 
-def _given(query: Mapping[str, str]) -> dict[str, str]:
+def _non_empty(query: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in query.items() if value}
 
 

@@ -25,10 +25,10 @@ def follow_clock(runtime: Runtime) -> None:
     """Register a task with `runtime` that syncs all delayed keys when the clock jumps, forward or back."""
 
     async def follow() -> None:
-        before = _ahead(runtime.clock)
+        before = _clock_offset(runtime.clock)
         while True:
             await asyncio.sleep(CHECK_SECONDS)
-            now = _ahead(runtime.clock)
+            now = _clock_offset(runtime.clock)
             if abs(now - before) > TOLERATED_SECONDS:
                 log.warning("the clock jumped", extra={"seconds": round(now - before, 1)})
                 runtime.resync_delayed()
@@ -37,6 +37,6 @@ def follow_clock(runtime: Runtime) -> None:
     runtime.task(follow)
 
 
-def _ahead(clock: Clock) -> float:
+def _clock_offset(clock: Clock) -> float:
     """Seconds by which the wall clock is ahead of the event loop's clock."""
     return clock.now().timestamp() - asyncio.get_running_loop().time()

@@ -58,7 +58,7 @@ class Connections:
         self._web = web_server
         self._context = context
         self._anonymous: dict[RequestHandler, _Anonymous] = {}  # the oldest first
-        self._most = descriptors.for_connections()
+        self._max_open = descriptors.for_connections()
         self._handshakes: set[asyncio.Task[None]] = set()
         self._full = False
         self._accepting = asyncio.get_running_loop().create_task(self._accept())
@@ -102,7 +102,7 @@ class Connections:
     async def _make_room(self) -> None:
         """Wait until another anonymous connection is allowed. Close the oldest one after `GRACE_SECONDS`."""
         loop = asyncio.get_running_loop()
-        while len(self._anonymous) >= min(MAX_ANONYMOUS, self._most // 2):
+        while len(self._anonymous) >= min(MAX_ANONYMOUS, self._max_open // 2):
             handler, oldest = next(iter(self._anonymous.items()))
             if loop.time() - oldest.since >= GRACE_SECONDS:
                 self._drop(handler)
@@ -117,9 +117,9 @@ class Connections:
         return handler
 
     def _is_full(self) -> bool:
-        full = len(self._web.connections) + len(self._handshakes) >= self._most
+        full = len(self._web.connections) + len(self._handshakes) >= self._max_open
         if full and not self._full:
-            log.warning("%d connections are open; new ones are refused until some are closed", self._most)
+            log.warning("%d connections are open; new ones are refused until some are closed", self._max_open)
         self._full = full
         return full
 

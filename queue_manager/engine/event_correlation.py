@@ -77,7 +77,7 @@ class Correlator:
         else:
             occurrence.count += 1
             occurrence.message = text
-        return occurrence if self._may(group, now) else None
+        return occurrence if self._has_token(group, now) else None
 
     def written(self, occurrence: Occurrence, name: str) -> None:
         """The Event was created under this name; further occurrences increase its count."""
@@ -93,7 +93,7 @@ class Correlator:
             group.messages.add(message)
         return message not in group.messages
 
-    def _may(self, group: Hashable, now: datetime) -> bool:
+    def _has_token(self, group: Hashable, now: datetime) -> bool:
         bucket = self._buckets.get(group)
         if bucket is None:
             bucket = _Bucket(BURST, now)

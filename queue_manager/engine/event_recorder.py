@@ -42,7 +42,7 @@ RETRYABLE_STATUSES = (408, 409, 429)
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-class Reference(NamedTuple):
+class ObjectReference(NamedTuple):
     """core/v1 ObjectReference."""
 
     api_version: str
@@ -61,7 +61,7 @@ class Reference(NamedTuple):
 class Pending(NamedTuple):
     """An Event that is not written yet; `time` is when it was recorded."""
 
-    regarding: Reference
+    regarding: ObjectReference
     type: str
     reason: str
     message: str
@@ -97,11 +97,11 @@ class EventRecorder:
     def event(self, regarding: Object, type: Literal["Normal", "Warning"], reason: str, message: str) -> None:
         """Record an Event about an object; returns at once. Messages are cut at MAX_MESSAGE characters."""
         meta = regarding.metadata
-        reference = Reference(
+        reference = ObjectReference(
             regarding.api_version, regarding.kind, meta.namespace, meta.name, meta.uid, meta.resource_version
         )
         if self._pending >= MAX_PENDING:
-            self._lost(reference, reason, "too many Events are waiting for the API server")
+            self._report_lost(reference, reason, "too many Events are waiting for the API server")
             return
         object_id = meta.uid or str(meta.key)
         self._by_object.setdefault(object_id, deque()).append(
@@ -151,14 +151,14 @@ class EventRecorder:
                 return
             except ApiError as error:
                 if error.status < 500 and error.status not in RETRYABLE_STATUSES:
-                    self._lost(event.regarding, event.reason, str(error))
+                    self._report_lost(event.regarding, event.reason, str(error))
                     return
                 why = str(error)
             except OSError as error:
                 why = str(error)
             if delay is not None:
                 await asyncio.sleep(delay)
-        self._lost(event.regarding, event.reason, why)
+        self._report_lost(event.regarding, event.reason, why)
 
     async def _write(self, event: Pending, occurrence: Occurrence) -> None:
         """Increase the count of the existing Event, or create one."""
@@ -224,7 +224,7 @@ class EventRecorder:
         suffix = f".{self._last_name:x}"
         return event.regarding.name[: MAX_NAME - len(suffix)] + suffix
 
-    def _lost(self, regarding: Reference, reason: str, why: str) -> None:
+    def _report_lost(self, regarding: ObjectReference, reason: str, why: str) -> None:
         self.dropped += 1
         self._count("events_dropped_total")
         if self.dropped & (self.dropped - 1):

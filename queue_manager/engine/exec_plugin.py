@@ -67,7 +67,7 @@ async def credentials(spec: Mapping[str, Any], cluster: Mapping[str, Any], folde
         if process.returncode is None:
             process.kill()
     if process.returncode:
-        raise CredentialsError(f"{command} ended with {process.returncode}")
+        raise CredentialsError(f"{command} exited with {process.returncode}")
     return _read(command, version, output)
 
 
@@ -89,13 +89,13 @@ def _read(command: str, version: str, output: bytes) -> Status:
     try:
         credential = msgspec.json.decode(output, type=_Credential)
     except msgspec.DecodeError as error:
-        raise CredentialsError(f"what {command} printed is no ExecCredential: {error}") from error
+        raise CredentialsError(f"the output of {command} is not an ExecCredential: {error}") from error
     if (credential.api_version, credential.kind) != (version, "ExecCredential"):
         printed = f"{credential.api_version} {credential.kind}"
         raise CredentialsError(f"{command} printed {printed}, expected {version} ExecCredential")
     if credential.status is None or not credential.status.token:
         certificate = credential.status is not None and credential.status.client_certificate_data
         raise CredentialsError(
-            f"{command} gave {'a certificate, where only a token is of use' if certificate else 'no token'}"
+            f"{command} returned {'a certificate, but only tokens are supported' if certificate else 'no token'}"
         )
     return credential.status

@@ -80,9 +80,9 @@ def sharer(resource: Resource, type: type[Any]) -> Callable[[Any, Any], None]:
         if meta.owner_references == before.owner_references:
             force_setattr(meta, "owner_references", before.owner_references)
         else:
-            force_setattr(meta, "owner_references", owners.one(meta.owner_references))
+            force_setattr(meta, "owner_references", owners.intern(meta.owner_references))
         if meta.finalizers:
-            force_setattr(meta, "finalizers", finalizers.one(meta.finalizers))
+            force_setattr(meta, "finalizers", finalizers.intern(meta.finalizers))
 
     def share_new(meta: Any) -> None:
         if meta.namespace:
@@ -92,9 +92,9 @@ def sharer(resource: Resource, type: type[Any]) -> Callable[[Any, Any], None]:
         if meta.annotations:
             share_annotations(meta)
         if meta.owner_references:
-            force_setattr(meta, "owner_references", owners.one(meta.owner_references))
+            force_setattr(meta, "owner_references", owners.intern(meta.owner_references))
         if meta.finalizers:
-            force_setattr(meta, "finalizers", finalizers.one(meta.finalizers))
+            force_setattr(meta, "finalizers", finalizers.intern(meta.finalizers))
 
     def share_labels(meta: Any) -> None:
         force_setattr(meta, "labels", {intern(name): intern(value) for name, value in meta.labels.items()})
@@ -109,7 +109,7 @@ def sharer(resource: Resource, type: type[Any]) -> Callable[[Any, Any], None]:
 class _Pool(dict[V, V]):
     """Maps each value to the first equal value."""
 
-    def one(self, value: V) -> V:
+    def intern(self, value: V) -> V:
         """The first value equal to this one."""
         if len(self) > MAX_POOL:
             self.clear()

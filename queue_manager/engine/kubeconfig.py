@@ -24,7 +24,7 @@ import yaml
 from queue_manager import kube_yaml
 from queue_manager.engine.clock import SystemClock
 from queue_manager.engine.exec_plugin import CredentialsError, credentials
-from queue_manager.engine.kubeconfig_shape import mistake
+from queue_manager.engine.kubeconfig_shape import shape_error
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 MAX_VALUES = 100_000  # YAML values in a kubeconfig, aliases expanded
@@ -79,7 +79,7 @@ def load(path: str | Path, context: str | None = None) -> Access:
         server_hostname=cluster.get("tls-server-name"),
         headers=tuple(_impersonation(path, user)),
         proxy=_proxy(path, cluster),
-        files=(path, *_referred(path, cluster, user)),
+        files=(path, *_referenced_files(path, cluster, user)),
     )
 
 
@@ -94,11 +94,11 @@ def _context(path: Path, context: str | None) -> tuple[Mapping[str, Any], str, M
     try:
         tree = kube_yaml.load(path.read_bytes(), MAX_VALUES)
     except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise KubeconfigError(f"{path}: is no YAML: {error}") from error
+        raise KubeconfigError(f"{path}: is not YAML: {error}") from error
     if not isinstance(tree, dict):
-        raise KubeconfigError(f"{path}: is no kubeconfig: expected a mapping")
-    if wrong := mistake(tree):
-        raise KubeconfigError(f"{path}: is no kubeconfig: {wrong}")
+        raise KubeconfigError(f"{path}: is not a kubeconfig: expected a mapping")
+    if wrong := shape_error(tree):
+        raise KubeconfigError(f"{path}: is not a kubeconfig: {wrong}")
     chosen = context or tree.get("current-context") or ""
     if not chosen:
         raise KubeconfigError(f"{path}: no current-context is set; name a context")
@@ -127,7 +127,7 @@ def service_account(root: Path = SERVICE_ACCOUNT) -> Access:
     return Access(
         server=f"https://{f'[{host}]' if ':' in host else host}:{port}",
         authorization=_TokenFile(root / "token"),
-        ssl=_trusting(root / "ca.crt"),
+        ssl=_ssl_context(root / "ca.crt"),
         files=(root / "ca.crt",),
         namespace=_namespace(root / "namespace"),
     )
@@ -141,7 +141,7 @@ def _namespace(file: Path) -> str:
         return ""
 
 
-def _trusting(authority: Path) -> tls.SSLContext:
+def _ssl_context(authority: Path) -> tls.SSLContext:
     try:
         return tls.create_default_context(cafile=str(authority))
     except OSError as error:
@@ -163,15 +163,15 @@ def _authorization(path: Path, context: str, cluster: Mapping[str, Any], user: M
     if file := user.get("tokenFile"):
         return _TokenFile(path.parent / file)
     if token := user.get("token"):
-        return _Fixed(f"Bearer {token}")
+        return _StaticToken(f"Bearer {token}")
     if user.get("username"):
         pair = f"{user['username']}:{user.get('password') or ''}".encode()
-        return _Fixed("Basic " + base64.b64encode(pair).decode())
+        return _StaticToken("Basic " + base64.b64encode(pair).decode())
     if user.get("exec"):
-        return _Program(path, context, cluster, user["exec"])
+        return _ExecPlugin(path, context, cluster, user["exec"])
     if user.get("auth-provider"):
-        return _Plugin(path, context)
-    return _Fixed("")
+        return _AuthProvider(path, context)
+    return _StaticToken("")
 
 
 def _impersonation(path: Path, user: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -180,9 +180,7 @@ def _impersonation(path: Path, user: Mapping[str, Any]) -> Iterator[tuple[str, s
     groups, extra = user.get("as-groups") or (), user.get("as-user-extra") or {}
     if not name:
         if uid or groups or extra:
-            raise KubeconfigError(
-                f"{path}: as-uid, as-groups and as-user-extra belong to a user to act as, and no `as` is set"
-            )
+            raise KubeconfigError(f"{path}: as-uid, as-groups and as-user-extra need `as`, which is not set")
         return
     yield "Impersonate-User", str(name)
     if uid:
@@ -194,7 +192,7 @@ def _impersonation(path: Path, user: Mapping[str, Any]) -> Iterator[tuple[str, s
             yield f"Impersonate-Extra-{quote(str(key), safe='')}", str(value)
 
 
-class _Fixed:
+class _StaticToken:
     """A header value that never changes."""
 
     def __init__(self, value: str) -> None:
@@ -238,7 +236,7 @@ class _TokenFile:
         self._read_at = float("-inf")
 
 
-class _Program:
+class _ExecPlugin:
     """A token from a credential program, which runs again when the token expires.
 
     Without an expiry it runs again after RENEW_AFTER_SECONDS.
@@ -271,7 +269,7 @@ def _seconds_left(expires: datetime | None) -> float:
     return RENEW_AFTER_SECONDS if expires is None else max(1.0, (expires - SystemClock().now()).total_seconds())
 
 
-class _Plugin:
+class _AuthProvider:
     """A token from an `auth-provider`, requested again after RENEW_AFTER_SECONDS.
 
     The loader of `kubernetes.aio` keeps the token until it expires.
@@ -289,7 +287,7 @@ class _Plugin:
             now = asyncio.get_running_loop().time()
             if now - self._read_at >= RENEW_AFTER_SECONDS:
                 try:
-                    self._value = await self._ask()
+                    self._value = await self._request_token()
                 except OSError:
                     raise
                 except Exception as error:  # a plugin may raise anything
@@ -301,7 +299,7 @@ class _Plugin:
         self._read_at = float("-inf")
         self._loader = None  # the loader would keep a token whose expiry has not passed
 
-    async def _ask(self) -> str:
+    async def _request_token(self) -> str:
         from kubernetes.aio.client import Configuration
         from kubernetes.aio.config import load_kube_config
 
@@ -314,7 +312,7 @@ class _Plugin:
             await self._loader.load_and_set(configuration)
         token = configuration.api_key.get("BearerToken")
         if not token:
-            raise CredentialsError(f"{self._path}: the plugin of context {self._context!r} gave no token")
+            raise CredentialsError(f"{self._path}: the plugin of context {self._context!r} returned no token")
         return str(token)
 
 
@@ -329,7 +327,7 @@ def _ssl(path: Path, cluster: Mapping[str, Any], user: Mapping[str, Any]) -> tls
         context.verify_mode = tls.CERT_NONE
     certificate, key = _content(path, user, "client-certificate"), _content(path, user, "client-key")
     if certificate and key:
-        _present(context, certificate, key)
+        _load_client_certificate(context, certificate, key)
     elif certificate or key:
         raise KubeconfigError(f"{path}: client-certificate and client-key must be given together")
     return context
@@ -345,7 +343,7 @@ def _content(path: Path, entry: Mapping[str, Any], field: str) -> bytes | None:
     return (path.parent / entry[field]).read_bytes() if entry.get(field) else None
 
 
-def _referred(path: Path, *entries: Mapping[str, Any]) -> list[Path]:
+def _referenced_files(path: Path, *entries: Mapping[str, Any]) -> list[Path]:
     """The files from which certificates and keys were read."""
     fields = ("certificate-authority", "client-certificate", "client-key")
     return [path.parent / entry[field] for entry in entries for field in fields if _is_file(entry, field)]
@@ -355,7 +353,7 @@ def _is_file(entry: Mapping[str, Any], field: str) -> bool:
     return bool(entry.get(field)) and not entry.get(f"{field}-data")
 
 
-def _present(context: tls.SSLContext, certificate: bytes, key: bytes) -> None:
+def _load_client_certificate(context: tls.SSLContext, certificate: bytes, key: bytes) -> None:
     """Load the client certificate. Python's ssl reads it only from a file, so a temporary one is written."""
     with tempfile.NamedTemporaryFile(prefix="sluice-") as file:  # mode 0600
         file.write(certificate + b"\n" + key)

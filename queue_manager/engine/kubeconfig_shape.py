@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 
-class _Words(msgspec.Struct, frozen=True, rename="kebab"):
+class _KebabStruct(msgspec.Struct, frozen=True, rename="kebab"):
     """Base of parts with kebab-case field names. Null is the same as absent, everywhere."""
 
 
@@ -18,7 +18,7 @@ class _Extension(msgspec.Struct, frozen=True):
     extension: Any = None
 
 
-class _Cluster(_Words, frozen=True):
+class _Cluster(_KebabStruct, frozen=True):
     server: str | None = None
     certificate_authority: str | None = None
     certificate_authority_data: str | None = None
@@ -43,7 +43,7 @@ class _Exec(msgspec.Struct, frozen=True, rename="camel"):
     provide_cluster_info: bool | None = None
 
 
-class _User(_Words, frozen=True):
+class _User(_KebabStruct, frozen=True):
     token: str | None = None
     token_file: str | None = msgspec.field(name="tokenFile", default=None)
     username: str | None = None
@@ -81,14 +81,14 @@ class _NamedContext(msgspec.Struct, frozen=True):
     context: _Context | None = None
 
 
-class _File(_Words, frozen=True):
+class _File(_KebabStruct, frozen=True):
     current_context: str | None = None
     clusters: list[_NamedCluster] | None = None
     users: list[_NamedUser] | None = None
     contexts: list[_NamedContext] | None = None
 
 
-def mistake(tree: object) -> str:
+def shape_error(tree: object) -> str:
     """The first type error of a kubeconfig, with its path, or "". Values are not included: some are secrets."""
     try:
         msgspec.convert(tree, _File)

@@ -24,7 +24,7 @@ from queue_manager.api.metric_families import FAMILIES, Family, Kind
 Labels = tuple[tuple[str, str], ...]
 
 
-class Exposed(NamedTuple):
+class Exposition(NamedTuple):
     """The answer to a scrape."""
 
     content_type: str
@@ -104,12 +104,12 @@ class MetricRegistry(Collector):
         """Call `callback` before each scrape, to set gauges that are computed only for it."""
         self._callbacks.append(callback)
 
-    async def exposed(self, accept: str = "") -> Exposed:
+    async def expose(self, accept: str = "") -> Exposition:
         """All metrics in the format of OpenMetrics if the Accept header asks for it, else in Prometheus' own."""
         encode, content_type = choose_encoder(accept)
         async with self._encoding:
             self._measure()
-            return Exposed(content_type, await asyncio.to_thread(encode, self))
+            return Exposition(content_type, await asyncio.to_thread(encode, self))
 
     def exposition(self) -> str:
         """All metrics in Prometheus' text format, as text."""

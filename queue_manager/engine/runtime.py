@@ -141,13 +141,13 @@ class Runtime:
     # --- start and stop ---
 
     @property
-    def working(self) -> bool:
+    def is_working(self) -> bool:
         """Whether the caches are synced and the workers run, and the runtime is not stopping."""
         return self._started and not self._stopping and self._fatal_error is None
 
     def unready(self) -> str:
         """Why the runtime is not working, as text; "" if it is."""
-        return "" if self.working else f"not listed yet: {', '.join(self.unsynced()) or 'nothing started'}"
+        return "" if self.is_working else f"not listed yet: {', '.join(self.unsynced()) or 'nothing started'}"
 
     def unsynced(self) -> list[str]:
         """Names of the collections that have not been listed yet."""

@@ -42,17 +42,17 @@ class ThrottledTransport(Relay):
 
     async def request(self, request: Request) -> Response:
         """See `Transport.request`; waits for a token first."""
-        await self._turn()
+        await self._wait_for_token()
         return await super().request(request)
 
     @asynccontextmanager
     async def stream(self, path: str, *, query: Mapping[str, str] | None = None) -> AsyncIterator[AsyncIterator[bytes]]:
         """See `Transport.stream`; waits for a token first."""
-        await self._turn()
+        await self._wait_for_token()
         async with self._inner.stream(path, query=query) as chunks:
             yield chunks
 
-    async def _turn(self) -> None:
+    async def _wait_for_token(self) -> None:
         seconds = self._bucket.take(asyncio.get_running_loop().time())
         if seconds:
             await asyncio.sleep(seconds)

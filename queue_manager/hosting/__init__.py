@@ -3,5 +3,5 @@
 Modules:
 
     job_cluster    the Job controller, its orphan sweeper and its TTL controller
-    pod_keeping    pod garbage collection and stale disruptions, for clusters without kube-controller-manager
+    pod_controllers    pod garbage collection and stale disruptions, for clusters without kube-controller-manager
 """

@@ -10,6 +10,7 @@ from job_controller.json_tree import Json
 from job_controller.model import Job, Key
 from queue_manager.api import condition_types, event_reasons, keys, reasons
 from queue_manager.api.resources import (
+    CLUSTER_QUEUES,
     JOBS,
     NAMESPACES,
     PRIORITY_CLASSES,
@@ -17,7 +18,14 @@ from queue_manager.api.resources import (
     WORKLOAD_PRIORITY_CLASSES,
     WORKLOADS,
 )
-from queue_manager.api.types import Namespace, PriorityClass, ResourceFlavor, Workload, WorkloadPriorityClass
+from queue_manager.api.types import (
+    ClusterQueue,
+    Namespace,
+    PriorityClass,
+    ResourceFlavor,
+    Workload,
+    WorkloadPriorityClass,
+)
 from queue_manager.api.without_effect import without_effect
 from queue_manager.engine.cache import Cache, controller_uid
 from queue_manager.engine.runtime import Runtime
@@ -25,8 +33,8 @@ from queue_manager.engine.transport import ApiError
 from queue_manager.engine.workqueue import WorkQueue
 from queue_manager.jobs import actions, webhook
 from queue_manager.jobs.decide import decide
+from queue_manager.jobs.job_permits import JobPermits
 from queue_manager.jobs.situation import MAX_ANCESTORS, JobContext
-from queue_manager.jobs.standing import JobStanding
 from queue_manager.jobs.workload_manifest import prebuilt_name, priority_of
 from queue_manager.lifecycle import overrides
 from queue_manager.lifecycle.causes import Cause
@@ -50,9 +58,9 @@ class JobQueueController:
     """Reconciles each Job with its Workload. The pods of a Job are the Job controller's."""
 
     def __init__(
-        self, runtime: Runtime, settings: Settings, writer: WorkloadWriter, running: JobPods, standing: JobStanding
+        self, runtime: Runtime, settings: Settings, writer: WorkloadWriter, job_pods: JobPods, permits: JobPermits
     ) -> None:
-        """`running`: which Jobs have pods that use nodes."""
+        """`job_pods`: which Jobs have pods that use nodes."""
         self._runtime = runtime
         self._settings = settings
         self._writer = writer
@@ -61,10 +69,11 @@ class JobQueueController:
         self._workloads: Cache[Workload] = runtime.cache(WORKLOADS, Workload)
         self._namespaces: Cache[Namespace] = runtime.cache(NAMESPACES, Namespace)
         self._flavors: Cache[ResourceFlavor] = runtime.cache(RESOURCE_FLAVORS, ResourceFlavor)
+        self._cluster_queues: Cache[ClusterQueue] = runtime.cache(CLUSTER_QUEUES, ClusterQueue)
         self._classes: Cache[WorkloadPriorityClass] = runtime.cache(WORKLOAD_PRIORITY_CLASSES, WorkloadPriorityClass)
         self._pod_classes: Cache[PriorityClass] = runtime.cache(PRIORITY_CLASSES, PriorityClass)
-        self._running = running
-        self._standing = standing
+        self._job_pods = job_pods
+        self._permits = permits
         self.queue: WorkQueue[Key] = WorkQueue("jobs-queue", metrics=runtime.metrics)
         self.classes: WorkQueue[str] = WorkQueue("workload-priority-classes", metrics=runtime.metrics)
         self._last_events: dict[str, Event] = {}  # by Job UID: the last Event about why the Job cannot be queued
@@ -74,18 +83,19 @@ class JobQueueController:
         self._jobs.index(_BY_NAMESPACE, lambda job: (job.metadata.namespace,))
         self._jobs.index(_BY_PARENT, controller_uid)
         self._jobs.subscribe(self._on_job)
-        self._running.subscribe(self._on_running)
+        self._job_pods.subscribe(self._on_job_pods)
         self._workloads.index(_BY_CLASS, _class_reference)
         self._workloads.subscribe(self._on_workload)
         self._namespaces.subscribe(self._on_namespace)
-        self._flavors.subscribe(self._on_flavor)
+        self._flavors.subscribe(self._on_place)
+        self._cluster_queues.subscribe(self._on_place)
         self._classes.subscribe(self._on_class)
         runtime.worker(self.queue, self.sync, WORKERS)
         runtime.worker(self.classes, self.sync_class)
 
     def reconfigure(self, settings: Settings) -> None:
         """Apply new settings and sync all Jobs: others may be managed now."""
-        self._settings = self._standing.settings = settings
+        self._settings = self._permits.settings = settings
         for job in self._jobs.values():
             self._resync(job)
 
@@ -94,7 +104,7 @@ class JobQueueController:
     def _resync(self, job: Job) -> None:
         """Sync a Job whose surroundings changed, and announce that its permission to have pods may have changed."""
         self.queue.add(job.metadata.key)
-        self._standing.announce(job.metadata.key)
+        self._permits.announce(job.metadata.key)
 
     def _on_job(self, old: Job | None, new: Job | None) -> None:
         if new is not None:
@@ -122,7 +132,7 @@ class JobQueueController:
             self._resync(child)
             self._resync_descendants(child.metadata.uid, depth - 1)
 
-    def _on_running(self, job_uid: str) -> None:
+    def _on_job_pods(self, job_uid: str) -> None:
         """The stop of a suspended Job may have waited for this pod."""
         job = self._jobs.by_uid(job_uid)
         if job is not None and job.spec.suspend:
@@ -134,8 +144,8 @@ class JobQueueController:
             for job in self._jobs.lookup(_BY_NAMESPACE, new.metadata.name):
                 self._resync(job)
 
-    def _on_flavor(self, old: ResourceFlavor | None, new: ResourceFlavor | None) -> None:
-        """Jobs that were admitted to a flavor which was deleted, or is not in the cache yet, wait for it."""
+    def _on_place(self, old: ResourceFlavor | ClusterQueue | None, new: ResourceFlavor | ClusterQueue | None) -> None:
+        """Jobs admitted to a flavor or ClusterQueue that was deleted, or is not in the cache yet, wait for it."""
         if old is None and new is not None:
             for job in self._jobs.values():
                 if job.spec.suspend:
@@ -160,7 +170,7 @@ class JobQueueController:
         job = self._jobs.get(key.namespace, key.name)
         if job is None:
             return
-        owned = self._standing.workloads_of(job)
+        owned = self._permits.workloads_of(job)
         context = self._context(job)
         if not context.managed and not owned and context.parent is None:
             return
@@ -189,24 +199,30 @@ class JobQueueController:
         classes = {c.metadata.name: c for c in self._classes.values()}
         pod_classes = {c.metadata.name: c for c in self._pod_classes.values()}
         return JobContext(
-            uses_nodes=job.spec.suspend and self._running.any_of(job.metadata.uid),
+            uses_nodes=job.spec.suspend and self._job_pods.any_of(job.metadata.uid),
             prebuilt=self._workloads.get(job.metadata.namespace, prebuilt_name(job)) if prebuilt_name(job) else None,
-            parent=self._standing.parent(job),
-            managed=self._standing.managed(job),
+            parent=self._permits.parent(job),
+            managed=self._permits.managed(job),
             priority=priority_of(job, classes, pod_classes),
             flavors={f.metadata.name: f for f in self._flavors.values()},
+            cluster_queue_exists=self._cluster_queue_exists(job),
             waits_for_pods=self._settings.pods_ready is not None,
             labels_to_copy=self._settings.label_keys_to_copy,
             overrides=overrides.accepted(job.metadata.annotations, self._settings.bounds),
         )
 
+    def _cluster_queue_exists(self, job: Job) -> bool:
+        """Whether every ClusterQueue whose quota the Job's Workloads hold exists."""
+        admissions = (w.status.admission for w in self._permits.workloads_of(job))
+        return all(self._cluster_queues.get("", a.cluster_queue) is not None for a in admissions if a is not None)
+
     def _report_rejected_annotations(self, job: Job) -> None:
         """Record an Event about labels and annotations that no webhook has rejected and that have no effect; once for
         each text."""
-        own, notes = job.metadata.labels, job.metadata.annotations
+        own, annotations = job.metadata.labels, job.metadata.annotations
         problems = {
-            "the configuration applies": overrides.errors(notes, self._settings.bounds),
-            "this has no effect": webhook.without_effect(own, notes),
+            "the configuration applies": overrides.errors(annotations, self._settings.bounds),
+            "this has no effect": webhook.without_effect(own, annotations),
         }
         texts = ["; ".join([*map(str, errors), effect]) for effect, errors in problems.items() if errors]
         text = "; ".join(texts)

@@ -29,10 +29,10 @@ from queue_manager.jobs.actions import Action, Nothing
 from queue_manager.jobs.situation import JobContext, JobSituation, Rule
 
 RULES: tuple[Rule, ...] = (
-    pairing_rules.deleted_job_is_left_alone,
+    pairing_rules.deleted_job_is_ignored,
     pairing_rules.lost_owner_reference_is_restored,
     # Jobs that the queue does not manage, or manages through a Job above them
-    pairing_rules.child_gives_up_its_own_workload,
+    pairing_rules.child_leaves_its_queue,
     pairing_rules.too_deep_child_is_reported,
     pairing_rules.child_of_pending_parent_is_suspended,
     pairing_rules.unmanaged_job_leaves_queue,
@@ -42,7 +42,7 @@ RULES: tuple[Rule, ...] = (
     pairing_rules.job_naming_another_workload_leaves_the_one_before,
     pairing_rules.job_without_its_prebuilt_workload_is_suspended,
     pairing_rules.prebuilt_workload_of_another_job_is_reported,
-    pairing_rules.prebuilt_workload_is_taken_over,
+    pairing_rules.prebuilt_workload_is_adopted,
     pairing_rules.running_job_without_workload_is_suspended,
     pairing_rules.stop_without_workload_is_ended,
     pairing_rules.pods_of_earlier_run_are_awaited,
@@ -70,7 +70,7 @@ RULES: tuple[Rule, ...] = (
     following_rules.workload_follows_overrides,
     following_rules.pods_are_expected,
     # nothing to write
-    running_rules.missing_flavor_is_reported,
+    running_rules.missing_flavor_or_queue_is_reported,
     running_rules.pending_admission_checks_are_reported,
     following_rules.unknown_priority_class_is_reported,
 )

@@ -27,7 +27,7 @@ def pods_are_reported(s: JobSituation) -> Action | None:
 
     def report(draft: Draft) -> None:
         if s.context.waits_for_pods and not draft.is_true(condition_types.FINISHED):
-            transitions.pods_ready(draft, ready=pod_progress.ready(s.job))
+            transitions.pods_ready(draft, ready=pod_progress.are_pods_ready(s.job))
         count = pod_progress.reclaimable(s.job, draft.original.spec.pod_sets[0].count)
         if draft.is_true(condition_types.ADMITTED) and count > reclaimed(draft.workload):
             pod_progress.report_reclaimable(draft, count)

@@ -1,4 +1,4 @@
-"""Rules on which Workload stands for a Job: it is created, taken over, released, deleted and finished.
+"""Rules on which Workload belongs to a Job: it is created, adopted, released, deleted and finished.
 
 The Workload of a Job is the one created for it, or the one that its label or annotation `prebuilt-workload-name`
 names (KEP-369; `ensureOneWorkload` in Kueue's pkg/controller/jobframework).
@@ -24,21 +24,21 @@ from queue_manager.jobs.actions import (
 )
 from queue_manager.jobs.situation import MAX_ANCESTORS, JobSituation
 from queue_manager.jobs.workload_manifest import (
-    hand_back,
-    made_for,
+    adopt,
+    disown,
+    is_made_for,
     max_execution_time,
     new_workload,
     pod_set,
     prebuilt_name,
     reclaimed,
-    take_over,
 )
 from queue_manager.lifecycle import transitions
 from queue_manager.lifecycle.causes import Cause
 from queue_manager.lifecycle.status_draft import Draft, Event
 
 
-def deleted_job_is_left_alone(s: JobSituation) -> Action | None:
+def deleted_job_is_ignored(s: JobSituation) -> Action | None:
     """The garbage collector deletes the Workload of a deleted Job, and the lifecycle rules release that Workload."""
     return Nothing() if s.job.metadata.deletion_timestamp is not None else None
 
@@ -46,13 +46,13 @@ def deleted_job_is_left_alone(s: JobSituation) -> Action | None:
 def lost_owner_reference_is_restored(s: JobSituation) -> Action | None:
     """A Workload that carries the Job's UID label but no owner reference gets its owner reference back."""
     lost = next((w for w in s.owned if w.metadata.controller is None), None)
-    return UpdateWorkload(lost, take_over(s.job, lost)) if lost is not None else None
+    return UpdateWorkload(lost, adopt(s.job, lost)) if lost is not None else None
 
 
 # --- child Jobs --------------------------------------------------------------------------------------------
 
 
-def child_gives_up_its_own_workload(s: JobSituation) -> Action | None:
+def child_leaves_its_queue(s: JobSituation) -> Action | None:
     """A Job that becomes the child of a managed Job stops and leaves the queue it was in."""
     if not s.is_child:
         return None
@@ -87,7 +87,7 @@ def unmanaged_job_leaves_queue(s: JobSituation) -> Action | None:
 
 
 def _leave_queue(s: JobSituation) -> Action:
-    return _stop_to_leave(s, s.current) or _abandon(s, s.owned)
+    return _stop_to_leave(s, s.current) or _delete_or_disown(s, s.owned)
 
 
 def _stop_to_leave(s: JobSituation, workload: Workload | None) -> Action | None:
@@ -103,13 +103,13 @@ def _stop_to_leave(s: JobSituation, workload: Workload | None) -> Action | None:
     return start_stop.stop_step(s, workload, message)
 
 
-def _abandon(s: JobSituation, workloads: Sequence[Workload]) -> Action:
+def _delete_or_disown(s: JobSituation, workloads: Sequence[Workload]) -> Action:
     """Delete the Workloads that were created for the Job, and return the prebuilt ones to their users."""
     for workload in workloads:
         if workload.metadata.deletion_timestamp is None:
-            if made_for(s.job, workload):
+            if is_made_for(s.job, workload):
                 return DeleteWorkload(workload)
-            return UpdateWorkload(workload, hand_back(s.job, workload))
+            return UpdateWorkload(workload, disown(s.job, workload))
         if keys.FINALIZER in workload.metadata.finalizers:
             return ReleaseWorkload(workload)
     return Nothing()
@@ -126,7 +126,7 @@ def workload_of_ended_job_is_finished(s: JobSituation) -> Action | None:
     reason = reasons.SUCCEEDED if end.type == "Complete" else reasons.FAILED
 
     def finish(draft: Draft) -> None:
-        if s.context.waits_for_pods and draft.is_true(condition_types.ADMITTED) and pod_progress.ready(s.job):
+        if s.context.waits_for_pods and draft.is_true(condition_types.ADMITTED) and pod_progress.are_pods_ready(s.job):
             transitions.pods_ready(draft, ready=True)
         transitions.finish(draft, reason, end.message)
 
@@ -145,14 +145,14 @@ def workload_of_ended_job_is_finished(s: JobSituation) -> Action | None:
 def job_naming_another_workload_leaves_the_one_before(s: JobSituation) -> Action | None:
     """A suspended Job that names another prebuilt Workload than before, or names one for the first time."""
     others = [w for w in s.owned if w.metadata.name != prebuilt_name(s.job)]
-    if not s.brings_workload or not others or not s.job.spec.suspend:
+    if not s.has_prebuilt_workload or not others or not s.job.spec.suspend:
         return None
-    return _stop_to_leave(s, others[0]) or _abandon(s, others)
+    return _stop_to_leave(s, others[0]) or _delete_or_disown(s, others)
 
 
 def job_without_its_prebuilt_workload_is_suspended(s: JobSituation) -> Action | None:
     """The named Workload does not exist, is another Job's, or is being deleted: without quota the Job must not run."""
-    if not s.brings_workload or _is_available(s, s.workload) or s.job.spec.suspend:
+    if not s.has_prebuilt_workload or _is_available(s, s.workload) or s.job.spec.suspend:
         return None
     event = Event("Normal", event_reasons.JOB_STOPPED, messages.STOP_MISSING_PREBUILT)
     return PatchJob(start_stop.suspend(s.job, mark=False), event)
@@ -161,7 +161,7 @@ def job_without_its_prebuilt_workload_is_suspended(s: JobSituation) -> Action | 
 def prebuilt_workload_of_another_job_is_reported(s: JobSituation) -> Action | None:
     """The Job waits for a Workload that it cannot have yet; it reports one that belongs to another owner."""
     workload = s.workload
-    if not s.brings_workload or _is_available(s, workload):
+    if not s.has_prebuilt_workload or _is_available(s, workload):
         return None
     owner = workload.metadata.controller if workload is not None else None
     if workload is None or owner is None:
@@ -170,12 +170,12 @@ def prebuilt_workload_of_another_job_is_reported(s: JobSituation) -> Action | No
     return RecordEvent(Event("Warning", reasons.OUT_OF_SYNC, message))
 
 
-def prebuilt_workload_is_taken_over(s: JobSituation) -> Action | None:
+def prebuilt_workload_is_adopted(s: JobSituation) -> Action | None:
     """The Job becomes the controlling owner of the Workload that it names."""
     workload = s.workload
-    if not s.brings_workload or workload is None or workload.metadata.controller is not None:
+    if not s.has_prebuilt_workload or workload is None or workload.metadata.controller is not None:
         return None
-    return UpdateWorkload(workload, take_over(s.job, workload))
+    return UpdateWorkload(workload, adopt(s.job, workload))
 
 
 def _is_available(s: JobSituation, workload: Workload | None) -> bool:
@@ -204,7 +204,7 @@ def stop_without_workload_is_ended(s: JobSituation) -> Action | None:
 
 def pods_of_earlier_run_are_awaited(s: JobSituation) -> Action | None:
     """No Workload is created while pods of the Job still use nodes."""
-    return Nothing() if s.workload is None and not pod_progress.idle(s.job, s.context.uses_nodes) else None
+    return Nothing() if s.workload is None and not pod_progress.is_idle(s.job, s.context.uses_nodes) else None
 
 
 def new_job_of_unknown_priority_class_is_reported(s: JobSituation) -> Action | None:
@@ -233,7 +233,7 @@ def unknown_priority_class(s: JobSituation) -> Action:
 
 def surplus_workload_is_deleted(s: JobSituation) -> Action | None:
     """A Job has one Workload: the one that matches stays."""
-    if s.brings_workload:
+    if s.has_prebuilt_workload:
         return None
     for other in s.owned:
         if other is not s.workload and other.metadata.deletion_timestamp is None:
@@ -271,7 +271,7 @@ def edited_job_is_stopped(s: JobSituation) -> Action | None:
 
 def prebuilt_workload_of_edited_job_is_finished(s: JobSituation) -> Action | None:
     """A Workload that its user made is not edited: it is finished as OutOfSync."""
-    if s.workload is None or s.matches or not s.brings_workload:
+    if s.workload is None or s.matches or not s.has_prebuilt_workload:
         return None
     return WriteWorkloadStatus(
         s.workload, lambda d: transitions.finish(d, reasons.OUT_OF_SYNC, messages.OUT_OF_SYNC_MESSAGE), Cause.FINISH

@@ -8,16 +8,16 @@ from job_controller.completion_indexes import stored_completed, stored_failed
 from job_controller.model import Job
 from job_controller.reasons import SUSPENDED
 from queue_manager.api.types import ReclaimablePod
-from queue_manager.jobs.workload_manifest import pod_count, synchronous
+from queue_manager.jobs.workload_manifest import is_synchronous, pod_count
 from queue_manager.lifecycle.status_draft import Draft
 
 
-def stopped(job: Job, uses_nodes: bool = False) -> bool:
+def is_stopped(job: Job, uses_nodes: bool = False) -> bool:
     """Whether the Job controller has confirmed the suspension and no pod is left, not even a terminating one."""
-    return job.spec.suspend and conditions.is_true(job.status.conditions, SUSPENDED) and idle(job, uses_nodes)
+    return job.spec.suspend and conditions.is_true(job.status.conditions, SUSPENDED) and is_idle(job, uses_nodes)
 
 
-def idle(job: Job, uses_nodes: bool = False) -> bool:
+def is_idle(job: Job, uses_nodes: bool = False) -> bool:
     """Whether no pod of the Job uses a node any more.
 
     Both the Job's status and the pods (`uses_nodes`) must agree: right after a start the status does not count the new
@@ -26,7 +26,7 @@ def idle(job: Job, uses_nodes: bool = False) -> bool:
     return job.status.active == 0 and not job.status.terminating and not uses_nodes
 
 
-def ready(job: Job) -> bool:
+def are_pods_ready(job: Job) -> bool:
     """Whether all pods that should run are ready or have ended; a failed index counts as ended."""
     status = job.status
     uncounted = status.uncounted_terminated_pods
@@ -46,12 +46,12 @@ def reclaimable(job: Job, wanted: int) -> int:
         done = len(stored_completed(job)) + len(stored_failed(job))
     if wanted <= 1 or done == 0:
         return 0
-    total = wanted if synchronous(job) else spec.completions
+    total = wanted if is_synchronous(job) else spec.completions
     if total is None:
         total = spec.pods_at_once  # a work queue Job creates no pod after the first success
     return min(wanted, max(0, wanted - max(0, total - done)))
 
 
 def report_reclaimable(draft: Draft, count: int) -> None:
-    """Write how many pods of the Workload will not run again; their quota is given back."""
+    """Write how many pods of the Workload will not run again; their quota is released."""
     draft.put(reclaimable_pods=(ReclaimablePod(name="main", count=count),) if count else ())

@@ -23,7 +23,7 @@ from queue_manager.api.types import ResourceFlavor, Workload
 from queue_manager.jobs import actions
 from queue_manager.jobs.decide import RULES
 from queue_manager.jobs.situation import JobContext, JobSituation
-from queue_manager.jobs.workload_manifest import injected
+from queue_manager.jobs.workload_manifest import is_injected
 from queue_manager.lifecycle import state_space
 from queue_manager.lifecycle.diagram import deciding_rule, place
 from queue_manager.lifecycle.state_space import LifeState, phase
@@ -47,30 +47,30 @@ class WalkStep(NamedTuple):
 
 def walk() -> list[WalkStep]:
     """All writes from submission to the end."""
-    play = _Play()
-    play.rules()
+    scenario = _Scenario()
+    scenario.rules()
     for _ in ("retried", "deactivated, since the limit is one retry"):
-        play.scheduler_admits()
-        play.pods_start()
-        play.time_passes()
-        play.pods_end()
-        play.time_passes()
-    play.user_reactivates()
-    play.scheduler_admits()
-    play.pods_start()
-    play.pods_become_ready()
-    play.job_completes()
-    return play.steps
+        scenario.scheduler_admits()
+        scenario.pods_start()
+        scenario.time_passes()
+        scenario.pods_end()
+        scenario.time_passes()
+    scenario.user_reactivates()
+    scenario.scheduler_admits()
+    scenario.pods_start()
+    scenario.pods_become_ready()
+    scenario.job_completes()
+    return scenario.steps
 
 
-class _Play:
+class _Scenario:
     """One Job and its Workload; each method is a scripted move, followed by the steps of the rules."""
 
     def __init__(self) -> None:
         self.steps: list[WalkStep] = []
         self.job = _submitted_job()
         self.workload: Workload | None = None
-        self.around = state_space.new_life()
+        self.base = state_space.new_life()
         self.steps.append(WalkStep(USER, JOB, "sluice submit", "spec.suspend=true", ""))
 
     # --- scripted moves ---
@@ -104,8 +104,8 @@ class _Play:
         """To the time for which the lifecycle rules wait, if they wait."""
         step = state_space.next_step(self._life())
         if isinstance(step, Wait):
-            seconds = (step.until - self.around.now).total_seconds()
-            self.around = replace(self.around, now=step.until)
+            seconds = (step.until - self.base.now).total_seconds()
+            self.base = replace(self.base, now=step.until)
             self.steps.append(WalkStep(WORKLOAD, "", "", f"{seconds:.0f} s later", self._phase()))
             self.rules()
 
@@ -153,7 +153,7 @@ class _Play:
 
     def _life(self) -> LifeState:
         assert self.workload is not None, "the Workload does not exist yet"
-        return replace(self.around, workload=self.workload)
+        return replace(self.base, workload=self.workload)
 
     def _phase(self) -> str:
         return phase(self.workload) if self.workload is not None else ""
@@ -177,7 +177,7 @@ class _Play:
         succeeded: int = 0,
         complete: bool = False,
     ) -> None:
-        now = self.around.now
+        now = self.base.now
         listed = conditions.put(self.job.status.conditions, SUSPENDED, str(suspended), "", "", now)
         if complete:
             listed = conditions.put(listed, COMPLETE, "True", "CompletionsReached", "", now)
@@ -222,7 +222,7 @@ def job_change(before: Job, after: Job) -> str:
         changes.append(f"spec.suspend={str(after.spec.suspend).lower()}")
     marks: tuple[tuple[str, str, Callable[[Job], bool]], ...] = (
         ("marked as stopping", "mark removed", lambda job: keys.STOPPING in job.metadata.annotations),
-        ("template injected", "template restored", injected),
+        ("template injected", "template restored", is_injected),
     )
     for added, removed, is_set in marks:
         if is_set(before) != is_set(after):

@@ -40,9 +40,12 @@ def quota_of_stopped_job_is_released(s: JobSituation) -> Action | None:
 def admitted_job_is_started(s: JobSituation) -> Action | None:
     """One write unsuspends the Job and injects what flavors and admission checks ask for.
 
-    A Workload whose template contradicts that can never run and is finished. A missing flavor is awaited.
+    A Workload whose template contradicts that can never run and is finished. A missing flavor or ClusterQueue is
+    awaited: what runs there would count against no quota.
     """
     if s.workload is None or not _may_run(s, s.workload) or not s.job.spec.suspend:
+        return None
+    if not s.context.cluster_queue_exists:
         return None
     try:
         patch = start_stop.start(s.job, s.workload, s.context.flavors)
@@ -65,10 +68,14 @@ def job_that_is_not_admitted_is_stopped(s: JobSituation) -> Action | None:
     return _unless_waiting(start_stop.stop_step(s, s.workload, messages.STOP_NOT_ADMITTED))
 
 
-def missing_flavor_is_reported(s: JobSituation) -> Action | None:
-    """The Workload was admitted to a ResourceFlavor that does not exist: the Job starts once it does."""
+def missing_flavor_or_queue_is_reported(s: JobSituation) -> Action | None:
+    """A Job admitted to a ResourceFlavor or ClusterQueue that does not exist waits: it starts once it does."""
     if s.workload is None or not _may_run(s, s.workload) or not s.job.spec.suspend:
         return None
+    admission = s.workload.status.admission
+    if admission is not None and not s.context.cluster_queue_exists:
+        text = f"Cannot be started: ClusterQueue {admission.cluster_queue} doesn't exist"
+        return RecordEvent(Event("Warning", reasons.MISCONFIGURED, text))
     try:
         start_stop.start(s.job, s.workload, s.context.flavors)
     except start_stop.FlavorMissing as missing:

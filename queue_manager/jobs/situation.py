@@ -30,9 +30,10 @@ class ParentJob:
 class JobContext:
     """What surrounds a Job: queue, priority class, flavors, configuration, parent, pods."""
 
-    managed: bool = True  # the queue manages the Job; see `JobStanding.managed`
+    managed: bool = True  # the queue manages the Job; see `JobPermits.managed`
     priority: Priority | None = field(default_factory=Priority)  # None: the Job names a class that does not exist
     flavors: Mapping[str, ResourceFlavor] = field(default_factory=dict)
+    cluster_queue_exists: bool = True  # the ClusterQueue whose quota the Workload holds; True without quota
     waits_for_pods: bool = True  # waitForPodsReady is enabled
     labels_to_copy: tuple[str, ...] = ()
     overrides: Mapping[str, str] = field(default_factory=dict)  # the Job's annotations that pass `overrides.accepted`
@@ -66,11 +67,11 @@ class JobSituation:
     @cached_property
     def workload(self) -> Workload | None:
         """The Workload that the Job follows: the prebuilt one if the Job names one, else `current`."""
-        return self.context.prebuilt if self.brings_workload else self.current
+        return self.context.prebuilt if self.has_prebuilt_workload else self.current
 
     @cached_property
-    def brings_workload(self) -> bool:
-        """Whether the Job names a Workload that its user made. It is taken over, never created, edited or deleted."""
+    def has_prebuilt_workload(self) -> bool:
+        """Whether the Job names a Workload that its user made. It is adopted, never created, edited or deleted."""
         return bool(prebuilt_name(self.job)) and self.context.managed
 
     @cached_property

@@ -19,7 +19,7 @@ from queue_manager.api.types import ResourceFlavor, Workload
 from queue_manager.jobs import pod_progress
 from queue_manager.jobs.actions import Action, Nothing, PatchJob
 from queue_manager.jobs.situation import JobSituation
-from queue_manager.jobs.workload_manifest import injected, reclaimed, synchronous
+from queue_manager.jobs.workload_manifest import is_injected, is_synchronous, reclaimed
 from queue_manager.lifecycle.status_draft import Event
 
 _LABEL_VALUE = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?\Z")
@@ -48,10 +48,10 @@ def stop_step(s: JobSituation, workload: Workload, message: str) -> Action | Non
     if not job.spec.suspend:
         return PatchJob(suspend(job, mark=restores), None if restores else event)
     # Without quota and traces of a start, a template that differs from the Workload is a user's edit.
-    was_started = restores and workload.is_true(condition_types.QUOTA_RESERVED) and injected(job)
+    was_started = restores and workload.is_true(condition_types.QUOTA_RESERVED) and is_injected(job)
     if s.is_stopping or was_started:
-        return PatchJob(restore(job, workload), event) if pod_progress.stopped(job, uses_nodes) else Nothing()
-    return None if pod_progress.idle(job, uses_nodes) else Nothing()
+        return PatchJob(restore(job, workload), event) if pod_progress.is_stopped(job, uses_nodes) else Nothing()
+    return None if pod_progress.is_idle(job, uses_nodes) else Nothing()
 
 
 def is_stopped(s: JobSituation, workload: Workload) -> bool:
@@ -114,7 +114,7 @@ def start(job: Job, workload: Workload, flavors: Mapping[str, ResourceFlavor]) -
         pod_change["tolerations"] = tolerations
     if pod_change:
         change["spec"] = pod_change
-    size, note = _smaller(job, workload, assigned.count)
+    size, note = _reduced_size(job, workload, assigned.count)
     return _patch(job, {"suspend": False, "template": change, **size}, note)
 
 
@@ -124,7 +124,7 @@ def _updates(workload: Workload, pod_set: str) -> list[Json]:
     return [update for update in found if update.get("name") == pod_set]
 
 
-def _smaller(job: Job, workload: Workload, count: int | None) -> tuple[Json, Json]:
+def _reduced_size(job: Job, workload: Workload, count: int | None) -> tuple[Json, Json]:
     """Changes of spec and annotations for a Job that was admitted with fewer pods than it asks for (KEP-420).
 
     The user's parallelism can be read from the Workload, unless completions had capped the number of pods: then the
@@ -133,7 +133,7 @@ def _smaller(job: Job, workload: Workload, count: int | None) -> tuple[Json, Jso
     wanted = workload.spec.pod_sets[0]
     if wanted.min_count is None or count is None or count >= wanted.count - reclaimed(workload):
         return {}, None  # also if all pods that have not succeeded were admitted: the completions must stay
-    size = {"parallelism": count, **({"completions": count} if synchronous(job) else {})}
+    size = {"parallelism": count, **({"completions": count} if is_synchronous(job) else {})}
     before = job.spec.parallelism
     return size, {keys.PARALLELISM: str(before)} if before is not None and before > wanted.count else None
 
@@ -145,7 +145,7 @@ def _restored_size(job: Job, workload: Workload) -> Json:
         return {}
     noted = integer(job.metadata.annotations.get(keys.PARALLELISM, ""))
     size: dict[str, Json] = {"parallelism": wanted.count if noted is None else max(0, noted)}
-    if synchronous(job):
+    if is_synchronous(job):
         size["completions"] = wanted.count
     return size
 

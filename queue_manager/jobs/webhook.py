@@ -64,20 +64,20 @@ def prepare_job(job: Json, context: SubmissionContext) -> None:
 
 def validate_job(job: Json) -> list[FieldError]:
     """What is wrong with a new Job."""
-    return _validate_alone(job, partial=True)
+    return _validate_fields(job, partial=True)
 
 
-def _validate_alone(job: Json, *, partial: bool) -> list[FieldError]:
-    own, notes, spec = _labels(job), _annotations(job), job.get("spec") or {}
+def _validate_fields(job: Json, *, partial: bool) -> list[FieldError]:
+    own, annotations, spec = _labels(job), _annotations(job), job.get("spec") or {}
     errors: list[FieldError] = []
     for label in (keys.QUEUE_NAME, keys.PREBUILT_WORKLOAD):
         if own.get(label):
             errors += [invalid(f"{LABELS}[{label}]", own[label], text) for text in names.dns_subdomain(own[label])]
     errors += _validate_max_exec_time(own)
     if partial:
-        errors += _validate_partial_admission(notes, spec)
-    errors += _validate_synchronous_completions(notes, spec)
-    return errors + validate_admission_gates(notes)
+        errors += _validate_partial_admission(annotations, spec)
+    errors += _validate_synchronous_completions(annotations, spec)
+    return errors + validate_admission_gates(annotations)
 
 
 def _validate_max_exec_time(own: Json) -> list[FieldError]:
@@ -85,14 +85,14 @@ def _validate_max_exec_time(own: Json) -> list[FieldError]:
     return _positive(own, keys.MAX_EXEC_TIME, path, lambda n: n > 0, "should be greater than 0")
 
 
-def _validate_partial_admission(notes: Json, spec: Json) -> list[FieldError]:
+def _validate_partial_admission(annotations: Json, spec: Json) -> list[FieldError]:
     path = f"{ANNOTATIONS}[{keys.MIN_PARALLELISM}]"
-    if keys.MIN_PARALLELISM in notes and _elastic(notes):
+    if keys.MIN_PARALLELISM in annotations and _is_elastic(annotations):
         detail = "partial admission and elastic job cannot be used together"
-        return [invalid(path, notes[keys.MIN_PARALLELISM], detail)]
+        return [invalid(path, annotations[keys.MIN_PARALLELISM], detail)]
     parallelism = _parallelism(spec)
     detail = f"should be between 0 and {parallelism - 1}"
-    return _positive(notes, keys.MIN_PARALLELISM, path, lambda n: 0 < n < parallelism, detail)
+    return _positive(annotations, keys.MIN_PARALLELISM, path, lambda n: 0 < n < parallelism, detail)
 
 
 def _positive(values: Json, key: str, path: str, allowed: Callable[[int], bool], detail: str) -> list[FieldError]:
@@ -106,10 +106,10 @@ def _positive(values: Json, key: str, path: str, allowed: Callable[[int], bool],
     return [] if allowed(number) else [invalid(path, number, detail)]
 
 
-def _validate_synchronous_completions(notes: Json, spec: Json) -> list[FieldError]:
-    text = notes.get(keys.COMPLETIONS_EQUAL_PARALLELISM)
+def _validate_synchronous_completions(annotations: Json, spec: Json) -> list[FieldError]:
+    text = annotations.get(keys.COMPLETIONS_EQUAL_PARALLELISM)
     if text not in keys.TRUE_TEXTS:
-        return _validate_truth(notes)
+        return _validate_boolean(annotations)
     path = f"{ANNOTATIONS}[{keys.COMPLETIONS_EQUAL_PARALLELISM}]"
     if spec.get("completionMode", "NonIndexed") == "NonIndexed":
         return [invalid(path, text, "should not be enabled for NonIndexed jobs")]
@@ -120,20 +120,20 @@ def _validate_synchronous_completions(notes: Json, spec: Json) -> list[FieldErro
     return []
 
 
-def _validate_truth(notes: Json) -> list[FieldError]:
-    text = notes.get(keys.COMPLETIONS_EQUAL_PARALLELISM)
+def _validate_boolean(annotations: Json) -> list[FieldError]:
+    text = annotations.get(keys.COMPLETIONS_EQUAL_PARALLELISM)
     if text is None or text in keys.TRUE_TEXTS + FALSE_TEXTS:
         return []
     path = f"{ANNOTATIONS}[{keys.COMPLETIONS_EQUAL_PARALLELISM}]"
     return [invalid(path, text, f'strconv.ParseBool: parsing "{text}": invalid syntax')]
 
 
-def without_effect(own: Json, notes: Json) -> list[FieldError]:
+def without_effect(own: Json, annotations: Json) -> list[FieldError]:
     """The malformed labels and annotations of a Job that passed no webhook; the rules treat them as absent."""
     path = f"{ANNOTATIONS}[{keys.MIN_PARALLELISM}]"
     errors = _validate_max_exec_time(own)
-    errors += _positive(notes, keys.MIN_PARALLELISM, path, lambda n: n > 0, "should be greater than 0")
-    return errors + _validate_truth(notes)
+    errors += _positive(annotations, keys.MIN_PARALLELISM, path, lambda n: n > 0, "should be greater than 0")
+    return errors + _validate_boolean(annotations)
 
 
 def validate_job_update(new: Json, old: Json, context: SubmissionContext) -> list[FieldError]:
@@ -143,14 +143,14 @@ def validate_job_update(new: Json, old: Json, context: SubmissionContext) -> lis
     updates are all rejected could neither be started nor stopped.
     """
     resized = _validate_parallelism_change(new, old)
-    partial = not resized and _chooses_size(new, old)
-    known = _validate_alone(old, partial=partial)
-    errors = [error for error in _validate_alone(new, partial=partial) if error not in known]
+    partial = not resized and _may_choose_size(new, old)
+    known = _validate_fields(old, partial=partial)
+    errors = [error for error in _validate_fields(new, partial=partial) if error not in known]
     now, was = _labels(new), _labels(old)
-    suspended = _suspended(new) and _suspended(old)
+    suspended = _is_suspended(new) and _is_suspended(old)
     errors += _validate_queue_change(new, now, was, context)
     errors += _validate_class_change(new, now, was)
-    if not _suspended(new) and now.get(keys.PREBUILT_WORKLOAD) != was.get(keys.PREBUILT_WORKLOAD):
+    if not _is_suspended(new) and now.get(keys.PREBUILT_WORKLOAD) != was.get(keys.PREBUILT_WORKLOAD):
         errors.append(_immutable(keys.PREBUILT_WORKLOAD, now))
     if not suspended and now.get(keys.MAX_EXEC_TIME) != was.get(keys.MAX_EXEC_TIME):
         errors.append(_immutable(keys.MAX_EXEC_TIME, now))
@@ -164,9 +164,9 @@ def _validate_elastic_change(now: Json, was: Json) -> list[FieldError]:
 
     As in Kueue, the message prints the new value as a boolean, and names the annotation as if it were a label.
     """
-    if _elastic(now) == _elastic(was):
+    if _is_elastic(now) == _is_elastic(was):
         return []
-    return [invalid(f"{LABELS}[{keys.ELASTIC_JOB}]", _elastic(now), IMMUTABLE)]
+    return [invalid(f"{LABELS}[{keys.ELASTIC_JOB}]", _is_elastic(now), IMMUTABLE)]
 
 
 def _validate_override_change(now: Json, was: Json, context: SubmissionContext) -> list[FieldError]:
@@ -178,7 +178,7 @@ def _validate_override_change(now: Json, was: Json, context: SubmissionContext) 
 def _validate_queue_change(new: Json, now: Json, was: Json, context: SubmissionContext) -> list[FieldError]:
     queue, before = now.get(keys.QUEUE_NAME, ""), was.get(keys.QUEUE_NAME, "")
     errors = []
-    if not _suspended(new) and queue != before:
+    if not _is_suspended(new) and queue != before:
         errors.append(_immutable(keys.QUEUE_NAME, now))
     if before and not queue and context.default_queue:
         detail = "queue-name must not be empty in namespace with default queue"
@@ -191,14 +191,14 @@ def _validate_class_change(new: Json, now: Json, was: Json) -> list[FieldError]:
     name, before = now.get(keys.PRIORITY_CLASS, ""), was.get(keys.PRIORITY_CLASS, "")
     if not now.get(keys.QUEUE_NAME) or name == before:
         return []
-    if not before and not _suspended(new):
+    if not before and not _is_suspended(new):
         return [invalid(path, name, "WorkloadPriorityClass cannot be added to a non-suspended workload")]
     if not name:
         return [invalid(path, name, "WorkloadPriorityClass cannot be removed from a workload")]
     return []
 
 
-def _chooses_size(new: Json, old: Json) -> bool:
+def _may_choose_size(new: Json, old: Json) -> bool:
     """Whether a user changes the number of pods, or the lowest number that the Job accepts.
 
     If not, partial admission is not validated: a Job that runs with its lowest number of pods would fail.
@@ -207,19 +207,19 @@ def _chooses_size(new: Json, old: Json) -> bool:
     if _annotations(new).get(key) != _annotations(old).get(key):
         return True
     resized = _parallelism(new.get("spec") or {}) != _parallelism(old.get("spec") or {})
-    return resized and _suspended(new) and _suspended(old)
+    return resized and _is_suspended(new) and _is_suspended(old)
 
 
 def _validate_parallelism_change(new: Json, old: Json) -> list[FieldError]:
-    notes, before = _annotations(new), _annotations(old)
+    annotations, before = _annotations(new), _annotations(old)
     errors = []
     spec, old_spec = new.get("spec") or {}, old.get("spec") or {}
-    running = not _suspended(new) and not _suspended(old)
-    if running and keys.MIN_PARALLELISM in notes and _parallelism(spec) != _parallelism(old_spec):
+    running = not _is_suspended(new) and not _is_suspended(old)
+    if running and keys.MIN_PARALLELISM in annotations and _parallelism(spec) != _parallelism(old_spec):
         detail = "cannot change when partial admission is enabled and the job is not suspended"
         errors.append(forbidden("spec.parallelism", detail))
     key = keys.COMPLETIONS_EQUAL_PARALLELISM
-    if not _suspended(old) and notes.get(key) != before.get(key):
+    if not _is_suspended(old) and annotations.get(key) != before.get(key):
         detail = "field is immutable while the job is not suspended"
         errors.append(forbidden(f"{ANNOTATIONS}[{key}]", detail))
     return errors
@@ -229,8 +229,8 @@ def _immutable(label: str, now: Json) -> FieldError:
     return invalid(f"{LABELS}[{label}]", now.get(label, ""), IMMUTABLE)
 
 
-def _elastic(notes: Json) -> bool:
-    return bool(notes.get(keys.ELASTIC_JOB) == "true")
+def _is_elastic(annotations: Json) -> bool:
+    return bool(annotations.get(keys.ELASTIC_JOB) == "true")
 
 
 def _labels(job: Json) -> Json:
@@ -241,7 +241,7 @@ def _annotations(job: Json) -> Json:
     return (job.get("metadata") or {}).get("annotations") or {}
 
 
-def _suspended(job: Json) -> bool:
+def _is_suspended(job: Json) -> bool:
     return bool((job.get("spec") or {}).get("suspend"))
 
 
@@ -254,22 +254,22 @@ def _parallelism(spec: Json) -> int:
 
 
 class JobAdmission:
-    """Applies the rules to requests about Jobs; `surroundings` returns the SubmissionContext of a Job."""
+    """Applies the rules to requests about Jobs; `contexts` returns the SubmissionContext of a Job."""
 
-    def __init__(self, surroundings: Callable[[Json], SubmissionContext]) -> None:
-        self._surroundings = surroundings
+    def __init__(self, contexts: Callable[[Json], SubmissionContext]) -> None:
+        self._context_of = contexts
 
     def mutate(self, review: WebhookReview) -> list[FieldError] | None:
         """Set defaults on a Job that is created."""
-        if _concerns_jobs(review) and review.operation == "CREATE":
-            prepare_job(review.object, self._surroundings(review.object))
+        if _is_about_jobs(review) and review.operation == "CREATE":
+            prepare_job(review.object, self._context_of(review.object))
         return None
 
     def validate(self, review: WebhookReview) -> list[FieldError]:
         """The errors for which a create or update of a Job is rejected."""
-        if not _concerns_jobs(review):
+        if not _is_about_jobs(review):
             return []
-        context = self._surroundings(review.object)
+        context = self._context_of(review.object)
         if not context.managed:
             return []
         if review.operation == "CREATE":
@@ -283,5 +283,5 @@ class JobAdmission:
         return WEBHOOK
 
 
-def _concerns_jobs(review: WebhookReview) -> bool:
+def _is_about_jobs(review: WebhookReview) -> bool:
     return review.resource == JOBS and not review.subresource

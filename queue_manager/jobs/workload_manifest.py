@@ -36,12 +36,12 @@ class Priority(NamedTuple):
         return {"group": self.group, "kind": self.kind, "name": self.name} if self.name else None
 
 
-def made_for(job: Job, workload: Workload) -> bool:
+def is_made_for(job: Job, workload: Workload) -> bool:
     """Whether the Workload was created for this Job, by us or by Kueue (which may cut names); False if prebuilt."""
     return is_named_for(workload.metadata.name, job.metadata.name, job.metadata.uid)
 
 
-def lets_run(workload: Workload) -> bool:
+def permits_pods(workload: Workload) -> bool:
     """Whether a Job may run: its Workload is admitted, and not evicted, finished or being deleted."""
     ended = any(workload.is_true(end) for end in (condition_types.EVICTED, condition_types.FINISHED))
     admitted = workload.is_true(condition_types.ADMITTED) and workload.status.admission is not None
@@ -103,7 +103,7 @@ def reclaimed(workload: Workload) -> int:
     return next((r.count for r in workload.status.reclaimable_pods if r.name == "main"), 0)
 
 
-def synchronous(job: Job) -> bool:
+def is_synchronous(job: Job) -> bool:
     """Whether a partial admission lowers the Job's completions together with its parallelism."""
     return job.metadata.annotations.get(keys.COMPLETIONS_EQUAL_PARALLELISM, "") in keys.TRUE_TEXTS
 
@@ -170,14 +170,14 @@ def matches(job: Job, workload: Workload) -> bool:
     if workload.spec.maximum_execution_time_seconds != max_execution_time(job):
         return False
     ours, theirs = have.template, want["template"]
-    pure = not workload.is_true(condition_types.QUOTA_RESERVED) or not injected(job)
+    pure = not workload.is_true(condition_types.QUOTA_RESERVED) or not is_injected(job)
     stopped = job.spec.suspend and keys.STOPPING not in job.metadata.annotations
     if pure and stopped and not prebuilt_name(job):
         return _equal(ours, theirs, "metadata", ("labels", "annotations")) and ours.get("spec") == theirs["spec"]
     return _equal(ours, theirs, "spec", ("containers", "initContainers"))
 
 
-def injected(job: Job) -> bool:
+def is_injected(job: Job) -> bool:
     """Whether the Job's template has the label or annotation that a start injects."""
     meta = job.spec.template.get("metadata") or {}
     return keys.WORKLOAD in (meta.get("annotations") or {}) or keys.PODSET in (meta.get("labels") or {})
@@ -193,11 +193,11 @@ def _counts(have: PodSet, workload: Workload) -> set[int]:
 
 def prebuilt_name(job: Job) -> str:
     """The name of the Workload that a user created for this Job; empty if the queue manager creates it."""
-    own, notes = job.metadata.labels, job.metadata.annotations
-    return own.get(keys.PREBUILT_WORKLOAD, "") or notes.get(keys.PREBUILT_WORKLOAD, "")
+    own, annotations = job.metadata.labels, job.metadata.annotations
+    return own.get(keys.PREBUILT_WORKLOAD, "") or annotations.get(keys.PREBUILT_WORKLOAD, "")
 
 
-def take_over(job: Job, workload: Workload) -> Json:
+def adopt(job: Job, workload: Workload) -> Json:
     """The patch that makes the Job the controlling owner of a Workload, and adds the finalizer.
 
     Without the finalizer a deleted Workload could not restore the template of a running Job, and its quota would be
@@ -211,8 +211,8 @@ def take_over(job: Job, workload: Workload) -> Json:
     return {"metadata": {"ownerReferences": references, "labels": uid_label(job), "finalizers": kept}}
 
 
-def hand_back(job: Job, workload: Workload) -> Json:
-    """The patch that reverses `take_over`."""
+def disown(job: Job, workload: Workload) -> Json:
+    """The patch that reverses `adopt`."""
     meta = workload.metadata
     references = msgspec.to_builtins([o for o in meta.owner_references if o.uid != job.metadata.uid])
     kept = [f for f in meta.finalizers if f != keys.FINALIZER]

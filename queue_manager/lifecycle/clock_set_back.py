@@ -18,7 +18,7 @@ from datetime import datetime, timedelta
 
 import msgspec
 
-from job_controller.times import SKEW
+from job_controller.times import CLOCK_SKEW
 from queue_manager.api import condition_types
 from queue_manager.api.types import Condition, RequeueState, Workload
 from queue_manager.lifecycle.status_draft import Draft
@@ -36,7 +36,7 @@ def is_ahead(workload: Workload, now: datetime) -> bool:
     history = workload.status.requeue_history
     times = [c.last_transition_time for c in workload.status.conditions if c.type in COUNTED_FROM]
     times.append(history.since if history is not None else None)
-    return any(time is not None and time > now + SKEW for time in times)
+    return any(time is not None and time > now + CLOCK_SKEW for time in times)
 
 
 def correct(draft: Draft) -> None:

@@ -80,7 +80,7 @@ def _arrow(life: LifeState, move: str, after: LifeState) -> Arrow:
 
 def deciding_rule(life: LifeState) -> Rule:
     """The lifecycle rule that gives the next step. Raises StopIteration if none does."""
-    return next(rule for rule in RULES if rule(life.workload, life.view, life.settings, life.now) is not None)
+    return next(rule for rule in RULES if rule(life.workload, life.context, life.settings, life.now) is not None)
 
 
 def changed_condition(before: Workload, after: Workload) -> str:
@@ -91,7 +91,7 @@ def changed_condition(before: Workload, after: Workload) -> str:
     for name in SHOWN:
         old, new = before.condition(name), after.condition(name)
         if new is not None and (old is None or (old.status, old.reason) != (new.status, new.reason)):
-            return f"{name} {new.reason}" if new.is_true else f"not {name} {new.reason}"
+            return f"{name} {new.reason}" if new.is_true else f"{name}=False {new.reason}"
     return ""
 
 
@@ -108,8 +108,8 @@ def _outline(life: LifeState) -> tuple[object, ...]:
         at is not None,
         tuple(check.state for check in w.status.admission_checks),
         (w.status.accumulated_past_execution_time_seconds or 0) >= 3600,
-        life.view.cluster_queue_stop,
-        life.view.checks,
+        life.context.cluster_queue_stop,
+        life.context.checks,
         life.job_runs,
     )
 

@@ -1,4 +1,4 @@
-"""A Workload as it enters the queues: whether it is pending for quota, and what the scheduler reads of it. Pure."""
+"""How settings and Workloads enter the queues: what is pending for quota, and what the scheduler reads of it. Pure."""
 
 from __future__ import annotations
 
@@ -8,8 +8,18 @@ from queue_manager.api import condition_types, keys
 from queue_manager.api.types import Workload
 from queue_manager.lifecycle import requeuing
 from queue_manager.lifecycle.settings import Settings
+from queue_manager.queueing.queue_set import Queues
 from queue_manager.scheduling.pod_surroundings import PodSurroundings
+from queue_manager.scheduling.quota_state import SchedulerState
 from queue_manager.scheduling.workload_info import Info, info
+
+
+def configure(state: SchedulerState, queues: Queues, settings: Settings) -> None:
+    """Use these settings from now on. Workloads are not read again."""
+    state.ignore_undeclared = settings.resources.ignore_undeclared
+    state.fair_sharing = settings.fair_sharing
+    queues.set_usage_decay(settings.usage_decay)
+    state.usage_order = queues.weighted_usage if settings.usage_decay is not None else None
 
 
 def waits(workload: Workload) -> bool:

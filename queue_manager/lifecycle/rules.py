@@ -45,10 +45,10 @@ from queue_manager.queueing.pending import PendingReason
 Rule = Callable[[Workload, WorkloadContext, Settings, datetime], Step | None]
 
 
-def next_step(workload: Workload, view: WorkloadContext, settings: Settings, now: datetime) -> Step:
+def next_step(workload: Workload, context: WorkloadContext, settings: Settings, now: datetime) -> Step:
     """The step of the first rule that applies, else Idle."""
     for rule in RULES:
-        step = rule(workload, view, settings, now)
+        step = rule(workload, context, settings, now)
         if step is not None:
             return step
     return Idle()
@@ -57,9 +57,11 @@ def next_step(workload: Workload, view: WorkloadContext, settings: Settings, now
 # --- the end -----------------------------------------------------------------------------------------------
 
 
-def _orphaned(w: Workload, view: WorkloadContext, settings: Settings, now: datetime) -> Step | None:
+def workload_without_owner_is_finished(
+    w: Workload, context: WorkloadContext, settings: Settings, now: datetime
+) -> Step | None:
     """If its Job is gone, a Workload is Finished with OwnerNotFound; if it is being deleted, it loses its finalizer."""
-    if not view.owner_gone or w.is_true(condition_types.FINISHED):
+    if not context.owner_gone or w.is_true(condition_types.FINISHED):
         return None
     if w.metadata.deletion_timestamp is not None:
         return _remove_finalizer(w)
@@ -67,7 +69,9 @@ def _orphaned(w: Workload, view: WorkloadContext, settings: Settings, now: datet
     return WriteStatus(finish, Cause.FINISH)
 
 
-def _finished(w: Workload, view: WorkloadContext, settings: Settings, now: datetime) -> Step | None:
+def finished_workload_is_released_and_expires(
+    w: Workload, context: WorkloadContext, settings: Settings, now: datetime
+) -> Step | None:
     """A finished Workload loses its finalizer at once, and is deleted after the retention."""
     finished = w.condition(condition_types.FINISHED)
     if finished is None or not finished.is_true:
@@ -76,11 +80,13 @@ def _finished(w: Workload, view: WorkloadContext, settings: Settings, now: datet
         return RemoveFinalizer()
     if w.metadata.deletion_timestamp is not None or settings.retain_finished is None:
         return Idle()
-    ahead = _ahead_of_the_clock(w, view, settings, now)
+    ahead = times_in_the_future_are_corrected(w, context, settings, now)
     return ahead or _expire(finished.last_transition_time, settings.retain_finished, now, owner=False)
 
 
-def _deleted(w: Workload, view: WorkloadContext, settings: Settings, now: datetime) -> Step | None:
+def deleted_workload_without_job_is_released(
+    w: Workload, context: WorkloadContext, settings: Settings, now: datetime
+) -> Step | None:
     """A deleted Workload loses its finalizer; if it has a Job, `jobs` removes the finalizer after stopping the Job."""
     if w.metadata.deletion_timestamp is None:
         return None
@@ -102,7 +108,9 @@ def _expire(since: datetime | None, keep: float | None, now: datetime, *, owner:
     return DeleteExpired(False, "Deleted finished workload due to elapsed retention")
 
 
-def _ahead_of_the_clock(w: Workload, view: WorkloadContext, settings: Settings, now: datetime) -> Step | None:
+def times_in_the_future_are_corrected(
+    w: Workload, context: WorkloadContext, settings: Settings, now: datetime
+) -> Step | None:
     """Times in the future are corrected, before the rules below count from them."""
     return WriteStatus(clock_set_back.correct, Cause.CLOCK) if clock_set_back.is_ahead(w, now) else None
 
@@ -110,7 +118,9 @@ def _ahead_of_the_clock(w: Workload, view: WorkloadContext, settings: Settings, 
 # --- spec.active -------------------------------------------------------------------------------------------
 
 
-def _to_deactivate(w: Workload, view: WorkloadContext, settings: Settings, now: datetime) -> Step | None:
+def announced_deactivation_is_written(
+    w: Workload, context: WorkloadContext, settings: Settings, now: datetime
+) -> Step | None:
     """DeactivationTarget sets spec.active to false, once per announcement. If a user has reactivated the Workload
     before the eviction was written, the eviction is still written, without setting spec.active again: its cause
     persists, and would be announced again at once.
@@ -124,7 +134,9 @@ def _to_deactivate(w: Workload, view: WorkloadContext, settings: Settings, now: 
     return Deactivate(announced)
 
 
-def _inactive(w: Workload, view: WorkloadContext, settings: Settings, now: datetime) -> Step | None:
+def inactive_workload_is_evicted(
+    w: Workload, context: WorkloadContext, settings: Settings, now: datetime
+) -> Step | None:
     """An inactive Workload with quota is evicted. If a rule deactivated it, its Job is deleted after the retention."""
     if w.spec.active:
         return None
@@ -132,9 +144,9 @@ def _inactive(w: Workload, view: WorkloadContext, settings: Settings, now: datet
     transitions.deactivate(draft)
     if draft.changed:
         return WriteStatus(transitions.deactivate, Cause.DEACTIVATION)
-    stopped = _ownerless_stop(w)
-    if stopped is not None:
-        return stopped
+    release = _release_without_job(w)
+    if release is not None:
+        return release
     evicted = w.condition(condition_types.EVICTED)
     if evicted is None or w.is_true(condition_types.QUOTA_RESERVED):
         return Idle()
@@ -146,7 +158,9 @@ def _inactive(w: Workload, view: WorkloadContext, settings: Settings, now: datet
 # --- without quota -----------------------------------------------------------------------------------------
 
 
-def _gated(w: Workload, view: WorkloadContext, settings: Settings, now: datetime) -> Step | None:
+def gated_workload_is_not_enqueued(
+    w: Workload, context: WorkloadContext, settings: Settings, now: datetime
+) -> Step | None:
     """A Workload whose annotation names admission gates is not enqueued."""
     gates = w.metadata.annotations.get(keys.ADMISSION_GATED_BY, "")
     reserved = w.condition(condition_types.QUOTA_RESERVED)
@@ -175,7 +189,9 @@ def _open_gate(draft: Draft) -> None:
     draft.event("Normal", event_reasons.ADMISSION_GATE_CLEARED, messages.ADMISSION_GATE_CLEARED_MESSAGE)
 
 
-def _backoff(w: Workload, view: WorkloadContext, settings: Settings, now: datetime) -> Step | None:
+def workload_in_backoff_is_requeued(
+    w: Workload, context: WorkloadContext, settings: Settings, now: datetime
+) -> Step | None:
     """A Workload without quota waits until requeueAt, or until the cause of Requeued=False ends, and is requeued."""
     if w.is_true(condition_types.QUOTA_RESERVED):
         return None
@@ -186,9 +202,9 @@ def _backoff(w: Workload, view: WorkloadContext, settings: Settings, now: dateti
     requeued = w.condition(condition_types.REQUEUED)
     if requeued is None or requeued.is_true:
         return None
-    if requeued.reason == reasons.LOCAL_QUEUE_STOPPED and view.local_queue_stop != policies.STOP_NONE:
+    if requeued.reason == reasons.LOCAL_QUEUE_STOPPED and context.local_queue_stop != policies.STOP_NONE:
         return None
-    if requeued.reason == reasons.CLUSTER_QUEUE_STOPPED and view.cluster_queue_stop != policies.STOP_NONE:
+    if requeued.reason == reasons.CLUSTER_QUEUE_STOPPED and context.cluster_queue_stop != policies.STOP_NONE:
         return None
     draft = Draft(w, now)
     transitions.requeue(draft)
@@ -215,24 +231,26 @@ _BY_SCHEDULER = (
 )
 
 
-def _waiting(w: Workload, view: WorkloadContext, settings: Settings, now: datetime) -> Step | None:
+def pending_reason_is_kept_up_to_date(
+    w: Workload, context: WorkloadContext, settings: Settings, now: datetime
+) -> Step | None:
     """The reason of QuotaReserved=False is kept up to date."""
     reserved = w.condition(condition_types.QUOTA_RESERVED)
     if reserved is not None and reserved.is_true:
         return None
-    if reserved is None and blocker(w, view) is None:
+    if reserved is None and blocker(w, context) is None:
         return None
-    return _change_or_idle(w, now, lambda d: _update_reason(d, view))
+    return _change_or_idle(w, now, lambda d: _update_reason(d, context))
 
 
-def _update_reason(draft: Draft, view: WorkloadContext) -> None:
+def _update_reason(draft: Draft, context: WorkloadContext) -> None:
     """Decides on the newest state: the scheduler may have written a reason meanwhile."""
     reserved = draft.condition(condition_types.QUOTA_RESERVED)
     if reserved is not None and reserved.is_true:
         return
-    why = blocker(draft.workload, view)
+    why = blocker(draft.workload, context)
     if why is None and reserved is not None:
-        why = _after_a_blocker(reserved.reason, view)
+        why = _reason_after_blocker(reserved.reason, context)
     if why is not None:
         transitions.block(draft, why.reason, why.message)
     elif reserved is not None and draft.is_true(condition_types.ADMITTED):
@@ -240,28 +258,28 @@ def _update_reason(draft: Draft, view: WorkloadContext) -> None:
         transitions.block(draft, reserved.reason, reserved.message)
 
 
-def blocker(w: Workload, view: WorkloadContext) -> PendingReason | None:
+def blocker(w: Workload, context: WorkloadContext) -> PendingReason | None:
     """Why the Workload's queues keep it from being tried; None if they do not."""
     queue = w.spec.queue_name
-    if not view.local_queue_exists:
+    if not context.local_queue_exists:
         return PendingReason(reasons.MISCONFIGURED, f"LocalQueue {queue} doesn't exist")
-    if stops(view.local_queue_stop):
+    if stops(context.local_queue_stop):
         return PendingReason(reasons.SUSPENDED, f"LocalQueue {queue} is inactive")
-    if not view.cluster_queue_exists:
-        return PendingReason(reasons.MISCONFIGURED, f"ClusterQueue {view.cluster_queue} doesn't exist")
-    if not view.cluster_queue_active:
-        return PendingReason(reasons.SUSPENDED, f"ClusterQueue {view.cluster_queue} is inactive")
+    if not context.cluster_queue_exists:
+        return PendingReason(reasons.MISCONFIGURED, f"ClusterQueue {context.cluster_queue} doesn't exist")
+    if not context.cluster_queue_active:
+        return PendingReason(reasons.SUSPENDED, f"ClusterQueue {context.cluster_queue} is inactive")
     return None
 
 
-def _after_a_blocker(reason: str, view: WorkloadContext) -> PendingReason | None:
+def _reason_after_blocker(reason: str, context: WorkloadContext) -> PendingReason | None:
     """The reason that replaces one that no longer holds, until the scheduler gives another; None: it still holds."""
-    if reason in _BY_SCHEDULER and not (reason == reasons.PENDING_EVALUATION and view.bypassed):
+    if reason in _BY_SCHEDULER and not (reason == reasons.PENDING_EVALUATION and context.bypassed):
         return None
-    if reason == reasons.MISCONFIGURED and view.error:
+    if reason == reasons.MISCONFIGURED and context.error:
         return None  # written by the scheduler, and still true
-    if view.bypassed is not None:
-        return PendingReason(view.bypassed.reason, messages.EQUIVALENT_MESSAGE)
+    if context.bypassed is not None:
+        return PendingReason(context.bypassed.reason, messages.EQUIVALENT_MESSAGE)
     return PendingReason(reasons.PENDING_EVALUATION, messages.PENDING_EVALUATION_MESSAGE)
 
 
@@ -274,28 +292,32 @@ def _change_or_idle(w: Workload, now: datetime, apply: Callable[[Draft], None]) 
 # --- holding quota -----------------------------------------------------------------------------------------
 
 
-def _ownerless_stop(w: Workload) -> Step | None:
+def _release_without_job(w: Workload) -> Step | None:
     """An evicted Workload without a Job releases its quota at once: there is nothing to stop."""
     if not w.job_uid and w.is_true(condition_types.EVICTED) and w.is_true(condition_types.QUOTA_RESERVED):
         return WriteStatus(lambda d: transitions.unreserve(d, waits_for_pods=False), Cause.RELEASE)
     return None
 
 
-def _evicted(w: Workload, view: WorkloadContext, settings: Settings, now: datetime) -> Step | None:
+def evicted_workload_keeps_quota_until_job_stops(
+    w: Workload, context: WorkloadContext, settings: Settings, now: datetime
+) -> Step | None:
     """An evicted Workload keeps its quota until `jobs` has stopped its Job; without a Job it releases it at once."""
     if not w.is_true(condition_types.EVICTED) or not w.is_true(condition_types.QUOTA_RESERVED):
         return None
-    return _ownerless_stop(w) or Idle()
+    return _release_without_job(w) or Idle()
 
 
-def _checked(w: Workload, view: WorkloadContext, settings: Settings, now: datetime) -> Step | None:
+def admission_checks_take_effect(
+    w: Workload, context: WorkloadContext, settings: Settings, now: datetime
+) -> Step | None:
     """The list of admission checks is kept up to date, and their states take effect (see `admission_checks`)."""
     if w.is_true(condition_types.EVICTED) and w.is_true(condition_types.QUOTA_RESERVED):
         return None
 
     def check(draft: Draft) -> None:
         if not draft.is_true(condition_types.FINISHED):
-            admission_checks.synchronise(draft, view.checks)
+            admission_checks.synchronise(draft, context.checks)
             admission_checks.act(draft)
 
     draft = Draft(w, now)
@@ -303,7 +325,9 @@ def _checked(w: Workload, view: WorkloadContext, settings: Settings, now: dateti
     return WriteStatus(check, Cause.ADMISSION_CHECK) if draft.changed else None
 
 
-def _withdrawn(w: Workload, view: WorkloadContext, settings: Settings, now: datetime) -> Step | None:
+def reservation_of_stopped_queue_is_released(
+    w: Workload, context: WorkloadContext, settings: Settings, now: datetime
+) -> Step | None:
     """A reservation without admission is released if one of its queues is stopped, terminating or missing."""
     if (
         not w.is_true(condition_types.QUOTA_RESERVED)
@@ -311,28 +335,30 @@ def _withdrawn(w: Workload, view: WorkloadContext, settings: Settings, now: date
         or w.is_true(condition_types.EVICTED)
     ):
         return None
-    why = _unwanted(w, view)
+    why = _why_released(w, context)
     return WriteStatus(lambda d: transitions.release(d, *why), Cause.RELEASE) if why is not None else None
 
 
-def _unwanted(w: Workload, view: WorkloadContext) -> tuple[str, str] | None:
-    local, cluster = f"LocalQueue {w.spec.queue_name}", f"ClusterQueue {view.cluster_queue}"
-    if not view.local_queue_exists:
+def _why_released(w: Workload, context: WorkloadContext) -> tuple[str, str] | None:
+    local, cluster = f"LocalQueue {w.spec.queue_name}", f"ClusterQueue {context.cluster_queue}"
+    if not context.local_queue_exists:
         return reasons.MISCONFIGURED, f"{local} is terminating or missing"
-    if stops(view.local_queue_stop):
+    if stops(context.local_queue_stop):
         return reasons.SUSPENDED, f"{local} is stopped"
-    if not view.cluster_queue_exists or view.cluster_queue_terminating:
+    if not context.cluster_queue_exists or context.cluster_queue_terminating:
         return reasons.MISCONFIGURED, f"{cluster} is terminating or missing"
-    if stops(view.cluster_queue_stop):
+    if stops(context.cluster_queue_stop):
         return reasons.SUSPENDED, f"{cluster} is stopped"
     return None
 
 
-def _drained(w: Workload, view: WorkloadContext, settings: Settings, now: datetime) -> Step | None:
+def workload_of_draining_queue_is_evicted(
+    w: Workload, context: WorkloadContext, settings: Settings, now: datetime
+) -> Step | None:
     """A queue with stopPolicy HoldAndDrain evicts the Workloads that it has admitted."""
-    if not w.is_true(condition_types.ADMITTED) or view.draining is None:
+    if not w.is_true(condition_types.ADMITTED) or context.draining is None:
         return None
-    reason, message = view.draining
+    reason, message = context.draining
     return WriteStatus(lambda d: _evict_once(d, reason, message), Cause.EVICTION)
 
 
@@ -341,17 +367,21 @@ def _evict_once(draft: Draft, reason: str, message: str) -> None:
         transitions.evict(draft, reason, message)
 
 
-def _running(w: Workload, view: WorkloadContext, settings: Settings, now: datetime) -> Step | None:
+def workload_past_deadline_is_evicted(
+    w: Workload, context: WorkloadContext, settings: Settings, now: datetime
+) -> Step | None:
     """An admitted Workload is evicted or deactivated at its deadline for ready pods, or for the execution time."""
     if not w.is_true(condition_types.ADMITTED) or w.is_true(condition_types.EVICTED):
         return None
-    ready = requeuing.pods_deadline(w, settings, view.unscheduled)
+    ready = requeuing.pods_deadline(w, settings, context.unscheduled)
     execution = execution_deadline(w)
     if ready is not None and ready.at <= now:
-        time_out = partial(requeuing.time_out, settings=settings, jitter=view.jitter, unscheduled=view.unscheduled)
+        time_out = partial(
+            requeuing.time_out, settings=settings, jitter=context.jitter, unscheduled=context.unscheduled
+        )
         return WriteStatus(time_out, Cause.EVICTION)
     if execution is not None and execution <= now:
-        return WriteStatus(_exceed, Cause.DEACTIVATION)
+        return WriteStatus(_exceed_execution_time, Cause.DEACTIVATION)
     deadlines = [ready.at] if ready is not None else []
     deadlines += [execution] if execution is not None else []
     return Wait(min(deadlines)) if deadlines else None
@@ -366,7 +396,7 @@ def execution_deadline(w: Workload) -> datetime | None:
     return later(admitted.last_transition_time, max(0, left))
 
 
-def _exceed(draft: Draft) -> None:
+def _exceed_execution_time(draft: Draft) -> None:
     deadline, limit = execution_deadline(draft.workload), draft.original.spec.maximum_execution_time_seconds
     if deadline is None or limit is None or deadline > draft.now or draft.is_true(condition_types.EVICTED):
         return
@@ -374,18 +404,18 @@ def _exceed(draft: Draft) -> None:
 
 
 RULES: tuple[Rule, ...] = (
-    _orphaned,
-    _finished,
-    _deleted,
-    _ahead_of_the_clock,
-    _to_deactivate,
-    _inactive,
-    _gated,
-    _backoff,
-    _withdrawn,
-    _checked,
-    _waiting,
-    _evicted,
-    _drained,
-    _running,
+    workload_without_owner_is_finished,
+    finished_workload_is_released_and_expires,
+    deleted_workload_without_job_is_released,
+    times_in_the_future_are_corrected,
+    announced_deactivation_is_written,
+    inactive_workload_is_evicted,
+    gated_workload_is_not_enqueued,
+    workload_in_backoff_is_requeued,
+    reservation_of_stopped_queue_is_released,
+    admission_checks_take_effect,
+    pending_reason_is_kept_up_to_date,
+    evicted_workload_keeps_quota_until_job_stops,
+    workload_of_draining_queue_is_evicted,
+    workload_past_deadline_is_evicted,
 )

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from fractions import Fraction
 
 from job_controller.times import effective_start
 from queue_manager.configuration import KueueConfig
-from queue_manager.configuration.kueue_config import Overrides, Resources
+from queue_manager.configuration.kueue_config import AdmissionFairSharing, Overrides, Resources
 from queue_manager.configuration.selector import LabelSelector
 from queue_manager.queueing.requeue_backoff import Formula
 from queue_manager.scheduling.resource_rules import COUNT_ALL, ResourceRules, Transformation
+from queue_manager.scheduling.usage_decay import UsageDecay
 from queue_manager.scheduling.workload_info import Timestamp
 
 
@@ -51,6 +53,8 @@ class Settings:
     namespaces: LabelSelector = field(default_factory=LabelSelector)
     label_keys_to_copy: tuple[str, ...] = ()
     resources: ResourceRules = COUNT_ALL
+    fair_sharing: tuple[str, ...] = ()  # preemption strategies (KEP-1714); (): off
+    usage_decay: UsageDecay | None = None  # admission fair sharing (KEP-4136); None: off
     retain_finished: float | None = None  # seconds
     retain_deactivated: float | None = None  # seconds
     pending_reason_period: float = 30.0  # seconds; the longest that numbers in a pending reason stay out of date
@@ -112,6 +116,8 @@ def settings_of(config: KueueConfig) -> Settings:
         namespaces=config.managed_jobs_namespace_selector,
         label_keys_to_copy=config.integrations.label_keys_to_copy,
         resources=_resource_rules(config.resources),
+        fair_sharing=config.fair_sharing.preemption_strategies if config.fair_sharing is not None else (),
+        usage_decay=_usage_decay(config.admission_fair_sharing),
         retain_finished=_seconds(kept.after_finished),
         retain_deactivated=_seconds(kept.after_deactivated_by_kueue),
         pending_reason_period=config.pending_reason_period.total_seconds(),
@@ -126,6 +132,16 @@ def _resource_rules(resources: Resources) -> ResourceRules:
             for t in resources.transformations
         },
         ignore_undeclared=resources.quota_check_strategy == "IgnoreUndeclared",
+    )
+
+
+def _usage_decay(sharing: AdmissionFairSharing | None) -> UsageDecay | None:
+    if sharing is None:
+        return None
+    return UsageDecay(
+        half_life=sharing.usage_half_life_time.total_seconds(),
+        interval=sharing.usage_sampling_interval.total_seconds(),
+        weights={resource: Fraction(str(weight)) for resource, weight in sharing.resource_weights.items()},
     )
 
 

@@ -3,7 +3,7 @@
 Pure. `diagram` plays all moves to draw the phases in LIFECYCLE.md; tests play random ones and check invariants.
 `step` takes the next step of the lifecycle rules. `MOVES` are those of the scheduler, the Job, admission checks, users
 and administrators: each returns the new state, or None if it is not possible now. A move of another controller is
-possible only where that controller would make it: the scheduler admits what is eligible, and quota is given back when
+possible only where that controller would make it: the scheduler admits what is eligible, and quota is released when
 the Job has stopped.
 """
 
@@ -34,7 +34,7 @@ class LifeState:
     """A Workload, its surroundings, the time, and whether its Job runs."""
 
     workload: Workload
-    view: WorkloadContext
+    context: WorkloadContext
     settings: Settings
     now: datetime
     job_runs: bool = False
@@ -90,7 +90,7 @@ PHASES: tuple[tuple[str, str, Callable[[Workload], bool]], ...] = (
         lambda w: not w.spec.active and not w.is_true(condition_types.QUOTA_RESERVED),
     ),
     (
-        "Checked",
+        "Reserved",
         "holds quota and waits for admission checks",
         lambda w: w.is_true(condition_types.QUOTA_RESERVED) and not w.is_true(condition_types.ADMITTED),
     ),
@@ -119,7 +119,7 @@ def phase(workload: Workload) -> str:
 
 
 def next_step(life: LifeState) -> steps.Step:
-    return rules.next_step(life.workload, life.view, life.settings, life.now)
+    return rules.next_step(life.workload, life.context, life.settings, life.now)
 
 
 def step(life: LifeState) -> LifeState | None:
@@ -151,10 +151,10 @@ _NOT_PENDING = (condition_types.FINISHED, condition_types.DEACTIVATION_TARGET, c
 
 def eligible(life: LifeState) -> bool:
     """Whether the scheduler may admit the Workload."""
-    w, view = life.workload, life.view
+    w, context = life.workload, life.context
     free = w.spec.active and not any(w.is_true(ended) for ended in _NOT_PENDING)
     gated = bool(w.metadata.annotations.get(keys.ADMISSION_GATED_BY))
-    stopped = any(stop != policies.STOP_NONE for stop in (view.cluster_queue_stop, view.local_queue_stop))
+    stopped = any(stop != policies.STOP_NONE for stop in (context.cluster_queue_stop, context.local_queue_stop))
     waits = info(w).in_backoff(life.now) or requeuing.ends_instead_of_retry(w, life.settings) is not None
     return free and not gated and not stopped and not waits
 
@@ -164,8 +164,8 @@ def admit(life: LifeState, assignment: Assignment = _NO_PODS) -> LifeState | Non
         return None
 
     def reserve(draft: Draft) -> None:
-        transitions.reserve(draft, life.view.cluster_queue, assignment)
-        admission_checks.synchronise(draft, life.view.checks)
+        transitions.reserve(draft, life.context.cluster_queue, assignment)
+        admission_checks.synchronise(draft, life.context.checks)
         admission_checks.confirm(draft)
 
     return life.after(reserve)
@@ -232,10 +232,10 @@ def _active(workload: Workload, active: bool) -> Workload:
 
 def _stop_queue(policy: str) -> Move:
     def stop(life: LifeState) -> LifeState | None:
-        if life.view.cluster_queue_stop == policy:
+        if life.context.cluster_queue_stop == policy:
             return None
         active = policy == policies.STOP_NONE
-        return replace(life, view=replace(life.view, cluster_queue_stop=policy, cluster_queue_active=active))
+        return replace(life, context=replace(life.context, cluster_queue_stop=policy, cluster_queue_active=active))
 
     return stop
 
@@ -243,7 +243,7 @@ def _stop_queue(policy: str) -> Move:
 def _answer(state: CheckState) -> Move:
     def answer(life: LifeState) -> LifeState | None:
         asked = admission_checks.in_state(Draft(life.workload, life.now), CheckState.PENDING)
-        if not asked or phase(life.workload) != "Checked":
+        if not asked or phase(life.workload) != "Reserved":
             return None
         answers = tuple(structs.replace(check, state=state) for check in asked)
         return life.after(lambda d: d.put(admission_checks=answers))

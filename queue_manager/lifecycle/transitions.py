@@ -148,13 +148,14 @@ def evict(
     cause: str = "",
     quiet: bool = False,
     retry_at: datetime | None = None,
+    attempt_cause: str = "",
 ) -> None:
     """Set Evicted: the Job must stop, and the quota is kept until it has.
 
     `kind` (default: `reason`) and `cause` count in status.schedulingStats. `quiet`: record no Event. `retry_at` goes
-    into status.requeueHistory.
+    into status.requeueHistory, as does `attempt_cause` (default: `cause`).
     """
-    requeue_history.record(draft, reason, cause, retry_at)
+    requeue_history.record(draft, reason, attempt_cause or cause, retry_at)
     draft.set(condition_types.EVICTED, "True", reason, message)
     _count_eviction(draft, kind or reason, cause)
     draft.put(admission_checks=tuple(_reset(check, draft.now) for check in draft.status.admission_checks))
@@ -162,16 +163,19 @@ def evict(
         draft.event("Normal", f"{reasons.EVICTED_DUE_TO}{reason}", message)
 
 
-def preempt(draft: Draft, reason: str, message: str, priorities: str) -> None:
+def preempt(draft: Draft, reason: str, message: str, priorities: str, needed_by: str) -> None:
     """Evict a Workload because another one needs its quota. `priorities` are appended in the Event Preempted.
 
-    Without a Job nothing has to stop, and the quota is released in the same write. BEHAVIOUR.md#q43-preemption.
+    `needed_by` goes into status.requeueHistory, for the user: it names a ClusterQueue and a priority, no Workload.
+
+    Without a Job nothing has to stop, and the quota is released in the same write.
+    BEHAVIOUR.md#q49-carrying-out-a-preemption.
     """
     if not draft.is_true(condition_types.QUOTA_RESERVED) or draft.is_true(condition_types.EVICTED):
         return
     if draft.is_true(condition_types.FINISHED):
         return
-    evict(draft, reasons.PREEMPTED, message)
+    evict(draft, reasons.PREEMPTED, message, attempt_cause=needed_by)
     draft.set(condition_types.PREEMPTED, "True", reason, message)
     draft.event("Normal", reasons.PREEMPTED, f"{message}; {priorities}")
     if not draft.original.job_uid:

@@ -36,7 +36,7 @@ CHECK_SECONDS = 3600.0
 
 
 @dataclass(frozen=True, slots=True)
-class Identity:
+class ServerCertificate:
     """The certificate and key that the server presents, and the CA that its clients trust."""
 
     file: Path  # PEM: key and certificate of the server, certificate of the CA
@@ -51,7 +51,7 @@ class Identity:
         return context
 
 
-def provide(file: Path, now: datetime) -> Identity:
+def provide(file: Path, now: datetime) -> ServerCertificate:
     """The identity in `file`. A new one is issued if the file is missing, damaged or about to expire.
 
     Raises OSError if the file cannot be read or written.
@@ -60,11 +60,11 @@ def provide(file: Path, now: datetime) -> Identity:
         pem = file.read_bytes()
         certificates = x509.load_pem_x509_certificates(pem)
         if _is_usable(pem, certificates, now):
-            return Identity(file, _text(certificates[-1]))
+            return ServerCertificate(file, _text(certificates[-1]))
     return _issue(file, now)
 
 
-async def keep_current(identity: Identity, clock: Clock, present: Callable[[Identity], None]) -> None:
+async def keep_current(identity: ServerCertificate, clock: Clock, present: Callable[[ServerCertificate], None]) -> None:
     """Check every hour, without end, whether the identity is about to expire, and pass a renewed one to `present`."""
     while True:
         await asyncio.sleep(CHECK_SECONDS)
@@ -88,7 +88,7 @@ def _is_usable(pem: bytes, certificates: list[x509.Certificate], now: datetime) 
     )
 
 
-def _issue(file: Path, now: datetime) -> Identity:
+def _issue(file: Path, now: datetime) -> ServerCertificate:
     authority_key, key = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
     issuer = _subject("sluice CA")
     signs_certificates = x509.KeyUsage(False, False, False, False, False, True, False, False, False)
@@ -109,7 +109,7 @@ def _issue(file: Path, now: datetime) -> Identity:
     )
     secret = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
     write_private(file, secret + _text(server) + _text(authority))
-    return Identity(file, _text(authority))
+    return ServerCertificate(file, _text(authority))
 
 
 def _builder(

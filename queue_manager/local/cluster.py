@@ -33,17 +33,16 @@ from queue_manager.local.agent.agent import Agent
 from queue_manager.local.agent.cgroups import Cgroups
 from queue_manager.local.agent.layout import Layout
 from queue_manager.local.agent.logs import LogFiles
-from queue_manager.local.certificates import Identity
+from queue_manager.local.certificates import ServerCertificate
 from queue_manager.local.controllers.expiry import EventExpiry
 from queue_manager.local.controllers.garbage_collector import GarbageCollector
 from queue_manager.local.controllers.namespace_deletion import NamespaceController
 from queue_manager.local.controllers.taint_eviction import TaintEviction
-from queue_manager.local.first_queue import CLUSTER_QUEUE, LOCAL_QUEUE, FirstQueue, Quota
+from queue_manager.local.disabled_fields import DisabledFields
+from queue_manager.local.first_queue import CLUSTER_QUEUE, LOCAL_QUEUE, FirstQueue, NodeQuota
 from queue_manager.local.job_advice import JobAdvice
 from queue_manager.local.kinds.registry import KindRegistry
 from queue_manager.local.kubeconfig_file import write_kubeconfig
-from queue_manager.local.left_undone import LeftUndone
-from queue_manager.local.long_work import LongWork
 from queue_manager.local.node_registration import NodeSpec, node_specs, register
 from queue_manager.local.placement import Placement
 from queue_manager.local.priority import PodPriority, ensure_system_classes
@@ -54,17 +53,18 @@ from queue_manager.local.server.in_process import LocalTransport
 from queue_manager.local.storage.data_directory import CERTIFICATE, KUBECONFIG, PODS
 from queue_manager.local.storage.journal import Journal
 from queue_manager.local.storage.store import Store
-from queue_manager.local.switched_off import SwitchedOff
+from queue_manager.local.unsupported_pod_fields import UnsupportedPodFields
+from queue_manager.local.worker_process import WorkerProcess
 from queue_manager.wiring import attach_controllers
 
 USER = "system:sluice"
 DIGEST = "sluice/definition"  # annotation of a CustomResourceDefinition: digest of its file
 Report = Callable[[str, str], None]
-Watch = Callable[[Runtime, AsyncExitStack], Awaitable[None]]
+RuntimeHook = Callable[[Runtime, AsyncExitStack], Awaitable[None]]
 """Called once, before anything starts, with what runs the controllers; what it opens ends with the cluster."""
 
 
-async def watch_nothing(runtime: Runtime, stack: AsyncExitStack) -> None:
+async def no_hook(runtime: Runtime, stack: AsyncExitStack) -> None:
     pass
 
 
@@ -80,7 +80,7 @@ class ClusterOptions:
     first_queue: bool = True
 
 
-class AtWork(NamedTuple):
+class RunningCounts(NamedTuple):
     """The number of pods that run on the nodes, and of their Jobs."""
 
     jobs: int
@@ -100,7 +100,7 @@ class LocalCluster:
         options: ClusterOptions,
         config: KueueConfig,
         report: Report = lambda step, detail: None,
-        watch: Watch = watch_nothing,
+        hook: RuntimeHook = no_hook,
         cgroups: Cgroups | None = None,
     ) -> None:
         self.options = options
@@ -108,7 +108,7 @@ class LocalCluster:
         self.url = ""
         self.kubeconfig = options.data_dir / KUBECONFIG
         self._report = report
-        self._watch = watch
+        self._hook = hook
         self._cgroups = cgroups
         self._stack = AsyncExitStack()
         self._nodes = node_specs(options.nodes, options.cpu, options.memory)
@@ -129,11 +129,11 @@ class LocalCluster:
         self._queue.reconfigure(config)
         self.config = config
 
-    def at_work(self) -> AtWork:
+    def running_counts(self) -> RunningCounts:
         """The running pods and their Jobs, which a stop would interrupt."""
         pods = self._agent.running_pods()
         owners = [owner for pod in pods if (owner := pod.metadata.controller) is not None]
-        return AtWork(len({owner.uid for owner in owners if owner.kind == JOBS.kind}), len(pods))
+        return RunningCounts(len({owner.uid for owner in owners if owner.kind == JOBS.kind}), len(pods))
 
     async def _start(self, stack: AsyncExitStack) -> None:
         clock, rng = SystemClock(), random.SystemRandom()
@@ -148,23 +148,23 @@ class LocalCluster:
         admission: list[AdmissionPlugin] = []
         metrics = MetricRegistry()
         logs = LogFiles(pods, clock.now)
-        elsewhere = LongWork()
-        stack.push_async_callback(elsewhere.close)
-        server = ApiServer(store, KindRegistry.builtin(), clock, admission, logs, metrics.exposed, elsewhere)
+        worker_process = WorkerProcess()
+        stack.push_async_callback(worker_process.close)
+        server = ApiServer(store, KindRegistry.builtin(), clock, admission, logs, metrics.expose, worker_process)
         transport = throttled(LocalTransport(server, USER), _limit(self.config))
         runtime = Runtime(transport, clock, rng, metrics=metrics, silence=None)
         self.client = runtime.client
         follow_clock(runtime)
-        await self._watch(runtime, stack)
+        await self._hook(runtime, stack)
         await install_crds(self.client)
         await ensure_system_classes(self.client)
         await register(self.client, self._nodes, clock.now())
 
         job_options = self.config.job_controller.options()
-        queue = attach_controllers(runtime, self.config, job_controller=job_options, pod_keeping=True)
+        queue = attach_controllers(runtime, self.config, job_controller=job_options, pod_controllers=True)
         self._queue = queue
-        undone = LeftUndone(limits_cpu=self._cgroups is not None and self._cgroups.limits_cpu)
-        admission.extend([SwitchedOff(job_options.switches), PodPriority(store), undone, *queue.admission])
+        undone = UnsupportedPodFields(limits_cpu=self._cgroups is not None and self._cgroups.limits_cpu)
+        admission.extend([DisabledFields(job_options.switches), PodPriority(store), undone, *queue.admission])
         admission.append(JobAdvice())
         for controller in (GarbageCollector(server), NamespaceController(server), EventExpiry(store, clock)):
             runtime.task(controller.run)
@@ -179,7 +179,7 @@ class LocalCluster:
         listening = await http_server.serve(server, context, port=self.options.port, token=token)
         stack.push_async_callback(listening.close)
 
-        def present(renewed: Identity) -> None:
+        def present(renewed: ServerCertificate) -> None:
             context.load_cert_chain(renewed.file)
             write_kubeconfig(self.kubeconfig, listening.url, token, renewed.authority)
 
@@ -225,9 +225,9 @@ def _definition(file: Path, digest: str) -> dict[str, Any]:
     return tree
 
 
-def _total(nodes: list[NodeSpec]) -> Quota:
+def _total(nodes: list[NodeSpec]) -> NodeQuota:
     """The sum of the resources of all nodes."""
-    return Quota(cpu=_sum_of(nodes, "cpu"), memory=_sum_of(nodes, "memory"))
+    return NodeQuota(cpu=_sum_of(nodes, "cpu"), memory=_sum_of(nodes, "memory"))
 
 
 def _sum_of(nodes: list[NodeSpec], resource: str) -> str:

@@ -103,15 +103,13 @@ def no_such_path() -> StatusError:
 
 def no_budgets() -> StatusError:
     """404 that says that PodDisruptionBudgets are not supported, instead of an unknown path only."""
-    message = "this cluster has no PodDisruptionBudgets: nothing would hold evictions back"
+    message = "this cluster has no PodDisruptionBudgets: nothing limits evictions"
     return StatusError(404, "NotFound", message, {"group": "policy", "kind": "poddisruptionbudgets"})
 
 
 def no_streams(subresource: str) -> StatusError:
     """404 for subresources that stream into a container, with the reason instead of only "not found"."""
-    message = (
-        f"{subresource} is not served here: containers are ordinary processes of this machine, in reach of a shell"
-    )
+    message = f"{subresource} is not served here: containers are ordinary processes of this machine, use a shell"
     return StatusError(404, "NotFound", message, {"kind": "pods"})  # kubectl debug reads the details
 
 
@@ -183,7 +181,7 @@ def internal(message: str) -> StatusError:
     return StatusError(500, "InternalError", f"Internal error occurred: {message}", {"causes": [cause]})
 
 
-def from_the_future(asked: int, current: int) -> StatusError:
+def resource_version_too_large(asked: int, current: int) -> StatusError:
     """504: the requested resourceVersion has not been written yet."""
     message = f"Too large resource version: {asked}, current: {current}"
     cause = {"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}

@@ -49,7 +49,7 @@ QUOTA_CHANGED = "QuotaChanged"  # reason of the Event
 MAX_NAMES = 5  # of other ClusterQueues in its message
 
 
-class Quota(NamedTuple):
+class NodeQuota(NamedTuple):
     """Quantities, in canonical form."""
 
     cpu: str
@@ -62,7 +62,7 @@ class Quota(NamedTuple):
 class FirstQueue:
     """Creates the first queue and keeps its quota up to date. Construct it before the runtime starts."""
 
-    def __init__(self, runtime: Runtime, nodes: Quota) -> None:
+    def __init__(self, runtime: Runtime, nodes: NodeQuota) -> None:
         """`nodes`: the sum of the resources of all nodes."""
         self._client = runtime.client
         self._events = runtime.recorder(COMPONENT)
@@ -72,7 +72,7 @@ class FirstQueue:
         runtime.cache(CLUSTER_QUEUES, ClusterQueue).subscribe(self._on_cluster_queue)
         runtime.worker(self._queue, self._sync)
 
-    async def ensure(self) -> Quota | None:
+    async def ensure(self) -> NodeQuota | None:
         """Create the queue unless this cluster has had it or has LocalQueues; otherwise update its quota.
 
         Returns the quota if the queue was created or updated, otherwise None.
@@ -94,15 +94,15 @@ class FirstQueue:
     async def _sync(self, name: str) -> None:
         await self._follow()
 
-    async def _follow(self) -> Quota | None:
+    async def _follow(self) -> NodeQuota | None:
         """Set the quota to what is left, unless another client has changed it. Returns the new quota if it changed.
 
         After a conflict with another write, often one of the queue's status, everything is read and computed again.
         """
-        found: Quota | None = await AsyncRetrying(retry=retry_if_exception(_is_conflict))(self._follow_once)
+        found: NodeQuota | None = await AsyncRetrying(retry=retry_if_exception(_is_conflict))(self._follow_once)
         return found
 
-    async def _follow_once(self) -> Quota | None:
+    async def _follow_once(self) -> NodeQuota | None:
         queues = {queue["metadata"]["name"]: queue for queue in await self._client.list(CLUSTER_QUEUES)}
         first = queues.pop(CLUSTER_QUEUE, None)
         given = given_quota(first) if first is not None else None
@@ -120,7 +120,7 @@ class FirstQueue:
         self._report(changed, left, queues)
         return left
 
-    def _report(self, queue: ClusterQueue, quota: Quota, others: Mapping[str, Json]) -> None:
+    def _report(self, queue: ClusterQueue, quota: NodeQuota, others: Mapping[str, Json]) -> None:
         message = quota_message(quota, self._nodes, others)
         is_used_up = "0" in quota
         self._events.event(queue, "Warning" if is_used_up else "Normal", QUOTA_CHANGED, message)
@@ -128,7 +128,7 @@ class FirstQueue:
             log.warning("nothing is left for the first queue", extra={"key": CLUSTER_QUEUE, "quota": message})
 
 
-def quota_message(quota: Quota, nodes: Quota, others: Mapping[str, Json]) -> str:
+def quota_message(quota: NodeQuota, nodes: NodeQuota, others: Mapping[str, Json]) -> str:
     """How the quota of the first queue is calculated. `others`: all other ClusterQueues by name."""
     if not others:
         return f"quota is {quota}: all that the nodes have"
@@ -144,38 +144,38 @@ def _is_conflict(error: BaseException) -> bool:
     return isinstance(error, ApiError) and error.is_conflict
 
 
-def given_quota(queue: Json) -> Quota | None:
+def given_quota(queue: Json) -> NodeQuota | None:
     """The quota that Sluice set on the first queue; None if another client has changed it since."""
     texts = (queue["metadata"].get("annotations") or {}).get(QUOTA, "").split()
-    if len(texts) != 2 or queue["spec"].get("resourceGroups") != _groups(Quota(*texts)):
+    if len(texts) != 2 or queue["spec"].get("resourceGroups") != _groups(NodeQuota(*texts)):
         return None
-    return Quota(*texts)
+    return NodeQuota(*texts)
 
 
-def left_over(nodes: Quota, others: Iterable[Json]) -> Quota:
+def left_over(nodes: NodeQuota, others: Iterable[Json]) -> NodeQuota:
     """The resources of the nodes minus the quotas of other ClusterQueues, at least 0."""
     total, used = nodes._asdict(), taken(others)._asdict()
     left = {name: quantities.parse(text, name) - quantities.parse(used[name], name) for name, text in total.items()}
-    return Quota(**{name: quantities.to_text(max(0, amount), name) for name, amount in left.items()})
+    return NodeQuota(**{name: quantities.to_text(max(0, amount), name) for name, amount in left.items()})
 
 
-def taken(queues: Iterable[Json]) -> Quota:
+def taken(queues: Iterable[Json]) -> NodeQuota:
     """The sum of the nominal quotas of all flavors of these ClusterQueues."""
-    sums = dict.fromkeys(Quota._fields, 0)
+    sums = dict.fromkeys(NodeQuota._fields, 0)
     for queue in queues:
         for group in queue["spec"].get("resourceGroups") or ():
             for flavor in group["flavors"]:
                 for resource in flavor["resources"]:
                     if (name := resource["name"]) in sums:
                         sums[name] += quantities.parse(resource["nominalQuota"], name)
-    return Quota(**{name: quantities.to_text(amount, name) for name, amount in sums.items()})
+    return NodeQuota(**{name: quantities.to_text(amount, name) for name, amount in sums.items()})
 
 
 async def create_first_queue(client: Client, cpu: str, memory: str) -> None:
     """Create flavor, ClusterQueue and LocalQueue `default/user-queue` with this quota; existing objects are kept."""
     flavor = {"apiVersion": API_VERSION, "kind": "ResourceFlavor", "metadata": {"name": FLAVOR}}
     await _create(client, RESOURCE_FLAVORS, "", _as_applied(flavor))
-    await _create(client, CLUSTER_QUEUES, "", _cluster_queue(Quota(cpu, memory)))
+    await _create(client, CLUSTER_QUEUES, "", _cluster_queue(NodeQuota(cpu, memory)))
     local_queue = {
         "apiVersion": API_VERSION,
         "kind": "LocalQueue",
@@ -185,7 +185,7 @@ async def create_first_queue(client: Client, cpu: str, memory: str) -> None:
     await _create(client, LOCAL_QUEUES, NAMESPACE, _as_applied(local_queue))
 
 
-def _cluster_queue(quota: Quota) -> Json:
+def _cluster_queue(quota: NodeQuota) -> Json:
     metadata = {"name": CLUSTER_QUEUE, "annotations": {QUOTA: " ".join(quota)}}
     spec = {"namespaceSelector": {}, "resourceGroups": _groups(quota)}
     return _as_applied({"apiVersion": API_VERSION, "kind": "ClusterQueue", "metadata": metadata, "spec": spec})
@@ -203,9 +203,9 @@ def _annotated(manifest: Json, annotations: Json) -> Json:
     return {**manifest, "metadata": {**manifest["metadata"], "annotations": annotations}}
 
 
-def _groups(quota: Quota) -> list[dict[str, Any]]:
+def _groups(quota: NodeQuota) -> list[dict[str, Any]]:
     resources = [{"name": name, "nominalQuota": text} for name, text in quota._asdict().items()]
-    return [{"coveredResources": list(Quota._fields), "flavors": [{"name": FLAVOR, "resources": resources}]}]
+    return [{"coveredResources": list(NodeQuota._fields), "flavors": [{"name": FLAVOR, "resources": resources}]}]
 
 
 async def _create(client: Client, resource: Resource, namespace: str, obj: Json) -> None:

@@ -58,7 +58,7 @@ def node_specs(
     amounts = {name: amount(name, quantity) for name, quantity in capacity.items()}
     for name, value in amounts.items():
         if value <= 0:
-            raise ValueError(f"{name}: {capacity[name]!r} is not more than nothing")
+            raise ValueError(f"{name}: {capacity[name]!r} is not greater than 0")
     capacity = {name: text(name, value) for name, value in amounts.items()}
     return [NodeSpec(f"node-{i + 1}", dict(capacity)) for i in range(count)]
 

@@ -12,8 +12,10 @@ from job_controller.quantities import INT64_MAX
 from queue_manager.api import condition_types, reasons
 from queue_manager.api.types import Workload, stops
 from queue_manager.scheduler.quota_cache import QuotaCache
+from queue_manager.scheduling.fair_sharing import Share, Shares
 from queue_manager.scheduling.quota_state import Holding, SchedulerState
 from queue_manager.scheduling.quota_tree import FlavorResource, QuotaNode, Usage
+from queue_manager.scheduling.usage_decay import PER_UNIT
 
 BLOCKED = "sluice_cluster_queue_blocked_by_never_fitting_head"
 UNITS = {"cpu": 1000}  # amounts per exported unit: cpu is counted in thousandths
@@ -67,6 +69,10 @@ def _of_cluster_queue(quota_cache: QuotaCache, name: str) -> Iterator[Gauge]:
         yield Gauge("cluster_queue_resource_pending", {**own, "resource": resource}, _units(resource, amount))
     yield Gauge("reserving_active_workloads", own, len(queue.holdings))
     yield Gauge("admitted_active_workloads", own, sum(h.admitted for h in queue.holdings.values()))
+    state = quota_cache.state
+    if state.fair_sharing:
+        share = Shares().of(queue.node)
+        yield Gauge("cluster_queue_weighted_share", {**own, "cohort": queue.queue.spec.cohort_name}, _exported(share))
     yield Gauge(BLOCKED, own, float(pending is not None and pending.never is not None))
     if queue.queue.metadata.deletion_timestamp is not None:
         current = "terminating"
@@ -107,6 +113,8 @@ def _of_trees(state: SchedulerState) -> Iterator[Gauge]:
             own = {"cohort": node.name}
             yield Gauge("cohort_info", {**own, **_place(node)}, 1)
             yield Gauge("cohort_subtree_admitted_active_workloads", own, admitted[node.name])
+            if state.fair_sharing:
+                yield Gauge("cohort_weighted_share", own, _exported(Shares().of(node)))
             yield from _amounts("cohort_subtree_quota", own, node.subtree)
             yield from _amounts("cohort_subtree_resource_reservations", own, reserved.get(node.name, {}))
 
@@ -114,6 +122,11 @@ def _of_trees(state: SchedulerState) -> Iterator[Gauge]:
 def ancestors(node: QuotaNode) -> Iterator[QuotaNode]:
     """The cohorts above a node, up to the root."""
     return islice(node.path(), 1, None)
+
+
+def _exported(share: Share) -> float:
+    """NaN for an infinite share, as Kueue."""
+    return float("nan") if share.infinite else float(share.per_mille)
 
 
 def _place(node: QuotaNode) -> dict[str, str]:
@@ -141,6 +154,12 @@ def _of_local_queue(quota_cache: QuotaCache, key: Key, mine: list[Holding], *, r
     now = str(not stops(local.spec.stop_policy) and quota_cache.is_active(local.spec.cluster_queue))
     for value in ("True", "False", "Unknown"):
         yield Gauge("local_queue_status", {**own, "active": value}, float(value == now))
+    past = quota_cache.queues.ledger.get(key)
+    if past is not None:
+        usage = quota_cache.queues.weighted_usage(key)
+        where = {**own, "cluster_queue": local.spec.cluster_queue}
+        amount = float("inf") if usage.last else float(usage.amount / PER_UNIT)
+        yield Gauge("local_queue_admission_fair_sharing_usage", where, amount)
     state = quota_cache.state.queues.get(local.spec.cluster_queue)
     if not resources or state is None:
         return
@@ -160,7 +179,7 @@ def _counted(quota_cache: QuotaCache, workloads: list[Workload], is_exported: Ca
         if w.is_true(condition_types.FINISHED):
             ended[where] += 1
         elif not w.is_true(condition_types.ADMITTED):
-            waiting[(*where, *why_not_admitted(w))] += 1
+            waiting[(*where, *unadmitted_reason(w))] += 1
     finished: Counter[str] = Counter()
     for (cluster_queue, key), count in ended.items():
         finished[cluster_queue] += count
@@ -180,7 +199,7 @@ def _counted(quota_cache: QuotaCache, workloads: list[Workload], is_exported: Ca
         yield Gauge("unadmitted_workloads", own, count)
 
 
-def why_not_admitted(w: Workload) -> tuple[str, str]:
+def unadmitted_reason(w: Workload) -> tuple[str, str]:
     """(reason, underlying cause) of an unadmitted Workload, from its conditions Admitted and QuotaReserved."""
     if w.is_true(condition_types.QUOTA_RESERVED):
         admitted = w.condition(condition_types.ADMITTED)

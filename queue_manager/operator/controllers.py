@@ -1,6 +1,7 @@
 """Runs the chosen controllers against a cluster while this process holds the Lease.
 
-Each period of leadership is one `Term`: a runtime, its caches and controllers, and the fence that their writes pass.
+Each period of leadership is one `LeadershipTerm`: a runtime, its caches and controllers, and the fence that their
+writes pass.
 A term is never resumed: its caches may be stale, and its pending writes may conflict with those of the next leader.
 After losing the Lease, the process builds a new term, as a new process would, and becomes a candidate again.
 """
@@ -15,18 +16,18 @@ from collections.abc import Callable, Iterable
 from queue_manager.configuration import KueueConfig
 from queue_manager.engine.clock import SystemClock
 from queue_manager.engine.clock_jumps import follow_clock
-from queue_manager.engine.metric_registry import Exposed
+from queue_manager.engine.metric_registry import Exposition
 from queue_manager.engine.reflector import SILENCE_SECONDS
 from queue_manager.engine.runtime import Runtime
 from queue_manager.engine.throttle import throttled
 from queue_manager.engine.transport import Transport
 from queue_manager.metrics.workloads import ROLE
-from queue_manager.operator.absence import PathsAreServed
 from queue_manager.operator.election import Election, Fence, LeadershipLost
 from queue_manager.operator.permissions import ALL, JOB_CONTROLLER, QUEUE
 from queue_manager.operator.preflight import CannotStart
 from queue_manager.operator.renewing_transport import ClusterTransport
-from queue_manager.operator.rivals import RivalsAreReported
+from queue_manager.operator.rivals import RivalDetector
+from queue_manager.operator.unserved_paths import UnservedPathTransport
 from queue_manager.wiring import attach_controllers
 
 log = logging.getLogger(__name__)
@@ -46,9 +47,9 @@ class Controllers:
         *,
         election: Election | None = None,
         silence: float = SILENCE_SECONDS,
-        told: Callable[[str], None] = log.info,
+        report: Callable[[str], None] = log.info,
     ) -> None:
-        """`election`: None if no other manager can exist. `told` logs one line for users.
+        """`election`: None if no other manager can exist. `report` logs one line for users.
 
         `silence`: seconds without data after which a watch counts as broken.
         """
@@ -58,7 +59,7 @@ class Controllers:
         self._chosen = list(chosen)
         self._election = election
         self._silence = silence
-        self._told = told
+        self._report = report
         self._stop = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._term = self._new_term()
@@ -68,9 +69,9 @@ class Controllers:
         """Return the runtime of the current term."""
         return self._term.runtime
 
-    async def exposed(self, accept: str) -> Exposed:
+    async def expose(self, accept: str) -> Exposition:
         """Return the metrics of the current term. Counters restart at 0 with each term, as in a new process."""
-        return await self.runtime.metrics.exposed(accept)
+        return await self.runtime.metrics.expose(accept)
 
     def reconfigure(self, config: KueueConfig) -> None:
         """Apply a new configuration. The caller has checked that no field changed that needs a restart."""
@@ -85,7 +86,7 @@ class Controllers:
         """
         if self._stop.is_set():
             return "stopping"
-        waits = self._election is not None and not self._election.leads
+        waits = self._election is not None and not self._election.is_leader
         return "" if waits else self.runtime.unready()
 
     async def run(self) -> None:
@@ -98,7 +99,7 @@ class Controllers:
             try:
                 await self._task
             except LeadershipLost as lost:
-                self._told(f"{lost}; stands for election again")
+                self._report(f"{lost}; becomes a candidate again")
                 self._term = self._new_term()
             except asyncio.CancelledError:
                 if not self._stop.is_set():
@@ -109,7 +110,7 @@ class Controllers:
         term = self._term
         try:
             if self._election is not None:
-                await self._election.win()
+                await self._election.acquire()
             await term.serve(self._ready, self._stop)
         finally:
             term.close()
@@ -118,20 +119,20 @@ class Controllers:
 
     def _ready(self) -> None:
         if self.ready.is_set():
-            self._told("leads again")
+            self._report("is the leader again")
         self.ready.set()
 
-    def _new_term(self) -> Term:
-        return Term(self._transport, self._config, self._chosen, self._election, self._silence, self._told)
+    def _new_term(self) -> LeadershipTerm:
+        return LeadershipTerm(self._transport, self._config, self._chosen, self._election, self._silence, self._report)
 
     def stop(self) -> None:
         """Make `run` return. Requests in flight get up to 4.5 s to finish; the remaining work is cancelled."""
         self._stop.set()
-        if self._task is not None and not self.runtime.working:
+        if self._task is not None and not self.runtime.is_working:
             self._task.cancel()  # `run` is waiting for the Lease or filling the caches
 
 
-class Term:
+class LeadershipTerm:
     """The controllers of one leadership, on a runtime of their own."""
 
     def __init__(
@@ -141,13 +142,13 @@ class Term:
         chosen: Iterable[str],
         election: Election | None,
         silence: float,
-        told: Callable[[str], None],
+        report: Callable[[str], None],
     ) -> None:
         self._election = election
-        served: Transport = PathsAreServed(transport)
+        served: Transport = UnservedPathTransport(transport)
         options = config.job_controller.options(manage="ManagedBy") if JOB_CONTROLLER in chosen else None
         if options is not None and options.manage == "All":
-            served = RivalsAreReported(served, told)
+            served = RivalDetector(served, report)
         self._fence = Fence(served, election)
         limited = throttled(self._fence, config.client_connection.limit)
         self.runtime = Runtime(limited, SystemClock(), random.SystemRandom(), silence=silence)
@@ -167,7 +168,7 @@ class Term:
 
     def close(self) -> None:
         """Close the fence: writes of tasks of this term that still run are rejected."""
-        self._fence.shut()
+        self._fence.reject_writes()
 
     async def serve(self, ready: Callable[[], None], stop: asyncio.Event) -> None:
         """Fill the caches, call `ready`, run until `stop` is set.
@@ -195,8 +196,8 @@ class Term:
         assert self._election is not None
         assert self._task is not None
         try:
-            await self._election.keep()
+            await self._election.renew()
         except LeadershipLost as lost:
             self._lost = lost
-            self._fence.shut()
+            self._fence.reject_writes()
             self._task.cancel()

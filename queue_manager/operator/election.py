@@ -49,18 +49,18 @@ class LeadershipLost(Exception):
     """Another process holds the Lease, or may take it at any time."""
 
 
-def forward() -> float:
+def monotonic_seconds() -> float:
     """Return seconds on a clock that cannot be set."""
     return time.clock_gettime(_CLOCK)
 
 
-def own_name() -> str:
+def own_identity() -> str:
     """Return a holder identity unique to this start, so that a restarted process does not resume the old Lease."""
     return f"{os.uname().nodename}_{uuid4()}"
 
 
 class Election:
-    """A candidate for one Lease: `win`, then `keep` for as long as the work lasts, then `release`."""
+    """A candidate for one Lease: `acquire`, then `renew` for as long as the work lasts, then `release`."""
 
     def __init__(
         self,
@@ -70,29 +70,29 @@ class Election:
         *,
         name: str = "",
         rng: random.Random | None = None,
-        now: Callable[[], float] = forward,
-        told: Callable[[str], None] = log.info,
+        now: Callable[[], float] = monotonic_seconds,
+        report: Callable[[str], None] = log.info,
     ) -> None:
-        """`name`: the identity of the candidate. `told` logs a line that names the holder while this one waits."""
+        """`name`: the identity of the candidate. `report` logs a line that names the holder while this one waits."""
         self.namespace = namespace
         self.lease = settings.resource_name
-        self.name = name or own_name()
+        self.name = name or own_identity()
         self._client = Client(transport)
         self._rng = rng or random.SystemRandom()
         self._now = now
-        self._told = told
+        self._report = report
         self._duration = max(
             1, math.ceil(settings.lease_duration.total_seconds())
         )  # leaseDurationSeconds is an integer
         self._deadline = settings.renew_deadline.total_seconds()
         self._retry = settings.retry_period.total_seconds()
-        self._seen: Json = {}  # the last observed spec of the Lease, and when it changed
-        self._since = 0.0
-        self._renewed = -math.inf  # when the last successful renewal was sent
-        self._answered = -math.inf
+        self._observed: Json = {}  # the last observed spec of the Lease, and when it changed
+        self._observed_at = 0.0
+        self._renewed_at = -math.inf  # when the last successful renewal was sent
+        self._answered_at = -math.inf
 
     @property
-    def leads(self) -> bool:
+    def is_leader(self) -> bool:
         """Whether no other process can have taken the Lease yet.
 
         Counted from the time at which the renewal was sent: no candidate can have observed it earlier.
@@ -102,43 +102,43 @@ class Election:
     @property
     def _ends(self) -> float:
         """Return when another process may take the Lease if this one does not renew it."""
-        return self._renewed + self._duration
+        return self._renewed_at + self._duration
 
-    async def win(self) -> None:
+    async def acquire(self) -> None:
         """Wait until this process holds the Lease. Raises CannotStart if the API server refuses access to it."""
         reported = ""
 
-        def report(attempt: RetryCallState) -> None:
+        def report_holder(attempt: RetryCallState) -> None:
             nonlocal reported
             # The Lease may still name this process from an earlier term.
             if self._holder not in ("", reported, self.name):
                 reported = self._holder
-                self._told(f"waits: {reported} leads, by the lease {self.namespace}/{self.lease}")
+                self._report(f"waiting: {reported} holds the lease {self.namespace}/{self.lease}")
 
-        campaign = AsyncRetrying(retry=retry_if_result(operator.not_), wait=self._pause, before_sleep=report)
-        await campaign(self._try)
+        campaign = AsyncRetrying(retry=retry_if_result(operator.not_), wait=self._pause, before_sleep=report_holder)
+        await campaign(self._try_acquire_or_renew)
 
     def _pause(self, attempt: RetryCallState) -> float:
         """Return the seconds before the next attempt to take the Lease: the retry period with jitter."""
         return self._retry * (1 + JITTER * self._rng.random())
 
-    async def keep(self) -> None:
+    async def renew(self) -> None:
         """Renew the Lease until that fails for too long, then raise LeadershipLost."""
-        while (left := min(self._answered + self._deadline, self._ends) - self._now()) > 0:
+        while (left := min(self._answered_at + self._deadline, self._ends) - self._now()) > 0:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(left):
                     await asyncio.sleep(self._retry)
-                    await self._try()
+                    await self._try_acquire_or_renew()
             if self._holder not in ("", self.name):
-                raise LeadershipLost(f"does not lead any more: {self._holder} does")
-        raise LeadershipLost(f"does not lead any more: could not renew the lease {self.namespace}/{self.lease}")
+                raise LeadershipLost(f"lost the lease: {self._holder} holds it")
+        raise LeadershipLost(f"lost the lease {self.namespace}/{self.lease}: could not renew it")
 
     async def release(self) -> None:
         """Clear the holder of the Lease if this process leads, so that another can take it without waiting.
 
         Called after the last write of the term.
         """
-        led, self._renewed = self.leads, -math.inf
+        led, self._renewed_at = self.is_leader, -math.inf
         if led:
             with contextlib.suppress(ApiError, OSError):
                 async with asyncio.timeout(RELEASE_SECONDS):
@@ -150,9 +150,9 @@ class Election:
 
     @property
     def _holder(self) -> str:
-        return str(self._seen.get("holderIdentity") or "")
+        return str(self._observed.get("holderIdentity") or "")
 
-    async def _try(self) -> bool:
+    async def _try_acquire_or_renew(self) -> bool:
         """Take or renew the Lease if it is free or held by this process. A connection error is a failed attempt."""
         began = self._now()
         try:
@@ -160,15 +160,15 @@ class Election:
             if not self._may_take(lease, began):
                 return False
             sent = self._now()
-            self._seen = (await self._write(lease, self.name, self._duration))["spec"]
+            self._observed = (await self._write(lease, self.name, self._duration))["spec"]
         except ApiError as error:
             if not error.is_conflict:  # on a conflict another candidate won
-                log.warning("the lease cannot be had", extra={"lease": self.lease, "error": str(error)})
+                log.warning("cannot acquire the lease", extra={"lease": self.lease, "error": str(error)})
             return False
         except OSError as error:
-            log.warning("no answer about the lease", extra={"lease": self.lease, "error": str(error)})
+            log.warning("no response when acquiring the lease", extra={"lease": self.lease, "error": str(error)})
             return False
-        self._since, self._renewed, self._answered = sent, sent, self._now()
+        self._observed_at, self._renewed_at, self._answered_at = sent, sent, self._now()
         return True
 
     async def _read(self) -> Json | None:
@@ -183,10 +183,10 @@ class Election:
         if lease is None:
             return True
         spec = lease.get("spec") or {}
-        if spec != self._seen:
-            self._seen, self._since = spec, now
+        if spec != self._observed:
+            self._observed, self._observed_at = spec, now
         lasts = float(spec.get("leaseDurationSeconds") or 0)
-        return self._holder in ("", self.name) or now >= self._since + lasts
+        return self._holder in ("", self.name) or now >= self._observed_at + lasts
 
     async def _write(self, lease: Json | None, holder: str, seconds: int) -> Json:
         now = datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
@@ -201,7 +201,9 @@ class Election:
             return await self._client.create(LEASES, self.namespace, {"metadata": {"name": self.lease}, "spec": spec})
         except ApiError as error:
             if error.is_not_found:
-                raise CannotStart(f"no namespace {self.namespace} for the lease of the leader: create it") from error
+                raise CannotStart(
+                    f"namespace {self.namespace} for the lease of the leader election does not exist: create it"
+                ) from error
             raise
 
 
@@ -217,12 +219,12 @@ class Fence(Relay):
         self._election = election
         self._closed = False
 
-    def shut(self) -> None:
+    def reject_writes(self) -> None:
         """Reject all further writes."""
         self._closed = True
 
     async def request(self, request: Request) -> Response:
-        leads = self._election is None or self._election.leads
-        if request.method != "GET" and (self._closed or not leads):
-            raise ConnectionError("not sent: we do not lead any more")
+        is_leader = self._election is None or self._election.is_leader
+        if request.method != "GET" and (self._closed or not is_leader):
+            raise ConnectionError("write not sent: this process is not the leader")
         return await super().request(request)

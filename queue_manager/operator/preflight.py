@@ -15,8 +15,8 @@ from queue_manager.engine.transport import ApiError, Request, Transport
 from queue_manager.operator.permissions import LEADER, Need, custom_resources, each_verb, needs
 
 REVIEWS = Resource("authorization.k8s.io", "v1", "selfsubjectaccessreviews", "SelfSubjectAccessReview", False)
-PATIENCE = 10.0  # seconds to wait for the first response
-REVIEWS_AT_ONCE = 10
+RESPONSE_TIMEOUT_SECONDS = 10.0  # seconds to wait for the first response
+MAX_CONCURRENT_REVIEWS = 10
 
 
 class CannotStart(Exception):
@@ -32,7 +32,7 @@ async def check(transport: Transport, server: str, controllers: Iterable[str], l
     controllers = list(controllers)
     client = Client(transport)
     try:
-        version = await _reach(transport)
+        version = await _server_version(transport)
         await _check_kinds(transport, custom_resources(controllers))
         await _check_permissions(client, needs(controllers))
         if lease_namespace:
@@ -42,13 +42,13 @@ async def check(transport: Transport, server: str, controllers: Iterable[str], l
     except CredentialsError as error:
         raise CannotStart(_one_line(error)) from error
     except OSError as error:
-        raise CannotStart(f"no answer from the API server {server}: {_one_line(error)}") from error
+        raise CannotStart(f"no response from the API server {server}: {_one_line(error)}") from error
     return version
 
 
-async def _reach(transport: Transport) -> str:
+async def _server_version(transport: Transport) -> str:
     """Return the server's version. Wrong credentials fail here: a 401 applies even to paths that anyone may read."""
-    answer = await transport.request(Request("GET", "/version", timeout=PATIENCE))
+    answer = await transport.request(Request("GET", "/version", timeout=RESPONSE_TIMEOUT_SECONDS))
     if answer.status != 200:
         raise ApiError.of(answer.status, answer.body)
     tree = _tree(answer.body)
@@ -58,7 +58,7 @@ async def _reach(transport: Transport) -> str:
 async def _check_kinds(transport: Transport, wanted: list[Resource]) -> None:
     missing: list[Resource] = []
     for root in dict.fromkeys(resource.root for resource in wanted):
-        answer = await transport.request(Request("GET", root, timeout=PATIENCE))
+        answer = await transport.request(Request("GET", root, timeout=RESPONSE_TIMEOUT_SECONDS))
         if answer.status not in (200, 404):
             raise ApiError.of(answer.status, answer.body)
         tree = (
@@ -75,7 +75,7 @@ async def _check_kinds(transport: Transport, wanted: list[Resource]) -> None:
 
 async def _check_permissions(client: Client, needed: list[Need], namespace: str = "") -> None:
     """Review access for each verb on each resource, in all namespaces or in one, and report all denials together."""
-    slots = asyncio.Semaphore(REVIEWS_AT_ONCE)
+    slots = asyncio.Semaphore(MAX_CONCURRENT_REVIEWS)
 
     async def denied(need: Need, verb: str) -> bool:
         attributes = {
@@ -102,12 +102,12 @@ async def _check_permissions(client: Client, needed: list[Need], namespace: str 
     if refused:
         what = "; ".join(f"{', '.join(verbs)} {name}" for name, verbs in refused.items())
         where, role = (f"namespace {namespace}", "Role") if namespace else ("all namespaces", "ClusterRole")
-        raise CannotStart(f"no permission, in {where}, to {what}: bind a {role} that allows it")
+        raise CannotStart(f"missing permissions in {where}: {what}; bind a {role} that grants them")
 
 
 def _refused(server: str, error: ApiError) -> str:
     if error.is_unauthorized:
-        return f"the API server {server} does not accept our credentials (401 {error.reason}): log in anew"
+        return f"the API server {server} rejects the credentials (401 {error.reason}): log in again"
     return f"the API server {server} answers {error.status} {error.reason}: {_one_line(error)}"
 
 
@@ -115,7 +115,7 @@ def _tree(body: bytes) -> Json:
     try:
         tree: Json = msgspec.json.decode(body)
     except msgspec.DecodeError as error:
-        raise OSError(f"what answers is no API server: {body[:80]!r}") from error
+        raise OSError(f"the response is not from an API server: {body[:80]!r}") from error
     return tree if isinstance(tree, dict) else {}
 
 

@@ -26,7 +26,7 @@ from aiohttp import web
 from queue_manager.configuration import KueueConfig
 from queue_manager.configuration.addresses import OFF, Address, parse
 from queue_manager.engine.connections import BACKLOG, Connections
-from queue_manager.engine.metric_registry import Exposed
+from queue_manager.engine.metric_registry import Exposition
 from queue_manager.operator.preflight import CannotStart
 
 Answer = Callable[[web.Request], Awaitable[web.Response]]
@@ -51,7 +51,7 @@ def addresses(config: KueueConfig, metrics_port: int | None) -> dict[Address, li
     return served
 
 
-def named(config: KueueConfig) -> dict[Address, list[str]]:
+def explicit_addresses(config: KueueConfig) -> dict[Address, list[str]]:
     """Like `addresses`, for `sluice up`: only endpoints whose configured address differs from the default.
 
     The embedded API server serves /metrics in any case. Raises CannotStart for an address that cannot be parsed.
@@ -72,15 +72,15 @@ def _address(field: str, text: str) -> Address:
         raise CannotStart(f"{field}: {error}") from error
 
 
-class Exposes(Protocol):
+class MetricsSource(Protocol):
     """A source of metrics."""
 
-    async def exposed(self, accept: str) -> Exposed:
+    async def expose(self, accept: str) -> Exposition:
         """Return all metrics in the format that this Accept header asks for."""
         ...
 
 
-def routes(config: KueueConfig, registry: Exposes, unready: Callable[[], str]) -> Mapping[str, dict[str, Answer]]:
+def routes(config: KueueConfig, registry: MetricsSource, unready: Callable[[], str]) -> Mapping[str, dict[str, Answer]]:
     """Return the handlers by path for "health" and "metrics". `unready` returns what is missing, "" if ready."""
 
     async def healthz(request: web.Request) -> web.Response:
@@ -91,7 +91,7 @@ def routes(config: KueueConfig, registry: Exposes, unready: Callable[[], str]) -
         return web.Response(status=503, text=f"{missing}\n") if missing else web.Response(text="ok\n")
 
     async def metrics(request: web.Request) -> web.Response:
-        exposed = await registry.exposed(request.headers.get("Accept", ""))
+        exposed = await registry.expose(request.headers.get("Accept", ""))
         return web.Response(body=exposed.body, headers={"Content-Type": exposed.content_type})
 
     health = config.health

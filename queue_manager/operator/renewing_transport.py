@@ -25,7 +25,7 @@ from queue_manager.engine.transport import ApiError, Request, Response
 
 log = logging.getLogger(__name__)
 
-LOOK_SECONDS = 5.0  # between two checks of the files
+FILE_CHECK_SECONDS = 5.0  # between two checks of the files
 RENEW_SECONDS = 1.0  # at least between two renewals on 401: an exec plugin starts a program
 
 State = tuple[tuple[int, int, int] | None, ...]
@@ -99,10 +99,10 @@ class ClusterTransport:
     async def follow(self) -> None:
         """Check the files until cancelled. Needed even without requests: open watches must move to the new access."""
         while True:
-            await asyncio.sleep(LOOK_SECONDS)
-            self.look()
+            await asyncio.sleep(FILE_CHECK_SECONDS)
+            self.check_files()
 
-    def look(self) -> None:
+    def check_files(self) -> None:
         """Switch to new credentials if a file changed."""
         state = _state(self._link.access.files)
         if state == self._state:
@@ -110,9 +110,9 @@ class ClusterTransport:
         try:
             access = self._read()
         except (KubeconfigError, OSError, ValueError) as error:
-            log.warning("changed credentials cannot be read, the old ones stay", extra={"error": str(error)})
+            log.warning("cannot read the changed credentials, keeping the old ones", extra={"error": str(error)})
             return
-        log.info("credentials changed, connecting anew", extra={"server": access.server})
+        log.info("credentials changed, reconnecting", extra={"server": access.server})
         old, self._link = self._link, _Link(access)
         self._state = _state(access.files)
         old.retired = True
@@ -127,7 +127,7 @@ class ClusterTransport:
             if now < self._renew_at:
                 return False
             self._renew_at = now + RENEW_SECONDS
-            self.look()
+            self.check_files()
             self.access.authorization.renew()
             return link is not self._link or await self.access.authorization() != used
 
@@ -144,10 +144,10 @@ class ClusterTransport:
 
 def _state(files: tuple[Path, ...]) -> State:
     """Return values that differ once a file is rewritten or replaced."""
-    return tuple(_look_at(file) for file in files)
+    return tuple(_file_state(file) for file in files)
 
 
-def _look_at(file: Path) -> tuple[int, int, int] | None:
+def _file_state(file: Path) -> tuple[int, int, int] | None:
     try:
         found = file.stat()
     except OSError:

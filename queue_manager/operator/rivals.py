@@ -22,7 +22,7 @@ from queue_manager.engine.transport import Relay, Request, Response, Transport
 
 log = logging.getLogger(__name__)
 
-REPORT_AGAIN = timedelta(minutes=1)
+REPORT_INTERVAL = timedelta(minutes=1)
 _JOB = re.compile(r"/apis/batch/v1/namespaces/([^/]+)/jobs/([^/]+)(/status)?").fullmatch
 _WRITES = ("PUT", "PATCH")
 
@@ -46,12 +46,12 @@ class _Job(msgspec.Struct):
 _decode = msgspec.json.Decoder(_Job).decode
 
 
-class RivalsAreReported(Relay):
+class RivalDetector(Relay):
     """Transport wrapper that logs, at most once a minute, other writers of the status of Jobs that this one writes."""
 
-    def __init__(self, inner: Transport, told: Callable[[str], None]) -> None:
+    def __init__(self, inner: Transport, report: Callable[[str], None]) -> None:
         super().__init__(inner)
-        self._told = told
+        self._report = report
         self._began: datetime | None = None  # by the API server's clock, as all times here
         self._reported: datetime | None = None
 
@@ -61,22 +61,23 @@ class RivalsAreReported(Relay):
         if now is not None:
             self._began = min(self._began or now, now)  # the clock may have been set back
             found = _JOB(request.path) if request.method in _WRITES and answer.status == 200 else None
-            if found is not None and (self._reported is None or abs(now - self._reported) >= REPORT_AGAIN):
-                self._look(found[1], found[2], answer.body, now)
+            if found is not None and (self._reported is None or abs(now - self._reported) >= REPORT_INTERVAL):
+                self._check_response(found[1], found[2], answer.body, now)
         return answer
 
-    def _look(self, namespace: str, name: str, body: bytes, now: datetime) -> None:
+    def _check_response(self, namespace: str, name: str, body: bytes, now: datetime) -> None:
         assert self._began is not None
         rival = other_writer(body, self._began)
         if rival:
             self._reported = now
             line = (
-                f"{rival} works on Job {namespace}/{name} too, so it gets its pods twice: jobController.manage is All; "
-                f"switch the other Job controller off (kube-controller-manager --controllers=*,-job-controller), "
-                f"or set manage: ManagedBy"
+                f"{rival} controls Job {namespace}/{name} as well, which gets twice its pods: "
+                f"jobController.manage is All; "
+                f"disable the other Job controller (kube-controller-manager --controllers=*,-job-controller), "
+                f"or set jobController.manage: ManagedBy"
             )
             log.error("two Job controllers", extra={"job": f"{namespace}/{name}", "other": rival})
-            self._told(f"! {line}")
+            self._report(f"! {line}")
 
 
 def other_writer(job: bytes, since: datetime) -> str:

@@ -36,7 +36,7 @@ from queue_manager.engine.tuning import stop_on_signals
 from queue_manager.operator.controllers import Controllers
 from queue_manager.operator.renewing_transport import ClusterTransport
 
-NOT_NEEDED = ("kubernetes", "kubernetes_asyncio", "pykube")
+OPTIONAL_CLIENTS = ("kubernetes", "kubernetes_asyncio", "pykube")
 
 
 async def run(controllers: Controllers, transport: ClusterTransport) -> None:
@@ -46,17 +46,17 @@ async def run(controllers: Controllers, transport: ClusterTransport) -> None:
     work = asyncio.create_task(controllers.run(), name="controllers")
     work.add_done_callback(lambda _: stop.set())
     try:
-        await _first(controllers.ready, stop)
+        await _wait_for_any(controllers.ready, stop)
         if not stop.is_set():
             kopf = await asyncio.to_thread(import_kopf)
-            await _in_kopf(kopf, controllers, transport, work, stop)
+            await _run_in_kopf(kopf, controllers, transport, work, stop)
     finally:
         # If kopf did not begin, was cancelled, or failed on its way up, the clean-up handler did not run.
         await _finish(controllers, transport, work)
     work.result()
 
 
-async def _in_kopf(
+async def _run_in_kopf(
     kopf: Any, controllers: Controllers, transport: ClusterTransport, work: asyncio.Task[None], stop: asyncio.Event
 ) -> None:
     """Hand over to kopf until it ends."""
@@ -101,7 +101,7 @@ def _registry(
     return registry
 
 
-async def _first(*events: asyncio.Event) -> None:
+async def _wait_for_any(*events: asyncio.Event) -> None:
     """Wait for any of them."""
     waits = [asyncio.create_task(event.wait()) for event in events]
     await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
@@ -144,7 +144,7 @@ async def _finish(controllers: Controllers, transport: ClusterTransport, work: a
 
 def import_kopf() -> ModuleType:
     """Import kopf while hiding the optional client libraries that it would import if they are installed."""
-    hidden = [name for name in NOT_NEEDED if name not in sys.modules]
+    hidden = [name for name in OPTIONAL_CLIENTS if name not in sys.modules]
     sys.modules.update(dict.fromkeys(hidden))  # type: ignore[arg-type] # None: an import fails at once
     try:
         import kopf

@@ -35,6 +35,7 @@ def awaits_ready_pods(holdings: Iterable[Holding]) -> bool:
 def assume(state: SchedulerState, queues: Queues, decision: Admit, now: datetime) -> None:
     """The Workload is admitted: it is not pending, and its usage counts."""
     candidate = decision.info
+    queues.charge(candidate.queue, decision.cluster_queue, decision.assignment.usage, now)
     queues.remove(candidate.key)
     state.end_reservation(candidate.uid)
     state.hold(

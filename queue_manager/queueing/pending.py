@@ -18,21 +18,27 @@ StrictFIFO never parks: its first Workload blocks all others until something cha
 delayed and refused Workloads are passed over. Removal is lazy: a heap entry is dead once its Workload is gone or has
 another rank.
 
-The order is that of Rank alone, so it is total, and the same after a restart. See BEHAVIOUR.md#q7-queue-order to
-BEHAVIOUR.md#q10-equivalent-workloads.
+The order is that of Rank alone, so it is total, and the same after a restart. Under admission fair sharing the past
+usage of the LocalQueue comes before the rank. Usage changes with every admission; so each LocalQueue has a heap of
+shapes of its own, in which the order is that of Rank, and the heaps are compared when a head is requested. See
+BEHAVIOUR.md#q7-queue-order to BEHAVIOUR.md#q10-equivalent-workloads.
 """
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import datetime
 from typing import NamedTuple
 
 from job_controller.model import Key
 from queue_manager.api.policies import STRICT_FIFO
 from queue_manager.scheduling.cycle import Retry
+from queue_manager.scheduling.usage_decay import WeightedUsage
 from queue_manager.scheduling.workload_info import Info, Rank
+
+Line = Key | None  # a LocalQueue, where past usage orders them; else None
+ShapeId = tuple[Line, bytes]
 
 
 class PendingReason(NamedTuple):
@@ -47,7 +53,7 @@ class _Shape:
 
     __slots__ = ("heap", "key", "live", "parked", "refused")
 
-    def __init__(self, key: bytes) -> None:
+    def __init__(self, key: ShapeId) -> None:
         self.key = key
         self.heap: list[tuple[Rank, Key]] = []
         self.live: dict[Key, Info] = {}
@@ -82,10 +88,10 @@ class PendingWorkloads:
         """`strategy`: StrictFIFO or BestEffortFIFO. `pass_by`: a StrictFIFO head that can never fit does not block."""
         self.strategy = strategy
         self.pass_by = pass_by
-        self._shapes: dict[bytes, _Shape] = {}
-        self._shape_heads: list[
-            tuple[Rank, bytes]
-        ] = []  # heap of the shapes by their first member; entries may be dead
+        self._shapes: dict[ShapeId, _Shape] = {}
+        self._usage: Callable[[Key], WeightedUsage] | None = None
+        # Heaps of the shapes by their first member; entries may be dead.
+        self._shape_heads: dict[Line, list[tuple[Rank, ShapeId]]] = {}
         self._where: dict[Key, Info] = {}
         self._delayed: dict[Key, bool] = {}  # True: on hold until put again; False: in backoff
         self._backoff_ends: list[tuple[datetime, Key]] = []  # heap; entries may be dead
@@ -126,20 +132,27 @@ class PendingWorkloads:
     def bypassed(self, key: Key) -> PendingReason | None:
         """The refusal for which the shape of this Workload is parked; None if it is not parked."""
         info = self._where.get(key)
-        return self._shapes[info.shape].parked if info is not None and self._in_shape(key) else None
+        return self._shape_of(info).parked if info is not None and self._in_shape(key) else None
 
     def is_inadmissible(self, key: Key) -> bool:
         """Whether this Workload waits for a change (parked, delayed or refused)."""
         if key not in self._where or key in self._preempting:
             return False
-        return not self._in_shape(key) or self._shapes[self._where[key].shape].parked is not None
+        return not self._in_shape(key) or self._shape_of(self._where[key]).parked is not None
 
     def _in_shape(self, key: Key) -> bool:
         return key not in self._delayed and key not in self._refused and key not in self._preempting
 
+    def _id(self, info: Info) -> ShapeId:
+        return (info.queue if self._usage is not None else None), info.shape
+
+    def _shape_of(self, info: Info) -> _Shape:
+        return self._shapes[self._id(info)]
+
     def in_order(self) -> Iterator[Info]:
-        """All Workloads by rank, delayed and refused ones included. O(n log n)."""
-        return iter(sorted(self._where.values(), key=lambda info: info.rank))
+        """All Workloads in order, delayed and refused ones included. O(n log n)."""
+        places = {queue: self._place(queue) for queue in {info.queue for info in self._where.values()}}
+        return iter(sorted(self._where.values(), key=lambda info: (places[info.queue], info.rank)))
 
     # --- changes ---
 
@@ -165,7 +178,7 @@ class PendingWorkloads:
         """Take newer data about a Workload that keeps its place, and its refusal."""
         self._where[info.key] = info
         if self._in_shape(info.key):
-            self._shapes[known.shape].live[info.key] = info
+            self._shape_of(known).live[info.key] = info
 
     def remove(self, key: Key) -> Info | None:
         """Remove a Workload and return it, or None if it was not pending."""
@@ -175,11 +188,11 @@ class PendingWorkloads:
         if self._blocked == key:
             self._unblock()
         if self._in_shape(key):
-            shape = self._shapes[info.shape]
+            shape = self._shape_of(info)
             shape.remove(key)
             self._parked -= shape.parked is not None
             if not shape.live:
-                del self._shapes[info.shape]
+                del self._shapes[shape.key]
             elif shape.refused == key:  # no other Workload's status says why the shape is parked
                 self._release(shape)
         self._delayed.pop(key, None)
@@ -188,16 +201,20 @@ class PendingWorkloads:
         return info
 
     def _enter(self, info: Info) -> None:
-        shape = self._shapes.get(info.shape)
+        key = self._id(info)
+        shape = self._shapes.get(key)
         if shape is None:
-            shape = self._shapes[info.shape] = _Shape(info.shape)
+            shape = self._shapes[key] = _Shape(key)
         shape.push(info)
         if shape.parked is not None:
             self._parked += 1
             if self.preempts_newer and shape.first() is info:
                 self._release(shape)
         elif shape.first() is info:  # else the entry of the shape's first member stands
-            heapq.heappush(self._shape_heads, (info.rank, info.shape))
+            self._push_shape(key, info)
+
+    def _push_shape(self, key: ShapeId, first: Info) -> None:
+        heapq.heappush(self._shape_heads.setdefault(key[0], []), (first.rank, key))
 
     def end_backoffs(self, now: datetime) -> bool:
         """Activate the Workloads whose backoff has ended at `now`. True if there were any."""
@@ -221,15 +238,25 @@ class PendingWorkloads:
         return None if first is None or first.key == self._blocked else first
 
     def _first(self) -> Info | None:
-        while self._shape_heads:
-            rank, key = self._shape_heads[0]
+        firsts = [first for line in list(self._shape_heads) if (first := self._first_in(line)) is not None]
+        return min(firsts, key=lambda info: (self._place(info.queue), info.rank), default=None)
+
+    def _place(self, queue: Key) -> WeightedUsage | None:
+        return self._usage(queue) if self._usage is not None else None
+
+    def _first_in(self, line: Line) -> Info | None:
+        """The first active Workload in one heap; drops dead entries on the way."""
+        heap = self._shape_heads[line]
+        while heap:
+            rank, key = heap[0]
             shape = self._shapes.get(key)
             first = shape.first() if shape and shape.parked is None else None
             if first is not None and first.rank == rank:
                 return first
-            heapq.heappop(self._shape_heads)
+            heapq.heappop(heap)
             if first is not None:
-                heapq.heappush(self._shape_heads, (first.rank, key))
+                heapq.heappush(heap, (first.rank, key))
+        del self._shape_heads[line]
         return None
 
     def refused(self, key: Key, retry: Retry, why: PendingReason, *, never: bool = False) -> None:
@@ -254,7 +281,7 @@ class PendingWorkloads:
         else:
             if self._preempting.pop(key, None) is not None:
                 self._enter(info)
-            shape = self._shapes[info.shape]
+            shape = self._shape_of(info)
             if shape.parked is None:
                 self._parked += len(shape.live)
             shape.parked, shape.refused = why, key
@@ -265,7 +292,7 @@ class PendingWorkloads:
         shape.parked = shape.refused = None
         first = shape.first()
         if first is not None:
-            heapq.heappush(self._shape_heads, (first.rank, shape.key))
+            self._push_shape(shape.key, first)
 
     def _unblock(self) -> None:
         self._blocked = self.never = None
@@ -295,6 +322,20 @@ class PendingWorkloads:
             for key in preempting:
                 self._enter(self._where[key])
             self.requeue_inadmissible(now)
+
+    def set_usage(self, usage: Callable[[Key], WeightedUsage] | None) -> None:
+        """`usage`: orders the LocalQueues, before the rank; None: the rank alone decides.
+
+        Switching it on or off releases what was refused.
+        """
+        if (usage is None) != (self._usage is None):
+            members = [info for shape in self._shapes.values() for info in shape.live.values()]
+            self._shapes, self._shape_heads, self._parked = {}, {}, 0
+            self._usage = usage
+            self._unblock()
+            for info in members:
+                self._enter(info)
+        self._usage = usage
 
 
 def _rank(info: Info) -> Rank:

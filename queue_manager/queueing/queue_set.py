@@ -16,6 +16,16 @@ from queue_manager.api import keys, policies
 from queue_manager.api.types import ClusterQueue, LocalQueue, stops
 from queue_manager.queueing.pending import PendingReason, PendingWorkloads
 from queue_manager.scheduling.cycle import Preempt, Refuse
+from queue_manager.scheduling.quota_state import is_usage_based, weight_of
+from queue_manager.scheduling.quota_tree import Usage
+from queue_manager.scheduling.usage_decay import (
+    Consumption,
+    UsageDecay,
+    UsageLedger,
+    WeightedUsage,
+    consumption,
+    from_quantities,
+)
 from queue_manager.scheduling.workload_info import Info
 
 
@@ -27,6 +37,8 @@ class Queues:
         self.local_queues: dict[Key, LocalQueue] = {}
         self._members: dict[Key, dict[Key, Info]] = {}  # pending Workloads by LocalQueue
         self._queue_of: dict[Key, Key] = {}  # Workload -> LocalQueue
+        self.ledger = UsageLedger()
+        self._usage_based: set[str] = set()  # ClusterQueues whose LocalQueues are ordered by past usage, if it is kept
         self._eligible: dict[str, None] = {}  # ClusterQueues that may have a head: a cycle reads no others
         self._backoff_ends: list[tuple[datetime, str]] = []  # heap of (end, ClusterQueue); entries may be dead
 
@@ -99,6 +111,7 @@ class Queues:
         """The LocalQueue is deleted: its Workloads are pending in no ClusterQueue."""
         pending = self._pending(key)
         local = self.local_queues.pop(key, None)
+        self.ledger.forget(key)
         if pending is not None and local is not None:
             self._eligible[local.spec.cluster_queue] = None
             for member in self._members.get(key, {}):
@@ -111,12 +124,15 @@ class Queues:
         known = self.cluster_queues.get(name)
         pass_by = queue.metadata.annotations.get(keys.PASS_BY) == "true"
         preempts_newer = queue.spec.preemption.within_cluster_queue == policies.LOWER_OR_NEWER_EQUAL
+        (self._usage_based.add if is_usage_based(queue) else self._usage_based.discard)(name)
         if known is not None:
             known.preempts_newer = preempts_newer
             known.set_strategy(queue.spec.queueing_strategy, now, pass_by=pass_by)
+            known.set_usage(self._usage_for(name))
             return
         added = self.cluster_queues[name] = PendingWorkloads(queue.spec.queueing_strategy, pass_by=pass_by)
         added.preempts_newer = preempts_newer
+        added.set_usage(self._usage_for(name))
         for key in self.local_queues_of(name):
             for info in self._members.get(key, {}).values():
                 self._enqueue(info, now)
@@ -124,10 +140,50 @@ class Queues:
     def drop_cluster_queue(self, name: str) -> None:
         """The ClusterQueue is deleted."""
         self.cluster_queues.pop(name, None)
+        self._usage_based.discard(name)
 
     def local_queues_of(self, cluster_queue: str) -> list[Key]:
         """The LocalQueues that lead to this ClusterQueue."""
         return [key for key, local in self.local_queues.items() if local.spec.cluster_queue == cluster_queue]
+
+    # --- admission fair sharing ---
+
+    def set_usage_decay(self, decay: UsageDecay | None) -> None:
+        """Keep past usage by these rules from now on; None: admission fair sharing is off."""
+        self.ledger.reconfigure(decay)
+        for name, pending in self.cluster_queues.items():
+            pending.set_usage(self._usage_for(name))
+
+    def is_ordered_by_usage(self, cluster_queue: str) -> bool:
+        """Whether past usage orders the LocalQueues of this ClusterQueue."""
+        return self.ledger.decay is not None and cluster_queue in self._usage_based
+
+    def charge(self, queue: Key, cluster_queue: str, usage: Usage, now: datetime, *, undo: bool = False) -> None:
+        """Count the entry penalty of an admission, where past usage orders the LocalQueues."""
+        if self.is_ordered_by_usage(cluster_queue):
+            self.ledger.admit(queue, consumption([usage]), now, undo=undo)
+
+    def restore_usage(self, local: LocalQueue) -> None:
+        """Take the past usage in the status, which another process may have written."""
+        status = local.status.fair_sharing
+        past = status.admission_fair_sharing_status if status is not None else None
+        if past is not None and past.last_update is not None:
+            self.ledger.restore(local.metadata.key, from_quantities(past.consumed_resources or {}), past.last_update)
+
+    def _usage_for(self, cluster_queue: str) -> Callable[[Key], WeightedUsage] | None:
+        return self.weighted_usage if self.is_ordered_by_usage(cluster_queue) else None
+
+    def sample_usage(self, queue: Key, running: Consumption, now: datetime) -> None:
+        """Bring the past usage of a LocalQueue up to date: another one may be first then."""
+        self.ledger.sample(queue, running, now)
+        local = self.local_queues.get(queue)
+        if local is not None:
+            self._eligible[local.spec.cluster_queue] = None
+
+    def weighted_usage(self, queue: Key) -> WeightedUsage:
+        """The past usage of a LocalQueue by its weight; the lowest comes first."""
+        local = self.local_queues.get(queue)
+        return self.ledger.weighted(queue, weight_of(local.spec.fair_sharing if local is not None else None))
 
     # --- the scheduler's view ---
 
@@ -164,7 +220,8 @@ class Queues:
         """Quota or rules of these ClusterQueues changed: their Workloads can be tried again. True if there was any."""
         known = {name: pending for name in names if (pending := self.cluster_queues.get(name)) is not None}
         self._eligible |= dict.fromkeys(known)
-        return any([pending.requeue_inadmissible(now) for pending in known.values()])
+        woken = [pending.requeue_inadmissible(now) for pending in known.values()]
+        return any(woken)
 
     # --- queries ---
 

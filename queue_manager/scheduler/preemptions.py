@@ -7,7 +7,8 @@
 
 A victim counts as evicted from the decision on, so that no second preemption is issued for it while the write is under
 way. A write that fails is undone after a delay: the victim counts as running again, and the preemptor is judged anew.
-After a crash the evictions in the store are the record: they name the preemptor. BEHAVIOUR.md#q43-preemption.
+After a crash the store has the record: evictions that name the preemptor, and its reason.
+BEHAVIOUR.md#q49-carrying-out-a-preemption.
 """
 
 from __future__ import annotations
@@ -95,12 +96,13 @@ class Preemptions:
             path(state, holding.cluster_queue),
         )
         priorities = messages.preemption_priorities(decision.info.priority, holding.priority)
+        needed_by = messages.needed_by(decision.cluster_queue, decision.info.priority)
         evicts = False
 
         def preempt(draft: Draft) -> None:
             nonlocal evicts
             before = draft.status
-            transitions.preempt(draft, victim.reason, message, priorities)
+            transitions.preempt(draft, victim.reason, message, priorities, needed_by)
             evicts = draft.status != before
 
         try:

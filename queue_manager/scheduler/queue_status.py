@@ -1,8 +1,10 @@
-"""The status of ClusterQueues and LocalQueues, and the finalizers of queues and flavors that are in use.
+"""The status of ClusterQueues, LocalQueues and Cohorts, and the finalizers of queues and flavors that are in use.
 
 A status is computed from the quota cache and written only when it differs. Changes of Workloads are batched for
 STATUS_BATCH_SECONDS, so that a burst of admissions costs one write per queue (Kueue: UpdatesBatchPeriod), and the next
 write of the same queue comes no earlier than that after the last one. Only a changed condition does not wait.
+
+The status of a Cohort is only its share: it is written only with fair sharing. Past usage of LocalQueues is sampled.
 BEHAVIOUR.md#q30-queue-status.
 """
 
@@ -20,6 +22,7 @@ from queue_manager.api import condition_types, keys, messages, reasons
 from queue_manager.api.resources import (
     ADMISSION_CHECKS,
     CLUSTER_QUEUES,
+    COHORTS,
     LOCAL_QUEUES,
     RESOURCE_FLAVORS,
     WORKLOADS,
@@ -28,7 +31,9 @@ from queue_manager.api.resources import (
 from queue_manager.api.types import (
     AdmissionCheck,
     ClusterQueue,
+    Cohort,
     Condition,
+    FairSharingStatus,
     FlavorUsage,
     LocalQueue,
     QueueStatus,
@@ -41,11 +46,14 @@ from queue_manager.api.without_effect import without_effect
 from queue_manager.engine.runtime import Runtime
 from queue_manager.engine.transport import ApiError
 from queue_manager.engine.workqueue import WorkQueue
+from queue_manager.lifecycle.settings import Settings
 from queue_manager.lifecycle.status_draft import make_condition
+from queue_manager.scheduler.fair_sharing_status import merge_patch, share_status, usage_status
 from queue_manager.scheduler.quota_cache import QuotaCache, flavors_of
 from queue_manager.scheduling.amounts import text
 from queue_manager.scheduling.quota_state import Holding, QueueState
 from queue_manager.scheduling.quota_tree import FlavorResource
+from queue_manager.scheduling.usage_decay import Sample
 
 STATUS_BATCH_SECONDS = 1.0  # from a Workload's change to the status write, and between two writes of one queue
 
@@ -58,17 +66,25 @@ class QueueStatusController:
         self._quota_cache = quota_cache
         self._cluster_queues = runtime.cache(CLUSTER_QUEUES, ClusterQueue)
         self._local_queues = runtime.cache(LOCAL_QUEUES, LocalQueue)
+        self._cohorts = runtime.cache(COHORTS, Cohort)
         self._flavors = runtime.cache(RESOURCE_FLAVORS, ResourceFlavor)
         self.queue: WorkQueue[tuple[str, Key]] = WorkQueue("queue-status", metrics=runtime.metrics)
         self._written_at: dict[tuple[str, Key], float] = {}  # loop time of the last write of a status
         runtime.cache(WORKLOADS, Workload).subscribe(self._on_workload)
         self._cluster_queues.subscribe(self._on_cluster_queue)
         self._local_queues.subscribe(self._on_local_queue)
+        self._cohorts.subscribe(self._on_cohort)
         self._flavors.subscribe(self._on_flavor)
         runtime.cache(ADMISSION_CHECKS, AdmissionCheck).subscribe(self._on_check)
         quota_cache.recount_listeners.append(self._on_recount)
         quota_cache.cycle_listeners.append(self._on_cycle)
         runtime.worker(self.queue, self.sync)
+
+    def reconfigure(self, settings: Settings) -> None:
+        """Fair sharing may have been switched on or off. The quota cache has the settings already."""
+        for kind, cache in (("cq", self._cluster_queues), ("co", self._cohorts), ("lq", self._local_queues)):
+            for queue in cache.values():
+                self.queue.add((kind, queue.metadata.key))
 
     # --- events ---
 
@@ -82,12 +98,28 @@ class QueueStatusController:
             if local is not None:
                 self._enqueue_later("cq", Key("", local.spec.cluster_queue))
             if admission is not None:
-                self._enqueue_later("cq", Key("", admission.cluster_queue))
+                self._usage_changed(admission.cluster_queue)
 
     def _on_recount(self, holding: Holding) -> None:
         """No event of the Workload follows: its admission failed, or a LimitRange or RuntimeClass changed its usage."""
         self._enqueue_later("lq", holding.queue)
-        self._enqueue_later("cq", Key("", holding.cluster_queue))
+        self._usage_changed(holding.cluster_queue)
+
+    def _usage_changed(self, cluster_queue: str) -> None:
+        """The usage of a ClusterQueue decides its own share, and those of the cohorts around it."""
+        self._enqueue_later("cq", Key("", cluster_queue))
+        state = self._quota_cache.state
+        if state.fair_sharing and (queue := state.queues.get(cluster_queue)) is not None:
+            for node in queue.node.path():
+                if node.is_cohort:
+                    self._enqueue_later("co", Key("", node.name))
+
+    def _quotas_changed(self, cohort: str) -> None:
+        """Quotas decide how much a cohort can lend, and so the share of each member of its tree."""
+        node = self._quota_cache.state.forest.cohorts.get(cohort)
+        if node is not None and self._quota_cache.state.fair_sharing:
+            for member in node.root.below():
+                self._enqueue_later("co" if member.is_cohort else "cq", Key("", member.name))
 
     def _on_cycle(self, cluster_queues: Iterable[str]) -> None:
         for name in cluster_queues:
@@ -107,8 +139,21 @@ class QueueStatusController:
         if old is None or new is None or old.spec != new.spec or old.status.conditions != new.status.conditions:
             for key in self._quota_cache.queues.local_queues_of(queue.metadata.name):
                 self.queue.add(("lq", key))
+        if old is None or new is None or old.spec != new.spec:
+            for cohort in {one.spec.cohort_name for one in (old, new) if one is not None}:
+                self._quotas_changed(cohort)
         for flavor in sorted((flavors_of(old) if old else set()) ^ (flavors_of(new) if new else set())):
             self.queue.add(("rf", Key("", flavor)))
+
+    def _on_cohort(self, old: Cohort | None, new: Cohort | None) -> None:
+        cohort = new or old
+        if cohort is None or (old is not None and new is not None and old.spec == new.spec):
+            return
+        if new is None:
+            self._written_at.pop(("co", cohort.metadata.key), None)
+        parents = {one.spec.parent_name for one in (old, new) if one is not None}
+        for name in {cohort.metadata.name, *parents}:
+            self._quotas_changed(name)
 
     def _on_local_queue(self, old: LocalQueue | None, new: LocalQueue | None) -> None:
         if new is not None:
@@ -141,7 +186,7 @@ class QueueStatusController:
     # --- sync ---
 
     async def sync(self, item: tuple[str, Key]) -> None:
-        """Bring the status of one queue ("cq", "lq") or the finalizer of one flavor ("rf") up to date."""
+        """Bring the status of one queue ("cq", "lq", "co") or the finalizer of one flavor ("rf") up to date."""
         kind, key = item
         try:
             match kind:
@@ -149,6 +194,8 @@ class QueueStatusController:
                     await self._sync_cluster_queue(key)
                 case "lq":
                     await self._sync_local_queue(key)
+                case "co":
+                    await self._sync_cohort(key)
                 case _:
                     await self._sync_flavor(key)
         except ApiError as error:
@@ -178,6 +225,7 @@ class QueueStatusController:
             len(pending or ()),
             holdings,
             _usages(state, holdings, borrowed=True),
+            share_status(self._quota_cache.state, state.node),
         )
 
     async def _sync_local_queue(self, key: Key) -> None:
@@ -194,7 +242,39 @@ class QueueStatusController:
             self._quota_cache.queues.pending_count(key),  # also those without a ClusterQueue
             holdings,
             _usages(state, holdings, borrowed=False) if state is not None else ((), ()),
+            usage_status(self._past_usage(key)),
         )
+
+    async def _sync_cohort(self, key: Key) -> None:
+        cohort = self._cohorts.get(key.namespace, key.name)
+        node = self._quota_cache.state.forest.cohorts.get(key.name)
+        if cohort is None or node is None:
+            return
+        new = share_status(self._quota_cache.state, node)
+        if new == cohort.status.fair_sharing or self._is_postponed(("co", key)):
+            return
+        meta = cohort.metadata
+        self._written_at["co", key] = asyncio.get_running_loop().time()
+        patch = {
+            "metadata": {"resourceVersion": meta.resource_version},
+            "status": {"fairSharing": merge_patch(cohort.status.fair_sharing, new)},
+        }
+        await self._runtime.client.patch(COHORTS, meta.namespace, meta.name, patch, subresource="status", type=Cohort)
+
+    def _is_postponed(self, item: tuple[str, Key]) -> bool:
+        """Whether the last write of this status is too recent; it is synced again when it is not."""
+        remaining = self._written_at.get(item, float("-inf")) + STATUS_BATCH_SECONDS - asyncio.get_running_loop().time()
+        if remaining > 0:
+            self.queue.add_after(item, remaining)
+        return remaining > 0
+
+    def _past_usage(self, key: Key) -> Sample | None:
+        """The past usage of a LocalQueue, and a sync for the next sample; None if it is not kept."""
+        sample, decay = self._quota_cache.sample_usage(key), self._quota_cache.queues.ledger.decay
+        if sample is not None and decay is not None:
+            passed = (self._runtime.clock.now() - sample.at).total_seconds()
+            self.queue.add_after(("lq", key), max(STATUS_BATCH_SECONDS, decay.interval - passed))
+        return sample
 
     def _local_active(self, queue: LocalQueue) -> tuple[str, str, str]:
         name = queue.spec.cluster_queue
@@ -215,6 +295,7 @@ class QueueStatusController:
         pending: int,
         holdings: Sequence[Holding],
         usages: tuple[tuple[FlavorUsage, ...], tuple[FlavorUsage, ...]],
+        fair_sharing: FairSharingStatus | None,
     ) -> None:
         conditions = self._conditions(queue, old.conditions, condition_types.ACTIVE, active)
         if isinstance(queue, ClusterQueue):
@@ -227,19 +308,18 @@ class QueueStatusController:
             admitted_workloads=sum(h.admitted for h in holdings),
             flavors_reservation=usages[0],
             flavors_usage=usages[1],
+            fair_sharing=fair_sharing,
         )
         if new == old:
             return
         meta = queue.metadata
-        item, time = ("cq" if isinstance(queue, ClusterQueue) else "lq", meta.key), asyncio.get_running_loop().time()
-        remaining = self._written_at.get(item, float("-inf")) + STATUS_BATCH_SECONDS - time
-        if remaining > 0 and new.conditions == old.conditions:
-            self.queue.add_after(item, remaining)
+        item = "cq" if isinstance(queue, ClusterQueue) else "lq", meta.key
+        if new.conditions == old.conditions and self._is_postponed(item):
             return
-        self._written_at[item] = time
+        self._written_at[item] = asyncio.get_running_loop().time()
         patch = {
             "metadata": {"resourceVersion": meta.resource_version},
-            "status": _status_tree(new),
+            "status": _status_tree(old, new),
         }
         await self._runtime.client.patch(
             resource, meta.namespace, meta.name, patch, subresource="status", type=type(queue)
@@ -330,7 +410,7 @@ def _rows(state: QueueState, amounts: dict[FlavorResource, int], borrowed: bool)
     )
 
 
-def _status_tree(status: QueueStatus) -> Json:
+def _status_tree(old: QueueStatus, status: QueueStatus) -> Json:
     """The status with all fields, zeros and empty lists included."""
     return {
         "conditions": msgspec.to_builtins(status.conditions),
@@ -339,6 +419,7 @@ def _status_tree(status: QueueStatus) -> Json:
         "admittedWorkloads": status.admitted_workloads,
         "flavorsReservation": _usage_tree(status.flavors_reservation or ()),
         "flavorsUsage": _usage_tree(status.flavors_usage or ()),
+        "fairSharing": merge_patch(old.fair_sharing, status.fair_sharing),
     }
 
 

@@ -41,7 +41,7 @@ from queue_manager.api.types import (
 )
 from queue_manager.engine.cache import Cache
 from queue_manager.engine.runtime import Runtime
-from queue_manager.lifecycle.queue_entry import read, waits
+from queue_manager.lifecycle.queue_entry import configure, read, waits
 from queue_manager.lifecycle.settings import Settings
 from queue_manager.lifecycle.steps import WorkloadContext
 from queue_manager.queueing import outcomes
@@ -50,6 +50,7 @@ from queue_manager.scheduling.cycle import Admit
 from queue_manager.scheduling.pod_surroundings import PodSurroundings, pod_surroundings
 from queue_manager.scheduling.quota_forest import Cycle
 from queue_manager.scheduling.quota_state import Holding, SchedulerState, holding_of, reserves_quota
+from queue_manager.scheduling.usage_decay import Sample, consumption
 from queue_manager.scheduling.workload_info import Info
 
 SECOND_TRY_SECONDS = 1.0  # after the spec of a ClusterQueue or Cohort has changed
@@ -59,11 +60,11 @@ class QuotaCache:
     """Pending Workloads (`queues`) and quota in use (`state`). `changed` is set when a cycle may admit something."""
 
     def __init__(self, runtime: Runtime, settings: Settings) -> None:
-        self.state = SchedulerState(ignore_undeclared=settings.resources.ignore_undeclared)
+        self.state = SchedulerState()
         self.queues = Queues()
         self.changed = asyncio.Event()
         self._clock = runtime.clock
-        self._settings = settings
+        self._take_settings(settings)
         self._workloads: Cache[Workload] = runtime.cache(WORKLOADS, Workload)
         # Called with each holding that changed while its Workload did not: a failed assumption, other defaults of pods.
         self.recount_listeners: list[Callable[[Holding], None]] = []
@@ -86,10 +87,15 @@ class QuotaCache:
 
     def reconfigure(self, settings: Settings) -> None:
         """Use these settings from now on: every Workload is read again, and refused ones are eligible again."""
-        self._settings = settings
-        self.state.ignore_undeclared = settings.resources.ignore_undeclared
+        self._take_settings(settings)
+        for local in self.queues.local_queues.values():
+            self.queues.restore_usage(local)
         self._reread(lambda workload: True)
         self.requeue_inadmissible(list(self.queues.cluster_queues))
+
+    def _take_settings(self, settings: Settings) -> None:
+        self._settings = settings
+        configure(self.state, self.queues, settings)
 
     # --- used by the scheduler ---
 
@@ -113,6 +119,9 @@ class QuotaCache:
         if written or (latest is not None and reserves_quota(latest)):
             return
         released = self.state.release(candidate.uid)
+        if released is not None:
+            charged = (released.queue, released.cluster_queue, released.usage)
+            self.queues.charge(*charged, self._clock.now(), undo=True)
         if latest is not None:
             self._enqueue(latest, retry_after)
         self._released(released)
@@ -132,6 +141,24 @@ class QuotaCache:
         if latest is not None and self.queues.get(latest.metadata.key) is delayed:
             self._enqueue(latest)
         self.requeue_inadmissible([cluster_queue])
+
+    # --- past usage of LocalQueues ---
+
+    def sample_usage(self, queue: Key) -> Sample | None:
+        """The past usage of a LocalQueue, brought up to date if the sampling interval is over; None if it is not kept.
+
+        The order of the LocalQueues may be another one then.
+        """
+        local, ledger, now = self.queues.local_queues.get(queue), self.queues.ledger, self._clock.now()
+        if local is None or not self.queues.is_ordered_by_usage(local.spec.cluster_queue):
+            return None
+        if ledger.is_due(queue, now):
+            state = self.state.queues.get(local.spec.cluster_queue)
+            holdings = state.holdings.values() if state is not None else ()
+            running = consumption(h.usage for h in holdings if h.queue == queue and h.admitted)
+            self.queues.sample_usage(queue, running, now)
+            self.changed.set()
+        return ledger.get(queue)
 
     # --- queries ---
 
@@ -275,6 +302,7 @@ class QuotaCache:
     def _on_local_queue(self, old: LocalQueue | None, new: LocalQueue | None) -> None:
         if new is not None:
             self.queues.set_local_queue(new, self._clock.now())
+            self.queues.restore_usage(new)
         elif old is not None:
             self.queues.drop_local_queue(old.metadata.key)
         self.changed.set()

@@ -150,7 +150,8 @@ class WorkloadWriter:
         try:
             for _ in range(2):  # let controllers that react to the same change add their transitions
                 await asyncio.sleep(0)
-            writes = self._pending.pop(key, [])
+            # Explanations come last: what the others write can make them untrue, and then they have no Event either.
+            writes = sorted(self._pending.pop(key, []), key=lambda write: bool(write.slot))
             try:
                 await self._write(key, writes)
             except Exception as error:

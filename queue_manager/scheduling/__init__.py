@@ -9,6 +9,9 @@ Modules:
     partial_admission    fewer pods, if not all of them fit
     quota_state          ClusterQueues, Cohorts, flavors, and the quota that each Workload holds
     quota_tree           nominal quota, borrowing and lending; `quota_forest`: the trees that the names of parents form
+    preemption           the victims of a Workload that fits only without them; `fair_preemption`: with fair sharing
+    fair_sharing         dominant resource shares, and the order of heads by them
+    usage_decay          the past usage of LocalQueues
     workload_info        a Workload as queues and scheduler read it: requests and rank
     pod_requests         the requests of one pod; `pod_surroundings`: with LimitRanges and RuntimeClass overhead;
                          `resource_rules`: as the configuration counts them; `amounts`: as exact integers

@@ -6,7 +6,7 @@ not borrow, then by priority, then by queue time; each must still fit after thos
 
     fits                                                   Admit
     fits without its victims, and nobody else's            Preempt
-    fits when the preemptions of others are done           Refuse; tried again when quota is released
+    fits when the preemptions of others are done           Preempt, without victims of its own
     its choice was taken by another one in this cycle      Refuse; tried again in the next cycle, from scratch
     would fit after preemption, but no victims suffice     Refuse; its own quota is not lent to others in this cycle,
                                                            unless it can always reclaim it
@@ -25,10 +25,11 @@ from datetime import datetime
 from enum import Enum
 
 from queue_manager.api import messages, policies, reasons
+from queue_manager.scheduling.fair_sharing import Claim, fair_order
 from queue_manager.scheduling.flavor_assignment import Assignment, Mode
 from queue_manager.scheduling.nomination import Nomination, nominate
-from queue_manager.scheduling.planned_usage import PlannedUsage
-from queue_manager.scheduling.preemption import Victim
+from queue_manager.scheduling.planned_usage import PlannedUsage, passes
+from queue_manager.scheduling.preemption import Victim, with_new_candidates
 from queue_manager.scheduling.quota_state import QueueState, Reservation, SchedulerState
 from queue_manager.scheduling.quota_tree import FlavorResource, Usage
 from queue_manager.scheduling.workload_info import Info, Rank
@@ -66,7 +67,7 @@ class Refuse:
 
 @dataclass(frozen=True, slots=True)
 class Preempt:
-    """The Workload fits as soon as its victims have released their quota.
+    """The Workload fits as soon as its victims, or those of others, have released their quota.
 
     The caller evicts those that are not evicted yet, keeps the `reservation` and writes reason and message into the
     QuotaReserved condition. The Workload is tried again when quota is released.
@@ -83,7 +84,7 @@ class Preempt:
     @property
     def reservation(self) -> Reservation:
         """The quota to keep for this Workload: `SchedulerState.reserve`."""
-        victims = frozenset(victim.holding.uid for victim in self.victims)
+        victims = {victim.holding.uid: victim.reason for victim in self.victims}
         return Reservation(self.info, self.cluster_queue, self.assignment.usage, self.assignment.borrow, victims)
 
 
@@ -131,13 +132,21 @@ def _entry(state: SchedulerState, planned: PlannedUsage, queue: QueueState, info
 
 
 def _in_order(state: SchedulerState, entries: list[_Entry]) -> Iterator[_Entry]:
-    """The entries as they are to be processed."""
+    """The entries as they are to be processed. With fair sharing the usage decides that those before have got."""
 
-    def place(entry: _Entry) -> tuple[bool, int, Rank]:
-        waits = entry.info.preempting or entry.info.uid in state.reservations
-        return not waits, entry.assignment.borrow, entry.info.rank
+    def waits(entry: _Entry) -> bool:
+        return entry.info.preempting or entry.info.uid in state.reservations
 
-    yield from sorted(entries, key=place)
+    def place(entry: _Entry) -> tuple[int, Rank]:
+        return entry.assignment.borrow, entry.info.rank
+
+    yield from sorted(filter(waits, entries), key=place)
+    others = [entry for entry in entries if not waits(entry)]
+    yield from fair_order(others, _claim) if state.fair_sharing else sorted(others, key=place)
+
+
+def _claim(entry: _Entry) -> Claim:
+    return Claim(entry.queue.node, entry.assignment.usage, entry.info.rank)
 
 
 def _inadmissible(state: SchedulerState, name: str, info: Info, now: datetime) -> Refuse | None:
@@ -156,6 +165,25 @@ def _inadmissible(state: SchedulerState, name: str, info: Info, now: datetime) -
     return None
 
 
+def concerned_by(state: SchedulerState, admitted: Admit) -> set[str]:
+    """The ClusterQueues to try again because of an admission that counts now.
+
+    In some of them it makes candidates for preemption; in others a preemptor waits for quota that the admitted Workload
+    was allowed to take. To be called when all outcomes of the cycle are carried out.
+    """
+    queue = state.queues.get(admitted.cluster_queue)
+    if queue is None:
+        return set()
+    around = (r for r in state.reservations.values() if _shares_quota(state, r, queue))
+    overtaken = {r.cluster_queue for r in around if passes(state, admitted.info, queue, r)}
+    return overtaken.union(with_new_candidates(state, queue.name, admitted.assignment.usage))
+
+
+def _shares_quota(state: SchedulerState, reservation: Reservation, queue: QueueState) -> bool:
+    preemptor = state.queues.get(reservation.cluster_queue)
+    return preemptor is not None and preemptor.node.root is queue.node.root
+
+
 # --- processing --------------------------------------------------------------------------------------------
 
 
@@ -163,12 +191,9 @@ def _process(planned: PlannedUsage, entry: _Entry, taken: set[str]) -> Outcome:
     """The outcome of an entry, after those before it. What it is promised counts for those after it."""
     if entry.nomination.fits:
         return _admit(planned, entry)
-    if entry.nomination.victims:
+    if entry.nomination.victims or entry.nomination.will_fit:
         return _preempt(planned, entry, taken)
     planned.forget(entry.info.uid)
-    if entry.nomination.will_fit:
-        planned.withhold(entry.queue.node, entry.assignment.usage)
-        return _refuse(entry, reasons.WAITING_FOR_PREEMPTED, messages.WILL_FIT_MESSAGE, Retry.CHANGE)
     if entry.assignment.mode is Mode.NO_CANDIDATES and not _can_always_reclaim(entry.queue):
         planned.withhold(entry.queue.node, _reservable(entry))
     return _refuse(entry, entry.assignment.reason, entry.assignment.message, Retry.CHANGE)
@@ -187,15 +212,11 @@ def _admit(planned: PlannedUsage, entry: _Entry) -> Admit | Refuse:
 
 def _preempt(planned: PlannedUsage, entry: _Entry, taken: set[str]) -> Preempt | Refuse:
     victims = entry.nomination.victims
-    outcome = Preempt(
-        entry.info,
-        entry.queue.name,
-        entry.assignment,
-        victims,
-        reasons.WAITING_FOR_PREEMPTED,
-        messages.pending_preemption(entry.assignment.message, len(victims)),
-    )
-    if not taken.isdisjoint(outcome.reservation.victims):
+    message = messages.WILL_FIT_MESSAGE
+    if victims:
+        message = messages.pending_preemption(entry.assignment.message, len(victims))
+    outcome = Preempt(entry.info, entry.queue.name, entry.assignment, victims, reasons.WAITING_FOR_PREEMPTED, message)
+    if not taken.isdisjoint(victim.holding.uid for victim in victims):
         return _lost(entry, messages.OVERLAPPING_TARGETS_MESSAGE)
     with planned.without(entry.passed):
         fits = planned.will_fit_without(entry.queue.node, entry.assignment.usage, outcome.reservation.victims)

@@ -13,10 +13,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
+from queue_manager.scheduling import fair_preemption, preemption
 from queue_manager.scheduling.flavor_assignment import NEEDS_PREEMPTION, Assignment, Choice, Mode, assign
 from queue_manager.scheduling.partial_admission import largest_fit
 from queue_manager.scheduling.planned_usage import PlannedUsage
-from queue_manager.scheduling.preemption import Preemptor, Victim, find_victims, prospect
+from queue_manager.scheduling.preemption import FindVictims, Preemptor, Victim, after, prospect
 from queue_manager.scheduling.quota_state import QueueState, SchedulerState
 from queue_manager.scheduling.quota_tree import FlavorResource, Usage
 from queue_manager.scheduling.workload_info import Info
@@ -76,9 +77,12 @@ class _Judgement:
             assignment = self._assign(lost)
             if assignment.mode not in NEEDS_PREEMPTION:
                 return Nomination(assignment)
+            earlier = self._earlier_victims(assignment.usage)
+            if earlier:  # what they release is kept for this head
+                return Nomination(assignment, earlier)
             if self.planned.will_fit(self.queue.node, assignment.usage):
                 return Nomination(assignment, will_fit=True)
-            victims = find_victims(self.state, self._preemptor(assignment.usage), self.now)
+            victims = self._find_victims(self.state, self._preemptor(assignment.usage), self.now)
             if victims:
                 return Nomination(assignment, victims)
             lost |= assignment.preempting
@@ -94,8 +98,22 @@ class _Judgement:
             lost=lost,
         )
 
+    @property
+    def _find_victims(self) -> FindVictims:
+        return fair_preemption.find_victims if self.state.fair_sharing else preemption.find_victims
+
     def _preemptor(self, usage: Usage) -> Preemptor:
         return preemptor_of(self.state, self.planned, self.queue, self.info, usage)
+
+    def _earlier_victims(self, usage: Usage) -> tuple[Victim, ...]:
+        """The victims of an earlier judgement that are being stopped, if they still suffice."""
+        reservation = self.state.reservations.get(self.info.uid)
+        if reservation is None:
+            return ()
+        stopping = {uid: h for uid in reservation.victims if (h := self.state.counted(uid)) and h.evicted}
+        if not self.planned.will_fit_without(self.queue.node, usage, stopping):
+            return ()
+        return tuple(Victim(holding, reservation.victims[uid]) for uid, holding in stopping.items())
 
     # --- Room ---
 
@@ -108,4 +126,8 @@ class _Judgement:
         node = self.queue.node
         if value <= node.available(fr):  # when the planned preemptions are done
             return Mode.RECLAIM, node.borrow_level(fr, value)
-        return prospect(self.state, self._preemptor({fr: value}), self.now)
+        preemptor = self._preemptor({fr: value})
+        earlier = self._earlier_victims(preemptor.usage)
+        if earlier:
+            return after(self.state, earlier, preemptor)
+        return prospect(self.state, preemptor, self.now, self._find_victims)

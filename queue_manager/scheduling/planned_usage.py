@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from types import TracebackType
 
 from queue_manager.api import policies
@@ -142,16 +142,19 @@ class PlannedUsage:
         return reservation
 
     def _change_victim(self, uid: str, *, sign: int) -> None:
-        holding = self._state.holdings.get(uid)
-        queue = self._state.queues.get(holding.cluster_queue) if holding is not None else None
-        if holding is None or queue is None:
+        holding = self._state.counted(uid)
+        if holding is None:
             return
-        self._separate(queue.node)
-        (queue.node.add_all if sign > 0 else queue.node.remove_all)(holding.usage)
+        node = self._state.queues[holding.cluster_queue].node
+        self._separate(node)
+        (node.add_all if sign > 0 else node.remove_all)(holding.usage)
+
+    def without(self, concerned: frozenset[str]) -> AbstractContextManager[None]:
+        """For the time of a `with` block, plan nothing for these preemptors."""
+        return self._without(concerned) if concerned else nullcontext()
 
     @contextmanager
-    def without(self, concerned: frozenset[str]) -> Iterator[None]:
-        """For the time of a `with` block, plan nothing for these preemptors."""
+    def _without(self, concerned: frozenset[str]) -> Iterator[None]:
         forgotten = [r for uid in sorted(concerned) if (r := self.forget(uid)) is not None]
         try:
             yield

@@ -26,8 +26,7 @@ Kueue: pkg/scheduler/preemption, BEHAVIOUR.md#q44-preemption.
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -37,6 +36,7 @@ from math import inf
 from typing import NamedTuple
 
 from queue_manager.api import policies, reasons
+from queue_manager.api.types import Preemption
 from queue_manager.scheduling.flavor_assignment import Mode
 from queue_manager.scheduling.quota_state import Holding, QueueState, Ranking, SchedulerState
 from queue_manager.scheduling.quota_tree import FlavorResource, QuotaNode, Usage
@@ -69,6 +69,9 @@ class Victim(NamedTuple):
     reason: str
 
 
+FindVictims = Callable[[SchedulerState, Preemptor, datetime], tuple[Victim, ...]]
+
+
 def find_victims(state: SchedulerState, preemptor: Preemptor, now: datetime) -> tuple[Victim, ...]:
     """A minimal set of Workloads without which the preemptor fits, in the order of their choice; () if none suffices.
 
@@ -79,9 +82,29 @@ def find_victims(state: SchedulerState, preemptor: Preemptor, now: datetime) -> 
     return next((victims for victims in found if victims), ())
 
 
+def with_new_candidates(state: SchedulerState, cluster_queue: str, admitted: Usage) -> list[str]:
+    """The ClusterQueues whose refused Workloads may find victims, since this one now holds `admitted` too.
+
+    Other admissions give a preemptor nothing: without its victims it would be where it was before. But the first usage
+    above the quota of a subtree makes a candidate of every Workload there.
+    """
+    node: QuotaNode = state.queues[cluster_queue].node
+    while node.parent is not None:
+        over = {fr: node.usage.get(fr, 0) - node.subtree.get(fr, 0) for fr in admitted}
+        if any(0 < above <= admitted[fr] for fr, above in over.items()):
+            names = (name for name in state.relatives(cluster_queue) if name != cluster_queue)
+            return [n for n in names if _policy(state, n).reclaim_within_cohort != policies.NEVER]
+        node = node.parent
+    return []
+
+
+def _policy(state: SchedulerState, cluster_queue: str) -> Preemption:
+    return state.queues[cluster_queue].queue.spec.preemption
+
+
 def may_be_preempted(holding: Holding, preemptor: Preemptor, policy: str, now: datetime) -> bool:
     """Whether a Workload is a candidate under a policy: withinClusterQueue or reclaimWithinCohort."""
-    if holding.uid in preemptor.spoken_for or not _uses(holding, preemptor.needs):
+    if holding.uid in preemptor.spoken_for or preemptor.needs.isdisjoint(holding.usage):
         return False
     if policy == policies.ANY and holding.priority >= preemptor.info.priority:
         return holding.evicted or preemptor.preempted.get(holding.uid, 0) < MOST_RECLAIMS
@@ -90,11 +113,7 @@ def may_be_preempted(holding: Holding, preemptor: Preemptor, policy: str, now: d
     return holding.priority < preemptor.info.priority
 
 
-def _uses(holding: Holding, needs: frozenset[FlavorResource]) -> bool:
-    return any(holding.usage.get(fr) for fr in needs)
-
-
-def prospect(state: SchedulerState, preemptor: Preemptor, now: datetime) -> tuple[Mode, int]:
+def prospect(state: SchedulerState, preemptor: Preemptor, now: datetime, victims_of: FindVictims) -> tuple[Mode, int]:
     """How well the preemptor would fit after preemption, and the borrow level that it would have then.
 
     Kueue: PreemptionOracle.SimulatePreemption
@@ -102,7 +121,12 @@ def prospect(state: SchedulerState, preemptor: Preemptor, now: datetime) -> tupl
     [(fr, value)] = preemptor.usage.items()
     if not _may_fit_after_preemption(state, preemptor.queue, fr, value):
         return Mode.NO_FIT, 0
-    victims = find_victims(state, preemptor, now)
+    return after(state, victims_of(state, preemptor, now), preemptor)
+
+
+def after(state: SchedulerState, victims: tuple[Victim, ...], preemptor: Preemptor) -> tuple[Mode, int]:
+    """The mode and the borrow level of a preemptor of one FlavorResource without these victims; (): none suffice."""
+    [(fr, value)] = preemptor.usage.items()
     if not victims:
         return Mode.NO_CANDIDATES, preemptor.node.borrow_level(fr, value)
     own = any(victim.holding.cluster_queue == preemptor.queue.name for victim in victims)
@@ -209,6 +233,7 @@ class _Candidate(NamedTuple):
 
 class _Search:
     def __init__(self, state: SchedulerState, preemptor: Preemptor, now: datetime) -> None:
+        self._state = state
         self._preemptor = preemptor
         self._now = now
         self._policy = preemptor.queue.queue.spec.preemption
@@ -245,12 +270,9 @@ class _Search:
         own = source.kind is _Kind.OWN_QUEUE
         policy = self._policy.within_cluster_queue if own else self._policy.reclaim_within_cohort
         most = inf if policy == policies.ANY else self._preemptor.info.priority + 1
-        ranking = source.queue.ranking
-        first = bisect_left(ranking, (not evicted,))
-        for rank in ranking[first : bisect_left(ranking, (not evicted, most))]:
-            holding = source.queue.holdings[rank[-1]]
+        for holding in self._state.ranked(source.queue, evicted=evicted, below=most):
             if may_be_preempted(holding, self._preemptor, policy, self._now):
-                yield _Candidate(rank, source, holding)
+                yield _Candidate(holding.ranking, source, holding)
 
     def _reason(self, source: _Source, holding: Holding) -> str:
         if source.kind is _Kind.OWN_QUEUE:
@@ -288,8 +310,9 @@ class _Search:
                 continue
             removal.remove(candidate)
             chosen.append(candidate)
+            usage = candidate.holding.usage
             for fr in missing:
-                missing[fr] -= candidate.holding.usage.get(fr, 0)
+                missing[fr] -= usage.get(fr, 0)
             if max(missing.values()) <= 0 and self._slack(removal, borrowing) is not None:
                 return chosen
         return []
@@ -323,9 +346,10 @@ class _Search:
     def _is_too_much(self, candidate: _Candidate, slack: Usage) -> bool:
         """Whether it is certain, without reading the tree, that the preemptor does not fit beside this candidate."""
         usage, source = candidate.holding.usage, candidate.source
-        return any(
-            usage.get(fr, 0) > free and _shares_all(source, self._preemptor.node, fr) for fr, free in slack.items()
-        )
+        for fr, free in slack.items():
+            if usage.get(fr, 0) > free and _shares_all(source, self._preemptor.node, fr):
+                return True
+        return False
 
     def _slack(self, removal: _Removal, borrowing: bool) -> dict[FlavorResource, int] | None:
         """What is free beside the preemptor; None if it does not fit."""
@@ -373,9 +397,12 @@ class _Removal:
         self._change(candidate, -1)
 
     def _change(self, candidate: _Candidate, sign: int) -> None:
-        due = self._due.setdefault(candidate.source.queue.node, dict.fromkeys(self._relevant, 0))
-        for fr in self._relevant:
-            due[fr] += sign * candidate.holding.usage.get(fr, 0)
+        node, usage = candidate.source.queue.node, candidate.holding.usage
+        due = self._due.get(node)
+        if due is None:
+            due = self._due[node] = dict.fromkeys(self._relevant, 0)
+        for fr in due:
+            due[fr] += sign * usage.get(fr, 0)
 
     def apply(self) -> None:
         """Bring the tree up to date."""

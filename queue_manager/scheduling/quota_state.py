@@ -9,22 +9,26 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from fractions import Fraction
+from types import MappingProxyType
 from typing import NamedTuple
 
 import msgspec
 
 from job_controller.api_rules import label_selectors
 from job_controller.model import Key
-from queue_manager.api import condition_types, messages, reasons
+from job_controller.quantities import exact
+from queue_manager.api import condition_types, messages, policies, reasons
 from queue_manager.api.types import (
     Admission,
     AdmissionCheck,
     AdmissionCheckRule,
     ClusterQueue,
     Cohort,
+    FairSharing,
     PodSetAssignment,
     ResourceFlavor,
     ResourceGroup,
@@ -35,7 +39,8 @@ from queue_manager.scheduling.amounts import amount
 from queue_manager.scheduling.flavor_assignment import requests_of
 from queue_manager.scheduling.quota_forest import Cycle, QuotaForest
 from queue_manager.scheduling.quota_tree import FlavorResource, Quota, QuotaNode, Usage
-from queue_manager.scheduling.workload_info import EPOCH, PODS, Info, PodSetInfo
+from queue_manager.scheduling.usage_decay import WeightedUsage
+from queue_manager.scheduling.workload_info import EPOCH, Info, PodSetInfo
 
 CYCLE_NAMES = 50  # that the message of a ClusterQueue lists
 
@@ -59,6 +64,7 @@ class Holding(NamedTuple):
     queued_at: datetime = EPOCH  # the time by which the Workload was ordered in its queue
     reserved_at: datetime = EPOCH  # when quota was reserved
     evicted: bool = False  # its Job is being stopped, and then the quota is free
+    unassigned: Mapping[str, int] = MappingProxyType({})  # requests to which the status assigns no flavor, by resource
 
     @property
     def ranking(self) -> Ranking:
@@ -76,7 +82,7 @@ class Reservation(NamedTuple):
     cluster_queue: str
     usage: Usage
     borrow: int
-    victims: frozenset[str]  # uids
+    victims: Mapping[str, str]  # by uid, the reason of the preemption
 
 
 @dataclass(slots=True)
@@ -100,6 +106,8 @@ class SchedulerState:
     def __init__(self, *, ignore_undeclared: bool = False) -> None:
         self.ignore_undeclared = ignore_undeclared  # resources without quota do not count
         self.fair_sharing: tuple[str, ...] = ()  # preemption strategies of fair sharing; (): it is off
+        # The past usage of LocalQueues, see `usage_decay`; None: admission fair sharing is off.
+        self.usage_order: Callable[[Key], WeightedUsage] | None = None
         self.queues: dict[str, QueueState] = {}
         self.cohorts: dict[str, Cohort] = {}  # the objects; `forest.cohorts` also has those that are only named
         self.forest = QuotaForest()
@@ -123,13 +131,15 @@ class SchedulerState:
             known.queue = queue
             return
         node = self.forest.set_queue(name, quotas_of(queue.spec.resource_groups), queue.spec.cohort_name)
+        node.weight = weight_of(queue.spec.fair_sharing)
         if known is not None:
             known.queue = queue
+            self._recount(known)
             return
         holdings, ranking = self._holdings_of.setdefault(name, {}), self._rankings_of.setdefault(name, [])
         self.queues[name] = QueueState(queue, node, holdings, ranking)
-        for holding in self.queues[name].holdings.values():
-            node.add_all(holding.usage)
+        for uid in holdings:
+            self._add_usage(self.holdings[uid])
 
     def drop_queue(self, name: str) -> None:
         """The ClusterQueue is deleted."""
@@ -141,11 +151,13 @@ class SchedulerState:
         """Take a new or changed Cohort. Raises ValueError on a malformed quota."""
         name = cohort.metadata.name
         self.forest.set_cohort(name, quotas_of(cohort.spec.resource_groups), cohort.spec.parent_name)
+        self.forest.cohorts[name].weight = weight_of(cohort.spec.fair_sharing)
         self.cohorts[name] = cohort
 
     def drop_cohort(self, name: str) -> None:
         """The Cohort is deleted: ClusterQueues that name it still share their quota."""
         if self.cohorts.pop(name, None) is not None:
+            self.forest.cohorts[name].weight = weight_of(None)
             self.forest.drop_cohort(name)
 
     def relatives(self, name: str) -> list[str]:
@@ -224,12 +236,29 @@ class SchedulerState:
             self.holdings[holding.uid] = holding
             self._count(holding)
 
+    def counted(self, uid: str) -> Holding | None:
+        """What a Workload holds as it counts in its ClusterQueue; None if it holds nothing in one that exists."""
+        holding = self.holdings.get(uid)
+        state = self.queues.get(holding.cluster_queue) if holding is not None else None
+        return state.holdings[uid] if state is not None else None
+
     def _count(self, holding: Holding) -> None:
-        self._holdings_of.setdefault(holding.cluster_queue, {})[holding.uid] = holding
         insort(self._rankings_of.setdefault(holding.cluster_queue, []), holding.ranking)
+        self._add_usage(holding)
+
+    def _add_usage(self, holding: Holding) -> None:
         state = self.queues.get(holding.cluster_queue)
+        counted = holding if state is None else _with_all_requests(holding, state.node.quotas)
+        self._holdings_of.setdefault(holding.cluster_queue, {})[holding.uid] = counted
         if state is not None:
-            state.node.add_all(holding.usage)
+            state.node.add_all(counted.usage)
+
+    def _recount(self, state: QueueState) -> None:
+        """Quotas have changed, and with them the flavors in which requests without a flavor count."""
+        for uid, counted in state.holdings.items():
+            state.holdings[uid] = new = _with_all_requests(self.holdings[uid], state.node.quotas)
+            state.node.remove_all(counted.usage)
+            state.node.add_all(new.usage)
 
     def release(self, uid: str) -> Holding | None:
         """Release what a Workload holds and return it; None if it held nothing."""
@@ -241,10 +270,10 @@ class SchedulerState:
         if holding is None:
             return None
         name = holding.cluster_queue
-        del self._holdings_of[name][uid]
+        counted = self._holdings_of[name].pop(uid)
         del self._rankings_of[name][bisect_left(self._rankings_of[name], holding.ranking)]
         if (state := self.queues.get(name)) is not None:
-            state.node.remove_all(holding.usage)
+            state.node.remove_all(counted.usage)
         self._forget_if_unused(name)
         return holding
 
@@ -255,10 +284,13 @@ class SchedulerState:
     # --- preemption ---
 
     def reserve(self, reservation: Reservation) -> None:
-        """Keep quota for a preemptor until its reservation ends; replaces the one it had."""
+        """Keep quota for a preemptor until its reservation ends; replaces the one it had.
+
+        To be called before its victims are marked as evicted: those that are not yet are counted as preempted.
+        """
         uid = reservation.info.uid
-        known = self.reservations.get(uid)
-        self.preempted.setdefault(uid, Counter()).update(reservation.victims - (known.victims if known else set()))
+        running = (h for victim in reservation.victims if (h := self.holdings.get(victim)) and not h.evicted)
+        self.preempted.setdefault(uid, Counter()).update(holding.uid for holding in running)
         self.reservations[uid] = reservation
 
     def end_reservation(self, uid: str) -> Reservation | None:
@@ -272,6 +304,22 @@ class SchedulerState:
         """The Workload is finished or deleted: it preempts no more. Returns what was kept for it."""
         self.preempted.pop(uid, None)
         return self.end_reservation(uid)
+
+    def ranked(self, queue: QueueState, *, evicted: bool, below: float) -> Iterator[Holding]:
+        """The evicted or the other holdings of a priority below this one, in the order in which they are preempted.
+
+        Where past usage orders the LocalQueues, those of the LocalQueue with the highest usage come first (KEP-4136).
+        """
+        ranking = queue.ranking
+        first, end = bisect_left(ranking, (not evicted,)), bisect_left(ranking, (not evicted, below))
+        usage = self.usage_order
+        if usage is None or not is_usage_based(queue.queue):
+            for place in range(first, end):
+                yield queue.holdings[ranking[place][-1]]
+            return
+        found = [queue.holdings[rank[-1]] for rank in ranking[first:end]]
+        usages = {local: usage(local) for local in {holding.queue for holding in found}}
+        yield from sorted(found, key=lambda holding: usages[holding.queue], reverse=True)  # stable
 
     def mark_evicted(self, uid: str, *, evicted: bool = True) -> None:
         """The eviction of this Workload is decided, before it is written; `evicted=False`: the write has failed."""
@@ -294,10 +342,21 @@ def _loop(cycle: Cycle) -> str:
     return " -> ".join((*shown, cycle[0]))
 
 
+def is_usage_based(queue: ClusterQueue) -> bool:
+    """Whether the ClusterQueue wants its LocalQueues ordered by past usage."""
+    scope = queue.spec.admission_scope
+    return scope is not None and scope.admission_mode == policies.USAGE_BASED
+
+
 def check_rules(queue: ClusterQueue) -> tuple[AdmissionCheckRule, ...]:
     """The required admission checks of the ClusterQueue, with the flavors to which each applies."""
     strategy = queue.spec.admission_checks_strategy
     return strategy.admission_checks if strategy is not None else ()
+
+
+def weight_of(sharing: FairSharing | None) -> Fraction:
+    """spec.fairSharing.weight, 1 if absent."""
+    return Fraction(1) if sharing is None or sharing.weight is None else exact(sharing.weight)
 
 
 def quotas_of(groups: Iterable[ResourceGroup]) -> dict[FlavorResource, Quota]:
@@ -324,23 +383,25 @@ def holding_of(workload: Workload, info: Info) -> Holding | None:
 
     The status determines only the ClusterQueue and the flavors. The amounts are computed from the pod sets, which
     cannot change while quota is reserved, by the rules of the scheduler: so write access to the status cannot free
-    quota that pods use.
+    quota that pods use. Neither does leaving out the flavors: see `_with_all_requests`.
     """
     admission = workload.status.admission
     if admission is None or not reserves_quota(workload):
         return None
+    usage, unassigned = _usage(admission, info.pod_sets)
     return Holding(
         uid=workload.metadata.uid,
         key=workload.metadata.key,
         cluster_queue=admission.cluster_queue,
         queue=workload.local_queue,
-        usage=_usage(admission, info.pod_sets),
+        usage=usage,
         admitted=workload.is_true(condition_types.ADMITTED),
         ready=workload.is_true(condition_types.PODS_READY),
         priority=info.priority,
         queued_at=info.queued_at,
         reserved_at=_reserved_at(workload),
         evicted=workload.is_true(condition_types.EVICTED),
+        unassigned=unassigned,
     )
 
 
@@ -349,18 +410,35 @@ def _reserved_at(workload: Workload) -> datetime:
     return (reserved.last_transition_time if reserved is not None else None) or EPOCH
 
 
-def _usage(admission: Admission, pod_sets: Sequence[PodSetInfo]) -> Usage:
-    """The requests of each pod set in its assigned flavors; resources without a flavor do not count."""
+def _usage(admission: Admission, pod_sets: Sequence[PodSetInfo]) -> tuple[Usage, Mapping[str, int]]:
+    """The requests of each pod set in its assigned flavors, and those without a flavor by resource."""
     usage: dict[FlavorResource, int] = {}
+    unassigned: dict[str, int] = {}
     assignments = {assigned.name: assigned for assigned in admission.pod_set_assignments}
     for pod_set in pod_sets:
         assigned = assignments.get(pod_set.name, PodSetAssignment())
         running = msgspec.structs.replace(pod_set, count=_running(pod_set, assigned.count))
-        requests = requests_of(running, covers_pods=PODS in assigned.flavors)
+        requests = requests_of(running, covers_pods=True)
         for resource, flavor in assigned.flavors.items():
             fr = FlavorResource(flavor, resource)
             usage[fr] = usage.get(fr, 0) + requests.get(resource, 0)
-    return usage
+        for resource in requests.keys() - assigned.flavors.keys():
+            unassigned[resource] = unassigned.get(resource, 0) + requests[resource]
+    return usage, unassigned
+
+
+def _with_all_requests(holding: Holding, quotas: Iterable[FlavorResource]) -> Holding:
+    """The holding with each request without a flavor counted in the first flavor that has quota for its resource.
+
+    The scheduler assigns a flavor to every request for which there is quota. The others are in a status that another
+    client wrote, or their resource got quota after the admission; in both cases the pods use it.
+    """
+    first = {fr.resource: fr for fr in reversed(list(quotas))}
+    extra = {first[resource]: n for resource, n in holding.unassigned.items() if n and resource in first}
+    if not extra:
+        return holding
+    usage = {fr: holding.usage.get(fr, 0) + extra.get(fr, 0) for fr in {**holding.usage, **extra}}
+    return holding._replace(usage=usage)
 
 
 def _running(pod_set: PodSetInfo, assigned: int | None) -> int:

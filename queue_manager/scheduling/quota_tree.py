@@ -23,6 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from fractions import Fraction
 from typing import NamedTuple
 
 from job_controller.quantities import INT64_MAX
@@ -63,6 +64,7 @@ class QuotaNode:
     subtree: dict[FlavorResource, int] = field(init=False)
     usage: dict[FlavorResource, int] = field(default_factory=dict)
     height: int = 0  # the number of levels below; 0 for a ClusterQueue
+    weight: Fraction = Fraction(1)  # among its siblings, for fair sharing
 
     def __post_init__(self) -> None:
         self.subtree = {fr: quota.nominal for fr, quota in self.quotas.items()}

@@ -26,7 +26,7 @@ from queue_manager.api.types import (
     RuntimeClass,
     Workload,
 )
-from queue_manager.lifecycle.queue_entry import read, waits
+from queue_manager.lifecycle.queue_entry import configure, read, waits
 from queue_manager.lifecycle.rules import blocker
 from queue_manager.lifecycle.settings import Settings
 from queue_manager.lifecycle.steps import WorkloadContext
@@ -93,8 +93,9 @@ class ClusterState:
     """Quota in use, pending Workloads and queues at one time."""
 
     def __init__(self, objects: ClusterObjects, settings: Settings, now: datetime) -> None:
-        self.state = SchedulerState(ignore_undeclared=settings.resources.ignore_undeclared)
+        self.state = SchedulerState()
         self.queues = Queues()
+        configure(self.state, self.queues, settings)
         self._settings = settings
         self._now = now
         self._ranges: dict[str, list[LimitRange]] = {}
@@ -116,6 +117,7 @@ class ClusterState:
             self.queues.set_cluster_queue(queue, self._now)
         for local in objects.local_queues:
             self.queues.set_local_queue(local, self._now)
+            self.queues.restore_usage(local)
         for workload in objects.workloads:
             self._add(workload)
 

@@ -17,7 +17,7 @@ class Load(NamedTuple):
     running: int = 0
 
     def __str__(self) -> str:
-        return f"{self.waiting} waiting, {self.running} running"
+        return f"{self.waiting} pending, {self.running} running"
 
 
 def load_of(workloads: Iterable[Workload]) -> Load:
@@ -34,66 +34,71 @@ def load_of(workloads: Iterable[Workload]) -> Load:
 
 
 def on_reactivation(
-    workload: Workload, queue: LocalQueue | None, above: ClusterQueue | None, home: str = "default"
+    workload: Workload, queue: LocalQueue | None, cluster_queue: ClusterQueue | None, default_ns: str = "default"
 ) -> str:
     """Describe the effect of spec.active=true on a Workload. A queue that does not exist is None."""
     name = workload.spec.queue_name
-    obstacle = queue_obstacle(workload.local_queue, queue, above, home)
+    obstacle = queue_obstacle(workload.local_queue, queue, cluster_queue, default_ns)
     gates = workload.metadata.annotations.get(keys.ADMISSION_GATED_BY, "")
     if obstacle:
         return f"waits: {obstacle}"
     if workload.is_true(condition_types.QUOTA_RESERVED):
-        return "its pods are still being stopped; then it is back in line with a new budget of retries"
+        return "its pods are still terminating; it is requeued after that, with a new budget of retries"
     if gates:
         return f"waits for its admission gates: {gates}"
-    return f"back in line of {name}, with a new budget of retries"
+    return f"requeued in {name}, with a new budget of retries"
 
 
-def queue_obstacle(key: Key, queue: LocalQueue | None, above: ClusterQueue | None, home: str = "default") -> str:
+def queue_obstacle(
+    key: Key, queue: LocalQueue | None, cluster_queue: ClusterQueue | None, default_ns: str = "default"
+) -> str:
     """Return why no Workload of this LocalQueue can start, with the command that resolves it, or "".
 
-    `home`: the namespace that commands use by default.
+    `default_ns`: the namespace that commands use by default.
     """
     if queue is None:
-        return f"there is no LocalQueue {key.name} in namespace {key.namespace}"
+        return f"LocalQueue {key.name} does not exist in namespace {key.namespace}"
     if stops(queue.spec.stop_policy):
-        return f"LocalQueue {queue.metadata.name} is held (sluice release {typed_queue(queue, home)})"
-    if above is None:
-        return f"there is no ClusterQueue {queue.spec.cluster_queue}"
-    if stops(above.spec.stop_policy):
-        return f"ClusterQueue {above.metadata.name} is held (sluice release cq/{above.metadata.name})"
-    active = next((c for c in above.status.conditions if c.type == condition_types.ACTIVE), None)
+        return f"LocalQueue {queue.metadata.name} is stopped (sluice release {queue_argument(queue, default_ns)})"
+    if cluster_queue is None:
+        return f"ClusterQueue {queue.spec.cluster_queue} does not exist"
+    if stops(cluster_queue.spec.stop_policy):
+        return (
+            f"ClusterQueue {cluster_queue.metadata.name} is stopped (sluice release cq/{cluster_queue.metadata.name})"
+        )
+    active = next((c for c in cluster_queue.status.conditions if c.type == condition_types.ACTIVE), None)
     if active is not None and active.status == "False":
-        return f"ClusterQueue {above.metadata.name}: {active.message}"
+        return f"ClusterQueue {cluster_queue.metadata.name}: {active.message}"
     return ""
 
 
-def typed_queue(queue: LocalQueue, home: str) -> str:
+def queue_argument(queue: LocalQueue, default_ns: str) -> str:
     """Format a LocalQueue as command-line arguments."""
     namespace = queue.metadata.namespace
-    return queue.metadata.name if namespace == home else f"{namespace}/{queue.metadata.name}"
+    return queue.metadata.name if namespace == default_ns else f"{namespace}/{queue.metadata.name}"
 
 
 def on_deactivation(workload: Workload, job: str) -> str:
     """Describe the effect of spec.active=false on a Workload. `job`: its Job as a command-line argument."""
     holds = workload.status.admission is not None
-    now = "its pods are stopped and its quota is given back" if holds else "it leaves the line"
+    now = "its pods are deleted and its quota is released" if holds else "it leaves the queue"
     return f"{now}; undo: sluice reactivate {job}"
 
 
-def on_stop(policy: str, load: Load, *, queue: str, blocked_above: str = "") -> str:
+def on_stop(policy: str, load: Load, *, queue: str, stopped_cluster_queue: str = "") -> str:
     """Describe the effect of a new stop policy.
 
-    `queue`: as a command-line argument. `blocked_above`: the ClusterQueue if it is stopped.
+    `queue`: as a command-line argument. `stopped_cluster_queue`: the ClusterQueue if it is stopped.
     """
     undo = f"undo: sluice release {queue}"
     match policy:
         case policies.HOLD:
-            stays = "; what runs goes on to its end" if load.running else ""
-            return f"nothing more starts ({load}){stays}; {undo}"
+            stays = "; running Jobs continue" if load.running else ""
+            return f"no more Jobs start ({load}){stays}; {undo}"
         case policies.HOLD_AND_DRAIN:
-            stops = "; what runs is stopped and goes back in line" if load.running else ""
-            return f"nothing more starts ({load}){stops}; {undo}"
-    if blocked_above:
-        return f"still nothing starts: ClusterQueue {blocked_above} is held too (sluice release cq/{blocked_above})"
-    return f"starts again as quota allows ({load})"
+            stops = "; running Jobs are stopped and requeued" if load.running else ""
+            return f"no more Jobs start ({load}){stops}; {undo}"
+    if stopped_cluster_queue:
+        release = f"sluice release cq/{stopped_cluster_queue}"
+        return f"still no Jobs start: ClusterQueue {stopped_cluster_queue} is stopped too ({release})"
+    return f"Jobs start again as quota allows ({load})"

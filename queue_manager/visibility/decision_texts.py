@@ -26,19 +26,19 @@ REASON_TEXTS = {
 }
 
 
-def decided(found: Judgement, typed: str, kubectl: str, objects: ClusterObjects) -> Finding:
+def decided(found: Judgement, argument: str, kubectl: str, objects: ClusterObjects) -> Finding:
     """The dominant reason of a Workload that the scheduler has tried, or that waits behind one that it has tried.
 
-    `typed`, `kubectl`: the Job as arguments of `sluice` and kubectl.
+    `argument`, `kubectl`: the Job as arguments of `sluice` and kubectl.
     """
     text_of = _TEXTS.get(found.reason)
     if text_of is None and found.head is None:
         sentence = "It fits: the scheduler is about to admit it."
-        return _finding(found, reasons.PENDING_EVALUATION, sentence, (MANAGER_RUNS,), f"sluice explain {typed}")
+        return _finding(found, reasons.PENDING_EVALUATION, sentence, (MANAGER_RUNS,), f"sluice explain {argument}")
     if found.head is not None and found.reason not in _DESPITE_A_HEAD:
         return _behind(found, found.head, objects)
     if text_of is None:
-        return _finding(found, found.reason, sentence_of(found.message), (), f"sluice show {typed}")
+        return _finding(found, found.reason, sentence_of(found.message), (), f"sluice show {argument}")
     sentence, changes = text_of(found)
     command = (
         f"kubectl delete job {kubectl}" if found.reason in NEVER_REASONS else f"sluice ps -q cq/{found.cluster_queue}"

@@ -28,11 +28,11 @@ from queue_manager.lifecycle.queue_entry import waits
 from queue_manager.lifecycle.settings import Settings
 from queue_manager.visibility import reason_codes
 from queue_manager.visibility.cluster_state import ClusterObjects, ClusterState, Judgement
-from queue_manager.visibility.consequences import queue_obstacle, typed_queue
+from queue_manager.visibility.consequences import queue_argument, queue_obstacle
 from queue_manager.visibility.decision_texts import MANAGER_RUNS, REASON_TEXTS, decided
 from queue_manager.visibility.finding import Finding, sentence_of
 from queue_manager.visibility.inbox import job_name
-from queue_manager.visibility.job_states import JobState, is_left_alone, job_state, state_without_job, why
+from queue_manager.visibility.job_states import JobState, explain_state, is_overdue, job_state, state_without_job
 from queue_manager.visibility.obstacles import Obstacle
 
 ADMITTED_SECONDS = 15.0  # in which an admitted Job is unsuspended
@@ -54,7 +54,7 @@ class Surroundings:
     obstacle: Obstacle | None = None
     sees_queues: bool = True  # whether `local` and `above` are visible if they exist
     not_seen: tuple[str, ...] = ()
-    home: str = "default"
+    default_ns: str = "default"
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,9 +81,9 @@ class Case:
         return f"{self.key.name} -n {self.key.namespace}"
 
     @property
-    def typed(self) -> str:
+    def argument(self) -> str:
         """The Job as a command-line argument."""
-        return self.key.name if self.key.namespace == self.around.home else str(self.key)
+        return self.key.name if self.key.namespace == self.around.default_ns else str(self.key)
 
     @property
     def queue(self) -> str:
@@ -133,9 +133,9 @@ def _without_waiting(case: Case) -> Finding | None:
     sentence = _NOT_WAITING.get(case.state)
     if sentence is None:
         return None
-    reason, message = why(case.job, case.workload, case.state, case.now)
+    reason, message = explain_state(case.job, case.workload, case.state, case.now)
     given = ": ".join(part for part in (reason, message) if part)
-    return Finding("", f"{sentence}.", command=f"sluice show {case.typed}", message=given)
+    return Finding("", f"{sentence}.", command=f"sluice show {case.argument}", message=given)
 
 
 def _without_workload(case: Case) -> Finding:
@@ -147,31 +147,35 @@ def _without_workload(case: Case) -> Finding:
         return Finding(reasons.SUSPENDED, sentence, changes, command)
     if obstacle is not None and obstacle.never:
         return Finding(
-            reasons.MISCONFIGURED, sentence_of(obstacle.text), (obstacle.remedy,), f"sluice show {case.typed}"
+            reasons.MISCONFIGURED, sentence_of(obstacle.text), (obstacle.remedy,), f"sluice show {case.argument}"
         )
-    if case.job is not None and is_left_alone(case.job, case.now):
+    if case.job is not None and is_overdue(case.job, case.now):
         sentence = "No Workload was created for it, so no controller has taken it up."
         changes = (
             "`sluice manager` or `sluice up` runs",
             "managedJobsNamespaceSelector of the configuration selects its namespace",
         )
-        return Finding(reason_codes.CONTROLLER_STALE, sentence, changes, f"sluice show {case.typed}")
+        return Finding(reason_codes.CONTROLLER_STALE, sentence, changes, f"sluice show {case.argument}")
     sentence = "It was created just now; its Workload comes next."
-    return Finding(reasons.PENDING_EVALUATION, sentence, command=f"sluice explain {case.typed}")
+    return Finding(reasons.PENDING_EVALUATION, sentence, command=f"sluice explain {case.argument}")
 
 
 def _held_back(case: Case, workload: Workload) -> Finding | None:
     """The reasons that are in the Workload itself."""
     if case.state == JobState.REFUSED:
-        _, message = why(case.job, workload, case.state, case.now)
+        _, message = explain_state(case.job, workload, case.state, case.now)
         sentence = "Its Workload is finished although the Job has not run."
         changes = ("what the message says is put right, and the Job is submitted again",)
         return Finding(reason_codes.REFUSED, sentence, changes, f"kubectl delete job {case.kubectl}", message)
     if case.state == JobState.DEACTIVATED:
-        _, message = why(case.job, workload, case.state, case.now)
+        _, message = explain_state(case.job, workload, case.state, case.now)
         sentence = "It is deactivated and stays out of the queue until somebody reactivates it."
         return Finding(
-            reasons.DEACTIVATED, sentence, ("an operator reactivates it",), f"sluice reactivate {case.typed}", message
+            reasons.DEACTIVATED,
+            sentence,
+            ("an operator reactivates it",),
+            f"sluice reactivate {case.argument}",
+            message,
         )
     gates = workload.metadata.annotations.get(keys.ADMISSION_GATED_BY, "")
     if workload.is_true(condition_types.QUOTA_RESERVED):
@@ -187,9 +191,9 @@ def _held_back(case: Case, workload: Workload) -> Finding | None:
 
 def _reserved(case: Case, workload: Workload) -> Finding:
     """It holds quota and does not run."""
-    command = f"sluice show {case.typed}"
+    command = f"sluice show {case.argument}"
     if workload.is_true(condition_types.EVICTED):
-        _, message = why(case.job, workload, JobState.EVICTED, case.now)
+        _, message = explain_state(case.job, workload, JobState.EVICTED, case.now)
         sentence = "It was evicted, and its pods are being stopped; then it is pending again."
         return Finding(reason_codes.EVICTED, sentence, ("its last pod has stopped",), command, message)
     admitted = workload.condition(condition_types.ADMITTED)
@@ -219,7 +223,7 @@ def _pending(case: Case, workload: Workload) -> Finding:
         return _closed(case, workload, found)
     if found.evidence is None:
         return _backing_off(case, workload) or _about_to_be_requeued(case)
-    return decided(found, case.typed, case.kubectl, objects)
+    return decided(found, case.argument, case.kubectl, objects)
 
 
 def _closed_to(case: Case, workload: Workload) -> Finding | None:
@@ -232,16 +236,19 @@ def _closed_to(case: Case, workload: Workload) -> Finding | None:
 
 def _closed(case: Case, workload: Workload, found: Judgement | None) -> Finding:
     """Its queues do not exist or do not admit. `found`: by their specs; else their status says so."""
-    local, above, home = case.around.local, case.around.above, case.around.home
+    local, above, default_ns = case.around.local, case.around.above, case.around.default_ns
     if local is None or above is None:
-        text = queue_obstacle(workload.local_queue, local, above, home)
+        text = queue_obstacle(workload.local_queue, local, above, default_ns)
         return Finding(reasons.MISCONFIGURED, sentence_of(text), ("the queue is created",), "sluice queues")
     if stops(local.spec.stop_policy):
-        text, command = queue_obstacle(workload.local_queue, local, above, home), typed_queue(local, home)
+        text, command = (
+            queue_obstacle(workload.local_queue, local, above, default_ns),
+            queue_argument(local, default_ns),
+        )
     elif stops(above.spec.stop_policy):
-        text, command = queue_obstacle(workload.local_queue, local, above, home), f"cq/{above.metadata.name}"
+        text, command = queue_obstacle(workload.local_queue, local, above, default_ns), f"cq/{above.metadata.name}"
     else:
-        status = queue_obstacle(workload.local_queue, local, above, home)
+        status = queue_obstacle(workload.local_queue, local, above, default_ns)
         text = f"ClusterQueue {above.metadata.name}: {found.inactive}" if found is not None else status
         changes = ("an admin puts right what keeps the ClusterQueue inactive",)
         return Finding(
@@ -255,19 +262,19 @@ def _backing_off(case: Case, workload: Workload) -> Finding | None:
     at = state.requeue_at if state is not None else None
     if at is None or at <= case.now:
         return None
-    _, message = why(case.job, workload, JobState.BACKOFF, case.now)
+    _, message = explain_state(case.job, workload, JobState.BACKOFF, case.now)
     sentence = f"It was evicted and backs off until {timestamp(at)}; then it is pending again."
-    return Finding(reason_codes.BACKOFF, sentence, ("the backoff ends",), f"sluice show {case.typed}", message)
+    return Finding(reason_codes.BACKOFF, sentence, ("the backoff ends",), f"sluice show {case.argument}", message)
 
 
 def _about_to_be_requeued(case: Case) -> Finding:
     sentence = "It is about to enter its queue again."
-    return Finding(reasons.PENDING_EVALUATION, sentence, (MANAGER_RUNS,), f"sluice explain {case.typed}")
+    return Finding(reasons.PENDING_EVALUATION, sentence, (MANAGER_RUNS,), f"sluice explain {case.argument}")
 
 
 def _published(case: Case, workload: Workload) -> Finding:
     """What the scheduler has written: the reader may not see enough to repeat its decision."""
-    reason, message = why(case.job, workload, JobState.PENDING, case.now)
+    reason, message = explain_state(case.job, workload, JobState.PENDING, case.now)
     reason = reason or reasons.PENDING_EVALUATION
     sentence = REASON_TEXTS.get(reason, "It waits for its turn in its queue.")
-    return Finding(reason, sentence, (), f"sluice show {case.typed}", message)
+    return Finding(reason, sentence, (), f"sluice show {case.argument}", message)

@@ -14,8 +14,8 @@ from job_controller.options import JobControllerOptions
 from job_controller.pod_facts import finish_time
 from job_controller.switches import effective
 from queue_manager.api.types import Workload
+from queue_manager.visibility.attempt_counts import budget_attempts
 from queue_manager.visibility.pod_attempts import backoff_end, delay_of_index, failed_container
-from queue_manager.visibility.tries import budget
 from queue_manager.visibility.wire_types import Pod
 
 OOM_KILLED = "OOMKilled"
@@ -106,7 +106,7 @@ def _led_here(workload: Workload, failed: datetime, replaced: datetime) -> bool:
     True if the pod failed during these attempts, or if the Job's backoff after the failure outlasted them, so that
     the pod was not replaced.
     """
-    attempts = budget(workload)
+    attempts = budget_attempts(workload)
     if not attempts:
         return True
     start, end = attempts[0].start, attempts[-1].end

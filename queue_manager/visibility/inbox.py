@@ -15,8 +15,8 @@ import msgspec
 
 from queue_manager.api import condition_types, keys, messages, reasons
 from queue_manager.api.types import Workload
+from queue_manager.visibility.attempt_counts import count_budget_attempts
 from queue_manager.visibility.failures import OOM_KILLED, Failure
-from queue_manager.visibility.tries import budget_tries
 from queue_manager.visibility.wire_types import Event
 
 LIMIT = reasons.deactivated_due_to(reasons.REQUEUING_LIMIT_EXCEEDED)
@@ -29,7 +29,7 @@ RESTARTING = "Back-off restarting failed container"  # prefix of the message of 
 class InboxRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """One deactivated Workload. `why` classifies the cause; `reason` and `message` are those of the API.
 
-    `tries`: the attempts since the last activation.
+    `attempts`: counted since the last activation.
     """
 
     namespace: str
@@ -40,7 +40,7 @@ class InboxRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     why: str
     reason: str
     message: str
-    tries: int
+    attempts: int
     exit_code: int | None
     last_error: str
     since: datetime | None
@@ -52,27 +52,33 @@ def inbox(
     workloads: Iterable[Workload],
     events: Iterable[Event],
     now: datetime,
-    home: str = "default",
+    default_ns: str = "default",
     failures: Mapping[str, Failure] | None = None,
 ) -> list[InboxRow]:
     """Return rows ordered by priority, then by time of deactivation, oldest first.
 
-    `home`: the default namespace. `failures`: by Workload UID.
+    `default_ns`: the default namespace. `failures`: by Workload UID.
     """
     inactive = [
-        w for w in workloads if not w.spec.active and not w.is_true(condition_types.FINISHED) and not _leaves(w)
+        w
+        for w in workloads
+        if not w.spec.active and not w.is_true(condition_types.FINISHED) and not _is_being_deleted(w)
     ]
     warnings, failed = _warnings(events), failures or {}
-    rows = [_row(workload, warnings, failed.get(workload.metadata.uid), now, home) for workload in inactive]
+    rows = [_row(workload, warnings, failed.get(workload.metadata.uid), now, default_ns) for workload in inactive]
     return sorted(rows, key=lambda row: (-row.priority, -(row.deactivated_seconds or 0), row.namespace, row.name))
 
 
-def _leaves(workload: Workload) -> bool:
+def _is_being_deleted(workload: Workload) -> bool:
     return workload.metadata.deletion_timestamp is not None
 
 
 def _row(
-    workload: Workload, warnings: Mapping[str, Sequence[Event]], failure: Failure | None, now: datetime, home: str
+    workload: Workload,
+    warnings: Mapping[str, Sequence[Event]],
+    failure: Failure | None,
+    now: datetime,
+    default_ns: str,
 ) -> InboxRow:
     evicted = workload.condition(condition_types.EVICTED)
     since = evicted.last_transition_time if evicted is not None and evicted.is_true else None
@@ -88,12 +94,12 @@ def _row(
         why=why,
         reason=evicted.reason if evicted is not None else "",
         message=evicted.message if evicted is not None else "",
-        tries=budget_tries(workload),
+        attempts=count_budget_attempts(workload),
         exit_code=failure.exit_code if failure is not None else None,
-        last_error=failure.text if failure is not None else warned(event),
+        last_error=failure.text if failure is not None else warning_text(event),
         since=since,
         deactivated_seconds=(now - since).total_seconds() if since is not None else None,
-        action=action(why, typed(workload, home), failure, home),
+        action=action(why, job_argument(workload, default_ns), failure, default_ns),
     )
 
 
@@ -103,10 +109,10 @@ def job_name(workload: Workload) -> str:
     return owner.name if owner is not None else workload.metadata.name
 
 
-def typed(workload: Workload, home: str = "default") -> str:
-    """Format the Job as a command-line argument. `home`: the default namespace, which is left out."""
+def job_argument(workload: Workload, default_ns: str = "default") -> str:
+    """Format the Job as a command-line argument. `default_ns`: the default namespace, which is left out."""
     namespace = workload.metadata.namespace
-    return job_name(workload) if namespace == home else f"{namespace}/{job_name(workload)}"
+    return job_name(workload) if namespace == default_ns else f"{namespace}/{job_name(workload)}"
 
 
 def cause(workload: Workload, failure: Failure | None = None, warning: Event | None = None) -> str:
@@ -148,11 +154,11 @@ def _unready(workload: Workload, failure: Failure | None, warning: Event | None)
     return _UNREADY.get(most.underlying_cause or reasons.WAIT_FOR_START, most.underlying_cause or "")
 
 
-def action(why: str, job: str, failure: Failure | None = None, home: str = "default") -> str:
+def action(why: str, job: str, failure: Failure | None = None, default_ns: str = "default") -> str:
     """Return the suggested next step of an operator. `job`: as a command-line argument."""
     again = f"sluice reactivate {job}"
     if failure is not None and why in (CRASHES, OUT_OF_MEMORY):
-        fix = "raise its memory limit" if why == OUT_OF_MEMORY else f"mend what {_log(failure, home)} shows"
+        fix = "raise its memory limit" if why == OUT_OF_MEMORY else f"fix what {_log(failure, default_ns)} shows"
         return f"{fix}, then: {again}"
     match why:
         case "crashes":
@@ -162,16 +168,16 @@ def action(why: str, job: str, failure: Failure | None = None, home: str = "defa
         case "run time":
             return f"raise the Job's label {keys.MAX_EXEC_TIME}, then: {again}"
         case "failed check":
-            return f"see what the check objects to, then: {again}"
+            return f"see why the check rejected it, then: {again}"
         case "no node":
-            return f"make room for its pods on a node, then: {again}"
+            return f"free capacity on a node for its pods, then: {again}"
         case "pods lost":
-            return f"see why pods that ran are gone (sluice show {job}), then: {again}"
+            return f"see why running pods were lost (sluice show {job}), then: {again}"
     return f"see why its pods are not ready (sluice show {job}), then: {again}"
 
 
-def _log(failure: Failure, home: str) -> str:
-    where = "" if failure.namespace == home else f" -n {failure.namespace}"
+def _log(failure: Failure, default_ns: str) -> str:
+    where = "" if failure.namespace == default_ns else f" -n {failure.namespace}"
     return f"kubectl logs {failure.pod}{where}"
 
 
@@ -201,10 +207,10 @@ def newest_error(events: Sequence[Event]) -> str:
     """Return the message of the newest Warning among Events that all concern one Job."""
     warnings = [event for event in events if event.type == "Warning" and event.involved_object.kind != "Workload"]
     about_pods = [event for event in warnings if event.involved_object.kind == "Pod"]
-    return warned(max(about_pods or warnings, key=lambda event: event.sort_key, default=None))
+    return warning_text(max(about_pods or warnings, key=lambda event: event.sort_key, default=None))
 
 
-def warned(event: Event | None) -> str:
+def warning_text(event: Event | None) -> str:
     """Return the Event's message; for a BackOff Event without the pod's name and UID."""
     text = event.message.strip() if event is not None else ""
     return text.partition(" in pod ")[0] if text.startswith(RESTARTING) else text

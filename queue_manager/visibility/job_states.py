@@ -19,7 +19,7 @@ the same state:
 Jobs and Workloads come from two list requests, and both kinds may change in between. Callers read the time first, then
 list the Workloads, then the Jobs, so that a Job is never older than its Workload. A Workload is finished only after
 its Job has ended, so a finished Workload with an unfinished Job always means Refused. A Job whose Workload is missing
-only because it was created between the two lists is younger than `now`, so `is_left_alone` is False for it. In the
+only because it was created between the two lists is younger than `now`, so `is_overdue` is False for it. In the
 opposite order, each Job that ends between the two lists would appear as Refused.
 """
 
@@ -38,9 +38,9 @@ from queue_manager.api.types import Workload
 from queue_manager.jobs.workload_manifest import prebuilt_name
 from queue_manager.scheduling import workload_info
 from queue_manager.visibility import inbox
-from queue_manager.visibility.tries import budget_tries
+from queue_manager.visibility.attempt_counts import count_budget_attempts
 
-LOOKED_AT_WITHIN = timedelta(seconds=15)  # within this time the queue creates the Workload of a new Job
+WORKLOAD_CREATION_TIMEOUT = timedelta(seconds=15)  # within this time the queue creates the Workload of a new Job
 NOT_QUEUED = "NotQueued"
 
 
@@ -70,8 +70,8 @@ _ORDER = tuple(JobState)
 class JobRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """A Job as `sluice ps` shows it. Times are in seconds; None if the phase was never entered.
 
-    `tries`: attempts since its Workload was last activated. `obstacle`: why its queue admits nothing, with the command
-    that resolves it, or why a Job without a Workload gets none.
+    `attempts`: counted since its Workload was last activated. `obstacle`: why its queue admits nothing, with the
+    command that resolves it, or why a Job without a Workload gets none.
     """
 
     namespace: str
@@ -87,10 +87,10 @@ class JobRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     waiting_seconds: float | None
     running_seconds: float | None
     retries: int
-    tries: int
+    attempts: int
     reason: str
     message: str
-    alike: str
+    equivalent: str
     obstacle: str = ""
 
 
@@ -99,7 +99,7 @@ def job_rows(jobs: Iterable[Job], workloads: Iterable[Workload], now: datetime) 
     by_job = workloads_by_job(workloads)
     refused = refused_shapes(by_job.values())
     seen = ((job, by_job.get(job.metadata.uid)) for job in jobs)
-    rows = [job_row(job, its, now, twin_name(its, refused)) for job, its in seen]
+    rows = [job_row(job, its, now, equivalent_name(its, refused)) for job, its in seen]
     return sorted(rows, key=lambda row: (row.namespace, _ORDER.index(row.state), -row.priority, row.name))
 
 
@@ -114,10 +114,10 @@ def workloads_by_job(workloads: Iterable[Workload]) -> dict[str, Workload]:
 Shape = tuple[Key, bytes]
 
 
-def twin_name(workload: Workload | None, refused: Mapping[Shape, Workload]) -> str:
-    """Return the name of the Job of the `refused_twin`, or "" if none exists."""
-    twin = refused_twin(workload, refused) if workload is not None else None
-    return inbox.job_name(twin) if twin is not None else ""
+def equivalent_name(workload: Workload | None, refused: Mapping[Shape, Workload]) -> str:
+    """Return the name of the Job of the `refused_equivalent`, or "" if none exists."""
+    equivalent = refused_equivalent(workload, refused) if workload is not None else None
+    return inbox.job_name(equivalent) if equivalent is not None else ""
 
 
 def refused_shapes(workloads: Iterable[Workload]) -> dict[Shape, Workload]:
@@ -135,12 +135,12 @@ def refused_shapes(workloads: Iterable[Workload]) -> dict[Shape, Workload]:
 _NO_FIT = (reasons.WAITING_FOR_QUOTA, reasons.EXCEEDS_MAX_QUOTA, reasons.NO_MATCHING_FLAVOR)
 
 
-def refused_twin(workload: Workload, refused: Mapping[Shape, Workload]) -> Workload | None:
+def refused_equivalent(workload: Workload, refused: Mapping[Shape, Workload]) -> Workload | None:
     """Return the Workload in `refused` that has the same shape as this one, if this one holds no quota."""
     if not refused or workload.is_true(condition_types.QUOTA_RESERVED):
         return None
-    twin = refused.get(_shape(workload))
-    return twin if twin is not None and twin.metadata.uid != workload.metadata.uid else None
+    equivalent = refused.get(_shape(workload))
+    return equivalent if equivalent is not None and equivalent.metadata.uid != workload.metadata.uid else None
 
 
 def _shape(workload: Workload) -> Shape:
@@ -148,10 +148,10 @@ def _shape(workload: Workload) -> Shape:
     return workload.local_queue, workload_info.info(workload).shape
 
 
-def job_row(job: Job, workload: Workload | None, now: datetime, alike: str = "") -> JobRow:
-    """Return the row of a Job. `alike`: a Job with equal requests that was tried and does not fit."""
+def job_row(job: Job, workload: Workload | None, now: datetime, equivalent: str = "") -> JobRow:
+    """Return the row of a Job. `equivalent`: a Job with equal requests that was tried and does not fit."""
     state = job_state(job, workload, now)
-    reason, message = why(job, workload, state, now, alike)
+    reason, message = explain_state(job, workload, state, now, equivalent)
     waiting, running = spans(job, workload, now)
     status = job.status
     return JobRow(
@@ -168,10 +168,10 @@ def job_row(job: Job, workload: Workload | None, now: datetime, alike: str = "")
         waiting_seconds=waiting,
         running_seconds=running,
         retries=_retries(workload),
-        tries=budget_tries(workload) if workload is not None else 0,
+        attempts=count_budget_attempts(workload) if workload is not None else 0,
         reason=reason,
         message=message,
-        alike=alike,
+        equivalent=equivalent,
     )
 
 
@@ -222,22 +222,24 @@ def _ended(job: Job) -> JobState | None:
     return JobState.SUCCEEDED if end.type == "Complete" else JobState.FAILED
 
 
-def is_left_alone(job: Job, now: datetime) -> bool:
-    """Whether a Job without a Workload is older than LOOKED_AT_WITHIN, the time in which its queue creates one."""
+def is_overdue(job: Job, now: datetime) -> bool:
+    """Whether a Job without a Workload is older than the time in which the queue manager creates one."""
     created = job.metadata.creation_timestamp
-    return created is not None and now - created >= LOOKED_AT_WITHIN
+    return created is not None and now - created >= WORKLOAD_CREATION_TIMEOUT
 
 
 def _not_queued(job: Job, now: datetime) -> tuple[str, str]:
     prebuilt = prebuilt_name(job)
     if prebuilt:
-        return NOT_QUEUED, f"the Workload that it names, {prebuilt}, is not there or belongs to another Job"
-    if is_left_alone(job, now):
-        return NOT_QUEUED, "its queue has not taken it up (sluice show says why)"
+        return NOT_QUEUED, f"prebuilt Workload {prebuilt} does not exist or belongs to another Job"
+    if is_overdue(job, now):
+        return NOT_QUEUED, "it has no Workload yet (sluice show says why)"
     return "", ""
 
 
-def why(job: Job | None, workload: Workload | None, state: JobState, now: datetime, alike: str = "") -> tuple[str, str]:
+def explain_state(
+    job: Job | None, workload: Workload | None, state: JobState, now: datetime, equivalent: str = ""
+) -> tuple[str, str]:
     """Return (reason, message) of the state; both are "" where the state needs no explanation."""
     if job is not None and state in (JobState.FAILED, JobState.SUCCEEDED):
         kind = "Failed" if state == JobState.FAILED else "Complete"
@@ -260,7 +262,10 @@ def why(job: Job | None, workload: Workload | None, state: JobState, now: dateti
             waiting
         ):  # the scheduler reports only on the first of each shape
             behind = f"waits behind others in {workload.spec.queue_name}"
-            return reasons.PENDING_EVALUATION, f"{alike} asks for the same and does not fit" if alike else behind
+            return (
+                reasons.PENDING_EVALUATION,
+                f"{equivalent} asks for the same and does not fit" if equivalent else behind,
+            )
         return (waiting.reason, waiting.message) if waiting and waiting.status == "False" else ("", "")
     if state == JobState.STARTING:
         ready = workload.condition(condition_types.PODS_READY)

@@ -8,19 +8,19 @@ from datetime import datetime
 import msgspec
 
 from job_controller.model import Job
-from job_controller.pod_identity import believed
+from job_controller.pod_identity import with_initial_identity
 from queue_manager.api import keys
 from queue_manager.api.types import Workload
 from queue_manager.visibility import inbox
-from queue_manager.visibility.attempt_ladder import AttemptRow, attempts
+from queue_manager.visibility.attempt_counts import count_attempts, count_budget_attempts
+from queue_manager.visibility.attempt_rows import AttemptRow, attempt_rows
 from queue_manager.visibility.demand import DemandRow, demand
 from queue_manager.visibility.failures import Failure
 from queue_manager.visibility.indexes import IndexMap, index_map
 from queue_manager.visibility.job_history import Step, history
-from queue_manager.visibility.job_states import JobState, job_state, spans, state_without_job, why
-from queue_manager.visibility.outlook import Next, OutlookContext, outlook
+from queue_manager.visibility.job_states import JobState, explain_state, job_state, spans, state_without_job
 from queue_manager.visibility.pod_attempts import PodRow, pod_rows
-from queue_manager.visibility.tries import budget_tries, tries
+from queue_manager.visibility.predictions import Prediction, PredictionContext, predict
 from queue_manager.visibility.wire_types import Event, Pod
 
 
@@ -33,11 +33,11 @@ class EvictionCountRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"
 
 
 class Retries(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Requeues and `budget_tries` since the last activation, the next retry, and totals of attempts and evictions."""
+    """Requeues and attempts since the last activation, the next retry, and totals of attempts and evictions."""
 
     requeues: int
-    tries: int
-    budget_tries: int
+    total_attempts: int
+    budget_attempts: int
     requeue_at: datetime | None
     evictions: list[EvictionCountRow]
     attempts: list[AttemptRow]
@@ -68,10 +68,10 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     state: JobState
     reason: str
     message: str
-    alike: str
+    equivalent: str
     waiting_seconds: float | None
     running_seconds: float | None
-    next: list[Next]
+    next: list[Prediction]
     history: list[Step]
     demand: list[DemandRow]
     ready: int
@@ -88,7 +88,14 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 # States that the newest Warning Event is likely to explain.
-_TROUBLED = (JobState.STARTING, JobState.EVICTED, JobState.BACKOFF, JobState.DEACTIVATED, JobState.FAILED)
+_TROUBLED = (
+    JobState.RESERVED,
+    JobState.STARTING,
+    JobState.EVICTED,
+    JobState.BACKOFF,
+    JobState.DEACTIVATED,
+    JobState.FAILED,
+)
 
 
 def job_view(
@@ -96,17 +103,17 @@ def job_view(
     workload: Workload | None,
     pods: Sequence[Pod],
     events: Iterable[Event],
-    around: OutlookContext,
+    context: PredictionContext,
     now: datetime,
     *,
     cluster_queue: str = "",
     failure: Failure | None = None,
-    alike: str = "",
+    equivalent: str = "",
 ) -> JobView:
     """Return the record of a Job, of its Workload, or of both.
 
     `cluster_queue`: the ClusterQueue of its LocalQueue, used while it holds no quota. `failure`: of the pod that failed
-    last. `alike`: a Job of the same shape that was tried and does not fit.
+    last. `equivalent`: a Job of the same shape that was tried and does not fit.
 
     Raises ValueError if neither a Job nor a Workload is given.
     """
@@ -117,12 +124,14 @@ def job_view(
         state = state_without_job(workload, now)
     else:
         raise ValueError("neither a Job nor a Workload")
-    told = sorted(events, key=lambda e: e.sort_key)
-    pods = [believed(pod, name) for pod in pods]
-    indexes = index_map(job, pods, around.options, now) if job is not None else None
-    refusal = _refusal(told) if workload is None and state == JobState.PENDING else None
+    sorted_events = sorted(events, key=lambda e: e.sort_key)
+    pods = [with_initial_identity(pod, name) for pod in pods]
+    indexes = index_map(job, pods, context.options, now) if job is not None else None
+    refusal = _refusal(sorted_events) if workload is None and state == JobState.PENDING else None
     reason, message = (
-        (refusal.reason, refusal.message) if refusal is not None else why(job, workload, state, now, alike)
+        (refusal.reason, refusal.message)
+        if refusal is not None
+        else explain_state(job, workload, state, now, equivalent)
     )
     waiting, running = spans(shown, workload, now)
     admission = workload.status.admission if workload is not None else None
@@ -140,10 +149,10 @@ def job_view(
         state=state,
         reason=reason,
         message=message,
-        alike=alike,
+        equivalent=equivalent,
         waiting_seconds=waiting,
         running_seconds=running,
-        next=outlook(job, workload, pods, indexes, state, around, now, refused=refusal is not None),
+        next=predict(job, workload, pods, indexes, state, context, now, refused=refusal is not None),
         history=history(job, workload),
         demand=demand(job, workload),
         ready=shown.status.ready or 0,
@@ -154,16 +163,16 @@ def job_view(
         parallelism=shown.spec.pods_at_once,
         pods=pod_rows(shown, pods),
         indexes=indexes,
-        retries=_retries(workload, told),
-        last_error=_last_error(told, failure, message) if state in _TROUBLED else "",
-        events=[_event(event) for event in told],
+        retries=_retries(workload, sorted_events),
+        last_error=_last_error(sorted_events, failure, message) if state in _TROUBLED else "",
+        events=[_event(event) for event in sorted_events],
     )
 
 
-def _last_error(events: Sequence[Event], failure: Failure | None, said: str) -> str:
-    """Return the failure of the last pod, else the newest Warning, unless `said` already contains it."""
+def _last_error(events: Sequence[Event], failure: Failure | None, message: str) -> str:
+    """Return the failure of the last pod, else the newest Warning, unless `message` already contains it."""
     text = failure.text if failure is not None else inbox.newest_error(events)
-    return text if text != said else ""
+    return text if text != message else ""
 
 
 def _refusal(events: Sequence[Event]) -> Event | None:
@@ -173,18 +182,18 @@ def _refusal(events: Sequence[Event]) -> Event | None:
 
 def _retries(workload: Workload | None, events: Sequence[Event]) -> Retries:
     if workload is None:
-        return Retries(requeues=0, tries=0, budget_tries=0, requeue_at=None, evictions=[], attempts=[])
+        return Retries(requeues=0, total_attempts=0, budget_attempts=0, requeue_at=None, evictions=[], attempts=[])
     state, stats = workload.status.requeue_state, workload.status.scheduling_stats
     return Retries(
         requeues=(state.count or 0) if state is not None else 0,
-        tries=tries(workload),
-        budget_tries=budget_tries(workload),
+        total_attempts=count_attempts(workload),
+        budget_attempts=count_budget_attempts(workload),
         requeue_at=state.requeue_at if state is not None else None,
         evictions=[
             EvictionCountRow(reason=e.reason or "", cause=e.underlying_cause or "", count=e.count or 0)
             for e in (stats.evictions if stats is not None else ())
         ],
-        attempts=attempts(workload, events),
+        attempts=attempt_rows(workload, events),
     )
 
 

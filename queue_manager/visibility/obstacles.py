@@ -33,7 +33,7 @@ from queue_manager.visibility.start_verdict import never, without_quota
 
 WAITS = "waits in its queue"
 INSTALL = "sluice crds | kubectl apply -f -"
-NOT_INSTALLED = f"has none of the queue's kinds; to install them: {INSTALL}"
+NOT_INSTALLED = f"does not serve the queue's kinds; to install them: {INSTALL}"
 _NEVER = (reasons.NO_MATCHING_FLAVOR, reasons.EXCEEDS_MAX_QUOTA, reasons.MISCONFIGURED)
 
 
@@ -50,7 +50,7 @@ class Obstacle(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Queues:
+class ReadableQueues:
     """The objects that decide whether a Job can start. None: the user may not read them, or the kind does not exist.
 
     `namespaces`: the labels of each readable namespace. `installed`: whether the cluster serves the queue's kinds.
@@ -74,22 +74,30 @@ class Queues:
         return local, ClusterQueue() if self.cluster is None else self.cluster.get(local.spec.cluster_queue)
 
 
-def obstacle(job: Job | None, workload: Workload | None, queues: Queues, home: str = "default") -> Obstacle | None:
-    """Return what prevents a Job, or a Workload without a Job, from starting. `home`: the default namespace."""
+def obstacle(
+    job: Job | None, workload: Workload | None, queues: ReadableQueues, default_ns: str = "default"
+) -> Obstacle | None:
+    """Return what prevents a Job, or a Workload without a Job, from starting. `default_ns`: the default namespace."""
     key = local_queue_of(job, workload)
     if key.name and not queues.installed:
         return Obstacle(f"cannot start: the cluster {NOT_INSTALLED}", never=True)
     if not key.name or queues.local is None:
         return None
-    local, above = queues.of(key)
+    local, cluster_queue = queues.of(key)
     judged = job if job is not None and not prebuilt_name(job) else None  # a prebuilt Workload may have other requests
-    found = _of_class(judged, workload, queues) or _of_specs(judged, above, queues) if judged is not None else None
+    found = (
+        _of_class(judged, workload, queues) or _of_specs(judged, cluster_queue, queues) if judged is not None else None
+    )
     if found is not None:
         return found
-    text = queue_obstacle(key, local, above, home)
+    text = queue_obstacle(key, local, cluster_queue, default_ns)
     if text:
         return Obstacle(f"waits: {text}")
-    return _of_resources(judged, workload, above, queues.rules) if above is not None and judged is not None else None
+    return (
+        _of_resources(judged, workload, cluster_queue, queues.rules)
+        if cluster_queue is not None and judged is not None
+        else None
+    )
 
 
 def local_queue_of(job: Job | None, workload: Workload | None) -> Key:
@@ -100,33 +108,34 @@ def local_queue_of(job: Job | None, workload: Workload | None) -> Key:
     return Key(meta.namespace, meta.labels.get(keys.QUEUE_NAME, ""))
 
 
-def _of_class(job: Job, workload: Workload | None, queues: Queues) -> Obstacle | None:
+def _of_class(job: Job, workload: Workload | None, queues: ReadableQueues) -> Obstacle | None:
     """Check the priority class. An existing Workload keeps its priority if the label names a missing class."""
     name = job.metadata.labels.get(keys.PRIORITY_CLASS, "")
     if not name or workload is not None or queues.classes is None or name in queues.classes:
         return None
     near = similar_names(name, queues.classes, 1)
-    text = f"cannot start: there is no WorkloadPriorityClass {name}"
+    text = f"cannot start: WorkloadPriorityClass {name} does not exist"
     text += f"; did you mean {near[0]}?" if near else ""
     return Obstacle(text, f"correct its label {keys.PRIORITY_CLASS}", never=True)
 
 
-def _of_specs(job: Job, above: ClusterQueue | None, queues: Queues) -> Obstacle | None:
-    if above is None or not above.metadata.name:
+def _of_specs(job: Job, cluster_queue: ClusterQueue | None, queues: ReadableQueues) -> Obstacle | None:
+    if cluster_queue is None or not cluster_queue.metadata.name:
         return None
-    if not _selects(above, job.metadata.namespace, queues):
-        text = f"cannot start: ClusterQueue {above.metadata.name} takes no Jobs of namespace {job.metadata.namespace}"
+    if not _selects(cluster_queue, job.metadata.namespace, queues):
+        name, namespace = cluster_queue.metadata.name, job.metadata.namespace
+        text = f"cannot start: ClusterQueue {name} admits no Jobs of namespace {namespace}"
         return Obstacle(f"{text} (namespaceSelector)", "use another queue, or have an admin change it", never=True)
-    if queues.cluster is None or queues.flavors is None or (queues.cohorts is None and above.spec.cohort_name):
+    if queues.cluster is None or queues.flavors is None or (queues.cohorts is None and cluster_queue.spec.cohort_name):
         return None
     cohorts = (queues.cohorts or {}).values()
-    text = never(job, above, queues.cluster.values(), queues.flavors, queues.rules or COUNT_ALL, cohorts)
+    text = never(job, cluster_queue, queues.cluster.values(), queues.flavors, queues.rules or COUNT_ALL, cohorts)
     return Obstacle(text, "ask for less, or have an admin change the queue", never=True) if text else None
 
 
-def _selects(above: ClusterQueue, namespace: str, queues: Queues) -> bool:
+def _selects(cluster_queue: ClusterQueue, namespace: str, queues: ReadableQueues) -> bool:
     """Whether the namespaceSelector matches the namespace; True if unknown. An absent selector matches nothing."""
-    selector = above.spec.namespace_selector
+    selector = cluster_queue.spec.namespace_selector
     if selector is None:
         return False
     own = queues.namespaces.get(namespace)
@@ -134,16 +143,16 @@ def _selects(above: ClusterQueue, namespace: str, queues: Queues) -> bool:
 
 
 def _of_resources(
-    job: Job, workload: Workload | None, above: ClusterQueue, rules: ResourceRules | None
+    job: Job, workload: Workload | None, cluster_queue: ClusterQueue, rules: ResourceRules | None
 ) -> Obstacle | None:
-    names = ", ".join(without_quota(job, above, rules or COUNT_ALL)) if above.metadata.name else ""
+    names = ", ".join(without_quota(job, cluster_queue, rules or COUNT_ALL)) if cluster_queue.metadata.name else ""
     if not names:
         return None
-    text = f"cannot start: ClusterQueue {above.metadata.name} has no quota for {names}"
+    text = f"cannot start: ClusterQueue {cluster_queue.metadata.name} has no quota for {names}"
     judged = workload.condition(condition_types.QUOTA_RESERVED) if workload is not None else None
     if judged is not None and is_judged(judged):
         if judged.reason not in _NEVER:
             return None
     elif rules is None:
-        return Obstacle(f"{text}, unless the configuration leaves that out", certain=False)
+        return Obstacle(f"{text}, unless the configuration excludes it", certain=False)
     return Obstacle(text, "do not ask for it, or have an admin add a quota", never=True)

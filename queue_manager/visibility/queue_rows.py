@@ -71,10 +71,10 @@ def queue_rows(
     cohorts: Iterable[Cohort] = (),
 ) -> list[QueueRow]:
     """Return rows ordered by name."""
-    feeds: dict[str, list[LocalQueue]] = {}
+    by_cluster_queue: dict[str, list[LocalQueue]] = {}
     target: dict[tuple[str, str], str] = {}
     for queue in local_queues:
-        feeds.setdefault(queue.spec.cluster_queue, []).append(queue)
+        by_cluster_queue.setdefault(queue.spec.cluster_queue, []).append(queue)
         target[queue.metadata.key] = queue.spec.cluster_queue
     waiting: dict[str, list[datetime]] = {}
     admitted: dict[str, int] = {}
@@ -84,9 +84,9 @@ def queue_rows(
         if workload.is_true(condition_types.FINISHED):
             continue
         if workload.status.admission is not None:
-            home = workload.status.admission.cluster_queue
-            admitted[home] = admitted.get(home, 0) + 1
-            _add(used.setdefault(home, {}), usage(workload))
+            name = workload.status.admission.cluster_queue
+            admitted[name] = admitted.get(name, 0) + 1
+            _add(used.setdefault(name, {}), usage(workload))
         elif workload.spec.active:
             waiting.setdefault(name, []).append(workload.metadata.creation_timestamp or now)
     named = {queue.metadata.name: queue for queue in cluster_queues}
@@ -96,7 +96,7 @@ def queue_rows(
         _row(
             queue,
             [node.name for node in forest.queues[name].path()][:0:-1],
-            feeds.get(name, []),
+            by_cluster_queue.get(name, []),
             waiting.get(name, []),
             admitted.get(name, 0),
             quotas[name],
@@ -109,7 +109,7 @@ def queue_rows(
 def _row(
     queue: ClusterQueue,
     cohort_path: list[str],
-    feeds: Sequence[LocalQueue],
+    local_queues: Sequence[LocalQueue],
     waiting: Sequence[datetime],
     admitted: int,
     quotas: list[QuotaRow],
@@ -123,8 +123,8 @@ def _row(
         strategy=queue.spec.queueing_strategy,
         state="Active" if active and active.is_true else (active.reason if active else "Unknown"),
         message=active.message if active and not active.is_true else "",
-        local_queues=sorted(str(local.metadata.key) for local in feeds),
-        stopped_queues=sorted(str(local.metadata.key) for local in feeds if stops(local.spec.stop_policy)),
+        local_queues=sorted(str(local.metadata.key) for local in local_queues),
+        stopped_queues=sorted(str(local.metadata.key) for local in local_queues if stops(local.spec.stop_policy)),
         pending=len(waiting),
         admitted=admitted,
         oldest_waiting_seconds=max(0.0, (now - min(waiting)).total_seconds()) if waiting else None,

@@ -5,9 +5,9 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
-ALIKE = 0.7  # similarity ratio, 1 is equal; `resn` and `primes`, which share 3 of 10 letters, must not match
+MIN_SIMILARITY = 0.7  # similarity ratio, 1 is equal; `resn` and `primes`, which share 3 of 10 letters, must not match
 
 
 def similar_names(name: str, names: Iterable[str], most: int = 3) -> list[str]:
     """Return up to `most` similar names, the most similar first."""
-    return difflib.get_close_matches(name, sorted(set(names)), n=most, cutoff=ALIKE)
+    return difflib.get_close_matches(name, sorted(set(names)), n=most, cutoff=MIN_SIMILARITY)

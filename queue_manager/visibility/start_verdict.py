@@ -54,7 +54,7 @@ def never(
     if PODS in _covered(queue):
         asked[PODS] = smallest_count(job)
     for group in queue.spec.resource_groups:
-        reason = _never_in(group, asked, job, node, flavors)
+        reason = _why_never_in(group, asked, job, node, flavors)
         if reason:
             return f"can never start: {reason}"
     return ""
@@ -95,7 +95,7 @@ def smallest_count(job: Job) -> int:
     return all_of_them if minimum is None else min(minimum, all_of_them)
 
 
-def _never_in(
+def _why_never_in(
     group: ResourceGroup, asked: Amounts, job: Job, node: QuotaNode, flavors: Mapping[str, ResourceFlavor]
 ) -> str:
     wanted = [resource for resource in group.covered_resources if asked.get(resource)]

@@ -24,24 +24,24 @@ _CAPACITY = re.compile(
 _LACKS = (_UNCOVERED, _UNUSED, _CAPACITY)
 
 
-def plain(reason: str, message: str, *, tries: int = 0, alike: str = "") -> str:
-    """Return one sentence. `alike`: a Job with equal requests that was tried and does not fit."""
+def plain(reason: str, message: str, *, attempts: int = 0, equivalent: str = "") -> str:
+    """Return one sentence. `equivalent`: a Job with equal requests that was tried and does not fit."""
     if reason == GAVE_UP:
-        return gave_up(tries)
+        return gave_up(attempts)
     if reason == COMPLETIONS_REACHED:
         return ""  # the state is explanation enough
     if (reason, message) == (reasons.DEACTIVATED, messages.DEACTIVATED_MESSAGE):
         return "by a user"
     if message == messages.EQUIVALENT_MESSAGE:
-        who = f"{alike}, which" if alike else "one that"
-        return f"not tried again: {who} asks for the same{',' if alike else ''} does not fit"
+        who = f"{equivalent}, which" if equivalent else "one that"
+        return f"not tried again: {who} asks for the same{',' if equivalent else ''} does not fit"
     if reason == reasons.PENDING_EVALUATION and message != messages.PENDING_EVALUATION_MESSAGE:
         return message  # a message of Sluice, already short
     return quota(message) or ": ".join(part for part in (reason, message) if part)
 
 
-def gave_up(tries: int) -> str:
-    return f"gave up after {tries} {'try' if tries == 1 else 'tries'}"
+def gave_up(attempts: int) -> str:
+    return f"gave up after {attempts} {'attempt' if attempts == 1 else 'attempts'}"
 
 
 def quota(message: str) -> str:

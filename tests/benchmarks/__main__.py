@@ -25,7 +25,7 @@ def main(wanted: list[str]) -> int:
 
 
 def interpreter() -> str:
-    """How Python itself was built is worth a factor of up to 1.8, so its speed is part of every figure."""
+    """The Python build and its speed, which is part of every figure: builds differ by a factor of up to 1.8."""
     loop = min(anchor() for _ in range(10)) * 1e3
     return (
         f"Python {platform.python_version()}, {os.cpu_count()} cores; a loop over 100,000 integers takes {loop:.1f} ms"

@@ -1,7 +1,7 @@
-"""How long one admission decision takes while many Workloads wait.
+"""Time of one admission decision while many Workloads are pending.
 
-Two kinds of crowd: equal Workloads (one shape) and all different (a shape each). Measured per head: choosing
-it, assigning flavors, taking it out of line. Then the cost of one change that wakes all who were refused.
+The pending Workloads are all equal (one shape) or all different (a shape each). Measured per head: choosing it,
+assigning flavors, removing it from the queue; then the cost of one change that requeues all inadmissible Workloads.
 """
 
 from __future__ import annotations

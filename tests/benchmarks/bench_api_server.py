@@ -1,7 +1,7 @@
-"""The embedded API server over TLS: one client in a process of its own, 50 requests in flight, journal on.
+"""Throughput of the embedded API server over TLS, with its journal: one client process, 50 requests in flight.
 
-The anchors are a bare aiohttp server, asked over TLS by the same client, that answers every request with
-the same bytes, and `json.loads` of a pod: on a loaded machine only the ratios to them tell anything.
+Two anchors make figures of a loaded machine comparable: a bare aiohttp server that answers every request of the same
+client over TLS with constant bytes, and `json.loads` of a pod. Compare the ratios to them.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def pod(name: str) -> bytes:
 
 
 async def client(url: str, bare: str, trust: ssl.SSLContext) -> dict[str, tuple[float, str]]:
-    """The measurements, in order of appearance: name -> (figure, unit)."""
+    """Run the measurements in the client process; returns name -> (figure, unit) in order."""
     headers = {"Authorization": f"Bearer {TOKEN}", "Content-Type": "application/json", "Accept": "application/json"}
     connector = aiohttp.TCPConnector(limit=0, ssl=trust)
     async with aiohttp.ClientSession(url, headers=headers, connector=connector) as session:
@@ -96,7 +96,7 @@ async def client(url: str, bare: str, trust: ssl.SSLContext) -> dict[str, tuple[
 
 
 def _server_seconds() -> float:
-    """User and system time of the process that serves, so far."""
+    """User and system CPU seconds of the serving process so far."""
     fields = Path(f"/proc/{os.getppid()}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
@@ -110,7 +110,7 @@ def _loads_seconds(text: bytes) -> float:
 
 
 async def _constant(request: web.BaseRequest) -> web.Response:
-    """The bare server's only answer."""
+    """The constant answer of the bare server."""
     await request.read()
     return web.Response(body=b"x" * 1000, status=201)
 
@@ -137,7 +137,7 @@ async def _ask(
 
 
 async def _connect(url: str, trust: ssl.SSLContext) -> None:
-    """What a kubectl does: a new connection, one request."""
+    """Open a connection and send one request, as each kubectl command does."""
     headers = {"Authorization": f"Bearer {TOKEN}"}
     connector = aiohttp.TCPConnector(ssl=trust)
     async with aiohttp.ClientSession(url, headers=headers, connector=connector) as session:
@@ -145,7 +145,7 @@ async def _connect(url: str, trust: ssl.SSLContext) -> None:
 
 
 async def _many(count: int, act: Callable[[int], Awaitable[Any]]) -> float:
-    """Acts per second with IN_FLIGHT of them at a time."""
+    """Returns calls per second, with IN_FLIGHT of them at a time."""
     todo = iter(range(count))
 
     async def worker() -> None:
@@ -158,7 +158,7 @@ async def _many(count: int, act: Callable[[int], Awaitable[Any]]) -> float:
 
 
 async def _watched(session: aiohttp.ClientSession) -> tuple[float, float]:
-    """Pods created per second, and watch events received per second by all watches together."""
+    """Returns pods created per second, and watch events received per second by all watches together."""
     count = PODS // 2
     version = json.loads(await _ask(session, "GET", f"{COLLECTION}?limit=1"))["metadata"]["resourceVersion"]
 
@@ -184,7 +184,7 @@ def _client_process(url: str, bare: str, authority: str, pipe: Connection) -> No
 
 
 async def measure() -> dict[str, tuple[float, str]]:
-    """Serve from this process, ask from another."""
+    """Serve from this process and run the client in another one."""
     tune_garbage_collector()
     with tempfile.TemporaryDirectory() as directory:
         store = Store(SystemClock(), random.Random(), Journal.open(directory))
@@ -219,7 +219,7 @@ async def _died(process: Any, answered: asyncio.Event) -> None:
 
 
 def main() -> None:
-    """Print a table."""
+    """Print the table."""
     found = uvloop.run(measure())
     table = Table("what", "figure", "unit", title=f"embedded API server over TLS, journal on, {IN_FLIGHT} in flight")
     for name, (figure, unit) in found.items():

@@ -1,6 +1,6 @@
-"""The embedded cluster as a whole: how soon it is up, what it costs at rest, how fast freed quota is used.
+"""The embedded cluster as a whole: start-up time, cost at rest, delay between freed quota and the next start.
 
-The anchor of the last figure is a bare shell loop that starts the same command as often, one after another.
+The anchor of the delay is a shell loop that starts the same command as often, one after another.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ RUN_SECONDS = 0.3
 
 
 class Up:
-    """A `sluice up` in a process of its own."""
+    """A `sluice up` process."""
 
     def __init__(self, folder: Path, cpu: int) -> None:
         began = time.perf_counter()
@@ -44,7 +44,7 @@ class Up:
         self.kubeconfig = folder / "kubeconfig"
 
     def cpu_seconds(self) -> float:
-        """User and system time of the process so far."""
+        """User and system CPU seconds of the process so far."""
         fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
@@ -77,13 +77,13 @@ def job(number: int, marks: Path) -> dict[str, Any]:
 
 
 async def revision(client: Client) -> int:
-    """The store's resourceVersion: how many writes there were."""
+    """The store's resourceVersion, which counts all writes."""
     answer = await client.transport.request(Request("GET", JOBS.path("default"), query={"limit": "1"}))
     return int(orjson.loads(answer.body)["metadata"]["resourceVersion"])
 
 
 async def load(up: Up, marks: Path) -> tuple[float, int]:
-    """Submit all Jobs and wait for their end. Returns seconds, and API writes a Job."""
+    """Submit all Jobs and wait for their end; returns seconds and API writes per Job."""
     transport = HttpTransport.from_kubeconfig(up.kubeconfig)
     client = Client(transport)
     try:
@@ -105,7 +105,7 @@ async def load(up: Up, marks: Path) -> tuple[float, int]:
 
 
 async def rest(up: Up) -> tuple[float, int]:
-    """CPU share and number of writes over some idle seconds."""
+    """Returns the CPU share and the number of writes during IDLE_SECONDS."""
     transport = HttpTransport.from_kubeconfig(up.kubeconfig)
     try:
         client = Client(transport)
@@ -118,7 +118,7 @@ async def rest(up: Up) -> tuple[float, int]:
 
 
 def gaps(marks: Path) -> list[float]:
-    """Seconds from the end of a process, which frees its quota, to the start of the next one; sorted."""
+    """Sorted seconds from the end of a process, which frees its quota, to the start of the next one."""
     lines = sorted((float(line[1:]), line[0]) for line in marks.read_text().splitlines())
     freed: list[float] = []
     waits: list[float] = []
@@ -131,7 +131,7 @@ def gaps(marks: Path) -> list[float]:
 
 
 def loop_seconds() -> float:
-    """The anchor: a shell starts the same command in turn, SLOTS at a time."""
+    """The anchor: a shell starts the same command in turn, SLOTS at a time; returns seconds."""
     script = f"seq {JOBS_SUBMITTED} | xargs -P {SLOTS} -I N sh -c 'date +s%s.%N; sleep {RUN_SECONDS}; date +e%s.%N'"
     began = time.perf_counter()
     subprocess.run(["sh", "-c", script], check=True, stdout=subprocess.DEVNULL)

@@ -1,8 +1,9 @@
-"""How long the Job controller thinks: one decide() on Jobs whose pods are all there, and what they hold in memory.
+"""CPU time of one decide() of the Job controller on Jobs whose pods all exist, and the memory that they take.
 
-Pure: no API, no writes. Times are of CPU, the best of some repetitions: `first` with all pods just decoded and nothing
-remembered, as after a start of the controller; `changed` when 500 pods have changed since the last look, as many as
-are created or counted at once; `again` when none has. The anchor is a plain loop of Python over as many integers.
+There is no API server and nothing is written. Each figure is the best of some repetitions: `first` with pods that were
+just decoded and nothing remembered, as after a start of the controller; `changed` when 500 pods have changed since the
+last sync, as many as are created or counted at once; `again` when none has changed. The anchor is a plain Python loop
+over as many integers.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ def main() -> None:
 
 
 def scenarios() -> Iterator[Scenario]:
-    """All with one pod per index. The last two are a round of failures, to be replaced or waited for."""
+    """Jobs with one pod per index. In the last two, failed pods are to be replaced, or their backoff is running."""
     many = 100_000
     half = f"0-{many // 2 - 1}"
     even = ",".join(str(index) for index in range(0, many, 2))
@@ -67,7 +68,7 @@ def scenarios() -> Iterator[Scenario]:
 
 
 def measured(job: Job, pods: list[Pod]) -> tuple[float, float, float, float]:
-    """Seconds of each kind of look; the last one is what finding the pods by the Job's selector takes."""
+    """CPU seconds of each kind of sync; the last figure is finding the pods by the Job's selector."""
     random = Random(1)
     first = min(timed(lambda: decide(job, pods, None, NOW)) for _ in range(REPETITIONS))
     changed, memory = [], decide(job, pods, None, NOW).memory
@@ -134,7 +135,7 @@ def pods(
     failed: Callable[[int], bool] = no,
     tracked: Callable[[int], bool] = yes,
 ) -> list[Pod]:
-    """One per index, in the order in which an API server lists them, decoded like those of a watch."""
+    """One pod per index, in the order in which an API server lists them, decoded as from a watch."""
     decode = msgspec.json.Decoder(Pod).decode
     return [
         decode(msgspec.json.encode(pod(index, done(index), failed(index), tracked(index))))

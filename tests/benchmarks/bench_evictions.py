@@ -1,9 +1,9 @@
-"""Evictions: what one costs in writes, and how long a thousand in the same second take.
+"""Evictions: the writes of one, and the seconds that a thousand at the same time take.
 
-The first figure is counted in virtual time, write by write, over a whole round trip. For the second a thousand Jobs
-that no node can take are admitted on an embedded cluster with its journal on disk; then a new configuration makes all
-their deadlines lie in the past. Measured is the time until each Workload is evicted, its Job suspended and its quota
-free, and until all are back in line after a backoff of a second.
+The first figure counts the writes of a whole round trip in virtual time. For the second, a thousand Jobs that no node
+can run are admitted on an embedded cluster with its journal on disk. A new configuration then puts all their deadlines
+into the past. Measured is the time until each Workload is evicted, its Job suspended and its quota free, and the time
+until all are pending again after a backoff of one second.
 """
 
 from __future__ import annotations
@@ -61,10 +61,10 @@ async def thousand(folder: Path) -> None:
         await asyncio.gather(*(submit(number) for number in range(WORKLOADS)))
         await until(lambda: sum(h.admitted for h in ledger.state.holdings.values()) == WORKLOADS)
         await until_suspended(cluster.client, 0)
-        await asyncio.sleep(3)  # until everything has been told
+        await asyncio.sleep(3)  # until all Events are delivered
         print(f"{WORKLOADS} Jobs submitted and admitted: {time.perf_counter() - began - 3:.1f} s")
 
-        await cluster.client.patch(CLUSTER_QUEUES, "", "cq", {"spec": {"stopPolicy": "Hold"}})  # nobody comes back in
+        await cluster.client.patch(CLUSTER_QUEUES, "", "cq", {"spec": {"stopPolicy": "Hold"}})  # nothing is requeued
         before, began, cpu = await revision(cluster.client), time.perf_counter(), time.process_time()
         cluster.reconfigure(loads(HASTY))
         await until(lambda: not ledger.state.holdings)
@@ -108,7 +108,7 @@ async def until_suspended(client: Client, count: int) -> None:
 
 
 async def revision(client: Client) -> int:
-    """The store's resourceVersion: how many writes there were."""
+    """The store's resourceVersion, which counts all writes."""
     answer = await client.transport.request(Request("GET", JOBS.path("default"), query={"limit": "1"}))
     return int(orjson.loads(answer.body)["metadata"]["resourceVersion"])
 

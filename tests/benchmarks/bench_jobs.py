@@ -1,15 +1,15 @@
-"""The built-in Job controller and ours in turn on one API server, the same Jobs, side by side.
+"""Compare the built-in Job controller with ours on one API server, with the same Jobs, one after the other.
 
     python -m tests.benchmarks.bench_jobs [--large] [--only succeed,fail] [N ...]
 
-One table row per case. Of each controller: seconds from the Job's creation until its N pods exist; seconds from
-the first pod status that is written until the Job's final status; writes per pod (the harness's own
-not counted) and status writes per Job; CPU per pod; peak memory. `ratio` is ours to built-in. Last, how fast a
-bare client creates the same pods on the same server, seen by the same observer, and makes the other two writes that
-each of them needs, its status and its release: what is left to a controller is to be no slower than that.
+One table row per case. Per controller: seconds from the creation of the Job until its N pods exist; seconds from the
+first pod status written until the Job's final status; writes per pod (those of the harness are not counted) and status
+writes per Job; CPU per pod; peak memory. `ratio` is ours to built-in. The last rows show a bare client on the same
+server, with the same observer: it creates the same pods, and makes the other two writes that each pod needs, its status
+and the removal of its finalizer. No controller can be faster.
 
-Each case has a controller process of its own, alone; its clients' limits are lifted. Pods do not run: the harness
-writes their statuses, 50 at a time. Compare ratios: the machine is part of every figure.
+Each case has a controller process of its own, without client-side rate limits. Pods do not run: the harness writes
+their statuses, 50 at a time. Compare ratios: the machine is part of every figure.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ from queue_manager.engine.http_transport import HttpTransport
 from queue_manager.engine.runtime import Runtime
 from queue_manager.engine.transport import STRATEGIC_PATCH, Request
 from queue_manager.engine.tuning import event_loop, tune_garbage_collector
-from tests.control_plane.jobs.arena import BUILT_IN, OURS, SIDES, Arena
-from tests.control_plane.jobs.rivals import JOB_CONTROLLER, Rival, built_in, ours
+from tests.control_plane.jobs.controller_processes import JOB_CONTROLLER, ControllerProcess, built_in, ours
+from tests.control_plane.jobs.shared_server import BUILT_IN, OURS, SIDES, SharedServer
 from tests.control_plane.server import ControlPlane
 
 Json = Any
-AT_ONCE = 50
-PATIENCE = 900.0  # seconds
+IN_FLIGHT = 50
+TIMEOUT_SECONDS = 900.0
 SERVER_FLAGS = ("--max-requests-inflight=4000", "--max-mutating-requests-inflight=2000")
 _REQUESTS = re.compile(r"^apiserver_request_total\{(.*)\} (\S+)$", re.MULTILINE)
 _LABEL = re.compile(r'(\w+)="([^"]*)"')
@@ -78,7 +78,7 @@ class Result:
 
 
 class PodHead(Object):
-    """Nothing of a pod but that it is there."""
+    """A pod of which only its metadata is decoded."""
 
 
 class JobEnd(Record):
@@ -128,23 +128,23 @@ class Bench:
         rival_context = (
             ours(self._plane, {"manage": "ManagedBy"}) if side == OURS else built_in(self._plane, JOB_CONTROLLER)
         )
-        with rival_context as rival:
+        with rival_context as controller:
             observer = Runtime(self._transport, SystemClock(), Random(1))
             jobs, pods = observer.cache(JOBS, JobHead), observer.cache(PODS, PodHead)
             async with observer:
                 await observer.client.create(NAMESPACES, "", {"metadata": {"name": namespace}})
-                await asyncio.sleep(1.0)  # the rival's start is over
-                result = await self._measure(observer.client, rival, side, case, namespace, jobs, pods)
+                await asyncio.sleep(1.0)  # the controller has started
+                result = await self._measure(observer.client, controller, side, case, namespace, jobs, pods)
                 await self._clear(observer.client, namespace, pods.values())
                 return result
 
     async def _measure(
-        self, client: Client, rival: Rival, side: str, case: Case, namespace: str, jobs: Any, pods: Any
+        self, client: Client, controller: ControllerProcess, side: str, case: Case, namespace: str, jobs: Any, pods: Any
     ) -> Result:
         result = Result()
-        before, cpu = await self._writes(), rival.cpu_seconds()
+        before, cpu = await self._writes(), controller.cpu_seconds()
         began = time.perf_counter()
-        body = Arena.manifest(side, case.spec, {}, {}, {})
+        body = SharedServer.manifest(side, case.spec, {}, {}, {})
         names = [f"job-{number}" for number in range(case.jobs)]
 
         async def submit(name: str) -> None:
@@ -160,8 +160,8 @@ class Bench:
             _until(jobs, lambda: sum(job.ended for job in jobs.values()) == case.jobs),
         )
         result.finished = time.perf_counter() - began
-        result.cpu = rival.cpu_seconds() - cpu
-        result.memory = rival.peak_memory()
+        result.cpu = controller.cpu_seconds() - cpu
+        result.memory = controller.peak_memory()
         await asyncio.sleep(0.5)  # Events may still be under way
         after = await self._writes()
         result.writes = {kind: after.get(kind, 0) - before.get(kind, 0) for kind in ("pods", "jobs", "events")}
@@ -170,7 +170,7 @@ class Bench:
         return result
 
     async def _writes(self) -> dict[str, float]:
-        """How many writes the API server has answered, by resource."""
+        """The number of writes that the API server has answered, by resource."""
         answer = await self._transport.request(Request("GET", "/metrics", accept="text/plain"))
         counts: dict[str, float] = {}
         for labels, value in _REQUESTS.findall(answer.body.decode()):
@@ -181,7 +181,7 @@ class Bench:
         return counts
 
     async def _clear(self, client: Client, namespace: str, pods: Sequence[Object]) -> None:
-        """The next case starts with an empty cluster."""
+        """Delete everything, so that the next case starts with an empty cluster."""
         for path in (JOBS.path(namespace), PODS.path(namespace)):
             query = {"propagationPolicy": "Background", "gracePeriodSeconds": "0"}
             await self._transport.request(Request("DELETE", path, query=query, timeout=300))
@@ -189,9 +189,12 @@ class Bench:
             await asyncio.sleep(0.2)
 
     async def bare(self, case: Case) -> tuple[float, float]:
-        """What a client needs that does nothing else, in seconds: to create the same pods, until the same observer has
-        seen them (everybody watches, and on a small machine watching costs what creating does); and to write their
-        statuses and to take off their finalizers, which is all that has to be written until the Job ends."""
+        """Seconds that a client needs which does nothing else.
+
+        First to create the same pods until the same observer has seen them (on a small machine watching costs as much
+        as creating); then to write their statuses and remove their finalizers, which is all that must be written until
+        the Job ends.
+        """
         self._number += 1
         namespace = f"bench-{self._number}"
         observer = Runtime(self._transport, SystemClock(), Random(1))
@@ -199,8 +202,8 @@ class Bench:
         async with observer:
             client = observer.client
             await client.create(NAMESPACES, "", {"metadata": {"name": namespace}})
-            body = Arena.manifest(OURS, {**case.spec, "suspend": True}, {}, {}, {})
-            job = await client.create(JOBS, namespace, body, type=Job)  # of nobody: no controller runs
+            body = SharedServer.manifest(OURS, {**case.spec, "suspend": True}, {}, {}, {})
+            job = await client.create(JOBS, namespace, body, type=Job)  # no controller runs
 
             async def create(index: int) -> None:
                 await client.create(PODS, namespace, manifest(job, PodPlan(index), FINALIZER), type=PodHead)
@@ -221,7 +224,7 @@ class Bench:
 
 
 def ending(client: Client, phase: str) -> Callable[[Object], Awaitable[None]]:
-    """What a kubelet writes when a pod has ended."""
+    """Returns a function that writes what a kubelet writes when a pod has ended."""
     status = pod_status(phase)
 
     async def end(pod: Object) -> None:
@@ -248,11 +251,11 @@ async def _each(items: Iterable[Any], do: Callable[[Any], Awaitable[None]]) -> N
         for item in waiting:
             await do(item)
 
-    await asyncio.gather(*(hand() for _ in range(AT_ONCE)))
+    await asyncio.gather(*(hand() for _ in range(IN_FLIGHT)))
 
 
 async def _until(cache: Any, holds: Callable[[], bool]) -> None:
-    """Woken by the cache, not by a clock."""
+    """Wait until the condition holds; the cache wakes the wait, not a timer."""
     event = asyncio.Event()
 
     def look(old: object, new: object) -> None:
@@ -261,7 +264,7 @@ async def _until(cache: Any, holds: Callable[[], bool]) -> None:
 
     cache.subscribe(look)
     if not holds():
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(TIMEOUT_SECONDS):
             await event.wait()
 
 
@@ -269,7 +272,7 @@ COLUMNS = ("case", "who", "pods exist", "ends in", "total", "writes/pod", "statu
 
 
 def lines(case: Case, results: dict[str, Result]) -> Iterable[tuple[str, ...]]:
-    """Three rows: built-in, ours, ratio."""
+    """Three table rows: built-in, ours, ratio."""
     figures = {}
     for side, r in results.items():
         per_pod = r.writes["pods"] / case.total
@@ -297,7 +300,7 @@ def show(row: Sequence[str]) -> None:
 
 async def bench(chosen: list[Case]) -> None:
     with ControlPlane.start(*SERVER_FLAGS) as plane:
-        transport = HttpTransport(plane.url, token=plane.token, ssl=plane.ssl_context(), max_in_flight=AT_ONCE)
+        transport = HttpTransport(plane.url, token=plane.token, ssl=plane.ssl_context(), max_in_flight=IN_FLIGHT)
         try:
             board = Bench(plane, transport)
             show(COLUMNS)

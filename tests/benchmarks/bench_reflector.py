@@ -1,8 +1,8 @@
-"""How fast watch events become cached pods, and what a cached pod weighs.
+"""Rate at which watch events become cached pods, and the memory of a cached pod.
 
 A server in a process of its own sends the events over loopback; the reflector decodes them into
-`job_controller.model.Pod` and puts them into the cache. The anchor is plain `json.loads` of the same lines,
-without any network: what a client that keeps trees would pay at the very least.
+`job_controller.model.Pod` and puts them into the cache. The anchor is plain `json.loads` of the same lines without a
+network: the least that a client pays which keeps trees.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ WEIGHED = 5_000
 
 
 def pod(number: int, revision: int) -> dict[str, Any]:
-    """A running Job pod as kubectl shows it on a real cluster: about 3.5 KB without managedFields."""
+    """A running pod of a Job as a real cluster serves it: about 3.5 KB without managedFields."""
     job = number // 100
     uid = f"{number:08x}-1c3b-4a57-9f0e-5d2a8c4b7e11"
     owner = f"{job:08x}-7d54-41a2-8a7e-2f1d6b9c0d33"
@@ -134,7 +134,7 @@ def pod(number: int, revision: int) -> dict[str, Any]:
 
 
 def lines(count: int) -> list[bytes]:
-    """Watch events: each pod is added, and half of them modified."""
+    """Watch events: each pod is added, and half of them are modified."""
     return [
         json.dumps(
             {
@@ -149,7 +149,7 @@ def lines(count: int) -> list[bytes]:
 
 
 async def serve(count: int) -> None:
-    """An empty list, then all events as fast as the client takes them. Prints its port."""
+    """Serve an empty list, then all events as fast as the client reads them; prints the port."""
     body = b"".join(lines(count))
     listing = json.dumps({"kind": "PodList", "metadata": {"resourceVersion": "1"}, "items": []}).encode()
 
@@ -177,7 +177,7 @@ async def request(reader: asyncio.StreamReader) -> bytes:
 
 
 async def receive(port: int, count: int) -> tuple[float, float, int]:
-    """Seconds of wall and of CPU time for all events, and the pods then cached."""
+    """Wall and CPU seconds of receiving all events, and the pods cached at the end."""
     transport = HttpTransport(f"http://127.0.0.1:{port}")
     cache: Cache[Pod] = Cache("pods")
     cache.index("owner", lambda pod: [owner.uid] if (owner := pod.metadata.controller) else [])
@@ -202,7 +202,7 @@ def _run(work: Coroutine[Any, Any, tuple[float, float, int]]) -> tuple[float, fl
 
 
 def weigh(events: list[bytes]) -> tuple[float, float]:
-    """Bytes per cached pod, index included, and per tree of json.loads."""
+    """Bytes per cached pod, index included, and bytes per tree of json.loads."""
     cache: Cache[Pod] = Cache("pods")
     cache.index("owner", lambda pod: [owner.uid] if (owner := pod.metadata.controller) else [])
     reflector = Reflector(HttpTransport("http://127.0.0.1"), PODS, Pod, cache, rng=random.Random(1))
@@ -224,7 +224,7 @@ def main() -> None:
     events = lines(EVENTS)
     gc.collect()
     tune_garbage_collector()
-    gc.freeze()  # what the benchmark itself holds is not the reflector's to traverse
+    gc.freeze()  # keep the garbage collector away from what the benchmark itself holds
     with subprocess.Popen(
         [sys.executable, "-m", "tests.benchmarks.bench_reflector", "serve"], stdout=subprocess.PIPE, text=True
     ) as server:

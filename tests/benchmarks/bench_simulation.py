@@ -1,7 +1,7 @@
-"""How long a simulated day takes: 24 virtual hours of retries, evictions and requeues of three Jobs.
+"""Time of a simulated day: 24 virtual hours of retries, evictions and requeues of three Jobs.
 
-Once as by default, where a Job has failed after seven pods, and once with a Job that goes on failing, a pod every ten
-minutes. The anchors are as many API writes, made one after another by a client in the same process.
+Once with the default backoffLimit, where a Job has failed after seven pods, and once with a Job that fails without end,
+a pod every ten minutes. The anchors are as many API writes, made one after another by a client in the same process.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from queue_manager.api.resources import CONFIG_MAPS
 from queue_manager.engine.tuning import tune_garbage_collector
 from queue_manager.simulation.virtual import run_virtual
 from queue_manager.simulation.world import World
-from tests.simulation.test_a_day import day
+from tests.simulation.test_one_day import day
 
 
 async def write(count: int) -> float:

@@ -1,4 +1,4 @@
-"""Objects to send."""
+"""Request bodies: objects of the kinds that the contract uses."""
 
 from __future__ import annotations
 

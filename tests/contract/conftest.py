@@ -1,4 +1,4 @@
-"""Every test of the contract runs against both servers."""
+"""Fixtures of the contract suite: every test runs against the embedded and the real server."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from queue_manager.engine.client import Client
 from tests.contract import servers
 from tests.contract.servers import Server
 from tests.contract.session import Recording, Session
-from tests.control_plane.emptying import remove_all
+from tests.control_plane.cleanup import remove_all
 
 WORK = (JOBS, PODS)
 BOTH = ["embedded", pytest.param("real", marks=pytest.mark.control_plane)]
@@ -22,7 +22,9 @@ BOTH = ["embedded", pytest.param("real", marks=pytest.mark.control_plane)]
 
 @pytest.fixture(params=BOTH)
 async def server(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Server]:
-    """An API server; with controllers of garbage and namespaces beside it if its file says COLLECTED."""
+    """An API server, with the garbage collector and the namespace controller beside it if the test module sets
+    COLLECTED.
+    """
     collected = getattr(request.module, "COLLECTED", False)
     async with contextlib.AsyncExitStack() as stack:
         if request.param == "embedded":
@@ -36,7 +38,7 @@ async def server(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterato
 
 @pytest.fixture
 async def s(server: Server, request: pytest.FixtureRequest) -> AsyncIterator[Session]:
-    """A conversation with the server, in a namespace of its own."""
+    """A session with the server, in a namespace of its own."""
     name = f"contract-{secrets.token_hex(4)}"
     test = request.node.name.replace("[embedded", "[").replace("[real", "[").replace("[-", "[").removesuffix("[]")
     session = Session(server, name, Recording(Path(request.node.path).stem.removeprefix("test_"), test))
@@ -46,13 +48,13 @@ async def s(server: Server, request: pytest.FixtureRequest) -> AsyncIterator[Ses
         yield session
     finally:
         if server.name == "real":
-            await leave(session)
+            await remove_leftovers(session)
     if not request.node.stash.get(FAILED, False):
         session.finish()
 
 
-async def leave(session: Session) -> None:
-    """The real server goes on to other tests: no work is left for their controllers, no kinds for their clients."""
+async def remove_leftovers(session: Session) -> None:
+    """Remove Jobs, pods and custom kinds: the real server also serves the tests that follow."""
     client = Client(session.transport)
     for resource in WORK:
         await remove_all(client, resource, session.namespace)

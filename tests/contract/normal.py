@@ -1,7 +1,7 @@
-"""Answers without what differs from run to run: identities, times, versions, names made by the server.
+"""Normalize answers: replace what differs from run to run (uids, times, versions, generated names) by tokens.
 
-Identities and versions keep their relations: the same uid is the same token wherever it appears, and a
-resourceVersion that did not change is seen not to have changed.
+Relations are kept: the same uid becomes the same token wherever it appears, and an unchanged resourceVersion stays
+visibly unchanged.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ REVISION = re.compile(
 )
 TOO_OLD = re.compile(r"(too old resource version: ) N \(\d+\)")
 GENERATED = re.compile(r"\b(made-)[bcdfghjklmnpqrstvwxz2456789]{5}\b")
-# A pod template in a message is printed as the server's own types have it.
+# Messages print a pod template as a Go struct of the server's own types.
 TEMPLATE = re.compile(r'\{"(Labels|Annotations|Finalizers|Spec)":.*?\}: field is immutable')
-# A refused change of a pod comes with a diff of the server's own types.
+# The refusal of a pod update contains a diff of the server's own types.
 POD_DIFF = re.compile(r"\n@@ [\s\S]*\n")
-# A refused patch shows the patched object; the order of its fields means nothing.
-CUT = re.compile(r"contract-[0-9a-f]* \.\.\.")  # a body that is shown in part
+# The refusal of a patch shows the patched object, whose fields have no fixed order.
+CUT = re.compile(r"contract-[0-9a-f]* \.\.\.")  # a truncated body
 PATCHED = re.compile(r'Invalid value: "\{\\".*?\}": ', re.DOTALL)
 HIDDEN = ("managedFields",)
 
 
 def _manager(entry: Json) -> list[str]:
-    """Their order in an object depends on which of them came within the same second."""
+    """Sort key of a managedFields entry; their order depends on which were written within the same second."""
     return [str(entry.get(name, "")) for name in ("manager", "operation", "apiVersion", "subresource")]
 
 
 class Normal:
-    """Normalises the answers of one conversation; `names` are texts to replace, as {text: token}."""
+    """Normalizes the answers of one session; `names` maps texts to tokens."""
 
     def __init__(self, names: dict[str, str], *, managed_fields: bool = False, versions: bool = True) -> None:
         self._names = names
@@ -46,7 +46,7 @@ class Normal:
         self._hidden = () if managed_fields else HIDDEN
 
     def tree(self, value: Json, key: str = "") -> Json:
-        """A JSON value, normalised."""
+        """A JSON value, normalized."""
         match value:
             case dict():
                 return self._object(value)
@@ -73,14 +73,14 @@ class Normal:
             if name in self._hidden or (name == "description" and "priority" in value):
                 continue
             if name == "metadata" and collection and isinstance(value[name], dict) and "resourceVersion" in value[name]:
-                # The version of a list moves with every write of anybody.
+                # The version of a list changes with every write to the server.
                 out[name] = self._object(value[name] | {"resourceVersion": ""}) | {"resourceVersion": "VERSION"}
             else:
                 out[self.text(name)] = self.tree(value[name], name)
         return out
 
     def text(self, text: str) -> str:
-        """A text, normalised."""
+        """A text, normalized."""
         for name, token in self._names.items():
             text = text.replace(name, token)
         text = UUID.sub(lambda found: self._uids.setdefault(found[0], f"uid-{len(self._uids) + 1}"), text)

@@ -1,7 +1,7 @@
-"""The two servers of the contract: the embedded one and a real kube-apiserver, both reached over HTTP.
+"""The two servers of the contract, the embedded one and a real kube-apiserver, both reached over HTTP.
 
-What a test needs that no API offers (an object put straight into storage, a history that ends) is done by each in
-its own way: `plant` and `compact`.
+Some tests need what no API offers: an object put straight into storage (`put_in_storage`), and a history that was
+compacted (`compact`). Each server has its own implementation of both.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ from tests.control_plane.server import ControlPlane
 from tests.local.tls import tls
 
 Json = Any
-HISTORY = 100  # changes that the embedded server remembers here
+HISTORY = 100  # changes that the embedded server keeps
 
 
 class Server(Protocol):
-    """An API server that answers, and whose storage a test can reach."""
+    """An API server whose storage a test can change directly."""
 
     name: str
     transport: HttpTransport
     kubeconfig: Path
 
-    async def plant(self, resource: Resource, obj: Json) -> None:
+    async def put_in_storage(self, resource: Resource, obj: Json) -> None:
         """Put an object into storage as it is, past all rules."""
         ...
 
@@ -57,11 +57,11 @@ class Embedded:
     kubeconfig: Path
     name: str = "embedded"
 
-    async def plant(self, resource: Resource, obj: Json) -> None:
+    async def put_in_storage(self, resource: Resource, obj: Json) -> None:
         self.api.store.put(str(resource), json.loads(json.dumps(obj)))
 
     async def compact(self, resource: Resource) -> None:
-        """The log of changes is bounded: enough of them, and it has forgotten."""
+        """Write until the bounded change log has dropped the old revisions."""
         meta = {"name": "filler", "namespace": "default", "uid": "filler"}
         filler = {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": meta}
         for _ in range(2 * HISTORY):
@@ -78,7 +78,7 @@ class Real:
     def kubeconfig(self) -> Path:
         return self.plane.kubeconfig
 
-    async def plant(self, resource: Resource, obj: Json) -> None:
+    async def put_in_storage(self, resource: Resource, obj: Json) -> None:
         key = f"/registry/{resource.plural}/{obj['metadata']['namespace']}/{obj['metadata']['name']}"
         await self._etcd("kv/put", key=_encode(key.encode()), value=_encode(json.dumps(obj).encode()))
 
@@ -87,7 +87,7 @@ class Real:
         await self._etcd("kv/compaction", revision=answer["header"]["revision"], physical=True)
 
     async def _etcd(self, call: str, **message: Json) -> Json:
-        """etcd's JSON gateway; an API server would not store what breaks its rules."""
+        """Call etcd's JSON gateway; the API server would refuse such an object."""
         etcd = HttpTransport(self.plane.etcd)
         try:
             answer = await etcd.request(Request("POST", f"/v3/{call}", body=json.dumps(message).encode()))
@@ -103,7 +103,7 @@ def _encode(data: bytes) -> str:
 
 @contextlib.asynccontextmanager
 async def embedded(folder: Path, *, controllers: bool = False) -> AsyncIterator[Embedded]:
-    """A fresh embedded server; with its garbage collector and namespace controller if asked."""
+    """A new embedded server, with its garbage collector and namespace controller if `controllers` is set."""
     clock = SystemClock()
     api = ApiServer(Store(clock, random.Random(7), history=HISTORY), KindRegistry.builtin(), clock)
     listening = await http_server.serve(api, tls().server, token="secret")
@@ -122,7 +122,7 @@ async def embedded(folder: Path, *, controllers: bool = False) -> AsyncIterator[
 
 @contextlib.asynccontextmanager
 async def real(plane: ControlPlane) -> AsyncIterator[Real]:
-    """The shared real server, through a connection pool of this test's loop."""
+    """The shared real server, through a connection pool of this test's event loop."""
     transport = HttpTransport(plane.url, token=plane.token, ssl=plane.ssl_context())
     try:
         yield Real(plane, transport)

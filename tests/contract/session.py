@@ -1,7 +1,7 @@
-"""A conversation with a server, compared step by step with what the real server was recorded to answer.
+"""Requests of one test, each answer compared at once with what the real server was recorded to answer.
 
-The recording (tests/golden/contract/<file>.json) is the contract: both servers must answer as it says, the real one
-too, so a recording cannot go stale unseen. To record anew after a change of the tests or of the server's version:
+The recording (tests/golden/contract/<file>.json) is the contract: both servers must answer as recorded, the real one
+too, so that no recording becomes stale unnoticed. After a change of the tests or of the server's version, record with
 
     SLUICE_RECORD=1 python -m pytest tests/contract -k real
 """
@@ -27,12 +27,12 @@ from tests.contract.servers import Server
 Json = Any
 RECORDINGS = Path(__file__).parents[1] / "golden" / "contract"
 RECORDING = bool(os.environ.get("SLUICE_RECORD"))
-WITHIN = 30.0  # seconds until something that must happen has happened
+TIMEOUT_SECONDS = 30.0
 
 
 @dataclass
 class Answer:
-    """What a server said, as it said it."""
+    """A response with its body decoded and its warnings parsed."""
 
     status: int
     body: Json
@@ -68,7 +68,7 @@ class Recording:
 
 
 class Session:
-    """One test's conversation, in a namespace of its own. Every step is compared at once."""
+    """The requests of one test in a namespace of its own; every answer is compared at once."""
 
     def __init__(self, server: Server, namespace: str, recording: Recording) -> None:
         self.server = server
@@ -88,7 +88,7 @@ class Session:
         """Compare managedFields too, from here on."""
         self.normal = Normal({self.namespace: "NAMESPACE"}, managed_fields=True)
 
-    # --- asking ---------------------------------------------------------------------------------------------
+    # --- requests ---------------------------------------------------------------------------------------------
 
     async def ask(
         self,
@@ -103,8 +103,11 @@ class Session:
         query: Mapping[str, str] | None = None,
         **more: Any,
     ) -> Answer:
-        """One request. `differs` names the row of DIFFERENCES.md that excuses the embedded server; `silent`
-        leaves the step out of the comparison (what it tells is not the point of the test)."""
+        """Send one request and compare the answer.
+
+        `differs` names the row of queue_manager/local/DIFFERENCES.md that excuses the embedded server. `silent` leaves
+        the answer out of the comparison: it is no part of the fact under test.
+        """
         raw = body if isinstance(body, bytes) or body is None else json.dumps(body).encode()
         asked = {**(query or {}), **{name: _option(value) for name, value in more.items()}}
         answer = await self.transport.request(
@@ -169,23 +172,23 @@ class Session:
         return (await self.ask("GET", self.path(kind), silent=True)).status == 200
 
     async def gone(self, resource: Resource, name: str) -> None:
-        """Return when an object is gone."""
+        """Return when the object does not exist any more."""
         await self.until(lambda: self._missing(resource, name))
 
     async def _missing(self, resource: Resource, name: str) -> bool:
         return (await self.get(resource, name, silent=True)).status == 404
 
     async def until(self, condition: Any) -> None:
-        """Return when an asynchronous condition holds."""
-        async with asyncio.timeout(WITHIN):
+        """Return when the asynchronous condition holds."""
+        async with asyncio.timeout(TIMEOUT_SECONDS):
             while not await condition():
                 await asyncio.sleep(0.02)
 
-    # --- watching -------------------------------------------------------------------------------------------
+    # --- watches -------------------------------------------------------------------------------------------
 
     @contextlib.asynccontextmanager
     async def watch(self, resource: Resource, **query: Any) -> AsyncIterator[Watcher]:
-        """A watch of the namespace; its events are steps as they are taken."""
+        """Watch a resource in the namespace; each event is compared when it is read."""
         asked = {"watch": "true", "timeoutSeconds": "20"} | {name: _option(value) for name, value in query.items()}
         async with self.transport.stream(self.path(resource), query=asked) as chunks:
             yield Watcher(self, chunks)
@@ -194,17 +197,17 @@ class Session:
     def decoded(body: bytes) -> Json:
         return _decoded(body)
 
-    # --- comparing ------------------------------------------------------------------------------------------
+    # --- comparison ------------------------------------------------------------------------------------------
 
     def compare(self, request: str, answer: Answer, differs: str = "") -> None:
-        """The next step of the recording is this answer. Raises AssertionError with the difference."""
+        """Compare an answer with the next recorded step; raises AssertionError with the difference."""
         step = {"request": request, "status": answer.status, "body": self.normal.tree(answer.body)}
         if answer.warnings:
             step["warnings"] = [self.normal.text(text) for text in answer.warnings]
-        self.follow(step, differs)
+        self.check_step(step, differs)
 
-    def follow(self, step: Json, differs: str = "") -> None:
-        """Compare a normalised step with the recorded one, or record it."""
+    def check_step(self, step: Json, differs: str = "") -> None:
+        """Compare a normalized step with the recorded one, or record it."""
         if RECORDING:
             self._recording.steps.append(step)
             return
@@ -218,15 +221,15 @@ class Session:
         assert step == recorded, "\n" + difference(recorded, step)
 
     def finish(self) -> None:
-        """All that was recorded has been seen."""
+        """Check that every recorded step was played, or save the recording."""
         if RECORDING:
             self._recording.save()
         else:
-            assert self._step == len(self._recording.steps), "steps were recorded that did not come"
+            assert self._step == len(self._recording.steps), "not every recorded step was played"
 
 
 class Watcher:
-    """The events of a watch, one by one."""
+    """The events of a watch, one after another."""
 
     def __init__(self, session: Session, chunks: AsyncIterator[bytes]) -> None:
         self._session = session
@@ -238,15 +241,15 @@ class Watcher:
         """The next event; None at the end of the watch."""
         while not self._lines:
             try:
-                chunk = await asyncio.wait_for(anext(self._chunks), WITHIN)
+                chunk = await asyncio.wait_for(anext(self._chunks), TIMEOUT_SECONDS)
             except StopAsyncIteration:
                 if not silent:
-                    self._session.follow({"event": None})
+                    self._session.check_step({"event": None})
                 return None
             *self._lines, self._rest = (self._rest + chunk).split(b"\n")
         event = json.loads(self._lines.pop(0))
         if not silent:
-            self._session.follow({"event": self._session.normal.tree(event)})
+            self._session.check_step({"event": self._session.normal.tree(event)})
         return event
 
     async def take(self, count: int) -> list[Json]:
@@ -271,7 +274,7 @@ def _decoded(body: bytes) -> Json:
 
 
 def _warnings(headers: Any) -> list[str]:
-    """The texts of the Warning headers, which a server may send as several or as one."""
+    """The texts of the Warning headers, which a server may send as several headers or as one."""
     values = headers.getall("Warning", []) if hasattr(headers, "getall") else []
     texts: list[str] = []
     for value in values:

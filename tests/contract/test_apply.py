@@ -1,4 +1,4 @@
-"""Server-side apply: who owns which field, conflicts, force; and what other writes put into managedFields."""
+"""Server-side apply: ownership of fields, conflicts, force; and what other writes record in managedFields."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CONTAINER: Json = {"name": "main", "image": "app:1"}
 
 
 async def apply(s: Session, who: str, obj: Json, subresource: str = "", **options: Any) -> Answer:
-    """Apply an object as a manager."""
+    """Apply an object as a field manager."""
     resource, name = s.resource_of(obj), obj["metadata"]["name"]
     return await s.patch(resource, name, obj, APPLY, subresource, fieldManager=who, **options)
 
@@ -28,7 +28,7 @@ def labelled(obj: Json, **labels: str) -> Json:
 
 @pytest.fixture
 def m(s: Session) -> Session:
-    """A conversation in which managedFields are compared too."""
+    """A session in which managedFields are compared too."""
     s.show_managed_fields()
     return s
 
@@ -36,20 +36,20 @@ def m(s: Session) -> Session:
 # --- ownership -------------------------------------------------------------------------------------------------
 
 
-async def test_an_apply_creates_and_owns_what_it_names(m: Session) -> None:
+async def test_an_apply_creates_the_object_and_owns_the_applied_fields(m: Session) -> None:
     await apply(m, "one", config_map("a", {"k": "v"}))
     await apply(m, "one", config_map("a", {"k": "v"}))
     await m.get(CONFIG_MAPS, "a")
 
 
-async def test_what_a_manager_no_longer_applies_is_removed_unless_another_owns_it(m: Session) -> None:
+async def test_a_field_left_out_of_the_next_apply_is_removed_unless_others_own_it(m: Session) -> None:
     await apply(m, "one", config_map("a", {"k": "v", "l": "w"}))
     await apply(m, "two", config_map("a", {"l": "w"}))
     await apply(m, "one", config_map("a", {"n": "x"}))
     await apply(m, "two", config_map("a", {}))
 
 
-async def test_a_value_of_another_is_a_conflict_that_names_manager_and_field(m: Session) -> None:
+async def test_applying_another_value_to_an_owned_field_is_a_conflict_with_its_manager(m: Session) -> None:
     await apply(m, "one", config_map("a", {"k": "v", "l": "w"}))
     await apply(m, "two", config_map("a", {"k": "other", "l": "other"}))
     await apply(m, "two", config_map("a", {"k": "v"}))
@@ -57,28 +57,28 @@ async def test_a_value_of_another_is_a_conflict_that_names_manager_and_field(m: 
     await m.get(CONFIG_MAPS, "a")
 
 
-async def test_force_takes_what_is_in_conflict(m: Session) -> None:
+async def test_a_forced_apply_takes_over_the_fields_in_conflict(m: Session) -> None:
     await apply(m, "one", config_map("a", {"k": "v", "l": "w"}))
     await apply(m, "two", config_map("a", {"k": "other"}), force=True)
     await apply(m, "one", config_map("a", {"k": "v"}), force=False)
     await apply(m, "one", config_map("a", {"k": "v"}), force=True)
 
 
-async def test_an_update_of_what_was_applied_takes_it_over(m: Session) -> None:
+async def test_an_update_of_an_applied_field_takes_it_over(m: Session) -> None:
     await apply(m, "one", config_map("a", {"k": "v", "l": "w"}))
     await m.replace(config_map("a", {"k": "changed", "l": "w"}), fieldManager="editor")
     await apply(m, "one", config_map("a", {"k": "v", "l": "w"}))
     await apply(m, "one", config_map("a", {"k": "v", "l": "w"}), force=True)
 
 
-async def test_managers_are_told_apart_by_operation(m: Session) -> None:
+async def test_one_manager_name_owns_fields_separately_per_operation(m: Session) -> None:
     await m.create(config_map("a", {"k": "v"}), fieldManager="one")
     await apply(m, "one", config_map("a", {"k": "other"}))
     await apply(m, "one", config_map("a", {"k": "v", "l": "w"}))
 
 
 @pytest.mark.parametrize("dry", [{}, {"dryRun": "All"}], ids=str)
-async def test_a_dry_apply_answers_and_stores_nothing(m: Session, dry: Json) -> None:
+async def test_a_dry_run_apply_is_answered_and_not_stored(m: Session, dry: Json) -> None:
     await apply(m, "one", config_map("a", {"k": "v"}), **dry)
     await apply(m, "two", config_map("a", {"k": "other"}), force=True, **dry)
     await m.get(CONFIG_MAPS, "a")
@@ -95,7 +95,7 @@ async def test_a_dry_apply_answers_and_stores_nothing(m: Session, dry: Json) -> 
     ],
     ids=lambda options: "-".join(options) + str(len(str(options))),
 )
-async def test_an_apply_says_who_it_is(m: Session, options: Json) -> None:
+async def test_an_apply_needs_a_field_manager(m: Session, options: Json) -> None:
     await m.patch(CONFIG_MAPS, "a", config_map("a"), APPLY, **options)
 
 
@@ -113,17 +113,17 @@ async def test_an_apply_says_who_it_is(m: Session, options: Json) -> None:
     ],
     ids=str,
 )
-async def test_what_cannot_be_applied_is_refused(m: Session, body: Json) -> None:
+async def test_an_invalid_apply_is_refused(m: Session, body: Json) -> None:
     await apply(m, "one", config_map("a", {"k": "v"}), silent=True)
     await m.patch(CONFIG_MAPS, "a", body, APPLY, fieldManager="one")
 
 
-async def test_yaml_is_applied_as_json_is(m: Session) -> None:
+async def test_an_apply_in_yaml_equals_one_in_json(m: Session) -> None:
     text = b"apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: a\ndata:\n  k: 'v'\n"
     await m.patch(CONFIG_MAPS, "a", text, APPLY, fieldManager="one")
 
 
-async def test_finalizers_and_owners_are_sets_that_managers_share(m: Session) -> None:
+async def test_managers_share_the_sets_of_finalizers_and_owner_references(m: Session) -> None:
     first = config_map("a", {}, finalizers=["example.com/a"])
     await apply(m, "one", first)
     await apply(m, "two", config_map("a", {}, finalizers=["example.com/b"]))
@@ -133,7 +133,7 @@ async def test_finalizers_and_owners_are_sets_that_managers_share(m: Session) ->
 # --- kinds with lists ------------------------------------------------------------------------------------------
 
 
-async def test_containers_are_merged_by_name_and_each_has_its_owners(m: Session) -> None:
+async def test_containers_are_merged_by_name_and_owned_one_by_one(m: Session) -> None:
     env = [{"name": "X", "value": "1"}]
     await apply(m, "one", pod("p", {"containers": [CONTAINER, {"name": "side", "image": "side:1"}]}))
     await apply(m, "two", pod("p", {"containers": [{"name": "main", "image": "app:2"}]}))
@@ -142,7 +142,7 @@ async def test_containers_are_merged_by_name_and_each_has_its_owners(m: Session)
     await apply(m, "one", pod("p", {"containers": [CONTAINER]}))
 
 
-async def test_a_job_is_applied_and_scaled_by_another(m: Session) -> None:
+async def test_one_manager_applies_a_job_and_another_scales_it(m: Session) -> None:
     await apply(m, "one", job("j", {"parallelism": 1}))
     await m.patch(JOBS, "j", {"spec": {"parallelism": 3}}, fieldManager="scaler")
     await apply(m, "one", job("j", {"parallelism": 1}))
@@ -150,13 +150,13 @@ async def test_a_job_is_applied_and_scaled_by_another(m: Session) -> None:
     await apply(m, "one", job("j", {"suspend": True}))
 
 
-async def test_an_applied_job_is_validated_as_any_other(m: Session) -> None:
+async def test_an_applied_job_is_validated(m: Session) -> None:
     await apply(m, "one", job("j", {"parallelism": -1}))
     await apply(m, "one", job("j", {"completions": 2}))
     await apply(m, "one", job("j", {"completions": 3}))
 
 
-async def test_a_status_is_owned_by_who_wrote_it(m: Session) -> None:
+async def test_an_applied_status_is_owned_by_its_manager(m: Session) -> None:
     head = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "j"}}
     await m.create(job(), fieldManager="user")
     await m.patch(JOBS, "j", {"status": {"active": 1}}, subresource="status", fieldManager="controller")
@@ -213,7 +213,7 @@ async def test_lists_and_maps_of_custom_kinds_are_owned_as_their_schema_says(
     await apply(m, "one", thing(m.group, "t"))
 
 
-async def test_a_custom_status_is_owned_apart(m: Session) -> None:
+async def test_the_status_of_a_custom_object_is_owned_separately(m: Session) -> None:
     await m.define(definition(m.group, SCHEMA))
     await apply(m, "one", thing(m.group, "t", size=1))
     await apply(m, "controller", thing(m.group, "t", size=2) | {"status": {"phase": "x"}}, "status")
@@ -237,7 +237,7 @@ PATCHES: list[tuple[Resource, str, Json, str]] = [
 @pytest.mark.parametrize(
     ("resource", "language", "patch", "subresource"), PATCHES, ids=lambda value: str(getattr(value, "plural", value))
 )
-async def test_a_patch_owns_what_it_changed(
+async def test_a_patch_owns_the_changed_fields(
     m: Session, resource: Resource, language: str, patch: Json, subresource: str
 ) -> None:
     objects = {CONFIG_MAPS: config_map("o"), PODS: pod("o"), JOBS: job("o")}
@@ -246,18 +246,18 @@ async def test_a_patch_owns_what_it_changed(
     await m.patch(resource, "o", patch, language, subresource, fieldManager="maker")
 
 
-async def test_an_update_owns_what_it_changed_and_gives_up_what_it_left_out(m: Session) -> None:
+async def test_an_update_owns_the_changed_fields_and_disowns_the_removed_ones(m: Session) -> None:
     made = await m.create(config_map("a", {"k": "v", "l": "w"}), fieldManager="maker")
     await m.replace({**made.body, "data": {"k": "changed"}}, fieldManager="editor")
     await m.replace(config_map("a", {"n": "x"}), fieldManager="maker")
 
 
-async def test_without_a_name_the_manager_is_the_program_of_the_client(m: Session) -> None:
+async def test_the_default_field_manager_is_the_program_name_of_the_user_agent(m: Session) -> None:
     await m.create(config_map())
     await m.patch(CONFIG_MAPS, "a", {"data": {"l": "w"}})
 
 
-async def test_managed_fields_can_be_emptied_and_nothing_else(m: Session) -> None:
+async def test_a_client_may_empty_managed_fields_and_not_edit_them(m: Session) -> None:
     made = await m.create(config_map(), fieldManager="maker")
     body = made.body
     body["metadata"]["managedFields"] = [{}]
@@ -266,20 +266,20 @@ async def test_managed_fields_can_be_emptied_and_nothing_else(m: Session) -> Non
     await m.patch(CONFIG_MAPS, "a", {"data": {"l": "w"}}, fieldManager="later")
 
 
-async def test_an_object_without_managed_fields_belongs_to_who_came_before_the_first_apply(m: Session) -> None:
+async def test_fields_without_owner_belong_to_before_first_apply(m: Session) -> None:
     await m.create(config_map("a", {"k": "v"}), fieldManager="maker", silent=True)
     await m.patch(CONFIG_MAPS, "a", {"metadata": {"managedFields": [{}]}}, silent=True)
     await apply(m, "one", config_map("a", {"k": "other"}))
     await apply(m, "one", config_map("a", {"k": "other"}), force=True)
 
 
-async def test_a_change_of_labels_alone_is_an_ownership_of_labels(m: Session) -> None:
+async def test_applying_only_labels_owns_only_labels(m: Session) -> None:
     await apply(m, "one", labelled(config_map("a", {"k": "v"}), x="1"))
     await apply(m, "two", labelled({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}}, y="2"))
     await m.patch(things(m.group), "a", {}, APPLY, fieldManager="one")
 
 
-async def test_labels_that_a_job_takes_from_its_template_belong_to_who_sent_them(s: Session) -> None:
+async def test_labels_defaulted_from_the_template_are_owned_by_the_creator(s: Session) -> None:
     s.show_managed_fields()
     spec = job()["spec"]["template"]["spec"]
     await s.create(job("j", {"template": {"metadata": {"labels": {"team": "a"}}, "spec": spec}}))

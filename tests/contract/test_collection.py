@@ -1,4 +1,4 @@
-"""Garbage collection and the end of namespaces. Here the collectors run beside both servers."""
+"""Garbage collection and namespace deletion. The collectors run beside both servers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ async def family(s: Session, *finalizers: str) -> None:
     await s.create(config_map("c", None, ownerReferences=[owner(made.body)], finalizers=list(finalizers)), silent=True)
 
 
-async def test_in_the_background_dependents_follow(s: Session) -> None:
+async def test_background_deletion_collects_the_dependents(s: Session) -> None:
     await family(s)
     await s.delete(JOBS, "j", propagationPolicy="Background")
     await s.gone(JOBS, "j")
@@ -27,7 +27,7 @@ async def test_in_the_background_dependents_follow(s: Session) -> None:
     await s.gone(CONFIG_MAPS, "c")
 
 
-async def test_in_the_foreground_dependents_go_first(s: Session) -> None:
+async def test_foreground_deletion_removes_dependents_first(s: Session) -> None:
     await family(s)
     made = await s.get(JOBS, "j", silent=True)
     reference = owner(made.body, blockOwnerDeletion=True)
@@ -40,7 +40,7 @@ async def test_in_the_foreground_dependents_go_first(s: Session) -> None:
     await s.gone(CONFIG_MAPS, "held")
 
 
-async def test_orphans_stay_without_owner(s: Session) -> None:
+async def test_orphaned_dependents_stay_without_owner_reference(s: Session) -> None:
     await family(s)
     await s.delete(JOBS, "j", propagationPolicy="Orphan")
     await s.gone(JOBS, "j")
@@ -49,7 +49,7 @@ async def test_orphans_stay_without_owner(s: Session) -> None:
     await s.get(CONFIG_MAPS, "c")
 
 
-async def test_a_dependent_of_nobody_is_collected(s: Session) -> None:
+async def test_an_object_whose_owner_does_not_exist_is_collected(s: Session) -> None:
     nobody = {"apiVersion": "v1", "kind": "Pod", "name": "x", "uid": "11111111-1111-4111-8111-111111111111"}
     await s.create(config_map("c", None, ownerReferences=[nobody]), silent=True)
     await s.gone(CONFIG_MAPS, "c")
@@ -71,7 +71,7 @@ async def _owned_by_one(s: Session) -> bool:
 
 
 @pytest.mark.parametrize("held", [False, True], ids=["at-once", "held"])
-async def test_a_namespace_ends_with_all_that_is_in_it(s: Session, held: bool) -> None:
+async def test_a_deleted_namespace_takes_its_objects_along(s: Session, held: bool) -> None:
     name = f"{s.namespace}-more"
     await s.ask("POST", NAMESPACES.path(), {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
     body = config_map("c", None, finalizers=["example.com/x"] if held else [])

@@ -1,4 +1,4 @@
-"""Custom kinds: definitions, and what their schemas do to objects."""
+"""Custom kinds: definitions, and how their schemas default, prune and validate objects."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ SPECS: list[Json] = [
 
 @pytest.mark.parametrize("mode", ["Warn", "Strict"])
 async def test_specs(s: Session, mode: str) -> None:
-    """Defaults are filled in, unknown fields pruned or refused, wrong values refused with their place."""
+    """Defaults are filled in, unknown fields pruned or refused, wrong values refused with their path."""
     await s.define(definition(s.group, SCHEMA))
     for number, spec in enumerate(SPECS):
         await s.create(thing(s.group, f"t{number}", **spec), fieldValidation=mode)
@@ -117,8 +117,8 @@ NUMBERS: Json = {
 
 
 @pytest.mark.parametrize("tenths", [0.3, 0.7, 1.1, 0.35, 12.3, 123456.7, -0.3, 0, 1, 2.9])
-async def test_what_is_a_multiple_of_a_tenth(s: Session, tenths: float) -> None:
-    """No tenth but those of halves is what it says: the server divides and does not look too closely."""
+async def test_multiples_of_a_tenth(s: Session, tenths: float) -> None:
+    """Fractions are compared with a tolerance. An integer is refused: as an integer, the factor 0.1 is 0."""
     await s.define(definition(s.group, NUMBERS))
     await s.create(thing(s.group, "t", tenths=tenths))
 
@@ -200,7 +200,7 @@ async def test_a_definition_is_defaulted_and_established(s: Session) -> None:
         condition.pop("observedGeneration", None)
     body["spec"].pop("versions")
     body["metadata"].pop("resourceVersion")
-    s.follow({"body": s.normal.tree(body)})
+    s.check_step({"body": s.normal.tree(body)})
 
 
 @pytest.mark.parametrize(

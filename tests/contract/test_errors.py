@@ -1,4 +1,4 @@
-"""Error envelopes: every refusal is a Status with the same code, reason, message and details."""
+"""Error responses: every refusal is a Status with the same code, reason, message and details."""
 
 from __future__ import annotations
 
@@ -92,20 +92,20 @@ REQUESTS: list[tuple[str, str, Json, dict[str, Any]]] = [
 
 @pytest.mark.parametrize("request_", REQUESTS, ids=[f"{number:02}-{row[0]}" for number, row in enumerate(REQUESTS)])
 async def test_refusal(s: Session, request_: tuple[str, str, Json, dict[str, Any]]) -> None:
-    """One request that something is wrong with (or, for contrast, nothing)."""
+    """One invalid request, or a valid one for contrast."""
     method, path, body, options = request_
     differs = DIFFERENT.get(REQUESTS.index(request_), "")
     await s.ask(method, path.format(ns=s.namespace), body, differs=differs, **options)
 
 
-# Number of a request -> key of the difference.
+# Index in REQUESTS -> row of queue_manager/local/DIFFERENCES.md.
 DIFFERENT = {19: "media-types", 20: "media-types", 21: "media-types", 23: "media-types", 24: "media-types"}
 DIFFERENT |= {33: "invalid-utf8", 34: "other-kind"}
 
 
 @pytest.mark.parametrize("mode", ["Strict", "Warn", "Ignore", ""])
 async def test_field_validation(s: Session, mode: str) -> None:
-    """Unknown and repeated fields are refused, reported or dropped, as the client asks."""
+    """Unknown and repeated fields are refused, reported or dropped, by the fieldValidation option."""
     options = {"fieldValidation": mode} if mode else {}
     body = job()
     body["spec"]["unknown"] = 1
@@ -120,7 +120,7 @@ async def test_field_validation(s: Session, mode: str) -> None:
     )
 
 
-async def test_a_dry_run_answers_as_if_and_stores_nothing(s: Session) -> None:
+async def test_a_dry_run_is_answered_like_the_request_and_stores_nothing(s: Session) -> None:
     await s.create(config_map(), dryRun="All")
     await s.get(CONFIG_MAPS, "a")
     await s.create(config_map())

@@ -1,4 +1,4 @@
-"""Events: two groups show the same objects."""
+"""Events: the core group and events.k8s.io serve the same objects."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ def new_event(s: Session, **more: Json) -> Json:
     } | more
 
 
-async def test_an_event_of_the_core_group_is_seen_in_both(s: Session) -> None:
+async def test_an_event_created_in_the_core_group_is_served_by_both(s: Session) -> None:
     await s.create(event(s))
     await s.get(EVENTS, "e")
     await s.get(NEW_EVENTS, "e")
     await s.patch(EVENTS, "e", {"count": 2, "lastTimestamp": "2026-01-01T00:01:00Z"})
 
 
-async def test_an_event_of_the_new_group_is_seen_in_both(s: Session) -> None:
+async def test_an_event_created_in_the_new_group_is_served_by_both(s: Session) -> None:
     await s.ask("POST", s.path(NEW_EVENTS), new_event(s))
     await s.get(EVENTS, "n")
     await s.get(NEW_EVENTS, "n")
@@ -65,7 +65,7 @@ async def test_events_are_validated(s: Session) -> None:
     await s.ask("POST", s.path(NEW_EVENTS), new_event(s, note="x" * 1025))
 
 
-async def test_events_are_selected_by_what_they_are_about(s: Session) -> None:
+async def test_events_are_selected_by_fields_of_the_involved_object(s: Session) -> None:
     await s.create(event(s), silent=True)
     await s.list(EVENTS, fieldSelector="involvedObject.name=j,reason=Suspended,type=Normal")
     await s.list(EVENTS, fieldSelector="involvedObject.kind=Pod")

@@ -1,4 +1,4 @@
-"""Formats of strings in the schemas of custom kinds: both servers take the same texts for one."""
+"""String formats in schemas of custom kinds: both servers accept the same texts."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ TEXTS = {
 }
 
 
-async def test_a_format_is_asked_of_a_string(s: Session) -> None:
+async def test_a_format_accepts_the_same_strings(s: Session) -> None:
     fields = {f"f{index}": {"type": "string", "format": name} for index, name in enumerate(TEXTS)}
     await s.define(definition(s.group, {"type": "object", "properties": fields}))
     path = s.path(things(s.group))
@@ -128,10 +128,10 @@ async def test_a_format_is_asked_of_a_string(s: Session) -> None:
             body = thing(s.group, **{field: text})
             answer = await s.ask("POST", path, body, silent=True, dryRun="All")
             said = answer.body["message"].partition("is invalid: ")[2] if answer.status != 201 else ""
-            s.follow({"format": name, "text": text, "status": answer.status, "message": said})
+            s.check_step({"format": name, "text": text, "status": answer.status, "message": said})
 
 
-async def test_a_text_or_list_that_is_too_long_is_wrong_in_its_other_ways_too(s: Session) -> None:
+async def test_a_too_long_string_or_list_is_reported_with_its_other_errors(s: Session) -> None:
     mac = {"type": "string", "format": "mac", "maxLength": 1, "pattern": "^0"}
     few = {"type": "array", "maxItems": 1, "items": {"type": "integer"}}
     await s.define(definition(s.group, {"type": "object", "properties": {"mac": mac, "few": few}}))
@@ -139,7 +139,7 @@ async def test_a_text_or_list_that_is_too_long_is_wrong_in_its_other_ways_too(s:
     await s.create(thing(s.group, few=[1, "b", "c"]))
 
 
-async def test_a_null_that_is_applied_to_nothing_is_refused(s: Session) -> None:
+async def test_applying_null_to_an_absent_field_is_refused(s: Session) -> None:
     await s.define(definition(s.group, {"type": "object", "properties": {"size": {"type": "integer"}}}))
     path = f"{s.path(things(s.group))}/t"
     for spec in (None, {"size": None}):

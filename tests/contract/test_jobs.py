@@ -1,4 +1,4 @@
-"""All recorded requests about Jobs, over HTTP, are answered as recorded by both servers."""
+"""All recorded requests about Jobs are answered over HTTP as recorded, by both servers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.contract.session import Answer, Session
 from tests.golden_cases import TIME, UID, Case, cases, same_text
 from tests.golden_cases import defaults as default_cases
 
-EMPTY_MAPS = {"u-tpl-labels-removed-suspended"}  # DIFFERENCES.md: empty-map
+EMPTY_MAPS = {"u-tpl-labels-removed-suspended"}  # empty-map in queue_manager/local/DIFFERENCES.md
 RECORDED_NAMESPACE = '"v"'
 
 
@@ -26,7 +26,7 @@ def sent(body: Any, namespace: str) -> bytes:
 
 
 def as_recorded(answer: Answer, namespace: str, body: str = "") -> Any:
-    """An answer with the names, identities and times of the recording."""
+    """An answer with the names, uids and times of the recording."""
     text = json.dumps(answer.body).replace(namespace, "v")
     if answer.status == 201:
         text = text.replace(answer.meta["creationTimestamp"], TIME)
@@ -40,20 +40,20 @@ def as_recorded(answer: Answer, namespace: str, body: str = "") -> Any:
 async def ask(s: Session, case: Case) -> Answer:
     query = dict([case.query.split("=", 1)]) if case.query else {}
     body = sent(case.body, s.namespace)
-    if case.name == "resourceVersion-in-create":  # the recorder's client took it out
+    if case.name == "resourceVersion-in-create":  # the recorder's client removed it
         body = sent(case.body | {"metadata": {"name": "job"}}, s.namespace)
     if case.operation == "create":
         return await s.ask("POST", s.path(JOBS), body, query=query, silent=True)
     before = copy.deepcopy(case.before)
     before["metadata"]["namespace"] = s.namespace
-    await s.server.plant(JOBS, before)
+    await s.server.put_in_storage(JOBS, before)
     subresource = "status" if case.operation == "status" else ""
     return await s.ask("PUT", s.path(JOBS, before["metadata"]["name"], subresource), body, query=query, silent=True)
 
 
 @pytest.mark.parametrize("case", list(cases()), ids=lambda case: case.name)
 async def test_recorded_request(s: Session, case: Case) -> None:
-    """Code, reason, message, causes, warnings and the stored object are those of the recording."""
+    """Code, reason, message, causes, warnings and the stored object equal the recording."""
     answer = await ask(s, case)
     tree = as_recorded(answer, s.namespace, json.dumps(case.body))
     assert answer.status == case.code, tree
@@ -74,7 +74,7 @@ async def test_recorded_request(s: Session, case: Case) -> None:
 
 @pytest.mark.parametrize(("manifest", "stored"), [c[1:] for c in default_cases()], ids=[c[0] for c in default_cases()])
 async def test_defaults(s: Session, manifest: Any, stored: Any) -> None:
-    """A manifest is stored with the defaults that were recorded."""
+    """A manifest is stored with the recorded defaults."""
     answer = await s.ask("POST", s.path(JOBS), sent(manifest, s.namespace), silent=True)
     assert answer.status == 201, answer.body
     assert as_recorded(answer, s.namespace) == stored
@@ -96,12 +96,12 @@ REFUSED = {
 
 @pytest.mark.parametrize("spec", REFUSED.values(), ids=REFUSED)
 async def test_refused_spec(s: Session, spec: Any) -> None:
-    """What is refused is named in the words of the real server, and a list prints as it was sent: empty or null."""
+    """A refusal has the words of the real server; an empty list and null are printed as they were sent."""
     await s.create(job("j", spec))
 
 
 @pytest.mark.parametrize("values", [[], None], ids=["empty", "null"])
 async def test_exit_codes_removed_by_an_update(s: Session, values: Any) -> None:
-    """Both refusals, of the rule without exit codes and of the change of an immutable field, print the sent list."""
+    """Both refusals, of the rule without exit codes and of changing an immutable field, print the list as sent."""
     await s.create(job("j", handling(operator="In", values=[1])), silent=True)
     await s.replace(job("j", handling(operator="In", values=values)))

@@ -1,7 +1,7 @@
-"""A session with kubectl: the same commands print the same on both servers.
+"""kubectl sessions: the same commands print the same on both servers.
 
-Played with the kubectl on PATH and with that of the control plane. Ages, names made by the server, uids, times and
-addresses are normalised; what is left must be equal, exit codes included.
+The commands run with the kubectl on PATH, other installed versions, and that of the control plane. Ages, generated
+names, uids, times and addresses are normalized; all else must be equal, exit codes included.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from tests.contract.conftest import WORK
 from tests.contract.normal import MICRO_TIME, TEMPLATE, TIME, UUID
 from tests.contract.servers import Server
 from tests.control_plane import provide
-from tests.control_plane.emptying import remove_all
+from tests.control_plane.cleanup import remove_all
 from tests.control_plane.server import ControlPlane
 
 COLLECTED = True
 pytestmark = [pytest.mark.control_plane, pytest.mark.kubectl, pytest.mark.timeout(300)]
 GROUP = "session.example.com"
-VERSIONS = 2  # of those beside the kubectl on PATH: the newest ones
+VERSIONS = 2  # how many of the versions installed beside the kubectl on PATH, newest first
 
 AGE = re.compile(r"(?<![\w.-])(<invalid>|(?:\d+d)?(?:\d+h)?(?:\d+m)?\d+s|<unknown>)(?![\w-])")
 VERSION = re.compile(r'("?resourceVersion"?: "?|Resource Version:  )\d+')
@@ -67,21 +67,21 @@ def normal(text: str, namespace: str) -> list[str]:
 
 
 @dataclass
-class Said:
+class CommandResult:
     code: int
     out: list[str]
     err: list[str]
 
 
 class Kubectl:
-    """One kubectl before one server, in a namespace."""
+    """A kubectl binary with one server, in a namespace."""
 
     def __init__(self, binary: str, server: Server, namespace: str, home: Path) -> None:
         self._binary, self._namespace = binary, namespace
         home.mkdir(exist_ok=True)
         self._env = os.environ | {"KUBECONFIG": str(server.kubeconfig), "HOME": str(home), "NO_COLOR": "1", "TZ": "UTC"}
 
-    async def __call__(self, line: tuple[str, ...], stdin: str = "", **environment: str) -> Said:
+    async def __call__(self, line: tuple[str, ...], stdin: str = "", **environment: str) -> CommandResult:
         process = await asyncio.create_subprocess_exec(
             self._binary,
             *("--namespace", self._namespace),
@@ -92,26 +92,30 @@ class Kubectl:
             env=self._env | environment,
         )
         out, err = await asyncio.wait_for(process.communicate(stdin.replace("{ns}", self._namespace).encode()), 60)
-        said = (normal(text.decode(), self._namespace) for text in (out, err))
-        return Said(process.returncode or 0, *said)
+        texts = (normal(text.decode(), self._namespace) for text in (out, err))
+        return CommandResult(process.returncode or 0, *texts)
 
 
-class Session:
-    """Two kubectls told the same."""
+class KubectlPair:
+    """The same kubectl with both servers."""
 
     def __init__(self, real: Kubectl, embedded: Kubectl) -> None:
         self._real, self._embedded = real, embedded
         self.commands = 0
 
-    async def __call__(self, *line: str, stdin: str = "", code: int = 0, only: Any = None, **environment: str) -> Said:
-        """Run a command on both. `only` picks the lines that are compared, where not all are the API's."""
+    async def __call__(
+        self, *line: str, stdin: str = "", code: int = 0, only: Any = None, **environment: str
+    ) -> CommandResult:
+        """Run a command on both and compare. `only` selects the lines that are compared, where not all come from the
+        API.
+        """
         real, embedded = await asyncio.gather(
             self._real(line, stdin, **environment), self._embedded(line, stdin, **environment)
         )
         self.commands += 1
         assert real.code == code, (line, real)
-        for said in (real, embedded) if only else ():
-            said.out = [text for text in said.out if only(text)]
+        for result in (real, embedded) if only else ():
+            result.out = [text for text in result.out if only(text)]
         assert embedded == real, line
         return real
 
@@ -127,13 +131,13 @@ def binaries() -> list[str]:
 @pytest.fixture(params=binaries(), ids=lambda binary: binary.strip("/").replace("/", "-"))
 async def k(
     request: pytest.FixtureRequest, control_plane: ControlPlane, controllers: None, tmp_path: Path
-) -> AsyncIterator[Session]:
+) -> AsyncIterator[KubectlPair]:
     namespace = f"session-{secrets.token_hex(4)}"
     async with contextlib.AsyncExitStack() as stack:
         real = await stack.enter_async_context(servers.real(control_plane))
         embedded = await stack.enter_async_context(servers.embedded(tmp_path, controllers=True))
         sides = [Kubectl(request.param, server, namespace, tmp_path / server.name) for server in (real, embedded)]
-        session = Session(*sides)
+        session = KubectlPair(*sides)
         await session("create", "-f", "-", stdin=manifest(namespace_of(namespace)))
         try:
             yield session
@@ -146,7 +150,7 @@ def namespace_of(name: str) -> Any:
     return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
 
 
-async def test_objects_are_applied_compared_edited_and_patched(k: Session) -> None:
+async def test_apply_diff_edit_patch_and_label(k: KubectlPair) -> None:
     one = job("hello", None, labels={"team": "a"})
     two = job("hello", {"parallelism": 2}, labels={"team": "a"})
     await k("apply", "-f", "-", stdin=manifest(one))
@@ -173,7 +177,7 @@ async def test_objects_are_applied_compared_edited_and_patched(k: Session) -> No
     await k("apply", "-f", "-", stdin=manifest(job("wrong", {"paralelism": 1})), code=1)
 
 
-async def test_objects_are_applied_by_the_server_with_owners_and_conflicts(k: Session) -> None:
+async def test_server_side_apply_with_conflicts(k: KubectlPair) -> None:
     one = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}, "data": {"k": "v", "l": "w"}}
     two, less = {**one, "data": {"k": "other"}}, {**one, "data": {"k": "v"}}
     side = ("apply", "--server-side", "-f", "-")
@@ -191,7 +195,7 @@ async def test_objects_are_applied_by_the_server_with_owners_and_conflicts(k: Se
     await k(*side, stdin=manifest(job("hello", {"parallelism": -1})), code=1)
 
 
-async def test_logs_say_which_container_they_need(k: Session) -> None:
+async def test_logs_need_the_name_of_one_of_several_containers(k: KubectlPair) -> None:
     two = {"containers": [{"name": "a", "image": "a:1"}, {"name": "b", "image": "b:1"}]}
     await k("create", "-f", "-", stdin=manifest(pod("p"), pod("q", two)))
     await k("logs", "p")
@@ -203,7 +207,7 @@ async def test_logs_say_which_container_they_need(k: Session) -> None:
     await k("logs", "p", "--limit-bytes=-1", code=1)
 
 
-async def test_objects_are_shown_in_every_format(k: Session) -> None:
+async def test_get_in_every_output_format(k: KubectlPair) -> None:
     await k("create", "-f", "-", stdin=manifest(job("hello", {"completions": 3}), pod("p", None, labels={"a": "b"})))
     for output in ("", "wide", "name", "json", "yaml", "jsonpath={.metadata.name}", "go-template={{.kind}}"):
         await k("get", "job", "hello", *(("-o", output) if output else ()))
@@ -224,7 +228,7 @@ async def test_objects_are_shown_in_every_format(k: Session) -> None:
     )
 
 
-async def test_what_is_deleted_takes_along_what_it_should(k: Session) -> None:
+async def test_delete_with_each_propagation_policy(k: KubectlPair) -> None:
     for cascade in ("background", "foreground", "orphan"):
         await k("create", "-f", "-", stdin=manifest(job(cascade)))
         await k("delete", "job", cascade, f"--cascade={cascade}")
@@ -239,8 +243,8 @@ async def test_what_is_deleted_takes_along_what_it_should(k: Session) -> None:
     await k("get", "job", "dry", "-o", "name")
 
 
-async def test_objects_are_created_from_the_command_line(k: Session) -> None:
-    """kubectl 1.32 and later send these in protobuf."""
+async def test_create_with_generators(k: KubectlPair) -> None:
+    """kubectl 1.32 and later send these objects in protobuf."""
     await k("create", "configmap", "c", "--from-literal=a=1", "--save-config")
     await k("create", "secret", "generic", "s", "--from-literal=a=1", "--type=x/y")
     await k("create", "job", "j", "--image=x", "--", "sh", "-c", "true")
@@ -252,7 +256,7 @@ async def test_objects_are_created_from_the_command_line(k: Session) -> None:
     await k("create", "namespace", "{ns}", code=1)
 
 
-async def test_conditions_are_waited_for(k: Session) -> None:
+async def test_wait_for_conditions(k: KubectlPair) -> None:
     await k("create", "-f", "-", stdin=manifest(job("hello", {"suspend": True})))
     await k("wait", "--for=condition=Complete", "job/hello", "--timeout=1s", code=1)
     status = {"status": {"conditions": [{"type": "Suspended", "status": "True"}]}}
@@ -262,7 +266,7 @@ async def test_conditions_are_waited_for(k: Session) -> None:
     await k("get", "jobs")
 
 
-async def test_events_are_listed(k: Session) -> None:
+async def test_events_of_an_object(k: KubectlPair) -> None:
     event = {
         "apiVersion": "v1",
         "kind": "Event",
@@ -276,7 +280,7 @@ async def test_events_are_listed(k: Session) -> None:
         "lastTimestamp": "2026-01-01T00:00:00Z",
         "count": 2,
     }
-    await k("create", "-f", "-", stdin=manifest(event), code=1)  # what it is about lies in no namespace
+    await k("create", "-f", "-", stdin=manifest(event), code=1)  # the involved object has no namespace
     event["involvedObject"] = {"kind": "Job", "name": "hello", "apiVersion": "batch/v1", "namespace": "{ns}"}
     await k("create", "-f", "-", stdin=manifest(event))
     await k("get", "events")
@@ -285,8 +289,8 @@ async def test_events_are_listed(k: Session) -> None:
     await k("events")
 
 
-async def test_kinds_explain_themselves(k: Session) -> None:
-    """The structure is equal; the prose of built-in kinds is not ours to copy."""
+async def test_explain(k: KubectlPair) -> None:
+    """The structure is equal; the descriptions of built-in kinds are not copied from Kubernetes."""
     typed = re.compile(r"^(KIND|VERSION|GROUP|FIELD):|^ {2,}\w+\t<")
     for path in (
         "job",
@@ -301,7 +305,7 @@ async def test_kinds_explain_themselves(k: Session) -> None:
     await k("explain", "nonsense", code=1)
 
 
-async def test_custom_kinds_are_like_others(k: Session) -> None:
+async def test_custom_kinds(k: KubectlPair) -> None:
     schema = {
         "type": "object",
         "description": "What is wanted.",
@@ -330,7 +334,7 @@ async def test_custom_kinds_are_like_others(k: Session) -> None:
         await k("delete", "crd", f"gadgets.{GROUP}")
 
 
-async def test_the_server_says_what_it_serves_and_permits(k: Session) -> None:
+async def test_api_resources_and_permissions(k: KubectlPair) -> None:
     ours = re.compile(
         r"^(NAME|configmaps|events|jobs|limitranges|namespaces|nodes|pods|secrets|serviceaccounts|leases)\b"
     )

@@ -1,7 +1,7 @@
-"""Logs as far as they need no node: which container is meant, and what may be asked.
+"""Pod logs as far as no node is needed: which container is meant, and which options are valid.
 
-What a node answers is in tests/local/agent/test_logs.py, for the embedded server only: a real one fetches logs from
-a kubelet's own server, which our node agent does not have.
+The answers of a node are tested in tests/local/agent/test_logs.py, for the embedded server only: a real API server
+fetches logs from a kubelet's server, which our node agent does not have.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ async def test_a_pod_without_node_has_an_empty_log(s: Session) -> None:
     await log(s, previous=True)
 
 
-async def test_a_pod_that_is_not_there_has_none(s: Session) -> None:
+async def test_the_log_of_a_missing_pod_is_404(s: Session) -> None:
     await log(s, "none")
 
 
 @pytest.mark.parametrize("spec", [TWO, WITH_INIT], ids=["two", "init"])
-async def test_of_several_containers_one_must_be_named(s: Session, spec: Any) -> None:
+async def test_the_log_of_one_of_several_containers_needs_its_name(s: Session, spec: Any) -> None:
     await s.create(pod("p", spec), silent=True)
     await log(s)
     for name in ("a", "first", "none", ""):
         await log(s, container=name)
 
 
-async def test_an_annotation_is_only_for_clients(s: Session) -> None:
+async def test_the_default_container_annotation_has_no_effect_on_the_server(s: Session) -> None:
     await s.create(pod("p", TWO, annotations={"kubectl.kubernetes.io/default-container": "b"}), silent=True)
     await log(s)
 

@@ -1,4 +1,4 @@
-"""Creating, reading and replacing objects: what is stored, what is refused, what moves versions and generations."""
+"""Create, read and replace: what is stored, what is refused, what changes versions and generations."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.contract.session import Session
 Json = Any
 
 
-async def test_a_new_object_is_answered_with_what_the_server_added(s: Session) -> None:
+async def test_a_create_is_answered_with_the_stored_object(s: Session) -> None:
     await s.create(config_map(labels={"a": "b"}, annotations={"c": "d"}))
     await s.get(CONFIG_MAPS, "a")
 
@@ -25,12 +25,12 @@ async def test_jobs_and_pods_are_stored_with_their_defaults(s: Session) -> None:
     await s.create(job("indexed", {"completionMode": "Indexed", "completions": 3, "backoffLimitPerIndex": 1}))
 
 
-async def test_a_second_object_of_a_name_is_refused(s: Session) -> None:
+async def test_a_create_with_a_name_in_use_is_refused(s: Session) -> None:
     await s.create(config_map())
     await s.create(config_map())
 
 
-async def test_metadata_of_the_server_is_not_taken_from_the_client(s: Session) -> None:
+async def test_metadata_set_by_the_server_is_ignored_in_a_create(s: Session) -> None:
     owned = {
         "uid": "11111111-1111-4111-8111-111111111111",
         "creationTimestamp": "2001-01-01T00:00:00Z",
@@ -43,7 +43,7 @@ async def test_metadata_of_the_server_is_not_taken_from_the_client(s: Session) -
     await s.create(config_map("a", None, **owned))
 
 
-async def test_a_new_object_must_not_have_a_version(s: Session) -> None:
+async def test_a_create_with_a_resource_version_is_refused(s: Session) -> None:
     await s.create(config_map("a", None, resourceVersion="1"))
     await s.create(config_map("a", None, resourceVersion="0"))
 
@@ -54,7 +54,7 @@ async def test_generate_name_appends_five_characters(s: Session) -> None:
         assert len(made.meta["name"]) == len("made-") + 5
 
 
-async def test_generate_name_gives_way_to_a_name_and_cuts_what_is_too_long(s: Session) -> None:
+async def test_a_name_beats_generate_name_and_a_long_prefix_is_cut(s: Session) -> None:
     await s.create(config_map("given", None, generateName="made-"))
     long = await s.create(config_map("", None, generateName="x" * 70), silent=True)
     assert len(long.meta["name"]) == 63
@@ -66,7 +66,7 @@ async def test_an_object_needs_a_name(s: Session) -> None:
     await s.create(job("", None))
 
 
-async def test_a_namespace_that_is_not_there_takes_nothing(s: Session) -> None:
+async def test_a_create_in_a_missing_namespace_is_refused(s: Session) -> None:
     await s.ask("POST", CONFIG_MAPS.path("nowhere"), config_map())
     await s.ask("GET", CONFIG_MAPS.path("nowhere"))
     await s.ask("GET", CONFIG_MAPS.path("nowhere", "a"))
@@ -84,7 +84,7 @@ async def test_an_update_with_the_current_version_is_accepted_and_the_old_versio
     await s.replace(config_map("a", {"k": "x"}, resourceVersion=second.version))
 
 
-async def test_a_version_that_is_no_number_is_refused(s: Session) -> None:
+async def test_a_resource_version_that_is_not_a_number_is_refused(s: Session) -> None:
     await s.create(config_map())
     await s.replace(config_map("a", {"k": "w"}, resourceVersion="x"))
     await s.replace(config_map("a", {"k": "w"}, resourceVersion="0"))
@@ -101,7 +101,7 @@ async def test_an_update_with_another_uid_is_refused(s: Session) -> None:
     await s.replace(config_map("a", None, uid="11111111-1111-4111-8111-111111111111"))
 
 
-async def test_an_update_of_what_is_not_there_is_refused(s: Session) -> None:
+async def test_an_update_of_a_missing_object_is_refused(s: Session) -> None:
     await s.replace(config_map())
     await s.replace(job())
 
@@ -127,14 +127,14 @@ async def test_generation_counts_changes_of_the_spec_only(s: Session) -> None:
     await s.replace(body)
 
 
-async def test_generation_of_pods_counts_too(s: Session) -> None:
+async def test_pods_have_a_generation(s: Session) -> None:
     made = await s.create(pod())
     body = made.body
     body["spec"]["activeDeadlineSeconds"] = 9
     await s.replace(body)
 
 
-async def test_status_is_written_only_through_its_subresource(s: Session) -> None:
+async def test_a_status_is_written_only_through_its_subresource(s: Session) -> None:
     body = job()
     body["status"] = {"active": 3}
     created = await s.create(body)
@@ -148,7 +148,7 @@ async def test_status_is_written_only_through_its_subresource(s: Session) -> Non
     await s.ask("GET", s.path(JOBS, "j", "status"))
 
 
-async def test_a_status_update_takes_metadata_along(s: Session) -> None:
+async def test_a_status_update_also_updates_metadata(s: Session) -> None:
     created = await s.create(job())
     body = created.body
     body["metadata"]["labels"]["more"] = "yes"
@@ -156,7 +156,7 @@ async def test_a_status_update_takes_metadata_along(s: Session) -> None:
     await s.replace(body, "status")
 
 
-async def test_kinds_without_status_have_no_subresource(s: Session) -> None:
+async def test_kinds_without_status_have_no_status_subresource(s: Session) -> None:
     await s.create(config_map())
     await s.ask("GET", s.path(CONFIG_MAPS, "a", "status"))
     await s.ask("PUT", s.path(CONFIG_MAPS, "a", "status"), config_map())
@@ -181,7 +181,7 @@ async def test_owner_references_are_validated(s: Session) -> None:
     await s.create(config_map("d", None, ownerReferences=[reference]))
 
 
-async def test_what_cannot_change_is_refused_with_its_place(s: Session) -> None:
+async def test_a_change_of_an_immutable_field_is_refused_with_its_path(s: Session) -> None:
     await s.create(job("j", {"completions": 2}))
     changed = job("j", {"completions": 3})
     await s.replace(changed)
@@ -189,7 +189,7 @@ async def test_what_cannot_change_is_refused_with_its_place(s: Session) -> None:
     await s.replace(pod("p", {"restartPolicy": "Never"}))
 
 
-async def test_immutable_config_maps_stay_as_they_are(s: Session) -> None:
+async def test_an_immutable_config_map_cannot_be_changed(s: Session) -> None:
     await s.create(config_map() | {"immutable": True})
     await s.replace(config_map("a", {"k": "w"}))
     await s.replace(config_map("a", {"k": "w"}) | {"immutable": True})
@@ -200,7 +200,7 @@ async def test_null_fields_count_as_absent(s: Session) -> None:
     await s.create(job("j", {"parallelism": None, "suspend": None}))
 
 
-async def test_namespaces_carry_their_name_as_a_label(s: Session) -> None:
+async def test_a_namespace_has_its_name_as_a_label(s: Session) -> None:
     name = f"{s.namespace}-more"
     body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
     await s.ask("POST", NAMESPACES.path(), body)
@@ -208,12 +208,12 @@ async def test_namespaces_carry_their_name_as_a_label(s: Session) -> None:
     await s.ask("POST", NAMESPACES.path(), body | {"metadata": {"name": "with.dot"}})
 
 
-async def test_pods_say_their_state_from_the_start(s: Session) -> None:
+async def test_a_new_pod_has_a_phase_and_a_qos_class(s: Session) -> None:
     await s.create(pod("p", {"containers": [{"name": "a", "image": "x", "resources": {"limits": {"cpu": "1"}}}]}))
     await s.ask("GET", s.path(PODS, "p", "status"))
 
 
-async def test_a_pod_is_judged_more_strictly_than_a_template(s: Session) -> None:
+async def test_a_pod_is_validated_more_strictly_than_a_template(s: Session) -> None:
     container = {"name": "a", "image": "x", "imagePullPolicy": "Never"}
     spaced = {"containers": [{**container, "image": " x"}]}
     await s.create(pod("spaced", spaced))
@@ -248,37 +248,37 @@ FINALIZED: list[Json] = [
 
 
 @pytest.mark.parametrize("obj", FINALIZED, ids=lambda obj: obj["kind"])
-async def test_names_of_finalizers_are_judged_on_update_as_on_creation_by_most_kinds(s: Session, obj: Json) -> None:
+async def test_finalizer_names_are_validated_on_create_and_update(s: Session, obj: Json) -> None:
     path = s.path(s.resource_of(obj))
     assert (await s.ask("POST", path, obj, silent=True)).status == 201
     for names in (["example.com/ok"], ["noslash"], ["example.com/ok", "a b/c"]):
         patch = {"metadata": {"finalizers": names}}
         answer = await s.ask("PATCH", f"{path}/o", patch, content_type=MERGE_PATCH, silent=True)
-        s.follow({"finalizers": names, "status": answer.status})
+        s.check_step({"finalizers": names, "status": answer.status})
     await s.ask("PATCH", f"{path}/o", {"metadata": {"finalizers": None}}, content_type=MERGE_PATCH, silent=True)
 
 
-async def test_a_new_image_does_not_bring_another_pull_policy_along(s: Session) -> None:
+async def test_a_new_image_does_not_change_the_pull_policy(s: Session) -> None:
     await s.create(pod(), silent=True)
     await s.replace(pod("p", {"containers": [{"name": "main", "image": "app:2"}]}))
     await s.replace(pod("p", {"containers": [{"name": "main", "image": "app"}]}))
 
 
-async def test_gates_of_a_pod_are_only_taken_away(s: Session) -> None:
-    """One gate is added: the real server names several in random order."""
+async def test_scheduling_gates_can_only_be_removed(s: Session) -> None:
+    """The test adds one gate, since the real server names several in random order."""
     gates = [{"name": f"example.com/{name}"} for name in "ab"]
     await s.create(pod("p", {"schedulingGates": gates[:1]}), silent=True)
     await s.replace(pod("p", {"schedulingGates": gates}))
 
 
 @pytest.mark.parametrize("obj", FINALIZED, ids=lambda obj: obj["kind"])
-async def test_some_kinds_are_created_by_a_put(s: Session, obj: Json) -> None:
+async def test_a_put_creates_objects_of_some_kinds(s: Session, obj: Json) -> None:
     await s.replace(obj)
     await s.replace(obj, dryRun="All")
     await s.replace(obj | {"metadata": {"name": "o", "resourceVersion": "1"}})
 
 
-async def test_what_a_node_reports_is_checked_whoever_reports_it(s: Session) -> None:
+async def test_the_status_of_a_node_is_validated(s: Session) -> None:
     name = f"{s.namespace}-node"
     node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}}
     assert (await s.ask("POST", NODES.path(), node, silent=True)).status == 201
@@ -297,13 +297,13 @@ def limits(**item: Json) -> Json:
     return {"apiVersion": "v1", "kind": "LimitRange", "metadata": {"name": "l"}, "spec": {"limits": [item]}}
 
 
-async def test_limits_are_possible(s: Session) -> None:
+async def test_limit_ranges_are_validated(s: Session) -> None:
     await s.create(limits(type="PersistentVolumeClaim", default={"storage": "1Gi"}))
     await s.create(limits(type="Pod", maxLimitRequestRatio={"cpu": "0.5"}))
     await s.create(limits(type="Pod", min={"cpu": "1"}, max={"cpu": "2"}, maxLimitRequestRatio={"cpu": "3"}))
 
 
-async def test_the_allocatable_of_a_node_follows_its_capacity_only_when_it_has_none(s: Session) -> None:
+async def test_an_absent_allocatable_of_a_node_defaults_to_its_capacity(s: Session) -> None:
     body = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": s.namespace}, "status": {"capacity": {"cpu": "2"}}}
     await s.ask("POST", NODES.path(), body)
     at = NODES.path(name=s.namespace, subresource="status")
@@ -312,7 +312,7 @@ async def test_the_allocatable_of_a_node_follows_its_capacity_only_when_it_has_n
     await s.ask("DELETE", NODES.path(name=s.namespace), silent=True)
 
 
-async def test_amounts_stay_what_they_are_however_large_or_fine(s: Session) -> None:
+async def test_very_large_and_very_small_quantities_are_stored_exactly(s: Session) -> None:
     for name, amount in {
         "a": "0.1Gi",
         "b": "57E",

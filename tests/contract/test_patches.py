@@ -14,7 +14,7 @@ from tests.contract.session import Session
 Json = Any
 
 
-async def test_a_patch_of_what_is_not_there_is_refused(s: Session) -> None:
+async def test_a_patch_of_a_missing_object_is_refused(s: Session) -> None:
     await s.patch(CONFIG_MAPS, "a", {"data": {"x": "y"}})
 
 
@@ -31,8 +31,8 @@ async def test_a_patch_with_a_stale_version_is_refused(s: Session) -> None:
     await s.patch(CONFIG_MAPS, "a", {"metadata": {"resourceVersion": first.version}, "data": {"x": "z"}})
 
 
-async def test_a_patch_for_an_object_that_had_the_name_before_is_stale(s: Session) -> None:
-    """Its version says so before its uid does: a conflict, which its writer knows how to take."""
+async def test_a_patch_for_an_earlier_object_of_the_name_is_a_conflict(s: Session) -> None:
+    """Its resourceVersion is checked before its uid, so the client sees a conflict, which it can handle."""
     first = await s.create(config_map())
     await s.delete(CONFIG_MAPS, "a")
     await s.create(config_map())
@@ -69,7 +69,7 @@ async def test_a_patch_cannot_rename(s: Session) -> None:
     ids=str,
 )
 async def test_merge(s: Session, patch: Json) -> None:
-    """Merge patches: null removes, values replace, nonsense is refused."""
+    """Merge patches: null removes, values replace, invalid patches are refused."""
     await s.create(config_map("a", {"k": "v", "l": "w"}, annotations={"x": "y"}))
     await s.patch(CONFIG_MAPS, "a", patch)
 
@@ -100,7 +100,7 @@ async def test_merge(s: Session, patch: Json) -> None:
     ids=str,
 )
 async def test_json_patch(s: Session, patch: Json) -> None:
-    """JSON patches: six operations, and what is wrong with others."""
+    """JSON patches: the six operations, and the refusals of others."""
     await s.create(config_map("a", {"k": "v"}, labels={"x": "y"}))
     await s.patch(CONFIG_MAPS, "a", patch, JSON_PATCH)
 
@@ -154,21 +154,21 @@ TWO = {
     ids=str,
 )
 async def test_strategic(s: Session, patch: Json) -> None:
-    """Strategic merge patches: lists are merged by key, and directives are obeyed."""
+    """Strategic merge patches: lists are merged by key, and directives are applied."""
     await s.create(pod("p", TWO, labels={"x": "1", "y": "2"}, finalizers=["example.com/a"]), silent=True)
     await s.patch(PODS, "p", patch, STRATEGIC_PATCH)
 
 
 @pytest.mark.parametrize("directive", ["merge", "replace", "delete", "odd"])
-async def test_a_directive_for_a_map_that_is_not_there_makes_an_empty_one(s: Session, directive: str) -> None:
-    """To merge into nothing was an internal error."""
+async def test_a_directive_for_an_absent_map_creates_an_empty_one(s: Session, directive: str) -> None:
+    """Merging into an absent map is no internal error."""
     await s.create(config_map() | {"data": {}})
     patch = {"data": {"$patch": directive, "x": "1"}, "metadata": {"labels": {"$patch": directive, "x": "1"}}}
     await s.patch(CONFIG_MAPS, "a", patch, STRATEGIC_PATCH)
 
 
 @pytest.mark.parametrize("head", [{"kind": "Foo"}, {"apiVersion": "v9"}], ids=str)
-async def test_a_strategic_patch_is_of_the_kind_that_it_patches(s: Session, head: Json) -> None:
+async def test_a_strategic_patch_with_another_kind_is_refused(s: Session, head: Json) -> None:
     await s.create(config_map())
     await s.patch(CONFIG_MAPS, "a", {**head, "data": {"x": "1"}}, STRATEGIC_PATCH)
 
@@ -183,7 +183,7 @@ async def test_a_patch_of_a_job_is_validated_as_an_update(s: Session) -> None:
     await s.patch(JOBS, "j", {"status": {"active": 4}})
 
 
-async def test_a_status_is_patched_on_its_own(s: Session) -> None:
+async def test_a_patch_of_the_status_changes_only_the_status(s: Session) -> None:
     await s.create(job())
     await s.patch(JOBS, "j", {"status": {"active": 4}, "spec": {"parallelism": 9}}, subresource="status")
     await s.patch(JOBS, "j", {"status": {"active": -1}}, subresource="status")
@@ -199,14 +199,14 @@ async def test_conditions_merge_by_type_in_a_strategic_patch(s: Session) -> None
     await s.patch(PODS, "p", other, MERGE_PATCH, "status")
 
 
-async def test_a_pod_changes_only_where_it_may(s: Session) -> None:
+async def test_a_patch_of_an_immutable_field_of_a_pod_is_refused(s: Session) -> None:
     await s.create(pod())
     await s.patch(PODS, "p", {"spec": {"containers": [{"name": "main", "image": "app:2"}]}}, STRATEGIC_PATCH)
     await s.patch(PODS, "p", {"spec": {"nodeName": "n"}}, STRATEGIC_PATCH)
     await s.patch(PODS, "p", {"spec": {"activeDeadlineSeconds": 30}})
 
 
-async def test_custom_objects_take_no_strategic_patch(s: Session) -> None:
+async def test_a_strategic_patch_of_a_custom_object_is_refused(s: Session) -> None:
     await s.define(definition(s.group, {"type": "object", "x-kubernetes-preserve-unknown-fields": True}))
     await s.create(thing(s.group, "t", a=1), silent=True)
     await s.patch(things(s.group), "t", {"spec": {"b": 2}}, STRATEGIC_PATCH)
@@ -214,7 +214,7 @@ async def test_custom_objects_take_no_strategic_patch(s: Session) -> None:
     await s.patch(things(s.group), "t", [{"op": "remove", "path": "/spec/a"}], JSON_PATCH)
 
 
-async def test_an_unknown_kind_of_patch_is_refused(s: Session) -> None:
+async def test_an_unknown_patch_type_is_refused(s: Session) -> None:
     await s.create(config_map())
     for language in ("application/json", "application/x-patch", ""):
         await s.patch(CONFIG_MAPS, "a", {"data": {"x": "y"}}, language)

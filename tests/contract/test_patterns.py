@@ -1,4 +1,4 @@
-"""Patterns in the schemas of custom kinds: Go's regular expressions."""
+"""Patterns in schemas of custom kinds are Go's regular expressions."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ def patterned(pattern: str) -> Json:
 
 
 @pytest.mark.parametrize("pattern", [*REFUSED, r"\p{Greek}"])
-async def test_patterns_that_are_none_are_refused_with_the_definition(s: Session, pattern: str) -> None:
+async def test_a_definition_with_an_invalid_pattern_is_refused(s: Session, pattern: str) -> None:
     differs = "pattern-scripts" if "Greek" in pattern else ""
     await s.ask("POST", CRDS.path(), definition(s.group, patterned(pattern)), dryRun="All", differs=differs)
 
 
 @pytest.mark.parametrize("pattern", PATTERNS)
-async def test_patterns_mean_what_they_mean_in_go(s: Session, pattern: str) -> None:
+async def test_patterns_match_as_in_go(s: Session, pattern: str) -> None:
     await s.define(definition(s.group, patterned(pattern)))
     for number, text in enumerate(TEXTS):
         await s.create(thing(s.group, f"t{number}", a=text))

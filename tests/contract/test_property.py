@@ -1,8 +1,8 @@
 """Generated sequences of requests get the same answers from both servers.
 
-Each example is a story in a namespace of its own: creations, updates, patches, status writes, deletions and reads of a
-few names in four kinds, with bodies that are often a little wrong. CI always plays the same stories; elsewhere
-they differ from run to run.
+Each example is a sequence in a namespace of its own: creations, updates, patches, status writes, deletions and reads of
+a few names in four kinds, with bodies that often have one mistake. CI always plays the same sequences; elsewhere they
+differ from run to run.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ from tests.contract.session import _decoded, _warnings, difference
 from tests.control_plane.server import ControlPlane
 
 Json = Any
-STORIES = 100
+SEQUENCES = 100
 LENGTH = (15, 30)
-REQUESTS = 2000  # at least so many per run
-GROUP = "stories.example.com"
+REQUESTS = 2000  # per run, at least
+GROUP = "sequences.example.com"
 THINGS = Resource(GROUP, "v1", "things", "Thing")
 KINDS = (CONFIG_MAPS, JOBS, PODS, THINGS)
 NAMES = ("a", "a", "b", "c")
@@ -136,7 +136,7 @@ pod_statuses = st.fixed_dictionaries(
 )
 
 
-modest = st.one_of(st.just({}), st.just({}), metas)  # most bodies have one thing wrong at most
+modest = st.one_of(st.just({}), st.just({}), metas)  # most bodies have at most one mistake
 
 
 def bodies(resource: Resource, name: str) -> st.SearchStrategy[Json]:
@@ -159,7 +159,7 @@ def statuses(resource: Resource) -> st.SearchStrategy[Json]:
 
 
 def contents(resource: Resource) -> st.SearchStrategy[Json]:
-    """What a merge patch may say below the top of a kind."""
+    """The content of a merge patch below the top level of a kind."""
     specs = {"ConfigMap": datas, "Job": job_specs, "Pod": pod_specs, "Thing": thing_specs}[resource.kind]
     key = "data" if resource.kind == "ConfigMap" else "spec"
     return st.one_of(
@@ -236,7 +236,7 @@ def steps(draw: st.DrawFn) -> Step:
 
 @dataclass
 class Side:
-    """One server in one story: what it said last about each object."""
+    """One server in one sequence, with the versions of each object that it has answered."""
 
     server: Server
     normal: Normal
@@ -244,7 +244,7 @@ class Side:
     seen: dict[tuple[str, str], list[str]] = field(default_factory=dict)
 
     async def play(self, step: Step) -> Json:
-        """The normalised answer to a step."""
+        """Send a step; returns the normalized answer."""
         body = json.loads(json.dumps(step.body))
         known = self.seen.setdefault((step.resource.plural, step.name), [])
         if step.version != "none" and known:
@@ -270,7 +270,7 @@ class Side:
 
 
 def _unordered(answer: Json) -> Json:
-    """A refusal without the order of its causes, and each once: Go walks its maps in random order."""
+    """A refusal with its causes sorted and without repetitions: Go iterates over maps in random order."""
     causes = (answer.get("details") or {}).get("causes") if isinstance(answer, dict) else None
     if not causes:
         return answer
@@ -284,23 +284,23 @@ class Pair:
     embedded: Server
     real: Server
     requests: int = 0
-    agreed: dict[int, int] = field(default_factory=dict)  # HTTP status -> how often
+    agreed: dict[int, int] = field(default_factory=dict)  # number of equal answers by HTTP status
 
-    async def tell(self, story: list[Step]) -> None:
-        """Play a story on both servers. Raises AssertionError at the first answer that differs."""
-        name = f"story-{secrets.token_hex(4)}"
+    async def compare(self, sequence: list[Step]) -> None:
+        """Play a sequence on both servers. Raises AssertionError at the first answer that differs."""
+        name = f"sequence-{secrets.token_hex(4)}"
         sides = []
         for server in (self.real, self.embedded):
             await create_namespace(server, name)
             sides.append(Side(server, Normal({name: "NAMESPACE"}, versions=False), name))
-        for step in [*PRELUDE, *story]:
+        for step in [*PRELUDE, *sequence]:
             recorded, found = [await side.play(step) for side in sides]
             self.requests += 1
             assert recorded == found, f"{step}\n{difference(recorded, found)}"
             self.agreed[recorded["status"]] = self.agreed.get(recorded["status"], 0) + 1
 
 
-# So that there is something to change: an object of each kind.
+# One object of each kind, so that the sequence has something to change.
 PRELUDE = [
     Step("POST", CONFIG_MAPS, "", body=config_map("a")),
     Step("POST", JOBS, "", body=job("a", {"completions": 3})),
@@ -351,7 +351,7 @@ async def define(server: Server) -> None:
 
 @pytest.mark.control_plane
 @pytest.mark.timeout(300)
-def test_both_servers_tell_the_same_stories(
+def test_generated_requests_get_the_same_answers_from_both_servers(
     control_plane: ControlPlane, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with asyncio.Runner() as runner:
@@ -364,7 +364,7 @@ def test_both_servers_tell_the_same_stories(
             runner.run(define(server))
 
         @settings(
-            max_examples=STORIES,
+            max_examples=SEQUENCES,
             derandomize=bool(os.environ.get("CI")),
             database=None,
             deadline=None,
@@ -372,8 +372,8 @@ def test_both_servers_tell_the_same_stories(
             suppress_health_check=list(HealthCheck),
         )
         @given(st.lists(steps(), min_size=LENGTH[0], max_size=LENGTH[1]))
-        def play(story: list[Step]) -> None:
-            runner.run(pair.tell(story))
+        def play(sequence: list[Step]) -> None:
+            runner.run(pair.compare(sequence))
 
         try:
             play()

@@ -1,4 +1,4 @@
-"""Validation rules of custom kinds (CEL): what they say on creation and on change, and where."""
+"""Validation rules of custom kinds (CEL): their answers on create and update, and the paths of their errors."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def size(**rule: Json) -> Json:
     return {"type": "object", "properties": {"size": {"type": "integer", "x-kubernetes-validations": [rule]}}}
 
 
-async def test_a_rule_is_asked_on_creation_and_update(s: Session) -> None:
+async def test_a_rule_is_evaluated_on_create_and_update(s: Session) -> None:
     await s.define(definition(s.group, size(rule="self < 5", message="too large")))
     await s.create(thing(s.group, "t", size=7))
     await s.create(thing(s.group, "t", size=3))
@@ -33,14 +33,14 @@ async def test_a_rule_is_asked_on_creation_and_update(s: Session) -> None:
     await s.replace(thing(s.group, "t", size=8) | {"metadata": {"name": "t"}})
 
 
-async def test_a_rule_over_two_fields_speaks_for_the_object(s: Session) -> None:
+async def test_the_error_of_a_rule_over_two_fields_names_the_object(s: Session) -> None:
     await s.define(definition(s.group, ruled({"rule": "!has(self.max) || self.size <= self.max"})))
     await s.create(thing(s.group, "a", size=3, max=2))
     await s.create(thing(s.group, "b", size=3))
     await s.create(thing(s.group, "c", max=3))
 
 
-async def test_a_rule_about_a_change_is_not_asked_on_creation(s: Session) -> None:
+async def test_a_transition_rule_is_not_evaluated_on_create(s: Session) -> None:
     await s.define(definition(s.group, size(rule="self >= oldSelf", message="must not shrink")))
     await s.create(thing(s.group, "t", size=3))
     await s.patch(things(s.group), "t", {"spec": {"size": 2}})
@@ -49,7 +49,7 @@ async def test_a_rule_about_a_change_is_not_asked_on_creation(s: Session) -> Non
     await s.patch(things(s.group), "t", {"spec": {"size": 1}})
 
 
-async def test_an_optional_old_value_is_asked_for_on_creation_too(s: Session) -> None:
+async def test_a_transition_rule_with_optional_old_self_is_evaluated_on_create(s: Session) -> None:
     rule = {"rule": "oldSelf.hasValue() || self == 0", "optionalOldSelf": True, "message": "starts at 0"}
     await s.define(definition(s.group, size(**rule)))
     await s.create(thing(s.group, "t", size=3))
@@ -58,24 +58,24 @@ async def test_an_optional_old_value_is_asked_for_on_creation_too(s: Session) ->
 
 
 @pytest.mark.parametrize("reason", ["FieldValueInvalid", "FieldValueForbidden", "FieldValueRequired"])
-async def test_a_rule_has_its_reason(s: Session, reason: str) -> None:
+async def test_the_reason_of_a_rule_is_the_reason_of_its_error(s: Session, reason: str) -> None:
     await s.define(definition(s.group, size(rule="self < 5", message="no", reason=reason)))
     await s.create(thing(s.group, "t", size=7))
 
 
-async def test_a_message_is_computed_and_falls_back(s: Session) -> None:
+async def test_a_message_expression_that_fails_falls_back_to_the_message(s: Session) -> None:
     good = {"rule": "self.size < 5", "messageExpression": "self.size > 6 ? 'much too large' : 'too large'"}
     bad = {"rule": "self.size < 5", "message": "fixed", "messageExpression": "1 / (self.size - 7) > 0 ? 'a' : 'b'"}
     await s.define(definition(s.group, ruled(good, bad)))
     await s.create(thing(s.group, "t", size=7))
 
 
-async def test_a_field_path_moves_the_error(s: Session) -> None:
+async def test_a_field_path_sets_the_path_of_the_error(s: Session) -> None:
     await s.define(definition(s.group, ruled({"rule": "self.size < 5", "message": "no", "fieldPath": ".size"})))
     await s.create(thing(s.group, "t", size=7))
 
 
-async def test_rules_of_items_name_the_item(s: Session) -> None:
+async def test_the_error_of_a_rule_on_items_names_the_item(s: Session) -> None:
     item = {
         "type": "object",
         "properties": {"name": {"type": "string", "maxLength": 9}, "port": {"type": "integer"}},
@@ -97,20 +97,20 @@ async def test_rules_of_items_name_the_item(s: Session) -> None:
     await s.create(thing(s.group, "v", ports=[{"name": "a"}]))
 
 
-async def test_defaults_come_before_rules(s: Session) -> None:
+async def test_rules_see_defaulted_values(s: Session) -> None:
     schema = ruled({"rule": "self.size == 3"}, size={"type": "integer", "default": 3})
     await s.define(definition(s.group, schema))
     await s.create(thing(s.group, "t"))
 
 
-async def test_schema_errors_come_before_rules(s: Session) -> None:
+async def test_rules_are_not_evaluated_on_values_of_a_wrong_type(s: Session) -> None:
     await s.define(definition(s.group, ruled({"rule": "self.size < 5"}, size={"type": "integer", "maximum": 6})))
     await s.create(thing(s.group, "t", size="x"))
     await s.create(thing(s.group, "t", size=9))
 
 
-async def test_what_was_wrong_before_may_stay(s: Session) -> None:
-    """A rule that is new does not lock the objects that are there."""
+async def test_an_unchanged_value_may_break_a_new_rule(s: Session) -> None:
+    """A rule that is added to a definition does not lock existing objects."""
     loose, tight = (definition(s.group, size(rule=rule, message="no")) for rule in ("self < 9", "self < 3"))
     await s.define(loose)
     await s.create(thing(s.group, "t", size=7), silent=True)
@@ -159,7 +159,7 @@ PRINTED = (
 )
 
 
-async def test_a_message_is_composed(s: Session) -> None:
+async def test_a_message_expression_formats_values(s: Session) -> None:
     fields: Json = {
         "a": {"type": "integer"},
         "s": {"type": "string"},

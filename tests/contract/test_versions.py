@@ -18,7 +18,7 @@ TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
 
 
 def two_versions(group: str, **old: Any) -> Json:
-    """v1beta1 is what is stored, and deprecated."""
+    """A definition whose v1beta1 is deprecated and stored."""
     body = definition(group, OLD, name="v1beta1", deprecated=True, **old)
     body["spec"]["versions"] += definition(group, NEW, storage=False)["spec"]["versions"]
     return body
@@ -33,8 +33,8 @@ async def define(s: Session) -> tuple[Resource, Resource]:
     return Resource(s.group, "v1beta1", "things", "Thing"), things(s.group)
 
 
-async def test_an_object_is_read_in_the_version_asked_for(s: Session) -> None:
-    """A list of one version had items of another, with fields that it does not know."""
+async def test_an_object_is_served_in_the_requested_version(s: Session) -> None:
+    """All items of a list have its version, and only the fields of that version."""
     for version in (old := await define(s))[0], old[1]:
         kind = beta if version.version == "v1beta1" else thing
         await s.create(kind(s.group, version.version, a="x", b=1, c=2))
@@ -48,7 +48,7 @@ async def test_an_object_is_read_in_the_version_asked_for(s: Session) -> None:
 
 
 async def test_an_object_is_changed_in_any_version(s: Session) -> None:
-    """A patch in another version than the object was written in was refused."""
+    """A patch need not have the version in which the object was written."""
     old, new = await define(s)
     await s.create(beta(s.group, "t", a="x", b=1))
     await s.patch(new, "t", {"spec": {"a": "y"}}, MERGE_PATCH)
@@ -61,7 +61,7 @@ async def test_an_object_is_changed_in_any_version(s: Session) -> None:
     await s.get(old, "t")
 
 
-async def test_a_version_that_may_be_stored_stays_in_the_definition(s: Session) -> None:
+async def test_a_version_in_stored_versions_cannot_be_removed(s: Session) -> None:
     await define(s)
     name = f"things.{s.group}"
     only_new = definition(s.group, NEW)["spec"]["versions"]
@@ -72,7 +72,7 @@ async def test_a_version_that_may_be_stored_stays_in_the_definition(s: Session) 
 
 
 async def test_a_watch_ends_when_the_definition_of_its_kind_changes(s: Session) -> None:
-    """What it knows of the kind is out of date: the client comes again."""
+    """The watch decodes with the old definition, so the client has to watch again."""
     old, _ = await define(s)
     async with s.watch(old) as watch:
         changed = two_versions(s.group)["spec"]["versions"]
@@ -84,7 +84,7 @@ async def test_a_watch_ends_when_the_definition_of_its_kind_changes(s: Session) 
 @pytest.mark.parametrize(
     "warning", ["use another one", "", "x" * 257, "two\nlines"], ids=["short", "empty", "long", "two"]
 )
-async def test_the_warning_of_a_deprecated_version_is_its_own(s: Session, warning: str) -> None:
+async def test_a_deprecated_version_has_its_own_warning(s: Session, warning: str) -> None:
     body = two_versions(s.group, deprecationWarning=warning)
     if warning.startswith("use"):
         await s.define(body)
@@ -100,14 +100,14 @@ async def test_the_warning_of_a_deprecated_version_is_its_own(s: Session, warnin
     [{}, {"strategy": "None", "webhook": {"conversionReviewVersions": ["v1"]}}],
     ids=["nothing", "webhook"],
 )
-async def test_a_conversion_has_a_strategy(s: Session, conversion: Json) -> None:
+async def test_a_conversion_needs_a_strategy(s: Session, conversion: Json) -> None:
     body = two_versions(s.group)
     body["spec"]["conversion"] = conversion
     await s.ask("POST", CRDS.path(), body, dryRun="All")
 
 
-async def test_an_object_older_than_its_definition_is_shown_as_that_has_it(s: Session) -> None:
-    """A default that a definition gained was missing from all objects that were there, until they were written."""
+async def test_an_object_is_served_with_the_defaults_of_a_newer_definition(s: Session) -> None:
+    """Also before the object is written again."""
     kind = things(s.group)
     await s.define(definition(s.group, OLD))
     await s.create(thing(s.group, "t", a="x", b=1))
@@ -127,8 +127,8 @@ async def test_an_object_older_than_its_definition_is_shown_as_that_has_it(s: Se
     await s.get(kind, "t")
 
 
-async def test_an_old_object_whose_label_says_resourceversion_is_shown_as_its_definition_has_it(s: Session) -> None:
-    """The first text of that name was taken for that of the object, which was as it had been written for ever."""
+async def test_a_label_named_resourceversion_does_not_hide_new_defaults(s: Session) -> None:
+    """The cache of converted objects is keyed by metadata.resourceVersion, not by the first text of that name."""
     kind = things(s.group)
     await s.define(definition(s.group, OLD))
     body = thing(s.group, "t", a="x", b=1)
@@ -139,8 +139,8 @@ async def test_an_old_object_whose_label_says_resourceversion_is_shown_as_its_de
     await s.get(kind, "t")
 
 
-async def test_an_old_object_is_shown_as_its_definition_has_it_when_it_goes(s: Session) -> None:
-    """Its last state, and that of one which waits for a finalizer, had nothing that the definition had gained."""
+async def test_the_last_state_of_a_deleted_object_has_new_defaults(s: Session) -> None:
+    """So has an object that waits for a finalizer."""
     kind = things(s.group)
     await s.define(definition(s.group, OLD))
     for name in "waits", "goes", "leaves":
@@ -159,7 +159,7 @@ async def test_an_old_object_is_shown_as_its_definition_has_it_when_it_goes(s: S
 
 
 async def redefine(s: Session) -> None:
-    """The definition gains a default and loses a field, and objects are shown so."""
+    """Change the definition: it gains a default and loses a field; return when objects are served accordingly."""
     changed = definition(s.group, NEW)["spec"]["versions"]
     await s.patch(CRDS, f"things.{s.group}", {"spec": {"versions": changed}}, MERGE_PATCH, silent=True)
     await s.create(thing(s.group, "probe", a="x"), silent=True)

@@ -1,4 +1,4 @@
-"""What clients see instead of objects: tables, bare metadata, discovery, OpenAPI."""
+"""Representations other than objects: tables, partial metadata, discovery, OpenAPI."""
 
 from __future__ import annotations
 
@@ -52,24 +52,24 @@ async def test_tables_of_other_kinds(s: Session) -> None:
 
 
 @pytest.mark.parametrize("include", ["None", "Metadata", "Object", "Everything"])
-async def test_tables_include_what_is_asked_for(s: Session, include: str) -> None:
+async def test_include_object_selects_what_a_table_row_carries(s: Session, include: str) -> None:
     await s.create(config_map(), silent=True)
     await s.list(CONFIG_MAPS, accept=TABLE, includeObject=include)
 
 
-async def test_tables_have_pages(s: Session) -> None:
+async def test_a_table_is_paged(s: Session) -> None:
     for name in "abc":
         await s.create(config_map(name), silent=True)
     page = await s.list(CONFIG_MAPS, accept=TABLE, limit=2)
     await s.list(CONFIG_MAPS, accept=TABLE, limit=2, query={"continue": page.meta["continue"]})
 
 
-async def test_what_is_not_there_is_no_table(s: Session) -> None:
+async def test_a_missing_object_is_answered_by_a_status_and_not_by_a_table(s: Session) -> None:
     await s.get(CONFIG_MAPS, "none", accept=TABLE)
     await s.get(CONFIG_MAPS, "none", accept=f"{TABLE},application/json")
 
 
-async def test_metadata_alone(s: Session) -> None:
+async def test_partial_object_metadata(s: Session) -> None:
     await s.create(job(), silent=True)
     await s.get(JOBS, "j", accept=PARTIAL)
     await s.list(JOBS, accept=PARTIALS)
@@ -77,14 +77,14 @@ async def test_metadata_alone(s: Session) -> None:
     await s.patch(JOBS, "j", {"metadata": {"labels": {"a": "b"}}}, accept=PARTIAL)
 
 
-async def test_a_write_may_be_answered_by_a_table(s: Session) -> None:
+async def test_a_write_is_answered_by_a_table_on_request(s: Session) -> None:
     await s.create(config_map(), accept=TABLE)
     await s.delete(CONFIG_MAPS, "a", accept=TABLE)
 
 
 @pytest.mark.parametrize("root", ["/api/v1", "/apis/batch/v1", "/apis/events.k8s.io/v1", "/apis/scheduling.k8s.io/v1"])
 async def test_resources_of_a_group(s: Session, root: str) -> None:
-    """Of the kinds that both serve, discovery says the same."""
+    """Discovery is equal for the kinds that both servers serve."""
     answer = await s.ask("GET", root, silent=True)
     served = SERVED[answer.body["groupVersion"]]
     kept = ("", "/status", "/log", "/binding", "/eviction", "/finalize")
@@ -94,7 +94,7 @@ async def test_resources_of_a_group(s: Session, root: str) -> None:
         if any(entry["name"] == plural + suffix for plural in served for suffix in kept)
     ]
     body = answer.body | {"resources": sorted(entries, key=lambda entry: entry["name"])}
-    s.follow({"body": body})
+    s.check_step({"body": body})
 
 
 async def test_groups(s: Session) -> None:
@@ -103,13 +103,13 @@ async def test_groups(s: Session) -> None:
     groups = [group for group in listed["groups"] if group["name"] in GROUPS]
     for group in groups:
         group["versions"] = [v for v in group["versions"] if v["version"] == "v1"]
-    s.follow({"body": listed | {"groups": sorted(groups, key=lambda group: group["name"])}})
+    s.check_step({"body": listed | {"groups": sorted(groups, key=lambda group: group["name"])}})
     one = (await s.ask("GET", "/apis/batch", silent=True)).body
-    s.follow({"body": one})
+    s.check_step({"body": one})
 
 
 async def test_aggregated_discovery(s: Session) -> None:
-    """One document tells of all groups."""
+    """One document describes all groups."""
     for root in ("/api", "/apis"):
         answer = await s.ask("GET", root, accept=AGGREGATED, silent=True)
         items = []
@@ -132,11 +132,11 @@ async def test_aggregated_discovery(s: Session) -> None:
         body = answer.body | {"items": sorted(items, key=lambda item: item["group"])}
         body["metadata"] = {}
         assert answer.headers["Content-Type"].startswith("application/json;g=apidiscovery.k8s.io;v=v2")
-        s.follow({"body": body})
+        s.check_step({"body": body})
 
 
 async def test_openapi_describes_what_is_served(s: Session) -> None:
-    """The index leads to a document per group with the schemas that kubectl reads."""
+    """The index refers to a document per group, with the schemas that kubectl reads."""
     index = (await s.ask("GET", "/openapi/v3", silent=True)).body["paths"]
     for name in ("api/v1", "apis/batch/v1"):
         path, _, query = index[name]["serverRelativeURL"].partition("?")
@@ -144,10 +144,10 @@ async def test_openapi_describes_what_is_served(s: Session) -> None:
         assert answer.status == 200
         schemas = answer.body["components"]["schemas"]
         spec = schemas["io.k8s.api.core.v1.PodSpec" if name == "api/v1" else "io.k8s.api.batch.v1.JobSpec"]
-        s.follow({"fields": sorted(spec["properties"]), "required": spec["required"]})
+        s.check_step({"fields": sorted(spec["properties"]), "required": spec["required"]})
 
 
-async def test_a_column_shows_the_first_of_several_values(s: Session) -> None:
+async def test_a_printer_column_shows_the_first_of_several_values(s: Session) -> None:
     texts = {"type": "array", "items": {"type": "string"}}
     pairs = {"type": "array", "items": {"type": "object", "properties": {"n": {"type": "integer"}}}}
     paths = (".spec.l[*]", ".spec.l", ".spec.o[*].n", ".spec.o[*]", ".spec.none[*]")
@@ -173,7 +173,7 @@ async def test_custom_kinds_are_discovered(s: Session) -> None:
     answer = await s.ask("GET", f"/apis/{s.group}/v1", silent=True)
     for entry in answer.body["resources"]:
         entry.pop("storageVersionHash", None)
-    s.follow({"body": s.normal.tree(answer.body)})
+    s.check_step({"body": s.normal.tree(answer.body)})
 
 
 async def _discovered(s: Session) -> bool:

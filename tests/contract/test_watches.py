@@ -1,4 +1,4 @@
-"""Watches: where they begin, what they show, how they end."""
+"""WATCH: where a watch begins, what it sends, how it ends."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ PARTIAL = "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io"
 
 
 async def changes(s: Session) -> None:
-    """One creation, one change, one deletion."""
+    """Create, change and delete one object."""
     await s.create(config_map("b"), silent=True)
     await s.replace(config_map("b", {"k": "w"}), silent=True)
     await s.delete(CONFIG_MAPS, "b", silent=True)
 
 
-async def test_a_watch_without_a_version_begins_with_what_is_there(s: Session) -> None:
+async def test_a_watch_without_a_version_begins_with_the_current_objects(s: Session) -> None:
     await s.create(config_map(), silent=True)
     async with s.watch(CONFIG_MAPS) as watch:
         await watch.take(1)
@@ -28,14 +28,14 @@ async def test_a_watch_without_a_version_begins_with_what_is_there(s: Session) -
         await watch.take(3)
 
 
-async def test_a_watch_from_version_zero_begins_with_what_is_there(s: Session) -> None:
+async def test_a_watch_from_version_zero_begins_with_the_current_objects(s: Session) -> None:
     made = await s.create(config_map(), silent=True)
     await s.list(CONFIG_MAPS, resourceVersion=made.version, silent=True)
     async with s.watch(CONFIG_MAPS, resourceVersion="0") as watch:
         await watch.take(1)
 
 
-async def test_a_watch_from_a_version_shows_what_came_after(s: Session) -> None:
+async def test_a_watch_from_a_version_sends_the_changes_after_it(s: Session) -> None:
     made = await s.create(config_map(), silent=True)
     await changes(s)
     async with s.watch(CONFIG_MAPS, resourceVersion=made.version) as watch:
@@ -44,7 +44,7 @@ async def test_a_watch_from_a_version_shows_what_came_after(s: Session) -> None:
         await watch.take(1)
 
 
-async def test_a_watch_through_a_label_selector_shows_arrivals_and_departures(s: Session) -> None:
+async def test_a_watch_with_a_label_selector_adds_and_deletes_as_labels_change(s: Session) -> None:
     made = await s.create(config_map("a", None, labels={"team": "x"}), silent=True)
     async with s.watch(CONFIG_MAPS, resourceVersion=made.version, labelSelector="team=y") as watch:
         await s.replace(config_map("a", None, labels={"team": "y"}), silent=True)
@@ -55,7 +55,7 @@ async def test_a_watch_through_a_label_selector_shows_arrivals_and_departures(s:
         await watch.take(4)
 
 
-async def test_a_watch_through_a_field_selector_sees_pods_bound(s: Session) -> None:
+async def test_a_watch_with_a_field_selector_adds_a_pod_when_it_is_bound(s: Session) -> None:
     made = await s.create(pod(), silent=True)
     binding = {
         "apiVersion": "v1",
@@ -78,7 +78,7 @@ async def test_a_watch_of_one_object(s: Session) -> None:
         await watch.take(1)
 
 
-async def test_a_finalized_object_is_deleted_last(s: Session) -> None:
+async def test_an_object_with_finalizers_is_modified_before_it_is_deleted(s: Session) -> None:
     made = await s.create(config_map("a", None, finalizers=["example.com/hold"]), silent=True)
     async with s.watch(CONFIG_MAPS, resourceVersion=made.version) as watch:
         await s.delete(CONFIG_MAPS, "a", silent=True)
@@ -102,22 +102,22 @@ async def test_initial_events_end_with_a_bookmark(s: Session) -> None:
         await watch.take(1)
 
 
-async def test_a_watch_may_ask_for_no_initial_events(s: Session) -> None:
+async def test_a_watch_without_initial_events(s: Session) -> None:
     await s.create(config_map(), silent=True)
     async with s.watch(CONFIG_MAPS, sendInitialEvents=False, resourceVersionMatch="NotOlderThan") as watch:
         await s.create(config_map("b"), silent=True)
         await watch.take(1)
 
 
-async def test_a_watch_ends_when_its_time_is_up_with_a_bookmark_if_asked(s: Session) -> None:
+async def test_a_watch_ends_at_its_timeout_with_a_bookmark_on_request(s: Session) -> None:
     made = await s.create(config_map(), silent=True)
     async with s.watch(CONFIG_MAPS, resourceVersion=made.version, timeoutSeconds=1) as watch:
         await s.create(config_map("b"), silent=True)
         await watch.take(2)
 
 
-async def test_a_watch_from_a_forgotten_version_is_told_so(s: Session) -> None:
-    """410 comes as the first event, not as the status of the answer."""
+async def test_a_watch_from_a_compacted_version_gets_410(s: Session) -> None:
+    """The 410 is the first event, not the status of the response."""
     await s.define(definition(s.group, {"type": "object"}))
     await s.create(thing(s.group, "a"), silent=True)
     await s.server.compact(things(s.group))
@@ -125,23 +125,23 @@ async def test_a_watch_from_a_forgotten_version_is_told_so(s: Session) -> None:
         await watch.take(1)
 
 
-async def test_a_watch_from_the_future_is_told_so(s: Session) -> None:
+async def test_a_watch_from_a_future_version_is_refused(s: Session) -> None:
     await s.list(CONFIG_MAPS, watch=True, timeoutSeconds=1, resourceVersion="999999999", differs="future-watch")
 
 
 @pytest.mark.parametrize("accept", [TABLE, PARTIAL], ids=["table", "partial"])
-async def test_a_watch_in_another_form(s: Session, accept: str) -> None:
-    """Tables name their columns once; metadata comes alone."""
+async def test_a_watch_in_another_representation(s: Session, accept: str) -> None:
+    """Only the first table has columns; partial metadata has no spec."""
     first = await s.create(config_map(), silent=True)
     await s.create(config_map("b"), silent=True)
     await s.create(config_map("c"), silent=True)
     query = {"watch": "true", "timeoutSeconds": "1", "resourceVersion": first.version}
     answer = await s.transport.request(Request("GET", s.path(CONFIG_MAPS), query=query, accept=accept))
     for line in answer.body.splitlines():
-        s.follow({"event": s.normal.tree(s.decoded(line))})
+        s.check_step({"event": s.normal.tree(s.decoded(line))})
 
 
-async def test_the_end_of_the_initial_state_is_told_to_who_takes_bookmarks(s: Session) -> None:
+async def test_initial_events_end_without_a_bookmark_if_none_is_allowed(s: Session) -> None:
     await s.create(config_map(), silent=True)
     asked = {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan", "resourceVersion": "0"}
     async with s.watch(CONFIG_MAPS, **asked) as watch:

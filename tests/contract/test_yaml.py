@@ -1,4 +1,4 @@
-"""Bodies in YAML: both servers give the same values to the same text, and refuse the same."""
+"""YAML bodies: both servers read the same values from the same text, and refuse the same texts."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ JOB = "apiVersion: batch/v1\nkind: Job\nmetadata: {{name: j}}\nspec:\n  suspend:
 NUMBERS = ("1:30", "1:1.5", ".inf", "-.inf", ".nan", "0o3", "017", "1e1", "1.0", "1.5", "3_0", "yes", '"3"', "~",
            "99999999999", "99999999999999999999999", "1e400")  # fmt: skip
 MAP = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c}\n"
-WRAPPED = ("1.5", "99999999999", "99999999999999999999999")  # by the conversion after an apply
+WRAPPED = ("1.5", "99999999999", "99999999999999999999999")  # wrap around in the conversion after an apply
 OTHER_WORDS = ("a: *b", "a: &a [*a]", "? [a]\n: b", "~: a")
 BROKEN = ("a: [", "a: }", "\ta: 1", "a: b: c", "a: {<<: 1}", "a: !!int x", "a: .nan", "- a", "text", "", "a: @x",
           "a: !!binary '*'", *OTHER_WORDS)  # fmt: skip
 
 
-async def test_scalars_keys_and_merges_have_the_same_values(s: Session) -> None:
+async def test_scalars_keys_and_merges_are_read_alike(s: Session) -> None:
     await s.define(definition(s.group, {"type": "object", "x-kubernetes-preserve-unknown-fields": True}))
     spec = "".join(f"  {line}\n" for line in VALUES.splitlines())
     text = f"apiVersion: {s.group}/v1\nkind: Thing\nmetadata: {{name: t}}\nspec:\n{spec}"
@@ -42,7 +42,7 @@ async def test_scalars_keys_and_merges_have_the_same_values(s: Session) -> None:
 
 
 @pytest.mark.parametrize("number", NUMBERS)
-async def test_a_number_is_taken_or_refused_alike(s: Session, number: str) -> None:
+async def test_a_number_is_accepted_or_refused_alike(s: Session, number: str) -> None:
     body = JOB.format(number).encode()
     await s.ask("POST", JOBS.path(s.namespace), body, content_type=YAML, dryRun="All")
     job, differs = JOBS.path(s.namespace, "j"), "apply-overflow" if number in WRAPPED else ""
@@ -50,7 +50,7 @@ async def test_a_number_is_taken_or_refused_alike(s: Session, number: str) -> No
 
 
 @pytest.mark.parametrize("text", BROKEN)
-async def test_what_is_no_object_is_refused(s: Session, text: str) -> None:
+async def test_yaml_that_is_not_an_object_is_refused(s: Session, text: str) -> None:
     body, differs = text.encode(), "yaml-words" if text in OTHER_WORDS else ""
     await s.ask("POST", CONFIG_MAPS.path(s.namespace), body, content_type=YAML, differs=differs)
     one = CONFIG_MAPS.path(s.namespace, "c")
@@ -59,15 +59,15 @@ async def test_what_is_no_object_is_refused(s: Session, text: str) -> None:
 
 @pytest.mark.parametrize("key", ["a", "'yes'", "yes", "017"])
 @pytest.mark.parametrize("validation", ["Strict", "Warn", "Ignore"])
-async def test_keys_that_stand_twice(s: Session, validation: str, key: str) -> None:
+async def test_repeated_keys(s: Session, validation: str, key: str) -> None:
     text = f"{MAP}data: {{{key}: b, {key}: c}}\n".encode()
     await s.ask("POST", CONFIG_MAPS.path(s.namespace), text, content_type=YAML, fieldValidation=validation)
 
 
-async def test_the_first_document_counts(s: Session) -> None:
+async def test_only_the_first_document_is_read(s: Session) -> None:
     await s.ask("POST", CONFIG_MAPS.path(s.namespace), f"{MAP}---\nb: 1\n".encode(), content_type=YAML)
 
 
-async def test_a_merge_key_beside_the_field_that_it_brings(s: Session) -> None:
+async def test_a_merge_key_beside_a_field_that_it_also_sets(s: Session) -> None:
     text = f"{MAP}data: &a {{a: b}}\nbinaryData: {{<<: *a, a: YQ==}}\n".encode()
     await s.ask("POST", CONFIG_MAPS.path(s.namespace), text, content_type=YAML, differs="yaml-merges")

@@ -1,4 +1,4 @@
-"""The real API server with the queue's kinds; a namespace per test, emptied when it is over."""
+"""The real API server with the queue's kinds; each test has a namespace, which is emptied afterwards."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from queue_manager.api.resources import NAMESPACES
 from queue_manager.engine.client import Client
 from queue_manager.engine.http_transport import HttpTransport
 from tests.control_plane import provide
-from tests.control_plane.emptying import clear
+from tests.control_plane.cleanup import clear
 from tests.control_plane.server import ControlPlane
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -25,7 +25,7 @@ SLUICE = [sys.executable, "-m", "queue_manager.cli.main"]
 
 @pytest.fixture(scope="session")
 def plane(control_plane: ControlPlane) -> ControlPlane:
-    """The real server of this run, with the queue's kinds, and nothing that a manager would take for its work."""
+    """The real server of this run, with the queue's kinds installed and all earlier work removed."""
     install_kinds(control_plane)
     asyncio.run(emptied(control_plane))
     return control_plane
@@ -60,8 +60,8 @@ def kubectl(plane: ControlPlane, *arguments: str, stdin: bytes = b"") -> str:
 
 @pytest.fixture
 async def api(plane: ControlPlane) -> AsyncIterator[Client]:
-    """The API server as its administrator sees it."""
-    plane.check()  # a client would go on asking one that is gone, in every test
+    """A client with the rights of the server's administrator."""
+    plane.check()  # a client would retry in every test if the server has exited
     transport = HttpTransport.from_kubeconfig(plane.kubeconfig)
     yield Client(transport)
     await transport.close()

@@ -1,6 +1,6 @@
-"""Fixtures for all suites: one real API server per test run; who needs peace takes a namespace of its own.
+"""Fixtures for all suites: one real API server per test run. Mark tests that use them `control_plane`.
 
-Mark tests that use them `control_plane`.
+A test that must not see the objects of others creates a namespace of its own.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ CONTROLLERS = ("garbage-collector-controller", "namespace-controller")
 
 @pytest.fixture(scope="session")
 def control_plane() -> Iterator[ControlPlane]:
-    """etcd and kube-apiserver, started with the first test that asks."""
+    """etcd and kube-apiserver, started with the first test that needs them."""
     with ControlPlane.start() as plane:
         yield plane
 
 
 @pytest.fixture(scope="module")
 def controllers(control_plane: ControlPlane) -> Iterator[None]:
-    """kube-controller-manager with the collector of garbage and of namespaces, for the tests of one file."""
+    """kube-controller-manager with the garbage collector and the namespace controller, for the tests of one file."""
     with control_plane.controllers(*CONTROLLERS):
         yield

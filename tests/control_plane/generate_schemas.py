@@ -1,10 +1,9 @@
-"""Write queue_manager/local/data/types.json: the shapes of the built-in kinds, as a real API server has them.
+"""Write queue_manager/local/data/types.json: the types of the built-in kinds, as a real API server has them.
 
     python -m tests.control_plane.generate_schemas https://127.0.0.1:6443 TOKEN
 
-Structure only (types, formats, list and map types, merge keys) is taken from /openapi/v3. The names of the
-server's own types, which its decoding errors print, are asked for by sending each field once with a value
-of a wrong type.
+Only structure is taken from /openapi/v3: types, formats, list and map types, merge keys. The decoding errors of the
+server print the names of its own types; to learn them, each field is sent once with a value of a wrong type.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ DOCUMENTS = (
     "apis/node.k8s.io/v1",
     "apis/apiextensions.k8s.io/v1",
 )
-# Kind -> where it can be sent to. The answer to a wrong type comes before any other check.
+# Kind -> path to which it can be posted. A wrong type is refused before any other check.
 ROOTS = {
     "io.k8s.api.core.v1.Namespace": "/api/v1/namespaces",
     "io.k8s.api.core.v1.Node": "/api/v1/nodes",
@@ -90,7 +89,7 @@ class Server:
 
 
 def reduce(schema: Json) -> Json:
-    """A schema without its prose, and references as bare names."""
+    """A schema without descriptions, with references as bare names."""
     out = {key: schema[key] for key in KEPT if key in schema}
     reference = schema.get("$ref") or next((part["$ref"] for part in schema.get("allOf", ())), None)
     if reference:
@@ -123,7 +122,7 @@ def reachable(schemas: dict[str, Json]) -> dict[str, Json]:
 
 
 def probe(server: Server, types: dict[str, Json]) -> int:
-    """Name the server's type of every field, by one wrong value each. Returns how many were asked."""
+    """Learn the server's type of every field by sending a wrong value for each; returns the number of requests."""
     asked = 0
     for root, url in ROOTS.items():
         kind = types[root]["x-kubernetes-group-version-kind"][0]
@@ -150,7 +149,7 @@ def probe(server: Server, types: dict[str, Json]) -> int:
 
 
 def wrap(schema: Json, value: Json) -> Json:
-    """Put a value where a list or map field holds one."""
+    """A list or map that contains the value, if the field holds one."""
     if "items" in schema:
         return [wrap(schema["items"], value)]
     if "additionalProperties" in schema:
@@ -165,7 +164,7 @@ def document(head: Json, path: list[tuple[str, Json]], value: Json) -> Json:
 
 
 def wrong(schema: Json) -> Json:
-    """A value that no decoder of this schema takes."""
+    """A value that does not decode as this schema."""
     if schema.get("type") == "string" or schema.get("$ref", "").endswith(("Time",)):
         return 1
     return True if "$ref" in schema and schema["$ref"].endswith("IntOrString") else "x"
@@ -182,7 +181,7 @@ def ask(server: Server, url: str, head: Json, path: list[tuple[str, Json]], owne
             schema[key] = match[3]
             owner["x-go-name"] = match[1]
             inlined = match[2].rsplit(".", 2)[-2:]
-            if inlined[0][:1].isupper():  # the server's paths name the structs a field is inlined from
+            if inlined[0][:1].isupper():  # the server's paths name the structs from which a field is inlined
                 schema["x-go-path"] = ".".join(inlined)
 
 

@@ -1,7 +1,7 @@
 """Nodes of this machine for any API server: python -m tests.control_plane.node KUBECONFIG FOLDER CPU MEMORY
 
-Placement and node agent as ordinary clients, beside each other as in `sluice up`. Says "ready"; ends with its standard
-input, after its pods.
+Placement and node agent as ordinary clients, as in `sluice up`. Prints "ready"; when its standard input is closed, it
+ends its pods and exits.
 """
 
 from __future__ import annotations

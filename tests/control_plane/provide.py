@@ -1,8 +1,8 @@
 """Provide kube-apiserver, kube-controller-manager, kubectl and etcd for the tests: `make control-plane`.
 
-Binaries that are in $KUBEBUILDER_ASSETS (default /usr/local/kubebuilder/bin, where envtest keeps them) are
-used as they are. What is missing is built from the Go modules pinned in go.mod and etcd/go.mod beside this
-file, into a cache outside the checkout that is keyed by those versions: a second run takes no time.
+Binaries in $KUBEBUILDER_ASSETS (default /usr/local/kubebuilder/bin, where envtest keeps them) are used as they are.
+Missing ones are built from the Go modules pinned in go.mod and etcd/go.mod beside this file, into a cache outside the
+checkout that is keyed by those versions: a second run takes no time.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def cache() -> Path:
 
 
 def find(name: str) -> Path | None:
-    """Where a binary is, if it is anywhere we look."""
+    """The path of a binary, or None."""
     for folder in (assets(), cache()):
         file = folder / name
         if file.is_file() and os.access(file, os.X_OK):
@@ -65,7 +65,7 @@ def missing() -> list[str]:
 
 
 def build(name: str, target: Path) -> None:
-    """Build one binary into `target`, printing how many packages are done while it goes on."""
+    """Build one binary into `target`, printing the number of finished packages meanwhile."""
     module = HERE / "etcd" if name == "etcd" else HERE
     package = "go.etcd.io/etcd/server/v3" if name == "etcd" else f"k8s.io/kubernetes/cmd/{name}"
     flags = "-s -w"

@@ -1,4 +1,4 @@
-"""Write tests/golden/apply: what a real API server answers about field ownership and validation rules.
+"""Write tests/golden/apply: the answers of a real API server about field ownership and validation rules.
 
 python -m tests.control_plane.record_apply
 """
@@ -16,7 +16,7 @@ from tests.local.apply.servers import Real, seen
 from tests.local.cel import cases
 
 TARGET = Path(__file__).parents[1] / "golden" / "apply"
-SERVED_WITHIN = 30.0
+SERVED_SECONDS = 30.0
 
 
 def main() -> None:
@@ -31,10 +31,12 @@ def main() -> None:
 
 
 def _created(real: Real) -> tuple[int, Any]:
-    """A new kind is served a moment after it is established."""
-    deadline = time.monotonic() + SERVED_WITHIN
+    """Create an object of a new kind, which is served a moment after it is established."""
+    deadline = time.monotonic() + SERVED_SECONDS
     while True:
-        status, body = real.ask("POST", "/apis/demo.example.com/v1/namespaces/default/ruled", cases.asked())
+        status, body = real.ask(
+            "POST", "/apis/demo.example.com/v1/namespaces/default/ruled", cases.object_with_values()
+        )
         if status != 404 or time.monotonic() > deadline:
             return status, body
         time.sleep(0.2)  # a kind is served a moment after its definition is stored

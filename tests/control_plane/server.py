@@ -1,4 +1,4 @@
-"""A real kube-apiserver with etcd on loopback, for tests: TLS, RBAC, random ports, gone when closed.
+"""A real kube-apiserver with etcd on loopback for tests: TLS, RBAC, random ports, removed when closed.
 
 with ControlPlane.start() as plane:
     plane.kubeconfig   # path of an administrator's kubeconfig
@@ -28,9 +28,9 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 
 from tests.control_plane import provide
 
-READY_WITHIN = 60.0
-# What follows dies with us, prctl(PR_SET_PDEATHSIG, SIGKILL): tests that are killed cannot stop what they started.
-# "With us" means with the thread that started it, so all is started by one that lives as long as the interpreter.
+READY_SECONDS = 60.0
+# These processes die with the tests, by prctl(PR_SET_PDEATHSIG, SIGKILL): tests that are killed cannot stop them.
+# The signal comes when the starting thread ends, so a thread that lives as long as the interpreter starts them.
 _SPAWNER = ThreadPoolExecutor(1)
 _LEASH = "import ctypes, os, sys; ctypes.CDLL(None).prctl(1, 9); os.execv(sys.argv[1], sys.argv[1:])"
 LEASH = (sys.executable, "-c", _LEASH) if sys.platform == "linux" else ()
@@ -48,17 +48,17 @@ class ControlPlane:
     _processes: dict[str, subprocess.Popen[bytes]]
 
     def stop_api_server(self) -> None:
-        """kill -9: watches break without a word. etcd stays."""
+        """kill -9: watches break without a response. etcd stays."""
         self._processes["kube-apiserver"].kill()
         self._processes["kube-apiserver"].wait()
 
     def start_api_server(self) -> None:
-        """On the port and with the data it had before."""
+        """Start it on the port and with the data that it had before."""
         self._processes["kube-apiserver"] = _spawn(self.folder, "kube-apiserver", *self._flags)
         _wait_ready(self, list(self._processes.values()))
 
     def check(self) -> None:
-        """Raises RuntimeError with the tail of the logs when a process of it has ended."""
+        """Raise RuntimeError with the end of the logs if one of its processes has ended."""
         ended = {name: process.poll() for name, process in self._processes.items() if process.poll() is not None}
         if ended:
             raise RuntimeError(f"the control plane has ended, return codes {ended}:\n{_logs(self.folder)}")
@@ -69,7 +69,7 @@ class ControlPlane:
     @classmethod
     @contextlib.contextmanager
     def start(cls, *extra_flags: str) -> Iterator[ControlPlane]:
-        """Start etcd and kube-apiserver; raises RuntimeError with the tail of the log when they do not come up."""
+        """Start etcd and kube-apiserver; raises RuntimeError with the end of the log if they do not become ready."""
         folder = Path(tempfile.mkdtemp(prefix="sluice-control-plane-"))
         processes: dict[str, subprocess.Popen[bytes]] = {}
         try:
@@ -134,7 +134,7 @@ class ControlPlane:
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports nobody listens on now; all are held until all are found, so they differ."""
+    """Ports that are free now. All are bound until all are found, so that they differ."""
     held = [socket.socket() for _ in range(count)]
     try:
         for sock in held:
@@ -155,7 +155,7 @@ def _spawn(folder: Path, name: str, *flags: str) -> subprocess.Popen[bytes]:
 
 
 def _stop(processes: list[subprocess.Popen[bytes]]) -> None:
-    """Kill: a polite API server waits ten seconds for its clients, and nothing of what it keeps is wanted."""
+    """Kill the processes: a polite shutdown of the API server waits ten seconds for its clients."""
     for process in reversed(processes):
         process.kill()
         process.wait()
@@ -168,7 +168,7 @@ def _new_key() -> bytes:
 
 
 def _wait_ready(plane: ControlPlane, processes: list[subprocess.Popen[bytes]]) -> None:
-    deadline = time.monotonic() + READY_WITHIN
+    deadline = time.monotonic() + READY_SECONDS
     while time.monotonic() < deadline and all(process.poll() is None for process in processes):
         with contextlib.suppress(OSError):
             request = urllib.request.Request(f"{plane.url}/readyz", headers={"Authorization": f"Bearer {plane.token}"})
@@ -176,7 +176,7 @@ def _wait_ready(plane: ControlPlane, processes: list[subprocess.Popen[bytes]]) -
                 if answer.status == 200:
                     return
         time.sleep(0.1)  # it tells nobody when it is ready
-    raise RuntimeError(f"the control plane did not become ready within {READY_WITHIN:.0f} s:\n{_logs(plane.folder)}")
+    raise RuntimeError(f"the control plane did not become ready within {READY_SECONDS:.0f} s:\n{_logs(plane.folder)}")
 
 
 def _logs(folder: Path) -> str:

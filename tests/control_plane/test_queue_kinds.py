@@ -1,6 +1,6 @@
-"""Our CRDs in a real API server: their CEL rules are understood, and refuse what was recorded with Kueue's.
+"""Our CRDs in a real API server: their CEL rules compile, and refuse what was recorded with Kueue's.
 
-No webhook runs here, so what only Kueue's webhooks refused must get through.
+No webhook runs here, so what only Kueue's webhooks refused must be accepted.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ RESOURCES = {
 
 
 async def store(api: Client, resource: Resource, namespace: str, obj: Json) -> Json:
-    """The object with its status."""
+    """Create or replace the object together with its status."""
     stored = await api.create(resource, namespace, obj)
     if "status" not in obj:
         return stored
@@ -71,7 +71,7 @@ async def test_a_real_api_server_with_our_crds_answers_as_recorded(
         assert answer == []
 
 
-async def test_every_kind_is_established_without_a_complaint_about_its_schema(api: Client, plane: object) -> None:
+async def test_every_crd_is_established_without_schema_violations(api: Client, plane: object) -> None:
     for kind in KINDS:
         found = await api.get(CRDS, "", f"{kind.plural}.{crd_generation.GROUP}")
         conditions = {c["type"]: c["status"] for c in found["status"]["conditions"]}

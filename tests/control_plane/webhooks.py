@@ -1,7 +1,7 @@
-"""The admission rules of the queue as webhooks of a real API server, so that it refuses and fills in as the embedded.
+"""The admission rules of the queue as webhooks of a real API server, which then behaves as the embedded one.
 
-The server calls https://127.0.0.1:PORT; who answers is whoever listens there at the moment (`serve`), with the rules
-that it is given. `registered` is the configuration of the API server that makes it call.
+The API server calls https://127.0.0.1:PORT; `serve` answers there with the given rules. `registered` installs the
+configuration that makes the API server call.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ CONFIGURATIONS = {
 
 @dataclass
 class Webhooks:
-    """Where the API server asks, and how often it has."""
+    """The endpoint that the API server calls, and how often it was called."""
 
     port: int
-    certificate: Path  # with its key
+    certificate: Path  # certificate and key
     asked: dict[str, int] = field(default_factory=lambda: {"mutate": 0, "validate": 0})
 
     @classmethod
@@ -53,7 +53,9 @@ class Webhooks:
         return cls(free_ports(1)[0], _new_certificate(folder / "webhooks.pem"))
 
     def configuration(self, path: str) -> Json:
-        """What makes the API server call `path` for Jobs in namespaces labelled with our name, and for queue kinds."""
+        """The configuration that makes the API server call `path` for Jobs in namespaces labelled with NAME, and for
+        queue kinds.
+        """
         _, begin, certificate = self.certificate.read_text().partition("-----BEGIN CERTIFICATE-----")
         authority = base64.b64encode((begin + certificate).encode()).decode()
         hooks = [self._hook(path, authority, JOBS, WEBHOOK, namespaceSelector={"matchLabels": {NAME: "true"}})]
@@ -74,7 +76,7 @@ class Webhooks:
 
     @contextlib.asynccontextmanager
     async def serve(self, rules: Sequence[AdmissionPlugin]) -> AsyncIterator[None]:
-        """Answer by these rules; what is in the list may change."""
+        """Answer with these rules; the list may be changed meanwhile."""
 
         async def answer(request: web.Request) -> web.Response:
             path = request.match_info["path"]
@@ -101,7 +103,7 @@ class Webhooks:
 
 @contextlib.asynccontextmanager
 async def registered(api: Client, hooks: Webhooks) -> AsyncIterator[None]:
-    """Have the API server call."""
+    """Install both webhook configurations in the API server."""
     try:
         for path, resource in CONFIGURATIONS.items():
             await api.create(resource, "", hooks.configuration(path))
@@ -146,7 +148,7 @@ def _verdict(errors: Sequence[Any]) -> Json:
 
 
 def _new_certificate(path: Path) -> Path:
-    """For 127.0.0.1, signed by itself."""
+    """A self-signed certificate for 127.0.0.1."""
     key, now = ec.generate_private_key(ec.SECP256R1()), datetime.now(UTC)
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, NAME)])
     certificate = (

@@ -1,7 +1,7 @@
-"""Runs the console blocks of the README and compares what they print with what the README says they print.
+"""Runs the console blocks of the README and compares their output with the README.
 
-A line after `$ ` is a command, the lines up to the next one are its output. Times, generated name endings
-and ports differ from run to run and are compared by their form only; a line `...` stands for any lines.
+A line after `$ ` is a command, the lines up to the next one are its output. Times, generated name suffixes and ports
+differ from run to run and are compared by their form only; a line `...` stands for any lines.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ VARIABLE = (
     (re.compile(r"(?<![\w.-])\d+(\.\d+)?(ms|s|m\d+s|m|h\d+m)(?![\w-])"), "TIME"),
     (re.compile(r"\d+(\.\d+)? s\b"), "TIME"),
     (re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ"), "TIME"),
-    # Endings of generated names, and hashes in names of Workloads: one form, for a hash may look like an ending.
+    # Suffixes of generated names and hashes in names of Workloads have one form: a hash may look like a suffix.
     (re.compile(r"-([bcdfghjklmnpqrstvwxz2456789]{5}|[0-9a-f]{5})(?=[\s'\"]|$)"), "-ENDING"),
     (re.compile(r"[█░]+"), "BAR"),
 )
@@ -69,7 +69,7 @@ def matches(expected: list[str], actual: list[str]) -> bool:
 
 
 def says_something(line: str) -> bool:
-    """Empty lines do not count, nor do those marked `!`: they tell the reader about this machine."""
+    """Whether the line counts: empty lines do not, nor those marked `!`, which are about this machine."""
     return bool(line.strip()) and not line.startswith("!")
 
 
@@ -82,7 +82,7 @@ def _matches(want: list[str], have: list[str]) -> bool:
 
 
 class Session:
-    """A shell user with an empty home. `sluice up` goes on in the background until the session is closed."""
+    """A shell with an empty home directory. `sluice up` runs in the background until the session is closed."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -96,7 +96,7 @@ class Session:
         self._cluster: subprocess.Popen[str] | None = None
 
     def run(self, step: Step) -> list[str]:
-        """Run one command and return the lines it printed; `sluice up` prints until it has as many as expected."""
+        """Run a command; returns its lines. `sluice up` is read until its last line."""
         if step.command.startswith("sluice up"):
             return self._up(step)
         if step.command.startswith("export "):
@@ -151,7 +151,7 @@ def _kubectl() -> list[str]:
 
 
 def rewrite() -> None:
-    """Put what the commands print today into the README: `python -m tests.local.readme`."""
+    """Put the current output of the commands into the README: `python -m tests.local.readme`."""
     lines = README.read_text().splitlines()
     with tempfile.TemporaryDirectory() as folder:
         session = Session(Path(folder))

@@ -1,4 +1,4 @@
-"""The certificate of the embedded API server: who trusts it, and when it is renewed."""
+"""The certificate of the embedded API server: which clients trust it, and when it is renewed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 from queue_manager.engine.clock import SystemClock
 from queue_manager.local import certificates
-from queue_manager.local.certificates import NAMES, RENEW_BEFORE, VALID, Identity, keep_current, provide
+from queue_manager.local.certificates import NAMES, RENEW_BEFORE, VALID, ServerCertificate, keep_current, provide
 from queue_manager.local.server.http_server import serve
 from tests.frozen_time import freeze_time
 from tests.local.server.world import World
@@ -32,7 +32,7 @@ async def test_a_client_with_the_ca_trusts_the_server_under_each_name(file: Path
     listening = await serve(World().server, identity.context(), token="t", host=host)
     port = int(listening.url.rpartition(":")[2])
     trust = ssl.create_default_context(cadata=identity.authority)
-    trust.verify_flags |= ssl.VERIFY_X509_STRICT  # what Python 3.13 asks for by default
+    trust.verify_flags |= ssl.VERIFY_X509_STRICT  # the default of Python 3.13
     try:
         _, writer = await asyncio.open_connection(host, port, ssl=trust, server_hostname=name)
         assert writer.get_extra_info("ssl_object").version() == "TLSv1.3"
@@ -45,7 +45,7 @@ async def test_a_client_with_the_ca_trusts_the_server_under_each_name(file: Path
         await listening.close()
 
 
-def test_the_file_is_its_owners_and_the_key_of_the_ca_is_not_in_it(file: Path) -> None:
+def test_the_file_is_private_and_does_not_contain_the_key_of_the_ca(file: Path) -> None:
     provide(file, NOW)
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert file.read_text().count("PRIVATE KEY-----") == 2  # begin and end of the server's
@@ -78,13 +78,13 @@ def test_a_damaged_file_is_replaced(file: Path, damage: str) -> None:
     file.write_text({"half": text[: len(text) // 2], "another key": another_key}.get(damage, damage))
     second = provide(file, NOW)
     assert second != first
-    second.context()  # raises where key and certificate do not belong together
+    second.context()  # raises if key and certificate do not match
     assert provide(file, NOW) == second
 
 
-async def test_a_program_that_runs_on_presents_the_renewed_one(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_running_program_presents_the_renewed_certificate(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(certificates, "CHECK_SECONDS", 0.01)
-    presented = asyncio.Queue[Identity]()
+    presented = asyncio.Queue[ServerCertificate]()
     first = provide(file, NOW)
     with freeze_time(NOW, real_asyncio=True) as clock:
         keeping = asyncio.create_task(keep_current(first, SystemClock(), presented.put_nowait))
@@ -99,9 +99,9 @@ async def test_a_program_that_runs_on_presents_the_renewed_one(file: Path, monke
 async def test_a_full_disk_does_not_end_the_program(
     file: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """There is a month left in which to try again."""
+    """A month is left for retries."""
     monkeypatch.setattr(certificates, "CHECK_SECONDS", 0.01)
-    presented = asyncio.Queue[Identity]()
+    presented = asyncio.Queue[ServerCertificate]()
     first = provide(file, NOW)
 
     def full(path: Path, text: str) -> None:

@@ -1,4 +1,4 @@
-"""Every command of the README's path prints what the README shows."""
+"""The commands of the README print what the README shows."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.local.readme import README, Session, form, matches, steps
 
 @pytest.mark.kubectl
 @pytest.mark.timeout(170)
-def test_the_path_of_the_readme_prints_what_it_shows(tmp_path: Path) -> None:
+def test_the_commands_of_the_readme_print_what_it_shows(tmp_path: Path) -> None:
     session = Session(tmp_path)
     try:
         for block in steps(README.read_text()):
@@ -26,7 +26,7 @@ def test_the_path_of_the_readme_prints_what_it_shows(tmp_path: Path) -> None:
     assert code == 0
 
 
-def test_a_changed_word_is_seen_and_a_changed_time_is_not() -> None:
+def test_a_changed_word_is_a_difference_and_a_changed_time_is_not() -> None:
     """The comparison can fail, and fails for the right reason."""
     assert matches(["hello-x7k2q  1/1  Running  3s"], ["hello-b9dfz  1/1  Running  12s"])
     assert not matches(["hello-x7k2q  1/1  Running  3s"], ["hello-b9dfz  0/1  Running  12s"])

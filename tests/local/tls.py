@@ -1,4 +1,4 @@
-"""TLS of the API servers that tests start: one certificate, made once, and the clients that trust it."""
+"""TLS of the API servers that tests start: one certificate per process, and a client context that trusts it."""
 
 from __future__ import annotations
 

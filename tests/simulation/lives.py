@@ -1,8 +1,8 @@
-"""Random lives: what users, admins and misfortune may do to a cluster with three Jobs, one move after another.
+"""Random sequences of actions of users, admins and failures on a cluster with three Jobs.
 
-The whole system runs in virtual time: embedded server, Job controller, queue, played pods. A move is an ordinary
-request to the API server, or the death of the queue's controllers; what the server refuses is refused. Afterwards
-everybody relents (queues are released, Workloads active, pods quick), and what is then owed must come about.
+The whole system runs in virtual time: embedded server, Job controller, queue, scripted pods. A move is an ordinary
+request to the API server, or a kill of the queue's controllers; a refused request changes nothing. At the end all
+obstacles are removed (queues are released, Workloads active, pods quick), and what is admissible then must run.
 """
 
 from __future__ import annotations
@@ -46,12 +46,14 @@ OUTCOMES = (
 )
 JOB_NAMES = ("a", "b", "c")
 PAUSES = (0.0, 0.02, 0.3, 1.0, 3.1, 7.0)
-OWED = 120.0  # s: enough for every backoff and run that is left
-QUIET = 30.0
+OWED_SECONDS = 120.0  # enough for every backoff and run that is left
+QUIET_SECONDS = 30.0
 
 
 class Move(NamedTuple):
-    """What is done, to which Job, how, and how long everybody waits then. Indexes into the tables above."""
+    """An action, the Job that it concerns, its variant, and the pause after it. All but `name` are indexes into the
+    tables above.
+    """
 
     what: str
     who: int = 0
@@ -61,7 +63,7 @@ class Move(NamedTuple):
 
 @dataclass
 class Lives:
-    """A cluster under moves, and what its users did: by resourceVersion, what they changed in a pod template."""
+    """A cluster with the moves made on it. `by_user` has, by resourceVersion, what users changed in a pod template."""
 
     world: World
     outcomes: dict[str, PodScript]
@@ -85,24 +87,26 @@ class Lives:
 
     async def make(self, move: Move) -> None:
         if self.world.alive or move.what in ("start", "wait"):
-            with contextlib.suppress(ApiError, LookupError):  # refused, or there is no such thing
+            with contextlib.suppress(ApiError, LookupError):  # refused, or the object does not exist
                 await MOVES[move.what](self, JOB_NAMES[move.who % len(JOB_NAMES)], move.how)
         await asyncio.sleep(PAUSES[move.pause % len(PAUSES)])
 
     async def patch(self, resource: Resource, name: str, patch: Tree, *, template: Tree | None = None) -> None:
-        """As a user."""
+        """Patch as a user."""
         namespace = NS if resource.namespaced else ""
         done = await self.world.client.patch(resource, namespace, name, patch)
-        self.by_user.setdefault(done["metadata"]["resourceVersion"], template or {})  # nothing may have changed
+        self.by_user.setdefault(
+            done["metadata"]["resourceVersion"], template or {}
+        )  # the patch may have changed nothing
 
     async def patch_workload(self, job: str, patch: Tree) -> None:
         await self.patch(WORKLOADS, (await self.cluster.workload(job))["metadata"]["name"], patch)
 
-    async def relent(self) -> None:
-        """Nobody is in the way any more."""
+    async def remove_obstacles(self) -> None:
+        """Release the queues, activate the Workloads and make the pods quick."""
         if not self.world.alive:
             await self.world.start()
-            await asyncio.sleep(1)  # who is off has been seen to be off before anybody switches it on
+            await asyncio.sleep(1)  # the controllers have seen inactive Workloads before these are activated
         for name in JOB_NAMES:
             self.outcomes[name] = QUICK
         for cohort in await self.world.client.list(COHORTS):
@@ -111,12 +115,12 @@ class Lives:
         for queue in ("lq", "lq2"):
             await self.patch(LOCAL_QUEUES, queue, {"spec": {"stopPolicy": "None"}})
         for _ in range(4):
-            for pod in await self.world.client.list(PODS, NS):  # have the kubelet look at it again
+            for pod in await self.world.client.list(PODS, NS):  # let the kubelet sync the pod again
                 await self.world.client.patch(PODS, NS, pod["metadata"]["name"], {"metadata": {"labels": {"t": "t"}}})
             for w in await self.world.client.list(WORKLOADS, NS):
                 if w["spec"].get("active") is False and not is_true(w, "Finished"):
                     await self.patch(WORKLOADS, w["metadata"]["name"], {"spec": {"active": True}})
-            await asyncio.sleep(OWED / 4)
+            await asyncio.sleep(OWED_SECONDS / 4)
 
 
 # --- moves ---------------------------------------------------------------------------------------------------
@@ -128,7 +132,7 @@ async def submit(lives: Lives, job: str, how: int) -> None:
     await lives.cluster.submit(job, parallelism=1 + how % 2, completions=2, annotations=smaller)
 
 
-async def change_fate(lives: Lives, job: str, how: int) -> None:
+async def change_outcome(lives: Lives, job: str, how: int) -> None:
     lives.outcomes[job] = OUTCOMES[how % len(OUTCOMES)]
 
 
@@ -154,7 +158,7 @@ async def flip_suspend(lives: Lives, job: str, how: int) -> None:
 
 
 async def edit_template(lives: Lives, job: str, how: int) -> None:
-    """Not in the moment in which a stop is under way: what was injected is still there then."""
+    """Skipped while a stop is under way: the injected fields are still in the template then."""
     found = await lives.cluster.job(job)
     if "kueue.x-k8s.io/stopping" in (found["metadata"].get("annotations") or {}):
         return
@@ -212,7 +216,7 @@ MOVES: Mapping[str, Callable[[Lives, str, int], Awaitable[None]]] = {
     move.__name__: move
     for move in (
         submit,
-        change_fate,
+        change_outcome,
         delete_job,
         delete_workload,
         deactivate,
@@ -230,11 +234,11 @@ MOVES: Mapping[str, Callable[[Lives, str, int], Awaitable[None]]] = {
 }
 
 
-# --- a life, and what is owed --------------------------------------------------------------------------------
+# --- playing moves, and the checks at the end --------------------------------------------------------------
 
 
 async def live(moves: list[Move]) -> tuple[list[bytes], Mapping[str, Tree]]:
-    """Make the moves. Raises Broken; the history, and what of it users wrote."""
+    """Make the moves. Raises Broken; returns the history, and what users wrote of it."""
     outcomes: dict[str, PodScript] = {}
 
     def script(pod: Pod) -> PodScript:
@@ -245,7 +249,7 @@ async def live(moves: list[Move]) -> tuple[list[bytes], Mapping[str, Tree]]:
         await lives.queues()
         for move in moves:
             await lives.make(move)
-        await lives.relent()
+        await lives.remove_obstacles()
         history_of(lives).check(world.history)
         await check_end(lives)
         return world.history, lives.by_user
@@ -256,10 +260,10 @@ def history_of(lives: Lives) -> History:
 
 
 async def check_end(lives: Lives) -> None:
-    """Liveness: everybody who could run has run, nothing is left over, and nobody writes any more."""
+    """Liveness: every Job that could run has run, nothing is left over, and nothing is written any more."""
     world = lives.world
     revision = world.store.revision
-    await asyncio.sleep(QUIET)
+    await asyncio.sleep(QUIET_SECONDS)
     check_quiet(revision, world.store.revision)
     at_rest(world)
     jobs = {tree["metadata"]["uid"]: tree for tree in objects(world, "jobs.batch")}
@@ -272,7 +276,7 @@ def check_quiet(before: int, after: int) -> None:
 
 
 def check_owed(jobs: Mapping[str, Tree], workloads: list[Tree], pods: list[Tree]) -> None:
-    """L1, L2, L3, L6, L10: every Job has ended, so its Workload is Finished, and no pod uses a node."""
+    """L1, L2, L3, L6: every Job has ended, its Workload is Finished, and no pod uses a node."""
     for job in jobs.values():
         ended = is_true(job, "Complete") or is_true(job, "Failed")
         name = job["metadata"]["name"]

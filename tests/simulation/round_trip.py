@@ -1,4 +1,4 @@
-"""The writes of one eviction, from the timeout until the Workload is back in line."""
+"""The writes of one eviction, from the timeout until the Workload is pending again."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ KINDS = ("jobs.batch", "workloads.kueue.x-k8s.io")
 
 
 async def round_trip(ready_first: bool = False) -> list[str]:
-    """Of Job and Workload, by what each write changed. `ready_first`: the pods were ready, and one was lost."""
+    """The writes of Job and Workload, by what each changed. `ready_first`: the pods were ready, and one was lost."""
     never = PodScript(ready_after=None, ends_after=None)
     async with cluster(CONFIG, a=PodScript(1.0, 5.0, exit_code=1) if ready_first else never) as c:
         await c.queues("1")
@@ -26,7 +26,7 @@ async def round_trip(ready_first: bool = False) -> list[str]:
 
 
 def _writes(history: list[bytes]) -> list[str]:
-    """From the first eviction until the next reservation."""
+    """The writes from the first eviction until the next reservation."""
     seen: dict[str, dict[str, Any]] = {}
     begun, found = False, []
     for line in history:

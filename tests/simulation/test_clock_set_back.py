@@ -1,4 +1,4 @@
-"""A clock that is set back while Workloads are evicted and back off (S23): no wait goes on until the clock is right."""
+"""A clock that is set back while Workloads are evicted or back off: no wait lasts until the clock is right again."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from job_controller.ports import Clock
-from job_controller.times import SKEW
+from job_controller.times import CLOCK_SKEW
 from queue_manager.api.resources import JOBS, WORKLOADS
 from queue_manager.configuration import loads
 from queue_manager.simulation import world as simulated
@@ -28,11 +28,13 @@ TIMEOUT, BASE, MAXIMUM = 3, 2, 8
 KIND = "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\n"
 STRATEGY = f"{{backoffBaseSeconds: {BASE}, backoffMaxSeconds: {MAXIMUM}}}"
 CONFIG = f"{KIND}waitForPodsReady: {{timeout: {TIMEOUT}s, requeuingStrategy: {STRATEGY}}}\n"
-ROUND = TIMEOUT + MAXIMUM + SKEW.total_seconds() + 2  # s: from any moment to the end of the next try, with its stop
+ROUND_SECONDS = (
+    TIMEOUT + MAXIMUM + CLOCK_SKEW.total_seconds() + 2
+)  # from any moment to the end of the next attempt, with its stop
 
 
 class SetBack:
-    """A clock, and by how much it was set back."""
+    """A clock and the time by which it was set back."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -63,10 +65,10 @@ def tries(world: World) -> list[int]:
     back=st.sampled_from([1, 7, 60, 3600, 86400, 31 * 86400]),
     restarts=st.booleans(),
 )
-def test_every_workload_is_tried_again_within_its_own_waits(moment: float, back: int, restarts: bool) -> None:
-    """Without a restart the timer of the wait that was under way ends first, so it may take one wait more."""
+def test_every_workload_is_retried_within_its_own_backoff(moment: float, back: int, restarts: bool) -> None:
+    """Without a restart the timer of the current wait ends first, so it may take one wait more."""
 
-    async def story() -> None:
+    async def scenario() -> None:
         with clock() as settable:
             async with World(1, lambda pod: HANGS, loads(CONFIG), separate_queue=True) as world:
                 c = Cluster(world, {})
@@ -81,17 +83,17 @@ def test_every_workload_is_tried_again_within_its_own_waits(moment: float, back:
                     await world.start()
                     await asyncio.sleep(0.1)
                 before = tries(world)
-                await asyncio.sleep(ROUND if restarts else 2 * ROUND)
+                await asyncio.sleep(ROUND_SECONDS if restarts else 2 * ROUND_SECONDS)
                 assert len(tries(world)) == 2
                 assert sum(tries(world)) >= sum(before) + 2
                 assert all(now > then for then, now in zip(before, tries(world), strict=False))
                 History(2, base=BASE, maximum=MAXIMUM).check(world.history)
 
-    run_virtual(story())
+    run_virtual(scenario())
 
 
 def test_an_execution_time_takes_no_longer_than_its_maximum() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         with clock() as settable:
             async with World(1, lambda pod: PodScript(0.2, None), loads(CONFIG), separate_queue=True) as world:
                 c = Cluster(world, {})
@@ -102,7 +104,7 @@ def test_an_execution_time_takes_no_longer_than_its_maximum() -> None:
                 due = ("True", "DeactivatedDueToMaximumExecutionTimeExceeded")
                 await c.until(lambda: _evicted(c), due, seconds=60 + 60 + 2)
 
-    run_virtual(story())
+    run_virtual(scenario())
 
 
 async def _evicted(c: Cluster) -> tuple[str, str] | None:
@@ -111,7 +113,7 @@ async def _evicted(c: Cluster) -> tuple[str, str] | None:
 
 
 def test_a_timeout_that_a_reload_switches_on_takes_no_longer_than_its_seconds() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         with clock() as settable:
             async with World(1, lambda pod: HANGS, loads(KIND), separate_queue=True) as world:
                 c = Cluster(world, {})
@@ -122,11 +124,11 @@ def test_a_timeout_that_a_reload_switches_on_takes_no_longer_than_its_seconds() 
                 settable.by = timedelta(days=1)
                 await c.until(lambda: _evicted(c), ("True", "PodsReadyTimeout"), seconds=60 + 60 + 2)
 
-    run_virtual(story())
+    run_virtual(scenario())
 
 
 def test_a_finished_workload_is_deleted_after_its_retention() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         with clock() as settable:
             kept = f"{KIND}objectRetentionPolicies: {{workloads: {{afterFinished: 60s}}}}\n"
             async with World(1, lambda pod: PodScript(0.1, 0.2), loads(kept), separate_queue=True) as world:
@@ -138,7 +140,7 @@ def test_a_finished_workload_is_deleted_after_its_retention() -> None:
                 await asyncio.sleep(60 + 60 + 2)
                 assert await c.client.list(WORKLOADS, NS) == []
 
-    run_virtual(story())
+    run_virtual(scenario())
 
 
 async def _admitted(c: Cluster) -> bool:
@@ -149,8 +151,8 @@ async def _finished(c: Cluster) -> bool:
     return await c.condition("a", "Finished") is not None
 
 
-def test_nothing_is_written_again_once_the_times_are_corrected() -> None:
-    async def story() -> None:
+def test_the_times_are_corrected_in_one_write() -> None:
+    async def scenario() -> None:
         with clock() as settable:
             long = loads(KIND + config("Eviction", 1000, 2))
             async with World(1, lambda pod: HANGS, long, separate_queue=True) as world:
@@ -171,7 +173,7 @@ def test_nothing_is_written_again_once_the_times_are_corrected() -> None:
                 await asyncio.sleep(900)
                 assert world.store.revision == revision
 
-    run_virtual(story())
+    run_virtual(scenario())
 
 
 async def _requeued(c: Cluster) -> str:
@@ -180,7 +182,7 @@ async def _requeued(c: Cluster) -> str:
 
 
 def test_a_failed_pod_is_replaced_after_its_own_delay() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         with clock() as settable:
             async with World(1, lambda pod: PodScript(0.1, 0.5, exit_code=1)) as world:
                 c = Cluster(world, {})
@@ -191,7 +193,7 @@ def test_a_failed_pod_is_replaced_after_its_own_delay() -> None:
                 await c.until(lambda: _failures(c), 2, seconds=10 + 10 + 3)
                 await c.until(lambda: _failures(c), 3, seconds=20 + 3)
 
-    run_virtual(story())
+    run_virtual(scenario())
 
 
 async def _failures(c: Cluster) -> int:

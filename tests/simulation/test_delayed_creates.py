@@ -1,7 +1,7 @@
-"""The request that creates a pod is under way for long, and its Job is stopped or deleted meanwhile.
+"""The request that creates a pod takes long, and its Job is stopped or deleted meanwhile.
 
-Until the request is answered no cache shows the pod. The API server may carry the request out after the Job was
-deleted, and the garbage collector ends such a pod only then: the quota of its Job is in use all that time.
+Until the request is answered no cache contains the pod. The API server may execute it after the Job was deleted, and
+the garbage collector ends such a pod only then: the quota of its Job is in use all that time.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from queue_manager.engine.transport import ApiError, Relay, Request, Response, T
 from queue_manager.simulation.kubelet import PodScript
 from queue_manager.simulation.virtual import run_virtual
 from queue_manager.simulation.world import World
-from tests.local.queue.cluster import NS, RUNS_FOR_EVER, Cluster
+from tests.local.queue.cluster import NS, RUNS_WITHOUT_END, Cluster
 
 Delay = Callable[[], float]
 
 
 class SlowCreates(Relay):
-    """Pods are created so many seconds after they were asked for."""
+    """Creates pods so many seconds after they were requested."""
 
     def __init__(self, inner: Transport, delay: Delay) -> None:
         super().__init__(inner)
@@ -39,7 +39,7 @@ class SlowCreates(Relay):
 
 
 def peak(history: Iterable[bytes]) -> tuple[int, list[str]]:
-    """The most milli-cpus that pods ever used at one time, and the pods that did."""
+    """The highest usage of pods at one time in milli-cpu, and the pods that had it."""
     using: dict[str, int] = {}
     most: tuple[int, list[str]] = (0, [])
     for line in history:
@@ -76,11 +76,11 @@ async def deleted_with_its_queue(c: Cluster) -> None:
     await deleted(c)
     await c.client.delete(CLUSTER_QUEUES, "", "cq")
     await asyncio.sleep(2)
-    await make_again(c, queue)
+    await recreate(c, queue)
 
 
-async def make_again(c: Cluster, queue: dict[str, Any]) -> None:
-    """A ClusterQueue that is being deleted goes when nobody holds quota of it: as soon as it is gone."""
+async def recreate(c: Cluster, queue: dict[str, Any]) -> None:
+    """Recreate a ClusterQueue as soon as the deleted one is gone, which is when nothing holds quota in it."""
     tree = {name: queue[name] for name in ("apiVersion", "kind", "spec")}
     for _ in range(100):
         try:
@@ -98,15 +98,15 @@ async def make_again(c: Cluster, queue: dict[str, Any]) -> None:
     "ended", [deleted, deactivated, workload_deleted, deleted_with_its_queue], ids=lambda ended: ended.__name__
 )
 def test_quota_is_in_use_while_a_pod_is_being_created(ended: Callable[[Cluster], Awaitable[None]]) -> None:
-    """`a` ends while its pod is on its way for ten seconds; `b` gets the quota only after that pod is gone."""
+    """`a` ends while its pod is being created for ten seconds; `b` gets the quota only after that pod is gone."""
 
-    async def story() -> None:
+    async def scenario() -> None:
         delays = iter([10.0])
 
         def through(transport: Transport) -> Transport:
             return SlowCreates(transport, lambda: next(delays, 0.0))
 
-        async with World(1, lambda pod: RUNS_FOR_EVER, wrap_transport=through) as world:
+        async with World(1, lambda pod: RUNS_WITHOUT_END, wrap_transport=through) as world:
             c = Cluster(world, {})
             await c.queues("1")
             await c.submit("a", "50m")
@@ -118,14 +118,14 @@ def test_quota_is_in_use_while_a_pod_is_being_created(ended: Callable[[Cluster],
             await asyncio.sleep(15)
             assert peak(world.history)[0] == 1000, peak(world.history)
 
-    run_virtual(story())
+    run_virtual(scenario())
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_pods_stay_within_quota_when_everything_is_slow_and_queues_come_and_go(seed: int) -> None:
-    """Jobs of 50 to 1000 milli-cpus are made, deleted and switched off at random beside a queue that is replaced."""
+def test_pods_stay_within_quota_with_slow_creates_and_replaced_queues(seed: int) -> None:
+    """Jobs of 50 to 1000 milli-cpu are created, deleted and deactivated at random while a queue is replaced."""
 
-    async def story() -> None:
+    async def scenario() -> None:
         rng, chance = Random(seed), Random(seed + 1000)
         script = PodScript(ready_after=0.2, ends_after=6.0)
 
@@ -138,14 +138,14 @@ def test_pods_stay_within_quota_when_everything_is_slow_and_queues_come_and_go(s
             for number in range(40):
                 await c.submit(f"j{number}", rng.choice(("50m", "300m", "1")))
                 await asyncio.sleep(rng.choice((0.05, 0.4, 2.0)))
-                await at_random(c, rng)
+                await random_moves(c, rng)
             await asyncio.sleep(60)
             assert peak(world.history)[0] <= 1000, peak(world.history)
 
-    run_virtual(story())
+    run_virtual(scenario())
 
 
-async def at_random(c: Cluster, rng: Random) -> None:
+async def random_moves(c: Cluster, rng: Random) -> None:
     victims = await c.running()
     what = rng.random()
     if what < 0.35 and victims:
@@ -158,4 +158,4 @@ async def at_random(c: Cluster, rng: Random) -> None:
         for name in victims:
             await c.client.delete(JOBS, NS, name, propagation="Background")
         await c.client.delete(CLUSTER_QUEUES, "", "cq")
-        await make_again(c, queue)
+        await recreate(c, queue)

@@ -94,7 +94,7 @@ def test_free_limit_borrowable_holders_and_position_are_those_of_a_recount(batch
                 checked["position"] += 1
             if any(row.free is not None and row.flavor for row in found.flavors):
                 check_numbers(w, found, objects, decided, checked)
-    assert checked["free"] > BATCH and checked["holders"] > BATCH / 4, checked
+    assert min(checked["free"], 4 * checked["holders"]) > BATCH, checked
 
 
 def position(w: Workload, objects: ClusterObjects) -> Position:

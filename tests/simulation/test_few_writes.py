@@ -1,4 +1,4 @@
-"""Status writes are what an admission costs: few per Workload, none in the way of an admission, and all true in the end.
+"""Status writes are what an admission costs: few per Workload, none in the way of an admission, all true in the end.
 
 A crowd of Workloads without Jobs, as Kueue's own benchmark has them (test/performance/scheduler): a played runner ends
 each some time after its admission.
@@ -145,7 +145,7 @@ def test_a_crowd_costs_at_most_two_status_writes_per_workload() -> None:
             await c.create(f"{name}-{queue}-{number}", cpu, priority=priority, runs=runs, queue=queue)
             await asyncio.sleep(0.05)
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with crowd() as c:
             await three_queues(c.cluster)
             arrivals = [
@@ -162,13 +162,13 @@ def test_a_crowd_costs_at_most_two_status_writes_per_workload() -> None:
             assert set(writes) <= {"admission", "reason", "reason_refresh"}
             at_rest(c.world)
 
-    run_virtual(story())
+    run_virtual(scenario())
 
 
 def test_those_that_fit_are_admitted_before_the_others_are_told_why_they_wait() -> None:
     """150 Workloads that fit arrive after 150 that do not, each of another size."""
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with crowd() as c:
             await c.cluster.queues("150", stopPolicy="Hold")
             for number in range(150):
@@ -186,7 +186,7 @@ def test_those_that_fit_are_admitted_before_the_others_are_told_why_they_wait() 
             assert await messages_of(c, "big") == {"ExceedsMaxQuota": 150}
             at_rest(c.world)
 
-    run_virtual(story())
+    run_virtual(scenario())
 
 
 async def admitted(c: Crowd) -> int:
@@ -200,7 +200,7 @@ async def messages_of(c: Crowd, prefix: str) -> Counter[str]:
 
 
 def test_changed_numbers_are_written_once_in_a_period_and_are_right_after_it() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with crowd() as c:
             await c.cluster.queues("10")
             for number in range(10):
@@ -220,11 +220,11 @@ def test_changed_numbers_are_written_once_in_a_period_and_are_right_after_it() -
             await asyncio.sleep(3 * PERIOD)
             assert c.world.store.revision == revision, "nothing is written at rest"
 
-    run_virtual(story())
+    run_virtual(scenario())
 
 
 def test_without_a_period_each_change_of_the_numbers_is_written() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with crowd("pendingReasonPeriod: 0s\n") as c:
             await c.cluster.queues("3")
             for number in range(2):
@@ -236,11 +236,11 @@ def test_without_a_period_each_change_of_the_numbers_is_written() -> None:
             await c.cluster.until(lambda: admitted(c), 3)
             assert c.writes()["reason"] == 2
 
-    run_virtual(story())
+    run_virtual(scenario())
 
 
 def test_the_status_of_a_queue_is_written_at_most_once_per_second_and_exact_at_rest() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with crowd() as c:
             await c.cluster.queues("5")
             begun = len(c.world.history)
@@ -257,4 +257,4 @@ def test_the_status_of_a_queue_is_written_at_most_once_per_second_and_exact_at_r
             status = (await c.world.client.get(CLUSTER_QUEUES, "", "cq"))["status"]
             assert (status["pendingWorkloads"], status["reservingWorkloads"], status["admittedWorkloads"]) == (0, 0, 0)
 
-    run_virtual(story())
+    run_virtual(scenario())

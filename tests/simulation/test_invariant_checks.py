@@ -1,4 +1,4 @@
-"""Each check of an invariant can fail: a good history in which one thing is made wrong is found out, by its number."""
+"""Each check of an invariant can fail: a valid history with one violation is reported with the invariant's number."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ Line = tuple[bytes, bytes, Tree]
 WORKLOADS, JOBS, PODS = b"workloads.kueue.x-k8s.io", b"jobs.batch", b"pods"
 CLUSTER_QUEUES = b"clusterqueues.kueue.x-k8s.io"
 
-# b hangs: it is evicted twice and deactivated, comes back and ends; c waits in a queue that is held for a while.
-STORY = [
+# b hangs: it is evicted twice, deactivated, reactivated and ends; c is pending in a queue that is held for a while.
+MOVES = [
     Move("submit", 0, 2),
     Move("submit", 1, 1, 5),
     Move("wait", 0, 0, 5),
@@ -34,25 +34,27 @@ STORY = [
 
 
 @cache
-def told() -> tuple[list[bytes], Mapping[str, Tree]]:
-    return run_virtual(lives.live(STORY))
+def valid_history() -> tuple[list[bytes], Mapping[str, Tree]]:
+    return run_virtual(lives.live(MOVES))
 
 
 def lines() -> list[Line]:
-    split = (line.split(b" ", 2) for line in told()[0])
+    split = (line.split(b" ", 2) for line in valid_history()[0])
     return [(what, resource, msgspec.json.decode(data)) for what, resource, data in split]
 
 
 def check(changed: list[Line]) -> None:
-    history = History(lives.QUOTA, base=lives.BASE, maximum=lives.MAXIMUM, limit=lives.LIMIT, by_user=told()[1])
+    history = History(
+        lives.QUOTA, base=lives.BASE, maximum=lives.MAXIMUM, limit=lives.LIMIT, by_user=valid_history()[1]
+    )
     history.check(b" ".join((what, resource, msgspec.json.encode(tree))) for what, resource, tree in changed)
 
 
-def test_the_history_as_it_was_is_good() -> None:
+def test_the_unchanged_history_is_valid() -> None:
     check(lines())
 
 
-# --- what is made wrong, and where ---------------------------------------------------------------------------
+# --- violations ---------------------------------------------------------------------------
 
 
 def became(kind: str) -> Callable[[Tree, Tree], bool]:
@@ -82,7 +84,7 @@ def set_condition(tree: Tree, kind: str, status: str) -> None:
 
 
 def at(where: Callable[[Tree, Tree], bool], change: Callable[[Tree], None]) -> list[Line]:
-    """The history with the first Workload of which `where` holds changed in that write."""
+    """The history in which the first Workload write that satisfies `where` is changed."""
     result, before, done = [], {}, False
     for what, resource, tree in lines():
         if resource == WORKLOADS and not done:
@@ -92,7 +94,7 @@ def at(where: Callable[[Tree, Tree], bool], change: Callable[[Tree], None]) -> l
                 done = True
                 change(tree)
         result.append((what, resource, tree))
-    assert done, "the story has no such write"
+    assert done, "the scenario has no such write"
     return result
 
 
@@ -109,7 +111,7 @@ def job_of(workload: Tree, changed: list[Line], until: Tree) -> Tree:
 
 
 def around_release(change: Callable[[Tree, list[Line]], None]) -> list[Line]:
-    """Change something about the Job of the first Workload that gives its quota back without having ended."""
+    """Change the Job of the first Workload that gives its quota back without having ended."""
     result = lines()
     before: dict[str, Tree] = {}
     for _, resource, tree in result:
@@ -123,7 +125,7 @@ def around_release(change: Callable[[Tree, list[Line]], None]) -> list[Line]:
 
 
 def while_the_queue_is_held() -> list[Line]:
-    """The first reservation of all is made while the ClusterQueue is stopped."""
+    """The first reservation happens while the ClusterQueue is stopped."""
     result = lines()
     for _, resource, tree in result:
         if resource == CLUSTER_QUEUES:
@@ -148,7 +150,7 @@ def pod_of_a_suspended_job() -> list[Line]:
 
 
 def started_too_early() -> list[Line]:
-    """Each start of a Job comes before the admission of its Workload."""
+    """Each Job starts before the admission of its Workload."""
     result = lines()
     for _, resource, tree in result:
         if resource == WORKLOADS:
@@ -226,23 +228,23 @@ WRONG: dict[str, tuple[str, Callable[[], list[Line]]]] = {
 
 
 @pytest.mark.parametrize("what", WRONG)
-def test_what_is_wrong_in_a_history_is_found(what: str) -> None:
+def test_a_violation_in_a_history_is_found(what: str) -> None:
     number, make = WRONG[what]
-    with pytest.raises(Broken, match=rf"^{number}:"):
+    with pytest.raises(Broken, match=rf"^{number}"):
         check(make())
 
 
 def test_a_retry_beyond_the_limit_is_found() -> None:
     history = History(lives.QUOTA, base=lives.BASE, maximum=lives.MAXIMUM, limit=1)
     with pytest.raises(Broken, match=r"^S21: job-b-\w+ is retried 2 times and the limit is 1"):
-        history.check(told()[0])
+        history.check(valid_history()[0])
 
 
 # --- the end -------------------------------------------------------------------------------------------------
 
 
 def a_world_after(spoil: Callable[[lives.Lives], None]) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         outcomes: dict[str, lives.PodScript] = {}
         config = lives.loads(lives.CONFIG)
         async with lives.World(1, lambda pod: lives.OUTCOMES[2], config, separate_queue=True) as world:
@@ -253,10 +255,10 @@ def a_world_after(spoil: Callable[[lives.Lives], None]) -> None:
             spoil(all_lives)
             at_rest(world)
 
-    run_virtual(story())
+    run_virtual(scenario())
 
 
-def lose_a_place(one: lives.Lives) -> None:
+def lose_from_the_queue(one: lives.Lives) -> None:
     queues = one.world.queue.quota_cache.queues
     for key in list(queues._queue_of):
         queues.remove(key)
@@ -264,8 +266,18 @@ def lose_a_place(one: lives.Lives) -> None:
         one.world.queue.quota_cache.state.release(uid)
 
 
+def count_twice_in_the_queue(one: lives.Lives) -> None:
+    node = one.world.queue.quota_cache.state.queues["cq"].node
+    node.add_all(dict.fromkeys(node.usage, 1))
+
+
+def count_twice_in_the_cohort(one: lives.Lives) -> None:
+    cohort = one.world.queue.quota_cache.state.forest.cohorts["team"]
+    cohort.add_all(dict.fromkeys(cohort.usage, 1))
+
+
 def forget_a_holding(one: lives.Lives) -> None:
-    """It stands in line again, and its quota is free: in memory only."""
+    """The Workload is pending again and its quota is free, in memory only."""
     ledger = one.world.queue.quota_cache
     uid = next(iter(ledger.state.holdings))
     ledger.state.release(uid)
@@ -276,18 +288,23 @@ def forget_a_holding(one: lives.Lives) -> None:
 
 @pytest.mark.parametrize(
     ("number", "spoil"),
-    [("S4", lose_a_place), ("S2", forget_a_holding)],
+    [
+        ("S4", lose_from_the_queue),
+        ("S2", forget_a_holding),
+        ("S2: ClusterQueue cq", count_twice_in_the_queue),
+        ("S2: cohort team", count_twice_in_the_cohort),
+    ],
 )
-def test_what_only_memory_knows_wrong_is_found(number: str, spoil: Callable[[lives.Lives], None]) -> None:
-    with pytest.raises(Broken, match=rf"^{number}:"):
+def test_a_violation_in_memory_is_found(number: str, spoil: Callable[[lives.Lives], None]) -> None:
+    with pytest.raises(Broken, match=rf"^{number}"):
         a_world_after(spoil)
 
 
-def test_the_places_of_a_cluster_at_work_are_right() -> None:
+def test_each_workload_of_a_running_cluster_is_in_one_place() -> None:
     a_world_after(lambda one: None)
 
 
-def test_a_workload_that_waits_without_a_reason_is_found() -> None:
+def test_a_pending_workload_without_a_reason_is_found() -> None:
     def spoil(one: lives.Lives) -> None:
         ledger = one.world.queue.quota_cache
         stored = next(iter(one.world.store.scan("workloads.kueue.x-k8s.io")))
@@ -326,14 +343,12 @@ def ticket(*conditions: str, active: bool = True) -> Tree:
         ("L10", JOB, [ticket(active=False)], []),
     ],
 )
-def test_what_is_owed_in_the_end_and_did_not_come_about_is_found(
-    number: str, job: Tree, workloads: list[Tree], pods: list[Tree]
-) -> None:
-    with pytest.raises(Broken, match=rf"^{number}:"):
+def test_a_job_that_should_have_run_is_found(number: str, job: Tree, workloads: list[Tree], pods: list[Tree]) -> None:
+    with pytest.raises(Broken, match=rf"^{number}"):
         check_owed({"a": job}, workloads, pods)
 
 
-def test_nothing_is_owed_when_all_has_ended() -> None:
+def test_no_violation_is_found_when_all_has_ended() -> None:
     check_owed({"a": ENDED}, [ticket("Finished")], [{"metadata": {"name": "p"}, "status": {"phase": "Succeeded"}}])
 
 

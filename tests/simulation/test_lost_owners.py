@@ -1,4 +1,4 @@
-"""Workloads whose owner reference is gone: with the Job, or without it."""
+"""Workloads whose owner reference is gone, with or without the Job."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from queue_manager.api.resources import JOBS, WORKLOADS
 from queue_manager.simulation.virtual import run_virtual
 from queue_manager.simulation.world import World
-from tests.local.queue.cluster import API, NS, RUNS_FOR_EVER, Cluster
+from tests.local.queue.cluster import API, NS, RUNS_WITHOUT_END, Cluster
 from tests.local.queue.invariants import is_true
 
 NO_OWNER = {"metadata": {"ownerReferences": None}}
@@ -20,8 +20,8 @@ NO_OWNER = {"metadata": {"ownerReferences": None}}
 
 @asynccontextmanager
 async def one_runs_one_waits() -> AsyncIterator[Cluster]:
-    """`run` has the whole quota and `wait` waits for it; the queue's controllers can be killed."""
-    async with World(1, lambda pod: RUNS_FOR_EVER, separate_queue=True) as world:
+    """`run` uses the whole quota and `wait` is pending; the queue's controllers can be killed."""
+    async with World(1, lambda pod: RUNS_WITHOUT_END, separate_queue=True) as world:
         c = Cluster(world, {})
         await c.queues("1")
         await c.submit("run")
@@ -47,7 +47,7 @@ async def finished(c: Cluster, name: str) -> list[str]:
 
 
 def test_quota_is_free_after_an_orphan_deletion_while_the_manager_was_down() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with one_runs_one_waits() as c:
             name = (await c.workload("run"))["metadata"]["name"]
             await c.world.kill()
@@ -57,14 +57,14 @@ def test_quota_is_free_after_an_orphan_deletion_while_the_manager_was_down() -> 
             await c.until(c.running, ["wait"])
             assert await finished(c, name) == ["OwnerNotFound"]
 
-    run_virtual(story())
+    run_virtual(scenario())
 
 
 @pytest.mark.parametrize("name", ["cut-short", "job-other-12345"])
-def test_a_job_is_found_to_be_gone_when_the_workload_name_does_not_say_it(name: str) -> None:
-    """A Workload that its user brought along, taken over by a Job: all Jobs are listed."""
+def test_the_missing_owner_of_a_prebuilt_workload_is_noticed(name: str) -> None:
+    """Its name does not contain the Job's, so all Jobs are listed."""
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with one_runs_one_waits() as c:
             uid = (await c.job("run"))["metadata"]["uid"]
             await c.world.kill()
@@ -77,12 +77,12 @@ def test_a_job_is_found_to_be_gone_when_the_workload_name_does_not_say_it(name: 
             await c.world.start()
             await c.until(lambda: finished(c, name), ["OwnerNotFound"])
 
-    run_virtual(story())
+    run_virtual(scenario())
 
 
 @pytest.mark.parametrize("down", [False, True])
-def test_a_removed_owner_reference_is_put_back_and_the_job_runs_on(down: bool) -> None:
-    async def story() -> None:
+def test_a_removed_owner_reference_is_restored_and_the_job_keeps_running(down: bool) -> None:
+    async def scenario() -> None:
         async with one_runs_one_waits() as c:
             before = await c.workload("run")
             if down:
@@ -95,17 +95,17 @@ def test_a_removed_owner_reference_is_put_back_and_the_job_runs_on(down: bool) -
             assert await c.running() == ["run"]
             assert (await c.workload("run"))["metadata"]["uid"] == before["metadata"]["uid"]
 
-    run_virtual(story())
+    run_virtual(scenario())
 
 
 async def owners(c: Cluster, workload: dict[str, Any]) -> Any:
     return (await c.client.get(WORKLOADS, NS, workload["metadata"]["name"]))["metadata"].get("ownerReferences")
 
 
-def test_quota_is_kept_while_the_job_runs_when_its_workload_loses_owner_and_activity() -> None:
-    """Without an owner reference the Workload is evicted and gives its quota back only when the Job has stopped."""
+def test_an_inactive_workload_without_owner_keeps_quota_until_the_stop() -> None:
+    """It is evicted, and gives its quota back when its Job has stopped."""
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with one_runs_one_waits() as c:
             name = (await c.workload("run"))["metadata"]["name"]
             await c.client.patch(WORKLOADS, NS, name, {**NO_OWNER, "spec": {"active": False}})
@@ -113,17 +113,17 @@ def test_quota_is_kept_while_the_job_runs_when_its_workload_loses_owner_and_acti
             assert (await c.job("run"))["spec"]["suspend"]
             assert not is_true(await c.workload("run"), "QuotaReserved")
 
-    run_virtual(story())
+    run_virtual(scenario())
 
 
 def test_a_workload_without_owner_and_label_is_left_to_its_user() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with one_runs_one_waits() as c:
             await c.create(WORKLOADS, workload("mine"))
             await asyncio.sleep(60)
             assert await finished(c, "mine") == []
 
-    run_virtual(story())
+    run_virtual(scenario())
 
 
 def workload(name: str, **meta: Any) -> dict[str, Any]:

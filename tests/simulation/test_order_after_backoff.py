@@ -1,8 +1,8 @@
-"""Who gets freed quota: always the first, by requeuingStrategy.timestamp, of those whose backoff is over (KEP-1282).
+"""Which Workload gets freed quota: the first by requeuingStrategy.timestamp whose backoff is over (KEP-1282).
 
-The whole system runs in virtual time with quota for one Job and several Jobs whose pods never become ready, so each
-is admitted, evicted, backs off and queues again. Every reservation in the store is checked against all Workloads that
-were pending at that moment, by a ranking written down here once more.
+The whole system runs in virtual time with quota for one Job. The pods of several Jobs never become ready, so each is
+admitted, evicted, backs off and is queued again. Every reservation in the store is checked against all Workloads that
+were pending at that moment, by an independent implementation of the order.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from tests.unit.queueing.builders import at, wire, workload
 from tests.unit.queueing.builders import condition as condition_of
 
 Tree = dict[str, Any]
-SECONDS = 25  # long enough for five tries and their backoffs
-BESIDE = 0.0377  # s: Jobs arrive between the moments at which timers of the system are due
+SECONDS = 25  # enough for five attempts and their backoffs
+OFFSET_SECONDS = 0.0377  # Jobs arrive between the times at which timers of the system are due
 
 
 @dataclass
 class Reservations:
-    """Listens to the store. `made` has each reservation: whose, and whose it should have been."""
+    """Observes the store. `made` has each reservation: whose it is, and whose it should be."""
 
     world: World
     timestamp: str
@@ -88,11 +88,11 @@ async def arrive(c: Cluster, arrivals: Iterable[tuple[str, float]]) -> None:
 def reservations(
     timestamp: str, base: int, stop: float, arrivals: list[float], *, timeout: int = 2, strategy: str = "BestEffortFIFO"
 ) -> list[tuple[str, str]]:
-    """Run the Jobs a, b, c ... that arrive at these seconds and whose pods take `stop` seconds to end."""
+    """Run Jobs a, b, c ... that arrive at these seconds; their pods take `stop` seconds to end."""
     names = [chr(ord("a") + i) for i in range(len(arrivals))]
     outcome = PodScript(ready_after=None, ends_after=None, stops_within=stop)
 
-    async def story() -> list[tuple[str, str]]:
+    async def scenario() -> list[tuple[str, str]]:
         async with cluster(config(timestamp, base, timeout), **dict.fromkeys(names, outcome)) as c:
             assert isinstance(c.world, World)
             seen = Reservations(c.world, timestamp)
@@ -102,7 +102,7 @@ def reservations(
             await asyncio.sleep(SECONDS)
             return seen.made
 
-    return run_virtual(story())
+    return run_virtual(scenario())
 
 
 TENTHS = st.integers(0, 45).map(lambda tenths: tenths / 10)
@@ -115,11 +115,11 @@ TENTHS = st.integers(0, 45).map(lambda tenths: tenths / 10)
     base=st.integers(0, 4),
     stop=TENTHS,
     timeout=st.integers(1, 3),
-    arrivals=st.lists(TENTHS.map(lambda at: at + BESIDE), min_size=2, max_size=4),
+    arrivals=st.lists(TENTHS.map(lambda at: at + OFFSET_SECONDS), min_size=2, max_size=4),
 )
-@example("Creation", "BestEffortFIFO", 0, 0.0, 2, [BESIDE, 1 + BESIDE])
-@example("Creation", "BestEffortFIFO", 1, 2.0, 2, [BESIDE, 1 + BESIDE])
-@example("Creation", "StrictFIFO", 1, 1.0, 2, [BESIDE, 1 + BESIDE])
+@example("Creation", "BestEffortFIFO", 0, 0.0, 2, [OFFSET_SECONDS, 1 + OFFSET_SECONDS])
+@example("Creation", "BestEffortFIFO", 1, 2.0, 2, [OFFSET_SECONDS, 1 + OFFSET_SECONDS])
+@example("Creation", "StrictFIFO", 1, 1.0, 2, [OFFSET_SECONDS, 1 + OFFSET_SECONDS])
 def test_quota_goes_to_the_first_whose_backoff_is_over(
     timestamp: str, strategy: str, base: int, stop: float, timeout: int, arrivals: list[float]
 ) -> None:
@@ -128,24 +128,24 @@ def test_quota_goes_to_the_first_whose_backoff_is_over(
     assert [got for got, _ in made] == [due for _, due in made]
 
 
-def test_by_creation_the_evicted_older_one_goes_first_again_and_the_younger_starves() -> None:
-    """Recorded of Kueue (c05), and what config/kueue_config.yaml warns of."""
+def test_by_creation_the_evicted_older_workload_starves_the_younger() -> None:
+    """Recorded of Kueue (c05); config/kueue_config.yaml warns of it."""
     for base, stop in ((0, 0.0), (1, 2.0)):
-        tries = [got for got, _ in reservations("Creation", base, stop, [BESIDE, 1.3])]
+        tries = [got for got, _ in reservations("Creation", base, stop, [OFFSET_SECONDS, 1.3])]
         assert tries[:2] == ["a", "a"]
-    assert {got for got, _ in reservations("Creation", 0, 0.0, [BESIDE, 1.3])} == {"a"}
+    assert {got for got, _ in reservations("Creation", 0, 0.0, [OFFSET_SECONDS, 1.3])} == {"a"}
 
 
-def test_by_eviction_they_take_turns() -> None:
-    tries = [got for got, _ in reservations("Eviction", 0, 0.0, [BESIDE, 1.3])]
+def test_by_eviction_workloads_take_turns() -> None:
+    tries = [got for got, _ in reservations("Eviction", 0, 0.0, [OFFSET_SECONDS, 1.3])]
     assert tries[:4] == ["a", "b", "a", "b"]
 
 
 @pytest.mark.parametrize(("give_up", "eligible"), [("3s", False), ("4s", True)])
-def test_a_workload_is_not_eligible_again_if_giveupafter_ends_with_its_backoff(give_up: str, eligible: bool) -> None:
-    """Whoever is faster after requeueAt, the scheduler or the life cycle, which deactivates it."""
+def test_a_workload_whose_give_up_after_ends_with_its_backoff_is_deactivated(give_up: str, eligible: bool) -> None:
+    """Whether the scheduler or the life cycle acts first after requeueAt."""
 
-    async def story() -> bool:
+    async def scenario() -> bool:
         kind = "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\n"
         strategy = f"requeuingStrategy: {{giveUpAfter: {give_up}}}"
         async with World(1, None, loads(f"{kind}waitForPodsReady: {{{strategy}}}\n")) as world:
@@ -158,4 +158,4 @@ def test_a_workload_is_not_eligible_again_if_giveupafter_ends_with_its_backoff(g
             )
             return not world.queue.quota_cache.read(evicted).in_backoff(at(3))
 
-    assert run_virtual(story()) is eligible
+    assert run_virtual(scenario()) is eligible

@@ -1,7 +1,7 @@
 """Preemptions, with the queue's controllers killed before and after every single write: nothing is lost or done twice.
 
-As `test_queue_crashes`: the end is that of the undisturbed story. On the way the invariants hold, those of preemption
-included: no victim twice, the quota that victims release goes to their preemptor.
+As `test_queue_crashes`: the end is that of the undisturbed scenario. On the way the invariants hold, also those of
+preemption: no victim twice, and the quota that victims release goes to their preemptor.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from queue_manager.api.resources import CLUSTER_QUEUES, JOBS, LOCAL_QUEUES
 from queue_manager.simulation.kubelet import PodScript
 from queue_manager.simulation.virtual import run_virtual
 from tests.local.queue.cluster import API, NS, Cluster
-from tests.simulation.deaths import SHORT, Death, Story, is_true, tell, until_workload
+from tests.simulation.crashes import SHORT, Death, Scenario, is_true, play, until_workload
 
 LOWER = {"withinClusterQueue": "LowerPriority"}
 SLOW_TO_STOP = PodScript(ready_after=0.2, ends_after=4.0, stops_within=1.5)
@@ -165,7 +165,7 @@ async def a_strict_head_preempts(c: Cluster) -> None:
     await submit(c, "later", "1", "mid")
 
 
-STORIES: tuple[Story, ...] = (
+SCENARIOS: tuple[Scenario, ...] = (
     a_lower_priority_gives_way,
     only_one_of_two_is_needed,
     two_victims_for_one,
@@ -180,11 +180,11 @@ STORIES: tuple[Story, ...] = (
 )
 
 
-@pytest.mark.parametrize("story", STORIES, ids=lambda story: story.__name__)
-def test_a_death_at_any_write_of_a_preemption_changes_nothing_about_the_end(story: Story) -> None:
-    undisturbed = run_virtual(tell(story, Death()))
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.__name__)
+def test_a_death_at_any_write_of_a_preemption_changes_nothing_about_the_end(scenario: Scenario) -> None:
+    undisturbed = run_virtual(play(scenario, Death()))
     for at in range(undisturbed.writes):
         for applied in (False, True):
-            end = run_virtual(tell(story, Death(at, applied)))
+            end = run_virtual(play(scenario, Death(at, applied)))
             assert end.struck
             assert end.objects == undisturbed.objects, f"killed {'after' if applied else 'before'} write {at}"

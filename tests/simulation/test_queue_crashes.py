@@ -1,8 +1,8 @@
-"""The queue's controllers are killed before and after every single write, started again, and nothing is lost.
+"""The queue's controllers are killed before and after every single write and restarted, and nothing is lost.
 
-Each story is first told undisturbed, and its writes are counted. Then it is told again for each of them, with
-all controllers of the queue dying right before, or right after, that write reached the store; half a second
-later they start anew on what is there. The end must be the same, and the invariants must hold all the way.
+Each scenario first runs undisturbed, and its writes are counted. Then it runs again for each write; all controllers of
+the queue die right before or right after that write reaches the store, and start anew half a second later. The end must
+be the same, and the invariants must hold all the way.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import pytest
 from queue_manager.api.resources import JOBS, WORKLOADS
 from queue_manager.simulation.virtual import run_virtual
 from tests.local.queue.cluster import NS, Cluster
-from tests.simulation.deaths import NEVER, SHORT, Death, Story, is_true, tell, until_workload
+from tests.simulation.crashes import NEVER, SHORT, Death, Scenario, is_true, play, until_workload
 
 
 async def admitted_and_finished(c: Cluster) -> None:
@@ -39,7 +39,7 @@ async def deactivated_and_reactivated(c: Cluster) -> None:
     await _set_active(c, "a", True)
 
 
-async def switched_off_and_on_by_its_user(c: Cluster) -> None:
+async def deactivated_and_reactivated_by_its_user(c: Cluster) -> None:
     await c.queues("2")
     await c.submit("a")
     await until_workload(c, "a", lambda w: is_true(w, "PodsReady"))
@@ -56,11 +56,11 @@ async def deleted_while_another_waits(c: Cluster) -> None:
     await c.client.delete(JOBS, NS, "a", propagation="Background")
 
 
-STORIES: tuple[Story, ...] = (
+SCENARIOS: tuple[Scenario, ...] = (
     admitted_and_finished,
     evicted_and_requeued,
     deactivated_and_reactivated,
-    switched_off_and_on_by_its_user,
+    deactivated_and_reactivated_by_its_user,
     deleted_while_another_waits,
 )
 
@@ -70,11 +70,11 @@ async def _set_active(c: Cluster, job: str, active: bool) -> None:
     await c.client.patch(WORKLOADS, NS, name, {"spec": {"active": active}})
 
 
-@pytest.mark.parametrize("story", STORIES, ids=lambda story: story.__name__)
-def test_a_death_at_any_write_changes_nothing_about_the_end(story: Story) -> None:
-    undisturbed = run_virtual(tell(story, Death()))
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.__name__)
+def test_a_crash_at_any_write_does_not_change_the_end(scenario: Scenario) -> None:
+    undisturbed = run_virtual(play(scenario, Death()))
     for at in range(undisturbed.writes):
         for applied in (False, True):
-            end = run_virtual(tell(story, Death(at, applied)))
+            end = run_virtual(play(scenario, Death(at, applied)))
             assert end.struck
             assert end.objects == undisturbed.objects, f"killed {'after' if applied else 'before'} write {at}"

@@ -1,4 +1,4 @@
-"""The metrics of Kueue that concern Workloads, by their names and labels."""
+"""Kueue's metrics of Workloads, with their names and labels."""
 
 from __future__ import annotations
 
@@ -69,15 +69,18 @@ LABELS = {
     "cohort_subtree_admitted_active_workloads": "cohort",
     "cohort_subtree_quota": "cohort flavor resource",
     "cohort_subtree_resource_reservations": "cohort flavor resource",
+    "cluster_queue_weighted_share": "cluster_queue cohort",
+    "cohort_weighted_share": "cohort",
+    "local_queue_admission_fair_sharing_usage": "cluster_queue name namespace",
     "cohort_info": "cohort parent_cohort root_cohort",
     "cluster_queue_info": "cluster_queue parent_cohort root_cohort",
 }
-"""What one finished, one evicted and one waiting Workload leave behind, with resources reported."""
+"""What one finished, one evicted and one waiting Workload leave behind, with all that can be switched on."""
 
 
 async def busy(c: Cluster) -> None:
-    """a has ended, b ran and was deactivated, d was timed out, e waits."""
-    await c.queues("1", cohortName="team")
+    """a has ended, b ran and was deactivated, d timed out, e is pending."""
+    await c.queues("1", cohortName="team", admissionScope={"admissionMode": "UsageBasedAdmissionFairSharing"})
     await c.submit("a")
     await asyncio.sleep(10)
     await c.submit("b")
@@ -90,18 +93,22 @@ async def busy(c: Cluster) -> None:
     await asyncio.sleep(70)
 
 
-CONFIG = "metrics: {enableClusterQueueResources: true}\nwaitForPodsReady: {timeout: 60s}\n"
+CONFIG = """metrics: {enableClusterQueueResources: true}
+waitForPodsReady: {timeout: 60s}
+fairSharing: {preemptionStrategies: [LessThanOrEqualToFinalShare]}
+admissionFairSharing: {usageHalfLifeTime: 1h, usageSamplingInterval: 1m}
+"""
 PODS = {"a": PodScript(0.2, 3.0), "d": HANGS}
 
 
 @pytest.fixture(scope="module")
 def lines() -> list[str]:
-    async def story() -> list[str]:
+    async def scenario() -> list[str]:
         async with cluster(CONFIG, **PODS) as c:
             await busy(c)
             return c.world.metrics.exposition().splitlines()
 
-    return run_virtual(story())
+    return run_virtual(scenario())
 
 
 def test_each_metric_has_the_labels_of_kueue_and_the_role_of_the_replica(lines: list[str]) -> None:
@@ -131,11 +138,14 @@ def test_each_metric_has_the_type_and_the_labels_that_its_family_declares(lines:
 
 
 def test_no_family_is_declared_that_nothing_counts(lines: list[str]) -> None:
-    """Those of the queue are in the exposition, but for admission checks; the others are named in the code."""
+    """All families of the queue are in the exposition, except those of admission checks and preemptions; the others
+    are named in the code.
+    """
     seen = {line.split()[2] for line in lines if line.startswith("# TYPE")}
     checks = "admission_checks_wait_time_seconds"
     queue = {family.name for title in list(TABLES)[:2] for family in TABLES[title]}
-    assert queue - seen == {f"kueue_{checks}", f"kueue_local_queue_{checks}"}
+    unseen = {f"kueue_{checks}", f"kueue_local_queue_{checks}", "kueue_preempted_workloads_total"}
+    assert queue - seen == unseen
     packages = (Path(job_controller.__file__).parent, Path(queue_manager.__file__).parent)
     files = {file for package in packages for file in package.rglob("*.py")} - {Path(metric_families.__file__)}
     code = "".join(file.read_text() for file in files)
@@ -143,7 +153,7 @@ def test_no_family_is_declared_that_nothing_counts(lines: list[str]) -> None:
     assert not [name for name in others if re.sub("^(workqueue|job_controller)_", "", name) not in code]
 
 
-def test_the_table_in_the_documentation_is_that_of_the_code() -> None:
+def test_the_table_in_the_documentation_is_up_to_date() -> None:
     assert (assets.config() / "METRICS.md").read_text() == render()
 
 
@@ -167,18 +177,18 @@ def test_the_table_in_the_documentation_is_that_of_the_code() -> None:
         'kueue_pending_scheduling_hashes{cluster_queue="cq",replica_role="standalone",status="active"} 0.0',
     ],
 )
-def test_what_happened_and_what_is_are_counted(lines: list[str], expected: str) -> None:
+def test_counters_and_gauges_have_the_values_of_the_scenario(lines: list[str], expected: str) -> None:
     name = expected.partition("{")[0]
     assert expected in lines, [line for line in lines if line.startswith(name)]
 
 
 def test_a_pods_ready_timeout_is_not_counted_as_time_of_readiness(lines: list[str]) -> None:
-    """Its pods never were ready."""
+    """Its pods never became ready."""
     assert not any("pods_ready_to_evicted" in line and "PodsReadyTimeout" in line for line in lines)
 
 
-def test_why_workloads_are_not_admitted_follows_their_conditions() -> None:
-    async def story() -> None:
+def test_the_causes_of_pending_workloads_follow_their_conditions() -> None:
+    async def scenario() -> None:
         async with cluster() as c:
             await c.queues("1")
             await c.submit("a")
@@ -199,11 +209,11 @@ def test_why_workloads_are_not_admitted_follows_their_conditions() -> None:
             await asyncio.sleep(5)
             assert "ExceedsMaxQuota" not in c.world.metrics.exposition()
 
-    run_virtual(story())
+    run_virtual(scenario())
 
 
-def test_only_the_chosen_local_queues_have_metrics_of_their_own() -> None:
-    async def story() -> None:
+def test_only_selected_local_queues_have_metrics() -> None:
+    async def scenario() -> None:
         chosen = "metrics: {localQueueMetrics: {enable: true, localQueueSelector: {matchLabels: {team: a}}}}\n"
         async with cluster(chosen) as c:
             await c.queues()
@@ -215,4 +225,4 @@ def test_only_the_chosen_local_queues_have_metrics_of_their_own() -> None:
             text = c.world.metrics.exposition()
             assert set(re.findall(r'kueue_local_queue_\w+\{.*?\bname="(\w+)"', text)) == {"lq"}
 
-    run_virtual(story())
+    run_virtual(scenario())

@@ -1,4 +1,4 @@
-"""The published table of KEP-1282, story 2: how long until a Workload whose pods are never ready is deactivated."""
+"""The table of KEP-1282, scenario 2: seconds until a Workload whose pods never become ready is deactivated."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from queue_manager.configuration.kueue_config import RequeuingStrategy, WaitForP
 from queue_manager.simulation.kubelet import PodScript
 from queue_manager.simulation.virtual import run_virtual
 from queue_manager.simulation.world import World
-from tests.simulation.test_a_day import QUEUES, job
+from tests.simulation.test_one_day import QUEUES, job
 
 TABLE = {1: 601, 2: 902, 5: 1811, 10: 3374, 20: 8730, 30: 86400}  # backoffLimitCount: seconds to deactivation
 ROUNDING = 2.0
@@ -49,7 +49,7 @@ def _deactivated(history: list[bytes]) -> datetime:
 
 
 def _first(history: list[bytes], type: str) -> datetime:
-    """When a condition became true for the first time."""
+    """The time at which a condition first became true."""
     for line in history:
         _, kind, data = line.split(b" ", 2)
         if kind == b"workloads.kueue.x-k8s.io":

@@ -1,4 +1,4 @@
-"""Each kind has a watch of its own, and one may be behind the others."""
+"""Each kind has a watch of its own, and one watch may lag behind the others."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from queue_manager.simulation.virtual import run_virtual
 from queue_manager.simulation.world import World
 from tests.local.queue.cluster import NS, Cluster
 
-LAG = 3.0  # s
+LAG_SECONDS = 3.0
 CONFIG = """
 apiVersion: config.kueue.x-k8s.io/v1beta2
 kind: Configuration
@@ -22,7 +22,7 @@ managedJobsNamespaceSelector: {matchLabels: {team: x}}
 
 
 class SlowNamespaces(Relay):
-    """What happens to namespaces is heard later than all else."""
+    """Delivers watch events of namespaces later than all others."""
 
     def stream(
         self, path: str, *, query: Mapping[str, str] | None = None
@@ -35,23 +35,23 @@ class SlowNamespaces(Relay):
 async def _late(inner: AbstractAsyncContextManager[AsyncIterator[bytes]]) -> AsyncIterator[AsyncIterator[bytes]]:
     async def lines(stream: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
         async for line in stream:
-            await asyncio.sleep(LAG)
+            await asyncio.sleep(LAG_SECONDS)
             yield line
 
     async with inner as stream:
         yield lines(stream)
 
 
-def test_a_job_that_is_known_before_its_namespace_is_queued_once_that_is_known() -> None:
-    async def story() -> None:
+def test_a_job_seen_before_its_namespace_is_queued_once_that_is_seen() -> None:
+    async def scenario() -> None:
         async with World(1, config=loads(CONFIG), separate_queue=True, wrap_transport=SlowNamespaces) as world:
             c = Cluster(world, {})
             tree = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NS, "labels": {"team": "x"}}}
             await c.create(NAMESPACES, tree)
             await c.submit("a", suspend=True)
-            await c.until(lambda: c.condition("a", "QuotaReserved"), MISSING, seconds=2 * LAG)
+            await c.until(lambda: c.condition("a", "QuotaReserved"), MISSING, seconds=2 * LAG_SECONDS)
 
-    run_virtual(story())
+    run_virtual(scenario())
 
 
 MISSING = ("False", "Misconfigured", "LocalQueue lq doesn't exist")

@@ -1,4 +1,6 @@
-"""Documents of the repository: what docstrings and comments cite exists, and BEHAVIOUR.md names tests that exist."""
+"""Documents of the repository: what docstrings and comments cite exists, and rules and the architecture page name
+tests, files and functions that exist.
+"""
 
 from __future__ import annotations
 
@@ -12,18 +14,18 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = ("job_controller", "queue_manager")
-BEHAVIOURS = sorted(
-    path.parent.name for path in ROOT.glob("*/BEHAVIOUR.md") if path.parent.name in ("job_controller", "queue_manager")
-)
+PACKAGES = ("job_controller", "queue_manager", "tests")
+BEHAVIOURS = ("job_controller", "queue_manager")
 
 CITATION = re.compile(r"(?<![\w/.-])((?:[\w.-]+/)*[\w-]+\.md)(?:#([\w-]+))?")
 ROWS = re.compile(r"DIFFERENCES\.md,? rows? (\d+(?:(?:,| and|, and)\s+\d+)*)")
 # Documents and numbers that a reader of the repository does not have.
 FOREIGN = re.compile(
-    r"\(spec[ :]|\bspec: \S+\.md|\bkueue\.md|\bjob-controller(-measured)?\.md|\binvariants\.md"
+    r"\(spec[ :]|\bspec: \S+\.md|\bkueue(-measured)?\.md|\bjob-controller(-measured)?\.md|\binvariants\.md"
     r"|\b[Ii]nvariants? [A-Z]\d|\b[SL]\d{1,2}\b"
 )
+INVARIANTS = ROOT / "tests/local/queue/invariants.py"
+INVARIANT = re.compile(r"\b[SL]\d{1,2}\b")
 RULE = re.compile(r"^### [A-Z](\d+) (.+)$", re.MULTILINE)
 TEST = re.compile(r"`([\w/]+\.py)::(\w+)`")
 
@@ -49,8 +51,12 @@ def files(package: str) -> list[Path]:
 
 
 def resolve(document: str, citing: Path, package: str) -> Path | None:
-    """The document: beside the citing file or above it, in its package, or by its path in the repository."""
-    places = [*(folder for folder in citing.parents if folder.is_relative_to(ROOT)), ROOT / package]
+    """The document: beside the citing file or above it, in its package, or by its path in the repository.
+
+    Unit tests of a package cite its documents as the package does.
+    """
+    tested = [ROOT / name for name in PACKAGES if citing.is_relative_to(ROOT / "tests/unit" / name)]
+    places = [*(folder for folder in citing.parents if folder.is_relative_to(ROOT)), ROOT / package, *tested]
     return next((place / document for place in places if (place / document).is_file()), None)
 
 
@@ -85,13 +91,25 @@ def test_cited_rows_of_differences_exist(package: str) -> None:
     assert cited <= rows
 
 
+def numbered_invariants() -> set[str]:
+    """The numbers that the table in the docstring of invariants.py explains."""
+    return set(INVARIANT.findall(ast.get_docstring(ast.parse(INVARIANTS.read_text())) or ""))
+
+
+def uses_invariants(path: Path) -> bool:
+    """Whether a file of the simulation, which names invariants by the numbers of that table."""
+    return path == INVARIANTS or path.is_relative_to(ROOT / "tests/simulation")
+
+
 @pytest.mark.parametrize("package", PACKAGES)
 def test_nothing_cites_a_document_that_readers_do_not_have(package: str) -> None:
+    known = numbered_invariants()
     wrong = [
         f"{path.relative_to(ROOT)}: {match[0]}"
         for path in files(package)
         for text in texts(path)
         for match in FOREIGN.finditer(text)
+        if not (uses_invariants(path) and match[0] in known)
     ]
     assert not wrong
 
@@ -116,3 +134,17 @@ def test_rules_are_numbered_and_have_a_source_and_a_test(package: str) -> None:
     for rule in RULE.split(text)[3::3]:
         assert "Source: " in rule
         assert TEST.search(rule)
+
+
+ARCHITECTURE = ROOT / "queue_manager" / "ARCHITECTURE.md"
+NAMED = sorted(set(re.findall(r"`((?:\.\./)?[a-z_/]+\.py)(?:::(\w+))?`", ARCHITECTURE.read_text())))
+
+
+def test_the_architecture_page_names_files() -> None:
+    assert len(NAMED) > 30
+
+
+@pytest.mark.parametrize(("file", "name"), NAMED, ids=lambda part: part.removeprefix("../"))
+def test_a_file_and_function_of_the_architecture_page_exist(file: str, name: str) -> None:
+    text = (ARCHITECTURE.parent / file).read_text()
+    assert not name or re.search(rf"^\s*(?:async )?(?:def|class) {name}\b", text, re.MULTILINE)

@@ -1,4 +1,4 @@
-"""Durations are read and printed as Go does."""
+"""Durations are read and printed as by Go."""
 
 from __future__ import annotations
 
@@ -36,19 +36,19 @@ def test_a_duration_is_read_and_printed_as_go_does(text: str, seconds: float, pr
 
 
 @pytest.mark.parametrize("text", ["", "soon", "5", "5 m", "m", "1d", "-", "1h-3m", "1s ", "٣s", "1e3s", "9" * 30 + "h"])
-def test_what_go_does_not_read_is_refused(text: str) -> None:
+def test_a_text_that_go_refuses_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"not|longer"):
         durations.parse(text)
 
 
 @pytest.mark.parametrize("text", ["1" * 200_000, "1" * 200_000 + "s", "1." + "1" * 200_000, "1s" * 100_000 + "1"])
 def test_a_long_text_is_refused_at_once(text: str) -> None:
-    """Annotations of Jobs may be that long, and whoever reads them serves all users."""
+    """Annotations of Jobs may be long, and the process that reads them serves all users."""
     with pytest.raises(ValueError, match=r"not|longer"):
         durations.parse(text)
 
 
 @given(st.integers(min_value=-(10**15), max_value=10**15))
-def test_what_is_printed_reads_back(microseconds: int) -> None:
+def test_a_printed_duration_reads_back(microseconds: int) -> None:
     duration = timedelta(microseconds=microseconds)
     assert durations.parse(durations.render(duration)) == duration

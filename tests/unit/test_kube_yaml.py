@@ -1,4 +1,4 @@
-"""YAML has the values that an API server's converter to JSON gives it, as recorded from sigs.k8s.io/yaml."""
+"""YAML values are those of an API server's converter to JSON, as recorded from sigs.k8s.io/yaml."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ CASES = [json.loads(line) for line in RECORDED.read_text().split("\n") if line]
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if "error" not in case], ids=lambda case: ascii(case["yaml"]))
-def test_a_document_has_the_values_that_go_gives_it(case: dict[str, Any]) -> None:
+def test_a_document_has_the_same_values_as_in_go(case: dict[str, Any]) -> None:
     read = kube_yaml.load(case["yaml"])
     assert typed(read) == typed(json_numbers(case["json"]))
 
@@ -28,7 +28,7 @@ def test_a_document_that_go_refuses_is_refused(case: dict[str, Any]) -> None:
 
 
 def typed(tree: Any) -> Any:
-    """With the type of each value beside it: 1, 1.0 and true are equal in Python. The order of keys is left out."""
+    """With the type of each value: 1, 1.0 and true are equal in Python. The order of keys is ignored."""
     if isinstance(tree, dict):
         return {name: typed(value) for name, value in tree.items()}
     if isinstance(tree, list):
@@ -37,7 +37,7 @@ def typed(tree: Any) -> Any:
 
 
 def json_numbers(tree: Any) -> Any:
-    """Integers beyond 64 bits as the floats that a JSON parser makes of them."""
+    """Integers beyond 64 bits become floats, as in a JSON parser."""
     if isinstance(tree, dict):
         return {name: json_numbers(value) for name, value in tree.items()}
     if isinstance(tree, list):
@@ -57,7 +57,7 @@ LONG = 1_400_000
     ids=["base-60", "base-60-float", "long", "hex", "zeros", "binary", "_", "fraction", "exponent", "signs"],
 )  # fmt: skip
 def test_a_long_scalar_is_read_in_linear_time(text: str) -> None:
-    """A base-60 number of as many parts took six minutes."""
+    """Such as a base-60 number of very many parts."""
     assert kube_yaml.load(f"a: {text}") is not None
 
 
@@ -95,6 +95,6 @@ def test_a_document_at_its_bound_is_read(text: str) -> None:
 
 
 @pytest.mark.parametrize("start", ["[", "- ", "? ", "{a: "])
-def test_levels_without_end_are_refused(start: str) -> None:
+def test_deep_nesting_is_refused(start: str) -> None:
     with pytest.raises(yaml.MarkedYAMLError, match=kube_yaml.TOO_DEEP):
         kube_yaml.load("a: " * (start == "[") + start * 100_000)

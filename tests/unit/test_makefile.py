@@ -1,4 +1,4 @@
-"""What `make` does with a .venv that it finds: a broken one is set up again, one that it has not made is left alone."""
+"""`make setup` with an existing .venv: a broken one is set up again, one that it has not made is left alone."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-OF_MAKE = ("MAKEFLAGS", "MFLAGS", "MAKELEVEL", "MAKEOVERRIDES")  # what a `make test` around us would say to it
+OF_MAKE = ("MAKEFLAGS", "MFLAGS", "MAKELEVEL", "MAKEOVERRIDES")  # variables that an outer `make test` passes on
 
 pytestmark = pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
 
 
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
-    """One with spaces in its path, and with a .venv in which nothing is installed."""
+    """A checkout with spaces in its path, and a .venv in which nothing is installed."""
     folder = tmp_path / "my code"
     (folder / ".venv/bin").mkdir(parents=True)
     (folder / "deploy").mkdir()
@@ -38,15 +38,15 @@ def make(checkout: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize(("sluice", "again"), [("exit 0", False), ("exit 1", True)], ids=["works", "broken"])
-def test_what_was_set_up_and_does_not_run_any_more_is_made_anew(checkout: Path, sluice: str, again: bool) -> None:
-    """A Python that was upgraded, or a checkout that was moved, leaves a command that cannot start."""
+def test_a_venv_whose_command_does_not_run_is_set_up_again(checkout: Path, sluice: str, again: bool) -> None:
+    """After an upgrade of Python, or a move of the checkout."""
     (checkout / ".venv/.installed").touch()
     script(checkout / ".venv/bin/sluice", sluice)
     assert ("-m venv --clear .venv" in make(checkout, "--dry-run", "setup").stdout) == again
 
 
 def test_a_venv_that_it_has_not_made_is_not_deleted(checkout: Path) -> None:
-    """What is in it may be dear to somebody; if its Python is too old, that is said."""
+    """If its Python is too old, that is reported."""
     script(checkout / ".venv/bin/python", "exit 1")
     made = make(checkout, "setup")
     assert made.returncode
@@ -54,13 +54,13 @@ def test_a_venv_that_it_has_not_made_is_not_deleted(checkout: Path) -> None:
     assert "--clear" not in make(checkout, "--dry-run", "setup").stdout
 
 
-def test_a_python_that_is_too_old_is_told(checkout: Path) -> None:
+def test_a_python_that_is_too_old_is_reported(checkout: Path) -> None:
     made = make(checkout, "setup", "PYTHON=false")
     assert made.returncode
     assert made.stdout == "sluice needs Python >= 3.11; set PYTHON=...\n"
 
 
-def test_pip_installs_into_it_whatever_its_settings_say(checkout: Path) -> None:
-    """With `user = true` it refused."""
+def test_pip_installs_into_the_venv_with_user_set(checkout: Path) -> None:
+    """Without PIP_USER=0 pip refuses."""
     script(checkout / ".venv/bin/python", 'case "$*" in *pip*) echo "user $PIP_USER";; esac')
     assert make(checkout, "setup").stdout == "Setting up .venv (once) ...\nuser 0\n"

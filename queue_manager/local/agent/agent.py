@@ -29,16 +29,22 @@ from queue_manager.local.agent import supervisor
 from queue_manager.local.agent.cgroups import Cgroups
 from queue_manager.local.agent.environment import ConfigError, Host
 from queue_manager.local.agent.evictor import Evictor
-from queue_manager.local.agent.gate import Gate
 from queue_manager.local.agent.layout import Layout
 from queue_manager.local.agent.logs import LogIndexer
-from queue_manager.local.agent.node_admission import REJECTED, MakesRoom, Rejected
+from queue_manager.local.agent.node_admission import REJECTED, Preempting, Rejected
 from queue_manager.local.agent.node_conditions import OwnNodes
 from queue_manager.local.agent.oom_killer import OomKiller
+from queue_manager.local.agent.pod_admitter import PodAdmitter
 from queue_manager.local.agent.pressure import Policy
 from queue_manager.local.agent.status import PREEMPTED, Termination
 from queue_manager.local.agent.sweep import Sweeper
-from queue_manager.local.agent.worker import SHORTEST_GRACE, NodePod, PodWorker, Tools, waits_for_its_end
+from queue_manager.local.agent.worker import (
+    MIN_GRACE_SECONDS,
+    NodePod,
+    PodWorker,
+    WorkerDependencies,
+    awaits_confirmation,
+)
 from queue_manager.local.placement.preemption import Held
 from queue_manager.local.pod_writes import delete_pod, patch_pod_status
 
@@ -87,7 +93,7 @@ class Agent:
         self._events = runtime.recorder("kubelet")
         policy = policy or Policy()
         self._nodes = OwnNodes(runtime, hosts, policy.transition)
-        self._gate = Gate(self._nodes)
+        self._admitter = PodAdmitter(self._nodes)
         self._evictor = Evictor(self, self._nodes, policy, self.layout.root)
         self._cgroups = cgroups
         self._oom_killer = OomKiller(self.pods, self.layout.root)
@@ -133,7 +139,7 @@ class Agent:
             process.watch(event.set)
             process.signal(signal.SIGTERM)
         try:
-            await asyncio.wait_for(asyncio.gather(*(event.wait() for event in ended)), SHORTEST_GRACE)
+            await asyncio.wait_for(asyncio.gather(*(event.wait() for event in ended)), MIN_GRACE_SECONDS)
         except TimeoutError:
             for process in processes:
                 process.signal(signal.SIGKILL)
@@ -146,7 +152,7 @@ class Agent:
         if pod is None:
             return
         uid = pod.metadata.uid
-        for waiting in self._gate.saw(uid, new):
+        for waiting in self._admitter.observe(uid, new):
             self._queue.add(waiting)
         self._queue.add(uid)
 
@@ -175,7 +181,7 @@ class Agent:
         if pod.is_over:
             if self._has_processes(uid):
                 return self._worker(pod)
-            if waits_for_its_end(pod):
+            if awaits_confirmation(pod):
                 await self.delete(pod)
             return None
         if self._shutdown is not None:
@@ -195,20 +201,22 @@ class Agent:
     def _worker(self, pod: NodePod) -> PodWorker:
         uid = pod.metadata.uid
         host = self._nodes.host(msgspec.json.decode(pod.spec, type=_Bound).nodeName)
-        tools = Tools(self.layout, host, self._source, self, self._indexer, self._runtime.clock.now, self._cgroups)
+        tools = WorkerDependencies(
+            self.layout, host, self._source, self, self._indexer, self._runtime.clock.now, self._cgroups
+        )
         worker = self._workers[uid] = PodWorker(pod, tools, lambda seconds: self._queue.add_after(uid, seconds))
         return worker
 
     async def _may_start(self, pod: NodePod, spec: Json) -> bool:
         """Whether the node admits the pod. A rejected pod is set to Failed; for a critical pod others are preempted."""
-        match self._gate.ask(pod, spec):
+        match self._admitter.admit(pod, spec):
             case Rejected(reason, message):
                 self.event(pod, "Warning", reason, message)
                 status = {"phase": "Failed", "reason": reason, "message": REJECTED + message}
                 status |= {"startTime": timestamp(self._runtime.clock.now())}
                 await self.patch_status(pod, status | {"observedGeneration": pod.metadata.generation})
                 return False
-            case MakesRoom(victims):
+            case Preempting(victims):
                 for uid in victims:
                     self._end_for(uid, PREEMPTED)
                 return False
@@ -220,7 +228,7 @@ class Agent:
         if pod is None or pod.is_over:
             return
         worker = self._workers.get(uid) or self._worker(pod)
-        self._gate.leaves(uid)
+        self._admitter.mark_leaving(uid)
         self.event(pod, "Warning", verdict.reason, verdict.message)
         worker.end(verdict, grace)
         self._queue.add(uid)
@@ -250,9 +258,9 @@ class Agent:
         """The workers of all pods that are not finished."""
         return list(self._workers.values())
 
-    def holds(self, uid: str) -> Held | None:
+    def held(self, uid: str) -> Held | None:
         """The node and the requests of an admitted pod."""
-        return self._gate.holds(uid)
+        return self._admitter.held(uid)
 
     def evict(self, uid: str, verdict: Termination) -> None:
         """End a pod immediately."""

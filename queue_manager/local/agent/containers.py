@@ -100,7 +100,7 @@ class Container:
         old = self.exit
         if old is not None and self.current is not None:
             healthy = old.finished_at - self.current.started_at >= CRASH_BACKOFF_RESET
-            self.backoff = CRASH_BACKOFF if healthy or self.backoff is None else grown(self.backoff)
+            self.backoff = CRASH_BACKOFF if healthy or self.backoff is None else increased(self.backoff)
             self.previous = self.current
         self.current, self.refusal = attempt, None
 
@@ -116,7 +116,7 @@ class Container:
 
     def refused(self, reason: str, message: str, now: datetime, *, retry: bool = True) -> None:
         """A start failed. The first retry comes after 10 s, later ones wait twice as long, up to 300 s."""
-        delay = CRASH_BACKOFF if self.refusal is None else grown(self.refusal.delay)
+        delay = CRASH_BACKOFF if self.refusal is None else increased(self.refusal.delay)
         self.refusal = StartFailure(reason, message, now + delay if retry else None, delay)
 
     def observe(self, now: datetime) -> None:
@@ -145,7 +145,7 @@ class ContainerPlan:
     wake: datetime | None = None
     finished: bool = False
 
-    def look_again(self, when: datetime | None) -> None:
+    def wake_by(self, when: datetime | None) -> None:
         if when is not None:
             self.wake = when if self.wake is None else min(self.wake, when)
 
@@ -156,7 +156,7 @@ def containers_of(spec: Json) -> list[Container]:
     return init + [Container(c) for c in spec["containers"]]
 
 
-def grown(delay: timedelta) -> timedelta:
+def increased(delay: timedelta) -> timedelta:
     return min(delay * 2, CRASH_BACKOFF_CAP)
 
 
@@ -227,9 +227,9 @@ def _keep_running(container: Container, restart_policy: str, now: datetime, resu
     if container.refusal is not None:
         due = container.refusal.retry_at
         if due is None or due > now:
-            result.look_again(due)
+            result.wake_by(due)
             return
     elif (later := waiting_since_crash(container, restart_policy, now)) is not None:
-        result.look_again(later)
+        result.wake_by(later)
         return
     result.start.append(container)

@@ -29,7 +29,7 @@ class EvictablePods(Protocol):
 
     def pods(self) -> Collection[PodWorker]: ...
 
-    def holds(self, uid: str) -> Held | None: ...
+    def held(self, uid: str) -> Held | None: ...
 
     def evict(self, uid: str, verdict: Termination) -> None: ...
 
@@ -72,7 +72,7 @@ class Evictor:
         """Workers by node, of pods that have a running container; the others use no memory."""
         found: dict[str, list[PodWorker]] = {}
         for worker in self._pods.pods():
-            if worker.running and (held := self._pods.holds(worker.uid)) is not None:
+            if worker.running and (held := self._pods.held(worker.uid)) is not None:
                 found.setdefault(held.node, []).append(worker)
         return found
 
@@ -95,7 +95,7 @@ class Evictor:
         uses = [
             _use(worker, held, sizes[worker.uid])
             for worker in self._pods.pods()
-            if worker.uid in sizes and (held := self._pods.holds(worker.uid)) is not None
+            if worker.uid in sizes and (held := self._pods.held(worker.uid)) is not None
         ]
         capacity, threshold = self._memory(node), self._policy.threshold
         if available(capacity, uses) >= threshold:

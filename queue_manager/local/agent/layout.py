@@ -129,7 +129,7 @@ class Layout:
     def pod(self, uid: str) -> Path:
         return self.root / uid
 
-    def order(self, uid: str) -> Path:
+    def stop_order(self, uid: str) -> Path:
         """The path of the pod's order. It cannot collide with a container, whose name contains no dot."""
         return self.root / uid / "order.json"
 

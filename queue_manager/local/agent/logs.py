@@ -26,7 +26,7 @@ from job_controller.json_tree import Json
 from queue_manager.local.agent import trimming
 from queue_manager.local.agent.layout import Layout, RunFiles
 from queue_manager.local.agent.supervisor import LINGER_SECONDS
-from queue_manager.local.agent.trimming import PIECE
+from queue_manager.local.agent.trimming import PIECE_BYTES
 from queue_manager.local.errors import StatusError, bad_request
 from queue_manager.local.pod_logs import LogOptions
 
@@ -235,7 +235,7 @@ class _Dating:
             self._begun = not newline
         *lines, self._rest = (self._rest + piece).split(b"\n")
         dated = begun + b"".join(self._dated(lines, offset - len(self._rest)))
-        if len(self._rest) < PIECE:
+        if len(self._rest) < PIECE_BYTES:
             return dated
         self._begun = True
         return dated + self.end(offset)
@@ -274,7 +274,7 @@ def _is_alive(run: RunFiles) -> bool:
 async def _begin(file: IO[bytes], run: RunFiles, options: LogOptions) -> int:
     """The offset to read from: the later of those that `since_time` and `tail_lines` give."""
     size = os.fstat(file.fileno()).st_size
-    first = begin = trimming.still_there(file, 0)
+    first = begin = trimming.skip_hole(file, 0)
     if options.since_time is not None:
         begin = max(first, TimeIndex.read(run).offset_since(options.since_time, _modified(run.log), size))
     if options.tail_lines is not None:
@@ -288,7 +288,7 @@ async def _tail(file: IO[bytes], first: int, size: int, lines: int) -> int:
         return size
     position = size
     while position > first:
-        step = min(PIECE, position - first)
+        step = min(PIECE_BYTES, position - first)
         position -= step
         file.seek(position)
         piece = file.read(step)

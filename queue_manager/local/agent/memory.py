@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from queue_manager.local.agent.sweep import marked
 
-PAGE = os.sysconf("SC_PAGE_SIZE")
+PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 GONE = (FileNotFoundError, ProcessLookupError, PermissionError)
 
 
@@ -25,7 +25,7 @@ class Limit(NamedTuple):
     """A set of pods, and the bytes that they may use together before their processes are read in detail."""
 
     pods: Collection[str]
-    most: int
+    max_bytes: int
 
 
 Sizes = dict[str, dict[int, int]]  # uid of a pod -> session -> bytes
@@ -52,7 +52,7 @@ def over_limit(
     found: dict[str, Sizes] = {}
     for name, limit in limits.items():
         pids = {uid: processes[uid] for uid in limit.pods if uid in processes}
-        if sum(resident(pid) for pids_of in pids.values() for pid in pids_of) > limit.most:
+        if sum(resident(pid) for pids_of in pids.values() for pid in pids_of) > limit.max_bytes:
             found[name] = {uid: _by_session(pids_of, measure) for uid, pids_of in pids.items()}
     return found
 
@@ -81,12 +81,12 @@ def _by_session(pids: Collection[int], measure: Callable[[int], int]) -> dict[in
 
 def resident(pid: int) -> int:
     """Resident bytes, shared ones in full; 0 for a process that is gone."""
-    return _statm(pid)[1] * PAGE
+    return _statm(pid)[1] * PAGE_BYTES
 
 
 def _anonymous(pid: int) -> int:
     _, pages, shared = _statm(pid)
-    return (pages - shared) * PAGE
+    return (pages - shared) * PAGE_BYTES
 
 
 def _statm(pid: int) -> tuple[int, int, int]:

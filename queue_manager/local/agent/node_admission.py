@@ -43,7 +43,7 @@ class Rejected:
 
 
 @dataclass(frozen=True, slots=True)
-class MakesRoom:
+class Preempting:
     """The pod starts when these pods and those already terminating are gone."""
 
     victims: Sequence[str] = ()
@@ -52,7 +52,7 @@ class MakesRoom:
 # The answer to a BestEffort pod on a node under memory pressure.
 UNDER_PRESSURE = Rejected("Evicted", "The node had condition: [MemoryPressure]. ")
 
-Answer = Admitted | Rejected | MakesRoom
+NodeDecision = Admitted | Rejected | Preempting
 Needs = Mapping[str, int]  # missing amount by resource
 
 
@@ -69,7 +69,7 @@ def admit(wanted: Amounts, allocatable: Amounts, used: Amounts) -> Admitted | Re
 
 def admit_critical(
     wanted: Amounts, allocatable: Amounts, used: Amounts, leaving: Amounts, others: Sequence[Resident]
-) -> Answer:
+) -> NodeDecision:
     """`admit` for a critical pod. `leaving`: the requests that remain when the terminating pods are gone."""
     wanted = known_resources(wanted, allocatable)
     if not shortages(wanted, allocatable, used):
@@ -82,7 +82,7 @@ def admit_critical(
             "Unexpected error while attempting to recover from admission failure: preemption: error finding a set of "
             f"pods to preempt: no set of running pods found to reclaim resources: {_listed(missing)}",
         )
-    return MakesRoom([pod.uid for pod in victims(needs, others)])
+    return Preempting([pod.uid for pod in victims(needs, others)])
 
 
 def known_resources(wanted: Amounts, allocatable: Amounts) -> Amounts:

@@ -75,7 +75,7 @@ class OwnNodes:
         if (timer := self._pressed.get(node)) is not None:
             timer.cancel()
         self._pressed[node] = asyncio.get_running_loop().call_later(self._transition, self._relieved, node)
-        self._tell(node, "Warning", THRESHOLD_MET, RECLAIMING)
+        self._record_event(node, "Warning", THRESHOLD_MET, RECLAIMING)
         self._writes.add(node)
 
     def _relieved(self, node: str) -> None:
@@ -106,9 +106,9 @@ class OwnNodes:
         await self._runtime.client.patch(
             NODES, "", node, status, subresource="status", content_type=STRATEGIC_PATCH, type=NodeObject
         )
-        self._tell(node, "Normal", memory.event, f"Node {node} status is now: {memory.event}")
+        self._record_event(node, "Normal", memory.event, f"Node {node} status is now: {memory.event}")
 
-    def _tell(self, node: str, type: str, reason: str, message: str) -> None:
+    def _record_event(self, node: str, type: str, reason: str, message: str) -> None:
         """Record an Event about a node; its uid is the node's name, as in the kubelet's Events."""
         about = Object(api_version="v1", kind="Node", metadata=ObjectMeta(name=node, uid=node))
         self._events.event(about, "Warning" if type == "Warning" else "Normal", reason, message)

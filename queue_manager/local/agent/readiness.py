@@ -38,7 +38,7 @@ class ProbeContext(NamedTuple):
     directory: str
 
 
-class Failure(NamedTuple):
+class ProbeFailure(NamedTuple):
     """Why a probe failed: the output of its command, or why the command could not be completed."""
 
     output: str
@@ -86,7 +86,7 @@ class Readiness:
             else:
                 await self._watch(probe, surroundings)
         except Exception:
-            log.exception("a probe failed for good", extra={"container": self._container["name"]})
+            log.exception("a probe task failed", extra={"container": self._container["name"]})
 
     def _probe(self, name: str) -> Json | None:
         """The container's probe of this name with its command expanded; None if it is not an exec probe."""
@@ -118,7 +118,7 @@ class Readiness:
             await asyncio.sleep(probe.get("periodSeconds") or 10)
 
     async def _fails(self, name: str, probe: Json, surroundings: ProbeContext) -> bool:
-        failure = await ask(probe, surroundings)
+        failure = await run_probe(probe, surroundings)
         if failure is not None:
             self._failed(failure.message(name))
         return failure is not None
@@ -134,17 +134,17 @@ def is_probed(container: Json) -> bool:
     return any(_exec(container.get(name)) is not None for name in ("readinessProbe", "startupProbe"))
 
 
-async def ask(probe: Json, surroundings: ProbeContext) -> Failure | None:
+async def run_probe(probe: Json, surroundings: ProbeContext) -> ProbeFailure | None:
     """Run the probe's command; None if it exits with 0 within its timeout."""
     with tempfile.TemporaryFile() as output:  # a pipe would stay open as long as any child of the command runs
         try:
             code = await _run(probe, surroundings, output)
         except TimeoutError as error:  # before OSError, its base class
-            return Failure(str(error))
+            return ProbeFailure(str(error))
         except (CreateError, OSError) as error:
-            return Failure(str(error), errored=True)
+            return ProbeFailure(str(error), errored=True)
         output.seek(0)
-        return Failure(output.read(MAX_OUTPUT).decode("utf-8", "replace")) if code else None
+        return ProbeFailure(output.read(MAX_OUTPUT).decode("utf-8", "replace")) if code else None
 
 
 async def _run(probe: Json, surroundings: ProbeContext, output: IO[bytes]) -> int:

@@ -43,7 +43,7 @@ class Mark(NamedTuple):
             return not os.path.exists(self.place)
 
 
-class LeftBehind(NamedTuple):
+class LeftoverProcess(NamedTuple):
     """A process whose cluster directory is gone, so that no agent will end it."""
 
     started: float  # seconds since boot
@@ -67,19 +67,19 @@ def marked(root: Path | None = None) -> dict[str, list[int]]:
     return found
 
 
-def left_behind(root: Path) -> dict[Path, list[LeftBehind]]:
+def leftover_processes(root: Path) -> dict[Path, list[LeftoverProcess]]:
     """Processes of pods whose cluster directory is gone, by that directory, oldest first.
 
     Those of `root` are left out. The processes are reported and not killed: the directory may have been moved, or may
     be inside a container.
     """
-    found: dict[Path, list[LeftBehind]] = {}
+    found: dict[Path, list[LeftoverProcess]] = {}
     for pid in (pid for pids in marked().values() for pid in pids):
         mark, started = mark_of(pid), _started(pid)
         if mark is None or started is None or not mark.place:
             continue
         if not os.path.exists(mark.place) and not (root / mark.uid).exists():
-            process = LeftBehind(started, pid, " ".join(container_command(pid)).strip())
+            process = LeftoverProcess(started, pid, " ".join(container_command(pid)).strip())
             found.setdefault(Path(mark.place).parents[1], []).append(process)
     return {folder: sorted(processes) for folder, processes in found.items()}
 

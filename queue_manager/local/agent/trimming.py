@@ -15,9 +15,9 @@ from functools import cache
 from pathlib import Path
 from typing import IO, Any
 
-KEPT = 50 * 1024 * 1024  # bytes of a log; a kubelet's containerLogMaxSize times containerLogMaxFiles
-STEP = 10 * 1024 * 1024  # bytes cut off at a time: a multiple of the block size of file systems
-PIECE = 64 * 1024
+MAX_LOG_BYTES = 50 * 1024 * 1024  # bytes of a log; a kubelet's containerLogMaxSize times containerLogMaxFiles
+CUT_BYTES = 10 * 1024 * 1024  # bytes cut off at a time: a multiple of the block size of file systems
+PIECE_BYTES = 64 * 1024
 
 _KEEP_SIZE, _PUNCH_HOLE = 1, 2  # flags of fallocate(2)
 
@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 
 def surplus(size: int) -> int:
     """The offset up to which a log of this many bytes is cut off."""
-    return max(0, (size - KEPT) // STEP * STEP)
+    return max(0, (size - MAX_LOG_BYTES) // CUT_BYTES * CUT_BYTES)
 
 
 def cut(path: Path, end: int) -> None:
@@ -38,11 +38,11 @@ def cut(path: Path, end: int) -> None:
     except FileNotFoundError:
         pass  # the pod is gone
     except OSError as error:
-        _complain(path.parents[2], str(error))
+        _log_unsupported(path.parents[2], str(error))
 
 
 @cache
-def _complain(where: Path, why: str) -> None:
+def _log_unsupported(where: Path, why: str) -> None:
     log.warning("%s: the file system cannot shorten logs, they grow without bound: %s", where, why)
 
 
@@ -57,7 +57,7 @@ def _fallocate() -> Any:
     return call
 
 
-def still_there(file: IO[bytes], offset: int) -> int:
+def skip_hole(file: IO[bytes], offset: int) -> int:
     """`offset`; if the byte there was cut off, the beginning of the first whole line after the hole."""
     try:
         begin = os.lseek(file.fileno(), offset, os.SEEK_DATA)
@@ -65,7 +65,7 @@ def still_there(file: IO[bytes], offset: int) -> int:
         return offset
     if begin > offset:
         file.seek(begin)
-        begin += file.read(PIECE).find(b"\n") + 1  # without a newline, reading starts at the end of the hole
+        begin += file.read(PIECE_BYTES).find(b"\n") + 1  # without a newline, reading starts at the end of the hole
     return begin
 
 
@@ -73,8 +73,8 @@ def read(file: IO[bytes]) -> bytes:
     """The next piece of a log; empty at its end. A part that was cut off before it was read is skipped."""
     offset = file.tell()
     while True:
-        piece = file.read(PIECE)
-        found = still_there(file, offset)  # checked after reading: another thread may be punching the hole
+        piece = file.read(PIECE_BYTES)
+        found = skip_hole(file, offset)  # checked after reading: another thread may be punching the hole
         if not piece or found == offset:
             file.seek(offset + len(piece))
             return piece

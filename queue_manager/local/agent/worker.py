@@ -34,7 +34,7 @@ from job_controller.json_tree import Json
 from job_controller.model import Object
 from job_controller.times import WaitStart, later, wait_start
 from queue_manager.local.agent import environment as env
-from queue_manager.local.agent import orders, supervisor
+from queue_manager.local.agent import stop_orders, supervisor
 from queue_manager.local.agent.cgroups import Cgroups, was_oom_killed
 from queue_manager.local.agent.containers import (
     CRASH_BACKOFF,
@@ -49,7 +49,6 @@ from queue_manager.local.agent.containers import (
 )
 from queue_manager.local.agent.layout import Layout, RunFiles
 from queue_manager.local.agent.limits import OOM_KILLED, limits_of
-from queue_manager.local.agent.orders import Order
 from queue_manager.local.agent.readiness import ProbeContext, Readiness, is_probed
 from queue_manager.local.agent.status import (
     DEADLINE_EXCEEDED,
@@ -63,12 +62,13 @@ from queue_manager.local.agent.status import (
     pod_status,
     status_patch,
 )
+from queue_manager.local.agent.stop_orders import StopOrder
 
 log = logging.getLogger(__name__)
 
-DEFAULT_GRACE = 30
+DEFAULT_GRACE_SECONDS = 30
 # Minimum grace period in seconds, also for a pod that is gone from the API or was deleted with grace 0.
-SHORTEST_GRACE = 1
+MIN_GRACE_SECONDS = 1
 
 
 class NodePod(Object):
@@ -87,7 +87,7 @@ class NodePod(Object):
         return self.status.get("phase") in TERMINAL
 
 
-def waits_for_its_end(pod: NodePod) -> bool:
+def awaits_confirmation(pod: NodePod) -> bool:
     """Whether the pod is being deleted and the API server waits for the node to confirm that nothing runs."""
     return pod.metadata.deletion_timestamp is not None and pod.metadata.deletion_grace_period_seconds != 0
 
@@ -119,7 +119,7 @@ class LogIndex(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Tools:
+class WorkerDependencies:
     """Dependencies shared by all workers of a node."""
 
     layout: Layout
@@ -132,23 +132,23 @@ class Tools:
 
 
 class PodWorker:
-    """Runs one pod. `look_again` requests another sync after the given number of seconds."""
+    """Runs one pod. `request_sync` requests another sync after the given number of seconds."""
 
-    def __init__(self, pod: NodePod, tools: Tools, look_again: Callable[[float], None]) -> None:
+    def __init__(self, pod: NodePod, tools: WorkerDependencies, request_sync: Callable[[float], None]) -> None:
         self.pod = pod
         self.uid = pod.metadata.uid
         self.tree = pod.tree()
         self.containers = containers_of(self.tree["spec"])
         self.ended = False
         self._layout, self._host, self._reports = tools.layout, tools.host, tools.reports
-        self._tools, self._now, self._look_again = tools, tools.now, look_again
+        self._tools, self._now, self._request_sync = tools, tools.now, request_sync
         self._processes: dict[str, supervisor.Process] = {}
         self._probes: dict[str, Readiness] = {}
         self._stop: Stop | None = None
-        self._obeyed = orders.read(tools.layout.order(self.uid))  # possibly by an earlier agent
-        self._order = self._obeyed  # to stop the pod, given by the node
+        self._recorded_order = stop_orders.read(tools.layout.stop_order(self.uid))  # possibly by an earlier agent
+        self._order = self._recorded_order  # to stop the pod, given by the node
         self._resumed = False  # after an interruption, and not reported yet
-        self._told: set[tuple[str, str, int]] = set()
+        self._reported: set[tuple[str, str, int]] = set()
         since = pod.status.get("startTime")
         self._start_time = datetime.fromisoformat(since) if since else self._now()
         self._deadline_start: WaitStart | None = None
@@ -171,14 +171,14 @@ class PodWorker:
             self.tree["metadata"], self.tree["status"] = msgspec.to_builtins(pod.metadata), pod.status
         self._collect_exits()
         self._observe_clock()
-        self._look_for_a_stop(pod, shutdown)
+        self._check_for_stop(pod, shutdown)
         if shutdown is None and self._is_interrupted and not self.running:
             self._resume()
-            self._look_for_a_stop(pod, shutdown)
+            self._check_for_stop(pod, shutdown)
         if self._stop is None:
-            await self._start_what_is_due()
+            await self._start_due_containers()
         if self._stop is not None:
-            self._stop_step(self._stop)
+            self._continue_stop(self._stop)
         self.ended = self._stop is not None and not self.running
         if pod is not None and not self._is_interrupted:
             await self._report(pod)
@@ -186,7 +186,7 @@ class PodWorker:
 
     def end(self, verdict: Termination, grace: float | None = None) -> None:
         """Request that the next sync stops this pod, within `grace` seconds, by default its own grace period."""
-        self._order = Order(verdict, self._grace if grace is None else grace)
+        self._order = StopOrder(verdict, self._grace if grace is None else grace)
 
     def sessions(self) -> dict[int, str]:
         """The running containers by the process session each of them was started in."""
@@ -220,7 +220,7 @@ class PodWorker:
         changed = status_patch(pod.status, pod_status(view))
         if changed:
             await self._reports.patch_status(pod, changed)
-        if self.ended and waits_for_its_end(pod):
+        if self.ended and awaits_confirmation(pod):
             await self._reports.delete(pod)
 
     def _view(self) -> PodFacts:
@@ -231,18 +231,18 @@ class PodWorker:
 
     # --- starting ---
 
-    async def _start_what_is_due(self) -> None:
+    async def _start_due_containers(self) -> None:
         now = self._now()
         due = plan(self.containers, self._restart_policy, now)
         for container in due.start:
             await self._start(container)
         if due.start:  # a failed start has a retry time, which the plan now contains
             due = plan(self.containers, self._restart_policy, now)
-        self._tell_crash_loops(now)
+        self._report_crash_loops(now)
         if due.finished:
             self._begin_stop(None, self._grace)
         elif due.wake is not None:
-            self._look_again((due.wake - now).total_seconds())
+            self._request_sync((due.wake - now).total_seconds())
 
     async def _start(self, container: Container) -> None:
         try:
@@ -286,9 +286,9 @@ class PodWorker:
         self._tools.logs.add(run)
         if is_probed(container.spec):
             prepare = partial(self._surroundings_of_probe, container.spec, str(run.work))
-            changed = partial(self._look_again, 0)
+            changed = partial(self._request_sync, 0)
             self._probes[container.name] = Readiness(container.spec, prepare, changed, self._report_unhealthy)
-        process.watch(lambda: self._look_again(0))
+        process.watch(lambda: self._request_sync(0))
 
     def _report_unhealthy(self, message: str) -> None:
         if self._stop is None:
@@ -301,7 +301,7 @@ class PodWorker:
 
     def _refuse(self, container: Container, reason: str, message: str, *, retry: bool = True) -> None:
         container.refused(reason, message, self._now(), retry=retry)
-        self._tell(container.name, "Warning", "Failed", f"Error: {message}")
+        self._record_once(container.name, "Warning", "Failed", f"Error: {message}")
 
     def _refuse_image(self, container: Container) -> None:
         """Refuse a container without a command for good, with the reason of an image that cannot be pulled."""
@@ -318,12 +318,12 @@ class PodWorker:
 
     # --- stopping ---
 
-    def _look_for_a_stop(self, pod: NodePod | None, shutdown: float | None) -> None:
+    def _check_for_stop(self, pod: NodePod | None, shutdown: float | None) -> None:
         if self._order is not None:
             order, self._order = self._order, None
             self._begin_stop(order.verdict, order.grace)
         if pod is None:
-            self._begin_stop(None, SHORTEST_GRACE)
+            self._begin_stop(None, MIN_GRACE_SECONDS)
         elif pod.metadata.deletion_timestamp is not None:
             grace = pod.metadata.deletion_grace_period_seconds
             self._begin_stop(None, self._grace if grace is None else grace)
@@ -331,11 +331,11 @@ class PodWorker:
             self._begin_stop(None, self._grace)
         elif shutdown is not None:
             self._begin_stop(SHUTDOWN, min(self._grace, shutdown))
-        elif self._stop is None and (left := self._left_until_deadline()) is not None:
+        elif self._stop is None and (left := self._seconds_until_deadline()) is not None:
             if left > 0:
-                self._look_again(left)
+                self._request_sync(left)
             elif not self._is_over:
-                self._tell("", "Normal", DEADLINE_EXCEEDED.reason, DEADLINE_EXCEEDED.message)
+                self._record_once("", "Normal", DEADLINE_EXCEEDED.reason, DEADLINE_EXCEEDED.message)
                 self._begin_stop(DEADLINE_EXCEEDED, self._grace)
 
     @property
@@ -345,28 +345,28 @@ class PodWorker:
 
     def _begin_stop(self, verdict: Termination | None, grace: float) -> None:
         """Stop the pod. Of several reasons the first counts, of several grace periods the one that ends first."""
-        kill_at = asyncio.get_running_loop().time() + max(grace, SHORTEST_GRACE)
+        kill_at = asyncio.get_running_loop().time() + max(grace, MIN_GRACE_SECONDS)
         if self._stop is not None:
             self._stop.kill_at = min(self._stop.kill_at, kill_at)
             return
-        if verdict is not None and self._obeyed is None and not self._is_over:
-            self._obey(Order(verdict, grace))
-        self._stop = Stop(self._obeyed.verdict if self._obeyed else None, kill_at)
+        if verdict is not None and self._recorded_order is None and not self._is_over:
+            self._record_order(StopOrder(verdict, grace))
+        self._stop = Stop(self._recorded_order.verdict if self._recorded_order else None, kill_at)
         for container in self.containers:
             if container.running:
-                self._tell(container.name, "Normal", "Killing", f"Stopping container {container.name}")
+                self._record_once(container.name, "Normal", "Killing", f"Stopping container {container.name}")
             if not container.sidecar:
                 self._signal(container, signal.SIGTERM)
 
-    def _obey(self, order: Order) -> None:
+    def _record_order(self, order: StopOrder) -> None:
         """Record the reason to stop the pod, which from now on decides its status whatever the exit codes are."""
-        self._obeyed = order
+        self._recorded_order = order
         try:
-            orders.write(self._layout.order(self.uid), order)
+            stop_orders.write(self._layout.stop_order(self.uid), order)
         except OSError:
-            log.exception("why the pod ends is only in memory", extra={"pod": self.pod.metadata.key})
+            log.exception("cannot store why the pod ends", extra={"pod": self.pod.metadata.key})
 
-    def _stop_step(self, stop: Stop) -> None:
+    def _continue_stop(self, stop: Stop) -> None:
         """Signal sidecars when the other containers have ended; kill what still runs after the grace period."""
         left = stop.kill_at - asyncio.get_running_loop().time()
         if left <= 0:
@@ -374,7 +374,7 @@ class PodWorker:
                 self._signal(container, signal.SIGTERM)  # a sidecar may not have got its SIGTERM yet
                 self._signal(container, signal.SIGKILL)
         elif self.running:
-            self._look_again(left)
+            self._request_sync(left)
             if not any(c.running and not c.sidecar for c in self.containers):
                 for container in self.containers:
                     self._signal_once(container, signal.SIGTERM)
@@ -386,8 +386,8 @@ class PodWorker:
 
     def _signal_once(self, container: Container, number: signal.Signals) -> None:
         mark = (container.name, number.name, 0)
-        if mark not in self._told:
-            self._told.add(mark)
+        if mark not in self._reported:
+            self._reported.add(mark)
             self._signal(container, number)
 
     # --- interruption by a shutdown of the node ---
@@ -406,9 +406,9 @@ class PodWorker:
                 container.interrupted(NODE_SHUTDOWN_REASON, NODE_SHUTDOWN)
                 message = f"Container {container.name} was ended by a shutdown of its node and starts again"
                 self._reports.event(self.pod, "Normal", NODE_SHUTDOWN_REASON, message)
-        self._stop = self._obeyed = None
+        self._stop = self._recorded_order = None
         self._resumed = True
-        self._told.clear()
+        self._reported.clear()
 
     def _was_interrupted(self, run: RunFiles) -> bool:
         interrupted = run.was_interrupted()
@@ -419,7 +419,7 @@ class PodWorker:
     def _forget_interruption(self) -> None:
         """Remove the order once the API shows the containers as running; the next agent needs it until then."""
         if self._resumed:
-            self._layout.order(self.uid).unlink(missing_ok=True)
+            self._layout.stop_order(self.uid).unlink(missing_ok=True)
             self._resumed = False
 
     # --- processes ---
@@ -499,9 +499,9 @@ class PodWorker:
     @property
     def _grace(self) -> int:
         grace = self.tree["spec"].get("terminationGracePeriodSeconds")
-        return DEFAULT_GRACE if grace is None else int(grace)
+        return DEFAULT_GRACE_SECONDS if grace is None else int(grace)
 
-    def _left_until_deadline(self) -> float | None:
+    def _seconds_until_deadline(self) -> float | None:
         seconds, start = self.tree["spec"].get("activeDeadlineSeconds"), self._deadline_start
         if seconds is None or start is None:
             return None
@@ -509,16 +509,16 @@ class PodWorker:
 
     # --- events ---
 
-    def _tell_crash_loops(self, now: datetime) -> None:
+    def _report_crash_loops(self, now: datetime) -> None:
         for container in self.containers:
             if container.current and waiting_since_crash(container, self._restart_policy, now):
                 meta = self.pod.metadata
                 pod = f"{meta.name}_{meta.namespace}({meta.uid})"
                 message = f"Back-off restarting failed container {container.name} in pod {pod}"
-                self._tell(container.name, "Warning", "BackOff", message, container.current.number)
+                self._record_once(container.name, "Warning", "BackOff", message, container.current.number)
 
-    def _tell(self, container: str, type: str, reason: str, message: str, number: int = 0) -> None:
+    def _record_once(self, container: str, type: str, reason: str, message: str, number: int = 0) -> None:
         """Record an Event, once for each start of a container."""
-        if (container, reason, number) not in self._told:
-            self._told.add((container, reason, number))
+        if (container, reason, number) not in self._reported:
+            self._reported.add((container, reason, number))
             self._reports.event(self.pod, type, reason, message)

@@ -64,10 +64,10 @@ class CelQuantity:
 class Optional:
     """An optional value (CEL's optional_type)."""
 
-    __slots__ = ("there", "value")
+    __slots__ = ("present", "value")
 
-    def __init__(self, there: bool, value: Any = None) -> None:
-        self.there = there
+    def __init__(self, present: bool, value: Any = None) -> None:
+        self.present = present
         self.value = value
 
 
@@ -86,7 +86,7 @@ def equal(left: Any, right: Any) -> bool:
     if is_number(left) and is_number(right):
         return bool(left == right)
     if isinstance(left, Optional) and isinstance(right, Optional):
-        return left.there == right.there and (not left.there or equal(left.value, right.value))
+        return left.present == right.present and (not left.present or equal(left.value, right.value))
     if isinstance(left, list) and isinstance(right, list):
         return _equal_lists(left, right)
     if isinstance(left, dict) and isinstance(right, dict):

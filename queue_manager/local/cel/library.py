@@ -50,13 +50,13 @@ def _fits(make: Function) -> Function:
 
 
 def _value(of: Optional) -> Any:
-    if not of.there:
+    if not of.present:
         raise CelError("optional.none() dereference")
     return of.value
 
 
 def _or_value(of: Optional, other: Any) -> Any:
-    return of.value if of.there else other
+    return of.value if of.present else other
 
 
 FUNCTIONS: dict[str, Function] = {
@@ -104,10 +104,10 @@ METHODS: dict[str, Function] = {
     **network_functions.METHODS,
     **format_functions.METHODS,
     **time_functions.METHODS,
-    "hasValue": lambda of: of.there,
+    "hasValue": lambda of: of.present,
     "value": _value,
     "orValue": _or_value,
-    "or": lambda of, other: of if of.there else other,
+    "or": lambda of, other: of if of.present else other,
 }
 
 NAMESPACED: dict[str, Function] = {

@@ -144,7 +144,7 @@ def _select(node: Node, of: Node, name: str, optional: bool, known: frozenset[st
     def select(scope: Scope) -> Any:
         value = inner(scope)
         if isinstance(value, Optional):
-            if not value.there or name not in value.value:
+            if not value.present or name not in value.value:
                 return NONE
             return Optional(True, _get(value.value, name))
         if optional:
@@ -170,7 +170,7 @@ def _has(of: Node, name: str, known: frozenset[str]) -> Program:
         value = scope[chain[0]] if chain is not None else None
         value = raw(value, chain[1]) if chain is not None and isinstance(value, Fields) else inner(scope)
         if isinstance(value, Optional):
-            return value.there and name in value.value
+            return value.present and name in value.value
         if not isinstance(value, dict):
             raise no_overload()
         return name in value and value[name] is not None
@@ -182,7 +182,7 @@ def _index(inner: Program, index: Program, optional: bool) -> Program:
     def at(scope: Scope) -> Any:
         value, key = inner(scope), index(scope)
         if isinstance(value, Optional):
-            if not value.there:
+            if not value.present:
                 return NONE
             return _optional(value.value, key)
         return _optional(value, key) if optional else _item(value, key)
@@ -365,7 +365,7 @@ def _optional_map(over: Program, variable: str, body: Program, flat: bool) -> Pr
         value = over(scope)
         if not isinstance(value, Optional):
             raise no_overload()
-        if not value.there:
+        if not value.present:
             return NONE
         below = Scope(scope, scope.budget)
         below[variable] = value.value

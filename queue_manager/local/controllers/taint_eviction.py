@@ -29,7 +29,7 @@ REASON = "DeletionByTaintManager"
 MESSAGE = "Taint manager: deleting due to NoExecute taint"
 EVENT = "TaintManagerEviction"
 EVICTIONS_IN_FLIGHT = 8
-FOR_EVER = 100 * 365 * 86_400  # seconds; longer tolerations would exceed the range of datetime
+MAX_TOLERATION_SECONDS = 100 * 365 * 86_400  # seconds; longer tolerations would exceed the range of datetime
 
 
 class Tainted(NamedTuple):
@@ -51,7 +51,7 @@ def evicted_at(tolerations: Sequence[Json], taints: Iterable[Tainted], bound: da
     ends = []
     for tainted in taints:
         seconds = tolerated_for(tolerations, tainted.taint)
-        if seconds is not None and seconds < FOR_EVER:
+        if seconds is not None and seconds < MAX_TOLERATION_SECONDS:
             ends.append(later(max(tainted.start.effective, bound), seconds))
     return min(ends, default=None)
 

@@ -22,7 +22,7 @@ _STEPS = (
 )
 
 
-def human(seconds: float) -> str:
+def format_age(seconds: float) -> str:
     """Two or three significant figures: `119s`, `5m30s`, `90m`, `7h5m`, `47h`, `6d3h`, `700d`, `3y20d`."""
     if seconds < 0:
         return "<invalid>" if int(seconds) < -1 else "0s"
@@ -43,4 +43,4 @@ def parse_time(text: str | None) -> datetime | None:
 def since(text: str | None, now: datetime) -> str:
     """The age of a stored timestamp."""
     time = parse_time(text)
-    return human((now - time).total_seconds()) if time else "<unknown>"
+    return format_age((now - time).total_seconds()) if time else "<unknown>"

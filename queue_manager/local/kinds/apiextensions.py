@@ -11,7 +11,7 @@ from queue_manager.api.resources import CRDS
 from queue_manager.local.kinds.build import builtin, immutable, lookup
 from queue_manager.local.kinds.crd_schemas import validate_schema
 from queue_manager.local.kinds.crd_versions import validate_deprecation, validate_stored
-from queue_manager.local.schema.patience import Overtime, limited
+from queue_manager.local.schema.time_limits import TimeLimitExceeded, limited
 
 _COLUMN_TYPES = ("boolean", "date", "integer", "number", "string")
 
@@ -135,7 +135,7 @@ def _validate_version(version: Json, path: str, schema_path: str) -> list[FieldE
             lambda: list(asked),
             lambda found: [FieldError(*error) for error in found],
         )
-    except Overtime:
+    except TimeLimitExceeded:
         return [forbidden(f"{schema_path}.openAPIV3Schema", "its patterns take too long to check its defaults")]
     for index, column in enumerate(version.get("additionalPrinterColumns") or []):
         at = f"spec.additionalPrinterColumns[{index}]"

@@ -20,9 +20,9 @@ from queue_manager.local.kinds.jsonpath import Path, compile_path, find
 from queue_manager.local.kinds.kind import Column, Kind
 from queue_manager.local.kinds.tables import AGE, NAME, age
 from queue_manager.local.schema.memo import text_of
-from queue_manager.local.schema.patience import OUT_OF_BUDGET, Overtime, limited
 from queue_manager.local.schema.shapes import shape_of
 from queue_manager.local.schema.structural import CompiledSchema, duplicate_fields
+from queue_manager.local.schema.time_limits import OUT_OF_BUDGET, TimeLimitExceeded, limited
 from queue_manager.local.schema.typed import Undecodable, Walk
 
 OBJECT_META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
@@ -35,7 +35,7 @@ class CustomSchema:
         self.node = CompiledSchema(schema)
         for name in ("spec", "status"):
             if name in self.node.children:
-                self.node.children[name].quicken()
+                self.node.children[name].compile_fit()
         self.definition = schema
         self._has_rules = b"x-kubernetes-validations" in orjson.dumps(schema)
         self._rules: Any = None
@@ -61,7 +61,7 @@ class CustomSchema:
         return errors[len(found) :] + self.broken_rules(errors, new, old)
 
     def limited_problems(self, found: list[FieldError], *trees: Json) -> list[FieldError]:
-        """`problems` for the new object and the old one, if any, in bounded time. Raises TakesLong."""
+        """`problems` for the new object and the old one, if any, in bounded time. Raises NeedsWorkerProcess."""
         try:
             return limited(
                 lambda: self.problems(found, *trees),
@@ -69,7 +69,7 @@ class CustomSchema:
                 lambda: [self.definition, [list(error) for error in found], *map(_lasting, trees)],
                 lambda errors: [FieldError(*error) for error in errors],
             )
-        except Overtime:
+        except TimeLimitExceeded:
             return [invalid("<nil>", "object", OUT_OF_BUDGET)]
 
     def broken_rules(self, found: list[FieldError], new: Json, old: Json | None = None) -> list[FieldError]:

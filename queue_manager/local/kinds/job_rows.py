@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any
 
 from job_controller.json_tree import Json
-from queue_manager.local.kinds.ages import human, parse_time
+from queue_manager.local.kinds.ages import format_age, parse_time
 from queue_manager.local.kinds.kind import Column
 from queue_manager.local.kinds.tables import AGE, NAME, age
 
@@ -60,7 +60,7 @@ def _completions(spec: Json, status: Json) -> str:
 
 def _duration(status: Json, now: datetime) -> str:
     start, end = parse_time(status.get("startTime")), parse_time(status.get("completionTime"))
-    return human(((end or now) - start).total_seconds()) if start else ""
+    return format_age(((end or now) - start).total_seconds()) if start else ""
 
 
 _OPERATORS = {

@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Any
 
 from job_controller.json_tree import Json
-from queue_manager.local.kinds.ages import human, parse_time
+from queue_manager.local.kinds.ages import format_age, parse_time
 from queue_manager.local.kinds.kind import Column
 from queue_manager.local.kinds.tables import AGE, NAME, age
 
@@ -34,7 +34,7 @@ def row(pod: Json, now: datetime) -> list[Any]:
     progress = _Progress(pod, spec, status)
     restarts = str(progress.restarts)
     if progress.restarts and progress.last_restart:
-        restarts = f"{restarts} ({human((now - progress.last_restart).total_seconds())} ago)"
+        restarts = f"{restarts} ({format_age((now - progress.last_restart).total_seconds())} ago)"
     addresses = status.get("podIPs") or [{}]
     return [
         pod["metadata"].get("name", ""),

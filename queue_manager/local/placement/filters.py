@@ -22,7 +22,7 @@ PRESSURE_TAINT = {"key": "node.kubernetes.io/memory-pressure", "effect": "NoSche
 BEST_EFFORT = "BestEffort"
 
 
-class Pod(NamedTuple):
+class PlacementPod(NamedTuple):
     """The placement inputs of a pod; `spec` is its JSON."""
 
     key: Key
@@ -54,7 +54,7 @@ class Unschedulable(NamedTuple):
 Usage = Mapping[str, Amounts]  # node name -> the requests of its pods; "pods" is their number
 
 
-def place(pod: Pod, nodes: Sequence[NodeRoom], usage: Usage) -> str | Unschedulable:
+def place(pod: PlacementPod, nodes: Sequence[NodeRoom], usage: Usage) -> str | Unschedulable:
     """The node for a pod, or why no node fits."""
     fitting: list[tuple[float, str]] = []
     reasons: Counter[str] = Counter()
@@ -73,7 +73,7 @@ def place(pod: Pod, nodes: Sequence[NodeRoom], usage: Usage) -> str | Unschedula
     return Unschedulable(f"0/{len(nodes)} nodes are available: {listed}.")
 
 
-def refusals(pod: Pod, node: NodeRoom, used: Amounts) -> list[str]:
+def refusals(pod: PlacementPod, node: NodeRoom, used: Amounts) -> list[str]:
     """Why this node does not fit the pod: all reasons of the first filter that fails; empty if it fits."""
     spec = pod.spec
     wanted = spec.get("nodeName")
@@ -85,14 +85,14 @@ def refusals(pod: Pod, node: NodeRoom, used: Amounts) -> list[str]:
     for taint in node.taints:
         if taint.get("effect") in ("NoSchedule", "NoExecute") and not tolerates(tolerations, taint):
             return [f"node(s) had untolerated taint {{{taint['key']}: {taint.get('value') or ''}}}"]
-    if node.pressed and not bears_pressure(qos_class(spec), spec):
+    if node.pressed and not tolerates_pressure(qos_class(spec), spec):
         return [f"node(s) had untolerated taint {{{PRESSURE_TAINT['key']}: }}"]
     if not _affinity_matches(spec, node):
         return ["node(s) didn't match Pod's node affinity/selector"]
     return _insufficient(pod.requests, node.allocatable, used)
 
 
-def bears_pressure(quality: str, spec: Json) -> bool:
+def tolerates_pressure(quality: str, spec: Json) -> bool:
     """Whether a pod of this QoS class may go to a node under memory pressure: a BestEffort pod needs a toleration."""
     return quality != BEST_EFFORT or tolerates(spec.get("tolerations") or (), PRESSURE_TAINT)
 

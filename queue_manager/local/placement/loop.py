@@ -27,7 +27,7 @@ from job_controller.model import Key
 from queue_manager.api.resources import NODES, PODS
 from queue_manager.engine.runtime import Runtime
 from queue_manager.engine.workqueue import WorkQueue
-from queue_manager.local.placement.filters import NodeRoom, Pod, Unschedulable, place
+from queue_manager.local.placement.filters import NodeRoom, PlacementPod, Unschedulable, place
 from queue_manager.local.placement.objects import (
     UNFINISHED,
     NodeObject,
@@ -58,8 +58,8 @@ PLACEMENT_FIELDS = (
 )
 
 
-class WaitingPod(NamedTuple):
-    pod: Pod
+class PendingPod(NamedTuple):
+    pod: PlacementPod
     priority: int
     order: tuple[int, str, Key]
     signature: bytes  # pods with equal signatures fit the same nodes
@@ -71,7 +71,7 @@ class PlacementRound:
 
     nodes: Sequence[NodeRoom]
     refused: dict[bytes, Unschedulable] = field(default_factory=dict)
-    hopeless: set[bytes] = field(default_factory=set)
+    unresolvable: set[bytes] = field(default_factory=set)
 
 
 class Placement:
@@ -81,8 +81,8 @@ class Placement:
         self._reports = PlacementReports(runtime)
         self._rounds: WorkQueue[str] = WorkQueue("placement")
         self._writes: WorkQueue[str] = WorkQueue("placement-writes")
-        self._waiting: dict[str, WaitingPod] = {}  # by uid
-        self._binding: dict[str, WaitingPod] = {}  # placed; the binding is being written
+        self._waiting: dict[str, PendingPod] = {}  # by uid
+        self._binding: dict[str, PendingPod] = {}  # placed; the binding is being written
         self._refused: dict[str, Unschedulable] = {}
         self._victims: dict[str, str] = {}  # uid -> uid of the preemptor
         self._room = Room()
@@ -98,32 +98,32 @@ class Placement:
     def _pod_changed(self, old: PodObject | None, new: PodObject | None) -> None:
         if new is None:
             if old is not None:
-                self._gone(old.metadata.uid)
+                self._forget_pod(old.metadata.uid)
             return
         uid, spec = new.metadata.uid, msgspec.json.decode(new.spec)
         if spec.get("nodeName"):
-            self._bound(new, spec)
+            self._set_bound(new, spec)
         elif uid not in self._binding and is_ours(new, spec):
-            self._waits(new, spec)
+            self._set_pending(new, spec)
         elif new.metadata.deletion_timestamp is not None:
             self._waiting.pop(uid, None)
             self._room.withdraw(uid)
 
-    def _waits(self, pod: PodObject, spec: Json) -> None:
+    def _set_pending(self, pod: PodObject, spec: Json) -> None:
         meta = pod.metadata
         before = self._waiting.get(meta.uid)
         signature = msgspec.json.encode([spec.get(name) for name in PLACEMENT_FIELDS])
         if before is not None and before.signature == signature:
             return  # only its status changed
-        known = Pod(meta.key, meta.uid, spec, requests_of(meta.key, spec))
+        known = PlacementPod(meta.key, meta.uid, spec, requests_of(meta.key, spec))
         created = meta.creation_timestamp.isoformat() if meta.creation_timestamp else ""
         priority = priority_of(spec)
         if before is None and (node := pod.status.nominated_node_name):  # nominated by an earlier run
             self._room.nominate(Held(meta.uid, node, known.requests, priority))
-        self._waiting[meta.uid] = WaitingPod(known, priority, (-priority, created, meta.key), signature)
+        self._waiting[meta.uid] = PendingPod(known, priority, (-priority, created, meta.key), signature)
         self._rounds.add("pods")
 
-    def _bound(self, pod: PodObject, spec: Json) -> None:
+    def _set_bound(self, pod: PodObject, spec: Json) -> None:
         uid, held = pod.metadata.uid, held_by(pod, spec)
         for table in (self._waiting, self._binding, self._refused):
             table.pop(uid, None)
@@ -132,7 +132,7 @@ class Placement:
         if pod.metadata.deletion_timestamp is not None:
             self._room.leaving.add(uid)
 
-    def _gone(self, uid: str) -> None:
+    def _forget_pod(self, uid: str) -> None:
         """Release the room of a pod that was deleted or has finished."""
         for table in (self._waiting, self._binding, self._refused, self._victims):
             table.pop(uid, None)
@@ -158,7 +158,7 @@ class Placement:
             if waiting.pod.uid in self._waiting:
                 self._decide(waiting, attempt)
 
-    def _decide(self, waiting: WaitingPod, attempt: PlacementRound) -> None:
+    def _decide(self, waiting: PendingPod, attempt: PlacementRound) -> None:
         pod, room = waiting.pod, self._room
         uid = pod.uid
         answer: str | Unschedulable | None = None
@@ -182,18 +182,18 @@ class Placement:
             self._refused[uid] = refusal
             self._writes.add(uid)
 
-    def _make_room(self, waiting: WaitingPod, attempt: PlacementRound) -> str:
+    def _make_room(self, waiting: PendingPod, attempt: PlacementRound) -> str:
         """The node on which pods are preempted for the pod, choosing victims if needed; empty if none."""
         pod, room = waiting.pod, self._room
         uid, priority = pod.uid, waiting.priority
         found = None
         if self._may_preempt(waiting, attempt):
-            usage = room.usage_soon(uid, priority)
+            usage = room.usage_after_deletions(uid, priority)
             if isinstance(place(pod, attempt.nodes, usage), str):
                 return room.nominated(uid)
-            found = preempt(pod, attempt.nodes, usage, room.below(priority, self._binding))
+            found = preempt(pod, attempt.nodes, usage, room.preemptable(priority, self._binding))
         if found is None:
-            attempt.hopeless.add(waiting.signature)
+            attempt.unresolvable.add(waiting.signature)
             room.withdraw(uid)
             return ""
         room.nominate(Held(uid, found.node, pod.requests, priority))
@@ -203,10 +203,10 @@ class Placement:
             self._writes.add(victim.uid)
         return found.node
 
-    def _may_preempt(self, waiting: WaitingPod, attempt: PlacementRound) -> bool:
-        if waiting.signature in attempt.hopeless and not self._room.nominated(waiting.pod.uid):
+    def _may_preempt(self, waiting: PendingPod, attempt: PlacementRound) -> bool:
+        if waiting.signature in attempt.unresolvable and not self._room.nominated(waiting.pod.uid):
             return False
-        return waiting.pod.spec.get("preemptionPolicy") != NEVER and self._room.holds_below(waiting.priority)
+        return waiting.pod.spec.get("preemptionPolicy") != NEVER and self._room.has_lower_priority(waiting.priority)
 
     # --- writes ---
 
@@ -218,14 +218,14 @@ class Placement:
         held = self._room.held(uid)
         if uid in self._binding and held is not None:
             if not await self._reports.bind(pod, held.node):
-                self._try_again(uid)
+                self._retry_binding(uid)
         elif uid in self._victims and held is not None:
             if pod.metadata.deletion_timestamp is None:
                 await self._reports.preempt(pod, self._victims[uid], held.node)
         elif (refusal := self._refused.get(uid)) is not None:
             await self._reports.refuse(pod, refusal)
 
-    def _try_again(self, uid: str) -> None:
+    def _retry_binding(self, uid: str) -> None:
         """Retry a refused binding later. If the pod is gone or already bound, the watch removes it before."""
         waiting = self._binding.pop(uid, None)
         if waiting is not None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from queue_manager.local.placement.filters import NodeRoom, Pod, Usage, plus, refusals
+from queue_manager.local.placement.filters import NodeRoom, PlacementPod, Usage, plus, refusals
 from queue_manager.scheduling.amounts import Amounts
 
 NEVER = "Never"
@@ -37,7 +37,7 @@ class Preemption(NamedTuple):
 
 
 def preempt(
-    pod: Pod, nodes: Sequence[NodeRoom], usage: Usage, lower: Mapping[str, Sequence[Held]]
+    pod: PlacementPod, nodes: Sequence[NodeRoom], usage: Usage, lower: Mapping[str, Sequence[Held]]
 ) -> Preemption | None:
     """The node with the least important victims, and these; None if no node fits. `lower`: possible victims by node."""
     found = [
@@ -48,7 +48,7 @@ def preempt(
     return min(found, key=_loss, default=None)
 
 
-def victims_on(pod: Pod, node: NodeRoom, used: Amounts, lower: Sequence[Held]) -> Sequence[Held]:
+def victims_on(pod: PlacementPod, node: NodeRoom, used: Amounts, lower: Sequence[Held]) -> Sequence[Held]:
     """The fewest and least important pods whose removal makes the pod fit; empty if it does not fit without all of
     them.
     """

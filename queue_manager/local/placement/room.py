@@ -66,19 +66,19 @@ class Room:
         """
         return _added(self._usage, (n for n in self._nominated.values() if n.uid != uid and n.priority >= priority), 1)
 
-    def usage_soon(self, uid: str, priority: int) -> Usage:
+    def usage_after_deletions(self, uid: str, priority: int) -> Usage:
         """The usage after all terminating pods are gone."""
         return _added(self.usage(uid, priority), (self._held[left] for left in sorted(self.leaving)), -1)
 
-    def holds_below(self, priority: int) -> bool:
+    def has_lower_priority(self, priority: int) -> bool:
         """Whether any pod has a lower priority."""
         return any(number > 0 and held < priority for held, number in self._priorities.items())
 
-    def below(self, priority: int, spared: Container[str]) -> dict[str, list[Held]]:
+    def preemptable(self, priority: int, excluded: Container[str]) -> dict[str, list[Held]]:
         """The pods of lower priority that may be preempted, by node."""
         found: dict[str, list[Held]] = {}
         for held in self._held.values():
-            if held.priority < priority and held.uid not in self.leaving and held.uid not in spared:
+            if held.priority < priority and held.uid not in self.leaving and held.uid not in excluded:
                 found.setdefault(held.node, []).append(held)
         return found
 

@@ -18,8 +18,8 @@ from msgspec import UNSET, Meta
 
 from job_controller.json_tree import Json
 from queue_manager.local.schema.memo import Passed, text_of
-from queue_manager.local.schema.patience import shortcut
 from queue_manager.local.schema.patterns import compiled
+from queue_manager.local.schema.time_limits import shortcut
 
 Test = Callable[[Json], bool]
 

@@ -1,7 +1,7 @@
 r"""Regular expressions with the semantics of an API server: Go's, which are those of RE2.
 
 RE2 matches in time linear in the text and in the compiled pattern, which has at most 8 MiB. A signal cannot interrupt a
-match, so a text that is too long for its pattern is not matched at all (Overtime).
+match, so a text that is too long for its pattern is not matched at all (TimeLimitExceeded).
 
 RE2 differs from Go's regexp/syntax in a few points, and a pattern is rewritten accordingly before it is compiled: Go
 rejects `\C`, rejects a repeat count of nine digits instead of reading it as text, limits the depth of nested groups,
@@ -20,10 +20,10 @@ from typing import Any, Protocol
 
 import re2
 
-from queue_manager.local.schema.patience import Overtime
+from queue_manager.local.schema.time_limits import TimeLimitExceeded
 
 MAX_STEPS = 10**9  # instructions of a program times characters of a text: at most a tenth of a second
-DEEPEST = 1000  # nested groups: maxHeight of regexp/syntax
+MAX_DEPTH = 1000  # nested groups: maxHeight of regexp/syntax
 
 _TOKEN = re.compile(
     r"""
@@ -66,7 +66,7 @@ class Found(Protocol):
 
 
 class Pattern:
-    """A compiled expression. Matching raises Overtime for a text that might take more than a tenth of a second."""
+    """A compiled expression. Matching raises TimeLimitExceeded for a text that may take over a tenth of a second."""
 
     def __init__(self, expression: Any) -> None:
         self._expression = expression
@@ -79,7 +79,7 @@ class Pattern:
     def finditer(self, text: str) -> Iterator[Found]:
         """Return all non-overlapping matches."""
         if len(text) > self._longest:
-            raise Overtime
+            raise TimeLimitExceeded
         found: Iterator[Found] = self._expression.finditer(text)
         return found
 
@@ -92,9 +92,9 @@ def compiled(pattern: str) -> Pattern:
     try:
         expression = re2.compile(text, _options())
     except re2.error as error:
-        what, where = _in_go_words(error, text)
+        what, where = _go_error(error, text)
         raise PatternError(what, reading.original(where)) from None
-    if reading.deepest > DEEPEST:
+    if reading.deepest > MAX_DEPTH:
         raise PatternError("expression nests too deeply", pattern)
     return Pattern(expression)
 
@@ -150,9 +150,9 @@ def _options() -> re2.Options:
     return options
 
 
-def _in_go_words(error: re2.error, text: str) -> tuple[str, str]:
+def _go_error(error: re2.error, text: str) -> tuple[str, str]:
     """Return what is wrong and where, in Go's terms. RE2 reports both, separated by a colon."""
-    what, _, where = _said(error).partition(": ")
+    what, _, where = _error_text(error).partition(": ")
     if what == "invalid UTF-8":  # the pattern ends where RE2 expects a digit
         return "invalid escape sequence", text[text.rindex("\\") :]
     if what == "invalid perl operator" and where in ("(?<=", "(?<!"):  # Go parses it as the start of a group name
@@ -168,11 +168,11 @@ def _first_look_behind(text: str, operator: str) -> int:
         try:
             re2.compile(text[: found.end() + 1], _options())
         except re2.error as error:
-            if _said(error) == f"invalid perl operator: {operator}":
+            if _error_text(error) == f"invalid perl operator: {operator}":
                 return found.start()
     return 0
 
 
-def _said(error: re2.error) -> str:
+def _error_text(error: re2.error) -> str:
     said = error.args[0]
     return said.decode(errors="replace") if isinstance(said, bytes) else str(said)

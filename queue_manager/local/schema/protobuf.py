@@ -50,13 +50,13 @@ class Form(Enum):
     MAP = auto()  # with string keys
 
 
-class Field(NamedTuple):
+class WireField(NamedTuple):
     name: str
     type: Scalar | Message
     form: Form = Form.ONE
 
 
-Message = Mapping[int, Field]
+Message = Mapping[int, WireField]
 
 
 def decode(body: bytes) -> Json:
@@ -110,10 +110,10 @@ class _Decoder:
             self._add(tree, field, value, f"{path}.{field.name}" if path else field.name)
         return tree
 
-    def _add(self, tree: Json, field: Field, value: int | bytes, path: str) -> None:
+    def _add(self, tree: Json, field: WireField, value: int | bytes, path: str) -> None:
         match field.form:
             case Form.MAP:
-                entry = self.message(_bytes(value, path), {1: _KEY, 2: Field("value", field.type)}, path)
+                entry = self.message(_bytes(value, path), {1: _KEY, 2: WireField("value", field.type)}, path)
                 tree.setdefault(field.name, {})[entry.get("key", "")] = entry.get("value", "")
             case Form.LIST:
                 tree.setdefault(field.name, []).append(self._value(field.type, value, path))
@@ -185,78 +185,78 @@ def _text(value: bytes, path: str) -> str:
 
 # --- tables -------------------------------------------------------------------------------------------------
 
-_KEY = Field("key", Scalar.TEXT)
+_KEY = WireField("key", Scalar.TEXT)
 _EMPTY: Message = {}  # a message that Go encodes even if it is empty
-_TYPE_META: Message = {1: Field("apiVersion", Scalar.TEXT), 2: Field("kind", Scalar.TEXT)}
-_METADATA = Field(
+_TYPE_META: Message = {1: WireField("apiVersion", Scalar.TEXT), 2: WireField("kind", Scalar.TEXT)}
+_METADATA = WireField(
     "metadata",
     {
-        1: Field("name", Scalar.TEXT),
-        2: Field("generateName", Scalar.TEXT),
-        3: Field("namespace", Scalar.TEXT),
-        4: Field("selfLink", Scalar.TEXT),
-        5: Field("uid", Scalar.TEXT),
-        6: Field("resourceVersion", Scalar.TEXT),
-        7: Field("generation", Scalar.INTEGER),
-        8: Field("creationTimestamp", _EMPTY),
-        11: Field("labels", Scalar.TEXT, Form.MAP),
-        12: Field("annotations", Scalar.TEXT, Form.MAP),
+        1: WireField("name", Scalar.TEXT),
+        2: WireField("generateName", Scalar.TEXT),
+        3: WireField("namespace", Scalar.TEXT),
+        4: WireField("selfLink", Scalar.TEXT),
+        5: WireField("uid", Scalar.TEXT),
+        6: WireField("resourceVersion", Scalar.TEXT),
+        7: WireField("generation", Scalar.INTEGER),
+        8: WireField("creationTimestamp", _EMPTY),
+        11: WireField("labels", Scalar.TEXT, Form.MAP),
+        12: WireField("annotations", Scalar.TEXT, Form.MAP),
     },
 )
 _CONTAINER: Message = {
-    1: Field("name", Scalar.TEXT),
-    2: Field("image", Scalar.TEXT),
-    3: Field("command", Scalar.TEXT, Form.LIST),
-    5: Field("workingDir", Scalar.TEXT),
-    8: Field("resources", _EMPTY),
-    13: Field("terminationMessagePath", Scalar.TEXT),
-    14: Field("imagePullPolicy", Scalar.TEXT),
-    16: Field("stdin", Scalar.BOOLEAN),
-    17: Field("stdinOnce", Scalar.BOOLEAN),
-    18: Field("tty", Scalar.BOOLEAN),
-    20: Field("terminationMessagePolicy", Scalar.TEXT),
+    1: WireField("name", Scalar.TEXT),
+    2: WireField("image", Scalar.TEXT),
+    3: WireField("command", Scalar.TEXT, Form.LIST),
+    5: WireField("workingDir", Scalar.TEXT),
+    8: WireField("resources", _EMPTY),
+    13: WireField("terminationMessagePath", Scalar.TEXT),
+    14: WireField("imagePullPolicy", Scalar.TEXT),
+    16: WireField("stdin", Scalar.BOOLEAN),
+    17: WireField("stdinOnce", Scalar.BOOLEAN),
+    18: WireField("tty", Scalar.BOOLEAN),
+    20: WireField("terminationMessagePolicy", Scalar.TEXT),
 }
 _POD_SPEC: Message = {
-    2: Field("containers", _CONTAINER, Form.LIST),
-    3: Field("restartPolicy", Scalar.TEXT),
-    6: Field("dnsPolicy", Scalar.TEXT),
-    8: Field("serviceAccountName", Scalar.TEXT),
-    9: Field("serviceAccount", Scalar.TEXT),
-    10: Field("nodeName", Scalar.TEXT),
-    11: Field("hostNetwork", Scalar.BOOLEAN),
-    12: Field("hostPID", Scalar.BOOLEAN),
-    13: Field("hostIPC", Scalar.BOOLEAN),
-    16: Field("hostname", Scalar.TEXT),
-    17: Field("subdomain", Scalar.TEXT),
-    19: Field("schedulerName", Scalar.TEXT),
-    24: Field("priorityClassName", Scalar.TEXT),
+    2: WireField("containers", _CONTAINER, Form.LIST),
+    3: WireField("restartPolicy", Scalar.TEXT),
+    6: WireField("dnsPolicy", Scalar.TEXT),
+    8: WireField("serviceAccountName", Scalar.TEXT),
+    9: WireField("serviceAccount", Scalar.TEXT),
+    10: WireField("nodeName", Scalar.TEXT),
+    11: WireField("hostNetwork", Scalar.BOOLEAN),
+    12: WireField("hostPID", Scalar.BOOLEAN),
+    13: WireField("hostIPC", Scalar.BOOLEAN),
+    16: WireField("hostname", Scalar.TEXT),
+    17: WireField("subdomain", Scalar.TEXT),
+    19: WireField("schedulerName", Scalar.TEXT),
+    24: WireField("priorityClassName", Scalar.TEXT),
 }
-_POD_TEMPLATE: Message = {1: _METADATA, 2: Field("spec", _POD_SPEC)}
+_POD_TEMPLATE: Message = {1: _METADATA, 2: WireField("spec", _POD_SPEC)}
 _JOB_STATUS: Message = {
-    4: Field("active", Scalar.INTEGER),
-    5: Field("succeeded", Scalar.INTEGER),
-    6: Field("failed", Scalar.INTEGER),
-    7: Field("completedIndexes", Scalar.TEXT),
+    4: WireField("active", Scalar.INTEGER),
+    5: WireField("succeeded", Scalar.INTEGER),
+    6: WireField("failed", Scalar.INTEGER),
+    7: WireField("completedIndexes", Scalar.TEXT),
 }
 KINDS: Mapping[tuple[str, str], Message] = {
     ("v1", "Namespace"): {
         1: _METADATA,
-        2: Field("spec", _EMPTY),
-        3: Field("status", {1: Field("phase", Scalar.TEXT)}),
+        2: WireField("spec", _EMPTY),
+        3: WireField("status", {1: WireField("phase", Scalar.TEXT)}),
     },
     ("v1", "ConfigMap"): {
         1: _METADATA,
-        2: Field("data", Scalar.TEXT, Form.MAP),
-        3: Field("binaryData", Scalar.BASE64, Form.MAP),
+        2: WireField("data", Scalar.TEXT, Form.MAP),
+        3: WireField("binaryData", Scalar.BASE64, Form.MAP),
     },
     ("v1", "Secret"): {
         1: _METADATA,
-        2: Field("data", Scalar.BASE64, Form.MAP),
-        3: Field("type", Scalar.TEXT),
+        2: WireField("data", Scalar.BASE64, Form.MAP),
+        3: WireField("type", Scalar.TEXT),
     },
     ("batch/v1", "Job"): {
         1: _METADATA,
-        2: Field("spec", {6: Field("template", _POD_TEMPLATE)}),
-        3: Field("status", _JOB_STATUS),
+        2: WireField("spec", {6: WireField("template", _POD_TEMPLATE)}),
+        3: WireField("status", _JOB_STATUS),
     },
 }

@@ -105,7 +105,7 @@ def _days(year: int, month: int) -> int:
 # --- quantities: the decoder accepts surrounding blanks and has two errors ------------------------------
 
 QUANTITY_FORMAT = quantities.MALFORMED
-_BUT_FOR_THE_SUFFIX = re.compile(r"[+-]?[0-9]*(?:\.[0-9]*)?[eEinumkKMGTP]*[-+]?[0-9]*", re.ASCII)
+_ANY_SUFFIX = re.compile(r"[+-]?[0-9]*(?:\.[0-9]*)?[eEinumkKMGTP]*[-+]?[0-9]*", re.ASCII)
 
 
 def number(value: str | int | float) -> Fraction:
@@ -132,6 +132,6 @@ def _quantity(value: str | int | float) -> quantities.Quantity:
     try:
         return quantities.quantity(text)
     except quantities.MalformedQuantity:
-        if text and _BUT_FOR_THE_SUFFIX.fullmatch(text):
+        if text and _ANY_SUFFIX.fullmatch(text):
             raise ValueError("unable to parse quantity's suffix") from None
         raise

@@ -5,7 +5,7 @@ still tested against the rules that do not depend on the type.
 
 Every walk takes the old value, if any, and skips the parts that equal it: they were pruned, defaulted and validated
 when they were written. So the cost of a write depends on what it changes, not on the size of the object. Nodes with
-`quicken` called first test whether a walk has anything to do (fitting.py).
+`compile_fit` called first test whether a walk has anything to do (fitting.py).
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class CompiledSchema:
         self.defaulting: bool = any(node.default is not _MISSING or node.defaulting for node in below)
         self.fit: Fit | None = None
 
-    def quicken(self) -> None:
+    def compile_fit(self) -> None:
         """Enable the fast-path test of whole values of this node before each walk."""
         self.fit = Fit(self.schema)
 

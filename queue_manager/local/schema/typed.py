@@ -47,7 +47,7 @@ class Walk:
     def object(self, shape: Shape, value: Json, trail: Trail | None, old: Mapping[str, Json] = _NOTHING) -> None:
         fields = shape.fields
         names = value.names if type(value) is Repeated else value
-        doomed: list[str] = []
+        invalid: list[str] = []
         seen: set[str] | None = set() if type(value) is Repeated else None
         for name in names:
             field = fields.get(name)
@@ -58,19 +58,19 @@ class Walk:
                 seen.add(name)
             if field is None:
                 self.unknown.append(f'unknown field "{json_path((trail, name))}"')
-                doomed.append(name)
+                invalid.append(name)
                 continue
             item = value[name]
             inner = field.shape
             if type(item) is inner.python or (name in old and item == old[name]):
                 continue
             if item is None or (not item and not inner.keep and item == _EMPTY.get(inner.form)):
-                doomed.append(name)
+                invalid.append(name)
                 continue
             changed = self.value(inner, item, (trail, field))
             if changed is not item:
                 value[name] = changed
-        for name in doomed:
+        for name in invalid:
             value.pop(name, None)
 
     def value(self, shape: Shape, item: Json, trail: Trail) -> Json:

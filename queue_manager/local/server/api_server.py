@@ -18,18 +18,19 @@ from job_controller.json_tree import Json
 from job_controller.ports import Clock
 from job_controller.times import timestamp
 from queue_manager.api.resources import CRDS, NAMESPACES, PODS
-from queue_manager.engine.metric_registry import Exposed
+from queue_manager.engine.metric_registry import Exposition
 from queue_manager.engine.transport import Response
 from queue_manager.local import errors
 from queue_manager.local.discovery.paths import discovery
 from queue_manager.local.errors import StatusError
 from queue_manager.local.kinds.registry import KindRegistry
 from queue_manager.local.pod_logs import LogSource
-from queue_manager.local.schema.patience import TakesLong, Turn, Work
+from queue_manager.local.schema.time_limits import LimitedRequest, NeedsWorkerProcess, Work
 from queue_manager.local.server.admission_chain import AdmissionPlugin, AdmissionReview
 from queue_manager.local.server.call import Call, CallTarget, parse_path
 from queue_manager.local.server.deletion import DeleteOptions, Deleter
 from queue_manager.local.server.exchange import ServerRequest, Stream, flag, negotiate, refuse, respond
+from queue_manager.local.server.large_writes import LargeWrites
 from queue_manager.local.server.listing import list_objects, version
 from queue_manager.local.server.namespace_finalize import finalize
 from queue_manager.local.server.pod_subresources import PodSubresources
@@ -45,16 +46,17 @@ log = logging.getLogger(__name__)
 
 FIRST_NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
 HEALTH = ("healthz", "livez", "readyz")
-BEGUN_AGAIN = ("POST", "PUT", "PATCH")  # methods whose work in one step may take long
-MAX_BEGINNINGS = 16  # restarts of one request; the object may have been written in between
+RESTARTED_METHODS = ("POST", "PUT", "PATCH")  # methods whose work in one step may take long
+MAX_PREPARATIONS = 3  # of a large write in the thread; then it is made on the event loop
+MAX_STARTS = 16  # restarts of one request; the object may have been written in between
 CHECKS = ("ping", "log", "etcd")  # always healthy while the server responds: it includes its store
-INTO_CONTAINERS = ("exec", "attach", "portforward", "proxy", "ephemeralcontainers")
+CONTAINER_SUBRESOURCES = ("exec", "attach", "portforward", "proxy", "ephemeralcontainers")
 
 
-class Elsewhere(Protocol):
+class WorkRunner(Protocol):
     """Runs work that would block the event loop for too long."""
 
-    async def do(self, work: Work) -> list[Json] | None:
+    async def run(self, work: Work) -> list[Json] | None:
         """Return the result of the work, or None if it took too long. Raises StatusError 429."""
         ...
 
@@ -69,21 +71,22 @@ class ApiServer:
         clock: Clock,
         admission: Sequence[AdmissionPlugin] = (),
         logs: LogSource | None = None,
-        exposed: Callable[[str], Awaitable[Exposed]] | None = None,
-        elsewhere: Elsewhere | None = None,
+        exposed: Callable[[str], Awaitable[Exposition]] | None = None,
+        worker_process: WorkRunner | None = None,
     ) -> None:
         """`exposed` answers GET /metrics by its Accept header; if it is None, the path does not exist.
 
-        `elsewhere` runs long work, such as matching a user's pattern, outside the event loop; without it, the event
-        loop blocks until the work is done.
+        `worker_process` runs long work, such as matching a user's pattern, outside the event loop; without it, the
+        event loop blocks until the work is done.
         """
         self.store = store
         self.registry = registry
         self._clock = clock
         self._exposed = exposed
-        self._elsewhere = elsewhere
+        self._worker_process = worker_process
         self._closing = False
         self._writer = Writer(store, admission)
+        self._large = LargeWrites(store, admission)
         self._deleter = Deleter(store, admission)
         self._pods = PodSubresources(store, self._writer, self._deleter, logs)
         for stored in list(store.scan(str(CRDS))):
@@ -94,6 +97,7 @@ class ApiServer:
     def close(self) -> None:
         """End all watches; requests are still answered."""
         self._closing = True
+        self._large.close()
         self.store.wake_all()
 
     async def handle(self, request: ServerRequest) -> Response | Stream:
@@ -113,7 +117,7 @@ class ApiServer:
         target = parse_path(request.path)
         kind = self.registry.find(target.group, target.version, target.plural) if target else None
         if target is None or kind is None:
-            return await self._metrics(request) or self._outside(request, target)
+            return await self._metrics(request) or self._answer_other_path(request, target)
         if target.namespace and not kind.resource.namespaced:
             raise errors.no_such_path()
         form = negotiate(request.headers.get("accept", ""))
@@ -122,7 +126,7 @@ class ApiServer:
         if kind.deprecation:
             call.warnings.append(kind.deprecation)
         try:
-            answer = await self._carry_out(call)
+            answer = await self._run_verb(call)
             await self.store.settled()
         except StatusError as error:
             error.warnings = call.warnings
@@ -130,19 +134,30 @@ class ApiServer:
             raise
         return answer
 
-    async def _carry_out(self, call: Call) -> Response | Stream:
-        """Run the verb. If a part of it takes too long, run that part with `elsewhere`, then run the verb again."""
-        if self._elsewhere is None or call.request.method not in BEGUN_AGAIN:
+    async def _run_verb(self, call: Call) -> Response | Stream:
+        """Run the verb. If a part takes too long, run that part in the worker process, then run the verb again.
+
+        Large objects are written by `large_writes`.
+        """
+        if self._worker_process is None or call.request.method not in RESTARTED_METHODS:
             return self._verb(call) if call.name else await self._collection(call)
-        turn, warnings = Turn(), list(call.warnings)
-        for _ in range(MAX_BEGINNINGS):
+        large = self._large.covers(call)
+        limited, warnings = LimitedRequest(on_loop=not large), list(call.warnings)
+        attempts = MAX_PREPARATIONS if large else 0
+        for _ in range(MAX_STARTS):
             try:
-                with turn:
-                    return self._verb(call) if call.name else await self._collection(call)
-            except TakesLong as long:
-                turn.answers = turn.answers or {}
+                with limited:
+                    if not attempts:
+                        return self._verb(call) if call.name else await self._collection(call)
+                    data = await self._large.write(call)
+                if data is not None:
+                    created = call.created or call.request.method == "POST"
+                    return self._shown(call, 201 if created else 200, data)
+                attempts -= 1
+            except NeedsWorkerProcess as long:
+                limited.answers = limited.answers or {}
                 if long.work is not None:
-                    turn.answers[long.work] = await self._elsewhere.do(long.work)
+                    limited.answers[long.work] = await self._worker_process.run(long.work)
             call.warnings[:], call.created = warnings, False
         raise errors.conflict(call.resource, call.name)
 
@@ -154,7 +169,7 @@ class ApiServer:
         content_type, body = await self._exposed(request.headers.get("accept", ""))
         return Response(200, {"Content-Type": content_type}, body)
 
-    def _outside(self, request: ServerRequest, target: CallTarget | None) -> Response:
+    def _answer_other_path(self, request: ServerRequest, target: CallTarget | None) -> Response:
         """Answer the paths that name no stored resource."""
         if target is not None and request.method == "POST":
             answer = review(target, request)
@@ -212,7 +227,7 @@ class ApiServer:
             case "GET":
                 asked = version(call)
                 if asked > self.store.revision:
-                    raise errors.from_the_future(asked, self.store.revision)
+                    raise errors.resource_version_too_large(asked, self.store.revision)
                 return self._shown(call, 200, self._writer.require(call).data)
             case "PUT":
                 data = self._writer.update(call)
@@ -247,7 +262,7 @@ class ApiServer:
         """Run the subresources that perform an action."""
         if _is_missing_status(call):
             raise errors.not_found(call.resource, call.name)
-        if call.resource == PODS and call.subresource in INTO_CONTAINERS:
+        if call.resource == PODS and call.subresource in CONTAINER_SUBRESOURCES:
             self._writer.require(call)
             raise errors.no_streams(call.subresource)
         if call.subresource not in call.kind.subresources:

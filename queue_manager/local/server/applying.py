@@ -21,7 +21,7 @@ from queue_manager.local.server import object_metadata
 from queue_manager.local.server.call import Call
 from queue_manager.local.server.exchange import check_size, flag, media_type, read_yaml, yaml_errors
 from queue_manager.local.server.ownership import manager_id, view_of
-from queue_manager.local.storage.store import Store, Stored
+from queue_manager.local.storage.store import Stored, WritableStore
 
 
 class Writes(Protocol):
@@ -46,7 +46,7 @@ def option_problems(call: Call) -> list[FieldError]:
     return []
 
 
-def apply_object(writer: Writes, store: Store, call: Call) -> bytes:
+def apply_object(writer: Writes, store: WritableStore, call: Call) -> bytes:
     """Merge the configuration into the object, or create the object. Raises 400, 404, 409, 415, 422."""
     config = _read(call)
     stored = store.get(call.table, call.namespace, call.name)
@@ -55,7 +55,7 @@ def apply_object(writer: Writes, store: Store, call: Call) -> bytes:
     return _update(writer, store, call, config, stored)
 
 
-def _create(writer: Writes, store: Store, call: Call, config: Json) -> bytes:
+def _create(writer: Writes, store: WritableStore, call: Call, config: Json) -> bytes:
     if call.subresource:
         raise errors.not_found(call.resource, call.name)
     view = view_of(call)
@@ -72,7 +72,7 @@ def _create(writer: Writes, store: Store, call: Call, config: Json) -> bytes:
     return writer.applied_create(call, new)
 
 
-def _update(writer: Writes, store: Store, call: Call, config: Json, stored: Stored) -> bytes:
+def _update(writer: Writes, store: WritableStore, call: Call, config: Json, stored: Stored) -> bytes:
     old, live = call.load(stored), call.load(stored)
     managers = decode(live["metadata"].pop("managedFields", None)) or {}
     new = _merged(store, call, live, config, managers)
@@ -112,7 +112,7 @@ def _nulls(node: CompiledSchema, value: Json, path: str) -> Iterator[FieldError]
         yield from _nulls(child, value[name], below)
 
 
-def _merged(store: Store, call: Call, live: Json, config: Json, managers: Managers) -> Json:
+def _merged(store: WritableStore, call: Call, live: Json, config: Json, managers: Managers) -> Json:
     meta = config["metadata"]
     given = f"{meta.get('namespace') or ''}/{meta.get('name') or ''}" if isinstance(meta, dict) else "/"
     subject = f"{given}; {_kind_name(call.resource.api_version, call.resource.kind)}"

@@ -32,8 +32,8 @@ from queue_manager.local.server.writing import is_finalized
 from queue_manager.local.storage.store import Store, Stored
 
 FOREGROUND, ORPHAN = "foregroundDeletion", "orphan"
-DEFAULT_GRACE = 30
-TURN = 50  # objects of a collection deleted before the event loop runs other tasks: about ten milliseconds
+DEFAULT_GRACE_SECONDS = 30
+TURN_SECONDS = 50  # objects of a collection deleted before the event loop runs other tasks: about ten milliseconds
 IMMORTAL = ("default", "kube-system", "kube-public")  # namespaces that every cluster has
 DELETE_OPTIONS = Resource("meta.k8s.io", "v1", "", "DeleteOptions")
 KEPT_CHILDREN = (
@@ -180,7 +180,7 @@ class Deleter:
         if not found and not options.propagation and call.kind.default_propagation == "Orphan":
             call.warnings.append(KEPT_CHILDREN)
         for done, stored in enumerate(found):
-            if done % TURN == TURN - 1:
+            if done % TURN_SECONDS == TURN_SECONDS - 1:
                 await asyncio.sleep(0)
             current = self._store.get(call.table, stored.namespace, stored.name)
             if current is not None and current.uid == stored.uid:
@@ -248,7 +248,7 @@ def _grace(resource: Resource, obj: Json, asked: int | None) -> int:
     if not spec.get("nodeName") or (obj.get("status") or {}).get("phase") in ("Succeeded", "Failed"):
         return 0
     if asked is None:
-        asked = spec.get("terminationGracePeriodSeconds", DEFAULT_GRACE)
+        asked = spec.get("terminationGracePeriodSeconds", DEFAULT_GRACE_SECONDS)
     return asked if asked >= 0 else 1
 
 

@@ -17,7 +17,7 @@ from queue_manager.local import errors
 from queue_manager.local.bounds import MAX_BODY, MAX_VALUES, TOO_MANY, excess
 from queue_manager.local.schema import protobuf
 from queue_manager.local.schema.jsontext import Repeated, whole
-from queue_manager.local.schema.patience import Overtime, limited
+from queue_manager.local.schema.time_limits import TimeLimitExceeded, limited
 
 _HEAD = 'struct { APIVersion string "json:\\"apiVersion,omitempty\\""; Kind string "json:\\"kind,omitempty\\"" }'
 MAX_WARNINGS, MAX_WARNING = 4096, 256  # characters of all warnings, and of one warning if they exceed that
@@ -150,10 +150,10 @@ class Yaml(NamedTuple):
 
 
 def read_yaml(body: bytes) -> Yaml:
-    """Convert a YAML body to JSON as an API server does. Raises TakesLong, and StatusError 400 beyond a limit."""
+    """Convert a YAML body to JSON as an API server does. Raises NeedsWorkerProcess; StatusError 400 beyond a limit."""
     try:
         read = limited(lambda: convert_yaml(body), "yaml", lambda: [body.decode("latin-1")], Yaml)
-    except Overtime:
+    except TimeLimitExceeded:
         raise _too_much("takes too long to read") from None
     if read.error == TOO_MANY:
         raise _too_much(TOO_MANY)

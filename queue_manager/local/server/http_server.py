@@ -47,7 +47,7 @@ def _brief(record: logging.LogRecord) -> bool:
     """Log a malformed HTTP request as one line without a traceback: the fault lies with the client."""
     error = record.exc_info[1] if record.exc_info else None
     if isinstance(error, HttpProcessingError):
-        record.msg, record.args, record.exc_info = "a request was no HTTP: %.200s", (error.message,), None
+        record.msg, record.args, record.exc_info = "a request was not HTTP: %.200s", (error.message,), None
         record.levelno, record.levelname = logging.WARNING, "WARNING"
     return True
 
@@ -83,7 +83,7 @@ async def serve(
         raise ValueError(f"{host} is not a loopback address: the embedded API server is for this machine only")
     if not token:
         raise ValueError("the embedded API server needs a bearer token")
-    door = _Door(server, token)
+    door = _RequestHandler(server, token)
     web_server = web.Server(
         door.handle,
         request_factory=_make_request,
@@ -114,7 +114,7 @@ def _make_request(
     return web.BaseRequest(message, payload, protocol, writer, task, loop, client_max_size=MAX_BODY)  # type: ignore[arg-type]
 
 
-class _Door:
+class _RequestHandler:
     """Authenticates requests, and converts between aiohttp's requests and responses and those of exchange.py."""
 
     connections: Connections
@@ -128,12 +128,12 @@ class _Door:
         """Answer one request on a connection."""
         refusal = self._refusal(raw.headers)
         if refusal is not None:
-            return _Whole(refuse(refusal))
+            return _BufferedResponse(refuse(refusal))
         self.connections.trust(raw.protocol)
         try:
             body = await self._body(raw)
         except errors.StatusError as error:
-            return _Whole(refuse(error))
+            return _BufferedResponse(refuse(error))
         path, _, query = raw.raw_path.partition("?")
         headers = {name.lower(): raw.headers[name] for name in _HEADERS if name in raw.headers}
         asked = dict(parse_qsl(query, keep_blank_values=True)) if query else {}
@@ -141,7 +141,7 @@ class _Door:
         answer = await self._server.handle(request)
         if isinstance(answer, Stream):
             return await self._stream(raw, answer)
-        return _Whole(answer)
+        return _BufferedResponse(answer)
 
     def _refusal(self, headers: Mapping[str, str]) -> errors.StatusError | None:
         if headers.get("Host", "").lower() not in self.hosts:
@@ -181,7 +181,7 @@ class _Door:
             async with asyncio.timeout(STALLED_SECONDS):
                 await response.write_eof()
         except TimeoutError:
-            log.warning("%s: a reader took nothing for %.0f s and was cut off", raw.path_qs, STALLED_SECONDS)
+            log.warning("%s: a client read nothing for %.0f s and was disconnected", raw.path_qs, STALLED_SECONDS)
             if raw.transport is not None:
                 raw.transport.abort()
         except ConnectionError:
@@ -195,7 +195,7 @@ def _bytes(header: str) -> bytes:
     return header.encode("utf-8", "surrogateescape")
 
 
-class _Whole(web.StreamResponse):
+class _BufferedResponse(web.StreamResponse):
     """A response that is sent in a single write, at a third of the cost of `web.Response`."""
 
     def __init__(self, answer: Response) -> None:
@@ -214,7 +214,7 @@ class _Whole(web.StreamResponse):
         ).encode("latin-1", "replace")
         transport = request.transport
         if transport is None or transport.is_closing():
-            raise ConnectionResetError("the client went away")
+            raise ConnectionResetError("the client has disconnected")
         transport.write(head + (b"" if request.method == "HEAD" else answer.body))
         await request.writer.drain()
         return None

@@ -24,13 +24,13 @@ from queue_manager.local.server.exchange import flag
 from queue_manager.local.server.selector_parsing import FieldMatcher, LabelMatcher, parse_fields, parse_labels
 from queue_manager.local.server.turns import in_turns
 from queue_manager.local.server.views import shown
-from queue_manager.local.storage.store import Forgotten, Store, Stored, decode, object_key
+from queue_manager.local.storage.store import Compacted, Store, Stored, decode, object_key
 
 MATCH = "resourceVersionMatch"
 INTEGER = re.compile(r"[+-]?[0-9]+")
 LIST_OPTIONS = Resource("meta.k8s.io", "v1", "", "ListOptions")
 
-EXPIRED_BUT = (
+EXPIRED_TOKEN_MESSAGE = (
     "The provided continue parameter is too old to display a consistent list result. You can start a new list "
     "without the continue parameter, or use the continue token in this response to retrieve the remainder of the "
     "results. Continuing with the provided token results in an inconsistent list - objects that were created, "
@@ -145,7 +145,7 @@ async def list_objects(store: Store, call: Call) -> bytes:
     selection = Selection(call)
     revision = version(call)
     if revision > store.revision:
-        raise errors.from_the_future(revision, store.revision)
+        raise errors.resource_version_too_large(revision, store.revision)
     position = _position(store, call, limit, revision)
     candidates = _candidates(store, call, selection, position)
     await store.settled()  # other requests may write from here on
@@ -188,7 +188,7 @@ async def _page(candidates: list[Stored], selection: Selection, limit: int) -> t
 
 def _expired(call: Call, position: Position) -> errors.StatusError:
     if call.option("continue"):
-        return errors.gone(EXPIRED_BUT, continue_token=Position(-1, position.after).token())
+        return errors.gone(EXPIRED_TOKEN_MESSAGE, continue_token=Position(-1, position.after).token())
     return errors.gone("The resourceVersion for the provided list is too old.")
 
 
@@ -204,7 +204,7 @@ def _candidates(store: Store, call: Call, selection: Selection, position: Positi
         return list(store.scan(call.table, call.namespace, position.after))
     try:
         return list(store.scan_at(call.table, position.revision, call.namespace, position.after))
-    except Forgotten:
+    except Compacted:
         raise _expired(call, position) from None
 
 

@@ -15,6 +15,6 @@ def finalize(writer: Writer, call: Call) -> bytes:
     meta = object_metadata.check_envelope(call, new)
     object_metadata.check_name(call, meta)
     old = decode(writer.require(call))
-    object_metadata.carry_over(call, new, old)
+    object_metadata.keep_server_fields(call, new, old)
     spec = {**(old.get("spec") or {}), "finalizers": (new.get("spec") or {}).get("finalizers") or []}
     return writer.store(call, {**old, "spec": spec}, old)

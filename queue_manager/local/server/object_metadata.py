@@ -11,7 +11,7 @@ from job_controller.times import timestamp
 from queue_manager.api.resources import NAMESPACES
 from queue_manager.local import errors
 from queue_manager.local.server.call import Call
-from queue_manager.local.storage.store import Store, decode
+from queue_manager.local.storage.store import WritableStore, decode
 
 FINALIZING = ("deletionTimestamp", "deletionGracePeriodSeconds")
 # Set only at creation and deletion; an update copies them from the stored object.
@@ -79,7 +79,7 @@ def require_version(call: Call, meta: dict[str, Any]) -> None:
         raise errors.invalid(named, call.name, [problem])
 
 
-def require_namespace(store: Store, call: Call, name: str) -> None:
+def require_namespace(store: WritableStore, call: Call, name: str) -> None:
     """Check that the namespace of a new object exists (404) and is not being deleted (403)."""
     namespace = store.get(str(NAMESPACES), "", call.namespace)
     if namespace is None:
@@ -94,7 +94,7 @@ def require_namespace(store: Store, call: Call, name: str) -> None:
         )
 
 
-def begin(store: Store, call: Call, meta: dict[str, Any]) -> None:
+def set_new_metadata(store: WritableStore, call: Call, meta: dict[str, Any]) -> None:
     """Set metadata of a new object: name, uid, creation time, generation. Raises 400, 422."""
     if meta.get("resourceVersion", "0") not in ("", "0", None):
         raise errors.unexplained("resourceVersion should not be set on objects to be created")
@@ -114,12 +114,12 @@ def begin(store: Store, call: Call, meta: dict[str, Any]) -> None:
         meta["generation"] = 1
 
 
-def carry_over(call: Call, new: Json, old: Json) -> None:
+def keep_server_fields(call: Call, new: Json, old: Json) -> None:
     """Copy the metadata that updates cannot change from the old object. Raises 409 if the uid is another object's."""
     meta, before = new["metadata"], old["metadata"]
     another = bool(meta.get("uid")) and meta["uid"] != before["uid"]
     if another and call.request.method != "PATCH":
-        raise errors.conflict(call.resource, call.name, _another_object(call, meta["uid"], before["uid"]))
+        raise errors.conflict(call.resource, call.name, _uid_mismatch(call, meta["uid"], before["uid"]))
     version = meta.get("resourceVersion")
     if version and version not in ("0", before["resourceVersion"]):
         if not version.isdigit():
@@ -138,7 +138,7 @@ def carry_over(call: Call, new: Json, old: Json) -> None:
         meta.setdefault("generateName", before["generateName"])
 
 
-def _another_object(call: Call, asked: str, found: str) -> str:
+def _uid_mismatch(call: Call, asked: str, found: str) -> str:
     """Return the error of the API server's storage for a uid that is not the object's."""
     group = call.resource.group if "." in call.resource.group and not call.resource.group.endswith(".k8s.io") else ""
     key = "/".join(part for part in ("/registry", group, call.resource.plural, call.namespace, call.name) if part)
@@ -153,7 +153,7 @@ def check_finalizers(new: Json, old: Json) -> list[FieldError]:
     if "deletionTimestamp" not in old["metadata"]:
         return []
     before = set(old["metadata"].get("finalizers") or ())
-    added = [name for name in new["metadata"].get("finalizers") or () if name not in before]
+    added = sorted(set(new["metadata"].get("finalizers") or ()) - before)
     if not added:
         return []
     detail = "no new finalizers can be added if the object is being deleted, found new finalizers "

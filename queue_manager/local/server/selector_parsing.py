@@ -44,7 +44,7 @@ SUBDOMAIN_FORMAT = (
 
 
 @dataclass(frozen=True, slots=True)
-class Requirement:
+class LabelRequirement:
     key: str
     operator: str  # in, notin, exists, !, >, <
     values: frozenset[str] = frozenset()
@@ -69,7 +69,7 @@ class Requirement:
 
 @dataclass(frozen=True, slots=True)
 class LabelMatcher:
-    requirements: tuple[Requirement, ...] = ()
+    requirements: tuple[LabelRequirement, ...] = ()
 
     def __call__(self, labels: Mapping[str, str] | None) -> bool:
         found = labels or {}
@@ -116,8 +116,8 @@ class _Parser:
         self._at += 1
         return token
 
-    def requirements(self) -> list[Requirement]:
-        found: list[Requirement] = []
+    def requirements(self) -> list[LabelRequirement]:
+        found: list[LabelRequirement] = []
         while True:
             token = self._peek()
             if not token:
@@ -133,27 +133,27 @@ class _Parser:
             if self._peek() in _SYMBOLS - {"!"} or not self._peek():
                 raise _Wrong(f"found '{self._peek()}', expected: identifier after ','")
 
-    def _requirement(self) -> Requirement:
+    def _requirement(self) -> LabelRequirement:
         negated = self._peek() == "!" and bool(self._next())
         key = self._next()
         if key in _SYMBOLS or not key:
             raise _WrongRequirement(f"found '{key}', expected: identifier")
         _check_key(key)
         if negated or self._peek() in ("", ","):
-            return Requirement(key, "!" if negated else "exists")
+            return LabelRequirement(key, "!" if negated else "exists")
         operator = self._next()
         if operator in ("in", "notin"):
-            return Requirement(key, operator, frozenset(_check_values(key, self._values())))
+            return LabelRequirement(key, operator, frozenset(_check_values(key, self._values())))
         if operator in ("=", "==", "!="):
             value = self._value()
-            return Requirement(key, "notin" if operator == "!=" else "in", frozenset(_check_values(key, [value])))
+            return LabelRequirement(key, "notin" if operator == "!=" else "in", frozenset(_check_values(key, [value])))
         if operator in (">", "<"):
             value = self._value()
             if integer(value, bits=64) is None:
                 raise _WrongRequirement(
                     f"values[0]: Invalid value: \"{value}\": for 'Gt', 'Lt' operators, the value must be an integer"
                 )
-            return Requirement(key, operator, frozenset({value}))
+            return LabelRequirement(key, operator, frozenset({value}))
         raise _WrongRequirement(f"found '{operator}', expected: in, notin, =, ==, !=, gt, lt")
 
     def _value(self) -> str:

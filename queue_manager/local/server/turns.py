@@ -1,7 +1,7 @@
 """Split work that takes seconds into turns, so that only the client that requested it waits.
 
 A list of thousands of objects through a selector of thousands of terms, or as a table whose columns evaluate paths,
-consists of many small steps. Every `TURN` seconds the event loop runs its other tasks. A client that disconnects
+consists of many small steps. Every `TURN_SECONDS` the event loop runs its other tasks. A client that disconnects
 cancels the work.
 """
 
@@ -13,7 +13,7 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
-TURN = 0.02  # seconds
+TURN_SECONDS = 0.02  # seconds
 
 
 async def in_turns(items: Iterable[T]) -> AsyncIterator[T]:
@@ -22,6 +22,6 @@ async def in_turns(items: Iterable[T]) -> AsyncIterator[T]:
     began = loop.time()
     for item in items:
         yield item
-        if loop.time() - began > TURN:
+        if loop.time() - began > TURN_SECONDS:
             await asyncio.sleep(0)
             began = loop.time()

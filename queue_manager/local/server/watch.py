@@ -23,7 +23,7 @@ from queue_manager.local.server.exchange import flag
 from queue_manager.local.server.listing import Selection, check_watch_options, number, version
 from queue_manager.local.server.turns import in_turns
 from queue_manager.local.server.views import error_event
-from queue_manager.local.storage.store import Forgotten, Store, Stored, StoredChange
+from queue_manager.local.storage.store import Compacted, Store, Stored, StoredChange
 
 BOOKMARK_SECONDS = 60.0
 DEFAULT_SECONDS = 3000.0  # limit of a watch without timeoutSeconds
@@ -48,7 +48,7 @@ class Watch:
         self._send_end = flag(call.request.query, "sendInitialEvents")
         asked = version(call)
         if asked > store.revision:
-            raise errors.from_the_future(asked, store.revision)
+            raise errors.resource_version_too_large(asked, store.revision)
         self._initial: list[Stored] = []
         no_state = "sendInitialEvents" in call.request.query and not self._send_end
         if self._send_end or (not asked and not no_state):
@@ -63,7 +63,7 @@ class Watch:
         view, store = self._call.view, self._store
         try:
             position = self._history.position(self._revision)
-        except Forgotten as forgotten:
+        except Compacted as forgotten:
             yield self._too_old(forgotten)
             return
         initial, self._initial = self._initial, []
@@ -87,7 +87,7 @@ class Watch:
         while not self._closing():
             try:
                 changes = self._history.read(position, BATCH)
-            except Forgotten as forgotten:
+            except Compacted as forgotten:
                 yield self._too_old(forgotten)
                 return
             if changes:
@@ -137,7 +137,7 @@ class Watch:
         fields = (stored.key, stored.namespace, stored.name, stored.uid, revision, stored.labels, stored.fields)
         return Stored(*fields, orjson.dumps(tree))
 
-    def _too_old(self, forgotten: Forgotten) -> bytes:
+    def _too_old(self, forgotten: Compacted) -> bytes:
         return error_event(errors.gone(f"too old resource version: {self._revision} ({forgotten.oldest})").status())
 
 

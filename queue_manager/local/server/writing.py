@@ -3,7 +3,8 @@
     decode -> metadata -> admission (mutate) -> defaults -> validation -> admission (validate) -> store
 
 There is no await between reading the old object and storing the new one, so no other request runs in between: conflicts
-are found by comparing resourceVersions, and patches never need a retry.
+are found by comparing resourceVersions, and patches never need a retry. Writes of large objects run in a thread, on a
+snapshot (`large_writes`).
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from queue_manager.local.server import applying, object_metadata, ownership
 from queue_manager.local.server.admission_chain import AdmissionPlugin, AdmissionReview
 from queue_manager.local.server.call import Call, check_write_options, name_of
 from queue_manager.local.server.decoding import SCHEME, read_object
-from queue_manager.local.storage.store import Store, Stored, decode
+from queue_manager.local.storage.store import Stored, WritableStore, decode
 
 MAX_NAME_ATTEMPTS = 8  # names tried for one generateName, as upstream
 
@@ -31,7 +32,7 @@ MAX_NAME_ATTEMPTS = 8  # names tried for one generateName, as upstream
 class Writer:
     """The verbs create, update and patch."""
 
-    def __init__(self, store: Store, admission: Sequence[AdmissionPlugin]) -> None:
+    def __init__(self, store: WritableStore, admission: Sequence[AdmissionPlugin]) -> None:
         self._store = store
         self._admission = admission
 
@@ -49,7 +50,7 @@ class Writer:
         if call.resource.namespaced:
             object_metadata.require_namespace(self._store, call, meta.get("name", ""))
         generated = not meta.get("name")
-        object_metadata.begin(self._store, call, meta)
+        object_metadata.set_new_metadata(self._store, call, meta)
         if generated:
             self._free_name(call, obj)
         if call.kind.has_status and not call.kind.status_on_create:
@@ -131,7 +132,7 @@ class Writer:
         meta = new["metadata"]
         if call.resource.namespaced:
             object_metadata.require_namespace(self._store, call, call.name)
-        object_metadata.begin(self._store, call, meta)
+        object_metadata.set_new_metadata(self._store, call, meta)
         if call.kind.has_status and not call.kind.status_on_create:
             new.pop("status", None)
         return self._finish_create(call, new)
@@ -144,7 +145,7 @@ class Writer:
     def replace(self, call: Call, new: Json, old: Json, *, applied: bool = False) -> bytes:
         """Store `new` in place of `old`, which is in its stored form. The two may share unchanged parts."""
         kind, status = call.kind, call.subresource == "status"
-        object_metadata.carry_over(call, new, old)
+        object_metadata.keep_server_fields(call, new, old)
         if status:
             meta = new["metadata"]
             if kind.is_custom:  # a status write to a custom object does not change metadata

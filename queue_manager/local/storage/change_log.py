@@ -2,7 +2,7 @@
 
 Changes have absolute positions in the log. A watcher owns no buffer, only a position, so a change costs the same for
 one watcher and for a hundred, and memory is bounded however slowly a client reads. The log drops its oldest changes; a
-reader behind that point gets `Forgotten` (410 Gone) and has to list again.
+reader behind that point gets `Compacted` (410 Gone) and has to list again.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class StoredChange(NamedTuple):
         return self.new.revision
 
 
-class Forgotten(Exception):
+class Compacted(Exception):
     """The log no longer contains the requested position. `oldest` is the first revision from which it can be read."""
 
     def __init__(self, oldest: int) -> None:
@@ -90,9 +90,9 @@ class ChangeLog:
             del self._changes[:drop]
 
     def position(self, revision: int) -> int:
-        """Return the position of the first change after a revision. Raises Forgotten."""
+        """Return the position of the first change after a revision. Raises Compacted."""
         if revision < self._since:
-            raise Forgotten(self._since)
+            raise Compacted(self._since)
         low, high = 0, len(self._changes)
         while low < high:
             middle = (low + high) // 2
@@ -103,14 +103,14 @@ class ChangeLog:
         return self._first + low
 
     def read(self, position: int, limit: int) -> list[StoredChange]:
-        """Return up to `limit` changes from a position on. Raises Forgotten."""
+        """Return up to `limit` changes from a position on. Raises Compacted."""
         start = position - self._first
         if start < 0:
-            raise Forgotten(self._since)
+            raise Compacted(self._since)
         return self._changes[start : start + limit]
 
     def after(self, revision: int) -> Iterator[StoredChange]:
-        """Return all changes after a revision, oldest first. Raises Forgotten."""
+        """Return all changes after a revision, oldest first. Raises Compacted."""
         start = self.position(revision) - self._first
         for index in range(start, len(self._changes)):
             yield self._changes[index]

@@ -42,7 +42,7 @@ def refuse_shared(directory: Path) -> None:
         raise JournalUnusable(f"{directory} can be written by the group {group}: chmod go-w {directory}")
 
 
-def refuse_strangers(directory: Path) -> None:
+def refuse_foreign_files(directory: Path) -> None:
     """Reject a directory if it, or a file of the cluster in it, belongs to another user."""
     for path in (directory, *(directory / name for name in ALL)):
         owner = path.stat().st_uid if path.exists() else os.geteuid()
@@ -66,7 +66,7 @@ def refuse_without_database(directory: Path) -> None:
     if left:
         state = "empty" if database.exists() else "missing"
         raise JournalUnusable(
-            f"{database} is {state}, but {left[0]} is there: put the database back, or remove {directory} to begin anew"
+            f"{database} is {state}, but {left[0]} is there: restore the database, or remove {directory} to start over"
         )
 
 

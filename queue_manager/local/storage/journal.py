@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from queue_manager.local.storage import data_directory
-from queue_manager.local.storage.store import JournalUnusable, Row
+from queue_manager.local.storage.store import JournalRow, JournalUnusable
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS objects (
@@ -67,7 +67,7 @@ class Journal:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
         file = path / data_directory.DATABASE
         data_directory.refuse_shared(path)
-        data_directory.refuse_strangers(path)
+        data_directory.refuse_foreign_files(path)
         lock = _take_lock(path)
         connection: sqlite3.Connection | None = None
         try:
@@ -76,36 +76,36 @@ class Journal:
             _prepare(connection, path)
         except sqlite3.Error as error:
             _abandon(connection, lock)
-            raise _told(file, error) from error
+            raise _with_file(file, error) from error
         except BaseException:
             _abandon(connection, lock)
             raise
         return cls(connection, lock, file)
 
-    def load(self) -> tuple[int, Iterable[Row]]:
+    def load(self) -> tuple[int, Iterable[JournalRow]]:
         """Return the last revision and all objects. Raises as `open` does, also when damage is found while reading."""
         try:
             (revision,) = self._connection.execute("SELECT revision FROM counter").fetchone()
         except sqlite3.Error as error:
-            raise _told(self._file, error) from error
+            raise _with_file(self._file, error) from error
         return revision, self._rows()
 
-    def _rows(self) -> Iterator[Row]:
+    def _rows(self) -> Iterator[JournalRow]:
         try:
             for row in self._connection.execute("SELECT resource, key, revision, data FROM objects"):
-                yield Row._make(row)
+                yield JournalRow._make(row)
             # Reading all rows does not use the index: if it is damaged, only writes would fail.
             (verdict,) = self._connection.execute("PRAGMA integrity_check(1)").fetchone()
         except sqlite3.Error as error:
-            raise _told(self._file, error) from error
+            raise _with_file(self._file, error) from error
         if verdict != "ok":
             raise JournalUnusable(f"{self._file} is damaged: {' '.join(verdict.split())}")
 
-    def commit(self, revision: int, rows: list[Row]) -> None:
+    def commit(self, revision: int, rows: list[JournalRow]) -> None:
         """Store all rows or none; return when they survive the death of the process. Raises OSError."""
         run = self._connection.execute
         if not self._is_there():
-            raise OSError(f"{self._file.parent} was removed while a cluster runs from it: stop it and start it anew")
+            raise OSError(f"{self._file.parent} was removed while a cluster runs from it: stop it and start it again")
         try:
             run("BEGIN IMMEDIATE")
             self._connection.executemany(_UPSERT, [row for row in rows if row.data is not None])
@@ -151,7 +151,7 @@ def _take_lock(path: Path) -> int:
     return lock
 
 
-def _told(file: Path, error: sqlite3.Error) -> Exception:
+def _with_file(file: Path, error: sqlite3.Error) -> Exception:
     if getattr(error, "sqlite_errorcode", 0) & 0xFF in SURROUNDINGS:
         return OSError(f"{file}: {error}")
     return JournalUnusable(f"{file}: {error}")

@@ -25,8 +25,8 @@ import orjson
 
 from job_controller.json_tree import Json
 from job_controller.ports import Clock
-from queue_manager.local.storage.change_log import ChangeLog, Forgotten, Stored, StoredChange
-from queue_manager.local.storage.identity import Identities
+from queue_manager.local.storage.change_log import ChangeLog, Compacted, Stored, StoredChange
+from queue_manager.local.storage.id_generator import IdGenerator
 
 log = logging.getLogger(__name__)
 
@@ -35,7 +35,7 @@ HISTORY = 10_000  # changes kept per resource for watches and consistent paginat
 NO_FIELDS: Mapping[str, str] = {}
 
 
-class Row(NamedTuple):
+class JournalRow(NamedTuple):
     """An object as the journal stores it. Without data: the object was deleted."""
 
     resource: str
@@ -47,11 +47,11 @@ class Row(NamedTuple):
 class Journal(Protocol):
     """The interface of a store to its disk."""
 
-    def load(self) -> tuple[int, Iterable[Row]]:
+    def load(self) -> tuple[int, Iterable[JournalRow]]:
         """Return the last revision and all objects."""
         ...
 
-    def commit(self, revision: int, rows: list[Row]) -> None:
+    def commit(self, revision: int, rows: list[JournalRow]) -> None:
         """Store all rows or none. Raises OSError."""
         ...
 
@@ -110,12 +110,28 @@ class Collection:
         return low, high
 
 
+class WritableStore(Protocol):
+    """The methods of the Store with which one object is created or changed."""
+
+    def get(self, resource: str, namespace: str, name: str) -> Stored | None: ...
+
+    def put(self, resource: str, obj: Json, fields: Mapping[str, str] = NO_FIELDS) -> Stored: ...
+
+    def remove(self, resource: str, obj: Json) -> object: ...
+
+    def now(self) -> datetime: ...
+
+    def new_uid(self) -> str: ...
+
+    def new_name(self, prefix: str) -> str: ...
+
+
 class Store:
     """The object store. Resources are named as in error messages: "pods", "jobs.batch"."""
 
     def __init__(self, clock: Clock, rng: Random, journal: Journal | None = None, *, history: int = HISTORY) -> None:
         self._clock = clock
-        self._identities = Identities(rng)
+        self._identities = IdGenerator(rng)
         self._journal = journal
         self._history = history
         self._collections: dict[str, Collection] = {}
@@ -177,7 +193,7 @@ class Store:
     def scan_at(self, resource: str, revision: int, namespace: str = "", after: str = "") -> Iterator[Stored]:
         """Like `scan` at an older revision: the current objects with the later changes undone.
 
-        Raises Forgotten when the change log does not reach back that far.
+        Raises Compacted when the change log does not reach back that far.
         """
         collection = self._collection(resource)
         before: dict[str, Stored | None] = {}
@@ -287,7 +303,7 @@ class Store:
             return
         last = {(change.resource, change.new.key): change for change in pending}
         rows = [
-            Row(resource, key, change.revision, None if change.type == "DELETED" else change.new.data)
+            JournalRow(resource, key, change.revision, None if change.type == "DELETED" else change.new.data)
             for (resource, key), change in last.items()
         ]
         try:
@@ -362,10 +378,10 @@ def _encoded(obj: Json) -> bytes:
 
 __all__ = [
     "ChangeLog",
-    "Forgotten",
+    "Compacted",
     "Journal",
+    "JournalRow",
     "JournalUnusable",
-    "Row",
     "Store",
     "Stored",
     "StoredChange",

@@ -1,1 +1,1 @@
-"""The built-in Job controller and ours on one API server: same history, same end."""
+"""The built-in Job controller and ours on one API server: the same history must end the same."""

@@ -1,10 +1,10 @@
-"""How a controller shows that it has heard everything up to now, however slow it and the machine are.
+"""Shows that a controller has processed everything up to now, however slow the controller and the machine are.
 
-It has two Jobs of its own, changed together in rounds. The *pulse* has a pod that becomes ready and unready in turn;
-the *echo* has none, and somebody writes a wrong number into its status. The controller puts both right: one shows that
-its watch of pods has come this far, the other that of Jobs. A watch tells all that happened before, and a queue
-hands keys out in the order in which they became due: so whatever came before a round began, and was heard at the
-latest then, has been taken up when the round is answered.
+The canary has two Jobs of its own, changed together in rounds. The pod of the *pulse* Job becomes ready and unready in
+turn; the *echo* Job has no pod, and the canary writes a wrong number into its status. The controller corrects both
+statuses: the first shows how far its watch of pods has come, the second its watch of Jobs. A watch delivers in order,
+and a work queue returns keys in the order in which they became due. So everything that happened before a round began
+has been processed when the round is answered.
 """
 
 from __future__ import annotations
@@ -17,54 +17,54 @@ from queue_manager.api.resources import JOBS, PODS
 from queue_manager.engine.transport import STRATEGIC_PATCH
 
 if TYPE_CHECKING:
-    from tests.control_plane.jobs.arena import Arena
+    from tests.control_plane.jobs.shared_server import SharedServer
 
-BEAT = 0.05  # seconds between two looks
-PAUSE = 0.25  # seconds between two rounds
+POLL_SECONDS = 0.05
+PAUSE_SECONDS = 0.25  # between two rounds
 PULSE, ECHO = "pulse", "echo"
-SILENCE = 300.0  # seconds after which a controller is given up: it does not work at all
-WRONG = 7  # pods that the echo does not have
+SILENCE_SECONDS = 300.0  # without an answer for so long, the controller does not work at all
+WRONG = 7  # a number of active pods that the echo Job does not have
 
 
 class Canary:
-    """`answered`: loop time at which the last round began that was answered to."""
+    """`answered`: loop time at which the last answered round began."""
 
-    def __init__(self, arena: Arena, side: str) -> None:
+    def __init__(self, shared: SharedServer, side: str) -> None:
         self.answered = 0.0
-        self._arena = arena
+        self._shared = shared
         self._side = side
         self._namespace = f"canary-{uuid4().hex[:8]}"
-        self._task = asyncio.create_task(self._sing())
+        self._task = asyncio.create_task(self._run_rounds())
 
     def check(self) -> None:
-        """Raises what ended the singing."""
+        """Raise the error that ended the rounds."""
         if self._task.done():
             self._task.result()
 
     def cancel(self) -> None:
         self._task.cancel()
 
-    async def _sing(self) -> None:
-        arena, namespace = self._arena, self._namespace
-        await arena.create_namespace(namespace)
+    async def _run_rounds(self) -> None:
+        shared, namespace = self._shared, self._namespace
+        await shared.create_namespace(namespace)
         for name, parallelism in ((PULSE, 1), (ECHO, 0)):
-            body = arena.manifest(self._side, {"parallelism": parallelism}, {}, {}, {"app": "canary"})
-            await arena.user.create(JOBS, namespace, {**body, "metadata": {"name": name}})
-        while not arena.pods_in(namespace) or "startTime" not in self._status(ECHO):
-            await asyncio.sleep(BEAT)
-        (pod,) = arena.pods_in(namespace)
+            body = shared.manifest(self._side, {"parallelism": parallelism}, {}, {}, {"app": "canary"})
+            await shared.user.create(JOBS, namespace, {**body, "metadata": {"name": name}})
+        while not shared.pods_in(namespace) or "startTime" not in self._status(ECHO):
+            await asyncio.sleep(POLL_SECONDS)
+        (pod,) = shared.pods_in(namespace)
         ready = False
         while True:
             ready = not ready
             await self._round(pod.metadata.name, ready)
-            await asyncio.sleep(PAUSE)
+            await asyncio.sleep(PAUSE_SECONDS)
 
     async def _round(self, pod: str, ready: bool) -> None:
-        arena, began = self._arena, asyncio.get_running_loop().time()
+        shared, began = self._shared, asyncio.get_running_loop().time()
         wrong = {"status": {"active": WRONG}}
-        echo = await arena.user.patch(JOBS, self._namespace, ECHO, wrong, subresource="status")
+        echo = await shared.user.patch(JOBS, self._namespace, ECHO, wrong, subresource="status")
         status = {"phase": "Running", "conditions": [{"type": "Ready", "status": str(ready)}]}
-        pulse = await arena.user.patch(
+        pulse = await shared.user.patch(
             PODS,
             self._namespace,
             pod,
@@ -75,16 +75,18 @@ class Canary:
         while not (
             self._status(PULSE).get("ready") == int(ready)
             and self._status(ECHO).get("active", 0) == 0
-            and arena.pods.progress >= _revision(pulse)  # we have heard as much ourselves
-            and arena.jobs.progress > _revision(echo)
+            and shared.pods.progress >= _revision(pulse)  # our own watch has come as far
+            and shared.jobs.progress > _revision(echo)
         ):
-            await asyncio.sleep(BEAT)
-            if asyncio.get_running_loop().time() - began > SILENCE:
-                raise TimeoutError(f"{self._side}: no answer for {SILENCE:.0f} s; {self._arena.trouble(self._side)}")
+            await asyncio.sleep(POLL_SECONDS)
+            if asyncio.get_running_loop().time() - began > SILENCE_SECONDS:
+                raise TimeoutError(
+                    f"{self._side}: no answer for {SILENCE_SECONDS:.0f} s; {self._shared.last_log(self._side)}"
+                )
         self.answered = began
 
     def _status(self, name: str) -> dict[str, Any]:
-        job = self._arena.jobs.get(self._namespace, name)
+        job = self._shared.jobs.get(self._namespace, name)
         return {} if job is None else job.status
 
 

@@ -1,4 +1,4 @@
-"""A history: one Job and what happens to it, as data that can be printed, played twice and made smaller."""
+"""A history: one Job and the steps that happen to it, as data that can be printed, replayed and shrunk."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ POLICY = "podFailurePolicy"
 
 @dataclass(frozen=True)
 class Step:
-    """One thing that somebody does. `options` are those of the verb (player.py)."""
+    """One action of a user, the kubelet or the scheduler. `options` are those of the verb (player.py)."""
 
     verb: str
     options: dict[str, Json] = field(default_factory=dict)
@@ -24,8 +24,9 @@ class Step:
 
 @dataclass(frozen=True)
 class History:
-    """`spec` is the Job's; `template` is merged into its pod template's spec. Steps come one by one, each when
-    the cluster has come to rest after the one before."""
+    """`spec` is the Job's; `template` is merged into its pod template's spec. Each step happens when the cluster is at
+    rest after the one before.
+    """
 
     name: str
     spec: Spec
@@ -40,7 +41,7 @@ class History:
 
 
 def do(verb: str, **options: Json) -> Step:
-    """A step. Which pods it is about: `at` (positions among those of its kind), `index`, or all."""
+    """A step. Its pods are chosen by `at` (positions among the pods of its kind) or by `index`; default are all."""
     return Step(verb, options)
 
 

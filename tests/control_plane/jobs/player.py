@@ -1,4 +1,4 @@
-"""Plays a history on one side: what users, the kubelet and the scheduler do, through the API."""
+"""Plays a history on one side: does through the API what users, the kubelet and the scheduler do."""
 
 from __future__ import annotations
 
@@ -10,58 +10,58 @@ from typing import Any
 
 from queue_manager.api.resources import JOBS, PODS
 from queue_manager.engine.transport import STRATEGIC_PATCH, ApiError
-from tests.control_plane.jobs import picture
-from tests.control_plane.jobs.arena import JOB, Arena
+from tests.control_plane.jobs import snapshot
 from tests.control_plane.jobs.history import History, Step
-from tests.control_plane.jobs.picture import PREFIX, Seen
+from tests.control_plane.jobs.shared_server import JOB, SharedServer
+from tests.control_plane.jobs.snapshot import PREFIX, Seen
 
 Json = Any
 NODE = "node-a"
 FOREIGN = "example.com/hold"  # a finalizer
-LONG_AGO = 700  # seconds: a failure that old is not waited for
-PATIENCE = 120.0  # seconds that an `until` may take
+LONG_AGO_SECONDS = 700  # no backoff is left of a failure that old
+TIMEOUT_SECONDS = 120.0  # for each `until`
 TERMINAL = ("Succeeded", "Failed")
-HOUR = datetime.now(UTC) - timedelta(hours=1)  # pods become ready from here on, the same on both sides
+HOUR = datetime.now(UTC) - timedelta(hours=1)  # pods become ready from here on, at the same times on both sides
 
 
 class Player:
     """One side of one history, in a namespace of its own."""
 
-    def __init__(self, arena: Arena, side: str, namespace: str, history: History) -> None:
-        self._arena = arena
+    def __init__(self, shared: SharedServer, side: str, namespace: str, history: History) -> None:
+        self._shared = shared
         self._side = side
         self._namespace = namespace
         self._history = history
-        self._user = arena.user
+        self._user = shared.user
         self._number = 0  # of the step
 
     async def begin(self) -> int:
-        """Create the Job. The HTTP status with which the API server refused it, or 0."""
-        await self._arena.create_namespace(self._namespace)
+        """Create the Job. Returns the HTTP status with which the API server refused it, or 0."""
+        await self._shared.create_namespace(self._namespace)
         return await self._attempt(self._do_recreate())
 
     async def perform(self, number: int, step: Step) -> int:
-        """Let it happen, as the `number`th thing. The HTTP status with which the API server refused it, or 0."""
+        """Take the step, the `number`th of the history. Returns the HTTP status of a refusal, or 0."""
         self._number = number
         return await self._attempt(getattr(self, f"_do_{step.verb}")(**step.options))
 
     async def rest(self) -> None:
-        """Until the controller has nothing to do here, as far as can be seen."""
-        await self._arena.rest(self._namespace, self._side)
+        """Wait until the controller has nothing left to do for this Job, as far as can be observed."""
+        await self._shared.rest(self._namespace, self._side)
 
-    def picture(self) -> Json:
-        return picture.of(self._arena.job(self._namespace), self._arena.pods_in(self._namespace))
+    def snapshot(self) -> Json:
+        return snapshot.of(self._shared.job(self._namespace), self._shared.pods_in(self._namespace))
 
     def events(self) -> dict[str, int]:
-        return picture.events(self._arena.events_in(self._namespace), self._namespace)
+        return snapshot.events(self._shared.events_in(self._namespace), self._namespace)
 
     async def clean(self) -> None:
-        """Take everything away, so that neither controller has to keep it."""
+        """Delete everything, so that no controller keeps it in memory."""
         with contextlib.suppress(ApiError):
             await self._do_let()
             await self._user.delete(JOBS, self._namespace, JOB, propagation="Background")
         await self._do_free(among="all")
-        await self._each(self._arena.pods_in(self._namespace), lambda pod: self._delete(pod, 0))
+        await self._each(self._shared.pods_in(self._namespace), lambda pod: self._delete(pod, 0))
 
     async def _attempt(self, act: Awaitable[object]) -> int:
         try:
@@ -69,7 +69,7 @@ class Player:
         except ApiError as error:
             return error.status
         finally:
-            self._arena.touch(self._namespace)
+            self._shared.touch(self._namespace)
         return 0
 
     # --- which pods ---
@@ -81,7 +81,7 @@ class Player:
             "ended": lambda pod: pod.status.get("phase") in TERMINAL,
             "all": lambda pod: True,
         }
-        pods = sorted(filter(kinds[among], self._arena.pods_in(self._namespace)), key=_order)
+        pods = sorted(filter(kinds[among], self._shared.pods_in(self._namespace)), key=_order)
         if index is not None:
             wanted = {str(i) for i in (index if isinstance(index, (list, tuple)) else [index])}
             return [pod for pod in pods if pod.metadata.annotations.get(PREFIX + "job-completion-index") in wanted]
@@ -119,7 +119,9 @@ class Player:
         await self._each(pods, run)
 
     def _ready_since(self, position: int) -> str:
-        """Seconds decide which of two pods goes first: they must not depend on when somebody came to write them."""
+        """The time since which the pod is ready. Seconds decide which of two pods is deleted first, so they do not
+        depend on when they are written.
+        """
         return _format(HOUR + timedelta(seconds=60 * self._number + position))
 
     async def _do_succeed(self, ago: float = 0, **which: Json) -> None:
@@ -128,7 +130,7 @@ class Player:
     async def _do_fail(
         self,
         code: int = 1,
-        ago: float = LONG_AGO,
+        ago: float = LONG_AGO_SECONDS,
         conditions: Json = (),
         bare: bool = False,
         side: int | None = None,
@@ -152,11 +154,11 @@ class Player:
         await self._each(self._chosen(**which), lambda pod: self._report(pod, {"phase": phase}))
 
     async def _do_end(self, phase: str = "Failed", code: int = 143, **which: Json) -> None:
-        """The kubelet has ended pods that were being deleted."""
+        """The kubelet reports the end of pods that are being deleted."""
 
         async def end(pod: Seen) -> None:
             if pod.status.get("phase") not in TERMINAL:
-                await self._report(pod, _status(phase, code if phase == "Failed" else 0, LONG_AGO))
+                await self._report(pod, _status(phase, code if phase == "Failed" else 0, LONG_AGO_SECONDS))
             await self._delete(pod, 0)
 
         await self._each(self._chosen(**{"among": "deleting", **which}), end)
@@ -192,14 +194,14 @@ class Player:
         await self._each(self._chosen(**which), lambda pod: self._edit(pod, {"annotations": annotations}))
 
     async def _do_strip(self, **which: Json) -> None:
-        gone = {"$deleteFromPrimitiveList/finalizers": [self._arena.finalizer(self._side)]}
+        gone = {"$deleteFromPrimitiveList/finalizers": [self._shared.finalizer(self._side)]}
         await self._each(self._chosen(**which), lambda pod: self._edit(pod, gone))
 
     async def _do_disown(self, **which: Json) -> None:
         await self._each(self._chosen(**which), lambda pod: self._edit(pod, {"ownerReferences": None}))
 
     async def _do_hold(self, **which: Json) -> None:
-        """Somebody else's finalizer."""
+        """Add a foreign finalizer."""
         await self._each(self._chosen(**which), lambda pod: self._edit(pod, {"finalizers": [FOREIGN]}))
 
     async def _do_free(self, **which: Json) -> None:
@@ -207,7 +209,9 @@ class Player:
         await self._each(self._chosen(**which), lambda pod: self._edit(pod, gone))
 
     async def _do_own(self, how: str, **which: Json) -> None:
-        """Owner references: the Job's `plain` (no controller) or as it was (`job`), `foreign`, or one `extra`."""
+        """Change owner references: the Job's `plain` (no controller) or as it was (`job`), a `foreign` one, or one
+        `extra`.
+        """
         other = {"apiVersion": "example.com/v1", "kind": "Other", "name": "other", "uid": "other"}
         owner = self._owner()
 
@@ -226,15 +230,15 @@ class Player:
         await self._each(self._chosen(**which), own)
 
     def _owner(self) -> Json:
-        job = self._arena.job(self._namespace)
+        job = self._shared.job(self._namespace)
         uid = job.metadata.uid if job is not None else "none"
         return {"apiVersion": "batch/v1", "kind": "Job", "name": JOB, "uid": uid, "controller": True}
 
     async def _do_stray(
         self, labels: Json, name: str = "stray", tracked: bool = False, owned: bool = False, annotations: Json = None
     ) -> None:
-        """A pod without owner; or an `owned` one that the Job has not made."""
-        finalizers = [self._arena.finalizer(self._side)] if tracked else []
+        """Create a pod without owner, or an `owned` one that the Job has not made."""
+        finalizers = [self._shared.finalizer(self._side)] if tracked else []
         body = {
             "apiVersion": "v1",
             "kind": "Pod",
@@ -268,12 +272,12 @@ class Player:
         await self._user.patch(JOBS, self._namespace, JOB, {"status": changes}, subresource="status")
 
     async def _do_note(self, kind: str, **which: Json) -> None:
-        """UIDs of real pods among the uncounted."""
+        """Write UIDs of real pods into uncountedTerminatedPods."""
         uids = [pod.metadata.uid for pod in self._chosen(**which)]
         await self._do_status(uncountedTerminatedPods={kind: uids})
 
     async def _do_keep(self) -> None:
-        """A finalizer that nobody but us takes off."""
+        """Add a finalizer to the Job that only the player removes."""
         await self._user.patch(JOBS, self._namespace, JOB, {"metadata": {"finalizers": [FOREIGN]}})
 
     async def _do_let(self) -> None:
@@ -284,15 +288,15 @@ class Player:
 
     async def _do_recreate(self) -> None:
         history = self._history
-        body = self._arena.manifest(self._side, history.spec, history.template, history.annotations, history.labels)
+        body = self._shared.manifest(self._side, history.spec, history.template, history.annotations, history.labels)
         await self._user.create(JOBS, self._namespace, body)
 
     # --- time ---
 
     async def _do_until(self, living: int | None = None, total: int | None = None) -> None:
-        """So many living pods, or pods at all: something that takes its time."""
+        """Wait for so many living pods, or for so many pods in total."""
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(PATIENCE):
+            async with asyncio.timeout(TIMEOUT_SECONDS):
                 while not self._has(living, total):
                     await asyncio.sleep(0.2)
 
@@ -306,7 +310,7 @@ class Player:
 
 
 def _order(pod: Seen) -> tuple[str, ...]:
-    """Pods that look alike are interchangeable; all others have one order on both sides."""
+    """Sort key of pods: the same order on both sides for all pods that do not look equal."""
     notes = pod.metadata.annotations
     index = notes.get(PREFIX + "job-completion-index", "")
     conditions = sorted(f"{c['type']}={c['status']}" for c in pod.status.get("conditions", ()))
@@ -332,7 +336,7 @@ def _format(time: datetime) -> str:
 def _status(
     phase: str, code: int | None = None, ago: float = 0, *, ready: bool = False, restarts: int = 0, since: str = ""
 ) -> Json:
-    """The status of a pod with one container, as a kubelet would write it. `since`: when its readiness changed."""
+    """The status of a pod with one container as a kubelet writes it. `since`: when its readiness changed."""
     return {
         "phase": phase,
         "conditions": [{"type": "Ready", "status": str(ready), "lastTransitionTime": since or _time(ago)}],
@@ -341,7 +345,7 @@ def _status(
 
 
 def _container(name: str, code: int | None, ago: float, *, ready: bool = False, restarts: int = 0) -> Json:
-    """The status of one container: with a `code` it has ended."""
+    """The status of one container; with a `code` it has ended."""
     state: Json = {"running": {"startedAt": _time(0)}}
     if code is not None:
         state = {"terminated": {"exitCode": code, "reason": "Error" if code else "Completed", "finishedAt": _time(ago)}}

@@ -1,6 +1,6 @@
-"""Making a history smaller as long as the two controllers still differ on it.
+"""Shrinks a history while the two controllers still differ on it.
 
-One round tries every way of leaving something out, all of them at once: a play mostly waits.
+Each round plays all smaller variants at once, since a play mostly waits.
 """
 
 from __future__ import annotations
@@ -8,16 +8,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from tests.control_plane.jobs.arena import Arena
 from tests.control_plane.jobs.history import History
-from tests.control_plane.jobs.match import Comparison, compare
+from tests.control_plane.jobs.lockstep import Comparison, compare
+from tests.control_plane.jobs.shared_server import SharedServer
 
 NEEDED = {"completionMode", "completions", "parallelism"}
 ROUNDS = 6
 
 
 def smaller(history: History) -> Iterator[History]:
-    """The history with one step, one field or one rule less, or one number lower."""
+    """The history with one step, one field or one rule less, or with one number lower."""
     for number in range(len(history.steps)):
         yield replace(history, steps=history.steps[:number] + history.steps[number + 1 :])
     for field, value in history.spec.items():
@@ -33,13 +33,13 @@ def smaller(history: History) -> Iterator[History]:
         yield replace(history, template={})
 
 
-async def shrink(arena: Arena, found: Comparison, run: str) -> Comparison:
-    """A smallest history, as far as a few rounds find it, on which the two differ."""
+async def shrink(shared: SharedServer, found: Comparison, run: str) -> Comparison:
+    """The smallest history on which the two differ, as far as ROUNDS rounds find it."""
     for attempt in range(ROUNDS):
         candidates = list(smaller(found.history))
         if not candidates:
             return found
-        tried = await compare(arena, candidates, f"{run}-{attempt}", allow_invalid=True, tries=1)
+        tried = await compare(shared, candidates, f"{run}-{attempt}", allow_invalid=True, tries=1)
         still = [comparison for comparison in tried if comparison.differences]
         if not still:
             return found

@@ -11,8 +11,8 @@ import os
 import pytest
 
 from tests.control_plane.jobs.__main__ import wave
-from tests.control_plane.jobs.arena import Arena
-from tests.control_plane.jobs.match import Comparison
+from tests.control_plane.jobs.lockstep import Comparison
+from tests.control_plane.jobs.shared_server import SharedServer
 from tests.control_plane.jobs.shrink import shrink
 from tests.control_plane.server import ControlPlane
 
@@ -24,9 +24,9 @@ SEED = 20260101
 
 def test_generated_histories_end_the_same(plane: ControlPlane) -> None:
     async def play() -> tuple[list[Comparison], Comparison | None]:
-        async with Arena.open(plane) as arena:
-            found = await wave(arena, NUMBER, SEED)
-            return found, await shrink(arena, found[0], "shrink") if found else None
+        async with SharedServer.open(plane) as shared:
+            found = await wave(shared, NUMBER, SEED)
+            return found, await shrink(shared, found[0], "shrink") if found else None
 
     found, smallest = asyncio.run(play())
     assert not found, "\n".join([*map(str, found), f"made smaller: {smallest}"])

@@ -6,10 +6,10 @@ import asyncio
 
 import pytest
 
-from tests.control_plane.jobs.arena import Arena
 from tests.control_plane.jobs.history import History
-from tests.control_plane.jobs.match import Comparison, compare
+from tests.control_plane.jobs.lockstep import Comparison, compare
 from tests.control_plane.jobs.scenarios import ALL
+from tests.control_plane.jobs.shared_server import SharedServer
 from tests.control_plane.server import ControlPlane
 
 pytestmark = [pytest.mark.control_plane, pytest.mark.timeout(1500)]
@@ -17,22 +17,22 @@ pytestmark = [pytest.mark.control_plane, pytest.mark.timeout(1500)]
 
 @pytest.fixture(scope="module")
 def comparisons(request: pytest.FixtureRequest, plane: ControlPlane) -> dict[str, Comparison]:
-    """All chosen scenarios, played at once: each of them mostly waits."""
+    """The results of all selected scenarios, played at once, since each mostly waits."""
     calls = [getattr(item, "callspec", None) for item in request.session.items]
     chosen = [call.params["scenario"] for call in calls if call is not None and "scenario" in call.params]
 
     async def play() -> list[Comparison]:
-        async with Arena.open(plane) as arena:
-            return await compare(arena, chosen, "scenario")
+        async with SharedServer.open(plane) as shared:
+            return await compare(shared, chosen, "scenario")
 
     return {found.history.name: found for found in asyncio.run(play())}
 
 
 @pytest.mark.parametrize("scenario", ALL, ids=lambda scenario: scenario.name)
-def test_job_cannot_tell_which_controller_runs_it(scenario: History, comparisons: dict[str, Comparison]) -> None:
+def test_a_scenario_ends_the_same_under_both_controllers(scenario: History, comparisons: dict[str, Comparison]) -> None:
     found = comparisons[scenario.name]
     assert not found.differences, str(found)
 
 
-def test_scenarios_have_names_of_their_own() -> None:
+def test_names_of_scenarios_are_unique() -> None:
     assert len({scenario.name for scenario in ALL}) == len(ALL)

@@ -1,8 +1,8 @@
-"""Histories about one thing each: what a random mixture of everything comes across only rarely.
+"""Histories about one theme each, which a random mixture of everything reaches only rarely.
 
-A theme makes up a Job and chooses from what may happen in its own field, so that seven steps are enough to get
-somewhere: an elastic Job that shrinks while pods terminate, a Job removed in one of the three ways and created
-again, duplicates of an index, and so on. One pod ends at a time where the first end may decide the Job's.
+A theme generates a Job and chooses steps of its own field, so that seven steps are enough to reach rare states: an
+elastic Job that shrinks while pods terminate, a Job that is deleted with each propagation policy and created again,
+duplicates of an index. Where the first pod that ends may decide the Job's end, one pod ends at a time.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from typing import Any
 from hypothesis import strategies as st
 
 from tests.control_plane.jobs.history import Step, do
-from tests.control_plane.jobs.picture import PREFIX
+from tests.control_plane.jobs.snapshot import PREFIX
 
 Spec = dict[str, Any]
 Theme = tuple[Spec, list[Step], Spec]  # the Job's spec, what happens, its pods' spec
 
-MOST = 7  # happenings
+MAX_ROWS = 7  # steps
 ONE = st.integers(0, 4)
 SOME = st.lists(ONE, min_size=1, max_size=3, unique=True)
 CODES = st.sampled_from([1, 2, 3, 42])
@@ -35,13 +35,13 @@ ANY = {"among": "all"}
 
 
 def steps_of(*choices: st.SearchStrategy[Any] | Step) -> st.SearchStrategy[list[Step]]:
-    """Each choice is a step, several that belong together, or a strategy for either."""
+    """A strategy of lists of steps. Each choice is a step, several that belong together, or a strategy for either."""
     drawn = [st.just(choice) if isinstance(choice, Step) else choice for choice in choices]
 
     def flat(found: Sequence[Any]) -> list[Step]:
-        return [step for one in found for step in (one if isinstance(one, (list, tuple)) else [one])][:MOST]
+        return [step for one in found for step in (one if isinstance(one, (list, tuple)) else [one])][:MAX_ROWS]
 
-    return st.lists(st.one_of(drawn), min_size=2, max_size=MOST).map(flat)
+    return st.lists(st.one_of(drawn), min_size=2, max_size=MAX_ROWS).map(flat)
 
 
 def at_one(verb: str, **options: Any) -> st.SearchStrategy[Step]:
@@ -53,7 +53,7 @@ def spec_change(**fields: st.SearchStrategy[Any]) -> st.SearchStrategy[Step]:
 
 
 def manual() -> st.SearchStrategy[Spec]:
-    """A selector that the user chose; all of them select the template's labels."""
+    """A selector chosen by the user; all of them select the template's labels."""
     return st.sampled_from(SELECTORS).map(lambda selector: {"manualSelector": True, "selector": selector})
 
 
@@ -103,7 +103,7 @@ def elastic(draw: st.DrawFn) -> Theme:
 
 @st.composite
 def success(draw: st.DrawFn) -> Theme:
-    """successPolicy with ranges and counts, together with limits of failed indexes."""
+    """successPolicy with ranges and counts, together with limits on failed indexes."""
     spec = indexed(draw, 6)
     last = spec["completions"] - 1
 
@@ -143,8 +143,9 @@ def success(draw: st.DrawFn) -> Theme:
 
 @st.composite
 def suspension(draw: st.DrawFn) -> Theme:
-    """What is edited while a Job is suspended, and how it resumes. Not that it ends at that very moment, see
-    DIFFERENCES.md."""
+    """Edits of a suspended Job, and its resumption. The Job does not end at that very moment, see
+    job_controller/DIFFERENCES.md.
+    """
     spec: Spec = indexed(draw) if draw(st.booleans()) else {"completions": draw(ONE), "parallelism": draw(ONE)}
     if draw(st.integers(0, 2)):
         spec["suspend"] = True
@@ -152,7 +153,9 @@ def suspension(draw: st.DrawFn) -> Theme:
         spec["activeDeadlineSeconds"] = 3600
     if draw(st.integers(0, 2)) == 0:
         spec["podReplacementPolicy"] = "Failed"
-    deadline = st.sampled_from([3600, 9_223_372_036, None])  # more overflows there, see DIFFERENCES.md
+    deadline = st.sampled_from(
+        [3600, 9_223_372_036, None]
+    )  # more overflows in the built-in one, see job_controller/DIFFERENCES.md
     return (
         spec,
         draw(
@@ -183,7 +186,9 @@ def suspension(draw: st.DrawFn) -> Theme:
 
 @st.composite
 def adoption(draw: st.DrawFn) -> Theme:
-    """Pods that are adopted and let go, by labels, owner references and a Job that is orphaned and created again."""
+    """Pods that are adopted and released, through labels, owner references, and a Job that is orphaned and created
+    again.
+    """
     spec: Spec = {"parallelism": draw(st.integers(0, 3)), **draw(manual())}
     kind = draw(st.sampled_from(["plain", "queue", "indexed"]))
     if kind != "queue":
@@ -227,8 +232,9 @@ def adoption(draw: st.DrawFn) -> Theme:
 
 @st.composite
 def duplicates(draw: st.DrawFn) -> Theme:
-    """Pods of the Job that others have made, with an index and counts of failures of their choice. None gets an index
-    that is settled already, see DIFFERENCES.md."""
+    """Pods of the Job made by other clients, with an index and failure counts of their choice. None gets an index that
+    is settled already, see job_controller/DIFFERENCES.md.
+    """
     spec = indexed(draw) | draw(manual())
     if draw(st.integers(0, 2)) == 0:
         spec["podReplacementPolicy"] = "Failed"
@@ -255,7 +261,7 @@ def duplicates(draw: st.DrawFn) -> Theme:
 
 
 def _before_the_first_end(happenings: list[Step]) -> list[Step]:
-    """Without pods that others make after a pod may have ended."""
+    """The steps without pods of other clients after a pod may have ended."""
     ends = [number for number, step in enumerate(happenings) if step.verb in ("succeed", "fail", "end")]
     first = min(ends, default=len(happenings))
     return [step for number, step in enumerate(happenings) if number < first or step.verb != "stray"]
@@ -327,7 +333,7 @@ def policies(draw: st.DrawFn) -> Theme:
 
 @st.composite
 def removal(draw: st.DrawFn) -> Theme:
-    """Jobs that are deleted in each way, and created again under their names."""
+    """Jobs that are deleted with each propagation policy and created again under the same name."""
     spec: Spec = indexed(draw) if draw(st.booleans()) else {"completions": draw(st.integers(1, 3)), "parallelism": 2}
     if draw(st.integers(0, 3)) == 0:
         spec["suspend"] = True
@@ -381,7 +387,7 @@ def restarts(draw: st.DrawFn) -> Theme:
 
 @st.composite
 def tampering(draw: st.DrawFn) -> Theme:
-    """Somebody writes into the status. Not the end of a Job that is suspended, see DIFFERENCES.md."""
+    """A user writes into the status. A suspended Job does not get an end, see job_controller/DIFFERENCES.md."""
     spec: Spec = indexed(draw) if draw(st.booleans()) else {"completions": draw(st.integers(1, 4)), "parallelism": 2}
 
     def condition(kind: str) -> Step:
@@ -409,7 +415,7 @@ def tampering(draw: st.DrawFn) -> Theme:
 
 
 def without_ends_while_suspended(happenings: list[Step]) -> list[Step]:
-    """Without verdicts that somebody writes on a Job that does not run."""
+    """The steps without verdicts that a user writes into a suspended Job."""
     kept: list[Step] = []
     suspended = False
     for step in happenings:

@@ -6,11 +6,12 @@ from pathlib import Path
 import pytest
 
 from queue_manager.engine.client import Client
-from tests.control_plane.manager.account import account, write_kubeconfig
-from tests.control_plane.manager.process import Manager, until
+from tests.control_plane.manager.process import Manager
 from tests.control_plane.manager.proxy import Proxy, proxy_to
 from tests.control_plane.manager.scenario import QUICK, Scenario, kubelet
+from tests.control_plane.manager.service_account import account, write_kubeconfig
 from tests.control_plane.server import ControlPlane
+from tests.waiting import until
 
 Start = Callable[..., Awaitable[Manager]]
 
@@ -22,14 +23,14 @@ async def scenario(api: Client, namespace: str) -> Scenario:
 
 @pytest.fixture
 async def running_pods(api: Client) -> AsyncIterator[None]:
-    """Pods get ready and succeed by themselves."""
+    """Pods become ready and succeed by themselves."""
     async with kubelet(api.transport, lambda pod: QUICK):
         yield
 
 
 @pytest.fixture
 async def kubeconfig(api: Client, namespace: str, plane: ControlPlane, tmp_path: Path) -> Path:
-    """Of the manager's service account, straight to the server."""
+    """A kubeconfig of the manager's service account, straight to the server."""
     token, _ = await (await account(api, namespace)).token()
     return write_kubeconfig(tmp_path / "kubeconfig", plane.url, {"token": token}, plane)
 
@@ -42,14 +43,16 @@ async def proxy(plane: ControlPlane) -> AsyncIterator[Proxy]:
 
 @pytest.fixture
 async def proxied(api: Client, namespace: str, proxy: Proxy, tmp_path: Path) -> Path:
-    """Of the manager's service account, through the proxy."""
+    """A kubeconfig of the manager's service account, through the proxy."""
     token, _ = await (await account(api, namespace)).token()
     return write_kubeconfig(tmp_path / "kubeconfig", proxy.url, {"token": token})
 
 
 @pytest.fixture
 async def start(namespace: str) -> AsyncIterator[Start]:
-    """Start a manager; what still runs at the end of the test is stopped, and must not have been surprised."""
+    """Start a manager. One that still runs at the end of the test is stopped, and must not have logged an unexpected
+    error.
+    """
     running: list[Manager] = []
 
     async def begin(kubeconfig: Path, *flags: str, **options: object) -> Manager:

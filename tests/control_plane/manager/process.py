@@ -1,4 +1,4 @@
-"""`sluice manager` as a process of its own, and how to wait for things."""
+"""`sluice manager` as a process of its own."""
 
 from __future__ import annotations
 
@@ -8,15 +8,13 @@ import re
 import signal
 import subprocess
 import time
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import aiohttp
 
-from queue_manager.engine.transport import ApiError
 from tests.control_plane.conftest import ROOT, SLUICE
+from tests.waiting import SECONDS
 
-PATIENCE = 60.0  # seconds; how long a test waits for what must happen
 ALL_JOBS = """apiVersion: config.kueue.x-k8s.io/v1beta2
 kind: Configuration
 jobController:
@@ -24,22 +22,8 @@ jobController:
 """
 
 
-async def until(condition: Callable[[], Awaitable[object]], what: str, seconds: float = PATIENCE) -> None:
-    """Wait until the condition holds; an API error or a missing thing counts as not yet."""
-    deadline = time.monotonic() + seconds
-    why: object = None
-    while time.monotonic() < deadline:
-        try:
-            if await condition():
-                return
-        except (ApiError, OSError, LookupError, aiohttp.ClientError) as error:
-            why = error
-        await asyncio.sleep(0.05)
-    raise AssertionError(f"not within {seconds:.0f} s: {what} {why or ''}")
-
-
 async def refusal(*flags: str, kubeconfig: Path | None = None) -> str:
-    """Start it, expect that it does not; returns what it says, less its name."""
+    """Run a manager that cannot start; returns its message without the program's name."""
     chosen = () if kubeconfig is None else ("--kubeconfig", str(kubeconfig))
     command = [*SLUICE, "manager", "--metrics-port", "0", *chosen, *flags]
     done = await asyncio.to_thread(
@@ -53,19 +37,19 @@ async def refusal(*flags: str, kubeconfig: Path | None = None) -> str:
 
 
 class Manager:
-    """A running `sluice manager`; what it writes is in `lines` (stdout) and the file `log` (stderr)."""
+    """A running `sluice manager`; its output is in `lines` (stdout) and in the file `log` (stderr)."""
 
     def __init__(self, process: asyncio.subprocess.Process, log: Path) -> None:
         self.process = process
         self.log = log
         self.lines: list[str] = []
         self.ready_seconds = 0.0
-        self.may_be_forbidden = False  # an API server that has just started knows no roles yet
+        self.may_be_forbidden = False  # an API server that has just started does not know the roles yet
         self.url = ""
 
     @classmethod
     async def start(cls, kubeconfig: Path, *flags: str, config: str = ALL_JOBS, until: str = "ready") -> Manager:
-        """Start it and wait until it says so."""
+        """Start it and wait until it prints `until`."""
         began = time.monotonic()
         folder = kubeconfig.parent
         (folder / "config.yaml").write_text(config)
@@ -79,7 +63,7 @@ class Manager:
                 stderr=stderr,
             )
         manager = cls(process, log)
-        await manager.read_until(until, PATIENCE)
+        await manager.read_until(until, SECONDS)
         manager.ready_seconds = time.monotonic() - began
         return manager
 
@@ -95,12 +79,12 @@ class Manager:
         raise AssertionError("the manager did not start:\n" + "\n".join([*self.lines, self.log.read_text()]))
 
     async def get(self, path: str) -> tuple[int, str]:
-        """A probe: status and text."""
+        """Status and text of a probe."""
         async with aiohttp.ClientSession() as session, session.get(self.url + path) as answer:
             return answer.status, await answer.text()
 
     async def metric(self, series: str) -> float:
-        """The value of a series, 0 if there is none."""
+        """The value of a series, 0 if it is absent."""
         _, text = await self.get("/metrics")
         for line in text.splitlines():
             if line.startswith(series + " "):
@@ -108,7 +92,9 @@ class Manager:
         return 0.0
 
     async def stop(self, number: signal.Signals = signal.SIGTERM) -> float:
-        """Ask it to stop; seconds until it had. It must say 0 and not have been surprised by anything."""
+        """Ask it to stop; returns the seconds that it took. Its exit code must be 0 and its log without unexpected
+        errors.
+        """
         began = time.monotonic()
         if self.process.returncode is None:
             self.process.send_signal(number)
@@ -127,15 +113,15 @@ class Manager:
         return took
 
     def memory(self) -> int:
-        """Peak, in bytes."""
+        """Peak resident memory in bytes."""
         status = Path(f"/proc/{self.process.pid}/status").read_text()
         found = re.search(r"VmHWM:\s+(\d+) kB", status)
         assert found is not None
         return int(found[1]) * 1024
 
     async def end(self) -> int | None:
-        """Its exit code, once it has ended by itself."""
-        async with asyncio.timeout(PATIENCE):
+        """The exit code, once the process has ended by itself."""
+        async with asyncio.timeout(SECONDS):
             await self.process.communicate()
         return self.process.returncode
 

@@ -1,4 +1,4 @@
-"""A proxy between the manager and the API server that can be told to misbehave. Plain HTTP on this side."""
+"""A proxy between the manager and the API server that misbehaves on request. The manager's side is plain HTTP."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ WRITES = ("POST", "PUT", "PATCH", "DELETE")
 
 @dataclass
 class Refusal:
-    """An answer given in place of the server's, `times` times."""
+    """A response sent instead of the server's, `times` times."""
 
     status: int
     times: int
@@ -33,11 +33,11 @@ class Proxy:
         self.requests: deque[tuple[str, str]] = deque(maxlen=10_000)
         self.refusals: list[Refusal] = []
         self.refused = 0
-        self.down = False  # connections are broken at once
-        self.flows = asyncio.Event()  # while it is not set, requests wait
+        self.down = False  # new connections are reset
+        self.flows = asyncio.Event()  # requests wait while it is not set
         self.flows.set()
-        self.stalled = False  # what comes from the server is kept, connections stay
-        self.held: list[str] = []  # writes that the server has executed and whose answers are kept back
+        self.stalled = False  # responses of the server are held back, connections stay open
+        self.held: list[str] = []  # writes that the server has executed and whose responses are held back
         self.hold_writes = False
         self.watches_begun = 0
         self._plane = plane
@@ -49,7 +49,7 @@ class Proxy:
         self.refusals.append(Refusal(status, times, headers, to))
 
     def cut_watches(self) -> int:
-        """Reset the connections of all watches; returns how many there were."""
+        """Reset the connections of all watches; returns their number."""
         watches, self._watches = self._watches, []
         for transport in watches:
             transport.abort()
@@ -61,7 +61,7 @@ class Proxy:
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         await self.flows.wait()
-        if request.transport is None:  # the client gave up
+        if request.transport is None:  # the client has disconnected
             return web.Response(status=502)
         if self.down:
             request.transport.abort()
@@ -92,7 +92,7 @@ class Proxy:
         )
 
     async def _watch(self, request: web.Request, answer: aiohttp.ClientResponse) -> web.StreamResponse:
-        connection = request.transport  # None as soon as the client is gone
+        connection = request.transport  # None once the client has disconnected
         assert isinstance(connection, asyncio.Transport)
         self._watches.append(connection)
         self.watches_begun += 1

@@ -1,4 +1,4 @@
-"""Queues, Jobs and what became of them, in the same words for the real and the embedded API server."""
+"""Queues, Jobs and their observable results, for the real and the embedded API server alike."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ QUICK = PodScript(ready_after=0.2, ends_after=1.5)
 
 @dataclass(frozen=True)
 class Scenario:
-    """One queue of 4 cpu in one namespace; cluster-scoped things carry the namespace's name."""
+    """One queue of 4 cpu in one namespace; the names of cluster-scoped objects contain the namespace's name."""
 
     api: Client
     namespace: str
@@ -45,7 +45,7 @@ class Scenario:
         body = {"suspend": True, "backoffLimit": 0, **spec, "template": template}
         return await self.api.create(JOBS, self.namespace, {"metadata": {"name": name, "labels": labels}, "spec": body})
 
-    # --- questions ---
+    # --- reading ---
 
     async def job(self, name: str) -> Tree:
         return await self.api.get(JOBS, self.namespace, name)
@@ -90,14 +90,14 @@ def is_true(obj: Tree, condition: str) -> bool:
 
 
 def conditions(obj: Tree) -> list[tuple[str, str, str, str]]:
-    """(type, status, reason, message), sorted: several controllers add to them, in any order."""
+    """(type, status, reason, message), sorted, since several controllers add conditions in any order."""
     found = obj["status"].get("conditions", ())
     return sorted((c["type"], c["status"], c.get("reason", ""), c.get("message", "")) for c in found)
 
 
 @asynccontextmanager
 async def kubelet(transport: Transport, script: Script) -> AsyncIterator[None]:
-    """Run pods as a script says, as an ordinary client of the API server."""
+    """Run pods as the script says, as an ordinary client of the API server."""
     runtime = Runtime(transport, SystemClock(), random.Random(0))
     Kubelet(runtime, script)
     async with runtime:
@@ -105,7 +105,9 @@ async def kubelet(transport: Transport, script: Script) -> AsyncIterator[None]:
 
 
 async def one_job(scenario: Scenario) -> Tree:
-    """A Job of two pods goes through the queue. What can be compared between servers: no uids, names, times."""
+    """A Job of two pods goes through the queue; returns what can be compared between servers, without uids, names and
+    times.
+    """
     await scenario.queues()
     await scenario.submit("a", parallelism=2, completions=2)
     job = await scenario.until_condition("a", "Complete")
@@ -116,10 +118,10 @@ async def one_job(scenario: Scenario) -> Tree:
     await scenario.wait(finished, "the Workload is finished")
     workload, name = await scenario.workload("a"), (await scenario.workload("a"))["metadata"]["name"]
 
-    async def told() -> bool:
+    async def all_events() -> bool:
         return any(reason == "FinishedWorkload" for reason, _ in await scenario.events("Job", "a"))
 
-    await scenario.wait(told, "the end is told")
+    await scenario.wait(all_events, "its end is an Event")
     status = {k: v for k, v in job["status"].items() if k not in ("conditions", "startTime", "completionTime")}
     words = {scenario.namespace: "NAMESPACE", name: "WORKLOAD"}
     return _renamed(

@@ -1,4 +1,6 @@
-"""Two managers on a real API server: one works, the other follows when it is gone, and no pod is counted twice."""
+"""Two managers on a real API server: one leads, the other takes over when the leader is gone, and no pod is counted
+twice.
+"""
 
 from __future__ import annotations
 
@@ -11,11 +13,11 @@ import yaml
 from queue_manager.api.resources import LEASES
 from queue_manager.engine.client import Client
 from queue_manager.operator.permissions import ALL, LEADER, rule, rules
-from tests.control_plane.manager.account import account, write_kubeconfig
 from tests.control_plane.manager.conftest import Start
 from tests.control_plane.manager.process import ALL_JOBS, Manager, refusal
 from tests.control_plane.manager.proxy import Proxy
 from tests.control_plane.manager.scenario import Scenario
+from tests.control_plane.manager.service_account import account, write_kubeconfig
 from tests.control_plane.server import ControlPlane
 
 pytestmark = [pytest.mark.control_plane, pytest.mark.usefixtures("running_pods")]
@@ -28,7 +30,7 @@ def config(namespace: str) -> str:
 
 @pytest.fixture
 async def kubeconfigs(api: Client, namespace: str, plane: ControlPlane, tmp_path: Path) -> list[Path]:
-    """Of two managers, each in a folder of its own."""
+    """The kubeconfigs of two managers, each in a folder of its own."""
     token, _ = await (await account(api, namespace, [*rules(ALL), rule(LEADER)])).token()
     folders = [tmp_path / "first", tmp_path / "second"]
     for folder in folders:
@@ -38,9 +40,9 @@ async def kubeconfigs(api: Client, namespace: str, plane: ControlPlane, tmp_path
 
 @pytest.fixture
 async def pair(scenario: Scenario, kubeconfigs: list[Path], start: Start) -> tuple[Manager, Manager]:
-    """A leader with three Jobs in hand, and who waits."""
+    """A leader that runs three Jobs, and a follower that waits."""
     first = await start(kubeconfigs[0], config=config(scenario.namespace))
-    second = await start(kubeconfigs[1], config=config(scenario.namespace), until="waits: ")
+    second = await start(kubeconfigs[1], config=config(scenario.namespace), until="waiting: ")
     await scenario.queues()
     for name in ("a", "b", "c"):
         await scenario.submit(name, parallelism=2, completions=4)
@@ -60,12 +62,12 @@ async def all_done(scenario: Scenario) -> None:
         assert len(await scenario.pods(name)) == 4
 
 
-async def test_who_waits_is_ready_and_follows_at_once_when_the_leader_stops(
+async def test_a_follower_is_ready_and_takes_over_at_once_when_the_leader_stops(
     scenario: Scenario, pair: tuple[Manager, Manager]
 ) -> None:
     first, second = pair
     leader = await holder(scenario)
-    assert second.lines[-1] == f"waits: {leader} leads, by the lease {scenario.namespace}/c1f6bfd2.kueue.x-k8s.io"
+    assert second.lines[-1] == f"waiting: {leader} holds the lease {scenario.namespace}/c1f6bfd2.kueue.x-k8s.io"
     assert await second.get("/readyz") == (200, "ok\n")
     assert 'replica_role="leader"' in (await first.get("/metrics"))[1]
     assert 'replica_role="leader"' not in (await second.get("/metrics"))[1]
@@ -75,36 +77,38 @@ async def test_who_waits_is_ready_and_follows_at_once_when_the_leader_stops(
     await all_done(scenario)
 
 
-async def test_a_leader_that_is_killed_is_followed(scenario: Scenario, pair: tuple[Manager, Manager]) -> None:
+async def test_the_follower_takes_over_when_the_leader_is_killed(
+    scenario: Scenario, pair: tuple[Manager, Manager]
+) -> None:
     first, second = pair
     await first.kill()
     await second.read_until("ready", 15)
     await all_done(scenario)
 
 
-async def test_a_leader_that_stood_still_stands_for_election_again(
+async def test_a_leader_that_was_paused_stands_for_election_again(
     scenario: Scenario, pair: tuple[Manager, Manager]
 ) -> None:
-    """It waits for its follower, and follows that in turn; no pod is made twice by what it still had to write."""
+    """It waits for the other manager and takes over after it; its delayed writes create no pod twice."""
     first, second = pair
     first.process.send_signal(signal.SIGSTOP)
     await second.read_until("ready", 15)
     first.process.send_signal(signal.SIGCONT)
-    await first.read_until("does not lead any more: ", 15)
-    assert first.lines[-1].endswith("; stands for election again")
-    await first.read_until("waits: ", 15)
+    await first.read_until("lost the lease", 15)
+    assert first.lines[-1].endswith("; becomes a candidate again")
+    await first.read_until("waiting: ", 15)
     assert await first.get("/readyz") == (200, "ok\n")
     assert 'replica_role="leader"' not in (await first.get("/metrics"))[1]
     await all_done(scenario)
     await second.stop()
-    await first.read_until("leads again", 15)
+    await first.read_until("is the leader again", 15)
     await scenario.submit("d", parallelism=2, completions=4)
     await scenario.until_finished("d")
     assert len(await scenario.pods("d")) == 4
     assert 'replica_role="leader"' in (await first.get("/metrics"))[1]
 
 
-async def test_stalls_that_cost_the_lease_do_not_end_a_manager_without_supervisor(
+async def test_losing_the_lease_in_a_stall_does_not_end_the_process(
     scenario: Scenario, kubeconfigs: list[Path], proxy: Proxy, start: Start
 ) -> None:
     token = yaml.safe_load(kubeconfigs[0].read_text())["users"][0]["user"]["token"]
@@ -115,15 +119,17 @@ async def test_stalls_that_cost_the_lease_do_not_end_a_manager_without_superviso
         await scenario.submit(name, parallelism=2, completions=4)
         await scenario.until_admitted(name)
         proxy.flows.clear()
-        await manager.read_until("does not lead any more: could not renew the lease", 15)
+        await manager.read_until("lost the lease", 15)
         proxy.flows.set()
-        await manager.read_until("leads again", 15)
+        await manager.read_until("is the leader again", 15)
     await all_done(scenario)
     assert manager.process.returncode is None
 
 
-async def test_without_the_right_to_the_lease_it_says_so(scenario: Scenario, kubeconfig: Path, tmp_path: Path) -> None:
+async def test_a_manager_without_rights_on_the_lease_reports_it(
+    scenario: Scenario, kubeconfig: Path, tmp_path: Path
+) -> None:
     (tmp_path / "config.yaml").write_text(config(scenario.namespace))
     said = await refusal("--config", str(tmp_path / "config.yaml"), kubeconfig=kubeconfig)
     what = "get, create, update leases.coordination.k8s.io"
-    assert said == f"no permission, in namespace {scenario.namespace}, to {what}: bind a Role that allows it"
+    assert said == f"missing permissions in namespace {scenario.namespace}: {what}; bind a Role that grants them"

@@ -1,4 +1,4 @@
-"""Who the manager is: as a pod of the cluster, with the token that the kubelet mounts and renews."""
+"""The manager as a pod of the cluster, with the token that the kubelet mounts and renews."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from queue_manager.engine.transport import ApiError
 from queue_manager.operator import preflight
 from queue_manager.operator.permissions import ALL
 from queue_manager.operator.renewing_transport import ClusterTransport
-from tests.control_plane.manager.account import account
-from tests.control_plane.manager.process import until
+from tests.control_plane.manager.service_account import account
 from tests.control_plane.server import ControlPlane
+from tests.waiting import until
 
 pytestmark = pytest.mark.control_plane
 
 
-async def test_a_service_account_in_a_pod(
+async def test_a_manager_in_a_pod_uses_the_mounted_service_account(
     plane: ControlPlane, api: Client, namespace: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It may do what the table says and nothing else, and survives the end of its token."""
+    """It may do what the permissions table lists and nothing else, and goes on when its token expires."""
     host, port = plane.url.removeprefix("https://").split(":")
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", host)
     monkeypatch.setenv("KUBERNETES_SERVICE_PORT", port)
@@ -35,7 +35,7 @@ async def test_a_service_account_in_a_pod(
     client = Client(transport)
     assert (await preflight.check(transport, plane.url, ALL)).startswith("v1.")
     with pytest.raises(ApiError, match="forbidden"):
-        await client.get(PODS, namespace, "single")  # pods are listed and watched, never read one by one
+        await client.get(PODS, namespace, "single")  # pods are listed and watched, not read one by one
     await who.invalidate(secret)
 
     async def refused() -> bool:
@@ -45,9 +45,9 @@ async def test_a_service_account_in_a_pod(
             return error.status == 401
         return False
 
-    await until(refused, "the old token is refused", 15)
+    await until(refused, "the old token is refused", seconds=15)
     (tmp_path / "token").write_text((await who.token())[0])
-    await until(lambda: accepted(client), "the new token is taken", 3)
+    await until(lambda: accepted(client), "the new token is taken", seconds=3)
     await transport.close()
 
 
@@ -55,7 +55,9 @@ async def accepted(client: Client) -> bool:
     return await client.list(JOBS) is not None
 
 
-async def test_what_is_missing_outside_of_a_pod(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+async def test_a_manager_outside_of_a_pod_names_what_is_missing(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
     with pytest.raises(kubeconfigs.KubeconfigError, match="not in a pod"):
         kubeconfigs.service_account(tmp_path)

@@ -1,4 +1,4 @@
-"""SIGHUP to a running `sluice manager`: what can be taken over is, and what cannot is refused with the reason."""
+"""SIGHUP to a running `sluice manager`: it applies what can change at run time and refuses the rest with the reason."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from tests.control_plane.manager.conftest import Start
-from tests.control_plane.manager.process import ALL_JOBS, Manager, until
+from tests.control_plane.manager.process import ALL_JOBS, Manager
 from tests.control_plane.manager.scenario import Scenario, is_true
+from tests.waiting import until
 
 pytestmark = pytest.mark.control_plane
 
@@ -22,7 +23,7 @@ async def hang_up(manager: Manager, file: Path, body: str) -> str:
     return manager.lines[-1].removeprefix(f"config: {file} ")
 
 
-async def test_a_shorter_timeout_is_taken_over_and_a_changed_address_is_not(
+async def test_a_shorter_timeout_is_applied_and_a_changed_address_is_refused(
     scenario: Scenario, kubeconfig: Path, start: Start
 ) -> None:
     manager = await start(kubeconfig)
@@ -32,15 +33,15 @@ async def test_a_shorter_timeout_is_taken_over_and_a_changed_address_is_not(
     await scenario.until_admitted("hangs")
     refused = "metrics: {bindAddress: ':1'}\nwaitForPodsReady: {timeout: 1s}\n"
     assert await hang_up(manager, file, refused) == (
-        "read again, nothing taken over: metrics.bindAddress needs a restart, the process serves there already"
+        "reloaded, nothing applied: metrics.bindAddress needs a restart, the address is served already"
     )
     wrong = await hang_up(manager, file, "waitForPodsReady: {timeout: never}\nnoSuchThing: {}\n")
-    assert wrong.startswith(f"not taken over, the old configuration stays: {file}:")
+    assert wrong.startswith(f"not applied, the old configuration stays in use: {file}:")
     assert 'waitForPodsReady.timeout: "never" is not a duration' in wrong
     assert "noSuchThing: unknown field" in wrong
     assert not is_true(await scenario.workload("hangs"), "Evicted")
     assert await hang_up(manager, file, "waitForPodsReady: {timeout: 1s, recoveryTimeout: 30m}\n") == (
-        "read again, taken over: waitForPodsReady.timeout"
+        "reloaded, applied: waitForPodsReady.timeout"
     )
 
     async def evicted() -> bool:

@@ -23,8 +23,8 @@ def reports(manager: Manager) -> list[str]:
     return [line for line in manager.log.read_text().splitlines() if "two Job controllers" in line]
 
 
-async def until_it_works(scenario: Scenario) -> None:
-    """The other controller has written the status of a Job, `before`."""
+async def until_the_other_works(scenario: Scenario) -> None:
+    """Wait until the other controller has written the status of the Job `before`."""
     await scenario.submit("before", queue="", suspend=True)
 
     async def suspended() -> bool:
@@ -33,15 +33,17 @@ async def until_it_works(scenario: Scenario) -> None:
     await scenario.wait(suspended, "kube-controller-manager has written a status")
 
 
-async def test_two_controllers_of_all_jobs_are_reported_once(
+async def test_another_controller_of_all_jobs_is_reported_once(
     scenario: Scenario, kubeconfig: Path, start: Start, plane: ControlPlane
 ) -> None:
     await scenario.queues()
     with plane.controllers("job-controller"):
-        await until_it_works(scenario)
+        await until_the_other_works(scenario)
         manager = await start(kubeconfig)
-        reading = asyncio.create_task(manager.read_until("! kube-controller-manager works on Job ", 30))
-        for number in range(30):  # what happens in the second in which the manager began shows nothing
+        reading = asyncio.create_task(manager.read_until("! kube-controller-manager controls Job ", 30))
+        for number in range(
+            30
+        ):  # managedFields have whole seconds: writes of the manager's first second are no evidence
             await scenario.submit(f"job-{number}", parallelism=2, completions=2)
             await asyncio.wait([reading], timeout=1)
             if reading.done():
@@ -49,9 +51,9 @@ async def test_two_controllers_of_all_jobs_are_reported_once(
         await reading
         await scenario.submit("one-more", parallelism=2, completions=2)
         await scenario.until_finished("one-more")
-    assert f"works on Job {scenario.namespace}/" in manager.lines[-1]
+    assert f"controls Job {scenario.namespace}/" in manager.lines[-1]
     assert manager.lines[-1].endswith(
-        "(kube-controller-manager --controllers=*,-job-controller), or set manage: ManagedBy"
+        "(kube-controller-manager --controllers=*,-job-controller), or set jobController.manage: ManagedBy"
     )
     assert len(reports(manager)) == 1
 
@@ -59,16 +61,16 @@ async def test_two_controllers_of_all_jobs_are_reported_once(
 async def test_jobs_that_the_other_controller_worked_on_before_are_not_reported(
     scenario: Scenario, kubeconfig: Path, start: Start, plane: ControlPlane
 ) -> None:
-    """It has been switched off since; what it wrote stays in their managedFields."""
+    """The other controller has been switched off since; its writes stay in managedFields."""
     with plane.controllers("job-controller"):
-        await until_it_works(scenario)
+        await until_the_other_works(scenario)
     manager = await start(kubeconfig)
     await scenario.api.patch(JOBS, scenario.namespace, "before", {"spec": {"suspend": False}})
     await scenario.until_finished("before")
     assert reports(manager) == []
 
 
-async def test_two_controllers_that_share_the_jobs_are_not_reported(
+async def test_another_controller_of_other_jobs_is_not_reported(
     scenario: Scenario, kubeconfig: Path, start: Start, plane: ControlPlane
 ) -> None:
     manager = await start(kubeconfig, config=MANAGED_BY)

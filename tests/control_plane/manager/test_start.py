@@ -1,4 +1,4 @@
-"""What keeps the manager from starting is said in one line, with exit code 3."""
+"""A manager that cannot start prints the cause in one line and exits with code 3."""
 
 from __future__ import annotations
 
@@ -17,10 +17,11 @@ from queue_manager.operator.controllers import Controllers
 from queue_manager.operator.permissions import ALL, JOB_CONTROLLER, QUEUE, READ, each_verb, needs, rules
 from queue_manager.operator.renewing_transport import ClusterTransport
 from tests.control_plane.conftest import install_kinds
-from tests.control_plane.manager.account import Account, account, without, write_kubeconfig
 from tests.control_plane.manager.conftest import Start
-from tests.control_plane.manager.process import refusal, until
+from tests.control_plane.manager.process import refusal
+from tests.control_plane.manager.service_account import Account, account, without, write_kubeconfig
 from tests.control_plane.server import ControlPlane, free_ports
+from tests.waiting import until
 
 pytestmark = pytest.mark.control_plane
 
@@ -31,7 +32,7 @@ async def of(who: Account, plane: ControlPlane, tmp_path: Path) -> Path:
     return write_kubeconfig(tmp_path / "kubeconfig", plane.url, {"token": (await who.token())[0]}, plane)
 
 
-async def test_without_the_kinds_it_names_the_command_that_installs_them(
+async def test_missing_crds_are_reported_with_the_command_that_installs_them(
     plane: ControlPlane, api: Client, kubeconfig: Path
 ) -> None:
     await api.delete(CRDS, "", "workloads.kueue.x-k8s.io")
@@ -49,17 +50,17 @@ async def test_without_the_kinds_it_names_the_command_that_installs_them(
         assert await refusal(kubeconfig=kubeconfig) == (
             "the cluster has no kueue.x-k8s.io/v1beta2 workloads: run `sluice crds | kubectl apply -f -`"
         )
-        await preflight.check(transport, plane.url, [JOB_CONTROLLER])  # which needs none of them
+        await preflight.check(transport, plane.url, [JOB_CONTROLLER])  # the Job controller needs none of them
     finally:
         await transport.close()
         await asyncio.to_thread(install_kinds, plane)
 
 
-async def test_without_any_permission_it_names_all_that_it_needs(
+async def test_without_any_permission_all_needed_rights_are_named(
     plane: ControlPlane, api: Client, namespace: str, tmp_path: Path
 ) -> None:
     said = await refusal(kubeconfig=await of(await account(api, namespace, []), plane, tmp_path))
-    assert said.startswith("no permission, in all namespaces, to get, delete, list, watch, patch jobs.batch; patch ")
+    assert said.startswith("missing permissions in all namespaces: get, delete, list, watch, patch jobs.batch; patch ")
     assert "create, delete, patch, list, watch pods; create, patch events; " in said
 
 
@@ -71,7 +72,7 @@ async def test_without_any_permission_it_names_all_that_it_needs(
         ("delete", "jobs", "delete jobs.batch"),
     ],
 )
-async def test_without_one_permission_it_names_that_verb_on_that_resource(
+async def test_a_missing_permission_is_named_by_verb_and_resource(
     plane: ControlPlane, api: Client, namespace: str, tmp_path: Path, verb: str, resource: str, said: str
 ) -> None:
     allowed = without(verb, resource)
@@ -79,7 +80,7 @@ async def test_without_one_permission_it_names_that_verb_on_that_resource(
         assert allowed != rules(ALL)
     kubeconfig = await of(await account(api, namespace, allowed), plane, tmp_path)
     assert await refusal(kubeconfig=kubeconfig) == (
-        f"no permission, in all namespaces, to {said}: bind a ClusterRole that allows it"
+        f"missing permissions in all namespaces: {said}; bind a ClusterRole that grants them"
     )
 
 
@@ -91,42 +92,42 @@ async def test_the_job_controller_alone_needs_only_its_own_rights(
     assert (await manager.get("/readyz"))[0] == 200
 
 
-async def test_a_token_that_the_server_does_not_know(plane: ControlPlane, tmp_path: Path) -> None:
+async def test_an_unknown_token_is_reported(plane: ControlPlane, tmp_path: Path) -> None:
     kubeconfig = write_kubeconfig(tmp_path / "kubeconfig", plane.url, {"token": "nobody's"}, plane)
     assert await refusal(kubeconfig=kubeconfig) == (
-        f"the API server {plane.url} does not accept our credentials (401 Unauthorized): log in anew"
+        f"the API server {plane.url} rejects the credentials (401 Unauthorized): log in again"
     )
 
 
-async def test_a_server_that_cannot_be_reached(tmp_path: Path) -> None:
+async def test_an_unreachable_server_is_reported(tmp_path: Path) -> None:
     url = f"http://127.0.0.1:{free_ports(1)[0]}"
     said = await refusal(kubeconfig=write_kubeconfig(tmp_path / "kubeconfig", url, {"token": "t"}))
-    assert said.startswith(f"no answer from the API server {url}: ")
+    assert said.startswith(f"no response from the API server {url}: ")
 
 
-async def test_a_server_whose_certificate_is_not_trusted(plane: ControlPlane, tmp_path: Path) -> None:
+async def test_an_untrusted_certificate_is_reported(plane: ControlPlane, tmp_path: Path) -> None:
     said = await refusal(kubeconfig=write_kubeconfig(tmp_path / "kubeconfig", plane.url, {"token": "t"}))
-    assert said.startswith(f"no answer from the API server {plane.url}: ")
+    assert said.startswith(f"no response from the API server {plane.url}: ")
     assert "certificate verify failed" in said
 
 
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("a: [", "{path}: is no YAML: "),
+        ("a: [", "{path}: is not YAML: "),
         ("a: 1", "{path}: no current-context is set; name a context"),
         ("current-context: x", "{path}: contexts has no entry 'x'; there are: none"),
         (None, "{path}: No such file or directory"),
     ],
 )
-async def test_a_bad_kubeconfig(tmp_path: Path, text: str | None, said: str) -> None:
+async def test_an_invalid_kubeconfig_is_reported(tmp_path: Path, text: str | None, said: str) -> None:
     path = tmp_path / "kubeconfig"
     if text is not None:
         path.write_text(text)
     assert (await refusal(kubeconfig=path)).startswith(said.format(path=path))
 
 
-async def test_a_bad_configuration_names_every_line(kubeconfig: Path, tmp_path: Path) -> None:
+async def test_every_mistake_of_a_configuration_is_reported_with_its_line(kubeconfig: Path, tmp_path: Path) -> None:
     file = tmp_path / "bad.yaml"
     file.write_text(HEAD + "jobController:\n  manage: Some\nmanageJobs: 1\n")
     said = await refusal("--config", str(file), kubeconfig=kubeconfig)
@@ -134,7 +135,7 @@ async def test_a_bad_configuration_names_every_line(kubeconfig: Path, tmp_path: 
     assert f"{file}:5: manageJobs: unknown field" in said
 
 
-async def test_a_port_that_is_taken(kubeconfig: Path, start: Start) -> None:
+async def test_a_port_in_use_is_reported(kubeconfig: Path, start: Start) -> None:
     first = await start(kubeconfig)
     port = first.url.rpartition(":")[2]
     said = await refusal("--metrics-port", port, kubeconfig=kubeconfig)
@@ -142,7 +143,7 @@ async def test_a_port_that_is_taken(kubeconfig: Path, start: Start) -> None:
     assert first.process.returncode is None
 
 
-async def test_the_table_of_rights_has_exactly_the_collections_that_are_watched(plane: ControlPlane) -> None:
+async def test_the_permissions_table_has_exactly_the_watched_collections(plane: ControlPlane) -> None:
     transport = ClusterTransport(lambda: kubeconfigs.load(plane.kubeconfig))
     for chosen in ([JOB_CONTROLLER], [QUEUE], ALL):
         watched = Controllers(transport, loads(HEAD), chosen).runtime.unsynced()
@@ -150,10 +151,8 @@ async def test_the_table_of_rights_has_exactly_the_collections_that_are_watched(
     await transport.close()
 
 
-async def test_each_right_that_is_missing_is_named(
-    plane: ControlPlane, api: Client, namespace: str, tmp_path: Path
-) -> None:
-    """Every line of the table in turn; with all of them nothing is missing."""
+async def test_each_missing_right_is_named(plane: ControlPlane, api: Client, namespace: str, tmp_path: Path) -> None:
+    """Every row of the table in turn; with all rights nothing is missing."""
 
     async def says(missing: tuple[str, str] | None) -> None:
         allowed = rules(ALL) if missing is None else without(*missing)
@@ -161,17 +160,17 @@ async def test_each_right_that_is_missing_is_named(
         token, _ = await who.token()
         file = write_kubeconfig(tmp_path / who.name, plane.url, {"token": token}, plane)
         transport = ClusterTransport(lambda: kubeconfigs.load(file))
-        expected = f"no permission, in all namespaces, to {' '.join(missing)}: " if missing else ""
+        expected = f"missing permissions in all namespaces: {' '.join(missing)}; " if missing else ""
         said = "?"
 
         async def as_expected() -> bool:
-            """A server needs a moment to know of a new role."""
+            """The server learns of a new role a moment after it is created."""
             nonlocal said
             try:
                 await preflight.check(transport, plane.url, ALL)
                 said = ""
             except preflight.CannotStart as error:
-                said = re.sub(r"(\w+)\.[a-z0-9.-]+(?=[/:])", r"\1", str(error))
+                said = re.sub(r"(\w+)\.[a-z0-9.-]+(?=[/;])", r"\1", str(error))
             return said.startswith(expected) if expected else not said
 
         try:

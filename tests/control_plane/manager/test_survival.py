@@ -1,4 +1,4 @@
-"""What must not end the manager, nor cost a Job: outages of every kind between it and the API server."""
+"""Outages between the manager and the API server that must neither end the manager nor lose a Job."""
 
 from __future__ import annotations
 
@@ -21,24 +21,25 @@ from queue_manager.engine.transport import ApiError
 from queue_manager.operator.controllers import Controllers
 from queue_manager.operator.renewing_transport import ClusterTransport
 from tests.control_plane.conftest import install_kinds
-from tests.control_plane.manager.account import account, write_kubeconfig
 from tests.control_plane.manager.conftest import Start
-from tests.control_plane.manager.process import ALL_JOBS, Manager, until
+from tests.control_plane.manager.process import ALL_JOBS, Manager
 from tests.control_plane.manager.proxy import WRITES, Proxy
 from tests.control_plane.manager.scenario import Scenario, is_true
+from tests.control_plane.manager.service_account import account, write_kubeconfig
 from tests.control_plane.server import ControlPlane
+from tests.waiting import until
 
 pytestmark = [pytest.mark.control_plane, pytest.mark.usefixtures("running_pods")]
 
 LISTS_OF_JOBS = 'reflector_lists_total{resource="jobs.batch"}'
 SMALL = ("namespaces", "limitranges", "priorityclasses.scheduling.k8s.io")
-INVALID_WITHIN = 15.0  # seconds; the API server believes a token it has seen for ten
+INVALID_SECONDS = 15.0  # the API server caches the verdict on a token for ten seconds
 
 
 async def test_a_restart_of_the_api_server(
     scenario: Scenario, kubeconfig: Path, start: Start, plane: ControlPlane
 ) -> None:
-    """Jobs from before and after it end, and it is the same process that sees to it."""
+    """Jobs from before and after the restart end, in the same manager process."""
     manager = await start(kubeconfig)
     manager.may_be_forbidden = True
     await scenario.queues()
@@ -56,10 +57,10 @@ async def test_a_restart_of_the_api_server(
     await until(listed_anew, "collections in which nothing happens are followed again as well")
 
 
-async def test_history_that_was_compacted_away(
+async def test_compacted_history(
     scenario: Scenario, proxied: Path, proxy: Proxy, start: Start, plane: ControlPlane
 ) -> None:
-    """410 Gone: it lists anew and finds what it missed."""
+    """A watch gets 410 Gone: the manager lists anew and finds what it missed."""
     manager = await start(proxied)
     manager.may_be_forbidden = True
     await scenario.queues()
@@ -70,15 +71,15 @@ async def test_history_that_was_compacted_away(
     await scenario.submit("missed")
     await scenario.api.delete(JOBS, scenario.namespace, "a", propagation="Background")
     await compact(plane, int((await scenario.job("missed"))["metadata"]["resourceVersion"]))
-    await restart(plane)  # the API server's own cache of events forgets as well
+    await restart(plane)  # the watch cache of the API server drops its history as well
     assert await manager.metric(LISTS_OF_JOBS) == 1
     proxy.down = False
     await scenario.until_finished("missed")
     assert await manager.metric(LISTS_OF_JOBS) == 2
 
 
-async def test_a_server_that_is_too_busy(scenario: Scenario, proxied: Path, proxy: Proxy, start: Start) -> None:
-    """429 with Retry-After, to reads and to writes."""
+async def test_a_busy_server(scenario: Scenario, proxied: Path, proxy: Proxy, start: Start) -> None:
+    """429 with Retry-After, for reads and writes."""
     await start(proxied)
     await scenario.queues()
     proxy.refuse(429, 30, to=lambda request: request.method in WRITES)
@@ -89,8 +90,8 @@ async def test_a_server_that_is_too_busy(scenario: Scenario, proxied: Path, prox
     assert proxy.refused > 10
 
 
-async def test_a_server_that_fails(scenario: Scenario, proxied: Path, proxy: Proxy, start: Start) -> None:
-    """500 to every second request for a while."""
+async def test_a_failing_server(scenario: Scenario, proxied: Path, proxy: Proxy, start: Start) -> None:
+    """500 for every second request, for a while."""
     dice = random.Random(4)
     await start(proxied)
     await scenario.queues()
@@ -104,10 +105,10 @@ async def test_a_server_that_fails(scenario: Scenario, proxied: Path, proxy: Pro
         assert (await scenario.job(name))["status"]["succeeded"] == 2
 
 
-async def test_a_definition_that_is_deleted_and_made_again(
+async def test_a_deleted_and_recreated_definition(
     scenario: Scenario, proxied: Path, proxy: Proxy, start: Start, plane: ControlPlane, api: Client
 ) -> None:
-    """A Job from the time when no Workload could be made gets its own; no answer that there is none lasts."""
+    """A Job created while no Workload could be created gets its Workload; a cached 404 is not kept."""
     await start(proxied)
     await scenario.queues()
     await api.delete(CRDS, "", "workloads.kueue.x-k8s.io")
@@ -133,8 +134,8 @@ async def test_a_definition_that_is_deleted_and_made_again(
     await scenario.until_finished("between")
 
 
-async def test_watches_that_break(scenario: Scenario, proxied: Path, proxy: Proxy, start: Start) -> None:
-    """Reset connections: it goes on from where it was, without listing anew."""
+async def test_broken_watches(scenario: Scenario, proxied: Path, proxy: Proxy, start: Start) -> None:
+    """Connections are reset: watches continue from their last version without listing anew."""
     manager = await start(proxied)
     await scenario.queues()
     for name in ("a", "b", "c"):
@@ -149,15 +150,15 @@ async def test_watches_that_break(scenario: Scenario, proxied: Path, proxy: Prox
     assert await manager.metric(LISTS_OF_JOBS) == 1
 
 
-async def test_watches_that_fall_silent(scenario: Scenario, proxied: Path, proxy: Proxy) -> None:
-    """Connections that stay and say nothing are given up after a time (here: 2 s, else 150) and made anew."""
+async def test_silent_watches(scenario: Scenario, proxied: Path, proxy: Proxy) -> None:
+    """Open connections without data are closed after a timeout (2 s here, 150 s by default) and opened anew."""
     transport = ClusterTransport(lambda: kubeconfigs.load(proxied))
     controllers = Controllers(transport, loads(ALL_JOBS), silence=2.0)
     task = asyncio.create_task(controllers.run())
     await controllers.ready.wait()
     await scenario.queues()
     proxy.stalled, begun = True, proxy.watches_begun
-    await scenario.submit("a")  # this news gets stuck, and the connection with it
+    await scenario.submit("a")  # this event is held back, and the connection stays silent
 
     async def given_up() -> bool:
         return proxy.watches_begun > begun
@@ -170,10 +171,10 @@ async def test_watches_that_fall_silent(scenario: Scenario, proxied: Path, proxy
     await transport.close()
 
 
-async def test_a_token_that_expires(
+async def test_an_expired_token(
     scenario: Scenario, start: Start, plane: ControlPlane, api: Client, tmp_path: Path
 ) -> None:
-    """Its file gets the next token, as the kubelet would see to; what is answered with 401 is repeated."""
+    """Its file gets the next token, as the kubelet does; requests answered with 401 are repeated."""
     who = await account(api, scenario.namespace)
     token, secret = await who.token()
     file = tmp_path / "token"
@@ -185,16 +186,16 @@ async def test_a_token_that_expires(
     await scenario.until_finished("a")
     await who.invalidate(secret)
     await until_refused(plane, token)
-    await scenario.submit("meanwhile")  # whatever it tries now is answered with 401
+    await scenario.submit("meanwhile")  # requests are answered with 401 from now on
     file.write_text((await who.token())[0])
     await scenario.until_finished("meanwhile")
     assert await manager.get("/readyz") == (200, "ok\n")
 
 
-async def test_a_kubeconfig_that_is_rotated(
+async def test_a_rotated_kubeconfig(
     scenario: Scenario, start: Start, plane: ControlPlane, proxy: Proxy, api: Client, tmp_path: Path
 ) -> None:
-    """Another user and another address: requests and watches move there, and the old address can go."""
+    """Another user and another address: requests and watches move there, and the old address may disappear."""
     who = await account(api, scenario.namespace)
     token, secret = await who.token()
     config = write_kubeconfig(tmp_path / "kubeconfig", proxy.url, {"token": token})
@@ -217,7 +218,7 @@ async def test_a_kubeconfig_that_is_rotated(
     assert await manager.get("/readyz") == (200, "ok\n")
 
 
-async def test_a_plugin_gives_the_token_and_is_asked_again_when_that_expires(
+async def test_a_credential_plugin_is_run_again_when_its_token_expires(
     scenario: Scenario, start: Start, plane: ControlPlane, api: Client, tmp_path: Path
 ) -> None:
     who = await account(api, scenario.namespace)
@@ -225,12 +226,12 @@ async def test_a_plugin_gives_the_token_and_is_asked_again_when_that_expires(
     answer, plugin = tmp_path / "answer.json", tmp_path / "plugin.py"
     plugin.write_text(f"print(open({str(answer)!r}).read())")
 
-    def tell(token: str) -> None:
+    def set_token(token: str) -> None:
         status = {"token": token}
         version = "client.authentication.k8s.io/v1"
         answer.write_text(json.dumps({"apiVersion": version, "kind": "ExecCredential", "status": status}))
 
-    tell(token)
+    set_token(token)
     command = {
         "apiVersion": "client.authentication.k8s.io/v1",
         "command": sys.executable,
@@ -242,7 +243,7 @@ async def test_a_plugin_gives_the_token_and_is_asked_again_when_that_expires(
     await scenario.queues()
     await scenario.submit("a")
     await scenario.until_finished("a")
-    tell((await who.token())[0])
+    set_token((await who.token())[0])
     await who.invalidate(secret)
     await until_refused(plane, token)
     await scenario.submit("b")
@@ -250,10 +251,10 @@ async def test_a_plugin_gives_the_token_and_is_asked_again_when_that_expires(
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-async def test_a_stop_with_work_in_flight_takes_less_than_five_seconds_and_loses_nothing(
+async def test_a_stop_with_writes_in_flight_takes_five_seconds_and_loses_nothing(
     scenario: Scenario, proxied: Path, proxy: Proxy, start: Start, number: signal.Signals
 ) -> None:
-    """The server has executed writes whose answers never come; the next start counts each pod once."""
+    """The server has executed writes whose responses never arrive; after the next start each pod is counted once."""
     manager = await start(proxied)
     await scenario.queues()
     await scenario.submit("a", parallelism=2, completions=4)
@@ -272,8 +273,8 @@ async def test_a_stop_with_work_in_flight_takes_less_than_five_seconds_and_loses
     assert len(await scenario.api.list(WORKLOADS, scenario.namespace)) == 1
 
 
-async def test_a_kill_in_the_middle_of_everything(scenario: Scenario, kubeconfig: Path, start: Start) -> None:
-    """kill -9 and another start, five times while Jobs run: every pod is counted once."""
+async def test_kills_while_jobs_run(scenario: Scenario, kubeconfig: Path, start: Start) -> None:
+    """kill -9 and another start, five times: every pod is counted once."""
     await scenario.queues()
     for name in ("a", "b", "c"):
         await scenario.submit(name, parallelism=2, completions=4)
@@ -297,17 +298,17 @@ async def done(scenario: Scenario) -> bool:
     return all([is_true(await scenario.job(name), "Complete") for name in ("a", "b", "c")])
 
 
-# --- what happens to servers ---
+# --- outages ---
 
 
 async def restart(plane: ControlPlane) -> None:
-    """Off the event loop, which the test's own kubelet needs."""
+    """Restart the API server in a thread: the test's own kubelet needs the event loop."""
     await asyncio.to_thread(plane.stop_api_server)
     await asyncio.to_thread(plane.start_api_server)
 
 
 async def compact(plane: ControlPlane, revision: int) -> None:
-    """Have etcd forget everything before this revision."""
+    """Compact etcd up to this revision."""
     async with (
         aiohttp.ClientSession() as session,
         session.post(f"{plane.etcd}/v3/kv/compaction", json={"revision": str(revision), "physical": True}) as answer,
@@ -325,4 +326,4 @@ async def until_refused(plane: ControlPlane, token: str) -> None:
         ):
             return answer.status == 401
 
-    await until(refused, "the old token is refused", INVALID_WITHIN)
+    await until(refused, "the old token is refused", seconds=INVALID_SECONDS)

@@ -1,4 +1,4 @@
-"""The manager at work on a real API server, with exactly the rights of its table."""
+"""The manager on a real API server, with exactly the rights of its permissions table."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from queue_manager.api.resources import JOBS, NAMESPACES
 from queue_manager.simulation.virtual import run_virtual
 from queue_manager.simulation.world import World
 from tests.control_plane.manager.conftest import Start
-from tests.control_plane.manager.process import until
 from tests.control_plane.manager.scenario import QUICK, Scenario, is_true, one_job
+from tests.waiting import until
 
 pytestmark = pytest.mark.control_plane
 
 
 def on_the_embedded_server() -> object:
-    async def story() -> object:
+    async def scenario() -> object:
         async with World(0, lambda pod: QUICK) as world:
             await world.client.create(NAMESPACES, "", {"metadata": {"name": "embedded"}})
 
@@ -35,14 +35,16 @@ def on_the_embedded_server() -> object:
 
             return await one_job(Scenario(world.client, "embedded", wait))
 
-    return run_virtual(story())
+    return run_virtual(scenario())
 
 
 @pytest.mark.usefixtures("running_pods")
 async def test_a_job_ends_on_a_real_server_as_on_the_embedded_one(
     scenario: Scenario, kubeconfig: Path, start: Start
 ) -> None:
-    """Admitted, unsuspended, run by our Job controller, finished: same conditions, status, Events, finalizers."""
+    """It is admitted, unsuspended, run by our Job controller and finished, with the same conditions, status, Events and
+    finalizers.
+    """
     manager = await start(kubeconfig)
     real = await one_job(scenario)
     with ThreadPoolExecutor(1) as thread:
@@ -55,9 +57,9 @@ async def test_a_job_ends_on_a_real_server_as_on_the_embedded_one(
 async def test_a_job_created_unsuspended_is_stopped_and_queued(
     scenario: Scenario, kubeconfig: Path, start: Start
 ) -> None:
-    """There is no webhook that would have suspended it: the controller does, once it sees it."""
+    """Without a webhook that suspends it, the controller suspends the Job once it sees it."""
     await start(kubeconfig)
-    await scenario.submit("late", suspend=False)  # its queue does not exist yet: nothing could admit it
+    await scenario.submit("late", suspend=False)  # its queue does not exist yet, so it cannot be admitted
 
     async def stopped() -> bool:
         job = await scenario.job("late")
@@ -72,7 +74,7 @@ async def test_a_job_created_unsuspended_is_stopped_and_queued(
 async def test_by_default_only_jobs_that_name_our_controller_are_run(
     scenario: Scenario, kubeconfig: Path, start: Start
 ) -> None:
-    """The queue admits both; pods of the other are the built-in controller's business, which does not run here."""
+    """The queue admits both; pods of the other belong to the built-in controller, which does not run here."""
     await start(kubeconfig, config="apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\n")
     await scenario.queues()
     await scenario.submit("theirs")
@@ -84,9 +86,7 @@ async def test_by_default_only_jobs_that_name_our_controller_are_run(
 
 
 @pytest.mark.usefixtures("running_pods")
-async def test_a_second_start_finds_everything_done_and_writes_nothing(
-    scenario: Scenario, kubeconfig: Path, start: Start
-) -> None:
+async def test_a_second_start_writes_nothing(scenario: Scenario, kubeconfig: Path, start: Start) -> None:
     first = await start(kubeconfig)
     await scenario.queues()
     await scenario.submit("a")
@@ -108,12 +108,14 @@ async def test_a_second_start_finds_everything_done_and_writes_nothing(
 
 
 async def state_of(scenario: Scenario) -> tuple[object, ...]:
-    """Versions of what belongs to the first Job."""
+    """The versions of the objects of the first Job."""
     objects = [await scenario.job("a"), await scenario.workload("a"), *(await scenario.pods("a"))]
     return (*(obj["metadata"]["resourceVersion"] for obj in objects), await scenario.events("Job", "a"))
 
 
-async def test_probes_say_when_the_caches_are_filled(scenario: Scenario, kubeconfig: Path, start: Start) -> None:
+async def test_the_readiness_probe_succeeds_once_the_caches_are_filled(
+    scenario: Scenario, kubeconfig: Path, start: Start
+) -> None:
     manager = await start(kubeconfig)
     assert await manager.get("/healthz") == (200, "ok\n")
     assert await manager.get("/readyz") == (200, "ok\n")

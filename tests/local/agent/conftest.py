@@ -18,7 +18,7 @@ def world(tmp_path: Path) -> Iterator[World]:
 
 @pytest.fixture
 def layout(tmp_path: Path) -> Layout:
-    """Where the container `main` of the pod `u` has its files."""
+    """The files of the container `main` of the pod `u`."""
     layout = Layout(tmp_path)
     layout.create("u", "main")
     return layout

@@ -1,4 +1,4 @@
-"""The agent dies and another one takes over: nothing is lost, nothing runs twice."""
+"""The agent dies and another one takes over: no pod is lost, and none runs twice."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from queue_manager.api.resources import PODS
 from queue_manager.local.agent import sweep
 from queue_manager.local.agent.layout import Layout
 from queue_manager.local.agent.status import PREEMPTED, Termination
-from tests.local.agent.waiting import until
 from tests.local.agent.world import Tree, World, condition, running, state, terminated
+from tests.waiting import until
 
 UNTIL_TOLD = "echo $$ >>starts; while ! [ -e stop ]; do sleep 0.02; done; exit 7"
 
@@ -55,13 +55,13 @@ async def test_a_running_container_is_adopted_without_a_write(world: World) -> N
         after = await world.over()
     assert terminated(after)["exitCode"] == 7
     assert starts(world, pod) == 1
-    assert world.writes_of(after) == 4  # created, bound, running, over: the restart cost none
+    assert world.writes_of(after) == 4  # created, bound, running, ended: none for the restart
 
 
 async def test_a_container_that_was_killed_meanwhile_is_failed(world: World) -> None:
     pod = await started(world)
     sweep.kill({pod["metadata"]["uid"]})
-    # Until SIGKILL takes effect the next agent could still adopt it, and would see it end by itself: Error.
+    # Before SIGKILL takes effect the next agent could adopt the process, and would report Error.
     await until(lambda: pod["metadata"]["uid"] not in sweep.marked())
     async with world.running():
         after = await world.over()
@@ -71,7 +71,7 @@ async def test_a_container_that_was_killed_meanwhile_is_failed(world: World) -> 
 
 
 async def over_at(world: World, place: Path) -> None:
-    """An agent that finds the files of its pods at another place ends the one pod, and sweeps."""
+    """End the pod and sweep with an agent that finds the pod's files at another path."""
     world.directory = place
     async with world.running() as agent:
         after = await world.over()
@@ -79,8 +79,8 @@ async def over_at(world: World, place: Path) -> None:
     assert (terminated(after)["exitCode"], terminated(after)["reason"]) == (137, "ContainerStatusUnknown")
 
 
-async def test_a_cluster_started_on_a_copy_leaves_the_processes_of_the_original_alone(world: World) -> None:
-    """They have the same UIDs: whoever looked into a backup had all that ran killed."""
+async def test_a_copy_of_a_data_directory_leaves_the_originals_processes_alone(world: World) -> None:
+    """The pods in a copy have the same UIDs as those of the original."""
     pod, original = await started(world), world.directory
     copy = original / "copy"
     shutil.copytree(original / "pods", copy / "pods")
@@ -89,7 +89,7 @@ async def test_a_cluster_started_on_a_copy_leaves_the_processes_of_the_original_
 
 
 async def test_processes_of_a_directory_that_was_moved_are_ended(world: World) -> None:
-    """Nobody else would, and what they write gets lost."""
+    """No other agent would end them, and their output would be lost."""
     pod, moved = await started(world), world.directory / "moved"
     moved.mkdir()
     (world.directory / "pods").rename(moved / "pods")
@@ -128,7 +128,7 @@ EVICTED = Termination("Evicted", "low on memory", disruption="low on memory")
 async def test_a_pod_ended_by_an_agent_that_dies_fails_for_the_same_reason(
     world: World, verdict: Termination, restarts: str
 ) -> None:
-    """The process ends between the agents: its exit code alone would tell of a pod that failed, or may go on."""
+    """The process ends between the two agents: its exit code alone would report an ordinary failure, or a restart."""
     async with world.running() as agent:
         await world.create(TELLS_WHEN_ASKED, restartPolicy=restarts)
         pod = await world.when(running)
@@ -145,19 +145,19 @@ async def test_a_pod_ended_by_an_agent_that_dies_fails_for_the_same_reason(
     assert terminated(after)["exitCode"] == 7
 
 
-async def test_the_next_agent_ends_a_pod_that_was_to_end(world: World) -> None:
-    """Whether it had been asked to or not: it runs, but the one before had decided."""
+async def test_the_next_agent_ends_a_pod_whose_end_was_decided(world: World) -> None:
+    """Whether or not it had got a SIGTERM from the first agent."""
     async with world.running() as agent:
         await world.create(UNTIL_TOLD)
         pod = await world.when(running)
-        orders = agent.layout.order(pod["metadata"]["uid"])
-    orders.write_text('{"verdict":{"reason":"Evicted","message":"low on memory","disruption":""},"grace":1}')
+        order = agent.layout.stop_order(pod["metadata"]["uid"])
+    order.write_text('{"verdict":{"reason":"Evicted","message":"low on memory","disruption":""},"grace":1}')
     async with world.running():
         assert (await world.over())["status"]["reason"] == "Evicted"
 
 
 async def test_a_container_survives_kill_9_of_the_process_that_started_it(tmp_path: Path) -> None:
-    """A real process starts a container and is killed; the exit code is there all the same."""
+    """A real process starts a container and is killed; the exit code is recorded all the same."""
     program = f"""
 import os, signal
 from pathlib import Path

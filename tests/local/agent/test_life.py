@@ -1,4 +1,4 @@
-"""Pods as the node agent runs and reports them."""
+"""Pods from start to end as the node agent runs and reports them."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from queue_manager.api.resources import PODS
-from tests.local.agent.waiting import until
 from tests.local.agent.world import World, condition, running, terminated, waiting
+from tests.waiting import until
 
 
 async def test_a_command_that_succeeds_makes_a_succeeded_pod(world: World) -> None:
@@ -63,7 +63,7 @@ async def test_a_pod_costs_two_status_writes_and_its_binding(world: World) -> No
     assert world.writes_of(last) == created_bound_running_over
 
 
-async def test_environment_is_clean_and_tells_of_the_pod(world: World) -> None:
+async def test_the_environment_has_only_variables_of_the_pod(world: World) -> None:
     env = [
         {"name": "A", "value": "1"},
         {"name": "end", "value": "kept"},
@@ -82,7 +82,7 @@ async def test_environment_is_clean_and_tells_of_the_pod(world: World) -> None:
     home = str(world.files(pod).resolve() / "work")
     assert seen.pop("SLUICE_POD_UID") == pod["metadata"]["uid"]
     assert seen.pop("SLUICE_POD_DIR") == str(world.files(pod).resolve().parent)
-    assert seen.pop("PWD") == home  # by the shell that starts it
+    assert seen.pop("PWD") == home  # set by the shell that starts it
     assert seen.pop("PATH").endswith("/usr/bin:/sbin:/bin")
     assert seen == {
         "HOME": home, "HOSTNAME": "pod", "LANG": "C.UTF-8", "end": "kept", "files": "kept", "A": "1",
@@ -99,7 +99,7 @@ async def test_arguments_expand_variables(world: World) -> None:
     assert await world.output(pod) == "me a b\n"
 
 
-async def test_a_container_gets_no_open_file_of_whoever_started_the_agent(world: World, tmp_path: Path) -> None:
+async def test_a_container_inherits_no_open_file_of_the_agents_parent(world: World, tmp_path: Path) -> None:
     secret = tmp_path / "secret"
     with secret.open("w") as file:
         os.set_inheritable(file.fileno(), True)
@@ -180,7 +180,7 @@ async def test_a_pod_past_its_deadline_fails(world: World) -> None:
     assert terminated(pod)["exitCode"] == 143
 
 
-async def test_a_container_without_command_waits_like_a_bad_image(world: World) -> None:
+async def test_a_container_without_command_waits_with_err_image_pull(world: World) -> None:
     async with world.running():
         await world.create(container={"command": None})
         pod = await world.when(lambda pod: waiting(pod).get("reason") == "ErrImagePull")
@@ -211,7 +211,7 @@ async def test_a_container_that_cannot_be_created_waits(
     assert pod["status"]["phase"] == "Pending"
 
 
-async def test_a_container_starts_in_a_directory_of_its_own_that_it_names(world: World) -> None:
+async def test_a_working_directory_below_the_containers_own_is_created(world: World) -> None:
     async with world.running():
         await world.create("touch made; pwd", container={"workingDir": "sub/dir"})
         pod = await world.over()
@@ -223,7 +223,7 @@ def probe(command: str, **more: int) -> dict[str, object]:
     return {"exec": {"command": ["sh", "-c", command]}, "periodSeconds": 1, **more}
 
 
-async def test_a_container_is_ready_when_its_readiness_probe_says_so(world: World) -> None:
+async def test_a_container_is_ready_while_its_readiness_probe_succeeds(world: World) -> None:
     container = {"readinessProbe": probe("[ -e ready ]", failureThreshold=1)}
     async with world.running():
         await world.create("sleep 1000", container=container)
@@ -245,7 +245,7 @@ async def test_a_startup_probe_keeps_a_container_unready_until_it_succeeds(world
         await world.when(lambda pod: condition(pod, "Ready")["status"] == "True")
 
 
-async def test_a_pod_with_a_readiness_gate_is_ready_when_others_say_so_too(world: World) -> None:
+async def test_a_pod_with_a_readiness_gate_waits_for_its_condition(world: World) -> None:
     async with world.running():
         await world.create("sleep 1000", readinessGates=[{"conditionType": "example.com/warm"}])
         pod = await world.when(running)
@@ -290,10 +290,10 @@ async def test_a_probe_that_hangs_counts_as_failed(world: World) -> None:
         ),
     ],
 )
-async def test_a_probe_that_fails_says_why_in_an_event(
+async def test_a_failing_probe_is_an_event_with_the_cause(
     world: World, name: str, asks: dict[str, object], message: str
 ) -> None:
-    """A kubelet's words, so that `kubectl describe pod` tells why a container is not ready."""
+    """In a kubelet's words, as `kubectl describe pod` shows them."""
     async with world.running():
         await world.create("sleep 1000", container={name: asks})
         await until(lambda: _has_event(world, ("Warning", "Unhealthy", message)))

@@ -1,4 +1,4 @@
-"""limits.memory of containers: who exceeds it is OOMKilled, by samples or by the kernel."""
+"""limits.memory of containers: a container above it is OOMKilled, by samples of its memory or by the kernel."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from queue_manager.local.agent.limits import Limits, limits_of
 from queue_manager.local.agent.memory import by_container
 from queue_manager.local.agent.oom_killer import OomKiller
 from queue_manager.simulation.virtual import run_virtual
-from tests.local.agent.waiting import until
 from tests.local.agent.world import World, running, state, terminated
+from tests.waiting import until
 
 MI = 1 << 20
 PYTHON = shlex.quote(sys.executable)
@@ -27,7 +27,7 @@ HOLD = "import time; held = bytearray({mi} << 20); print('held', flush=True); ti
 
 
 def holding(mi: int, limit: str = "", **more: Any) -> dict[str, Any]:
-    """A container that holds so many MiB."""
+    """A container that allocates so many MiB."""
     limits = {"limits": {"memory": limit}} if limit else {}
     return {"command": [sys.executable, "-S", "-c", HOLD.format(mi=mi)], "resources": limits, **more}
 
@@ -42,7 +42,7 @@ async def test_a_container_above_its_limit_is_oom_killed(world: World) -> None:
 
 
 async def test_a_container_below_its_limit_and_one_without_run_on(world: World) -> None:
-    """The third one, which is killed, shows that the first two were judged."""
+    """A third container is killed, which shows that the first two were sampled."""
     async with world.running():
         await world.create(name="below", container=holding(60, "100Mi"))
         await world.create(name="unlimited", container=holding(100))
@@ -56,7 +56,7 @@ async def test_a_container_below_its_limit_and_one_without_run_on(world: World) 
 
 
 async def test_each_container_has_its_own_limit(world: World) -> None:
-    """Together they are above each limit."""
+    """Together the containers are above each limit."""
     small = {"name": "small", "image": "x", **holding(60, "90Mi")}
     greedy = {"name": "greedy", "image": "x", **holding(120, "90Mi")}
     async with world.running():
@@ -77,7 +77,7 @@ async def test_an_oom_killed_container_restarts_by_its_policy(world: World) -> N
 
 
 async def test_processes_that_left_the_container_are_killed_with_it(world: World) -> None:
-    """Else the next start of the container would be killed for their memory again."""
+    """Otherwise the next start of the container would be killed for their memory."""
     hog = f'setsid {PYTHON} -S -c "{HOLD.format(mi=100)}" & sleep 1000'
     script = f"[ -e tried ] && {{ sleep 2.5; exit 0; }}; touch tried; {hog}"
     async with world.running():
@@ -86,8 +86,8 @@ async def test_processes_that_left_the_container_are_killed_with_it(world: World
     assert pod["status"]["containerStatuses"][0]["restartCount"] == 1
 
 
-async def test_pages_of_files_are_not_counted(world: World, tmp_path: Path) -> None:
-    """A cgroup gives them back before it kills. The second container, which is killed, shows that both were judged."""
+async def test_the_page_cache_is_not_counted(world: World, tmp_path: Path) -> None:
+    """A cgroup reclaims it before it kills. A second container is killed, which shows that both were sampled."""
     (tmp_path / "big").write_bytes(b"x" * (100 * MI))
     reads = (
         "import mmap, time; file = open('../big', 'rb'); m = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ); "
@@ -105,7 +105,7 @@ async def test_pages_of_files_are_not_counted(world: World, tmp_path: Path) -> N
 
 
 async def test_the_next_agent_knows_that_a_container_was_oom_killed(world: World) -> None:
-    """The agent died between the kill and its report."""
+    """The first agent died between the kill and its report."""
     async with world.running():
         await world.create("touch ready; exec sleep 1000")
         pod = await world.when(running)
@@ -122,7 +122,7 @@ def test_what_a_process_shares_with_others_is_counted_in_part() -> None:
     assert memory.unreclaimable(2**22 + 1) == 0  # no such process
 
 
-def test_a_session_of_nobody_counts_for_the_only_container_or_for_none() -> None:
+def test_an_unknown_session_counts_for_a_pods_only_container() -> None:
     assert by_container({1: 5, 9: 7}, {1: "main"}) == {"main": 12}
     assert by_container({1: 5, 2: 6, 9: 7}, {1: "main", 2: "side"}) == {"main": 5, "side": 6}
 
@@ -140,8 +140,8 @@ def test_limits_are_read_from_the_spec(limits: Any, expected: Limits) -> None:
     assert limits_of({"resources": {"limits": limits}}) == expected
 
 
-def test_the_memory_of_containers_is_not_sampled_where_none_is_limited() -> None:
-    """After the last limited container has ended there is one more look, and then none in a day."""
+def test_memory_is_not_sampled_without_limited_containers() -> None:
+    """After the last limited container has ended there is one more sample, and then none in a day."""
 
     async def a_day() -> int:
         asked = 0
@@ -198,7 +198,7 @@ def test_no_cgroup_is_created_where_none_is_delegated(tmp_path: Path, own: str, 
 
 @pytest.fixture(scope="session")
 def own_cgroups() -> Cgroups:
-    """Real ones, where these tests run in a delegated cgroup (systemd-run --user --scope -p Delegate=yes)."""
+    """Real cgroups, where the tests run in a delegated one (systemd-run --user --scope -p Delegate=yes)."""
     found = cgroups.delegated()
     assert found is not None
     return found
@@ -206,7 +206,7 @@ def own_cgroups() -> Cgroups:
 
 @pytest.mark.delegated_cgroup
 async def test_the_kernel_kills_a_container_above_its_limit_at_once(world: World, own_cgroups: Cgroups) -> None:
-    """Without any sample, and with its exit code on disk: the agent need not be there."""
+    """Without any sample, and with its exit code on disk: no agent is needed."""
     async with world.running(cgroups=own_cgroups):
         await world.create(container=holding(100, "64Mi"))
         pod = await world.over()

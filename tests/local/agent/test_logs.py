@@ -1,4 +1,4 @@
-"""What pods/log answers."""
+"""Answers of pods/log."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from queue_manager.local.agent.layout import Layout, RunFiles
-from queue_manager.local.agent.logs import PIECE, LogFiles, LogIndexer
+from queue_manager.local.agent.logs import PIECE_BYTES, LogFiles, LogIndexer
 from queue_manager.local.errors import StatusError
 from queue_manager.local.pod_logs import LogOptions
-from tests.local.agent.waiting import until
 from tests.local.agent.world import World, running
+from tests.waiting import until
 
 NOW = datetime(2026, 1, 1, 12, 0, 0, tzinfo=UTC)
 POD: dict[str, Any] = {
@@ -66,14 +66,16 @@ async def test_a_tail_that_spans_pieces(layout: Layout) -> None:
     assert (await read(layout, tail_lines=30_000)).count("\n") == 30_000
 
 
-@pytest.mark.parametrize("lines", [1, 2, PIECE - 1, PIECE, PIECE + 1, 3 * PIECE - 1, 3 * PIECE, 10**12])
+@pytest.mark.parametrize(
+    "lines", [1, 2, PIECE_BYTES - 1, PIECE_BYTES, PIECE_BYTES + 1, 3 * PIECE_BYTES - 1, 3 * PIECE_BYTES, 10**12]
+)
 async def test_a_tail_of_very_short_lines(layout: Layout, lines: int) -> None:
-    wrote(layout, "\n" * (3 * PIECE))
-    assert len(await read(layout, tail_lines=lines)) == min(lines, 3 * PIECE)
+    wrote(layout, "\n" * (3 * PIECE_BYTES))
+    assert len(await read(layout, tail_lines=lines)) == min(lines, 3 * PIECE_BYTES)
 
 
-async def test_looking_for_a_long_tail_lets_others_run(layout: Layout) -> None:
-    wrote(layout, "\n" * (40 * PIECE))
+async def test_reading_a_long_tail_yields_to_other_tasks(layout: Layout) -> None:
+    wrote(layout, "\n" * (40 * PIECE_BYTES))
     turns = 0
 
     async def others() -> None:
@@ -89,14 +91,14 @@ async def test_looking_for_a_long_tail_lets_others_run(layout: Layout) -> None:
     assert turns >= 40
 
 
-@pytest.mark.parametrize("length", [PIECE - 1, PIECE, 3 * PIECE + 7])
-async def test_a_line_without_end_leaves_in_parts_under_the_time_of_its_beginning(layout: Layout, length: int) -> None:
+@pytest.mark.parametrize("length", [PIECE_BYTES - 1, PIECE_BYTES, 3 * PIECE_BYTES + 7])
+async def test_a_very_long_line_is_sent_in_parts_with_the_time_of_its_beginning(layout: Layout, length: int) -> None:
     run = wrote(layout, "one\n" + "x" * length + "\ntwo\n" + "y" * length)
     times, lines = zip(*(line.split(" ") for line in (await read(layout, timestamps=True)).split("\n")), strict=True)
     assert list(lines) == ["one", "x" * length, "two", "y" * length]
     assert all(time.endswith("Z") for time in times)
     pieces = LogFiles(layout, lambda: NOW).open(POD, "main", LogOptions(timestamps=True))
-    assert max([len(piece) async for piece in pieces]) < 3 * PIECE
+    assert max([len(piece) async for piece in pieces]) < 3 * PIECE_BYTES
     assert run.log.stat().st_size == 2 * length + 9
 
 
@@ -135,7 +137,7 @@ async def test_the_indexer_notes_growth(layout: Layout) -> None:
         ({"previous": True}, 'previous terminated container "main" in pod "pod" not found'),
     ],
 )
-def test_without_a_log_the_refusal_says_why(layout: Layout, options: dict[str, Any], message: str) -> None:
+def test_the_refusal_of_a_missing_log_names_the_cause(layout: Layout, options: dict[str, Any], message: str) -> None:
     with pytest.raises(StatusError) as refusal:
         LogFiles(layout, lambda: NOW).open(POD, "main", LogOptions(**options))
     assert (refusal.value.code, refusal.value.message) == (400, message)

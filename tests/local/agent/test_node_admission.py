@@ -1,4 +1,4 @@
-"""Pods that name their node themselves: what does not fit fails, unless it is critical."""
+"""Pods that name their node themselves: a pod that does not fit fails, unless it is critical."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from queue_manager.api.resources import PODS
 from queue_manager.local.agent import sweep
 from queue_manager.local.agent.node_admission import (
     Admitted,
-    Answer,
-    MakesRoom,
+    NodeDecision,
+    Preempting,
     Rejected,
     Resident,
     admit,
@@ -20,13 +20,13 @@ from queue_manager.local.agent.node_admission import (
 )
 from queue_manager.local.node_registration import node_specs
 from queue_manager.scheduling.amounts import Amounts
-from tests.local.agent.waiting import until
 from tests.local.agent.world import Tree, World, condition, running
+from tests.waiting import until
 
 MI = 1 << 20
 NODE: Amounts = {"cpu": 4000, "memory": 1000 * MI, "pods": 3}
 FOREVER = "sleep 1000"
-SLOW = "trap '' TERM; touch ready; while :; do sleep 0.05; done"  # uses its whole grace period
+SLOW = "trap '' TERM; touch ready; while :; do sleep 0.05; done"  # runs until the end of its grace period
 HERE = {"nodeName": "node-1"}
 CRITICAL = "system-cluster-critical"
 
@@ -52,7 +52,9 @@ def short(resource: str, requested: int, used: int, capacity: int) -> Rejected:
     ],
     ids=["fits", "cpu", "memory", "pods", "pods first", "asks for nothing", "node has none", "not this node's to give"],
 )
-def test_a_pod_is_refused_by_the_first_resource_that_is_short(wanted: Amounts, used: Amounts, answer: Answer) -> None:
+def test_a_pod_is_refused_by_the_first_resource_that_is_short(
+    wanted: Amounts, used: Amounts, answer: NodeDecision
+) -> None:
     assert admit(wanted, NODE, used) == answer
 
 
@@ -90,7 +92,7 @@ SOME = [
         ({"pods": 2}, ["e1", "b100"]),
     ],
 )
-def test_victims_are_the_fewest_of_the_least_class(needs: dict[str, int], chosen: Sequence[str]) -> None:
+def test_victims_are_the_fewest_pods_of_the_lowest_class(needs: dict[str, int], chosen: Sequence[str]) -> None:
     assert sorted(pod.uid for pod in victims(needs, SOME)) == sorted(chosen)
 
 
@@ -98,8 +100,8 @@ def test_victims_are_the_fewest_of_the_least_class(needs: dict[str, int], chosen
     ("used", "leaving", "others", "answer"),
     [
         ({"cpu": 1000, "pods": 1}, {}, [resident("b1", cpu=1000)], Admitted()),
-        ({"cpu": 3000, "pods": 1}, {"cpu": 3000, "pods": 1}, [resident("b1", cpu=3000)], MakesRoom(["b1"])),
-        ({"cpu": 3000, "pods": 1}, {}, [], MakesRoom([])),
+        ({"cpu": 3000, "pods": 1}, {"cpu": 3000, "pods": 1}, [resident("b1", cpu=3000)], Preempting(["b1"])),
+        ({"cpu": 3000, "pods": 1}, {}, [], Preempting([])),
         (
             {"cpu": 3000, "pods": 2},
             {"cpu": 3000, "pods": 2},
@@ -113,7 +115,9 @@ def test_victims_are_the_fewest_of_the_least_class(needs: dict[str, int], chosen
     ],
     ids=["fits", "ends another", "waits for one that leaves", "no pods are enough"],
 )
-def test_a_critical_pod_makes_room(used: Amounts, leaving: Amounts, others: Sequence[Resident], answer: Answer) -> None:
+def test_a_critical_pod_makes_room(
+    used: Amounts, leaving: Amounts, others: Sequence[Resident], answer: NodeDecision
+) -> None:
     assert admit_critical({"cpu": 2000}, NODE, used, leaving, others) == answer
 
 
@@ -131,7 +135,7 @@ async def there_is(world: World, name: str, *event: str) -> None:
     await until(look)
 
 
-async def test_a_pod_that_names_a_full_node_fails_and_says_what_is_short(world: World) -> None:
+async def test_a_pod_that_names_a_full_node_fails_with_the_missing_resource(world: World) -> None:
     async with world.running():
         await world.create(FOREVER, "first", container=asks("1"))
         await world.when(running, "first")
@@ -169,17 +173,18 @@ async def test_any_resource_can_be_short(
         assert (await world.over())["status"]["reason"] == reason
 
 
-async def test_pods_that_run_keep_their_room_when_the_agent_comes_back(world: World) -> None:
+async def test_running_pods_keep_their_resources_when_the_agent_restarts(world: World) -> None:
     async with world.running():
         await world.create(FOREVER, "first", container=asks("3"), **HERE)
         await world.when(running, "first")
     await world.create(FOREVER, "second", container=asks("3"), **HERE)
     async with world.running():
         assert (await world.over("second"))["status"]["reason"] == "OutOfcpu"
-        assert running(await world.pod("first"))
+        first = await world.pod("first")
+        assert running(first), first["status"]
 
 
-async def test_a_critical_pod_ends_others_within_their_grace_period_and_starts(world: World) -> None:
+async def test_a_critical_pod_preempts_others_within_their_grace_period(world: World) -> None:
     async with world.running():
         await world.create(FOREVER, "stays", container=asks("1"))
         await world.when(running, "stays")
@@ -198,11 +203,12 @@ async def test_a_critical_pod_ends_others_within_their_grace_period_and_starts(w
             "TerminationByKubelet",
             "Pod was preempted by Kubelet to accommodate a critical pod.",
         )
-        assert running(await world.pod("stays"))
+        stays = await world.pod("stays")
+        assert running(stays), stays["status"]
         await until(lambda: victim["metadata"]["uid"] not in sweep.marked())
 
 
-async def test_the_room_made_for_a_critical_pod_is_given_to_nobody_else(world: World) -> None:
+async def test_resources_freed_for_a_critical_pod_are_reserved_for_it(world: World) -> None:
     async with world.running():
         await world.create(SLOW, "victim", container=asks("3"), terminationGracePeriodSeconds=8)
         victim = await world.when(running, "victim")
@@ -214,7 +220,7 @@ async def test_the_room_made_for_a_critical_pod_is_given_to_nobody_else(world: W
         await world.when(running, "critical")
 
 
-async def test_a_critical_pod_that_waited_while_the_agent_was_away_starts(world: World) -> None:
+async def test_a_critical_pod_created_while_no_agent_ran_starts(world: World) -> None:
     async with world.running():
         await world.create(SLOW, "victim", container=asks("3"), terminationGracePeriodSeconds=1)
         await world.when(running, "victim")
@@ -224,19 +230,20 @@ async def test_a_critical_pod_that_waited_while_the_agent_was_away_starts(world:
         assert (await world.pod("victim"))["status"]["reason"] == "Preempting"
 
 
-async def test_a_critical_pod_that_fits_nowhere_is_refused(world: World) -> None:
+async def test_a_critical_pod_larger_than_the_node_is_refused(world: World) -> None:
     async with world.running():
         await world.create(FOREVER, "first", container=asks("1"))
         await world.when(running, "first")
         await world.create(FOREVER, "critical", container=asks("5"), priorityClassName=CRITICAL, **HERE)
         assert (await world.over("critical"))["status"]["reason"] == "UnexpectedAdmissionError"
-        assert running(await world.pod("first"))
+        first = await world.pod("first")
+        assert running(first), first["status"]
         await world.client.delete(PODS, "default", "critical")
         await world.gone("critical")
 
 
-async def test_what_placement_has_found_room_for_is_never_refused(world: World) -> None:
-    """Pods follow each other on a full node as fast as they end."""
+async def test_a_pod_bound_by_placement_is_never_refused(world: World) -> None:
+    """On a full node, one pod follows another as fast as they end."""
     names = [f"pod-{i}" for i in range(40)]
     async with world.running(node_specs(2, cpu="2", memory="8Gi")):
         for name in names:

@@ -1,4 +1,4 @@
-"""A node whose memory runs out ends the pod that is most to blame."""
+"""Node-pressure eviction: a node short of memory evicts the pod that exceeds its requests most."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from queue_manager.local.agent.worker import PodWorker
 from queue_manager.local.node_registration import node_specs
 from queue_manager.scheduling.amounts import Amounts
 from queue_manager.simulation.virtual import run_virtual
-from tests.local.agent.waiting import until
 from tests.local.agent.world import Tree, World, condition, running, terminated
+from tests.waiting import until
 
 MI = 1 << 20
 PYTHON = shlex.quote(sys.executable)
@@ -49,7 +49,7 @@ def pod(name: str, used: int, requested: int = 0, priority: int = 0) -> PodUse:
     ],
     ids=["above", "equal is not above", "lower priority", "above before priority", "most above", "nearest", "by uid"],
 )
-def test_who_uses_more_than_it_requested_goes_first(pods: Sequence[PodUse], order: list[str]) -> None:
+def test_pods_above_their_requests_are_evicted_first(pods: Sequence[PodUse], order: list[str]) -> None:
     assert [found.uid for found in ranked(pods)] == order
 
 
@@ -65,7 +65,7 @@ def test_who_uses_more_than_it_requested_goes_first(pods: Sequence[PodUse], orde
     ],
     ids=["enough is left", "too little is left", "nothing is left", "all are critical", "critical ones stay", "nobody"],
 )
-def test_one_pod_goes_when_less_is_left_than_must_be(pods: Sequence[PodUse], victim: str | None) -> None:
+def test_one_pod_is_evicted_below_the_threshold(pods: Sequence[PodUse], victim: str | None) -> None:
     eviction = evict(1000 * MI, 100 * MI, pods)
     assert (eviction.uid if eviction else None) == victim
 
@@ -83,7 +83,7 @@ def test_the_message_is_that_of_a_kubelet() -> None:
     )
 
 
-def test_the_verdict_carries_the_message_twice() -> None:
+def test_the_message_is_in_the_status_and_in_the_condition() -> None:
     eviction = evict(1000 * MI, 100 * MI, [pod("a", 2000)])
     assert eviction is not None
     assert eviction.verdict.reason == "Evicted"
@@ -91,16 +91,16 @@ def test_the_verdict_carries_the_message_twice() -> None:
     assert "available: 0. " in eviction.verdict.message
 
 
-# --- what /proc says ---
+# --- memory from /proc ---
 
 
-def test_shared_memory_is_divided_among_those_who_share_it() -> None:
+def test_shared_memory_is_divided_among_its_processes() -> None:
     pid = os.getpid()
     assert 0 < memory.proportional(pid) <= memory.resident(pid)
     assert memory.session_of(pid) == os.getsid(pid)
 
 
-def test_a_process_that_is_gone_uses_nothing() -> None:
+def test_an_ended_process_uses_no_memory() -> None:
     gone = 2**22 + 1
     assert (memory.resident(gone), memory.proportional(gone), memory.session_of(gone)) == (0, 0, 0)
 
@@ -113,7 +113,7 @@ HOLD = "import time; held = b'x' * ({} << 20); open('ready', 'w').close(); time.
 
 
 def holding(size: int, request: str = "") -> dict[str, Any]:
-    """A container that has so many MiB in memory."""
+    """A container that allocates so many MiB."""
     resources = {"resources": {"requests": {"memory": request}}} if request else {}
     return {"command": [sys.executable, "-S", "-c", HOLD.format(size)]} | resources
 
@@ -164,8 +164,8 @@ async def node_said(world: World, *event: str) -> bool:
     ]
 
 
-async def test_memory_of_daemons_counts_and_is_given_back(world: World) -> None:
-    """The greedy process has left its container's session."""
+async def test_memory_of_daemons_counts_and_is_freed(world: World) -> None:
+    """The process with the memory has left its container's session."""
     script = f'setsid {PYTHON} -S -c "{HOLD.format(100)}" & sleep 1000'
     async with world.running(NODE, QUICK):
         await world.create(script)
@@ -175,7 +175,7 @@ async def test_memory_of_daemons_counts_and_is_given_back(world: World) -> None:
         await until(lambda: evicted["metadata"]["uid"] not in sweep.marked())
 
 
-async def test_a_pod_that_ignores_sigterm_is_evicted_all_the_same(world: World) -> None:
+async def test_a_pod_that_ignores_sigterm_is_evicted(world: World) -> None:
     script = f"trap '' TERM; {PYTHON} -S -c \"{HOLD.format(100)}\""
     async with world.running(NODE, QUICK):
         await world.create(script, terminationGracePeriodSeconds=1000)
@@ -184,7 +184,7 @@ async def test_a_pod_that_ignores_sigterm_is_evicted_all_the_same(world: World) 
         await until(lambda: evicted["metadata"]["uid"] not in sweep.marked())
 
 
-async def test_critical_pods_stay(world: World) -> None:
+async def test_critical_pods_are_not_evicted(world: World) -> None:
     async with world.running(NODE, QUICK):
         await start(world, "critical", holding(100), priorityClassName="system-node-critical")
         await world.create(name="small", container=holding(1, "1Mi"))
@@ -213,10 +213,10 @@ async def pressed(world: World) -> bool:
 
 
 ASKS = {"resources": {"requests": {"cpu": "1m"}}}
-BEARS = [{"key": "node.kubernetes.io/memory-pressure", "operator": "Exists", "effect": "NoSchedule"}]
+TOLERATES = [{"key": "node.kubernetes.io/memory-pressure", "operator": "Exists", "effect": "NoSchedule"}]
 
 
-async def test_a_node_short_of_memory_takes_no_pods_that_ask_for_nothing(world: World) -> None:
+async def test_a_node_under_memory_pressure_gets_no_best_effort_pods(world: World) -> None:
     async with world.running(NODE, QUICK):
         await world.create(name="greedy", container=holding(100))
         await world.over("greedy")
@@ -232,7 +232,7 @@ async def test_a_node_short_of_memory_takes_no_pods_that_ask_for_nothing(world: 
             "0/1 nodes are available: 1 node(s) had untolerated taint {node.kubernetes.io/memory-pressure: }."
         )
         await world.create("true", "something", container=ASKS)
-        await world.create("true", "bearing", tolerations=BEARS)
+        await world.create("true", "bearing", tolerations=TOLERATES)
         await world.create("true", "direct", nodeName="node-1")
         for name, phase in (("something", "Succeeded"), ("bearing", "Succeeded"), ("direct", "Failed")):
             assert (await world.over(name))["status"]["phase"] == phase, name
@@ -242,7 +242,7 @@ async def test_a_node_short_of_memory_takes_no_pods_that_ask_for_nothing(world: 
         assert (await world.pod("nothing"))["status"]["phase"] == "Pending"
 
 
-async def test_a_node_recovers_some_time_after_the_eviction(world: World) -> None:
+async def test_memory_pressure_ends_some_time_after_the_eviction(world: World) -> None:
     async with world.running(NODE, replace(QUICK, transition=1)):
         await world.create(name="greedy", container=holding(100))
         await world.over("greedy")
@@ -253,7 +253,7 @@ async def test_a_node_recovers_some_time_after_the_eviction(world: World) -> Non
         assert (await world.over("nothing"))["status"]["phase"] == "Succeeded"
 
 
-async def test_an_agent_that_starts_does_not_believe_in_the_pressure_of_an_earlier_one(world: World) -> None:
+async def test_a_new_agent_resets_the_memory_pressure_of_an_earlier_one(world: World) -> None:
     async with world.running(NODE, QUICK):
         await world.create(name="greedy", container=holding(100))
         await world.over("greedy")
@@ -264,8 +264,8 @@ async def test_an_agent_that_starts_does_not_believe_in_the_pressure_of_an_earli
         assert not await pressed(world)
 
 
-class Empty:
-    """Nodes on which nothing runs; counts how often anybody asks."""
+class IdleNodes:
+    """Nodes on which nothing runs; counts how often they are sampled."""
 
     asked = 0
 
@@ -273,7 +273,7 @@ class Empty:
         self.asked += 1
         return []
 
-    def holds(self, uid: str) -> None: ...
+    def held(self, uid: str) -> None: ...
 
     def allocatable(self, node: str) -> Amounts:
         return {}
@@ -283,11 +283,11 @@ class Empty:
     def evict(self, uid: str, verdict: Termination) -> None: ...
 
 
-def test_the_memory_of_an_idle_node_is_not_watched() -> None:
-    """After the last container has ended there is one more look, and then none in a day."""
+def test_the_memory_of_an_idle_node_is_not_sampled() -> None:
+    """After the last container has ended there is one more sample, and then none in a day."""
 
     async def a_day() -> int:
-        nodes = Empty()
+        nodes = IdleNodes()
         evictor = Evictor(nodes, nodes, Policy(), Path("pods"))
         watching = asyncio.create_task(evictor.run())
         evictor.wake()

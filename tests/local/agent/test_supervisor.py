@@ -17,7 +17,7 @@ import pytest
 
 from queue_manager.local.agent import supervisor, sweep
 from queue_manager.local.agent.layout import Layout, RunFiles
-from tests.local.agent.waiting import until
+from tests.waiting import until
 
 
 @pytest.fixture
@@ -52,7 +52,7 @@ def pids() -> list[int]:
 
 
 def zombies() -> set[int]:
-    """Children of this process that nobody waited for."""
+    """Ended children of this process that were not waited for."""
     found = set()
     for pid in pids():
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):
@@ -63,7 +63,7 @@ def zombies() -> set[int]:
 
 
 @pytest.mark.parametrize(("script", "code"), [("true", 0), ("exit 3", 3), ("kill -9 $$", 137), ("kill -15 $$", 143)])
-async def test_the_exit_code_is_written_down(run: RunFiles, script: str, code: int) -> None:
+async def test_the_exit_code_is_recorded(run: RunFiles, script: str, code: int) -> None:
     _, ended = start(run, script)
     await asyncio.wait_for(ended.wait(), 10)
     known = run.read_exit()
@@ -71,27 +71,27 @@ async def test_the_exit_code_is_written_down(run: RunFiles, script: str, code: i
     assert known[0] == code
 
 
-async def test_output_of_both_streams_and_only_it_is_logged(run: RunFiles) -> None:
+async def test_the_log_has_the_output_of_both_streams(run: RunFiles) -> None:
     _, ended = start(run, "echo out; echo err >&2; kill -15 $$")
     await asyncio.wait_for(ended.wait(), 10)
     assert run.log.read_text() == "out\nerr\n"
 
 
 @pytest.mark.parametrize("again", ["echo b >/dev/stdout", "echo b >/dev/stderr", "echo b | tee /dev/stderr >/dev/null"])
-async def test_output_that_is_opened_anew_truncates_nothing(run: RunFiles, again: str) -> None:
+async def test_reopening_the_output_does_not_truncate_the_log(run: RunFiles, again: str) -> None:
     _, ended = start(run, f"echo a; {again}; echo c")
     await asyncio.wait_for(ended.wait(), 10)
     assert run.log.read_text() == "a\nb\nc\n"
 
 
 @pytest.mark.parametrize("last", ["exit 0", "kill -9 $$", "kill -9 0"])
-async def test_when_a_container_has_ended_its_whole_output_is_there(run: RunFiles, last: str) -> None:
+async def test_the_log_is_complete_when_the_container_has_ended(run: RunFiles, last: str) -> None:
     _, ended = start(run, f"head -c 1000000 /dev/zero; {last}")
     await asyncio.wait_for(ended.wait(), 10)
     assert run.log.stat().st_size == 1_000_000
 
 
-async def test_nothing_is_left_of_the_process_that_writes_a_log(run: RunFiles) -> None:
+async def test_the_process_that_writes_the_log_is_reaped(run: RunFiles) -> None:
     before = zombies()
     _, ended = start(run, "echo $$")
     await asyncio.wait_for(ended.wait(), 10)
@@ -99,7 +99,7 @@ async def test_nothing_is_left_of_the_process_that_writes_a_log(run: RunFiles) -
     await until(lambda: not any(run.base in supervisor.command_line(pid) for pid in pids()))
 
 
-async def test_a_process_that_left_and_holds_the_output_does_not_hold_up_the_end(run: RunFiles) -> None:
+async def test_a_daemon_that_keeps_the_output_open_does_not_delay_the_end(run: RunFiles) -> None:
     _, ended = start(run, "setsid sh -c 'touch left; exec sleep 1000' & while ! [ -e left ]; do sleep 0.01; done")
     await asyncio.wait_for(ended.wait(), 10)
     assert not run.eof.exists()
@@ -116,7 +116,7 @@ async def test_sigterm_reaches_the_container_and_its_own_exit_code_counts(run: R
 
 
 async def test_sigterm_reaches_a_container_whose_files_cannot_be_written(run: RunFiles) -> None:
-    """As on a full disk: that it was to end cannot be written down, and it must end all the same."""
+    """As on a full disk: the intent to end it cannot be recorded, and it is ended all the same."""
     process, ended = start(run, "echo ready; while :; do sleep 0.05; done")
     await until(lambda: run.log.exists() and run.log.read_text() == "ready\n")
     shutil.rmtree(run.container)
@@ -124,8 +124,8 @@ async def test_sigterm_reaches_a_container_whose_files_cannot_be_written(run: Ru
     await asyncio.wait_for(ended.wait(), 10)
 
 
-async def test_a_container_that_was_asked_to_end_before_it_began_does_not_begin(run: RunFiles) -> None:
-    """A SIGTERM that the shell lost while it forked was written down before it was sent."""
+async def test_a_container_terminated_before_its_start_does_not_start(run: RunFiles) -> None:
+    """A SIGTERM that the shell lost while it forked is recorded before it is sent."""
     run.end.touch()
     _, ended = start(run, "touch begun")
     await asyncio.wait_for(ended.wait(), 10)
@@ -134,7 +134,7 @@ async def test_a_container_that_was_asked_to_end_before_it_began_does_not_begin(
 
 
 async def test_no_sigterm_is_lost_at_the_start(tmp_path: Path) -> None:
-    """Containers that would never end, each signalled at another moment of its start."""
+    """Containers that would run without end, each signalled at another moment of its start."""
     layout = Layout(tmp_path)
     ends = []
     for moment in range(30):
@@ -147,7 +147,7 @@ async def test_no_sigterm_is_lost_at_the_start(tmp_path: Path) -> None:
 
 
 async def test_a_container_sees_default_signal_handling(run: RunFiles) -> None:
-    """Neither Python's ignored SIGPIPE nor the supervisor's traps are inherited."""
+    """It inherits neither Python's ignored SIGPIPE nor the supervisor's traps."""
     _, ended = start(run, "grep -E '^Sig(Ign|Blk)' /proc/self/status")
     await asyncio.wait_for(ended.wait(), 10)
     _, blocked, _, ignored = run.log.read_text().split()
@@ -155,10 +155,10 @@ async def test_a_container_sees_default_signal_handling(run: RunFiles) -> None:
     assert int(ignored, 16) & 0x7FFFFFFF == 0  # the C library keeps 32 and 33 to itself
 
 
-async def test_the_end_of_a_container_is_noticed_while_nobody_may_read_its_files(
+async def test_the_end_of_a_container_is_noticed_while_its_files_are_unreadable(
     run: RunFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It was never told: the pod ran for ever. (Root may read everything, so the refusal is put in its way.)"""
+    """Root may read all files, so the refusal is simulated."""
     look = os.stat
 
     def refuse(path: str | Path, **how: Any) -> os.stat_result:
@@ -178,7 +178,7 @@ async def test_background_children_end_with_their_container(run: RunFiles) -> No
     await until(lambda: not exists(child))
 
 
-async def test_processes_that_left_the_group_are_found_by_their_mark(run: RunFiles) -> None:
+async def test_processes_that_left_the_group_are_found_by_their_environment(run: RunFiles) -> None:
     uid = uid_of(run)
     _, ended = start(run, "setsid sh -c 'touch left; exec sleep 1000' & while ! [ -e left ]; do sleep 0.01; done")
     await asyncio.wait_for(ended.wait(), 10)
@@ -224,7 +224,7 @@ def test_the_data_directory_is_for_its_owner_only(tmp_path: Path) -> None:
 
 
 async def test_an_exit_code_waits_until_it_can_be_written(run: RunFiles) -> None:
-    """For a full disk, say: a container that ended well would count as killed, and run once more."""
+    """On a full disk: a container that succeeded must not count as killed and run again."""
     run.exit.mkdir()
     process, ended = start(run, "exit 3")
     await until(lambda: "sleep" in children(process.pid))

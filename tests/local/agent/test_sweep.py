@@ -1,4 +1,4 @@
-"""Processes of pods whose cluster is gone."""
+"""Processes of pods whose cluster does not exist any more."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from queue_manager.cli.up import say_left_behind
+from queue_manager.cli.up import print_leftovers
 from queue_manager.local.agent import supervisor, sweep
 from queue_manager.local.agent.layout import Layout
-from tests.local.agent.waiting import until
+from tests.waiting import until
 
 
 async def test_what_a_removed_cluster_left_is_reported_with_age_and_command(
@@ -27,13 +27,13 @@ async def test_what_a_removed_cluster_left_is_reported_with_age_and_command(
     process = supervisor.spawn(run, ["/bin/sh", "-c", "sleep 1000; true"], environment, str(run.work))
     try:
         await until(lambda: len(sweep.marked().get(uid, ())) == 3)  # the supervisor, its command, and sleep
-        assert sweep.left_behind(tmp_path / "new" / "pods").get(tmp_path / "gone") is None
+        assert sweep.leftover_processes(tmp_path / "new" / "pods").get(tmp_path / "gone") is None
         shutil.rmtree(tmp_path / "gone")
-        found = sweep.left_behind(tmp_path / "new" / "pods")[tmp_path / "gone"]
+        found = sweep.leftover_processes(tmp_path / "new" / "pods")[tmp_path / "gone"]
         assert found[0].pid == process.pid
         assert found[0].command == "/bin/sh -c sleep 1000; true"
         assert 0 <= found[0].age() < 60
-        say_left_behind(tmp_path / "new")
+        print_leftovers(tmp_path / "new")
         (line,) = [line for line in capsys.readouterr().out.splitlines() if str(tmp_path) in line]
         pids = " ".join(str(pid) for pid in sorted(p.pid for p in found))
         assert re.fullmatch(

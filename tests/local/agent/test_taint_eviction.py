@@ -1,4 +1,4 @@
-"""NoExecute taints: who has to leave a node, and when."""
+"""NoExecute taints: which pods are evicted from a node, and when."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from job_controller.times import WaitStart
 from queue_manager.api.resources import NODES, PODS
 from queue_manager.engine.transport import STRATEGIC_PATCH
 from queue_manager.local.controllers.taint_eviction import Tainted, evicted_at, no_execute
-from tests.local.agent.waiting import until
 from tests.local.agent.world import World, condition, running
+from tests.waiting import until
 
 FOREVER = "sleep 1000"
 T0 = datetime(2026, 1, 1, tzinfo=UTC)
 BROKEN = {"key": "broken", "value": "yes", "effect": "NoExecute"}
-BEARS = {"key": "broken", "operator": "Exists", "effect": "NoExecute"}
+TOLERATES = {"key": "broken", "operator": "Exists", "effect": "NoExecute"}
 
 
 def at(seconds: float) -> datetime:
@@ -33,14 +33,14 @@ def since(taint: dict[str, Any], seconds: float) -> Tainted:
     ("tolerations", "bound", "due"),
     [
         ([], 0, 5),
-        ([BEARS], 0, None),
-        ([BEARS | {"tolerationSeconds": 10}], 0, 15),
-        ([BEARS | {"tolerationSeconds": 10}], 60, 70),
-        ([BEARS | {"tolerationSeconds": 0}], 0, 5),
-        ([BEARS | {"tolerationSeconds": -3}], 0, 5),
-        ([BEARS | {"tolerationSeconds": 10}, BEARS], 0, 15),
-        ([BEARS | {"tolerationSeconds": 2**63 - 1}], 0, None),
-        ([BEARS | {"effect": "NoSchedule"}], 0, 5),
+        ([TOLERATES], 0, None),
+        ([TOLERATES | {"tolerationSeconds": 10}], 0, 15),
+        ([TOLERATES | {"tolerationSeconds": 10}], 60, 70),
+        ([TOLERATES | {"tolerationSeconds": 0}], 0, 5),
+        ([TOLERATES | {"tolerationSeconds": -3}], 0, 5),
+        ([TOLERATES | {"tolerationSeconds": 10}, TOLERATES], 0, 15),
+        ([TOLERATES | {"tolerationSeconds": 2**63 - 1}], 0, None),
+        ([TOLERATES | {"effect": "NoSchedule"}], 0, 5),
     ],
     ids=[
         "none",
@@ -58,9 +58,12 @@ def test_a_pod_stays_as_long_as_it_tolerates(tolerations: list[Any], bound: floa
     assert evicted_at(tolerations, [since(BROKEN, 5)], at(bound)) == (None if due is None else at(due))
 
 
-def test_of_several_taints_the_first_that_is_not_borne_counts() -> None:
+def test_the_earliest_untolerated_taint_counts() -> None:
     other = {"key": "other", "effect": "NoExecute"}
-    tolerations = [BEARS | {"tolerationSeconds": 100}, {"key": "other", "operator": "Exists", "tolerationSeconds": 30}]
+    tolerations = [
+        TOLERATES | {"tolerationSeconds": 100},
+        {"key": "other", "operator": "Exists", "tolerationSeconds": 30},
+    ]
     assert evicted_at(tolerations, [since(BROKEN, 0), since(other, 50)], at(0)) == at(80)
 
 
@@ -83,10 +86,10 @@ async def taint(world: World, *taints: dict[str, Any]) -> None:
     await world.client.patch(NODES, "", "node-1", {"spec": {"taints": list(taints) or None}})
 
 
-async def test_pods_that_do_not_tolerate_the_taint_are_evicted_and_told_why(world: World) -> None:
+async def test_pods_without_toleration_are_evicted_with_condition_and_event(world: World) -> None:
     async with world.running():
         await world.create("trap 'sleep 1; exit 3' TERM; while :; do sleep 0.05; done", "leaves")
-        await world.create(FOREVER, "stays", tolerations=[BEARS])
+        await world.create(FOREVER, "stays", tolerations=[TOLERATES])
         for name in ("leaves", "stays"):
             await world.when(running, name)
         await taint(world, BROKEN)
@@ -109,7 +112,7 @@ async def test_pods_that_do_not_tolerate_the_taint_are_evicted_and_told_why(worl
 
 
 async def test_a_pod_keeps_the_first_cause_of_its_disruption(world: World) -> None:
-    """KEP-3329: the condition is not updated if it is present with status True. The pod is deleted all the same."""
+    """KEP-3329: a DisruptionTarget condition that is True is not updated. The pod is deleted all the same."""
     async with world.running():
         await world.create("trap 'sleep 1; exit 3' TERM; while :; do sleep 0.05; done")
         await world.when(running)
@@ -126,7 +129,7 @@ async def test_a_pod_keeps_the_first_cause_of_its_disruption(world: World) -> No
 
 async def test_a_pod_stays_for_its_toleration_seconds(world: World) -> None:
     async with world.running():
-        await world.create(FOREVER, tolerations=[BEARS | {"tolerationSeconds": 2}], terminationGracePeriodSeconds=1)
+        await world.create(FOREVER, tolerations=[TOLERATES | {"tolerationSeconds": 2}], terminationGracePeriodSeconds=1)
         await world.when(running)
         before = world.clock.now()
         await taint(world, BROKEN)
@@ -138,7 +141,7 @@ async def test_a_pod_stays_no_longer_than_its_toleration_seconds_when_the_clock_
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with world.running():
-        await world.create(FOREVER, tolerations=[BEARS | {"tolerationSeconds": 1}], terminationGracePeriodSeconds=1)
+        await world.create(FOREVER, tolerations=[TOLERATES | {"tolerationSeconds": 1}], terminationGracePeriodSeconds=1)
         await world.when(running)
         back = world.clock.now() - timedelta(days=31)
         monkeypatch.setattr(world.clock, "now", lambda: back + timedelta(seconds=time.monotonic() - began))
@@ -147,9 +150,9 @@ async def test_a_pod_stays_no_longer_than_its_toleration_seconds_when_the_clock_
         await world.gone()
 
 
-async def test_a_taint_that_goes_in_time_takes_nobody_along(world: World) -> None:
+async def test_a_taint_removed_in_time_evicts_no_pod(world: World) -> None:
     async with world.running():
-        await world.create(FOREVER, tolerations=[BEARS | {"tolerationSeconds": 1000}])
+        await world.create(FOREVER, tolerations=[TOLERATES | {"tolerationSeconds": 1000}])
         await world.when(running)
         await taint(world, BROKEN)
         await world.when(lambda pod: True)
@@ -163,7 +166,7 @@ async def test_a_taint_that_goes_in_time_takes_nobody_along(world: World) -> Non
         assert running(await world.pod())
 
 
-async def test_a_pod_of_an_earlier_run_is_evicted_too(world: World) -> None:
+async def test_a_pod_of_an_earlier_start_is_evicted(world: World) -> None:
     async with world.running():
         await world.create(FOREVER)
         await world.when(running)

@@ -1,4 +1,4 @@
-"""How pods are ended: by deletion, by force, by the node's shutdown."""
+"""How pods are ended: by deletion, by force, by a shutdown of the node."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ import pytest
 from queue_manager.api.resources import PODS
 from queue_manager.local.agent import sweep
 from queue_manager.local.agent.layout import Layout
-from tests.local.agent.waiting import until
 from tests.local.agent.world import Tree, World, condition, running, state, terminated
+from tests.waiting import until
 
 POLITE = "trap 'echo bye; exit 0' TERM; touch ready; while :; do sleep 0.02; done"
 STUBBORN = "trap '' TERM; touch ready; while :; do sleep 0.02; done"
@@ -22,7 +22,7 @@ FINALIZER = ["example.com/wait"]
 
 
 async def start(world: World, script: str, **spec: Any) -> Tree:
-    """A running pod whose script has come as far as `touch ready`."""
+    """A running pod whose script has reached `touch ready`."""
     await world.create(script, **spec)
     pod = await world.when(running)
     await until((world.files(pod) / "work" / "ready").exists)
@@ -33,7 +33,7 @@ def processes(pod: Tree) -> list[int]:
     return sweep.marked().get(pod["metadata"]["uid"], [])
 
 
-async def test_a_deleted_pod_ends_by_itself_and_is_gone(world: World) -> None:
+async def test_a_deleted_pod_ends_and_is_removed(world: World) -> None:
     async with world.running():
         pod = await start(world, POLITE)
         await world.client.delete(PODS, "default", "pod")
@@ -106,7 +106,7 @@ def finish(world: World, pod: Tree) -> None:
 
 
 async def interrupt(world: World, script: str = COUNTS, **spec: Any) -> Tree:
-    """A pod that ran when its node was shut down."""
+    """A pod that was running when its node was shut down."""
     async with world.running() as agent:
         pod = await start(world, script, **spec)
         await asyncio.wait_for(agent.shutdown(grace=1), 15)
@@ -121,7 +121,7 @@ async def test_a_shutdown_leaves_no_process_and_the_pod_as_it_is(world: World, s
 
 
 async def test_an_interrupted_pod_runs_again_at_the_next_start(world: World) -> None:
-    """It is not Failed, and has not restarted by its policy, so it costs its Job no try."""
+    """It is not Failed and was not restarted by its policy, so it costs its Job no retry."""
     pod = await interrupt(world)
     async with world.running():
         await until(lambda: starts(world, pod) == 2)
@@ -157,7 +157,7 @@ async def _prints(world: World, pod: Tree, text: str) -> bool:
     return await world.output(pod) == text
 
 
-async def test_what_had_ended_before_the_shutdown_does_not_run_again(world: World) -> None:
+async def test_containers_that_ended_before_the_shutdown_do_not_run_again(world: World) -> None:
     done = {"name": "init", "image": "x", "command": ["sh", "-c", f"echo init >>{world.directory}/init"]}
     second = {"name": "second", "image": "x", "command": ["sh", "-c", f"echo second >>{world.directory}/second"]}
     async with world.running() as agent:
@@ -174,15 +174,15 @@ async def test_what_had_ended_before_the_shutdown_does_not_run_again(world: Worl
     assert [(world.directory / name).read_text().split() for name in ("init", "second")] == [["init"], ["second"]]
 
 
-async def test_a_pod_deleted_during_a_shutdown_or_after_it_goes(world: World) -> None:
+async def test_a_pod_deleted_during_or_after_a_shutdown_is_removed(world: World) -> None:
     await interrupt(world)
     await world.client.delete(PODS, "default", "pod")
     async with world.running():
         await world.gone()
 
 
-async def test_an_agent_killed_while_it_starts_an_interrupted_pod_again_costs_nothing(world: World) -> None:
-    """The files of the interrupted start are gone, the new start has none yet, and the API says: running."""
+async def test_an_agent_killed_while_it_restarts_an_interrupted_pod(world: World) -> None:
+    """The files of the interrupted start are removed, the new start has none yet, and the status is Running."""
     pod = await interrupt(world)
     Layout(world.directory / "pods").run(pod["metadata"]["uid"], "main", 0).reset()
     async with world.running():
@@ -191,8 +191,8 @@ async def test_an_agent_killed_while_it_starts_an_interrupted_pod_again_costs_no
         assert (await world.over())["status"]["phase"] == "Succeeded"
 
 
-async def test_processes_left_by_a_shutdown_that_was_cut_short_end_before_they_start_again(world: World) -> None:
-    """A second Ctrl-C, or a crash, after the pod was to end and before it did."""
+async def test_processes_left_by_an_aborted_shutdown_end_before_their_restart(world: World) -> None:
+    """A second Ctrl-C or a crash came after the pod was to end and before it ended."""
     script = f"echo start >>starts; {STUBBORN}"
     async with world.running() as agent:
         pod = await start(world, script, terminationGracePeriodSeconds=1)
@@ -205,7 +205,7 @@ async def test_processes_left_by_a_shutdown_that_was_cut_short_end_before_they_s
         assert len(groups) == 1
 
 
-async def test_a_pod_deleted_before_its_containers_could_start_goes(world: World) -> None:
+async def test_a_pod_deleted_before_its_containers_started_is_removed(world: World) -> None:
     async with world.running():
         await world.create(container={"command": ["nosuch"]})
         await world.when(lambda pod: pod["status"].get("containerStatuses"))
@@ -217,14 +217,14 @@ ENDED_BY_ANOTHER = {"status": {"phase": "Failed", "reason": "Mine", "message": "
 
 
 async def test_a_pod_that_another_client_failed_is_ended_and_stays_failed(world: World) -> None:
-    """A kubelet never takes a pod out of a terminal phase, and ends what still runs of it."""
+    """A kubelet never resets a terminal phase, and ends what still runs of the pod."""
     async with world.running():
         pod = await start(world, POLITE)
         await world.client.patch(PODS, "default", "pod", ENDED_BY_ANOTHER, subresource="status")
         after = await world.when(lambda pod: "terminated" in state(pod))
         await until(lambda: not processes(pod))
     assert (after["status"]["reason"], after["status"]["message"]) == ("Mine", "ended by another client")
-    assert terminated(after)["exitCode"] == 0  # it has ended well, and the pod is Failed all the same
+    assert terminated(after)["exitCode"] == 0  # its process succeeded, and the pod stays Failed
     assert condition(after, "Ready")["reason"] == "PodFailed"
     assert world.phases(after) == ["Pending", "Running", "Failed"]
 

@@ -1,4 +1,4 @@
-"""A cluster to test the node agent in: the real API server in memory, real placement, real processes."""
+"""A cluster for tests of the node agent: the API server in memory, real placement, real processes."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ from queue_manager.local.priority import PodPriority
 from queue_manager.local.server.api_server import ApiServer
 from queue_manager.local.server.in_process import LocalTransport
 from queue_manager.local.storage.store import Store, StoredChange
-from tests.local.agent.waiting import until
+from tests.waiting import until
 
 Tree = dict[str, Any]
 
 
 class World:
-    """The server lives as long as the world; agents come and go."""
+    """The server lives as long as the world; agents start and stop."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -54,7 +54,7 @@ class World:
         policy: Policy | None = None,
         cgroups: Cgroups | None = None,
     ) -> AsyncIterator[Agent]:
-        """Agent and placement run inside; leaving the block drops them without any clean-up, as a kill would."""
+        """Agent and placement run in this block; leaving it drops them without clean-up, as a kill does."""
         specs = nodes or node_specs(cpu="4", memory="8Gi")
         await register(self.client, specs, self.clock.now())
         runtime = Runtime(LocalTransport(self.server), self.clock, random.Random(2))
@@ -69,7 +69,7 @@ class World:
         return LogFiles(Layout((self.directory / "pods").resolve()), self.clock.now)
 
     async def priority(self, name: str, value: int, **more: object) -> None:
-        """A PriorityClass."""
+        """Create a PriorityClass."""
         await self.client.create(PRIORITY_CLASSES, "", {"metadata": {"name": name}, "value": value, **more})
 
     # --- pods ---
@@ -84,15 +84,15 @@ class World:
     async def pod(self, name: str = "pod") -> Tree:
         return await self.client.get(PODS, "default", name)
 
-    async def when(self, holds: Callable[[Tree], object], name: str = "pod", seconds: float = 20.0) -> Tree:
-        """The pod as soon as `holds` is true of it."""
+    async def when(self, held: Callable[[Tree], object], name: str = "pod", seconds: float = 20.0) -> Tree:
+        """The pod as soon as `held` is true of it."""
         found: list[Tree] = []
 
         async def look() -> bool:
             found[:] = [await self.pod(name)]
-            return bool(holds(found[0]))
+            return bool(held(found[0]))
 
-        await until(look, seconds)
+        await until(look, seconds=seconds)
         return found[0]
 
     async def over(self, name: str = "pod", seconds: float = 20.0) -> Tree:
@@ -116,7 +116,7 @@ class World:
         return [event for event in found if event["involvedObject"]["name"] == name]
 
     async def first_event(self, name: str = "pod") -> tuple[str, str, str]:
-        """The first Event about a pod, once it is there: Events are delivered behind."""
+        """The first Event about a pod; Events are written after the objects."""
         found: list[tuple[str, str, str]] = []
 
         async def look() -> bool:
@@ -132,7 +132,7 @@ class World:
         return sum(change.resource == str(PODS) and change.new.key == f"default/{name}" for change in self._changes)
 
     def phases(self, pod: Tree) -> list[str]:
-        """The phases of a pod in the order they were written, without repetitions."""
+        """The phases of a pod in the order of their writes, without repetitions."""
         key = f"default/{pod['metadata']['name']}"
         versions = [c.new.data for c in self._changes if (c.resource, c.new.key) == (str(PODS), key)]
         seen = [json.loads(data)["status"]["phase"] for data in versions]

@@ -1,4 +1,4 @@
-"""Requests about field ownership, in their order; what a real API server answers is in golden/apply/apply.jsonl."""
+"""Requests about field ownership, in order; the answers of a real API server are in golden/apply/apply.jsonl."""
 
 from __future__ import annotations
 

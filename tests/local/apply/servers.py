@@ -1,4 +1,4 @@
-"""The embedded API server and a real one, asked the same."""
+"""The embedded API server and a real one, with the same method to send a request."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ AGENT = "probe/1.0"
 
 
 class Embedded:
-    """The API server of this project, without a socket."""
+    """The embedded API server, without a socket."""
 
     def __init__(self) -> None:
         clock = SystemClock()
@@ -74,7 +74,7 @@ def raw(body: Json) -> bytes:
 
 
 def seen(status: int, body: Json) -> Json:
-    """An answer without what differs from one server, or one second, to the next."""
+    """An answer without what differs between servers or from second to second."""
     if status >= 300:
         causes = (body.get("details") or {}).get("causes") or []
         causes = sorted((c.get("field", ""), c.get("reason", ""), c["message"]) for c in causes)

@@ -1,4 +1,4 @@
-"""Who changes from kubectl apply to its --server-side can change back: the annotation of the former stays true."""
+"""The annotation of client-side kubectl apply stays correct under --server-side, so that users can switch back."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FORMER = json.dumps(config_map({"a": "1"}))
 
 
 def annotations_after(manager: str, **before: str) -> dict[str, str]:
-    """Those of an object with `before` after a server-side apply of other data."""
+    """The annotations of an object with `before` after a server-side apply of other data."""
     embedded = Embedded()
     made, _ = embedded.ask("POST", MAPS, config_map({"a": "1"}, annotations=before), JSON)
     query = f"{MAPS}/a?fieldManager={manager}&force=true"
@@ -26,7 +26,7 @@ def annotations_after(manager: str, **before: str) -> dict[str, str]:
     return dict(answer["metadata"].get("annotations") or {})
 
 
-def test_the_annotation_follows_what_kubectl_applies_and_others_are_left() -> None:
+def test_an_apply_by_kubectl_updates_its_annotation() -> None:
     after = annotations_after("kubectl", **{LAST: FORMER, "team": "x"})
     assert after.keys() == {LAST, "team"}
     assert json.loads(after[LAST]) == config_map({"a": "2"})
@@ -36,5 +36,5 @@ def test_the_annotation_follows_what_kubectl_applies_and_others_are_left() -> No
 @pytest.mark.parametrize(
     ("manager", "before"), [("another", {LAST: FORMER}), ("kubectl", {"team": "x"}), ("kubectl", {LAST: ""})]
 )
-def test_the_annotation_is_left_to_others_and_where_there_is_none(manager: str, before: dict[str, str]) -> None:
+def test_an_apply_by_others_leaves_the_annotation_alone(manager: str, before: dict[str, str]) -> None:
     assert annotations_after(manager, **before) == before

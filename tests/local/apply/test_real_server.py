@@ -1,4 +1,4 @@
-"""Random histories of applies, updates and patches end the same on the embedded and on a real API server."""
+"""Random sequences of applies, updates and patches end the same on the embedded and on a real API server."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ THINGS = {
 
 @pytest.fixture(scope="module")
 def servers(control_plane: ControlPlane) -> Iterator[tuple[Embedded, Real]]:
-    """Both with our kind, and in the end without what was made."""
+    """Both servers with the test's kind; everything is deleted at the end."""
     embedded, real = Embedded(), Real(control_plane)
     definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
     for server in (embedded, real):
@@ -165,7 +165,7 @@ managers = st.sampled_from(["one", "two", "three"])
 
 @st.composite
 def histories(draw: st.DrawFn, plural: str) -> list[tuple[str, str, Json, str]]:
-    """Requests as (method, query, body without head, content type)."""
+    """Requests as (method, query, body without kind and name, content type)."""
     steps: list[tuple[str, str, Json, str]] = []
     for _ in range(draw(st.integers(2, 6))):
         body = {**draw(bodies[plural]), "metadata": draw(meta)}

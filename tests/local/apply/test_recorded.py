@@ -1,4 +1,4 @@
-"""Field ownership, conflicts and refusals are those that a real API server was recorded with."""
+"""Field ownership, conflicts and refusals are those recorded from a real API server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rules about one value, each asked of its own copy of it, and the definition that holds them."""
+"""Rules about one value, each evaluated on its own copy of it, and the definition that contains them."""
 
 from __future__ import annotations
 
@@ -166,13 +166,13 @@ def definition() -> Json:
     }
 
 
-def asked() -> Json:
+def object_with_values() -> Json:
     """An object with the value in every field."""
     spec = {f"p{index:03}": VALUE for index in range(len(rules()))}
     return {"apiVersion": "demo.example.com/v1", "kind": "Ruled", "metadata": {"name": "all"}, "spec": spec}
 
 
 def answers(body: Json) -> dict[str, str]:
-    """Rule -> what the server says of it; nothing: it holds."""
+    """Rule -> the message of the server; absent if the rule holds."""
     causes = {cause["field"]: cause["message"] for cause in (body.get("details") or {}).get("causes") or []}
     return {rule: causes.get(f"spec.p{index:03}", "") for index, rule in enumerate(rules())}

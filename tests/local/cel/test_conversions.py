@@ -1,4 +1,4 @@
-"""Numbers, times and places in texts as a real API server computed them: each was the message of a rule there."""
+"""Conversions of numbers, times and time zones, as a real API server computed them in messages of rules."""
 
 from __future__ import annotations
 
@@ -96,12 +96,12 @@ def value_of(expression: str) -> object:
 
 
 @pytest.mark.parametrize(("expression", "text"), SEEN)
-def test_a_conversion_is_that_of_the_real_server(expression: str, text: str) -> None:
+def test_a_conversion_equals_the_recorded_one(expression: str, text: str) -> None:
     assert value_of(expression) == text
 
 
 @pytest.mark.parametrize("expression", REFUSED)
-def test_what_is_none_is_refused(expression: str) -> None:
+def test_an_invalid_conversion_is_an_error(expression: str) -> None:
     with pytest.raises(CelError):
         value_of(expression)
 
@@ -114,7 +114,7 @@ RECORDED = [(record["expression"], record["value"]) for record in map(json.loads
     ("expression", "text"), [row for row in RECORDED if PLACE not in row[0]], ids=lambda text: str(text)[:60]
 )
 def test_an_expression_has_the_value_that_the_real_server_gave_it(expression: str, text: str | None) -> None:
-    """None: it has none, and the message of its rule was left out for it (for an empty text too)."""
+    """None: it had no value, and the message of its rule was omitted (as for an empty text)."""
     if text is not None:
         assert value_of(expression) == text
         return
@@ -123,5 +123,5 @@ def test_an_expression_has_the_value_that_the_real_server_gave_it(expression: st
 
 
 @pytest.mark.skipif(PLACE not in available_timezones(), reason="this machine knows no time zones")
-def test_a_place_has_its_own_time_of_day() -> None:
+def test_a_time_zone_has_its_own_hours() -> None:
     assert value_of(f"{WHEN}.getHours('{PLACE}')") == 22

@@ -1,4 +1,4 @@
-"""Validation rules hold, fail and err as a real API server was recorded with."""
+"""Validation rules hold, fail and err as recorded from a real API server."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ SERVED_WITHIN = 30.0  # seconds
 
 @pytest.fixture(scope="module", params=["embedded", pytest.param("real", marks=pytest.mark.control_plane)])
 def answers(request: pytest.FixtureRequest) -> Iterator[dict[str, Any]]:
-    """What a server says of an object that is asked all rules; the real one too, so that no recording goes stale."""
+    """The answers of a server about an object with all rules; also of the real one, so that no recording gets stale."""
     real = request.param == "real"
     server = Real(request.getfixturevalue("control_plane")) if real else Embedded()
     assert server.ask("POST", DEFINITIONS, cases.definition())[0] == 201
     deadline = time.monotonic() + SERVED_WITHIN
-    while server.ask("GET", RULED)[0] != 200:  # to a body it would say so before it has read it, and hang up
+    while server.ask("GET", RULED)[0] != 200:  # the server may answer and close before it has read the body
         assert time.monotonic() < deadline, "the new kind is not served"
-    yield cases.answers(server.ask("POST", RULED, cases.asked())[1])
+    yield cases.answers(server.ask("POST", RULED, cases.object_with_values())[1])
     server.ask("DELETE", f"{DEFINITIONS}/ruled.demo.example.com")
     if isinstance(server, Embedded):
         server.close()

@@ -1,4 +1,4 @@
-"""Commands run as a user runs them, against a `sluice up` of their own."""
+"""Commands run as processes, against a `sluice up` of the test."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from queue_manager.cli.ps import job_table
-from tests.local.cluster.conftest import Up, cluster, kinds, real_server, sluice, until
+from tests.local.cluster.conftest import Up, cluster, kinds, real_server, sluice
 from tests.local.cluster.fleet import Fleet
+from tests.waiting import until
 
 __all__ = ["cluster", "kinds", "real_server"]  # fixtures of the cluster's tests
 
@@ -43,7 +44,7 @@ spec:
 
 
 class User:
-    """Somebody with a cluster of 2 cpu."""
+    """A user of a cluster of 2 cpu."""
 
     def __init__(self, up: Up | Fleet, config: Path) -> None:
         self.up = up
@@ -55,7 +56,7 @@ class User:
         return done
 
     def says(self, *arguments: str, stdin: str = "") -> str:
-        """What a command that succeeds prints."""
+        """The output of a command that succeeds."""
         done = self.run(*arguments, stdin=stdin)
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
@@ -68,7 +69,7 @@ class User:
         self.says("submit", "-f", "-", stdin=JOB.format(name=name, command=command, spec=spec, cpu=cpu))
 
     async def until_state(self, name: str, *states: str) -> Any:
-        """Wait until the Job is in one of these states; what `sluice show` says then."""
+        """Wait until the Job is in one of these states; returns the output of `sluice show`."""
         async with self.up.client() as client:
 
             async def so() -> bool:
@@ -80,7 +81,7 @@ class User:
 
 @pytest.fixture
 def user(cluster: Callable[..., Up | Fleet], tmp_path: Path) -> Callable[..., User]:
-    """A user of a new cluster; `timeout`: of waitForPodsReady."""
+    """Start a cluster for a user; `timeout` is that of waitForPodsReady."""
 
     def begin(timeout: str = "30m") -> User:
         config = tmp_path / "config.yaml"

@@ -1,4 +1,4 @@
-"""What operators do to Jobs and queues, with real commands on a real cluster of one machine."""
+"""Operators' commands on Jobs and queues, as processes, on a cluster of one machine."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ from job_controller.model import Job, Pod
 from queue_manager.api.resources import JOBS, PODS, WORKLOADS
 from queue_manager.api.types import Workload
 from tests.local.cli.conftest import User
-from tests.local.cluster.conftest import Up, sluice, until
+from tests.local.cluster.conftest import Up, sluice
+from tests.waiting import until
 
 MISSING = "[/no/such/program]"
-# Runs its arguments as a command that SIGINT ends, also where the tests run in the background and ignore it.
+# Runs its arguments with the default action for SIGINT, which processes in the background ignore.
 WITH_SIGINT = """
 import os, signal, sys
 signal.signal(signal.SIGINT, signal.SIG_DFL)
@@ -26,7 +27,7 @@ os.execv(sys.argv[1], sys.argv[1:])
 """
 
 
-async def test_a_job_that_never_gets_ready_comes_into_the_inbox_and_back_in_line(user: Callable[..., User]) -> None:
+async def test_a_job_that_never_becomes_ready_is_listed_and_reactivated(user: Callable[..., User]) -> None:
     me = user("1s")
     me.submit("broken", command=MISSING)
     given_up = await me.until_state("broken", "Deactivated")
@@ -34,27 +35,27 @@ async def test_a_job_that_never_gets_ready_comes_into_the_inbox_and_back_in_line
     assert [rung["number"] for rung in given_up["retries"]["attempts"]] == [1, 2]
 
     (row,) = me.json("deactivated")
-    assert (row["name"], row["why"], row["tries"]) == ("broken", "pods not ready", 2)
+    assert (row["name"], row["why"], row["attempts"]) == ("broken", "pods not ready", 2)
     assert "/no/such/program" in row["lastError"]
     for queue in ("user-queue", "cq/cluster-queue"):
         assert "sluice reactivate broken" in me.says("deactivated", "-q", queue)
     for command in ("deactivated", "ps"):
         lost = me.run(command, "-q", "user-quee")
         assert (lost.returncode, lost.stdout) == (2, "")
-        assert "there is no LocalQueue user-quee; did you mean user-queue?" in lost.stderr
+        assert "LocalQueue user-quee does not exist; did you mean user-queue?" in lost.stderr
 
     would = me.says("reactivate", "broken", "--dry-run")
-    assert would.startswith("default/broken would be reactivated: back in line of user-queue")
+    assert would.startswith("default/broken would be reactivated: requeued in user-queue")
     assert me.json("show", "broken")["state"] == "Deactivated"
 
     assert me.says("reactivate", "broken") == (
-        "default/broken reactivated: back in line of user-queue, with a new budget of retries\n"
+        "default/broken reactivated: requeued in user-queue, with a new budget of retries\n"
     )
     given_up = await me.until_state("broken", "Deactivated")
     assert [rung["number"] for rung in given_up["retries"]["attempts"]] == [1, 2, 3, 4]
 
 
-async def test_a_job_that_crashes_comes_into_the_inbox_with_its_exit_code_and_the_last_line_of_its_log(
+async def test_a_crashing_job_is_listed_with_exit_code_and_last_log_line(
     user: Callable[..., User],
 ) -> None:
     me = user("1s")
@@ -63,14 +64,14 @@ async def test_a_job_that_crashes_comes_into_the_inbox_with_its_exit_code_and_th
     (row,) = me.json("deactivated")
     error = (
         "exit 3: no such column" if isinstance(me.up, Up) else "exit 3"
-    )  # the real server has no node to ask for logs
+    )  # the real server gets no logs from our node
     assert (row["why"], row["exitCode"], row["lastError"]) == ("crashes", 3, error)
     (pod,) = given_up["pods"]
-    assert row["action"] == f"mend what kubectl logs {pod['name']} shows, then: sluice reactivate crash"
+    assert row["action"] == f"fix what kubectl logs {pod['name']} shows, then: sluice reactivate crash"
     assert given_up["lastError"] == error
 
 
-async def test_all_deactivated_jobs_of_a_queue_come_back_at_once_or_one_after_the_other(
+async def test_all_deactivated_jobs_of_a_queue_are_reactivated_at_once_or_staggered(
     user: Callable[..., User],
 ) -> None:
     me = user()
@@ -79,7 +80,7 @@ async def test_all_deactivated_jobs_of_a_queue_come_back_at_once_or_one_after_th
     for name in ("one", "two"):
         await me.until_state(name, "Running")
     told = me.says("deactivate", "one", "two")
-    assert told.count("its pods are stopped and its quota is given back") == 2
+    assert told.count("its pods are deleted and its quota is released") == 2
     assert me.says("deactivate", "one").startswith("default/one unchanged: it is deactivated already")
     for name in ("one", "two"):
         assert (await me.until_state(name, "Deactivated"))["reason"] in ("Deactivated", "")
@@ -88,12 +89,12 @@ async def test_all_deactivated_jobs_of_a_queue_come_back_at_once_or_one_after_th
     for name in ("one", "two"):
         await me.until_state(name, "Running")
     assert me.says("reactivate", "--all", "-q", "cq/cluster-queue") == (
-        "nothing is deactivated in ClusterQueue cluster-queue\n"
+        "no deactivated Jobs in ClusterQueue cluster-queue\n"
     )
     assert "it is active" in me.says("reactivate", "one")
 
 
-async def test_ctrl_c_between_two_changes_reports_the_first_and_makes_no_second(user: Callable[..., User]) -> None:
+async def test_ctrl_c_between_two_changes_reports_the_first_and_skips_the_second(user: Callable[..., User]) -> None:
     me = user()
     for name in ("one", "two"):
         me.submit(name)
@@ -111,33 +112,33 @@ async def test_ctrl_c_between_two_changes_reports_the_first_and_makes_no_second(
         out, err = process.communicate(timeout=60)
     assert (process.returncode, err) == (130, "")
     (row,) = json.loads(out)
-    assert row["result"] in ("reactivated", "failed")  # in the second case, it was interrupted before the answer
+    assert row["result"] in ("reactivated", "failed")  # "failed" if it was interrupted before the response
     (left,) = me.json("deactivated")
     assert {row["name"], left["name"]} == {"one", "two"}
 
 
-async def test_a_held_queue_starts_nothing_a_drained_one_stops_all_a_released_one_goes_on(
+async def test_hold_drain_and_release_of_queues(
     user: Callable[..., User],
 ) -> None:
     me = user()
     me.submit("runs")
     await me.until_state("runs", "Running")
     assert me.says("hold", "user-queue") == (
-        "LocalQueue default/user-queue held: nothing more starts (0 waiting, 1 running); "
-        "what runs goes on to its end; undo: sluice release user-queue\n"
+        "LocalQueue default/user-queue held: no more Jobs start (0 pending, 1 running); "
+        "running Jobs continue; undo: sluice release user-queue\n"
     )
     late = me.run("submit", "-f", "config/samples/hello.yaml")
-    assert "LocalQueue user-queue is held (sluice release user-queue)" in late.stdout
+    assert "LocalQueue user-queue is stopped (sluice release user-queue)" in late.stdout
     held = await me.until_state("hello", "Pending")
     assert "sluice release user-queue" in held["next"][0]["what"]
     assert me.json("show", "runs")["state"] == "Running"
     assert me.says("hold", "user-queue").startswith("LocalQueue default/user-queue unchanged: it is held already")
 
-    assert "what runs is stopped" in me.says("drain", "cq/cluster-queue")
+    assert "running Jobs are stopped" in me.says("drain", "cq/cluster-queue")
     await me.until_state("runs", "Pending")
     still = me.says("release", "user-queue")
-    assert "ClusterQueue cluster-queue is held too (sluice release cq/cluster-queue)" in still
-    assert "starts again as quota allows" in me.says("release", "cluster-queue", "--cluster-queue")
+    assert "ClusterQueue cluster-queue is stopped too (sluice release cq/cluster-queue)" in still
+    assert "Jobs start again as quota allows" in me.says("release", "cluster-queue", "--cluster-queue")
     await me.until_state("runs", "Running")
     await me.until_state("hello", "Running", "Succeeded")
 
@@ -152,7 +153,7 @@ async def test_a_dry_run_is_checked_by_the_server_and_changes_nothing(user: Call
     assert me.json("show", "runs")["state"] == "Running"
 
 
-async def test_what_makes_no_sense_is_refused_and_what_is_not_there_is_an_error(user: Callable[..., User]) -> None:
+async def test_impossible_changes_and_unknown_names_are_refused_with_a_hint(user: Callable[..., User]) -> None:
     me = user()
     me.submit("ends", command="['true']")
     await me.until_state("ends", "Succeeded")
@@ -168,7 +169,10 @@ async def test_what_makes_no_sense_is_refused_and_what_is_not_there_is_an_error(
         (("hold", "cq/cluster-quee"), "did you mean cq/cluster-queue?"),
         (("hold", "cluster-queue"), "did you mean cq/cluster-queue?"),
         (("hold", "cq/user-queue"), "did you mean user-queue?"),
-        (("reactivate", "--all", "-q", "nope"), "no LocalQueue nope in namespace default; `sluice queues` lists them"),
+        (
+            ("reactivate", "--all", "-q", "nope"),
+            "LocalQueue nope does not exist in namespace default; `sluice queues` lists them",
+        ),
     ):
         done = me.run(*arguments)
         assert (done.returncode, done.stdout) == (2, ""), arguments
@@ -177,7 +181,7 @@ async def test_what_makes_no_sense_is_refused_and_what_is_not_there_is_an_error(
         assert me.run(*arguments).returncode == 2
 
 
-async def test_show_draws_the_indexes_of_an_indexed_job_and_names_the_next_try(user: Callable[..., User]) -> None:
+async def test_show_prints_the_indexes_of_an_indexed_job_and_the_next_retry(user: Callable[..., User]) -> None:
     me = user()
     script = "case $JOB_COMPLETION_INDEX in 1) exit 3;; 3) sleep 600;; esac"
     spec = "completions: 4\n  parallelism: 4\n  completionMode: Indexed\n  backoffLimitPerIndex: 2"
@@ -195,10 +199,10 @@ async def test_show_draws_the_indexes_of_an_indexed_job_and_names_the_next_try(u
     assert (failed["index"], failed["exitCodes"], failed["state"]) == (1, [3], "in backoff")
     shown = me.says("show", "many")
     assert "0  .b.r\n. 2 succeeded   r 1 running   b 1 in backoff" in shown
-    assert "the next pod of index 1" in shown
+    assert "the next pod of index 1 is created" in shown
 
 
-async def test_show_tells_the_deadline_when_it_knows_the_configuration(user: Callable[..., User]) -> None:
+async def test_show_names_the_deadline_if_the_configuration_is_known(user: Callable[..., User]) -> None:
     me = user("10m")
     me.submit("broken", command=MISSING)
     await me.until_state("broken", "Starting")
@@ -206,7 +210,7 @@ async def test_show_tells_the_deadline_when_it_knows_the_configuration(user: Cal
     if isinstance(me.up, Up):  # the configuration is published
         assert "is evicted if its pods are not all ready (retry 1 of 1 follows)" in unasked
     else:
-        assert "waitForPodsReady; --config tells when" in unasked
+        assert "waitForPodsReady; --config shows when" in unasked
     told = me.says("show", "broken", "--config", str(me.config))
     assert "is evicted if its pods are not all ready (retry 1 of 1 follows)" in told
     assert "/no/such/program" in told
@@ -223,12 +227,12 @@ NO_GPU_QUOTA = "cannot start: ClusterQueue cluster-queue has no quota for nvidia
         (HELLO.replace("requests:", "limits: {nvidia.com/gpu: 1}\n            requests:"), NO_GPU_QUOTA),
         (
             HELLO.replace("labels:", "labels:\n    kueue.x-k8s.io/priority-class: urgnt"),
-            "cannot start: there is no WorkloadPriorityClass urgnt",
+            "cannot start: WorkloadPriorityClass urgnt does not exist",
         ),
     ],
     ids=["too large", "a resource nobody has", "a mistyped priority class"],
 )
-async def test_submit_and_show_say_the_same_of_a_job_that_cannot_start(
+async def test_submit_and_show_agree_on_a_job_that_cannot_start(
     user: Callable[..., User], text: str, says: str
 ) -> None:
     me = user()
@@ -246,15 +250,15 @@ async def test_submit_and_show_say_the_same_of_a_job_that_cannot_start(
     assert (second.returncode, json.loads(second.stdout)[0]["note"]) == (2, says)
     assert me.json("show", "second")["next"][0]["what"].startswith(f"{says}; ")
     if "WorkloadPriorityClass" not in says:
-        await until(lambda: behind(me), "ps names the first")
+        await until(lambda: waits_behind_hello(me), "ps names the first")
 
 
-async def behind(me: User) -> bool:
+async def waits_behind_hello(me: User) -> bool:
     rows = {row["name"]: row for row in me.json("ps")}
     return bool(rows["second"]["message"] == "hello asks for the same and does not fit")
 
 
-def test_check_config_prints_every_mistake_with_its_line_or_the_whole_configuration(tmp_path: Path) -> None:
+def test_check_config_prints_mistakes_with_lines_or_the_whole_configuration(tmp_path: Path) -> None:
     good, bad = tmp_path / "good.yaml", tmp_path / "bad.yaml"
     head = "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\n"
     good.write_text(head + "waitForPodsReady: {timeout: 3s}\nmultiKueue: {origin: here}\n")

@@ -1,36 +1,33 @@
-"""`sluice up` as a process of its own, with its own data directory."""
+"""Fixtures for `sluice up` as a process with a data directory of its own."""
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import os
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from queue_manager.engine.client import Client
 from queue_manager.engine.http_transport import HttpTransport
-from queue_manager.engine.transport import ApiError
 from tests.control_plane.conftest import install_kinds
 from tests.control_plane.server import ControlPlane
 from tests.local.cluster.fleet import MEMORY, Fleet
 
 SLUICE = [sys.executable, "-m", "queue_manager.cli.main"]
 ROOT = Path(__file__).resolve().parents[3]
-PATIENCE = 60.0  # seconds; how long a test waits for what must happen
 
 
 class Up:
     """A running `sluice up`."""
 
     def __init__(self, data_dir: Path, *flags: str, descriptors: int | None = None) -> None:
-        """`descriptors`: the hard limit of open files that it starts with."""
+        """`descriptors`: the hard limit of open files at the start."""
         limited = ["sh", "-c", f'ulimit -n {descriptors}; exec "$@"', "-"] if descriptors else []
         self.data_dir = data_dir
         self.kubeconfig = data_dir / "kubeconfig"
@@ -59,12 +56,12 @@ class Up:
             await transport.close()
 
     def kill(self) -> None:
-        """kill -9: no clean-up of any kind."""
+        """kill -9, without any clean-up."""
         self.process.kill()
         self.process.wait()
 
     def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
-        """Ask it to stop; returns its exit code."""
+        """Send the signal and wait; returns the exit code."""
         self.process.send_signal(number)
         rest, _ = self.process.communicate(timeout=30)
         self.lines += rest.splitlines()
@@ -80,7 +77,7 @@ def sluice(*arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]
 
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Callable[..., Up]]:
-    """Start `sluice up` on the test's data directory; what still runs at the end is stopped."""
+    """Start `sluice up` on the test's data directory; a process that still runs at the end is stopped."""
     running: list[Up] = []
 
     def begin(*flags: str, descriptors: int | None = None) -> Up:
@@ -97,7 +94,7 @@ def start(tmp_path: Path) -> Iterator[Callable[..., Up]]:
 def cluster(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[..., Up | Fleet]]:
     """Start a cluster of one node: `sluice up`, or manager and node agent as clients of a real server.
 
-    What is about the process `sluice up` itself (its flags, its data, its death) asks for `start` instead.
+    Tests of the process `sluice up` itself (flags, data, crashes) use `start` instead.
     """
     running: list[Up | Fleet] = []
 
@@ -119,30 +116,19 @@ def cluster(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable
 
 @pytest.fixture(scope="session")
 def kinds(control_plane: ControlPlane) -> ControlPlane:
-    """The real server, with the queue's kinds."""
+    """The real server with the queue's kinds."""
     install_kinds(control_plane)
     return control_plane
 
 
 @pytest.fixture(scope="module")
 def real_server(kinds: ControlPlane, controllers: None) -> ControlPlane:
-    """The real server, with the queue's kinds and with somebody who collects garbage."""
+    """The real server with the queue's kinds and the garbage collector."""
     return kinds
 
 
-async def until(condition: Callable[[], Awaitable[object]], what: str) -> None:
-    """Wait until the condition holds; an API error counts as not yet."""
-    deadline = time.monotonic() + PATIENCE
-    while time.monotonic() < deadline:
-        with contextlib.suppress(ApiError, OSError):
-            if await condition():
-                return
-        await asyncio.sleep(0.05)
-    raise AssertionError(f"not within {PATIENCE:.0f} s: {what}")
-
-
 def processes_of(marker: str) -> list[int]:
-    """Process ids whose command line contains a text."""
+    """Pids of the processes whose command line contains the text."""
     found = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit() and int(entry.name) != os.getpid():

@@ -1,4 +1,4 @@
-"""What `sluice up` is in one process, as a cluster has it: `sluice manager`, nodes, and a server that is not ours."""
+"""The parts of `sluice up` as on a real cluster: `sluice manager`, nodes, and an API server that is not ours."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from queue_manager.api.resources import NODES
 from queue_manager.engine.client import Client
 from queue_manager.engine.http_transport import HttpTransport
 from queue_manager.local.first_queue import create_first_queue
+from tests.control_plane.cleanup import clear, remove_all
 from tests.control_plane.conftest import ROOT, SLUICE
-from tests.control_plane.emptying import clear, remove_all
 from tests.control_plane.server import ControlPlane
 
-# On a cluster the built-in Job controller has the Jobs, unless told otherwise; here there is none.
+# By default the built-in Job controller runs the Jobs of a cluster; here there is none.
 OUR_JOBS = "jobController: {manage: All}\n"
 HEAD = "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\n"
 MEMORY = "4Gi"
 
 
 def apart(work: Coroutine[None, None, None]) -> None:
-    """Wait for it, whether a loop runs here or not."""
+    """Run a coroutine to its end in a thread, whether or not an event loop runs here."""
     with ThreadPoolExecutor(1) as thread:
         thread.submit(asyncio.run, work).result()
 
 
 class Fleet:
-    """On a real server with the queue's kinds; the first queue has the quota of the one node."""
+    """Manager and node on a real server with the queue's kinds; the first queue has the quota of the node."""
 
     def __init__(self, plane: ControlPlane, folder: Path, config: str, cpu: str) -> None:
         self.kubeconfig = plane.kubeconfig
@@ -55,7 +55,7 @@ class Fleet:
             await create_first_queue(client, cpu, MEMORY)
 
     def _start(self, name: str, *command: str) -> None:
-        """Returns when it is ready."""
+        """Start a process; returns when it is ready."""
         log = self._folder / f"{name}.log"
         with log.open("ab") as stderr:
             pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": stderr}
@@ -75,7 +75,7 @@ class Fleet:
             await transport.close()
 
     def stop(self) -> None:
-        """The manager first, so that nothing is started again; then the node, which ends its processes."""
+        """Stop the manager first, so that nothing is started again; then the node, which ends its processes."""
         for process in reversed(self._processes):
             process.terminate() if process is not self._processes[0] else process.stdin.close()  # type: ignore[union-attr]
             try:

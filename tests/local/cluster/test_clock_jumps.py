@@ -1,4 +1,4 @@
-"""A machine that sleeps for hours, whose clock goes on while timers do not; and one whose clock is set back."""
+"""A machine that sleeps for hours, whose clock advances while timers do not; and one whose clock is set back."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from queue_manager.engine import clock_jumps
 from queue_manager.engine.clock import SystemClock
 from queue_manager.engine.transport import ApiError
 from queue_manager.local.cluster import ClusterOptions, LocalCluster
-from tests.local.cluster.conftest import until
 from tests.local.cluster.work import ended, job, job_named, running
+from tests.waiting import until
 
 
 class JumpingClock:
-    """The time of this machine, and what it slept; less than nothing if its clock was set back."""
+    """The machine's time plus `slept`, which is negative if the clock was set back."""
 
     slept = timedelta(0)
 
@@ -27,7 +27,7 @@ class JumpingClock:
         return SystemClock().now() + self.slept
 
 
-async def test_deadlines_that_passed_while_the_machine_slept_are_met_when_it_wakes(
+async def test_deadlines_that_passed_in_a_sleep_take_effect_at_the_wake_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("queue_manager.local.cluster.SystemClock", JumpingClock)
@@ -57,7 +57,7 @@ async def test_deadlines_that_passed_while_the_machine_slept_are_met_when_it_wak
         await until(gone, "the Job of which an hour is to be kept is gone")
 
 
-async def test_backoffs_take_no_longer_than_they_should_when_the_clock_is_set_back(
+async def test_backoffs_keep_their_length_when_the_clock_is_set_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By a month, while one Job backs off with its pods and another one with its Workload."""

@@ -1,4 +1,4 @@
-"""`sluice demo` as somebody who has seen enough of it."""
+"""`sluice demo`, interrupted by its user."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.local.cluster.conftest import PATIENCE, ROOT, SLUICE
+from tests.local.cluster.conftest import ROOT, SLUICE
+from tests.waiting import SECONDS
 
 
 @pytest.fixture
 def demo(tmp_path: Path) -> subprocess.Popen[str]:
-    """One of which the first line has been read."""
+    """A running demo of which the first line has been read."""
     process = subprocess.Popen(
         [*SLUICE, "demo"],
         cwd=ROOT,
@@ -29,20 +30,20 @@ def demo(tmp_path: Path) -> subprocess.Popen[str]:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_ends_its_cluster_and_takes_all_away(
+def test_a_signal_stops_the_demo_and_removes_its_cluster(
     number: signal.Signals, demo: subprocess.Popen[str], tmp_path: Path
 ) -> None:
     demo.send_signal(number)
-    _, errors = demo.communicate(timeout=PATIENCE)
+    _, errors = demo.communicate(timeout=SECONDS)
     assert demo.returncode == 130
     assert "Traceback" not in errors
     assert list(tmp_path.iterdir()) == []
 
 
-def test_impatience_ends_it_at_once_and_without_a_traceback(demo: subprocess.Popen[str]) -> None:
-    """The second one may come while the first is being handled, or when all has ended."""
+def test_a_second_signal_ends_the_demo_at_once_without_a_traceback(demo: subprocess.Popen[str]) -> None:
+    """It may arrive while the first one is handled, or after the end."""
     demo.send_signal(signal.SIGINT)
     demo.send_signal(signal.SIGTERM)
-    _, errors = demo.communicate(timeout=PATIENCE)
+    _, errors = demo.communicate(timeout=SECONDS)
     assert "Traceback" not in errors
     assert demo.returncode in (130, -signal.SIGTERM)

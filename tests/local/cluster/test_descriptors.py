@@ -1,4 +1,4 @@
-"""File descriptors of `sluice up`: silent connections do not use them up, and Jobs keep the limit of the user."""
+"""File descriptors of `sluice up`: silent connections do not exhaust them, and Jobs keep the user's limit."""
 
 from __future__ import annotations
 
@@ -15,15 +15,16 @@ import yaml
 
 from queue_manager.api.resources import JOBS
 from queue_manager.engine import descriptors
-from tests.local.cluster.conftest import Up, sluice, until
+from tests.local.cluster.conftest import Up, sluice
 from tests.local.cluster.work import ended, job
+from tests.waiting import until
 
 MANY = 1100
 
 
 @pytest.fixture
 def _enough() -> Iterator[None]:
-    """The connections cost this process descriptors as well."""
+    """Raise the limit of this process too, which opens the connections."""
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
     descriptors.raise_limit()
     yield
@@ -31,7 +32,7 @@ def _enough() -> Iterator[None]:
 
 
 def connect(up: Up, how: str) -> socket.socket:
-    """A connection that never sends a whole request."""
+    """A connection that never sends a complete request."""
     server = urlsplit(yaml.safe_load(up.kubeconfig.read_text())["clusters"][0]["cluster"]["server"])
     assert server.hostname
     connection = socket.create_connection((server.hostname, server.port or 0), timeout=20)
@@ -56,8 +57,8 @@ def is_closed(connection: socket.socket) -> bool:
 
 @pytest.mark.usefixtures("_enough")
 @pytest.mark.parametrize("how", ["silent", "half a request"])
-async def test_silent_connections_shut_nobody_out(start: Callable[..., Up], how: str) -> None:
-    """More of them than `sluice up` has descriptors: commands are answered, and pods start."""
+async def test_silent_connections_do_not_exhaust_descriptors(start: Callable[..., Up], how: str) -> None:
+    """There are more of them than `sluice up` has descriptors: commands are answered, and pods start."""
     up = start(descriptors=1024)
     with contextlib.ExitStack() as stack:
         held = [stack.enter_context(contextlib.closing(connect(up, how))) for _ in range(MANY)]
@@ -70,13 +71,13 @@ async def test_silent_connections_shut_nobody_out(start: Callable[..., Up], how:
         async def all_closed() -> bool:
             return all(is_closed(connection) for connection in held)
 
-        await until(all_closed, "what never authenticates is disconnected")
+        await until(all_closed, "connections without authentication are closed")
     up.stop()
     assert not [line for line in up.lines if "Traceback" in line]
 
 
 async def test_a_container_starts_with_the_limit_of_the_user(start: Callable[..., Up], tmp_path: Path) -> None:
-    """Ours is raised; a program that calls select(2) fails with descriptors beyond 1 024."""
+    """The limit of `sluice up` is raised; a program that calls select(2) fails with descriptors beyond 1 024."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (300, hard))

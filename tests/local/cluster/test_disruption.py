@@ -1,4 +1,4 @@
-"""Pods that the cluster takes away: a Job that ignores disruptions does not fail of them, whoever caused them."""
+"""Disruptions: a Job that ignores them does not fail, whatever caused the disruption."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ import pytest
 from job_controller.model import Pod
 from queue_manager.api.resources import JOBS, NODES, PODS, PRIORITY_CLASSES
 from queue_manager.engine.client import Client
-from tests.local.cluster.conftest import Up, processes_of, until
+from tests.local.cluster.conftest import Up, processes_of
+from tests.waiting import until
 
 Start = Callable[..., Up]
 IGNORE = {"rules": [{"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget"}]}]}
@@ -19,7 +20,7 @@ UNTIL_TOLD = "while ! [ -e {flag} ]; do sleep 0.05; done"
 
 
 def job(command: str) -> dict[str, Any]:
-    """A Job that fails with its first failure that is none of the cluster's doing."""
+    """A Job that fails with its first failure that is not a disruption."""
     container = {"name": "main", "image": "local", "command": ["sh", "-c", command]}
     container |= {"resources": {"requests": {"cpu": "1500m"}}}
     pod = {"restartPolicy": "Never", "terminationGracePeriodSeconds": 1, "containers": [container]}
@@ -51,7 +52,7 @@ async def evict(client: Client, victim: str) -> None:
     await client.create(PODS, "default", eviction, name=victim, subresource="eviction")
 
 
-# Names its node: not placement but the node ends others for it.
+# It names its node, so that the node agent preempts others, not placement.
 CRITICAL = {
     "metadata": {"name": "critical"},
     "spec": {
@@ -76,7 +77,7 @@ async def admit_critical(client: Client, victim: str) -> None:
 
 
 async def test_kill_9_while_the_node_ends_a_pod_does_not_make_it_a_failure(start: Start, tmp_path: Path) -> None:
-    """The pod ends when `sluice up` is dead; the next one still knows that it was the node that ended it."""
+    """The pod ends while `sluice up` is dead; after the restart it is still known that the node ended it."""
     asked, end, go = tmp_path / "asked", tmp_path / "end", tmp_path / "go"
     script = f"trap 'touch {asked}' TERM; until [ -e {end} ] || [ -e {go} ]; do sleep 0.05; done; [ -e {go} ]"
     patient = job(script)
@@ -128,7 +129,7 @@ async def _has_failed(client: Client, name: str) -> bool:
 
 
 @pytest.mark.parametrize("disrupt", [preempt, taint, evict, admit_critical])
-async def test_a_job_that_ignores_disruptions_outlives_them(
+async def test_a_job_that_ignores_disruptions_completes(
     start: Start, tmp_path: Path, disrupt: Callable[[Client, str], Awaitable[None]]
 ) -> None:
     up = start("--cpu", "2")

@@ -1,4 +1,4 @@
-"""The queue that `sluice up` makes: once, with the quota that the nodes have and other queues leave."""
+"""The queue that `sluice up` creates once, with the quota that the nodes have and other queues leave."""
 
 from __future__ import annotations
 
@@ -18,11 +18,12 @@ from queue_manager.api.types import ClusterQueue
 from queue_manager.engine.client import Client
 from queue_manager.engine.runtime import Runtime
 from queue_manager.engine.transport import JSON_PATCH, Relay, Request, Response
-from queue_manager.local.first_queue import DONE, FirstQueue, Quota, create_first_queue, left_over, quota_message
+from queue_manager.local.first_queue import DONE, FirstQueue, NodeQuota, create_first_queue, left_over, quota_message
 from queue_manager.local.server.in_process import LocalTransport
 from queue_manager.simulation.virtual import run_virtual
 from queue_manager.simulation.world import World
-from tests.local.cluster.conftest import PATIENCE, Up
+from tests.local.cluster.conftest import Up
+from tests.waiting import SECONDS
 
 Start = Callable[..., Up]
 QUOTA_OF_CPU = "/spec/resourceGroups/0/flavors/0/resources/0/nominalQuota"
@@ -57,14 +58,14 @@ async def quota(client: Client) -> list[str | int]:
 
 
 async def becomes(client: Client, wanted: list[str | int]) -> None:
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(SECONDS):
         while await quota(client) != wanted:
             await asyncio.sleep(0.02)
 
 
 def apply(up: Up, *arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
     command = ["kubectl", "--kubeconfig", str(up.kubeconfig), "apply", *arguments]
-    return subprocess.run(command, check=True, capture_output=True, text=True, input=stdin, timeout=PATIENCE)
+    return subprocess.run(command, check=True, capture_output=True, text=True, input=stdin, timeout=SECONDS)
 
 
 def queue_with(*quotas: tuple[str, str | int]) -> dict[str, object]:
@@ -75,18 +76,18 @@ def queue_with(*quotas: tuple[str, str | int]) -> dict[str, object]:
 @pytest.mark.parametrize(
     ("others", "left"),
     [
-        ([], Quota("4", "8Gi")),
-        ([{"spec": {}}], Quota("4", "8Gi")),
-        ([queue_with(("cpu", 1)), queue_with(("cpu", "500m"), ("memory", "1Gi"))], Quota("2500m", "7Gi")),
-        ([queue_with(("cpu", "9"), ("nvidia.com/gpu", 8))], Quota("0", "8Gi")),
+        ([], NodeQuota("4", "8Gi")),
+        ([{"spec": {}}], NodeQuota("4", "8Gi")),
+        ([queue_with(("cpu", 1)), queue_with(("cpu", "500m"), ("memory", "1Gi"))], NodeQuota("2500m", "7Gi")),
+        ([queue_with(("cpu", "9"), ("nvidia.com/gpu", 8))], NodeQuota("0", "8Gi")),
     ],
 )
-def test_what_other_queues_leave_of_the_nodes(others: list[dict[str, object]], left: Quota) -> None:
-    assert left_over(Quota("4", "8Gi"), others) == left
+def test_left_over_quota(others: list[dict[str, object]], left: NodeQuota) -> None:
+    assert left_over(NodeQuota("4", "8Gi"), others) == left
 
 
 @pytest.mark.kubectl
-async def test_the_sample_queues_and_the_first_queue_have_what_the_nodes_have_together(start: Start) -> None:
+async def test_sample_and_first_queue_share_the_capacity_of_the_nodes(start: Start) -> None:
     up = start("--cpu", "4", "--memory", "8Gi")
     apply(up, "-f", str(assets.samples() / "queues.yaml"))
     async with up.client() as client:
@@ -105,9 +106,7 @@ async def test_the_sample_queues_and_the_first_queue_have_what_the_nodes_have_to
 
 
 @pytest.mark.kubectl
-async def test_the_manifests_of_kueues_introduction_are_applied_over_it_without_a_warning(
-    start: Start, tmp_path: Path
-) -> None:
+async def test_kueues_quick_start_manifests_apply_without_a_warning(start: Start, tmp_path: Path) -> None:
     """From then on the quota is the user's."""
     up = start("--cpu", "4", "--memory", "8Gi")
     done = apply(up, "-f", "-", stdin=QUICK_START)
@@ -122,7 +121,7 @@ async def test_the_manifests_of_kueues_introduction_are_applied_over_it_without_
         assert "sluice/quota-of-nodes" not in queue["metadata"]["annotations"]
 
 
-async def test_the_first_queue_comes_once_in_the_life_of_a_cluster(start: Start) -> None:
+async def test_the_first_queue_is_created_once_in_the_life_of_a_cluster(start: Start) -> None:
     first = start()
     async with first.client() as client:
         await client.delete(LOCAL_QUEUES, "default", "user-queue")
@@ -131,7 +130,7 @@ async def test_the_first_queue_comes_once_in_the_life_of_a_cluster(start: Start)
         assert await client.list(LOCAL_QUEUES) == []
 
 
-async def test_the_quota_of_the_first_queue_follows_the_nodes_until_somebody_changes_it(start: Start) -> None:
+async def test_the_quota_of_the_first_queue_follows_the_nodes_until_a_user_edit(start: Start) -> None:
     def told(up: Up) -> bool:
         return any("user-queue → cluster-queue (quota 1 cpu, 2Gi memory)" in line for line in up.lines)
 
@@ -147,18 +146,20 @@ async def test_the_quota_of_the_first_queue_follows_the_nodes_until_somebody_cha
         assert (await quota(client), told(larger)) == (["3", "2Gi"], False)
 
 
-def test_a_write_that_comes_in_between_is_read_and_the_quota_set_all_the_same() -> None:
-    async def story() -> None:
+def test_a_conflicting_write_is_retried_and_the_quota_is_set() -> None:
+    async def scenario() -> None:
         async with World(script=None) as world:
             await create_first_queue(world.client, "4", "8Gi")
-            runtime = Runtime(Meddling(LocalTransport(world.server, "first")), world.clock, world.rng, silence=None)
-            first = FirstQueue(runtime, Quota("2", "8Gi"))
+            runtime = Runtime(
+                ConflictingWrites(LocalTransport(world.server, "first")), world.clock, world.rng, silence=None
+            )
+            first = FirstQueue(runtime, NodeQuota("2", "8Gi"))
             await world.client.patch(NAMESPACES, "", "default", {"metadata": {"annotations": {DONE: "user-queue"}}})
             async with runtime:
-                assert await first.ensure() == Quota("2", "8Gi")
+                assert await first.ensure() == NodeQuota("2", "8Gi")
             assert await quota(world.client) == ["2", "8Gi"]
 
-    run_virtual(story())
+    run_virtual(scenario())
 
 
 @pytest.mark.parametrize(
@@ -177,18 +178,18 @@ def test_a_write_that_comes_in_between_is_read_and_the_quota_set_all_the_same() 
         ),
     ],
 )
-def test_the_message_about_a_quota_gives_the_sum(others: dict[str, Any], message: str) -> None:
-    nodes = Quota("4", "8Gi")
+def test_the_quota_message_gives_the_sum(others: dict[str, Any], message: str) -> None:
+    nodes = NodeQuota("4", "8Gi")
     assert quota_message(left_over(nodes, others.values()), nodes, others) == message
 
 
-def test_each_change_of_the_quota_is_an_event_also_by_an_inactive_queue(caplog: pytest.LogCaptureFixture) -> None:
-    """Four ClusterQueues of 1 cpu leave nothing of 4 cpu. One of them names a flavor that does not exist."""
+def test_each_change_of_the_quota_is_an_event(caplog: pytest.LogCaptureFixture) -> None:
+    """Four ClusterQueues of 1 cpu leave nothing of 4 cpu. One of them is inactive: its flavor does not exist."""
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with World(script=None) as world:
             runtime = Runtime(LocalTransport(world.server, "first"), world.clock, world.rng, silence=None)
-            first = FirstQueue(runtime, Quota("4", "8Gi"))
+            first = FirstQueue(runtime, NodeQuota("4", "8Gi"))
             async with runtime:
                 await first.ensure()
                 for number in range(4):
@@ -208,7 +209,7 @@ def test_each_change_of_the_quota_is_an_event_also_by_an_inactive_queue(caplog: 
         ]
         assert {e["involvedObject"]["name"] for e in found if e["reason"] == "QuotaChanged"} == {"cluster-queue"}
 
-    run_virtual(story())
+    run_virtual(scenario())
     assert [record.getMessage() for record in caplog.records] == ["nothing is left for the first queue"]
 
 
@@ -219,8 +220,8 @@ async def create_queue(client: Client, name: str, flavor: str) -> None:
     await client.create(CLUSTER_QUEUES, "", {"metadata": {"name": name}, "spec": spec})
 
 
-class Meddling(Relay):
-    """Before the first patch of the ClusterQueue another one is written."""
+class ConflictingWrites(Relay):
+    """Writes another ClusterQueue before the first patch of one."""
 
     meddled = False
 

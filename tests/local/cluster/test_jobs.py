@@ -15,14 +15,15 @@ from job_controller.model import Pod
 from queue_manager.api.resources import CLUSTER_QUEUES, JOBS, PODS, PRIORITY_CLASSES, WORKLOADS
 from queue_manager.api.types import ClusterQueue, Workload
 from queue_manager.engine.transport import ApiError
-from tests.local.cluster.conftest import Up, processes_of, until
+from tests.local.cluster.conftest import Up, processes_of
 from tests.local.cluster.fleet import Fleet
 from tests.local.cluster.work import ended, job, running
+from tests.waiting import until
 
 Begin = Callable[..., Up | Fleet]
 
 
-async def test_a_queued_job_runs_as_a_real_process_and_gives_its_quota_back(cluster: Begin, tmp_path: Path) -> None:
+async def test_a_queued_job_runs_as_a_process_and_releases_its_quota(cluster: Begin, tmp_path: Path) -> None:
     up = cluster()
     proof = tmp_path / "proof"
     async with up.client() as client:
@@ -39,7 +40,7 @@ async def test_a_queued_job_runs_as_a_real_process_and_gives_its_quota_back(clus
         await until(free, "the quota is free again")
 
 
-async def test_the_system_priority_classes_are_there_for_queue_and_pods_and_stay(cluster: Begin) -> None:
+async def test_the_system_priority_classes_exist_and_cannot_be_deleted(cluster: Begin) -> None:
     up = cluster()
     critical = job("critical", "true")
     critical["spec"]["template"]["spec"]["priorityClassName"] = "system-cluster-critical"
@@ -109,7 +110,7 @@ async def test_the_job_controller_ends_each_job_as_its_policies_say(cluster: Beg
             assert {key: status.get(key) for key in expected} == expected
 
 
-async def test_a_job_is_suspended_resumed_and_removed_when_its_time_is_over(cluster: Begin, tmp_path: Path) -> None:
+async def test_a_job_is_suspended_resumed_and_deleted_after_its_ttl(cluster: Begin, tmp_path: Path) -> None:
     go = tmp_path / "go"
     async with cluster().client() as client:
         body = job("waits", f"until [ -e {go} ]; do sleep 0.05; done", suspend=False, ttlSecondsAfterFinished=1)
@@ -133,7 +134,7 @@ async def test_a_job_is_suspended_resumed_and_removed_when_its_time_is_over(clus
 
 
 async def test_a_job_above_its_memory_limit_fails_by_the_rule_for_its_exit_code(cluster: Begin) -> None:
-    """OOMKilled with 137: the pod failure policy sees what it would see on a real node."""
+    """OOMKilled with 137: the pod failure policy matches as on a real node."""
     up = cluster()
     hold = "import time; held = bytearray(100 << 20); time.sleep(1000)"
     rule = {"action": "FailJob", "onExitCodes": {"operator": "In", "values": [137]}}
@@ -151,10 +152,8 @@ async def test_a_job_above_its_memory_limit_fails_by_the_rule_for_its_exit_code(
         assert (end.exit_code, end.reason) == (137, "OOMKilled")
 
 
-async def test_each_index_runs_once_though_the_label_of_a_waiting_pod_is_changed(
-    cluster: Begin, tmp_path: Path
-) -> None:
-    """The room is enough for one pod; label and annotation of the other one are forged while it waits."""
+async def test_each_index_runs_once_after_a_users_edit_of_its_label(cluster: Begin, tmp_path: Path) -> None:
+    """There is room for one pod; label and annotation of the other one are changed while it is pending."""
     up = cluster(cpu="1")
     go, proof = tmp_path / "go", tmp_path / "proof"
     command = f"echo $JOB_COMPLETION_INDEX >> {proof}; until [ -e {go} ]; do sleep 0.05; done"

@@ -13,8 +13,9 @@ from pathlib import Path
 from queue_manager.api import condition_types
 from queue_manager.api.resources import JOBS, WORKLOADS
 from queue_manager.api.types import Workload
-from tests.local.cluster.conftest import ROOT, SLUICE, Up, until
+from tests.local.cluster.conftest import ROOT, SLUICE, Up
 from tests.local.cluster.work import job
+from tests.waiting import until
 
 Start = Callable[..., Up]
 HEAD = "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\n"
@@ -33,7 +34,7 @@ async def hang_up(up: Up, file: Path, body: str) -> str:
             return line.rstrip().removeprefix("✔ config       ").removeprefix("! config       ")
 
 
-async def test_a_new_timeout_is_taken_over_and_evicts_what_had_been_given_longer(start: Start, tmp_path: Path) -> None:
+async def test_a_shorter_timeout_is_applied_to_running_workloads(start: Start, tmp_path: Path) -> None:
     file = tmp_path / "config.yaml"
     file.write_text(HEAD)
     up = start("--config", str(file))
@@ -49,32 +50,30 @@ async def test_a_new_timeout_is_taken_over_and_evicts_what_had_been_given_longer
 
         await until(lambda: has(condition_types.ADMITTED, "Admitted"), "it is admitted")
         line = await hang_up(up, file, "waitForPodsReady: {timeout: 1s}\n")
-        assert line == f"{file} read again, taken over: waitForPodsReady.timeout, waitForPodsReady.recoveryTimeout"
+        assert line == f"{file} reloaded, applied: waitForPodsReady.timeout, waitForPodsReady.recoveryTimeout"
         await until(lambda: has(condition_types.EVICTED, "PodsReadyTimeout"), "it is evicted")
 
 
-async def test_what_is_wrong_or_needs_a_restart_is_refused_and_the_old_configuration_stays(
-    start: Start, tmp_path: Path
-) -> None:
+async def test_invalid_changes_and_those_that_need_a_restart_are_refused(start: Start, tmp_path: Path) -> None:
     file = tmp_path / "config.yaml"
     file.write_text(HEAD)
     up = start("--config", str(file))
     wrong = "waitForPodsReady: {timeout: soon}\nfoo: 1\n"
     answer = await hang_up(up, file, wrong)
     assert answer.startswith(
-        f'{file} not taken over, the old configuration stays: {file}:3: waitForPodsReady.timeout: "'
+        f'{file} not applied, the old configuration stays in use: {file}:3: waitForPodsReady.timeout: "'
     )
     assert f"; {file}:4: foo: unknown field" in answer
     mixed = "waitForPodsReady: {timeout: 1s, recoveryTimeout: 30m}\njobController: {concurrentSyncs: 3}\n"
     assert await hang_up(up, file, mixed) == (
-        f"{file} read again, nothing taken over: jobController.concurrentSyncs needs a restart, "
-        "the Job controller works with it"
+        f"{file} reloaded, nothing applied: jobController.concurrentSyncs needs a restart, "
+        "the Job controller has already started"
     )
     assert await hang_up(up, file, "waitForPodsReady: {timeout: 1s, recoveryTimeout: 30m}\n") == (
-        f"{file} read again, taken over: waitForPodsReady.timeout"
+        f"{file} reloaded, applied: waitForPodsReady.timeout"
     )
     assert await hang_up(up, file, "waitForPodsReady: {timeout: 1s, recoveryTimeout: 30m}\n") == (
-        f"{file} read again, nothing has changed"
+        f"{file} reloaded, no changes"
     )
     file.unlink()
     up.process.send_signal(signal.SIGHUP)
@@ -83,17 +82,17 @@ async def test_what_is_wrong_or_needs_a_restart_is_refused_and_the_old_configura
     assert up.stop() == 0
 
 
-async def test_without_a_file_there_is_nothing_to_read_again(start: Start) -> None:
+async def test_a_reload_without_configuration_file_is_reported(start: Start) -> None:
     up = start()
     up.process.send_signal(signal.SIGHUP)
     assert up.process.stdout is not None
     line = await asyncio.to_thread(up.process.stdout.readline)
-    assert "no configuration file was named at the start" in line
+    assert "no configuration file was given at the start" in line
     assert up.stop() == 0
 
 
-async def test_when_its_terminal_is_closed_it_stops(tmp_path: Path) -> None:
-    """A hang-up of the terminal is a SIGHUP as well."""
+async def test_closing_the_terminal_stops_it(tmp_path: Path) -> None:
+    """A closed terminal sends SIGHUP as well."""
     master, slave = pty.openpty()
     command = [*SLUICE, "up", "--data-dir", str(tmp_path / "data")]
     with (tmp_path / "out").open("wb") as out:

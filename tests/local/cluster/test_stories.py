@@ -12,9 +12,10 @@ from queue_manager.api import condition_types, reasons
 from queue_manager.api.resources import CLUSTER_QUEUES, JOBS, LOCAL_QUEUES, PODS, RESOURCE_FLAVORS, WORKLOADS
 from queue_manager.api.types import Workload
 from queue_manager.engine.client import Client
-from tests.local.cluster.conftest import Up, sluice, until
+from tests.local.cluster.conftest import Up, sluice
 from tests.local.cluster.fleet import HEAD, Fleet
 from tests.local.cluster.work import ended, job, running
+from tests.waiting import until
 
 Begin = Callable[..., Up | Fleet]
 Tree = dict[str, Any]
@@ -78,10 +79,8 @@ def evictions(w: Workload) -> dict[tuple[str | None, str | None], int | None]:
     return {(e.reason, e.underlying_cause): e.count for e in (stats.evictions if stats is not None else ())}
 
 
-async def test_story_1_with_no_stock_of_the_second_flavor_it_is_requeued_at_once_onto_the_first(
-    cluster: Begin, tmp_path: Path
-) -> None:
-    """The quota of reserved machines is taken, and of spot machines there are none: no node can take the pod."""
+async def test_story_1_without_stock_of_the_second_flavor_the_first_is_used(cluster: Begin, tmp_path: Path) -> None:
+    """The quota of reserved machines is used, and there are no spot machines: no node can run the pod."""
     go = tmp_path / "go"
     up = cluster(config(backoffBaseSeconds=0))
     async with up.client() as client:
@@ -104,10 +103,8 @@ async def test_story_1_with_no_stock_of_the_second_flavor_it_is_requeued_at_once
         assert (await client.get(JOBS, "default", "second"))["spec"]["template"]["spec"].get("nodeSelector") is None
 
 
-async def test_story_2_who_cannot_start_makes_room_waits_longer_each_time_and_is_deactivated_at_the_limit(
-    cluster: Begin, tmp_path: Path
-) -> None:
-    """A command that is not there, as a bad image is; and a pod that is too big for what the node has left."""
+async def test_story_2_a_job_that_cannot_start_backs_off_and_is_deactivated(cluster: Begin, tmp_path: Path) -> None:
+    """A missing command, like a missing image; and a pod that is larger than what the node has left."""
     up = cluster(config(backoffBaseSeconds=1, backoffLimitCount=2), cpu="1")
     async with up.client() as client:
         await queue(client, {"default": {}}, "2500m")
@@ -144,10 +141,8 @@ async def test_story_2_who_cannot_start_makes_room_waits_longer_each_time_and_is
         assert left == []
 
 
-async def test_story_3_what_was_deactivated_is_brought_back_without_recreating_the_job(
-    cluster: Begin, tmp_path: Path
-) -> None:
-    """The cause is mended, the operator says `sluice reactivate`, and the very same Job runs."""
+async def test_story_3_a_deactivated_job_is_reactivated_without_recreating_it(cluster: Begin, tmp_path: Path) -> None:
+    """The cause is fixed, the operator runs `sluice reactivate`, and the same Job runs."""
     program = tmp_path / "program"
     up = cluster(config(backoffBaseSeconds=0, backoffLimitCount=0))
     async with up.client() as client:

@@ -1,4 +1,4 @@
-"""`sluice up` as its user meets it: start, stop, kill -9, a second one, a bad configuration."""
+"""`sluice up` as a process: start, stop, kill -9, a second one, invalid configurations."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ import yaml
 
 from job_controller.model import Pod
 from queue_manager.api.resources import JOBS, LOCAL_QUEUES, PODS
-from tests.local.agent import waiting
-from tests.local.cluster.conftest import PATIENCE, ROOT, SLUICE, Up, processes_of, sluice, until
+from tests.local.cluster.conftest import ROOT, SLUICE, Up, processes_of, sluice
 from tests.local.cluster.work import ended, job, job_named, running
+from tests.waiting import SECONDS, until
 
 Start = Callable[..., Up]
 QUOTA_OF_CPU = "/spec/resourceGroups/0/flavors/0/resources/0/nominalQuota"
@@ -35,7 +35,7 @@ async def test_root_is_warned(start: Start) -> None:
     assert any(line.startswith("! root ") for line in start().lines) == (os.geteuid() == 0)
 
 
-async def test_the_token_is_new_at_each_start_and_the_certificate_stays(start: Start) -> None:
+async def test_each_start_has_a_new_token_and_the_same_certificate(start: Start) -> None:
     first = start()
     before, certificate = yaml.safe_load(first.kubeconfig.read_text()), (first.data_dir / "serving.pem").read_bytes()
     first.stop()
@@ -47,7 +47,7 @@ async def test_the_token_is_new_at_each_start_and_the_certificate_stays(start: S
     assert after["clusters"][0]["cluster"][authority] == before["clusters"][0]["cluster"][authority]
 
 
-async def test_a_second_up_on_the_same_data_is_refused_and_names_the_first(start: Start) -> None:
+async def test_a_second_up_on_the_same_data_is_refused_with_the_pid_of_the_first(start: Start) -> None:
     up = start()
     second = sluice("up", "--data-dir", str(up.data_dir))
     assert second.returncode == 3
@@ -56,7 +56,7 @@ async def test_a_second_up_on_the_same_data_is_refused_and_names_the_first(start
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-async def test_a_signal_stops_it_cleanly_and_no_process_is_left(start: Start, number: signal.Signals) -> None:
+async def test_a_signal_stops_all_processes(start: Start, number: signal.Signals) -> None:
     up = start()
     marker = f"31{up.process.pid}"
     async with up.client() as client:
@@ -68,8 +68,8 @@ async def test_a_signal_stops_it_cleanly_and_no_process_is_left(start: Start, nu
     assert not [line for line in up.lines if "Traceback" in line or "ERROR" in line]
 
 
-async def test_a_stop_and_a_start_cost_a_job_no_try(start: Start, tmp_path: Path) -> None:
-    """Its pod goes on under its name; `show` says that its node was shut down, and not that its command failed."""
+async def test_a_stop_and_a_start_cost_a_job_no_retry(start: Start, tmp_path: Path) -> None:
+    """Its pod continues under its name; `show` reports the shutdown of its node and no failure of its command."""
     up = start()
     gate, runs = tmp_path / "gate", tmp_path / "runs"
     async with up.client() as client:
@@ -78,8 +78,9 @@ async def test_a_stop_and_a_start_cost_a_job_no_try(start: Start, tmp_path: Path
         await running(client, "goes-on")
         (pod,) = await client.list(PODS, "default", type=Pod)
     assert up.stop() == 0
-    assert "stopping: 1 Job interrupted, the next `sluice up` starts 1 pod again, which costs no try; " in "\n".join(
-        up.lines
+    assert (
+        "stopping: 1 Job interrupted, the next `sluice up` starts 1 pod again, which counts as no retry; "
+        in "\n".join(up.lines)
     )
     second = start()
     async with second.client() as client:
@@ -98,8 +99,8 @@ async def test_a_stop_and_a_start_cost_a_job_no_try(start: Start, tmp_path: Path
         assert [p.metadata.uid for p in await client.list(PODS, "default", type=Pod)] == [pod.metadata.uid]
 
 
-async def test_a_second_signal_ends_it_at_once_and_says_nothing(start: Start) -> None:
-    """What runs is left to the next start, as after kill -9."""
+async def test_a_second_signal_ends_it_at_once_without_output(start: Start) -> None:
+    """Running processes are left to the next start, as after kill -9."""
     up = start()
     marker = f"32{up.process.pid}"
     async with up.client() as client:
@@ -111,7 +112,7 @@ async def test_a_second_signal_ends_it_at_once_and_says_nothing(start: Start) ->
         pass
     up.process.send_signal(signal.SIGINT)
     assert up.process.stdout.read() == ""
-    assert up.process.wait(PATIENCE) == -signal.SIGINT
+    assert up.process.wait(SECONDS) == -signal.SIGINT
     again = start()
     assert again.stop() == 0
     assert processes_of(marker) == []
@@ -120,7 +121,7 @@ async def test_a_second_signal_ends_it_at_once_and_says_nothing(start: Start) ->
 async def test_after_kill_9_finished_jobs_stay_finished_and_running_pods_are_adopted(
     start: Start, tmp_path: Path
 ) -> None:
-    """The process started before the kill is the one that ends the Job: nothing runs twice, nothing is lost."""
+    """The process started before the kill ends the Job: nothing runs twice, and nothing is lost."""
     first = start()
     gate, runs = tmp_path / "gate", tmp_path / "runs"
     async with first.client() as client:
@@ -155,10 +156,10 @@ async def test_after_kill_9_finished_jobs_stay_finished_and_running_pods_are_ado
 
 @pytest.mark.kubectl
 async def test_metrics_are_served_on_the_port_of_the_api_server(start: Start) -> None:
-    """Behind its token, as each of its paths; no other port is opened for them."""
+    """They need the token, as all its paths do; no other port is opened for them."""
     up = start()
     command = ["kubectl", "--kubeconfig", str(up.kubeconfig), "get", "--raw", "/metrics"]
-    served = subprocess.run(command, check=True, capture_output=True, text=True, timeout=PATIENCE).stdout
+    served = subprocess.run(command, check=True, capture_output=True, text=True, timeout=SECONDS).stdout
     assert (
         'kueue_pending_workloads{cluster_queue="cluster-queue",replica_role="standalone",status="active"} 0.0' in served
     )
@@ -166,14 +167,14 @@ async def test_metrics_are_served_on_the_port_of_the_api_server(start: Start) ->
     assert not [line for line in up.lines if "serving" in line]
 
 
-async def test_processes_of_a_cluster_whose_folder_was_removed_are_named_at_the_next_start(
+async def test_processes_of_a_removed_data_directory_are_reported_at_the_next_start(
     start: Start, tmp_path: Path
 ) -> None:
     first, pid = start(), tmp_path / "pid"
     async with first.client() as client:
         await client.create(JOBS, "default", job("stays", f"echo $$$$ > {pid}; exec sleep 300"))
         await running(client, "stays")
-        await waiting.until(pid.exists)
+        await until(pid.exists)
     first.kill()
     shutil.rmtree(first.data_dir)
     second = start()
@@ -188,10 +189,8 @@ async def test_processes_of_a_cluster_whose_folder_was_removed_are_named_at_the_
     assert not any(place in line for line in start().lines)
 
 
-async def test_metrics_and_probes_get_own_ports_only_where_the_configuration_names_them(
-    start: Start, tmp_path: Path
-) -> None:
-    """An address in the configuration that nothing serves would be ignored silently."""
+async def test_metrics_and_probes_get_own_ports_if_configured(start: Start, tmp_path: Path) -> None:
+    """An address in the configuration must not be ignored silently."""
     config = tmp_path / "config.yaml"
     head = "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\n"
     config.write_text(f'{head}metrics: {{bindAddress: "127.0.0.1:0"}}\n')
@@ -207,8 +206,8 @@ async def test_metrics_and_probes_get_own_ports_only_where_the_configuration_nam
     assert f"cannot serve health on 127.0.0.1:{port}" in second.stderr
 
 
-async def test_a_first_start_that_failed_costs_the_next_one_nothing(start: Start, tmp_path: Path) -> None:
-    """With a taken port the store exists already: the cluster is still new, and gets its queue."""
+async def test_a_start_after_a_failed_first_start_creates_the_first_queue(start: Start, tmp_path: Path) -> None:
+    """With a port in use the store exists already; the cluster is still new."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -223,10 +222,8 @@ async def test_a_first_start_that_failed_costs_the_next_one_nothing(start: Start
 
 
 @pytest.mark.parametrize("most", [30_000, 200_000])
-async def test_a_start_without_room_is_told_and_costs_the_next_one_nothing(
-    start: Start, tmp_path: Path, most: int
-) -> None:
-    """Whether there is none for the database, or none for what the cluster begins with."""
+async def test_a_start_on_a_full_disk_is_reported_and_can_be_repeated(start: Start, tmp_path: Path, most: int) -> None:
+    """Whether the database or the first objects do not fit."""
     program = ["sh", "-c", f'ulimit -f {most // 512}; exec "$@"', "-", *SLUICE]
     flags = ["up", "--data-dir", str(tmp_path / "data")]
     failed = subprocess.run([*program, *flags], cwd=ROOT, check=False, capture_output=True, text=True, timeout=60)
@@ -238,14 +235,14 @@ async def test_a_start_without_room_is_told_and_costs_the_next_one_nothing(
 
 
 @pytest.mark.parametrize("flag", ["--cpu", "--memory"])
-def test_a_bad_quantity_is_refused_by_the_name_of_its_flag(tmp_path: Path, flag: str) -> None:
+def test_an_invalid_quantity_is_refused_with_the_name_of_its_flag(tmp_path: Path, flag: str) -> None:
     for value in ("8GB", "", "0", "-1"):
         answer = sluice("up", "--data-dir", str(tmp_path / "data"), f"{flag}={value}")
         assert answer.returncode == 2
         assert f"argument {flag}: '{value}' is " in answer.stderr
 
 
-async def test_a_bad_configuration_ends_it_with_file_line_and_field(tmp_path: Path) -> None:
+async def test_an_invalid_configuration_is_refused_with_file_line_and_field(tmp_path: Path) -> None:
     config = tmp_path / "config.yaml"
     config.write_text(
         "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\n"

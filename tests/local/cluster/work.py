@@ -1,11 +1,11 @@
-"""Jobs that are commands, and how to wait for them."""
+"""Jobs that run a shell command, and waits for their states."""
 
 from __future__ import annotations
 
 from job_controller.model import Job
 from queue_manager.api.resources import JOBS
 from queue_manager.engine.client import Client
-from tests.local.cluster.conftest import until
+from tests.waiting import until
 
 
 def job(name: str, command: str, **spec: object) -> dict[str, object]:

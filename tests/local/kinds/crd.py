@@ -1,4 +1,4 @@
-"""A definition that uses all that a schema can say; the real server's answers to it are in test_crds.py."""
+"""A definition that uses every feature of a schema; test_custom_kinds.py has the answers of the real server to it."""
 
 from __future__ import annotations
 

@@ -109,14 +109,12 @@ STATES: list[tuple[Any, Any, bool, str, str]] = [
 
 
 @pytest.mark.parametrize(("status", "spec", "deleted", "ready", "word"), STATES, ids=lambda value: str(value)[:40])
-def test_the_status_of_a_pod_is_its_most_telling_fact(
-    status: Any, spec: Any, deleted: bool, ready: str, word: str
-) -> None:
+def test_the_status_column_of_pods(status: Any, spec: Any, deleted: bool, ready: str, word: str) -> None:
     meta = {"deletionTimestamp": BORN} if deleted else {}
     assert row_of(status, spec=spec, **meta)[1:3] == [ready, word]
 
 
-def test_restarts_say_when_the_last_one_was() -> None:
+def test_the_restarts_column_names_the_time_of_the_last_restart() -> None:
     last = {"terminated": {"finishedAt": "2026-01-01T11:58:00Z"}}
     row = row_of({"phase": "Running", "containerStatuses": [running("a", restartCount=2, lastState=last)]})
     assert row[3:5] == ["2 (2m ago)", "60m"]
@@ -135,7 +133,7 @@ JOB_STATES: list[tuple[list[str], dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("conditions", "meta", "word"), JOB_STATES)
-def test_the_status_of_a_job_is_its_most_telling_condition(conditions: list[str], meta: Any, word: str) -> None:
+def test_the_status_column_of_jobs(conditions: list[str], meta: Any, word: str) -> None:
     status = {"conditions": [{"type": name, "status": "True"} for name in conditions]}
     assert job_rows.row({"metadata": {"name": "j", **meta}, "spec": {}, "status": status}, NOW)[1] == word
 
@@ -175,8 +173,8 @@ SECONDS = [
 
 
 @pytest.mark.parametrize(("seconds", "text"), SECONDS)
-def test_ages_have_two_or_three_figures(seconds: float, text: str) -> None:
-    assert ages.human(seconds) == text
+def test_ages_are_printed_as_by_kubectl(seconds: float, text: str) -> None:
+    assert ages.format_age(seconds) == text
 
 
 QOS: list[tuple[Any, str]] = [
@@ -218,7 +216,7 @@ CHANGES: list[tuple[Any, list[str]]] = [
 
 
 @pytest.mark.parametrize(("change", "fields"), CHANGES, ids=str)
-def test_little_of_a_pods_spec_may_change(change: Any, fields: list[str]) -> None:
+def test_few_fields_of_a_pod_spec_are_mutable(change: Any, fields: list[str]) -> None:
     old = new_pod()
     new = copy.deepcopy(old)
     containers = change.get("containers", [])
@@ -229,7 +227,7 @@ def test_little_of_a_pods_spec_may_change(change: Any, fields: list[str]) -> Non
     assert [error.field for error in pod_kind.POD.validate_update(new, old)] == fields
 
 
-def test_nodes_show_roles_and_whether_they_take_pods() -> None:
+def test_node_columns_show_roles_and_schedulability() -> None:
     node = {
         "metadata": {"name": "n", "labels": {"node-role.kubernetes.io/control-plane": "", "kubernetes.io/role": "b"}},
         "spec": {"unschedulable": True},
@@ -261,7 +259,7 @@ def test_an_event_is_the_same_in_both_groups() -> None:
     assert event_kind.EVENT.row(event, NOW) == event_kind.NEW_EVENT.row(new, NOW)
 
 
-def test_tables_carry_as_much_of_the_object_as_asked() -> None:
+def test_table_rows_carry_the_requested_part_of_the_object() -> None:
     pod = new_pod()
     assert to_table(pod_kind.POD, [pod], NOW, "None")["rows"][0]["object"] is None
     assert to_table(pod_kind.POD, [pod], NOW, "Metadata")["rows"][0]["object"]["kind"] == "PartialObjectMetadata"
@@ -273,7 +271,7 @@ def test_tables_carry_as_much_of_the_object_as_asked() -> None:
 AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json"
 
 
-def test_discovery_is_aggregated_for_who_asks_for_it() -> None:
+def test_discovery_is_aggregated_on_request() -> None:
     registry = KindRegistry.builtin()
     found = discovery(registry, "/apis", AGGREGATED)
     assert found is not None

@@ -29,7 +29,7 @@ class Run(NamedTuple):
 
     @property
     def rows(self) -> list[list[str]]:
-        """The words of a printed table, without its head."""
+        """The words of a printed table, without its header."""
         return [line.split() for line in self.out.splitlines()[1:]]
 
     @property
@@ -58,7 +58,7 @@ class Kubectl:
         )
 
     async def try_(self, *arguments: str, stdin: str = "", **environment: str) -> Run:
-        """Any exit code will do."""
+        """Run kubectl; any exit code is accepted."""
         process = await self.start(*arguments, stdin=bool(stdin), **environment)
         out, err = await asyncio.wait_for(process.communicate(stdin.encode() if stdin else None), 60)
         return Run(process.returncode or 0, out.decode(), err.decode())

@@ -1,4 +1,4 @@
-"""Real kubectl against the embedded API server over TLS."""
+"""kubectl with the embedded API server over TLS."""
 
 from __future__ import annotations
 
@@ -80,14 +80,14 @@ THING = "apiVersion: demo.example.com/v1\nkind: Thing\nmetadata: {name: t1}\nspe
 
 
 async def test_apply_creates_changes_and_leaves_alone(k: Kubectl) -> None:
-    """The three words that apply prints for the three things it can do."""
+    """apply prints created, configured and unchanged."""
     assert (await k("apply", "-f", "-", stdin=job())).out == "job.batch/hello created\n"
     assert (await k("apply", "-f", "-", stdin=job(parallelism=2))).out == "job.batch/hello configured\n"
     assert (await k("apply", "-f", "-", stdin=job(parallelism=2))).out == "job.batch/hello unchanged\n"
 
 
 async def test_apply_merges_lists_by_key(k: Kubectl) -> None:
-    """What another client added to a list survives an apply that changes another item."""
+    """What another client added to a list is kept by an apply that changes another item."""
     await k("apply", "-f", "-", stdin=pod(finalizers=["demo.example.com/a"]))
     await k("patch", "pod", "p1", "-p", '{"metadata":{"finalizers":["demo.example.com/b"]}}')
     await k("apply", "-f", "-", stdin=pod(finalizers=["demo.example.com/a"], labels={"x": "y"}))
@@ -95,7 +95,7 @@ async def test_apply_merges_lists_by_key(k: Kubectl) -> None:
     assert sorted(meta["finalizers"]) == ["demo.example.com/a", "demo.example.com/b"]
 
 
-async def test_create_refuses_a_second_time(k: Kubectl) -> None:
+async def test_create_of_an_existing_object_is_refused(k: Kubectl) -> None:
     assert (await k("create", "-f", "-", stdin=job())).out == "job.batch/hello created\n"
     refused = await k.try_("create", "-f", "-", stdin=job())
     assert refused.code == 1
@@ -193,7 +193,7 @@ async def test_describe_shows_jobs_pods_and_nodes(k: Kubectl) -> None:
         ("json", '[{"op":"replace","path":"/spec/suspend","value":true}]'),
     ],
 )
-async def test_patch_in_three_languages(k: Kubectl, type: str, patch: str) -> None:
+async def test_patch_with_each_patch_type(k: Kubectl, type: str, patch: str) -> None:
     await k("apply", "-f", "-", stdin=job())
     assert (await k("patch", "job", "hello", "--type", type, "-p", patch)).out == "job.batch/hello patched\n"
     assert (await k("get", "job", "hello", "-o", "jsonpath={.spec.suspend}")).out == "true"
@@ -216,7 +216,7 @@ async def test_label_and_annotate(k: Kubectl) -> None:
     assert meta["annotations"]["note"] == "hi"
 
 
-async def test_events_are_listed_in_both_ways(k: Kubectl) -> None:
+async def test_events_and_get_events(k: Kubectl) -> None:
     event = {
         "apiVersion": "v1",
         "kind": "Event",
@@ -271,7 +271,7 @@ async def test_custom_kinds_are_validated_defaulted_and_printed(k: Kubectl) -> N
     assert (await k("get", "thing", "t1", "-o", "jsonpath={.spec.color}")).out == "blue"
 
 
-async def test_wait_sees_a_condition_come(k: Kubectl) -> None:
+async def test_wait_for_a_condition(k: Kubectl) -> None:
     await k("apply", "-f", "-", stdin=job())
     waiting = asyncio.ensure_future(k("wait", "--for=condition=Suspended", "job/hello", "--timeout=30s"))
     status = {"status": {"conditions": [{"type": "Suspended", "status": "True"}]}}
@@ -301,7 +301,7 @@ async def test_a_namespace_takes_its_objects_along(k: Kubectl) -> None:
     assert (await k("get", "jobs", "-A")).out == ""
 
 
-async def test_create_makes_what_it_sends_in_protobuf(k: Kubectl) -> None:
+async def test_create_with_generators_sends_protobuf(k: Kubectl) -> None:
     assert (await k("create", "namespace", "team-a")).out == "namespace/team-a created\n"
     assert (await k("create", "configmap", "c", "--from-literal=a=1")).out == "configmap/c created\n"
     assert (await k("create", "secret", "generic", "s", "--from-literal=a=1")).out == "secret/s created\n"
@@ -312,7 +312,7 @@ async def test_create_makes_what_it_sends_in_protobuf(k: Kubectl) -> None:
     assert (container["image"], container["command"]) == ("x", ["sh", "-c", "true"])
 
 
-async def test_create_of_other_kinds_is_refused_with_the_command_that_works(k: Kubectl) -> None:
+async def test_create_of_kinds_without_protobuf_support_names_an_alternative(k: Kubectl) -> None:
     line = ("create", "priorityclass", "high", "--value=5")
     refused = await k.try_(*line)
     if refused.code == 0:
@@ -372,7 +372,7 @@ async def test_proxy_passes_requests_on(k: Kubectl) -> None:
         (("cp", "p1:/etc/hosts", "-"), "exec"),
     ],
 )
-async def test_streams_into_containers_are_refused_with_the_reason(
+async def test_exec_attach_and_port_forward_are_refused_with_the_reason(
     k: Kubectl, line: tuple[str, ...], named: str
 ) -> None:
     await k("apply", "-f", "-", stdin=pod())

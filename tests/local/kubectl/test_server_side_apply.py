@@ -1,4 +1,4 @@
-"""Real kubectl applying on the server."""
+"""kubectl apply --server-side with the embedded API server."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def config_map(**data: str) -> str:
 
 
 async def managers(k: Kubectl) -> dict[tuple[str, str], Any]:
-    """(name, operation) -> what it owns."""
+    """(name, operation) -> owned fields."""
     tree = (await k("get", "configmap", "m", "-o", "json", "--show-managed-fields")).tree
     return {(e["manager"], e["operation"]): e["fieldsV1"] for e in tree["metadata"]["managedFields"]}
 
@@ -77,7 +77,7 @@ async def test_an_unknown_field_is_refused(k: Kubectl) -> None:
     assert ".dada: field not declared in schema" in refused.err
 
 
-async def test_edit_belongs_to_the_editor(k: Kubectl) -> None:
+async def test_edited_fields_are_owned_by_kubectl_edit(k: Kubectl) -> None:
     await k("apply", "--server-side", "-f", "-", stdin=config_map(a="1"))
     await k("label", "configmap", "m", "x=y")
     assert (await managers(k))[("kubectl-label", "Update")] == {"f:metadata": {"f:labels": {".": {}, "f:x": {}}}}

@@ -1,4 +1,4 @@
-"""A small cluster for tests of the queue: queues made, Jobs submitted, and questions asked in one line."""
+"""A small cluster for tests of the queue: create queues, submit Jobs, read what they have become."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
+
+import msgspec
 
 from queue_manager.api.resources import (
     CLUSTER_QUEUES,
@@ -21,20 +23,20 @@ from queue_manager.api.resources import (
 from queue_manager.configuration import KueueConfig, loads
 from queue_manager.engine.transport import ApiError
 from queue_manager.simulation.kubelet import PodScript
-from tests.local.queue.places import Stage, here
+from tests.local.queue.environments import RunningCluster, current
 
 NS = "ns"
 API = {"apiVersion": "kueue.x-k8s.io/v1beta2"}
-RUNS_FOR_EVER = PodScript(ready_after=0.2, ends_after=None)
+RUNS_WITHOUT_END = PodScript(ready_after=0.2, ends_after=None)
 
 
 class Cluster:
-    """A stage with namespace ns, flavor default, ClusterQueue cq and LocalQueue lq."""
+    """A running cluster with namespace ns, flavor default, ClusterQueue cq and LocalQueue lq."""
 
-    def __init__(self, world: Stage, outcomes: dict[str, PodScript]) -> None:
+    def __init__(self, world: RunningCluster, outcomes: dict[str, PodScript]) -> None:
         self.world = world
         self.client = world.client
-        self.outcomes = outcomes  # by Job name; the others run for ever
+        self.outcomes = outcomes  # by Job name; the others run without end
 
     async def queues(self, cpu: str = "2", *, strategy: str = "BestEffortFIFO", **spec: Any) -> None:
         await self.namespace()
@@ -46,7 +48,7 @@ class Cluster:
         await self.local_queue("lq")
 
     async def namespace(self) -> None:
-        """As if it were new."""
+        """Create the namespace, or reset its labels."""
         try:
             await self.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NS}})
         except ApiError as error:
@@ -87,9 +89,9 @@ class Cluster:
         meta = {"name": name, "namespace": NS, "labels": {**own, **(labels or {})}, "annotations": annotations or {}}
         tree = {"apiVersion": "batch/v1", "kind": "Job", "metadata": meta}
         await self.client.create(JOBS, NS, {**tree, "spec": {"backoffLimit": 0, **spec, "template": template}})
-        await asyncio.sleep(0.01)  # virtual: the next Job is a later one
+        await asyncio.sleep(0.01)  # so that the next Job is created later
 
-    # --- questions ---
+    # --- reading ---
 
     async def job(self, name: str) -> dict[str, Any]:
         return await self.client.get(JOBS, NS, name)
@@ -105,12 +107,12 @@ class Cluster:
         return condition(status, type)
 
     async def running(self) -> list[str]:
-        """Names of the Jobs that are not suspended and not finished."""
+        """Names of the Jobs that are neither suspended nor finished."""
         jobs = await self.client.list(JOBS, NS)
         return sorted(j["metadata"]["name"] for j in jobs if not j["spec"].get("suspend") and not ended(j))
 
     async def events(self, name: str, *, component: str = "") -> list[tuple[str, str, str]]:
-        """What has been told of an object, once no more comes: Events are delivered behind the writes they tell of."""
+        """The Events of an object, once no more arrive: Events are written after the objects."""
         known, events = -1, await self.client.list(EVENTS, NS)
         while known != len(events):
             known = len(events)
@@ -124,9 +126,9 @@ class Cluster:
         ]
 
     async def until(self, question: Callable[[], Any], expected: Any, seconds: float = 30) -> None:
-        """Wait until the question has this answer, in virtual time not longer than this."""
+        """Wait until the question has this answer, at most so many seconds of the environment."""
         answer = None
-        for _ in range(int((seconds + here().patience) * 20)):
+        for _ in range(int((seconds + current().extra_seconds) * 20)):
             try:
                 answer = await question()
             except (LookupError, ApiError) as error:
@@ -135,6 +137,12 @@ class Cluster:
                 return
             await asyncio.sleep(0.05)
         raise AssertionError(f"expected {expected!r}, and after {seconds} s it is {answer!r}")
+
+
+def versions(c: Cluster, resource: Resource) -> list[dict[str, Any]]:
+    """Every stored version of the objects of a resource, in the order of the writes."""
+    lines = (line.split(b" ", 2) for line in c.world.history)
+    return [msgspec.json.decode(data) for _, kind, data in lines if kind == str(resource).encode()]
 
 
 def condition(status: dict[str, Any], type: str) -> tuple[str, str, str] | None:
@@ -153,8 +161,8 @@ async def cluster(config: str = "", **outcomes: PodScript) -> AsyncIterator[Clus
     chosen = dict(outcomes)
 
     def script(pod: Any) -> PodScript:
-        return chosen.get(pod.metadata.name.rsplit("-", 1)[0], RUNS_FOR_EVER)
+        return chosen.get(pod.metadata.name.rsplit("-", 1)[0], RUNS_WITHOUT_END)
 
     kinds = "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\n"
-    async with here().stage(script, loads(kinds + config) if config else KueueConfig()) as world:
+    async with current().cluster(script, loads(kinds + config) if config else KueueConfig()) as world:
         yield Cluster(world, chosen)

@@ -1,9 +1,9 @@
-"""Two histories of the same scenario side by side: the recorded one and ours.
+"""Compares two histories of one scenario: the recorded one and ours.
 
-Each history is, per object and key, the sequence of values the key went through. Ours must contain every
-value of the recording that stood longer than a moment, and no value that the recording does not have, in this
-order: so we may skip what Kueue wrote and overwrote at once, and may not invent anything. The end is compared
-key by key. Not compared: times, counts of writes, interleaving, what two recordings disagree about.
+A history is, per object and key, the sequence of values of that key. Ours must contain every value of the recording
+that stood longer than MOMENT_SECONDS, and no value that the recording does not have, in this order: so ours may skip
+what Kueue wrote and overwrote at once, and may not add anything. The end is compared key by key. Not compared: times,
+counts of writes, interleaving, and what two recordings of the scenario disagree about.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ import msgspec
 
 from tests.local.queue.facts import EMPTY, Facts, facts, name_of, plain, said, seconds
 
-MOMENT = 0.2  # s: what is overwritten sooner may be skipped
+MOMENT_SECONDS = 0.2  # a value that is overwritten sooner may be skipped
 GONE = "gone"
 Key = tuple[str, str]
 Values = dict[Key, list[Any]]
 
-# Keys whose whole course is compared; of the others only how they end.
+# Keys of which all values are compared; of the others only the last one.
 COURSE = {
     "Workload": ("cond.", "spec.active", "status.requeueState", "status.admission", "status.admissionChecks"),
     "Job": ("spec.suspend", "spec.parallelism", "spec.completions", "template."),
     "ClusterQueue": ("cond.Active",),
     "LocalQueue": ("cond.Active",),
 }
-# At the end: nothing that is a time or counts writes, and no labels that carry a uid.
+# Not compared at the end: times, counts of writes, labels that contain a uid.
 NOT_AT_THE_END = ("generation", "spec", "owners", "status.uncounted", "cond.Suspended")
 ONLY_PRESENCE = (
     "deletionTimestamp",
@@ -39,19 +39,19 @@ ONLY_PRESENCE = (
 
 
 class Course(NamedTuple):
-    """What happened: all values, those that stood longer than a moment, the end, and the Events."""
+    """What happened: all values, those that stood longer than MOMENT_SECONDS, the end, and the Events."""
 
     values: Values
     lasting: Values
     end: dict[str, Facts]
     events: set[tuple[str, str, str, str]]
-    # What the recording ended too early to see: counters of queues, Events about these messages.
+    # What the recording ended too early to contain: counters of queues, Events with these messages.
     stale: frozenset[str] = frozenset()
     unheard: frozenset[str] = frozenset()
 
 
-class _Book:
-    """Takes changes in the order of their writes."""
+class _Timeline:
+    """Collects changes in the order of their writes."""
 
     def __init__(self) -> None:
         self._values: dict[Key, list[tuple[float, Any]]] = {}
@@ -79,7 +79,7 @@ class _Book:
         }
 
     def course(self, events: set[tuple[str, str, str, str]]) -> Course:
-        return Course(self.values(at_least=-1.0), self.values(at_least=MOMENT), self.objects, events)
+        return Course(self.values(at_least=-1.0), self.values(at_least=MOMENT_SECONDS), self.objects, events)
 
 
 def _without_repeats(values: Any) -> list[Any]:
@@ -91,7 +91,7 @@ def _without_repeats(values: Any) -> list[Any]:
 
 
 def comparable(key: str, table: Facts) -> Any:
-    """A value without what depends on the moment."""
+    """A value without its times and other parts that differ from run to run."""
     value = table.get(key, GONE)
     if key == "status.requeueState" and isinstance(value, dict):
         evicted = table.get("evicted at")
@@ -118,7 +118,7 @@ def without_uids(value: Any) -> Any:
 
 
 def recorded(trace: dict[str, Any]) -> Course:
-    book = _Book()
+    book = _Timeline()
     events = set()
     for change in trace["history"]:
         if "event" in change:
@@ -138,18 +138,18 @@ def recorded(trace: dict[str, Any]) -> Course:
         for key in change.get("unset") or ():
             table.pop(key, None)
         book.write(change["t"], obj, table)
-    return book.course(events)._replace(stale=_stale(trace), unheard=_unheard(trace))
+    return book.course(events)._replace(stale=_stale_counters(trace), unheard=_late_messages(trace))
 
 
-def _unheard(trace: dict[str, Any]) -> frozenset[str]:
-    """Messages written in the last moment."""
-    end = max(change["t"] for change in trace["history"]) - MOMENT
+def _late_messages(trace: dict[str, Any]) -> frozenset[str]:
+    """Messages written in the last MOMENT_SECONDS, whose Events may be missing."""
+    end = max(change["t"] for change in trace["history"]) - MOMENT_SECONDS
     values = (v for c in trace["history"] if c["t"] >= end for k, v in (c.get("set") or {}).items() if "cond." in k)
     return frozenset(without_uids(plain(value["message"])) for value in values)
 
 
-def _stale(trace: dict[str, Any]) -> frozenset[str]:
-    """Queues whose counters were last written before the last change of a Workload that counts."""
+def _stale_counters(trace: dict[str, Any]) -> frozenset[str]:
+    """Queues whose counters were last written before the last change of a Workload that they count."""
     counted = ("cond.QuotaReserved", "cond.Admitted", "cond.Finished", "spec.active", "cond.Requeued")
     written: dict[str, float] = {}
     last = 0.0
@@ -163,8 +163,8 @@ def _stale(trace: dict[str, Any]) -> frozenset[str]:
 
 
 def played(history: list[bytes], start: datetime) -> Course:
-    """From the lines of `World.history`: type, resource, object."""
-    book = _Book()
+    """The course of a history, given as lines of `World.history`: type, resource, object."""
+    book = _Timeline()
     events = set()
     for line in history:
         what, resource, data = line.split(b" ", 2)
@@ -195,11 +195,11 @@ def played(history: list[bytes], start: datetime) -> Course:
 def differences(
     theirs: Course, ours: Course, later: dict[str, Facts], unstable: dict[str, Any]
 ) -> dict[str, tuple[object, object]]:
-    """What went otherwise: by object and key (or "events", "pods"), as (recorded, ours).
+    """The differences by object and key (or "events", "pods"), as (recorded, ours).
 
-    Counters of queues lag behind: they must be right at the end, or a moment `later`.
+    Counters of queues lag behind: they must be right at the end, or in `later`, the state a moment after the end.
     """
-    killed = unstable.get("killed", False)  # Events that Kueue had not yet sent are lost
+    killed = unstable.get("killed", False)  # Events that Kueue had not sent yet are lost
     chance = {
         (obj, f"cond.{one}") for obj, types in unstable.items() if obj not in ("events", "killed") for one in types
     }
@@ -230,7 +230,7 @@ def differences(
 
 
 def _within(few: list[Any], many: list[Any]) -> bool:
-    """All of `few` occur in `many`, in this order."""
+    """Whether all of `few` occur in `many`, in this order."""
     rest = iter(many)
     return all(value in rest for value in few)
 

@@ -1,4 +1,4 @@
-"""`usefixtures("place")`: the stories of a file are told on the embedded and on the real server."""
+"""`usefixtures("environment")`: the tests of a file run on the embedded and on the real server."""
 
 from __future__ import annotations
 
@@ -11,38 +11,38 @@ import pytest
 from tests.control_plane.conftest import install_kinds
 from tests.control_plane.server import ControlPlane
 from tests.control_plane.webhooks import Webhooks
-from tests.local.queue import places, real
+from tests.local.queue import environments, real_cluster
 
 BOTH = ["embedded", pytest.param("real", marks=pytest.mark.control_plane)]
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    if "place" in metafunc.fixturenames:
+    if "environment" in metafunc.fixturenames:
         in_virtual_time = metafunc.definition.get_closest_marker("virtual_time")
-        metafunc.parametrize("place", BOTH[:1] if in_virtual_time else BOTH, indirect=True)
+        metafunc.parametrize("environment", BOTH[:1] if in_virtual_time else BOTH, indirect=True)
 
 
 @pytest.fixture(scope="module")
 def webhooks(
     control_plane: ControlPlane, controllers: None, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Webhooks]:
-    """The real server with the queue's kinds and rules, empty."""
+    """The real server with the queue's kinds and admission rules, empty."""
     install_kinds(control_plane)
     hooks = Webhooks.at_some_port(tmp_path_factory.mktemp("webhooks"))
     with asyncio.Runner() as loop:
-        prepared = real.prepared(control_plane, hooks)
+        prepared = real_cluster.prepared(control_plane, hooks)
         loop.run(prepared.__aenter__())
         yield hooks
         loop.run(prepared.__aexit__(None, None, None))
 
 
 @pytest.fixture
-def place(request: pytest.FixtureRequest) -> Iterator[places.Place]:
-    """Where the test's story is told."""
+def environment(request: pytest.FixtureRequest) -> Iterator[environments.Environment]:
+    """The environment of the test: the embedded server in virtual time, or the real one."""
     if request.param == "real":
         plane: ControlPlane = request.getfixturevalue("control_plane")
-        places.choose(places.Real(partial(real.stage, plane, request.getfixturevalue("webhooks"))))
+        environments.use(environments.Real(partial(real_cluster.running, plane, request.getfixturevalue("webhooks"))))
     else:
-        places.choose(places.Embedded())
-    yield places.here()
-    places.leave()
+        environments.use(environments.Embedded())
+    yield environments.current()
+    environments.reset()

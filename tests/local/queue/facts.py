@@ -1,4 +1,4 @@
-"""An object as the recordings show it: a flat table of facts, in which two objects can be compared key by key."""
+"""An object as the recordings show it: a flat table of facts, in which two objects are compared key by key."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Any
 
 Facts = dict[str, Any]
 EMPTY: tuple[Any, ...] = (None, {}, [])
-OUR_OWN = ("sluice/",)  # keys that only we write
+OUR_OWN = ("sluice/",)  # keys that only Sluice writes
 TEMPLATE = ("containers", "nodeSelector", "tolerations", "affinity", "priorityClassName")
 KUEUE_META = ("kueue.x-k8s.io/",)
 
 
 def plain(text: str) -> str:
-    """Workload names without their hash, waiting times without their seconds."""
+    """Text without the hashes of Workload names and without the seconds of waiting times."""
     text = re.sub(r"\b(job-[a-z0-9-]*?)-[0-9a-f]{5}\b", r"\1-HASH", text)
     return re.sub(r"wait time since (\w+) was \d+s", r"wait time since \1 was Ns", text)
 
@@ -26,7 +26,7 @@ def name_of(tree: dict[str, Any]) -> str:
 
 
 def facts(tree: dict[str, Any]) -> Facts:
-    """The facts of one object; empty values are left out, as in the recordings."""
+    """The facts of an object; empty values are left out, as in the recordings."""
     meta, kind = tree["metadata"], tree["kind"]
     result: Facts = {
         "labels": _own(meta.get("labels")),
@@ -117,7 +117,7 @@ def _pod(spec: Facts, status: Facts, meta: Facts) -> Facts:
 
 
 def seconds(value: Any, start: datetime) -> Any:
-    """Times as the recordings write them: seconds since the start."""
+    """A time as the recordings write it: seconds since the start."""
     if isinstance(value, str) and re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", value):
         return (datetime.fromisoformat(value) - start).total_seconds()
     if isinstance(value, dict):

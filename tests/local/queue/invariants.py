@@ -1,7 +1,20 @@
-"""What must hold at every step of the API's history, and at its end (spec: invariants.md).
+"""Invariants that hold at every write of the API's history, and some at its end, by number.
 
-Everything is read from the objects as the store had them, in the order of their writes; what a controller
-thinks does not count.
+Everything is read from the objects as the store had them, in the order of their writes. The state of a controller's
+memory does not count, except in `at_rest`.
+
+    S1   reserved quota stays within the nominal quota
+    S2   the quota cache holds what the store says
+    S4   each Workload without an end is in exactly one place: pending, in flight, backing off, held, reserved
+    S5   no quota for a Workload that backs off, is inactive, finished or deleted, or whose queue is stopped
+    S10  a Job is unsuspended, and gets pods, only while its Workload is admitted
+    S11  a stopped Job has its user's template again; a partially admitted one runs with all pods that fit
+    S12  quota is given back when no pod of the Job uses a node any more
+    S21  requeueState.count grows by one per PodsReady eviction and stays within the limit
+    S22  one deactivation per announcement; a reactivation is not undone and starts a new budget
+    S23  a backoff is as long as the settings say
+    L1   a Workload that can be admitted is admitted    L2  an admitted Job runs    L3  nothing is left of what ended
+    L6   a pending Workload has a reason                L8  nothing is written at rest
 """
 
 from __future__ import annotations
@@ -36,10 +49,10 @@ class Broken(AssertionError):
 
 @dataclass
 class History:
-    """Walks through the writes and checks each against all before it.
+    """Checks each write against all writes before it.
 
-    What users wrote is theirs to answer for: `by_user` has the resourceVersions of their writes, and what they changed
-    in the pod template of a Job (a merge patch), which is its original from then on.
+    Writes of users are not judged: `by_user` has their resourceVersions, and what they changed in the pod template of a
+    Job (a merge patch), which belongs to its original template from then on.
     """
 
     quota: int  # cpu of the one ClusterQueue
@@ -256,7 +269,7 @@ class History:
 
 
 def at_rest(world: World) -> None:
-    """S4, L1, L2, L6 and L9, when nothing happens any more."""
+    """S2, S4 and L6, when nothing happens any more."""
     state, queues = world.queue.quota_cache.state, world.queue.quota_cache.queues
     _recounted(world)
     _reasoned(world)

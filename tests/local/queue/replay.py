@@ -1,7 +1,7 @@
-"""Plays a recorded scenario of the real Kueue on our own cluster in virtual time, or on the real server in real time.
+"""Replays a recorded scenario of the real Kueue on our cluster in virtual time, or on the real server in real time.
 
-The steps are taken at their times; pods do what the recording says and nothing else; killing and starting the
-manager kills and starts our controllers. What came of it is for `compare` to judge.
+The steps are taken at their recorded times; pods do what the recording says and nothing else; killing and starting the
+manager kills and starts our controllers. `compare` judges the result.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ TRACES = GOLDEN / "traces"
 API_VERSIONS = {"Job": "batch/v1", "Namespace": "v1", "PriorityClass": "scheduling.k8s.io/v1"}
 
 
-LAG = 2.0  # s: what queues and Job controller collect before they write
-PATIENCE = 30.0  # s
+LAG_SECONDS = 2.0  # queues and the Job controller batch their status writes
+TIMEOUT_SECONDS = 30.0
 
 
 TEAMS = {"ns": "a", "ns2": "b"}  # namespaces
 
 
-class Scene(Protocol):
-    """Where a recording is played: the queue's controllers can be killed and started."""
+class ReplayTarget(Protocol):
+    """Where a recording is replayed: the queue's controllers can be killed and started."""
 
     client: Client
     history: list[bytes]
@@ -54,31 +54,31 @@ class Scene(Protocol):
 
 class Played(NamedTuple):
     history: list[bytes]
-    later: list[bytes]  # with the queues' counters, which lag
+    later: list[bytes]  # with the counters of the queues, which lag behind
     start: datetime
-    answers: dict[str, tuple[object, object]]  # of steps that were answered otherwise: by step (recorded, ours)
+    answers: dict[str, tuple[object, object]]  # answers that differ, by step: (recorded, ours)
 
 
 def load(name: str) -> dict[str, Any]:
-    """A trace by the name of its file, or the beginning of it."""
+    """A recording by the name of its file, or the beginning of that name."""
     (path,) = TRACES.glob(f"{name}*.json")
     trace: dict[str, Any] = json.loads(path.read_text().replace("-HASH2", "-HASH"))
     return trace
 
 
 def played(trace: dict[str, Any]) -> compare.Course:
-    """Our history of a scenario."""
+    """Our history of a recording."""
     result = run_virtual(play(trace))
     return compare.played(result.history, result.start)
 
 
 def differences(trace: dict[str, Any]) -> dict[str, tuple[object, object]]:
-    """Play a scenario; what went otherwise than recorded."""
+    """Replay a recording; returns what differs from it."""
     return compared(trace, run_virtual(play(trace)))
 
 
 def compared(trace: dict[str, Any], result: Played, *, in_real_time: bool = False) -> dict[str, tuple[object, object]]:
-    """What went otherwise than recorded. In real time a kill may find Events of ours under way too: they are lost."""
+    """What differs from the recording. In real time a kill may also lose Events of ours that are in flight."""
     unstable = json.loads((GOLDEN / "stability.json").read_text()).get(trace["scenario"], "same")
     theirs, ours = compare.recorded(trace), compare.played(result.history, result.start)
     later = compare.played(result.later, result.start).end
@@ -98,19 +98,19 @@ def configuration(trace: dict[str, Any]) -> KueueConfig:
     return loads(json.dumps({**head, **config}))
 
 
-def embedded(config: KueueConfig) -> AbstractAsyncContextManager[Scene]:
+def embedded(config: KueueConfig) -> AbstractAsyncContextManager[ReplayTarget]:
     return World(1, None, config, separate_queue=True)
 
 
 async def play(
     trace: dict[str, Any],
-    scene: Callable[[KueueConfig], AbstractAsyncContextManager[Scene]] = embedded,
+    scene: Callable[[KueueConfig], AbstractAsyncContextManager[ReplayTarget]] = embedded,
     is_done: Callable[[Played], bool] = lambda played: True,
 ) -> Played:
-    """Run the steps of a trace at their times, up to the end of the recording.
+    """Run the steps of a recording at their times, up to its end.
 
-    On a busy machine the end comes later than it was recorded: the course goes on, for at most PATIENCE seconds, until
-    `is_done`.
+    On a busy machine the end comes later than recorded: the replay goes on until `is_done`, for at most
+    TIMEOUT_SECONDS.
     """
     answers: dict[str, tuple[object, object]] = {}
     async with scene(configuration(trace)) as world:
@@ -124,17 +124,17 @@ async def play(
             if answer != expected:
                 answers[f"step {step['n']}"] = expected, answer
         await asyncio.sleep(max(0.0, start + max(change["t"] for change in trace["history"]) + 0.5 - time()))
-        end = time() + PATIENCE
+        end = time() + TIMEOUT_SECONDS
         while True:
             history = list(world.history)
-            await asyncio.sleep(LAG)
+            await asyncio.sleep(LAG_SECONDS)
             result = Played(history, list(world.history), zero, answers)
             if is_done(result) or time() >= end:
                 return result
 
 
 async def begin_namespaces(client: Client, teams: dict[str, str]) -> None:
-    """Those of the recording, with their labels; the real server may have them already."""
+    """The namespaces of the recording with their labels; the real server may have them already."""
     for name, team in teams.items():
         try:
             await client.create(NAMESPACES, "", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
@@ -145,7 +145,9 @@ async def begin_namespaces(client: Client, teams: dict[str, str]) -> None:
 
 
 def _expected(step: dict[str, Any]) -> object:
-    """Codes of success are one; of a refusal the whole answer counts, and of a lookup what was found."""
+    """The recorded answer of a step. All codes of success are equal; a refusal counts with its body, a lookup with what
+    it found.
+    """
     if step["do"] == "get":
         return step.get("finalizers", step["code"])
     answer = step.get("answer")
@@ -161,7 +163,7 @@ CONFIGURED = (
 )
 
 
-async def _do(world: Scene, step: dict[str, Any]) -> object:
+async def _do(world: ReplayTarget, step: dict[str, Any]) -> object:
     what, obj, body = step["do"], step.get("obj", ""), step.get("body")
     match what:
         case "kill -9":
@@ -178,7 +180,7 @@ async def _do(world: Scene, step: dict[str, Any]) -> object:
     return "done"
 
 
-async def _request(world: Scene, what: str, obj: str, body: Any) -> object:
+async def _request(world: ReplayTarget, what: str, obj: str, body: Any) -> object:
     kind, *rest = obj.split("/")
     resource = by_kind(API_VERSIONS.get(kind, "kueue.x-k8s.io/v1beta2"), kind)
     namespace, name = rest if len(rest) == 2 else ("", rest[0])
@@ -197,8 +199,8 @@ async def _request(world: Scene, what: str, obj: str, body: Any) -> object:
     return "done"
 
 
-async def _with_uids(body: Any, world: Scene) -> Any:
-    """References to objects that have another uid here."""
+async def _with_uids(body: Any, world: ReplayTarget) -> Any:
+    """The body with the uids that the referenced objects have here."""
     text = json.dumps(body)
     for kind, name in re.findall(r"<uid (\w+):([^>]*)>", text):
         resource = by_kind(API_VERSIONS.get(kind, "kueue.x-k8s.io/v1beta2"), kind)
@@ -207,8 +209,8 @@ async def _with_uids(body: Any, world: Scene) -> Any:
     return json.loads(text)
 
 
-def _with_times(body: Any, world: Scene) -> Any:
-    """Times in the recorded bodies are seconds since the start; for a transition any time of then will do."""
+def _with_times(body: Any, world: ReplayTarget) -> Any:
+    """The body with absolute times. Recorded times are seconds since the start; a transition time need not be exact."""
     if isinstance(body, dict):
         now = world.clock.now().strftime("%Y-%m-%dT%H:%M:%SZ")
         return {
@@ -218,14 +220,14 @@ def _with_times(body: Any, world: Scene) -> Any:
     return [_with_times(item, world) for item in body] if isinstance(body, list) else body
 
 
-async def _real_name(world: Scene, namespace: str, name: str) -> str:
+async def _real_name(world: ReplayTarget, namespace: str, name: str) -> str:
     resource = by_kind("kueue.x-k8s.io/v1beta2", "Workload")
     names = [w["metadata"]["name"] for w in await world.client.list(resource, namespace)]
     return next((n for n in names if plain(n) == name), name)
 
 
-async def _kubelet(world: Scene, job: str, body: dict[str, Any]) -> None:
-    """Change so many pods of a Job: pending ones first for Running, running ones first otherwise."""
+async def _kubelet(world: ReplayTarget, job: str, body: dict[str, Any]) -> None:
+    """Change so many pods of a Job: pending pods first for Running, running pods first otherwise."""
     namespace, name = job.split("/")
     for _ in range(100):
         pods = [p for p in await world.client.list(PODS, namespace) if _owner(p) == name and _alive(p)]

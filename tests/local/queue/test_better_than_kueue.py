@@ -1,4 +1,4 @@
-"""Recorded scenarios in which Kueue is wrong: played like the others, and asserted as they ought to be.
+"""Recordings of scenarios in which Kueue is wrong: replayed like the others, and compared with the rules instead.
 
 One test per recording, named after it. The rules are those of queue_manager/BEHAVIOUR.md.
 """
@@ -6,6 +6,8 @@ One test per recording, named after it. The rules are those of queue_manager/BEH
 from __future__ import annotations
 
 from typing import Any
+
+import pytest
 
 from queue_manager.simulation.virtual import run_virtual
 from tests.local.queue import compare
@@ -60,7 +62,7 @@ def test_d01_reactivation_after_the_limit_starts_the_job_again() -> None:
     assert "status.requeueState" not in course.end["Workload/ns/job-a-HASH"]
 
 
-def test_d11_nobody_has_to_mend_a_condition_by_hand() -> None:
+def test_d11_a_reactivation_needs_no_edit_of_a_condition() -> None:
     course = played(load("d11"))
     assert ("True", "Reactivated") in reasons(course, "a", "Requeued")
 
@@ -109,21 +111,21 @@ def test_x22_a_local_queue_that_is_held_and_released_does_not_shorten_the_backof
     _backoff_is_kept("x22")
 
 
-def test_m01_who_waits_for_its_backoff_counts_as_pending() -> None:
+def test_m01_a_workload_in_backoff_counts_as_pending() -> None:
     assert set(differences(load("m01"))) == {
         "end ClusterQueue/cq status.pendingWorkloads",
         "end LocalQueue/ns/lq status.pendingWorkloads",
     }
 
 
-def test_x23_who_waits_for_its_backoff_counts_as_pending() -> None:
+def test_x23_a_workload_in_backoff_counts_as_pending() -> None:
     assert set(differences(load("x23"))) == {
         "end ClusterQueue/cq status.pendingWorkloads",
         "end LocalQueue/ns/lq status.pendingWorkloads",
     }
 
 
-def test_e01_the_next_run_gets_its_full_time_to_start() -> None:
+def test_e01_the_next_run_gets_its_full_timeout() -> None:
     course = played(load("e01"))
     states = course_of(course, "a", "status.requeueState")
     assert max(state["count"] for state in states if state != "gone") == 1
@@ -137,7 +139,7 @@ def test_x08_an_index_that_failed_for_good_does_not_make_the_rest_unready() -> N
     assert reasons(played(load("x08")), "a", "PodsReady") == [("False", "WaitForStart"), ("True", "Started")]
 
 
-def test_m05_a_job_that_ran_and_ended_unseen_was_ready() -> None:
+def test_m05_a_job_that_ended_while_the_manager_was_down_was_ready() -> None:
     course = played(load("m05"))
     assert reasons(course, "a", "PodsReady") == [("False", "WaitForStart"), ("True", "Started")]
     assert reasons(course, "a", "Finished") == [("True", "Succeeded")]
@@ -151,7 +153,7 @@ def test_f05_the_head_is_chosen_when_admission_opens() -> None:
     assert order[:2] == ["first", "third"]
 
 
-def test_g02_a_drained_cluster_queue_goes_on_in_its_old_order() -> None:
+def test_g02_a_drained_cluster_queue_keeps_its_old_order() -> None:
     order = order_of_starts("g02")
     assert order[:2] == ["run", "run"]
 
@@ -186,10 +188,19 @@ def test_x13_the_queue_of_a_workload_is_that_of_its_job() -> None:
 
 
 def test_i15_a_job_whose_quota_was_taken_away_does_not_run_on() -> None:
-    """Invariant S10: it is stopped, and queued again; quota is never counted as free while pods use it."""
+    """It is stopped and queued again; quota is never counted as free while pods use it
+    (queue_manager/BEHAVIOUR.md#q5-no-run-without-admission).
+    """
     course = played(load("i15"))
     assert course.values["Job/ns/a", "spec.suspend"] == [True, False, True, False]
     assert admitted_at_the_end(course, "a")
+
+
+@pytest.mark.parametrize("name", ["g09", "g12"])
+def test_no_message_names_a_cluster_queue_with_an_empty_name(name: str) -> None:
+    course = played(load(name))
+    texts = [value[2] for values in course.values.values() for value in values if isinstance(value, tuple)]
+    assert not any("ClusterQueue  " in text for text in texts)
 
 
 def test_x12_a_cycle_of_cohorts_is_named_and_mended_at_once() -> None:
@@ -206,7 +217,9 @@ def test_x12_a_cycle_of_cohorts_is_named_and_mended_at_once() -> None:
 
 
 def test_m07_the_rules_for_jobs_hold_while_the_controllers_are_down() -> None:
-    """The embedded API server has them itself: a Job is taken, held, and started when they are back."""
+    """The embedded API server applies them itself: a Job is accepted, stays suspended, and starts when the controllers
+    are back.
+    """
     course = played(load("m07"))
     assert course.values["Job/ns/a", "spec.suspend"] == [True, False]
     assert course.end["ClusterQueue/cq2"]["cond.Active"][0] == "True"
@@ -215,8 +228,8 @@ def test_m07_the_rules_for_jobs_hold_while_the_controllers_are_down() -> None:
 # --- a head that can never fit -----------------------------------------------------------------------------
 
 
-def _only_said_more(name: str) -> None:
-    """It blocks by the rule, as recorded; beyond that, it is said what blocks and that it will for ever."""
+def _only_never_fits_events_are_added(name: str) -> None:
+    """The head blocks as recorded; the added Events and the condition report that it can never fit."""
     found = differences(load(name))
     assert set(found) == {"events", "end ClusterQueue/cq cond.Blocked"} or set(found) == {"events"}
     missing, more = found["events"]
@@ -226,11 +239,11 @@ def _only_said_more(name: str) -> None:
 
 
 def test_x25_a_head_that_exceeds_all_quota_is_reported() -> None:
-    _only_said_more("x25")
+    _only_never_fits_events_are_added("x25")
 
 
 def test_x26_a_head_no_flavor_takes_is_reported() -> None:
-    _only_said_more("x26")
+    _only_never_fits_events_are_added("x26")
 
 
 # --- preemption --------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ import pytest
 
 from queue_manager.api.resources import CLUSTER_QUEUES, COHORTS, LOCAL_QUEUES
 from tests.local.queue.cluster import API, NS, Cluster, cluster, condition
-from tests.local.queue.places import Place, run
+from tests.local.queue.environments import Environment, run
 
 CYCLE = (
     "False",
@@ -45,8 +45,10 @@ def refused(reason: str, said: str) -> tuple[str, str, str]:
     return "False", reason, f"couldn't assign flavors to pod set main: {said}"
 
 
-def test_a_queue_borrows_what_the_cohorts_above_it_have_and_is_tried_again_when_that_changes(place: Place) -> None:
-    async def story() -> None:
+def test_a_queue_borrows_what_the_cohorts_above_it_have_and_is_tried_again_when_that_changes(
+    environment: Environment,
+) -> None:
+    async def scenario() -> None:
         async with cluster() as c:
             await set_cohort(c, "root", cpu="2")
             await set_cohort(c, "child", parent="root")
@@ -65,11 +67,11 @@ def test_a_queue_borrows_what_the_cohorts_above_it_have_and_is_tried_again_when_
             await patch(c, "root", resourceGroups=quota("4"))
             await c.until(c.running, ["large", "next"])
 
-    run(story())
+    run(scenario())
 
 
-def test_the_quota_of_a_cohort_that_is_moved_or_deleted_is_lost_to_its_queues(place: Place) -> None:
-    async def story() -> None:
+def test_the_quota_of_a_cohort_that_is_moved_or_deleted_is_lost_to_its_queues(environment: Environment) -> None:
+    async def scenario() -> None:
         async with cluster() as c:
             await set_cohort(c, "root", cpu="2")
             await set_cohort(c, "child", parent="root", cpu="1")
@@ -87,12 +89,14 @@ def test_the_quota_of_a_cohort_that_is_moved_or_deleted_is_lost_to_its_queues(pl
             await patch(c, "child", parentName="other")
             await c.until(c.running, ["runs", "waits"])
 
-    run(story())
+    run(scenario())
 
 
 @pytest.mark.parametrize("mended_by", ["patch", "delete"])
-def test_a_cycle_of_cohorts_stops_the_queues_below_it_until_it_is_broken(place: Place, mended_by: str) -> None:
-    async def story() -> None:
+def test_a_cycle_of_cohorts_stops_the_queues_below_it_until_it_is_broken(
+    environment: Environment, mended_by: str
+) -> None:
+    async def scenario() -> None:
         async with cluster() as c:
             await set_cohort(c, "b", parent="a", cpu="2")
             await c.queues("1", cohortName="a")
@@ -117,7 +121,7 @@ def test_a_cycle_of_cohorts_stops_the_queues_below_it_until_it_is_broken(place: 
             await c.until(of_local_queue, ("True", "Ready"), seconds=1)
             await c.until(c.running, ["runs", "waits"])
 
-    run(story())
+    run(scenario())
 
 
 def series(c: Cluster, name: str) -> list[str]:
@@ -131,8 +135,8 @@ def series(c: Cluster, name: str) -> list[str]:
 
 
 @pytest.mark.virtual_time
-def test_the_metrics_of_cohorts_add_up_their_subtrees(place: Place) -> None:
-    async def story() -> None:
+def test_the_metrics_of_cohorts_add_up_their_subtrees(environment: Environment) -> None:
+    async def scenario() -> None:
         async with cluster() as c:
             await set_cohort(c, "root", cpu="2500m")
             await set_cohort(c, "child", parent="root")
@@ -161,4 +165,4 @@ def test_the_metrics_of_cohorts_add_up_their_subtrees(place: Place) -> None:
             await asyncio.sleep(1)
             assert series(c, "cohort_info") + series(c, "cluster_queue_info") + series(c, "cohort_subtree_quota") == []
 
-    run(story())
+    run(scenario())

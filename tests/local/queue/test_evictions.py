@@ -1,19 +1,20 @@
-"""Losing quota and coming back: timeouts, deactivation, drained queues (kueue-measured.md sections 3 and 4)."""
+"""Losing quota and getting it back: timeouts, deactivation, stopped queues."""
 
 from __future__ import annotations
 
 import asyncio
 from datetime import datetime
+from itertools import pairwise
 from typing import Any
 
 import pytest
 
-from queue_manager.api.resources import CLUSTER_QUEUES, JOBS, LOCAL_QUEUES, WORKLOADS
+from queue_manager.api.resources import CLUSTER_QUEUES, JOBS, LOCAL_QUEUES, PODS, WORKLOADS
 from queue_manager.simulation.kubelet import PodScript
-from tests.local.queue.cluster import NS, Cluster, cluster
-from tests.local.queue.places import rest, run
+from tests.local.queue.cluster import NS, Cluster, cluster, versions
+from tests.local.queue.environments import rest, run
 
-pytestmark = pytest.mark.usefixtures("place")
+pytestmark = pytest.mark.usefixtures("environment")
 
 NEVER_READY = PodScript(ready_after=None, ends_after=None)
 LIMIT = "The workload is deactivated due to exceeding the maximum number of re-queuing retries"
@@ -26,15 +27,9 @@ def waiting(timeout: str = "2s", base: int = 1, limit: int | None = None, **more
 
 
 def values(c: Cluster, job: str, type: str) -> list[tuple[str, str]]:
-    """Every value a condition had, from the API's own history."""
-    import msgspec
-
+    """All (status, reason) of a condition in the API's history, without repetitions."""
     seen: list[tuple[str, str]] = []
-    for line in c.world.history:
-        kind, data = line.split(b" ")[1], line.split(b" ", 2)[2]
-        if kind != b"workloads.kueue.x-k8s.io":
-            continue
-        tree = msgspec.json.decode(data)
+    for tree in versions(c, WORKLOADS):
         if tree["metadata"]["ownerReferences"][0]["name"] != job:
             continue
         for condition in tree.get("status", {}).get("conditions", ()):
@@ -55,9 +50,9 @@ async def evictions(c: Cluster, job: str) -> list[tuple[str, str, int]]:
 
 
 def test_two_timeouts_are_retried_after_growing_waits_and_the_third_deactivates() -> None:
-    """As recorded in c01: limit 2, base 1 s."""
+    """As in recording c01: limit 2, base 1 s."""
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with cluster(waiting(limit=2), a=NEVER_READY) as c:
             await c.queues()
             await c.submit("a")
@@ -97,13 +92,13 @@ def test_two_timeouts_are_retried_after_growing_waits_and_the_third_deactivates(
             await rest(3600)
             assert len(c.world.history) == before
 
-    run(story())
+    run(scenario())
 
 
 def test_a_workload_deactivated_by_us_comes_back_with_a_full_new_budget() -> None:
-    """Row 1: Kueue leaves it pending for good (d01)."""
+    """Kueue leaves it pending for good (recording d01)."""
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with cluster(waiting(limit=1), a=NEVER_READY) as c:
             await c.queues()
             await c.submit("a")
@@ -113,7 +108,8 @@ def test_a_workload_deactivated_by_us_comes_back_with_a_full_new_budget() -> Non
             await c.until(c.running, [])
             await asyncio.sleep(5)
             await patch_workload(c, "a", {"spec": {"active": True}})
-            await c.until(c.running, ["a"])
+            await c.until(c.running, ["a"], 1)
+            assert "requeueState" not in (await c.workload("a"))["status"]
             assert ("True", "Reactivated") in values(c, "a", "Requeued")
             await c.until(lambda: _count(c, "a"), 1)
             await c.until(
@@ -124,7 +120,7 @@ def test_a_workload_deactivated_by_us_comes_back_with_a_full_new_budget() -> Non
                 ("Deactivated", "RequeuingLimitExceeded", 2),
             ]
 
-    run(story())
+    run(scenario())
 
 
 async def _count(c: Cluster, job: str) -> int | None:
@@ -132,7 +128,7 @@ async def _count(c: Cluster, job: str) -> int | None:
 
 
 def test_a_user_deactivates_a_running_job_and_brings_it_back() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with cluster() as c:
             await c.queues()
             await c.submit("a")
@@ -151,13 +147,13 @@ def test_a_user_deactivates_a_running_job_and_brings_it_back() -> None:
                 "Previously: The workload is deactivated",
             )
 
-    run(story())
+    run(scenario())
 
 
 def test_a_stop_takes_two_job_patches_and_none_is_refused() -> None:
-    """Row 8: Kueue sends 8 to 10 that are refused."""
+    """Kueue sends 8 to 10 that are refused."""
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with cluster() as c:
             await c.queues()
             await c.submit("a")
@@ -174,13 +170,13 @@ def test_a_stop_takes_two_job_patches_and_none_is_refused() -> None:
             await asyncio.sleep(2)
             assert ("Normal", "Stopped", "The workload is deactivated") in await c.events("a")
 
-    run(story())
+    run(scenario())
 
 
 def test_quota_is_kept_until_the_last_pod_has_terminated() -> None:
     """Pods that take 6 s to stop keep their quota for these 6 s."""
 
-    async def story() -> None:
+    async def scenario() -> None:
         slow = PodScript(ready_after=0.2, ends_after=None, stops_within=6.0)
         async with cluster(slow=slow) as c:
             await c.queues(cpu="1")
@@ -194,11 +190,11 @@ def test_quota_is_kept_until_the_last_pod_has_terminated() -> None:
             assert (await c.condition("slow", "QuotaReserved"))[0] == "True"  # type: ignore[index]
             await c.until(c.running, ["next"])
 
-    run(story())
+    run(scenario())
 
 
-def test_a_pending_workload_that_is_deactivated_leaves_the_line_and_can_return() -> None:
-    async def story() -> None:
+def test_a_deactivated_pending_workload_leaves_the_queue_and_can_return() -> None:
+    async def scenario() -> None:
         async with cluster() as c:
             await c.queues(cpu="1")
             await c.submit("run")
@@ -215,13 +211,13 @@ def test_a_pending_workload_that_is_deactivated_leaves_the_line_and_can_return()
             await c.until(c.running, ["wait"])
             assert values(c, "wait", "Requeued") == []
 
-    run(story())
+    run(scenario())
 
 
-def test_losing_readiness_evicts_after_the_recovery_timeout_and_the_next_run_starts_afresh() -> None:
-    """Row 3: in Kueue the old WaitForRecovery evicts the next run at once (e01)."""
+def test_lost_readiness_evicts_after_the_recovery_timeout() -> None:
+    """The next run has its full timeout. In Kueue the old WaitForRecovery evicts it at once (recording e01)."""
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with cluster(waiting(timeout="60s", recoveryTimeout="3s")) as c:
             await c.queues()
             await c.submit("a")
@@ -235,7 +231,7 @@ def test_losing_readiness_evicts_after_the_recovery_timeout_and_the_next_run_sta
             await c.until(lambda: _evicted(c, "a"), "PodsReadyTimeout")
             assert await evictions(c, "a") == [("PodsReadyTimeout", "WaitForRecovery", 1)]
             await c.until(c.running, [])
-            await c.until(lambda: _staying(c), [])  # of this pod, which must not be ready again before it goes
+            await c.until(lambda: _staying(c), [])  # the pod must not become ready again before it is deleted
             c.outcomes.pop("a")
             await c.until(c.running, ["a"])
             await asyncio.sleep(5)
@@ -243,7 +239,38 @@ def test_losing_readiness_evicts_after_the_recovery_timeout_and_the_next_run_sta
             states = values(c, "a", "PodsReady")
             assert states[states.index(("False", "WaitForRecovery")) + 1] == ("False", "WaitForStart")
 
-    run(story())
+    run(scenario())
+
+
+def test_pods_ready_is_reset_in_the_write_that_ends_the_admission() -> None:
+    async def scenario() -> None:
+        fails = PodScript(ready_after=0.1, ends_after=0.5, exit_code=1)
+        async with cluster(waiting(base=5, recoveryTimeout="2s"), a=fails) as c:
+            await c.queues()
+            await c.submit("a", backoffLimit=5)
+            await c.until(lambda: _eviction_count(c, "a"), 1)
+            await c.until(c.running, [])
+            await c.until(lambda: _has_admission(c, "a"), False)
+        ends = [
+            (before, after)
+            for before, after in pairwise(versions(c, WORKLOADS))
+            if "admission" in before.get("status", {}) and "admission" not in after["status"]
+        ]
+        assert ends
+        for _, after in ends:
+            ready = next(x for x in after["status"]["conditions"] if x["type"] == "PodsReady")
+            assert (ready["status"], ready["reason"]) == ("False", "WaitForStart")
+
+    run(scenario())
+
+
+async def _eviction_count(c: Cluster, job: str) -> int:
+    stats = (await c.workload(job)).get("status", {}).get("schedulingStats") or {}
+    return sum(row["count"] for row in stats.get("evictions", ()))
+
+
+async def _has_admission(c: Cluster, job: str) -> bool:
+    return "admission" in (await c.workload(job))["status"]
 
 
 async def _evicted(c: Cluster, job: str) -> str | None:
@@ -252,9 +279,7 @@ async def _evicted(c: Cluster, job: str) -> str | None:
 
 
 async def _unready(c: Cluster) -> None:
-    """The Job controller reports no ready pod any more, as it does when a probe fails."""
-    from queue_manager.api.resources import PODS
-
+    """The Job controller reports no ready pod any more, as when a probe fails."""
     (pod,) = await c.client.list(PODS, NS)
     status = {"conditions": [{"type": "Ready", "status": "False"}]}
     c.outcomes["a"] = PodScript(ready_after=None, ends_after=None)
@@ -262,31 +287,30 @@ async def _unready(c: Cluster) -> None:
 
 
 async def _staying(c: Cluster) -> list[str]:
-    """The pods that nobody has deleted."""
-    from queue_manager.api.resources import PODS
-
+    """The pods that are not being deleted."""
     found = await c.client.list(PODS, NS)
     return [pod["metadata"]["name"] for pod in found if "deletionTimestamp" not in pod["metadata"]]
 
 
-def test_backoff_survives_a_hold_of_the_local_queue() -> None:
-    """Row 2: Kueue admits at once when the LocalQueue is released (x22)."""
+@pytest.mark.parametrize("policy", ["Hold", "HoldAndDrain"])
+def test_backoff_survives_a_hold_of_the_local_queue(policy: str) -> None:
+    """Kueue admits at once when the LocalQueue is released (recording x22)."""
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with cluster(waiting(base=6), a=NEVER_READY) as c:
             await c.queues()
             await c.submit("a")
             await c.until(lambda: _evicted(c, "a"), "PodsReadyTimeout")
             await c.until(c.running, [])
             requeue_at = (await c.workload("a"))["status"]["requeueState"]["requeueAt"]
-            await c.client.patch(LOCAL_QUEUES, NS, "lq", {"spec": {"stopPolicy": "Hold"}})
+            await c.client.patch(LOCAL_QUEUES, NS, "lq", {"spec": {"stopPolicy": policy}})
             await asyncio.sleep(2)
             await c.client.patch(LOCAL_QUEUES, NS, "lq", {"spec": {"stopPolicy": "None"}})
             await c.until(c.running, ["a"], 60)
             admitted = next(x for x in (await c.workload("a"))["status"]["conditions"] if x["type"] == "Admitted")
             assert _time(admitted["lastTransitionTime"]) >= _time(requeue_at)
 
-    run(story())
+    run(scenario())
 
 
 def _time(text: str) -> datetime:
@@ -294,9 +318,9 @@ def _time(text: str) -> datetime:
 
 
 def test_a_drained_cluster_queue_takes_its_workloads_back_in_their_old_order() -> None:
-    """Row 10: in Kueue the younger pending one overtakes the drained older one (g02)."""
+    """In Kueue the younger pending one overtakes the drained older one (recording g02)."""
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with cluster() as c:
             await c.queues(cpu="1")
             await c.submit("old")
@@ -316,17 +340,17 @@ def test_a_drained_cluster_queue_takes_its_workloads_back_in_their_old_order() -
             await c.until(c.running, ["old"])
             assert (await c.condition("old", "Requeued"))[:2] == ("True", "ClusterQueueRestarted")  # type: ignore[index]
 
-    run(story())
+    run(scenario())
 
 
 STOPPED = "The ClusterQueue is stopped"
 
 
 @pytest.mark.parametrize("again", [None, "elsewhere"])
-def test_a_drained_cluster_queue_evicts_those_too_whose_local_queue_is_gone_or_leads_elsewhere(
+def test_a_drain_evicts_workloads_whose_local_queue_is_gone_or_was_changed(
     again: str | None,
 ) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with cluster() as c:
             await c.queues()
             await c.submit("a")
@@ -338,11 +362,11 @@ def test_a_drained_cluster_queue_evicts_those_too_whose_local_queue_is_gone_or_l
             await c.client.patch(CLUSTER_QUEUES, "", "cq", {"spec": {"stopPolicy": "HoldAndDrain"}})
             await c.until(c.running, [])
 
-    run(story())
+    run(scenario())
 
 
-def test_a_held_local_queue_starts_nothing_and_says_so() -> None:
-    async def story() -> None:
+def test_a_held_local_queue_starts_nothing_and_is_the_pending_reason() -> None:
+    async def scenario() -> None:
         async with cluster() as c:
             await c.queues()
             await c.client.patch(LOCAL_QUEUES, NS, "lq", {"spec": {"stopPolicy": "Hold"}})
@@ -353,16 +377,18 @@ def test_a_held_local_queue_starts_nothing_and_says_so() -> None:
             await c.client.patch(LOCAL_QUEUES, NS, "lq", {"spec": {"stopPolicy": "None"}})
             await c.until(c.running, ["a"])
 
-    run(story())
+    run(scenario())
 
 
-def test_the_maximum_execution_time_deactivates_once_and_a_reactivation_starts_a_new_budget() -> None:
-    """Row 4: Kueue sets DeactivationTarget twice and undoes the reactivation (d07)."""
+def test_the_maximum_execution_time_deactivates_once() -> None:
+    """A reactivation starts a new budget. Kueue sets DeactivationTarget twice and undoes the reactivation (recording
+    d07).
+    """
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with cluster() as c:
             await c.queues()
-            await c.submit("a", labels={"kueue.x-k8s.io/max-exec-time-seconds": "4"})
+            await c.submit("a", labels={"kueue.x-k8s.io/max-exec-time-seconds": "5"})
             reason = "DeactivatedDueToMaximumExecutionTimeExceeded"
             message = "The workload is deactivated due to exceeding the maximum execution time"
             await c.until(lambda: c.condition("a", "Evicted"), ("True", reason, message))
@@ -371,17 +397,17 @@ def test_the_maximum_execution_time_deactivates_once_and_a_reactivation_starts_a
             assert await c.condition("a", "DeactivationTarget") is None
             await patch_workload(c, "a", {"spec": {"active": True}})
             await c.until(c.running, ["a"])
-            await asyncio.sleep(2)
+            await asyncio.sleep(3.5)
             assert await c.running() == ["a"]
             name = (await c.workload("a"))["metadata"]["name"]
-            told = ("Warning", "MaximumExecutionTimeExceeded", "The maximum execution time (4s) exceeded")
+            told = ("Warning", "MaximumExecutionTimeExceeded", "The maximum execution time (5s) exceeded")
             assert (await c.events(name)).count(told) == 1
 
-    run(story())
+    run(scenario())
 
 
 def test_nothing_else_is_admitted_while_pods_are_awaited() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with cluster(
             waiting("60s", blockAdmission="true"), first=PodScript(ready_after=5.0, ends_after=None)
         ) as c:
@@ -394,4 +420,4 @@ def test_nothing_else_is_admitted_while_pods_are_awaited() -> None:
             )
             await c.until(c.running, ["first", "second"])
 
-    run(story())
+    run(scenario())

@@ -1,7 +1,7 @@
-"""Recorded scenarios whose course hangs on how long Kueue takes to stop a Job and to sweep its queue.
+"""Recordings whose course depends on the time that Kueue takes to stop a Job and to requeue inadmissible Workloads.
 
-A stop takes Kueue a second and the sweep another; ours take none, so the recorded steps come too late for us.
-What the recordings are about is who goes first, and that is asserted here with the same settings.
+Each takes Kueue a second and Sluice none, so the recorded steps come too late for Sluice. The recordings are about the
+order of Workloads, which is asserted here with the same settings.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ import pytest
 
 from queue_manager.simulation.kubelet import PodScript
 from tests.local.queue.cluster import Cluster, cluster
-from tests.local.queue.places import run
+from tests.local.queue.environments import run
 
-pytestmark = pytest.mark.usefixtures("place")
+pytestmark = pytest.mark.usefixtures("environment")
 
 NEVER = PodScript(ready_after=None, ends_after=None)
 QUICK = PodScript(ready_after=0.1, ends_after=None)
@@ -25,8 +25,8 @@ def settings(timeout: int, timestamp: str) -> str:
     return f"waitForPodsReady:\n  timeout: {timeout}s\n  requeuingStrategy: {strategy}\n"
 
 
-def test_c04_after_an_eviction_the_one_that_waits_starts() -> None:
-    async def story() -> None:
+def test_c04_after_an_eviction_the_pending_workload_starts() -> None:
+    async def scenario() -> None:
         async with cluster(settings(2, "Eviction"), first=NEVER, second=QUICK) as c:
             await c.queues("1")
             await c.submit("first")
@@ -34,11 +34,11 @@ def test_c04_after_an_eviction_the_one_that_waits_starts() -> None:
             await c.until(c.running, ["second"])
             assert (await c.workload("first"))["status"]["requeueState"]["count"] == 1
 
-    run(story())
+    run(scenario())
 
 
-def test_c05_by_creation_the_younger_one_starts_only_while_the_older_one_is_in_backoff() -> None:
-    async def story() -> None:
+def test_c05_by_creation_the_younger_starts_only_while_the_older_backs_off() -> None:
+    async def scenario() -> None:
         async with cluster(settings(2, "Creation"), first=NEVER, second=NEVER) as c:
             await c.queues("1")
             await c.submit("first")
@@ -47,14 +47,12 @@ def test_c05_by_creation_the_younger_one_starts_only_while_the_older_one_is_in_b
             await c.until(c.running, ["first"])
             assert (await c.workload("first"))["status"]["requeueState"]["count"] == 1
 
-    run(story())
+    run(scenario())
 
 
 @pytest.mark.parametrize(("base", "stop"), [(0, 0.0), (1, 1.5)])
-def test_c05_by_creation_the_older_one_goes_again_if_its_backoff_is_over_when_its_job_has_stopped(
-    base: int, stop: float
-) -> None:
-    async def story() -> None:
+def test_c05_by_creation_the_older_goes_again_if_its_stop_outlasts_its_backoff(base: int, stop: float) -> None:
+    async def scenario() -> None:
         slow = PodScript(ready_after=None, ends_after=None, stops_within=stop)
         config = settings(2, "Creation").replace("backoffBaseSeconds: 1", f"backoffBaseSeconds: {base}")
         async with cluster(config, first=slow, second=slow) as c:
@@ -69,11 +67,11 @@ def test_c05_by_creation_the_older_one_goes_again_if_its_backoff_is_over_when_it
             assert await _tries(c, "second") == 0
             await c.until(c.running, ["first"])
 
-    run(story())
+    run(scenario())
 
 
 async def _tries(c: Cluster, job: str) -> int:
-    """How often its pods were not ready in time."""
+    """How often the pods of the Job were not ready in time."""
     return int((await c.workload(job))["status"].get("requeueState", {}).get("count", 0))
 
 
@@ -82,7 +80,7 @@ async def _name(c: Cluster, job: str) -> str:
 
 
 async def _after_backoff(timestamp: str) -> list[str]:
-    """`first` was evicted and its backoff is over; `second` never ran; both waited behind `hi`."""
+    """`first` was evicted and its backoff is over, `second` never ran; both are pending behind `hi`."""
     async with cluster(settings(3, timestamp), first=NEVER, second=NEVER, hi=PodScript(0.1, 6.0)) as c:
         await c.queues("1")
         await c.apply_class("high", 100)
@@ -92,11 +90,11 @@ async def _after_backoff(timestamp: str) -> list[str]:
         await c.until(c.running, ["hi"])
         await c.until(lambda: c.condition("first", "Requeued"), ("True", "BackoffFinished", FINISHED))
         await c.until(lambda: c.condition("hi", "Finished"), ("True", "Succeeded", DONE))
-        await c.until(lambda: _somebody(c.running), True)
+        await c.until(lambda: _first_of(c.running), True)
         return await c.running()
 
 
-async def _somebody(running: Callable[[], Awaitable[list[str]]]) -> bool:
+async def _first_of(running: Callable[[], Awaitable[list[str]]]) -> bool:
     return bool(await running())
 
 

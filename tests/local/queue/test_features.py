@@ -20,9 +20,9 @@ from queue_manager.api.resources import (
 )
 from queue_manager.simulation.kubelet import PodScript
 from tests.local.queue.cluster import API, NS, Cluster, cluster
-from tests.local.queue.places import run
+from tests.local.queue.environments import run
 
-pytestmark = pytest.mark.usefixtures("place")
+pytestmark = pytest.mark.usefixtures("environment")
 
 QUEUE = "kueue.x-k8s.io/queue-name"
 MIN = "kueue.x-k8s.io/job-min-parallelism"
@@ -47,14 +47,14 @@ async def set_active(c: Cluster, job: str, active: bool) -> None:
     ("parallelism", "completions", "notes", "running"),
     [
         (4, 8, {MIN: "2"}, (3, 8)),
-        (6, 4, {MIN: "2"}, (3, 4)),  # never more pods than completions: the user's 6 comes back all the same
+        (6, 4, {MIN: "2"}, (3, 4)),  # never more pods than completions
         (4, 4, {MIN: "2", EQUAL: "true"}, (3, 3)),
     ],
 )
 def test_a_job_runs_with_the_pods_that_fit_and_gets_its_size_back(
     parallelism: int, completions: int, notes: dict[str, str], running: tuple[int, int]
 ) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with cluster() as c:
             await c.queues("3")
             mode = "Indexed" if EQUAL in notes else "NonIndexed"
@@ -70,14 +70,14 @@ def test_a_job_runs_with_the_pods_that_fit_and_gets_its_size_back(
             await c.until(lambda: size(c, "a"), running)
             assert await c.running() == ["a"]
 
-    run(story())
+    run(scenario())
 
 
 # --- prebuilt Workloads ------------------------------------------------------------------------------------
 
 
 async def make_prebuilt(c: Cluster, like: str) -> None:
-    """A Workload with the pods of this Job, as the API completed them."""
+    """A Workload with the pods of this Job, as the API has defaulted them."""
     template = (await c.workload(like))["spec"]["podSets"][0]["template"]
     pod_set = {"name": "main", "count": 1, "template": {"spec": template["spec"]}}
     spec = {"queueName": "lq", "podSets": [pod_set]}
@@ -86,9 +86,9 @@ async def make_prebuilt(c: Cluster, like: str) -> None:
 
 
 def test_a_prebuilt_workload_is_taken_over_and_starts_its_job() -> None:
-    """As measured in x21: with the defaults of the API in its containers it matches."""
+    """With the API's defaults in its containers it matches the Job (recording x21)."""
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with cluster(a=PodScript(ready_after=0.2, ends_after=3.0)) as c:
             await c.queues("2")
             await c.submit("like")
@@ -102,13 +102,13 @@ def test_a_prebuilt_workload_is_taken_over_and_starts_its_job() -> None:
             assert workload["metadata"]["name"] == "pre"
             await c.until(lambda: finished(c, "a"), "Succeeded")
 
-    run(story())
+    run(scenario())
 
 
 def test_a_prebuilt_workload_outlives_its_job_in_the_queue_and_is_taken_over_again() -> None:
-    """It is its user's: nobody else deletes it."""
+    """It belongs to its user: the queue does not delete it."""
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with cluster(a=PodScript(ready_after=0.2, ends_after=3.0)) as c:
             await c.queues("1")
             await c.submit("like")
@@ -127,13 +127,13 @@ def test_a_prebuilt_workload_outlives_its_job_in_the_queue_and_is_taken_over_aga
             await c.client.delete(JOBS, NS, "like", propagation="Background")
             await c.until(lambda: finished(c, "a"), "Succeeded")
 
-    run(story())
+    run(scenario())
 
 
-def test_the_job_of_a_prebuilt_workload_that_is_deleted_is_stopped_and_restored_before_its_quota_is_free() -> None:
-    """Its user made it without our finalizer: it was gone at once, and the labels of its queue stayed in the Job."""
+def test_deleting_a_prebuilt_workload_stops_its_job_before_quota_is_free() -> None:
+    """Its user created it without our finalizer. The Job's template has no labels of the queue afterwards."""
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with cluster(a=PodScript(ready_after=0.2, ends_after=None, stops_within=3.0)) as c:
             await c.queues("2")
             await c.submit("like")
@@ -148,14 +148,14 @@ def test_the_job_of_a_prebuilt_workload_that_is_deleted_is_stopped_and_restored_
             template = (await c.job("a"))["spec"]["template"]["metadata"]
             assert not any("kueue" in key for key in (*template["labels"], *template.get("annotations", ())))
 
-    run(story())
+    run(scenario())
 
 
 @pytest.mark.parametrize("whose", ["of another Job", "nobody's, and being deleted"])
-def test_a_job_that_is_unsuspended_without_having_its_prebuilt_workload_is_overruled(whose: str) -> None:
-    """Invariant S10: it ran on, without quota."""
+def test_a_job_unsuspended_without_its_prebuilt_workload_is_suspended_again(whose: str) -> None:
+    """Without quota it must not run (queue_manager/BEHAVIOUR.md#q5-no-run-without-admission)."""
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with cluster() as c:
             await c.queues("2")
             await c.submit("like")
@@ -175,7 +175,7 @@ def test_a_job_that_is_unsuspended_without_having_its_prebuilt_workload_is_overr
             assert await c.running() == expected
             assert ("Normal", "Stopped", "missing workload") in await c.events("a", component="kueue")
 
-    run(story())
+    run(scenario())
 
 
 async def finished(c: Cluster, job: str) -> str:
@@ -186,7 +186,7 @@ async def finished(c: Cluster, job: str) -> str:
 
 
 def test_a_child_of_a_waiting_job_is_suspended_and_has_no_workload() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with cluster() as c:
             await c.queues("1")
             await c.submit("busy")
@@ -202,11 +202,11 @@ def test_a_child_of_a_waiting_job_is_suspended_and_has_no_workload() -> None:
             assert told == [("Suspended", "Kueue managed child job suspended")]
             assert len(await c.client.list(WORKLOADS, NS)) == 2
 
-    run(story())
+    run(scenario())
 
 
-def test_who_depends_on_an_evicted_job_through_another_one_is_suspended_too() -> None:
-    async def story() -> None:
+def test_a_grandchild_of_an_evicted_job_is_suspended() -> None:
+    async def scenario() -> None:
         async with cluster() as c:
             await c.queues("1")
             await c.submit("a")
@@ -219,7 +219,7 @@ def test_who_depends_on_an_evicted_job_through_another_one_is_suspended_too() ->
             await set_active(c, "a", False)
             await c.until(c.running, [])
 
-    run(story())
+    run(scenario())
 
 
 async def owner(c: Cluster, job: str) -> dict[str, Any]:
@@ -227,10 +227,10 @@ async def owner(c: Cluster, job: str) -> dict[str, Any]:
     return {"apiVersion": "batch/v1", "kind": "Job", "name": job, "uid": uid, "controller": True}
 
 
-def test_a_child_that_gives_up_its_own_queue_name_leaves_the_line_and_depends_on_its_parent() -> None:
-    """Its Workload stayed in line, was admitted, and held quota for a Job that it could not start."""
+def test_a_child_without_its_own_queue_name_follows_its_parent() -> None:
+    """Its Workload leaves the queue and holds no quota."""
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with cluster() as c:
             await c.queues("1")
             await c.submit("parent")
@@ -242,9 +242,9 @@ def test_a_child_that_gives_up_its_own_queue_name_leaves_the_line_and_depends_on
             await c.until(lambda: names_of_workloads(c), ["parent"])
             await c.client.patch(JOBS, NS, "child", {"spec": {"suspend": False}})
             await asyncio.sleep(2)
-            assert await c.running() == ["child", "parent"]  # who made it starts it
+            assert await c.running() == ["child", "parent"]  # its creator unsuspends it
 
-    run(story())
+    run(scenario())
 
 
 async def first_reason(c: Cluster, job: str) -> str | None:
@@ -253,7 +253,7 @@ async def first_reason(c: Cluster, job: str) -> str | None:
 
 
 async def names_of_workloads(c: Cluster) -> list[str]:
-    """Of the Jobs that have one."""
+    """Of the Jobs that have a Workload."""
     return sorted(w["metadata"]["ownerReferences"][0]["name"] for w in await c.client.list(WORKLOADS, NS))
 
 
@@ -279,8 +279,8 @@ async def admitted(c: Cluster, job: str) -> tuple[str, ...]:
     return (await c.condition(job, "Admitted") or ("", ""))[:2]
 
 
-def test_a_job_waits_for_its_checks_and_gets_what_they_inject() -> None:
-    async def story() -> None:
+def test_a_job_waits_for_its_admission_checks_and_gets_their_pod_updates() -> None:
+    async def scenario() -> None:
         async with cluster() as c:
             await with_check(c)
             await c.submit("a")
@@ -294,17 +294,17 @@ def test_a_job_waits_for_its_checks_and_gets_what_they_inject() -> None:
             await set_active(c, "a", False)
             await c.until(lambda: node_selector(c, "a"), None)
 
-    run(story())
+    run(scenario())
 
 
 async def node_selector(c: Cluster, job: str) -> object:
     return (await c.job(job))["spec"]["template"]["spec"].get("nodeSelector")
 
 
-def test_a_job_admitted_to_a_flavor_that_was_deleted_waits_until_it_is_there_again() -> None:
-    """Started without it, the Job would run on any node."""
+def test_a_job_admitted_to_a_deleted_flavor_waits_until_it_exists_again() -> None:
+    """Started without the flavor's node labels, the Job would run on any node."""
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with cluster() as c:
             await with_check(c)
             await c.submit("a")
@@ -322,7 +322,7 @@ def test_a_job_admitted_to_a_flavor_that_was_deleted_waits_until_it_is_there_aga
             await c.until(c.running, ["a"])
             assert await node_selector(c, "a") == {"kind": "spot"}
 
-    run(story())
+    run(scenario())
 
 
 async def names(c: Cluster, resource: Resource) -> list[str]:
@@ -334,7 +334,7 @@ async def has_event(c: Cluster, name: str, told: tuple[str, str, str]) -> bool:
 
 
 def test_a_retry_waits_as_long_as_the_check_asks_for() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with cluster() as c:
             await with_check(c)
             await c.submit("a")
@@ -347,7 +347,7 @@ def test_a_retry_waits_as_long_as_the_check_asks_for() -> None:
             check = (await c.workload("a"))["status"]["admissionChecks"][0]
             assert (check["state"], check["retryCount"]) == ("Pending", 1)
 
-    run(story())
+    run(scenario())
 
 
 # --- what namespaces and runtime classes add ---------------------------------------------------------------
@@ -359,7 +359,9 @@ async def usage(c: Cluster, job: str) -> object:
 
 
 def test_defaults_of_the_namespace_count_and_are_not_written_into_the_workload() -> None:
-    async def story() -> None:
+    """A LimitRange's defaults are part of the requests."""
+
+    async def scenario() -> None:
         async with cluster() as c:
             await c.queues("4")
             limits = [{"type": "Container", "defaultRequest": {"cpu": "3"}}]
@@ -373,13 +375,13 @@ def test_defaults_of_the_namespace_count_and_are_not_written_into_the_workload()
             container = (await c.workload("a"))["spec"]["podSets"][0]["template"]["spec"]["containers"][0]
             assert "requests" not in container.get("resources", {})
 
-    run(story())
+    run(scenario())
 
 
 def test_usage_follows_the_defaults_of_the_namespace() -> None:
-    """It is what the pods ask for now, as a restarted manager would reckon it, and not what was written once."""
+    """It is computed from what the pods request now, as a restarted manager would, not read from the status."""
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with cluster() as c:
             await c.queues("4")
             limits = [{"type": "Container", "defaultRequest": {"cpu": "1"}}]
@@ -391,7 +393,7 @@ def test_usage_follows_the_defaults_of_the_namespace() -> None:
             await c.client.patch(LIMIT_RANGES, NS, "lr", {"spec": {"limits": limits}})
             await c.until(lambda: cpu_in_use(c), "3")
 
-    run(story())
+    run(scenario())
 
 
 async def cpu_in_use(c: Cluster) -> object:
@@ -399,10 +401,10 @@ async def cpu_in_use(c: Cluster) -> object:
     return status["flavorsUsage"][0]["resources"][0]["total"]
 
 
-def test_what_breaks_a_limit_of_its_namespace_waits_until_the_limit_is_gone() -> None:
-    """As measured in k06."""
+def test_a_job_above_a_limit_range_waits_until_the_limit_is_gone() -> None:
+    """As in recording k06."""
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with cluster() as c:
             await c.queues("4")
             meta = {"name": "lr", "namespace": NS}
@@ -417,11 +419,11 @@ def test_what_breaks_a_limit_of_its_namespace_waits_until_the_limit_is_gone() ->
             await c.client.delete(LIMIT_RANGES, NS, "lr")
             await c.until(c.running, ["a"])
 
-    run(story())
+    run(scenario())
 
 
 def test_the_overhead_of_a_runtime_class_counts() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with cluster() as c:
             await c.queues("4")
             tree = {"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "metadata": {"name": "vm"}, "handler": "vm"}
@@ -431,14 +433,14 @@ def test_the_overhead_of_a_runtime_class_counts() -> None:
             await c.until(c.running, ["a"])
             assert await usage(c, "a") == {"cpu": "1500m"}
 
-    run(story())
+    run(scenario())
 
 
 # --- metrics -----------------------------------------------------------------------------------------------
 
 
-def test_metrics_say_what_happened_and_what_is() -> None:
-    async def story() -> None:
+def test_metrics_of_admission_eviction_and_pending_workloads() -> None:
+    async def scenario() -> None:
         async with cluster("metrics: {enableClusterQueueResources: true}\n", a=PodScript(0.2, 3.0)) as c:
             await c.queues("1")
             await c.submit("a")
@@ -471,7 +473,7 @@ def test_metrics_say_what_happened_and_what_is() -> None:
                 in metrics.exposition()
             )
 
-    run(story())
+    run(scenario())
 
 
 async def shown(c: Cluster, line: str) -> bool:

@@ -19,9 +19,9 @@ from queue_manager.api.resources import (
 from queue_manager.engine.transport import ApiError
 from queue_manager.simulation.kubelet import PodScript
 from tests.local.queue.cluster import API, NS, Cluster, cluster, condition
-from tests.local.queue.places import run
+from tests.local.queue.environments import run
 
-pytestmark = pytest.mark.usefixtures("place")
+pytestmark = pytest.mark.usefixtures("environment")
 
 QUEUE = "kueue.x-k8s.io/queue-name"
 
@@ -38,8 +38,8 @@ async def exists(c: Cluster, resource: object, name: str) -> bool:
     return True
 
 
-def test_a_job_submitted_unsuspended_is_held_first() -> None:
-    async def story() -> None:
+def test_a_job_created_unsuspended_is_suspended_at_creation() -> None:
+    async def scenario() -> None:
         async with cluster() as c:
             await c.queues(cpu="1")
             await c.submit("run")
@@ -48,11 +48,11 @@ def test_a_job_submitted_unsuspended_is_held_first() -> None:
             await asyncio.sleep(2)
             assert await c.running() == ["run"]
 
-    run(story())
+    run(scenario())
 
 
 def test_without_a_webhook_the_controller_stops_a_job_that_runs_without_quota() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with cluster() as c:
             c.world.admission.clear()
             await c.queues(cpu="1")
@@ -64,7 +64,7 @@ def test_without_a_webhook_the_controller_stops_a_job_that_runs_without_quota() 
             await asyncio.sleep(2)
             assert await stopped(c, "wild") == ["Missing Workload; unable to restore pod templates"]
 
-    run(story())
+    run(scenario())
 
 
 async def _reason(c: Cluster, job: str) -> str | None:
@@ -72,8 +72,8 @@ async def _reason(c: Cluster, job: str) -> str | None:
     return found[1] if found else None
 
 
-def test_a_job_without_queue_is_none_of_our_business_until_it_gets_one() -> None:
-    async def story() -> None:
+def test_a_job_without_queue_is_not_managed_until_it_gets_one() -> None:
+    async def scenario() -> None:
         async with cluster() as c:
             await c.queues()
             await c.submit("free", queue=None)
@@ -84,11 +84,11 @@ def test_a_job_without_queue_is_none_of_our_business_until_it_gets_one() -> None
             await c.client.patch(JOBS, NS, "later", {"metadata": {"labels": {QUEUE: "lq"}}})
             await c.until(c.running, ["free", "later"])
 
-    run(story())
+    run(scenario())
 
 
-def test_a_user_who_unsuspends_a_waiting_job_is_overruled() -> None:
-    async def story() -> None:
+def test_a_pending_job_unsuspended_by_a_user_is_suspended_again() -> None:
+    async def scenario() -> None:
         async with cluster() as c:
             await c.queues(cpu="1")
             await c.submit("run")
@@ -99,11 +99,11 @@ def test_a_user_who_unsuspends_a_waiting_job_is_overruled() -> None:
             await asyncio.sleep(2)
             assert await stopped(c, "wait") == ["Not admitted by cluster queue"]
 
-    run(story())
+    run(scenario())
 
 
-def test_a_user_who_suspends_a_running_job_sees_it_started_again() -> None:
-    async def story() -> None:
+def test_an_admitted_job_suspended_by_a_user_is_started_again() -> None:
+    async def scenario() -> None:
         async with cluster() as c:
             await c.queues()
             await c.submit("a")
@@ -117,11 +117,11 @@ def test_a_user_who_suspends_a_running_job_sees_it_started_again() -> None:
             )
             assert (await c.condition("a", "Admitted"))[0] == "True"  # type: ignore[index]
 
-    run(story())
+    run(scenario())
 
 
-def test_an_edit_of_a_waiting_job_is_followed_in_place() -> None:
-    async def story() -> None:
+def test_an_edit_of_a_pending_job_updates_its_workload() -> None:
+    async def scenario() -> None:
         async with cluster() as c:
             await c.queues(cpu="2")
             await c.submit("run", "1")
@@ -137,11 +137,11 @@ def test_an_edit_of_a_waiting_job_is_followed_in_place() -> None:
             reasons = [reason for _, reason, _ in await c.events("wait", component="batch/job-kueue-controller")]
             assert reasons.count("UpdatedWorkload") == 1
 
-    run(story())
+    run(scenario())
 
 
-def test_an_edit_of_a_running_job_stops_it_and_queues_it_anew() -> None:
-    async def story() -> None:
+def test_an_edit_of_a_running_job_stops_it_and_queues_it_again() -> None:
+    async def scenario() -> None:
         async with cluster() as c:
             await c.queues(cpu="2")
             await c.submit("a", "1")
@@ -159,17 +159,17 @@ def test_an_edit_of_a_running_job_stops_it_and_queues_it_anew() -> None:
                 c, "a"
             )
 
-    run(story())
+    run(scenario())
 
 
 async def _pods(c: Cluster, job: str) -> int:
     return (await c.workload(job))["spec"]["podSets"][0]["count"]  # type: ignore[no-any-return]
 
 
-def test_a_job_that_leaves_its_queue_takes_its_workload_out_of_line() -> None:
-    """Row 5: in Kueue the Workload stays, and takes quota for ever (i13)."""
+def test_the_workload_of_a_job_that_leaves_its_queue_is_deleted() -> None:
+    """In Kueue the Workload stays and holds quota for ever (recording i13)."""
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with cluster(run=PodScript(ends_after=None)) as c:
             await c.queues(cpu="1")
             await c.submit("run")
@@ -182,11 +182,11 @@ def test_a_job_that_leaves_its_queue_takes_its_workload_out_of_line() -> None:
             with pytest.raises(LookupError):
                 await c.workload("wait")
 
-    run(story())
+    run(scenario())
 
 
-def test_a_change_of_queue_is_followed_while_waiting_and_refused_while_running() -> None:
-    async def story() -> None:
+def test_a_change_of_queue_is_applied_while_pending_and_refused_while_running() -> None:
+    async def scenario() -> None:
         async with cluster() as c:
             await c.queues(cpu="1")
             await c.submit("run")
@@ -202,13 +202,78 @@ def test_a_change_of_queue_is_followed_while_waiting_and_refused_while_running()
             await c.client.delete(JOBS, NS, "run", propagation="Background")
             await c.until(c.running, ["wait"])
 
-    run(story())
+    run(scenario())
 
 
-def test_where_all_jobs_are_managed_one_without_its_queue_name_is_in_line_nowhere() -> None:
-    """The API refuses an empty queueName: its Workload stayed in the old line, and the Job was started from it."""
+TIMEOUT = "waitForPodsReady: {timeout: 2s, requeuingStrategy: {backoffBaseSeconds: 5}}\n"
 
-    async def story() -> None:
+
+def test_a_change_of_queue_is_applied_during_the_backoff() -> None:
+    async def scenario() -> None:
+        async with cluster(TIMEOUT, a=PodScript(ready_after=None, ends_after=None)) as c:
+            await c.queues()
+            await c.local_queue("other")
+            await c.submit("a")
+            await c.until(c.running, ["a"])
+            await c.until(c.running, [])
+            await c.client.patch(JOBS, NS, "a", {"metadata": {"labels": {"kueue.x-k8s.io/queue-name": "other"}}})
+            await c.until(lambda: _queue(c, "a"), "other", 1)
+
+    run(scenario())
+
+
+async def _queue(c: Cluster, job: str) -> str:
+    return str((await c.workload(job))["spec"]["queueName"])
+
+
+def test_the_queue_of_a_workload_follows_its_job_only() -> None:
+    async def scenario() -> None:
+        async with cluster() as c:
+            await c.queues("1")
+            await c.local_queue("other")
+            await c.submit("a")
+            await c.submit("b")
+            await c.until(lambda: _reason(c, "b"), "WaitingForQuota")
+            name = (await c.workload("b"))["metadata"]["name"]
+            await c.client.patch(WORKLOADS, NS, name, {"spec": {"queueName": "other"}})
+            await c.until(lambda: _queue(c, "b"), "lq")
+
+    run(scenario())
+
+
+def test_the_queue_name_of_a_workload_with_quota_cannot_be_changed() -> None:
+    """Kueue accepts null, and then any other name."""
+
+    async def scenario() -> None:
+        async with cluster() as c:
+            await c.queues()
+            await c.local_queue("other")
+            await c.submit("a")
+            await c.until(c.running, ["a"])
+            name = (await c.workload("a"))["metadata"]["name"]
+            for queue in ("other", None):
+                with pytest.raises(ApiError, match="queueName is immutable while workload quota reserved"):
+                    await c.client.patch(WORKLOADS, NS, name, {"spec": {"queueName": queue}})
+            assert await _queue(c, "a") == "lq"
+
+    run(scenario())
+
+
+def test_a_local_queue_without_cluster_queue_is_refused_with_its_field() -> None:
+    async def scenario() -> None:
+        async with cluster() as c:
+            await c.queues()
+            meta = {"name": "nowhere", "namespace": NS}
+            with pytest.raises(ApiError, match=r"spec\.clusterQueue"):
+                await c.create(LOCAL_QUEUES, {**API, "kind": "LocalQueue", "metadata": meta, "spec": {}})
+
+    run(scenario())
+
+
+def test_a_managed_job_without_its_queue_name_is_in_no_queue() -> None:
+    """With manageJobsWithoutQueueName it keeps its Workload without a queueName: the API refuses an empty one."""
+
+    async def scenario() -> None:
         async with cluster("manageJobsWithoutQueueName: true") as c:
             await c.queues(cpu="1")
             await c.submit("run")
@@ -218,11 +283,11 @@ def test_where_all_jobs_are_managed_one_without_its_queue_name_is_in_line_nowher
             await c.until(lambda: _reason(c, "wait"), "Misconfigured")
             assert "queueName" not in (await c.workload("wait"))["spec"]
 
-    run(story())
+    run(scenario())
 
 
 def test_a_deleted_workload_stops_its_job_and_a_new_one_queues_behind() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with cluster() as c:
             await c.queues(cpu="1")
             await c.submit("run")
@@ -236,11 +301,11 @@ def test_a_deleted_workload_stops_its_job_and_a_new_one_queues_behind() -> None:
             await asyncio.sleep(2)
             assert await stopped(c, "run") == ["Workload is deleted"]
 
-    run(story())
+    run(scenario())
 
 
 def test_an_orphaned_workload_is_finished() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with cluster() as c:
             await c.queues()
             await c.submit("a")
@@ -255,14 +320,14 @@ def test_an_orphaned_workload_is_finished() -> None:
             await c.until(lambda: _reserving(c), 0)
             assert status is not None
 
-    run(story())
+    run(scenario())
 
 
 @pytest.mark.parametrize("propagation", ["Background", "Foreground"])
 def test_the_quota_of_a_deleted_job_is_in_use_until_its_last_pod_has_ended(propagation: str) -> None:
-    """Nothing ends its pods while a finalizer of others keeps the Job, and then they end in their own time."""
+    """While a foreign finalizer keeps the Job, its pods end in their own time."""
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with cluster(going=PodScript(ends_after=None, stops_within=5)) as c:
             await c.queues(cpu="1")
             await c.submit("going")
@@ -281,11 +346,11 @@ def test_the_quota_of_a_deleted_job_is_in_use_until_its_last_pod_has_ended(propa
                 await asyncio.sleep(0.2)
             await c.until(c.running, ["next"])
 
-    run(story())
+    run(scenario())
 
 
 async def _live(c: Cluster, job: str) -> int:
-    """Those that may run."""
+    """The pods that may run."""
     pods = await c.client.list(PODS, NS, label_selector=f"batch.kubernetes.io/job-name={job}")
     return sum(pod["status"]["phase"] in ("Pending", "Running") for pod in pods)
 
@@ -295,7 +360,7 @@ async def _reserving(c: Cluster) -> int:
 
 
 def test_an_admission_gate_holds_a_job_until_it_is_removed() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with cluster() as c:
             await c.queues()
             gate = "kueue.x-k8s.io/admission-gated-by"
@@ -305,11 +370,11 @@ def test_an_admission_gate_holds_a_job_until_it_is_removed() -> None:
             await c.client.patch(JOBS, NS, "a", {"metadata": {"annotations": {gate: None}}})
             await c.until(c.running, ["a"])
 
-    run(story())
+    run(scenario())
 
 
-def test_an_unknown_priority_class_is_named_and_awaited() -> None:
-    async def story() -> None:
+def test_a_job_waits_for_its_unknown_priority_class() -> None:
+    async def scenario() -> None:
         async with cluster() as c:
             await c.queues()
             await c.submit("a", labels={"kueue.x-k8s.io/priority-class": "vip"})
@@ -323,7 +388,7 @@ def test_an_unknown_priority_class_is_named_and_awaited() -> None:
             await c.client.patch(WORKLOAD_PRIORITY_CLASSES, "", "vip", {"value": 9})
             await c.until(lambda: _priority(c, "a"), 9)
 
-    run(story())
+    run(scenario())
 
 
 async def _priority(c: Cluster, job: str) -> int:
@@ -331,7 +396,7 @@ async def _priority(c: Cluster, job: str) -> int:
 
 
 def test_a_template_that_contradicts_the_injected_labels_fails_to_start() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with cluster() as c:
             await c.queues(cpu="1")
             container = {"name": "main", "image": "x", "resources": {"requests": {"cpu": "1"}}}
@@ -350,11 +415,11 @@ def test_a_template_that_contradicts_the_injected_labels_fails_to_start() -> Non
             await c.submit("next")
             await c.until(c.running, ["next"])
 
-    run(story())
+    run(scenario())
 
 
-def test_the_default_queue_takes_jobs_that_name_none() -> None:
-    async def story() -> None:
+def test_jobs_without_queue_name_go_to_the_default_queue() -> None:
+    async def scenario() -> None:
         async with cluster() as c:
             await c.queues()
             await c.local_queue("default")
@@ -363,11 +428,11 @@ def test_the_default_queue_takes_jobs_that_name_none() -> None:
             assert (await c.job("a"))["metadata"]["labels"][QUEUE] == "default"
             await c.until(c.running, ["a"])
 
-    run(story())
+    run(scenario())
 
 
-def test_a_namespace_must_be_selected_and_is_waited_for() -> None:
-    async def story() -> None:
+def test_a_job_waits_until_its_namespace_is_selected() -> None:
+    async def scenario() -> None:
         async with cluster() as c:
             await c.queues(namespaceSelector={"matchLabels": {"team": "a"}})
             await c.submit("a")
@@ -376,11 +441,11 @@ def test_a_namespace_must_be_selected_and_is_waited_for() -> None:
             await c.client.patch(NAMESPACES, "", NS, {"metadata": {"labels": {"team": "a"}}})
             await c.until(c.running, ["a"])
 
-    run(story())
+    run(scenario())
 
 
 def test_queues_and_flavors_in_use_outlive_their_deletion() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with cluster(run=PodScript(ready_after=0.2, ends_after=5.0)) as c:
             await c.queues(cpu="1")
             await c.submit("run")
@@ -412,13 +477,13 @@ def test_queues_and_flavors_in_use_outlive_their_deletion() -> None:
             async def still_counted() -> int:
                 return int((await c.client.get(LOCAL_QUEUES, NS, "lq"))["status"]["pendingWorkloads"])
 
-            await c.until(still_counted, 1)  # it waits, be it for a queue
+            await c.until(still_counted, 1)  # it is pending, even without a queue
 
-    run(story())
+    run(scenario())
 
 
 def test_finished_pods_give_their_quota_back_early() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with cluster() as c:
             await c.queues(cpu="2")
             await c.submit("wide", "1", parallelism=2, completions=2)
@@ -430,7 +495,7 @@ def test_finished_pods_give_their_quota_back_early() -> None:
             await c.until(c.running, ["next", "wide"])
             assert (await c.workload("wide"))["status"]["reclaimablePods"] == [{"name": "main", "count": 1}]
 
-    run(story())
+    run(scenario())
 
 
 async def _succeed_one(c: Cluster) -> None:

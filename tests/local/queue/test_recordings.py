@@ -1,8 +1,7 @@
-"""What the real Kueue did, we do: recorded scenarios played again, compared value by value and event by event.
+"""Scenarios recorded with the real Kueue are replayed and compared value by value and Event by Event.
 
-Two kinds of scenarios are not simply equal. Those in which Kueue is wrong are asserted otherwise, each in a test of
-its name (`test_better_than_kueue`). Those whose course hangs on how long Kueue takes to stop a Job are asserted by
-what they are about, in `test_faster_than_kueue`.
+Two kinds of scenarios are excepted: those in which Kueue is wrong (`test_better_than_kueue`), and those whose course
+depends on Kueue's delays (`test_faster_than_kueue`).
 """
 
 from __future__ import annotations
@@ -33,11 +32,11 @@ def test_the_recording_is_reproduced(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", [*BETTER, *FASTER])
-def test_a_recording_that_is_not_reproduced_has_its_own_test(name: str) -> None:
+def test_each_excepted_recording_has_its_own_test(name: str) -> None:
     tests = [*vars(test_better_than_kueue), *vars(test_faster_than_kueue)]
     assert any(test.startswith(f"test_{name}_") for test in tests)
 
 
 @pytest.mark.parametrize("name", [*BETTER, *FASTER])
-def test_nothing_is_excused_that_is_equal(name: str) -> None:
+def test_no_excepted_recording_is_reproduced(name: str) -> None:
     assert differences(load(name)) != {}

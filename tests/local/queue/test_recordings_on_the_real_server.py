@@ -1,4 +1,4 @@
-"""Twenty recordings of the real Kueue, played by our queue on the real API server, in the time they took."""
+"""Twenty recordings of the real Kueue, replayed by Sluice on the real API server in the recorded times."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from tests.control_plane.server import ControlPlane
 from tests.control_plane.webhooks import Webhooks
-from tests.local.queue.real_world import real_world, with_namespaces
+from tests.local.queue.real_replay import real_world, with_namespaces
 from tests.local.queue.replay import Played, compared, load, play
 
 pytestmark = [pytest.mark.control_plane, pytest.mark.real_time]
@@ -22,7 +22,7 @@ TWENTY = (
 """Of each group that is about readiness and the life of Workloads; together less than two minutes long."""
 
 
-def test_they_are_twenty() -> None:
+def test_there_are_twenty_recordings() -> None:
     assert len(set(TWENTY)) == 20
 
 

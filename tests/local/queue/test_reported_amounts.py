@@ -1,4 +1,4 @@
-"""What the status of a Workload says in numbers: its requests while it is refused, amounts, and times in seconds."""
+"""Numbers in the status of a Workload: its requests while it is refused, amounts, times in seconds."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import pytest
 from queue_manager.api.resources import WORKLOADS
 from queue_manager.simulation.kubelet import PodScript
 from tests.local.queue.cluster import API, NS, Cluster, cluster
-from tests.local.queue.places import here, run
+from tests.local.queue.environments import current, run
 
-pytestmark = pytest.mark.usefixtures("place")
+pytestmark = pytest.mark.usefixtures("environment")
 
 
 def pod(**requests: str) -> dict[str, Any]:
@@ -25,7 +25,7 @@ def group(flavor: str, **quotas: str) -> dict[str, Any]:
 
 
 async def refused(c: Cluster, job: str) -> tuple[str, Any]:
-    """Reason and resourceRequests."""
+    """Reason and resourceRequests of a refused Workload."""
     found = await c.condition(job, "QuotaReserved")
     return found[1] if found else "", (await c.workload(job))["status"].get("resourceRequests")
 
@@ -34,41 +34,41 @@ def main(**amounts: str) -> list[dict[str, Any]]:
     return [{"name": "main", "resources": amounts}]
 
 
-def test_a_refused_workload_shows_what_its_pods_request_and_never_pods() -> None:
-    async def story() -> None:
+def test_a_refused_workload_reports_its_requests_without_the_resource_pods() -> None:
+    async def scenario() -> None:
         async with cluster() as c:
             await c.queues(resourceGroups=[group("default", cpu="9", memory="9Gi", pods="2")])
             await c.submit("many", pod=pod(cpu="1", memory="1Gi"), parallelism=3, completions=3)
             await c.until(lambda: refused(c, "many"), ("ExceedsMaxQuota", main(cpu="3", memory="3Gi")))
 
-    run(story())
+    run(scenario())
 
 
-def test_no_resource_is_missing_where_undeclared_ones_are_not_counted() -> None:
-    async def story() -> None:
+def test_reported_requests_include_resources_that_are_not_counted() -> None:
+    async def scenario() -> None:
         async with cluster("resources: {quotaCheckStrategy: IgnoreUndeclared}") as c:
             await c.queues("2")
             await c.submit("big", pod=pod(cpu="3", memory="1Gi"))
             await c.until(lambda: refused(c, "big"), ("ExceedsMaxQuota", main(cpu="3", memory="1Gi")))
 
-    run(story())
+    run(scenario())
 
 
-def test_a_misconfigured_one_shows_its_requests_too() -> None:
-    async def story() -> None:
+def test_a_misconfigured_workload_reports_its_requests() -> None:
+    async def scenario() -> None:
         async with cluster() as c:
             await c.queues(namespaceSelector={"matchLabels": {"team": "none"}})
             await c.submit("a", pod=pod(cpu="1", memory="1Gi"))
             await c.until(lambda: refused(c, "a"), ("Misconfigured", main(cpu="1", memory="1Gi")))
 
-    run(story())
+    run(scenario())
 
 
-def test_no_pod_set_is_missing_when_the_first_is_refused() -> None:
+def test_all_pod_sets_are_reported_when_the_first_is_refused() -> None:
     async def requests(c: Cluster) -> Any:
         return (await c.client.get(WORKLOADS, NS, "two"))["status"].get("resourceRequests")
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with cluster() as c:
             await c.queues("2")
             sets = [
@@ -81,31 +81,31 @@ def test_no_pod_set_is_missing_when_the_first_is_refused() -> None:
             both = [{"name": "a", "resources": {"cpu": "18"}}, {"name": "b", "resources": {"cpu": "2"}}]
             await c.until(lambda: requests(c), both)
 
-    run(story())
+    run(scenario())
 
 
 @pytest.mark.parametrize(("one", "three"), [("100M", "300M"), ("100Mi", "300Mi"), ("1000", "3k"), ("1500", "4500")])
-def test_amounts_have_a_binary_suffix_where_divisible_by_1024_and_else_a_decimal_one(one: str, three: str) -> None:
+def test_amounts_divisible_by_1024_have_a_binary_suffix(one: str, three: str) -> None:
     async def usage(c: Cluster) -> Any:
         (given,) = (await c.workload("a"))["status"]["admission"]["podSetAssignments"]
         return given["resourceUsage"]
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with cluster() as c:
             await c.queues(resourceGroups=[group("default", memory="1Gi")])
             await c.submit("a", pod=pod(memory=one), parallelism=3, completions=3)
             await c.until(lambda: usage(c), {"memory": three})
 
-    run(story())
+    run(scenario())
 
 
 def test_zero_seconds_of_past_execution_are_written() -> None:
-    """In virtual time the Workload is evicted, and its Job has stopped, in the second in which it was admitted."""
+    """In virtual time the Workload is evicted and its Job stopped in the second of its admission."""
 
     async def past(c: Cluster) -> Any:
         return (await c.workload("a"))["status"].get("accumulatedPastExecutionTimeSeconds", "absent")
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with cluster("", a=PodScript(ready_after=None, ends_after=None, stops_within=0.0)) as c:
             await c.queues()
             await c.submit("a")
@@ -116,6 +116,6 @@ def test_zero_seconds_of_past_execution_are_written() -> None:
             await c.until(
                 lambda: c.condition("a", "QuotaReserved"), ("False", "Deactivated", "The workload is deactivated")
             )
-            assert await past(c) in ([0] if here().name == "embedded" else range(60))
+            assert await past(c) in ([0] if current().name == "embedded" else range(60))
 
-    run(story())
+    run(scenario())

@@ -1,4 +1,4 @@
-"""Requeuing beyond Kueue, on the whole system in virtual time: bounds, deadlines, causes, the record of attempts."""
+"""Requeuing beyond Kueue, on the whole system: bounds, deadlines, causes, the record of attempts."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from queue_manager.api.resources import JOBS
 from queue_manager.engine.transport import ApiError
 from queue_manager.simulation.kubelet import PodScript
 from tests.local.queue.cluster import NS, Cluster, cluster
-from tests.local.queue.places import rest, run
+from tests.local.queue.environments import rest, run
 
-pytestmark = pytest.mark.usefixtures("place")
+pytestmark = pytest.mark.usefixtures("environment")
 
 HANGS = PodScript(ready_after=None, ends_after=None)
 NO_NODE = PodScript(ready_after=None, ends_after=None, no_node="0/2 nodes are available: 2 Insufficient cpu.")
@@ -37,7 +37,7 @@ async def overrides(c: Cluster, job: str) -> dict[str, str]:
 
 
 def test_a_job_sets_its_own_timeout_and_limit_within_bounds() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with cluster(BOUNDS, a=HANGS, b=HANGS) as c:
             await c.queues()
             await c.submit("a", annotations={TIMEOUT: "5s", LIMIT: "0"})
@@ -46,28 +46,28 @@ def test_a_job_sets_its_own_timeout_and_limit_within_bounds() -> None:
             await c.until(lambda: target(c, "a"), ("True", "DeactivatedDueToRequeuingLimitExceeded"), seconds=7)
             assert await target(c, "b") is None
 
-    run(story())
+    run(scenario())
 
 
-def test_a_timeout_of_fractions_of_a_second_costs_no_looks_in_between() -> None:
-    async def story() -> None:
+def test_a_fractional_timeout_causes_no_syncs_before_it_ends() -> None:
+    async def scenario() -> None:
         async with cluster("waitForPodsReady: {timeout: 2500ms}", a=HANGS) as c:
             await c.queues()
             await c.submit("a")
             await c.until(lambda: target(c, "a"), ("True", "PodsReadyTimeout"), seconds=5)
 
-    run(story())
+    run(scenario())
 
 
-def test_a_change_of_the_annotation_is_followed_by_the_workload() -> None:
-    async def story() -> None:
+def test_a_changed_override_annotation_updates_the_workload() -> None:
+    async def scenario() -> None:
         async with cluster(BOUNDS, a=HANGS) as c:
             await c.queues()
             await c.submit("a")
             await c.client.patch(JOBS, NS, "a", {"metadata": {"annotations": {TIMEOUT: "5s"}}})
             await c.until(lambda: target(c, "a"), ("True", "PodsReadyTimeout"), seconds=7)
 
-    run(story())
+    run(scenario())
 
 
 @pytest.mark.parametrize(
@@ -78,8 +78,8 @@ def test_a_change_of_the_annotation_is_followed_by_the_workload() -> None:
         ("", {TIMEOUT: "10s"}, "waitForPodsReady.overrides"),
     ],
 )
-def test_admission_refuses_what_is_out_of_bounds(config: str, notes: dict[str, str], text: str) -> None:
-    async def story() -> None:
+def test_admission_refuses_overrides_out_of_bounds(config: str, notes: dict[str, str], text: str) -> None:
+    async def scenario() -> None:
         async with cluster(config) as c:
             await c.queues()
             with pytest.raises(ApiError, match="sluice/") as refused:
@@ -89,11 +89,11 @@ def test_admission_refuses_what_is_out_of_bounds(config: str, notes: dict[str, s
             (path,) = notes
             assert f"metadata.annotations[{path}]" in refused.value.message
 
-    run(story())
+    run(scenario())
 
 
-def test_where_no_admission_runs_the_job_is_told_once_and_the_configuration_applies() -> None:
-    async def story() -> None:
+def test_without_webhook_an_invalid_override_is_one_event_and_has_no_effect() -> None:
+    async def scenario() -> None:
         async with cluster(BOUNDS.replace("timeout: 100s", "timeout: 8s"), a=HANGS) as c:
             c.world.admission.clear()
             await c.queues()
@@ -105,13 +105,15 @@ def test_where_no_admission_runs_the_job_is_told_once_and_the_configuration_appl
             assert told[0][0] == "Warning"
             assert f"metadata.annotations[{TIMEOUT}]" in told[0][2]
 
-    run(story())
+    run(scenario())
 
 
-def test_it_is_given_up_when_its_time_is_over_in_the_middle_of_a_backoff() -> None:
-    """Tries of 2 s, waits of 1, 2, 4, 8 s (and what each stop takes): in the fourth of them 15 s are over."""
+def test_give_up_after_ends_a_backoff() -> None:
+    """Tries of 2 s, backoffs of 1, 2, 4, 8 s, and the time of each stop: giveUpAfter of 15 s ends in the fourth
+    backoff.
+    """
 
-    async def story() -> None:
+    async def scenario() -> None:
         strategy = "giveUpAfter: 15s, backoffBaseSeconds: 1"
         async with cluster(waiting(strategy, timeout="2s"), a=HANGS) as c:
             await c.queues()
@@ -129,11 +131,11 @@ def test_it_is_given_up_when_its_time_is_over_in_the_middle_of_a_backoff() -> No
             await rest(3600)
             assert len(c.world.history) == before
 
-    run(story())
+    run(scenario())
 
 
-def test_pods_that_no_node_takes_have_their_own_timeout_and_cause() -> None:
-    async def story() -> None:
+def test_unschedulable_pods_have_their_own_timeout_and_cause() -> None:
+    async def scenario() -> None:
         config = waiting("backoffBaseSeconds: 1000", timeout="10s", unschedulableTimeout="2s")
         async with cluster(config, a=NO_NODE, b=HANGS) as c:
             await c.queues()
@@ -155,14 +157,14 @@ def test_pods_that_no_node_takes_have_their_own_timeout_and_cause() -> None:
                 counter = c.world.metrics.value("kueue_evicted_workloads_total", {**labels, "priority_class": ""})
                 assert counter == 1
 
-    run(story())
+    run(scenario())
 
 
-def test_the_last_ten_attempts_are_on_the_workload_and_cost_no_write() -> None:
+def test_the_workload_records_its_last_ten_attempts_without_extra_writes() -> None:
     async def count(c: Cluster) -> int:
         return (await c.workload("a"))["status"].get("requeueState", {}).get("count", 0)  # type: ignore[no-any-return]
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with cluster(waiting("backoffBaseSeconds: 1, backoffMaxSeconds: 1", timeout="1s"), a=HANGS) as c:
             await c.queues()
             await c.submit("a")
@@ -172,13 +174,13 @@ def test_the_last_ten_attempts_are_on_the_workload_and_cost_no_write() -> None:
             assert {(t["reason"], t["cause"]) for t in tried} == {("PodsReadyTimeout", "WaitForStart")}
             assert all(one["retryAt"] <= other["start"] for one, other in pairwise(tried))
 
-    run(story())
+    run(scenario())
 
 
-def test_it_is_not_tried_again_if_its_time_is_over_when_its_job_has_stopped() -> None:
-    """Evicted after 2 s, requeueAt and the end of giveUpAfter 1 s later, and the quota is free after another second."""
+def test_a_workload_past_give_up_after_is_not_admitted_after_its_stop() -> None:
+    """Evicted after 2 s; requeueAt and the end of giveUpAfter are 1 s later; the quota is free another second later."""
 
-    async def story() -> None:
+    async def scenario() -> None:
         slow = PodScript(ready_after=None, ends_after=None, stops_within=2.0)
         async with cluster(waiting("giveUpAfter: 3s, backoffBaseSeconds: 1", timeout="2s"), a=slow) as c:
             await c.queues()
@@ -189,4 +191,4 @@ def test_it_is_not_tried_again_if_its_time_is_over_when_its_job_has_stopped() ->
             attempts = (await c.workload("a"))["status"]["requeueHistory"]["attempts"]
             assert [one["reason"] for one in attempts] == ["PodsReadyTimeout"]
 
-    run(story())
+    run(scenario())

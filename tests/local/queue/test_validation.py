@@ -1,4 +1,4 @@
-"""What the API server and Kueue's webhooks were recorded to answer, asked of the embedded server with our rules."""
+"""The recorded answers of the API server and Kueue's webhooks are those of the embedded server with our rules."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ FULL_PATH = {"Workload: requeueState.count negative"}
 
 
 async def ask() -> dict[str, dict[str, Any]]:
-    """The answers to all records, in order, on one server whose controllers stand still."""
+    """The answers to all recorded requests, in order, from one server without controllers."""
     answers: dict[str, dict[str, Any]] = {}
     async with World(1, None, separate_queue=True) as world:
         await world.kill()

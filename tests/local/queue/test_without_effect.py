@@ -1,8 +1,7 @@
-"""What is accepted and has no effect is named: in a Warning of the embedded server, in Events, in a condition."""
+"""Accepted fields without effect are named: in a Warning of the embedded server, in Events, in a condition."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import orjson
@@ -11,18 +10,12 @@ import pytest
 from queue_manager.api import without_effect as table
 from queue_manager.api.resources import CLUSTER_QUEUES, COHORTS, EVENTS, JOBS, PODS, RESOURCE_FLAVORS, Resource
 from queue_manager.engine.transport import MERGE_PATCH, Request
-from tests.local.queue.cluster import API, NS, Cluster, cluster, condition
-from tests.local.queue.places import Place, rest, run
+from tests.local.queue.cluster import NS, Cluster, cluster, condition
+from tests.local.queue.environments import Environment, rest, run
 
-USAGE = {"admissionMode": "UsageBasedAdmissionFairSharing"}
-NO_USAGE = {"admissionMode": "NoAdmissionFairSharing"}
-USAGE_TEXT = f"spec.admissionScope: has no effect: {table.NO_USAGE_ORDER}"
-WEIGHT_TEXT = f"spec.fairSharing: has no effect: {table.NO_FAIR_SHARING}"
+CONCURRENT = {"concurrentAdmissionPolicy": {"migration": {"mode": "TryPreferredFlavors"}}}
+CONCURRENT_TEXT = f"spec.concurrentAdmissionPolicy: has no effect: {table.NO_CONCURRENCY}"
 RACK = {"kueue.x-k8s.io/podset-required-topology": "rack"}
-GROUP = {
-    "coveredResources": ["cpu"],
-    "flavors": [{"name": "default", "resources": [{"name": "cpu", "nominalQuota": "4"}]}],
-}
 
 
 def queued_pod(name: str, **meta: Any) -> dict[str, Any]:
@@ -37,8 +30,8 @@ def queued_job(name: str, of_pods: dict[str, str]) -> dict[str, Any]:
     return {"apiVersion": "batch/v1", "kind": "Job", "metadata": pod["metadata"], "spec": {"template": template}}
 
 
-async def told(c: Cluster) -> list[tuple[str, str, str]]:
-    """Kind, name and message of each such Event about an object that exists."""
+async def events_without_effect(c: Cluster) -> list[tuple[str, str, str]]:
+    """Kind, name and message of each such Event about an existing object."""
     kinds = (CLUSTER_QUEUES, COHORTS, RESOURCE_FLAVORS, JOBS, PODS)
     existing = {obj["metadata"]["uid"] for kind in kinds for obj in await c.client.list(kind)}
     events = [e for e in await c.client.list(EVENTS) if e["reason"] == "FieldsWithoutEffect"]
@@ -51,61 +44,47 @@ async def unsupported(c: Cluster) -> tuple[str, str, str] | None:
     return condition((await c.client.get(CLUSTER_QUEUES, "", "cq")).get("status", {}), "Unsupported")
 
 
-async def patch(c: Cluster, spec: Mapping[str, Any]) -> None:
-    await c.client.patch(CLUSTER_QUEUES, "", "cq", {"spec": spec})
-
-
-def test_a_cluster_queue_names_them_in_an_event_for_each_generation_and_a_condition(place: Place) -> None:
-    async def story() -> None:
+def test_a_cluster_queue_reports_fields_without_effect(environment: Environment) -> None:
+    async def scenario() -> None:
         async with cluster() as c:
-            await c.queues("1", admissionScope=USAGE)
-            await c.until(lambda: unsupported(c), ("True", "FieldsWithoutEffect", USAGE_TEXT))
+            await c.queues("1", **CONCURRENT)
+            await c.until(lambda: unsupported(c), ("True", "FieldsWithoutEffect", CONCURRENT_TEXT))
             await c.submit("a")  # what changes is the status
             await c.until(c.running, ["a"])
             await rest(60)
-            assert await told(c) == [("ClusterQueue", "cq", USAGE_TEXT)]
-            await patch(c, {"fairSharing": {"weight": 2}})
-            both = f"{WEIGHT_TEXT}; {USAGE_TEXT}"
-            await c.until(lambda: unsupported(c), ("True", "FieldsWithoutEffect", both))
-            await c.until(lambda: told(c), [("ClusterQueue", "cq", USAGE_TEXT), ("ClusterQueue", "cq", both)])
-            await patch(c, {"fairSharing": None, "admissionScope": NO_USAGE})
-            await c.until(lambda: unsupported(c), None)
-            assert len(await told(c)) == 2
+            assert await events_without_effect(c) == [("ClusterQueue", "cq", CONCURRENT_TEXT)]
 
-    run(story())
+    run(scenario())
 
 
-def test_cohorts_flavors_jobs_and_pods_name_them_in_one_event_each(place: Place) -> None:
-    async def story() -> None:
+def test_fields_of_other_kinds_without_effect_are_one_event_each(environment: Environment) -> None:
+    async def scenario() -> None:
         async with cluster() as c:
             await c.queues("1")
             await c.flavor("racked", nodeLabels={"a": "b"}, topologyName="racks")
-            spec = {"resourceGroups": [GROUP], "fairSharing": {"weight": 2}}
-            await c.create(COHORTS, {**API, "kind": "Cohort", "metadata": {"name": "all"}, "spec": spec})
             await c.client.create(JOBS, NS, queued_job("tas", RACK))
             await c.client.create(JOBS, NS, queued_job("plain", {}))
             await c.client.create(PODS, NS, queued_pod("single"))
             job = f"spec.template.metadata.annotations[{next(iter(RACK))}]: has no effect: {table.NO_TOPOLOGY}"
             expected = [
-                ("Cohort", "all", WEIGHT_TEXT),
                 ("Job", "tas", job),
                 ("Pod", "single", f"metadata.labels[kueue.x-k8s.io/queue-name]: has no effect: {table.NO_PODS}"),
                 ("ResourceFlavor", "racked", f"spec.topologyName: has no effect: {table.NO_TOPOLOGY}"),
             ]
-            await c.until(lambda: told(c), expected)
+            await c.until(lambda: events_without_effect(c), expected)
             await rest(60)
-            assert await told(c) == expected
+            assert await events_without_effect(c) == expected
 
-    run(story())
+    run(scenario())
 
 
 @pytest.mark.parametrize(
     ("resource", "body", "says"),
     [
-        (CLUSTER_QUEUES, {"spec": {"admissionScope": USAGE}}, USAGE_TEXT),
-        (CLUSTER_QUEUES, {"spec": {"admissionScope": NO_USAGE, "fairSharing": {"weight": 1}}}, ""),
+        (CLUSTER_QUEUES, {"spec": CONCURRENT}, CONCURRENT_TEXT),
+        (CLUSTER_QUEUES, {"spec": {"fairSharing": {"weight": 2}}}, ""),
         (CLUSTER_QUEUES, {"spec": {}}, ""),
-        (COHORTS, {"spec": {"parentName": "up", "fairSharing": {"weight": 2}}}, WEIGHT_TEXT),
+        (COHORTS, {"spec": {"parentName": "up", "fairSharing": {"weight": 2}}}, ""),
         (
             RESOURCE_FLAVORS,
             {"spec": {"nodeLabels": {"a": "b"}, "topologyName": "t"}},
@@ -115,7 +94,7 @@ def test_cohorts_flavors_jobs_and_pods_name_them_in_one_event_each(place: Place)
     ],
 )
 def test_the_embedded_server_warns_at_creation(resource: Resource, body: dict[str, Any], says: str) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with cluster() as c:
             await c.namespace()
             assert (
@@ -123,19 +102,22 @@ def test_the_embedded_server_warns_at_creation(resource: Resource, body: dict[st
                 == says
             )
 
-    run(story())
+    run(scenario())
 
 
-def test_the_embedded_server_warns_of_what_an_update_adds_and_not_of_what_was_there() -> None:
-    async def story() -> None:
+def test_the_embedded_server_warns_only_of_fields_that_an_update_adds() -> None:
+    async def scenario() -> None:
         async with cluster() as c:
-            await c.queues("1", admissionScope=USAGE)
+            await c.queues("1")
+            path = RESOURCE_FLAVORS.path("", "default")
+            added = {"spec": {"nodeLabels": {"a": "b"}, "topologyName": "t"}}
+            topology = f"spec.topologyName: has no effect: {table.NO_TOPOLOGY}"
+            assert await warning(c, "PATCH", path, added) == topology
+            assert await warning(c, "PATCH", path, {"spec": {"nodeLabels": {"c": "d"}}}) == ""
             path = CLUSTER_QUEUES.path("", "cq")
-            assert await warning(c, "PATCH", path, {"spec": {"fairSharing": {"weight": 3}}}) == WEIGHT_TEXT
-            assert await warning(c, "PATCH", path, {"spec": {"stopPolicy": "Hold"}}) == ""
             assert await warning(c, "PATCH", f"{path}/status", {"status": {"pendingWorkloads": 1}}) == ""
 
-    run(story())
+    run(scenario())
 
 
 def named(resource: Resource, body: dict[str, Any]) -> dict[str, Any]:
@@ -143,7 +125,7 @@ def named(resource: Resource, body: dict[str, Any]) -> dict[str, Any]:
 
 
 async def warning(c: Cluster, method: str, path: str, body: dict[str, Any]) -> str:
-    """The text of the Warning header, if there is one."""
+    """The text of the Warning header, or ""."""
     kind = {"content_type": MERGE_PATCH} if method == "PATCH" else {}
     answer = await c.client.transport.request(Request(method, path, body=orjson.dumps(body), **kind))
     assert answer.status in (200, 201), answer.body

@@ -1,4 +1,4 @@
-"""Connections that do not say who they are: how long they stay, how many, and who never suffers from them."""
+"""Connections without authentication: how long they stay open, how many there are, and that they hold up no client."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.local.tls import tls
 
 HEAD = "GET /version HTTP/1.1\r\nHost: {host}:{port}\r\n"
 REQUEST = HEAD + "Authorization: Bearer {token}\r\n\r\n"
-PATIENCE = 20.0  # seconds
+TIMEOUT_SECONDS = 20.0
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ class Caller:
     async def ask(self, token: str = "secret") -> int:
         """The status of the answer to a request."""
         await self.send(REQUEST, token)
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(TIMEOUT_SECONDS):
             head = (await self._reader.readuntil(b"\r\n\r\n")).decode().lower()
             length = next(line for line in head.splitlines() if line.startswith("content-length:"))
             await self._reader.readexactly(int(length.partition(":")[2]))
@@ -52,7 +52,7 @@ class Caller:
 
     async def closed(self) -> bool:
         """Wait until the server has closed the connection."""
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(TIMEOUT_SECONDS):
             try:
                 return await self._reader.read() == b""
             except ConnectionError:
@@ -60,7 +60,7 @@ class Caller:
 
 
 async def anonymous(listening: Listening, how: str) -> Caller:
-    """A connection that stops on its way to a request with the token."""
+    """A connection that stops before it has sent a request with the token."""
     caller = await Caller.to(listening, trust=None if how == "silent" else tls().client)
     if how == "half a request":
         await caller.send(HEAD)
@@ -70,7 +70,7 @@ async def anonymous(listening: Listening, how: str) -> Caller:
 
 
 @pytest.mark.parametrize("how", ["silent", "a handshake only", "half a request", "a wrong token"])
-async def test_who_does_not_authenticate_in_time_is_disconnected(
+async def test_a_connection_without_authentication_is_closed_after_a_timeout(
     monkeypatch: pytest.MonkeyPatch, listening: Listening, how: str
 ) -> None:
     monkeypatch.setattr(connections, "ANONYMOUS_SECONDS", 0.3)
@@ -81,7 +81,7 @@ async def test_who_does_not_authenticate_in_time_is_disconnected(
 
 
 @pytest.mark.parametrize("how", ["silent", "a handshake only", "half a request", "a wrong token"])
-async def test_beyond_the_limit_the_oldest_anonymous_connection_makes_room(
+async def test_beyond_the_limit_the_oldest_anonymous_connection_is_closed(
     monkeypatch: pytest.MonkeyPatch, listening: Listening, how: str
 ) -> None:
     monkeypatch.setattr(connections, "ANONYMOUS_SECONDS", 3600.0)
@@ -99,7 +99,7 @@ async def test_beyond_the_limit_the_oldest_anonymous_connection_makes_room(
         assert (await waiting[2]._reader.readline()).startswith(b"HTTP/1.1 200")
 
 
-async def test_a_burst_of_honest_clients_is_served_in_turn(
+async def test_a_burst_of_authenticated_clients_is_served(
     monkeypatch: pytest.MonkeyPatch, listening: Listening
 ) -> None:
     monkeypatch.setattr(connections, "MAX_ANONYMOUS", 4)
@@ -111,7 +111,7 @@ async def test_a_burst_of_honest_clients_is_served_in_turn(
     assert await asyncio.gather(*(once() for _ in range(60))) == [200] * 60
 
 
-async def test_connections_leave_descriptors_for_the_rest_of_the_program(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_connections_leave_a_reserve_of_descriptors(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(descriptors, "for_connections", lambda: 2)
     listening = await serve(World().server, tls().server, token="secret")
     known = []

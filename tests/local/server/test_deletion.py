@@ -90,7 +90,7 @@ async def test_a_policy_given_suppresses_the_warning(world: World) -> None:
     assert "Warning" not in answer.headers
 
 
-async def test_an_unbound_pod_goes_at_once(world: World) -> None:
+async def test_an_unbound_pod_is_deleted_at_once(world: World) -> None:
     await world.create(PODS, pod("p"))
     await world.ask("DELETE", path(PODS, "p"))
     assert (await world.ask("GET", path(PODS, "p"))).status == 404
@@ -105,7 +105,7 @@ async def test_a_bound_pod_stays_until_deleted_without_grace(world: World) -> No
     assert (await world.ask("GET", path(PODS, "p"))).status == 404
 
 
-async def test_a_grace_period_beyond_all_time_is_kept_as_it_is(world: World) -> None:
+async def test_a_grace_period_that_overflows_is_stored(world: World) -> None:
     """The deletion time is that of a real API server: 64 bits of nanoseconds overflow."""
     await bound(world)
     answer = await world.ask("DELETE", path(PODS, "p"), gracePeriodSeconds=2**63 - 1)
@@ -123,7 +123,7 @@ async def test_grace_can_be_shortened_but_not_extended(world: World) -> None:
     assert shorter["deletionGracePeriodSeconds"] == 2
 
 
-async def test_a_finished_pod_goes_at_once(world: World) -> None:
+async def test_a_finished_pod_is_deleted_at_once(world: World) -> None:
     found = await bound(world)
     await world.ask("PUT", path(PODS, "p", subresource="status"), found | {"status": {"phase": "Succeeded"}})
     await world.ask("DELETE", path(PODS, "p"))
@@ -159,8 +159,8 @@ async def test_a_collection_is_deleted_by_selector(world: World) -> None:
     assert [item["metadata"]["name"] for item in left] == ["b"]
 
 
-async def test_others_get_their_turn_while_a_collection_is_deleted(world: World) -> None:
-    """What they change meanwhile is deleted as it is now; what they made anew stays."""
+async def test_deleting_a_collection_yields_to_other_requests(world: World) -> None:
+    """Objects that change meanwhile are deleted in their new state; new objects stay."""
     for number in range(200):
         await world.create(CONFIG_MAPS, config_map(f"c-{number:03}"))
     deleting = asyncio.ensure_future(world.ask("DELETE", CONFIG_MAPS.path("default")))

@@ -1,4 +1,4 @@
-"""Every way to be refused: code, reason, message and details as a Kubernetes API server writes them."""
+"""Refusals: code, reason, message and details are those of a Kubernetes API server."""
 
 # ruff: noqa: E501  (a case a line reads better)
 
@@ -102,13 +102,13 @@ async def test_details_name_the_object(world: World) -> None:
     }
 
 
-async def test_another_objects_uid_is_a_conflict(world: World) -> None:
+async def test_a_uid_of_another_object_is_a_conflict(world: World) -> None:
     await world.create(JOBS, job("m"))
     answer = await world.ask("PUT", path(JOBS, "m"), job("m", uid="other"))
     assert (answer.status, answer.reason) == (409, "Conflict")
 
 
-async def test_yaml_that_unfolds_to_millions_of_values_is_refused(world: World) -> None:
+async def test_yaml_that_expands_to_millions_of_values_is_refused(world: World) -> None:
     lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
     lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 9)]
     answer = await world.ask(
@@ -128,9 +128,7 @@ async def test_yaml_that_unfolds_to_millions_of_values_is_refused(world: World) 
         ("PATCH", "application/apply-patch+yaml"),
     ],
 )
-async def test_a_body_of_so_many_values_that_all_others_would_wait_is_refused(
-    world: World, method: str, content_type: str
-) -> None:
+async def test_a_body_with_too_many_values_is_refused(world: World, method: str, content_type: str) -> None:
     await world.create(CONFIG_MAPS, {"metadata": {"name": "c"}})
     head = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c", "namespace": "default"}}
     body = json.dumps({**head, "data": {f"k{number}": "" for number in range(50_001)}}).encode()
@@ -141,8 +139,8 @@ async def test_a_body_of_so_many_values_that_all_others_would_wait_is_refused(
 
 
 @pytest.mark.parametrize("validation", ["", "Ignore", "Strict"])
-async def test_a_field_named_again_and_again_is_as_many_values(world: World, validation: str) -> None:
-    """Only one of them was counted, and three hundred thousand kept everybody waiting for seconds."""
+async def test_each_repetition_of_a_field_counts_as_a_value(world: World, validation: str) -> None:
+    """All repetitions are decoded, so all of them take time."""
     data = ",".join(['"a":"b"'] * 50_001)
     body = f'{{"metadata":{{"name":"c"}},"data":{{{data}}}}}'.encode()
     options = {"fieldValidation": validation} if validation else {}
@@ -162,13 +160,13 @@ async def ask_in_yaml(world: World, verb: str, text: str) -> Answer:
 @pytest.mark.parametrize("text", ["a: [" + "x," * 100_002 + "]: ]", "k: v\n" * 50_002 + "]"], ids=["items", "fields"])
 @pytest.mark.parametrize("verb", ["create", "apply"])
 async def test_yaml_of_too_many_values_is_not_read_to_its_end(world: World, verb: str, text: str) -> None:
-    """What is wrong there is not seen: three megabytes took half a minute of everybody's time."""
+    """An error behind the bound is not reported: reading three megabytes would take half a minute."""
     answer = await ask_in_yaml(world, verb, text)
     assert answer.status == 400
     assert "more than 50000 values" in answer.message
 
 
-async def test_a_long_text_is_one_value_however_many_commas_are_in_it(world: World) -> None:
+async def test_a_text_with_many_commas_is_one_value(world: World) -> None:
     text = "1,2,[3]," * 100_000
     answer = await world.ask("POST", CONFIG_MAPS.path("default"), {"metadata": {"name": "c"}, "data": {"csv": text}})
     assert answer.status == 201
@@ -195,14 +193,14 @@ def bomb_of_products() -> str:
     ids=["lists", "dashes", "keys", "merges", "products"],
 )
 @pytest.mark.parametrize("verb", ["create", "apply"])
-async def test_yaml_made_to_crash_or_to_stall_the_server_is_refused(world: World, text: str, verb: str) -> None:
+async def test_malicious_yaml_is_refused(world: World, text: str, verb: str) -> None:
     answer = await ask_in_yaml(world, verb, text)
     assert answer.status == 400
     assert re.search("more than 100 levels deep|more than 50000 values", answer.message)
 
 
 async def test_warnings_never_outgrow_a_header(world: World) -> None:
-    """As a Kubernetes API server does it: 4096 characters in all, then each is cut at 256."""
+    """As a Kubernetes API server does: beyond 4096 characters in all, each warning is cut at 256."""
     body = config_map("c") | {f"{'f' * 300}{i}": 1 for i in range(100)}
     answer = await world.ask("POST", CONFIG_MAPS.path("default"), body)
     assert answer.status == 201
@@ -211,16 +209,14 @@ async def test_warnings_never_outgrow_a_header(world: World) -> None:
     assert all(len(text) < 300 for text in shown)
 
 
-async def test_a_field_named_twice_is_told_of_only_to_kinds_that_look(world: World) -> None:
+async def test_a_repeated_field_is_a_warning_only_for_kinds_that_check(world: World) -> None:
     text = json.dumps(config_map("c")).replace('"data":', '"data": {}, "data":').encode()
     answer = await world.ask("POST", CONFIG_MAPS.path("default"), text, fieldValidation="Strict")
     assert answer.status == 201
     assert answer.body["data"] == {"a": "1"}
 
 
-async def test_a_fault_of_ours_is_an_internal_error_and_not_an_exception(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_an_exception_is_answered_as_an_internal_error(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object) -> None:
         raise RuntimeError("broken")
 

@@ -1,4 +1,4 @@
-"""Lists: pages of one moment, selectors, forms."""
+"""LIST: consistent pages, selectors, representations."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ async def test_a_list_carries_its_kind_and_revision(world: World) -> None:
     assert names(body) == ["p0", "p1"]
 
 
-async def test_pages_show_the_moment_of_the_first_page(world: World) -> None:
+async def test_all_pages_show_the_state_at_the_first_page(world: World) -> None:
     await fill(world, 5)
     first = (await world.ask("GET", PODS.path(), limit=2)).body
     assert first["metadata"]["remainingItemCount"] == 3
@@ -44,7 +44,7 @@ async def test_pages_show_the_moment_of_the_first_page(world: World) -> None:
     assert third["metadata"]["resourceVersion"] == first["metadata"]["resourceVersion"]
 
 
-async def test_a_page_too_old_is_410_with_a_token_to_go_on_inconsistently() -> None:
+async def test_an_expired_page_is_410_with_an_inconsistent_continue_token() -> None:
     world = World(history=4)
     await fill(world, 4)
     first = (await world.ask("GET", PODS.path(), limit=2)).body
@@ -86,7 +86,7 @@ async def test_an_exact_revision_beyond_history_is_410() -> None:
         ({"fieldSelector": "spec.nodeName=n1"}, []),
     ],
 )
-async def test_selectors_choose(world: World, options: dict[str, str], expected: list[str]) -> None:
+async def test_selectors_select(world: World, options: dict[str, str], expected: list[str]) -> None:
     await fill(world, 4)
     assert names((await world.ask("GET", PODS.path(), **options)).body) == expected
     assert names((await world.ask("GET", PODS.path("default"), **options)).body) == expected
@@ -103,7 +103,7 @@ async def test_pages_of_selected_objects_are_full_and_end(world: World) -> None:
     assert "continue" not in last["metadata"]
 
 
-async def test_a_namespace_shows_only_its_own(world: World) -> None:
+async def test_a_list_of_a_namespace_has_only_its_objects(world: World) -> None:
     await world.create(CONFIG_MAPS, config_map("here"))
     await world.create(CONFIG_MAPS, config_map("there"), "kube-system")
     assert names((await world.ask("GET", CONFIG_MAPS.path("kube-system"))).body) == ["there"]
@@ -122,7 +122,7 @@ async def test_tables_have_columns_and_a_row_per_object(world: World) -> None:
     assert [row["cells"][0] for row in one["rows"]] == ["p1"]
 
 
-async def test_metadata_alone_can_be_asked_for(world: World) -> None:
+async def test_partial_object_metadata_on_request(world: World) -> None:
     await fill(world, 1)
     body = (await world.ask("GET", PODS.path(), accept=PARTIAL)).body
     assert body["kind"] == "PartialObjectMetadataList"

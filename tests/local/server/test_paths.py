@@ -1,4 +1,4 @@
-"""Paths that are no resources, and numbers that no resource holds."""
+"""Paths outside of resources, and numbers that no field can hold."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ BIG = b"9" * 30
 
 @pytest.fixture
 def server() -> ApiServer:
-    """One that serves the built-in kinds."""
+    """A server of the built-in kinds."""
     clock = StillClock()
     return ApiServer(Store(clock, random.Random(1)), KindRegistry.builtin(), clock)
 
@@ -32,7 +32,7 @@ async def ask(server: ApiServer, method: str, path: str, body: bytes = b"", medi
 
 
 @pytest.mark.parametrize("name", ["healthz", "livez", "readyz"])
-async def test_health_is_told_as_a_whole_by_check_and_in_detail(server: ApiServer, name: str) -> None:
+async def test_health_as_a_whole_by_check_and_verbose(server: ApiServer, name: str) -> None:
     assert (await ask(server, "GET", f"/{name}")).body == b"ok"
     assert (await ask(server, "GET", f"/{name}/ping")).body == b"ok"
     assert (await ask(server, "GET", f"/{name}/odd")).status == 404
@@ -41,10 +41,10 @@ async def test_health_is_told_as_a_whole_by_check_and_in_detail(server: ApiServe
     assert verbose.endswith(f"{name} check passed\n")
 
 
-async def test_metrics_are_served_where_there_are_any(server: ApiServer) -> None:
+async def test_metrics_are_served_if_a_registry_is_given(server: ApiServer) -> None:
     assert (await ask(server, "GET", "/metrics")).status == 404
     clock, metrics = StillClock(), MetricRegistry([Family("a", "gauge", (), "A.")])
-    measured = ApiServer(Store(clock, random.Random(1)), KindRegistry.builtin(), clock, exposed=metrics.exposed)
+    measured = ApiServer(Store(clock, random.Random(1)), KindRegistry.builtin(), clock, exposed=metrics.expose)
     answer = await ask(measured, "GET", "/metrics")
     content_type = "text/plain; version=0.0.4; charset=utf-8"
     assert (answer.status, answer.headers["Content-Type"], answer.body) == (200, content_type, b"")
@@ -52,7 +52,7 @@ async def test_metrics_are_served_where_there_are_any(server: ApiServer) -> None
 
 
 @pytest.mark.parametrize("path", ["/api", "/api/v1", "/apis/batch/v1", "/version"])
-async def test_what_the_server_has_is_only_read(server: ApiServer, path: str) -> None:
+async def test_paths_of_the_server_are_read_only(server: ApiServer, path: str) -> None:
     assert (await ask(server, "POST", path, b"{}")).status == 405
     assert (await ask(server, "HEAD", path)).status == 200
 
@@ -71,7 +71,7 @@ async def test_what_the_server_has_is_only_read(server: ApiServer, path: str) ->
 async def test_numbers_beyond_64_bits_are_no_internal_error(
     server: ApiServer, body: bytes, number: bytes, strict: str
 ) -> None:
-    """Applied, they were a TypeError."""
+    """Also in a server-side apply."""
     text = body % number
     media = "application/json" if text.startswith(b"{") else "application/yaml"
     apply = "application/apply-patch+yaml"

@@ -1,4 +1,4 @@
-"""One event loop serves everybody: a request that takes long lets the others in between."""
+"""Long requests yield: other requests are answered in between."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from tests.local.server.world import World, config_map
 COUNT = 20
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
 PARTIAL = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"
-CALM = 3  # turns of the loop that a request for one object may take
+SHORT_REQUEST_TURNS = 3  # turns of the loop that a request for one object may take
 
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A turn is over after each object."""
-    monkeypatch.setattr(turns, "TURN", -1.0)
+    """Yield after each object."""
+    monkeypatch.setattr(turns, "TURN_SECONDS", -1.0)
 
 
 async def fill(world: World) -> None:
@@ -30,7 +30,7 @@ async def fill(world: World) -> None:
 
 
 async def turns_of(work: Callable[[], Awaitable[Any]]) -> int:
-    """How often everybody else comes to run before the work is done."""
+    """How often other tasks run before the work is done."""
     task = asyncio.ensure_future(work())
     count = 0
     while not task.done():
@@ -54,18 +54,18 @@ async def turns_of(work: Callable[[], Awaitable[Any]]) -> int:
     ],
     ids=str,
 )
-async def test_a_long_answer_lets_others_in_between(
+async def test_a_long_list_yields_to_other_requests(
     world: World, impatient: None, method: str, query: dict[str, Any]
 ) -> None:
-    """A list through a selector of thousands of terms stopped the whole cluster for minutes."""
+    """Including a list with a selector of thousands of terms."""
     await fill(world)
     path = CONFIG_MAPS.path("default")
     assert await turns_of(lambda: world.ask(method, path, **query)) >= COUNT
-    assert await turns_of(lambda: world.get(CONFIG_MAPS, "c1")) <= CALM
+    assert await turns_of(lambda: world.get(CONFIG_MAPS, "c1")) <= SHORT_REQUEST_TURNS
 
 
-async def test_a_watch_lets_others_in_between(world: World, impatient: None) -> None:
-    """Both with what is there and with what has changed since, of which it shows the last."""
+async def test_a_watch_yields_to_other_requests(world: World, impatient: None) -> None:
+    """With the initial objects and with the changes since then."""
     await fill(world)
     await world.create(CONFIG_MAPS, config_map("last", labels={"a": "c"}))
     there = await world.watch(CONFIG_MAPS, labelSelector="a=c")
@@ -74,7 +74,7 @@ async def test_a_watch_lets_others_in_between(world: World, impatient: None) -> 
     assert await turns_of(changed.next) >= COUNT
 
 
-async def test_a_list_shows_one_moment_whoever_comes_in_between(world: World, impatient: None) -> None:
+async def test_a_list_is_consistent_though_it_yields_to_writes(world: World, impatient: None) -> None:
     await fill(world)
     listed = asyncio.ensure_future(world.ask("GET", CONFIG_MAPS.path("default"), labelSelector="a=b"))
     await asyncio.sleep(0)

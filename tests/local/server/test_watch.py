@@ -1,4 +1,4 @@
-"""Watches: where they start, what they show, how they end."""
+"""WATCH: where watches start, what they send, how they end."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from queue_manager.simulation.virtual import run_virtual
 from tests.local.server.world import World, config_map, path, pod
 
 
-async def test_without_a_revision_a_watch_starts_with_what_is_there(world: World) -> None:
+async def test_without_a_revision_a_watch_starts_with_the_current_objects(world: World) -> None:
     await world.create(PODS, pod("a"))
     watch = await world.watch(PODS)
     await world.create(PODS, pod("b"))
     assert await watch.seen(2) == [("ADDED", "a"), ("ADDED", "b")]
 
 
-async def test_with_a_revision_a_watch_replays_what_came_after(world: World) -> None:
+async def test_with_a_revision_a_watch_replays_later_changes(world: World) -> None:
     first = await world.create(PODS, pod("a"))
     await world.create(PODS, pod("b"))
     await world.ask("DELETE", path(PODS, "a"))
@@ -43,7 +43,7 @@ async def test_a_watch_sees_only_its_resource_and_namespace(world: World) -> Non
     assert await watch.seen(1) == [("ADDED", "here")]
 
 
-async def test_objects_come_and_go_as_they_match_a_selector(world: World) -> None:
+async def test_objects_are_added_and_deleted_as_they_match_a_selector(world: World) -> None:
     watch = await world.watch(CONFIG_MAPS, resourceVersion=world.store.revision, labelSelector="in=yes")
     obj = await world.create(CONFIG_MAPS, config_map("a"))
     for labels in ({"in": "yes"}, {"in": "yes", "x": "y"}, {"in": "no"}, {}):
@@ -92,7 +92,7 @@ async def test_a_revision_older_than_history_ends_with_a_410_event() -> None:
     assert await watch.next() is None
 
 
-async def test_a_reader_that_falls_behind_history_is_cut_off_with_410() -> None:
+async def test_a_reader_that_falls_behind_the_history_gets_410() -> None:
     world = World(history=3)
     watch = await world.watch(PODS, resourceVersion=world.store.revision)
     await world.create(PODS, pod("first"))
@@ -139,7 +139,7 @@ async def test_closing_the_server_ends_every_watch(world: World) -> None:
     assert await asyncio.gather(*reading) == [None, None, None]
 
 
-def test_bookmarks_come_every_minute_if_something_else_has_moved_on() -> None:
+def test_a_bookmark_is_sent_every_minute_after_other_writes() -> None:
     async def scenario() -> None:
         world = World()
         loop = asyncio.get_running_loop()
@@ -157,7 +157,7 @@ def test_bookmarks_come_every_minute_if_something_else_has_moved_on() -> None:
     run_virtual(scenario(), until=timedelta(hours=1))
 
 
-def test_a_watch_ends_when_its_time_is_up_with_a_last_bookmark() -> None:
+def test_a_watch_ends_at_its_timeout_with_a_bookmark() -> None:
     async def scenario() -> None:
         world = World()
         revision = world.store.revision
@@ -170,8 +170,8 @@ def test_a_watch_ends_when_its_time_is_up_with_a_last_bookmark() -> None:
     run_virtual(scenario(), until=timedelta(hours=1))
 
 
-async def test_a_chunk_holds_no_more_than_a_slow_reader_may_keep_in_memory(world: World) -> None:
-    """Each reader that takes nothing holds the chunk that was last given to it."""
+async def test_the_size_of_a_chunk_is_bounded(world: World) -> None:
+    """A reader that reads nothing keeps its last chunk in memory."""
     names = [f"large-{n}" for n in range(8)]
     begin = world.store.revision
     for name in names:

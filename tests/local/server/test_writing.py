@@ -23,7 +23,7 @@ async def test_a_created_object_gets_uid_time_revision_and_generation(world: Wor
     assert len(meta["uid"]) == 36
 
 
-async def test_metadata_of_the_servers_is_not_taken_from_the_client(world: World) -> None:
+async def test_metadata_set_by_the_server_is_ignored_on_create(world: World) -> None:
     sent = job("j", uid="mine", generation=7, deletionTimestamp="2020-01-01T00:00:00Z", selfLink="/x")
     meta = (await world.create(JOBS, sent))["metadata"]
     assert meta["uid"] != "mine"
@@ -109,7 +109,7 @@ async def test_a_dry_run_answers_and_changes_nothing(world: World, method: str) 
     assert await world.get(JOBS, "j") == obj
 
 
-async def test_an_object_without_finalizers_goes_when_the_last_one_is_removed_from_it(world: World) -> None:
+async def test_removing_the_last_finalizer_deletes_the_object(world: World) -> None:
     await world.create(CONFIG_MAPS, config_map("c", finalizers=["x/y"]))
     marked = (await world.ask("DELETE", path(CONFIG_MAPS, "c"))).body
     assert marked["metadata"]["deletionTimestamp"]
@@ -121,10 +121,11 @@ async def test_an_object_without_finalizers_goes_when_the_last_one_is_removed_fr
 async def test_a_deleted_object_takes_no_new_finalizers(world: World) -> None:
     await world.create(CONFIG_MAPS, config_map("c", finalizers=["x/y"]))
     marked = (await world.ask("DELETE", path(CONFIG_MAPS, "c"))).body
-    marked["metadata"]["finalizers"].append("new/one")
+    marked["metadata"]["finalizers"] += ["new/two", "new/one", "new/two"]
     answer = await world.ask("PUT", path(CONFIG_MAPS, "c"), marked)
     assert answer.status == 422
-    assert "no new finalizers can be added if the object is being deleted" in answer.message
+    refusal = "no new finalizers can be added if the object is being deleted, found new finalizers "
+    assert refusal + '[]string{"new/one", "new/two"}' in answer.message
 
 
 async def test_yaml_bodies_are_read(world: World) -> None:
@@ -172,13 +173,13 @@ async def test_objects_of_a_deleted_definition_are_gone(world: World) -> None:
     assert (await world.ask("GET", path(JOBS, "j"))).status == 404
 
 
-async def test_the_first_namespaces_exist(world: World) -> None:
+async def test_the_system_namespaces_exist(world: World) -> None:
     listed = (await world.ask("GET", NAMESPACES.path())).body["items"]
     assert {item["metadata"]["name"] for item in listed} >= {"default", "kube-system"}
 
 
-class Labels:
-    """Gives every object a label, and refuses those that say no."""
+class LabelAdmission:
+    """Adds a label to every object, and refuses objects with a certain label."""
 
     def __init__(self) -> None:
         self.seen: list[tuple[str, str, str]] = []
@@ -196,7 +197,7 @@ class Labels:
 
 
 async def test_admission_changes_and_sees_every_write() -> None:
-    rules = Labels()
+    rules = LabelAdmission()
     world = World(admission=[rules])
     obj = await world.create(JOBS, job("j"))
     assert obj["metadata"]["labels"] == {"touched": "yes"}
@@ -213,7 +214,7 @@ async def test_admission_changes_and_sees_every_write() -> None:
 
 
 async def test_admission_refuses_with_causes() -> None:
-    world = World(admission=[Labels()])
+    world = World(admission=[LabelAdmission()])
     answer = await world.ask("POST", JOBS_PATH, job("j", annotations={"say": "no"}))
     assert answer.status == 422
     assert answer.message == (

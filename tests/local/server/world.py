@@ -1,4 +1,4 @@
-"""A server to test with: permissive kinds, a clock that stands still until told, and short ways to ask."""
+"""A server for tests: permissive kinds, a clock that tests advance, and short ways to send requests."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ KNOWN = {"apiVersion", "kind", "metadata", "spec", "status", "data", "target", "
 
 
 class OpenSchema:
-    """Takes every field whose name at the top level is known."""
+    """Accepts every known top-level field."""
 
     def check(self, body: Json, old: Json | None = None) -> list[str]:
         return [f'unknown field "{name}"' for name in body if name not in KNOWN]
@@ -91,7 +91,7 @@ class SmallRegistry:
 
 @dataclass
 class StillClock:
-    """Time passes only when somebody says so."""
+    """A clock that only tests advance."""
 
     at: datetime = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -104,7 +104,7 @@ class StillClock:
 
 @dataclass
 class Answer:
-    """A Response with its body decoded."""
+    """A response with its body decoded."""
 
     status: int
     body: Json
@@ -120,7 +120,7 @@ class Answer:
 
 
 class World:
-    """A server, and ways to ask it."""
+    """A server, and methods to send requests."""
 
     def __init__(self, journal: Journal | None = None, *, history: int = 1000, **options: Any) -> None:
         self.clock = StillClock()
@@ -163,14 +163,14 @@ class World:
 
 
 class Watcher:
-    """The events of a watch, one by one."""
+    """The events of a watch, one after another."""
 
     def __init__(self, chunks: AsyncGenerator[bytes, None]) -> None:
         self._chunks = chunks
         self._lines: list[bytes] = []
 
     async def next(self, seconds: float = 5) -> Json:
-        """The next event, which comes within so many seconds; None when the watch has ended."""
+        """The next event, which arrives within so many seconds; None at the end of the watch."""
         while not self._lines:
             try:
                 chunk = await asyncio.wait_for(anext(self._chunks), seconds)
@@ -186,7 +186,7 @@ class Watcher:
         return [(event["type"], event["object"]["metadata"].get("name", "")) for event in events]
 
     async def nothing(self) -> bool:
-        """Whether nothing more is there to be read now."""
+        """Whether no further event can be read now."""
         waiting = asyncio.ensure_future(anext(self._chunks))
         for _ in range(5):
             await asyncio.sleep(0)

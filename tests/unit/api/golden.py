@@ -1,4 +1,4 @@
-"""The recorded answers to objects of the queue's kinds, as steps to repeat: what was stored, what was sent."""
+"""The recorded answers to objects of the queue's kinds, as steps: what was stored, what was sent, what was answered."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def patched(obj: Json, patch: Json) -> Json:
 
 
 def by_schema(record: Json) -> bool:
-    """Whether the API server refused it for its shape, before any rule was asked."""
+    """Whether the API server refused it by its schema, before any rule was evaluated."""
     if record["code"] == 400:
         return True
     return record["code"] == 422 and any(
@@ -110,7 +110,7 @@ def covered() -> list[Json]:
 
 
 def replay() -> list[tuple[Json, Json, Json | None]]:
-    """Every covered record with the object as it would be stored and the one before; accepted patches stay."""
+    """Every covered record with the new and the stored object; accepted patches stay for the next record."""
     objects = copy.deepcopy(EXISTING)
     steps = []
     for record in covered():

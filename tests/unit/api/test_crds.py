@@ -1,4 +1,4 @@
-"""The CRDs are what the models say, and what an API server accepts as a structural schema."""
+"""The CRDs equal the models, and are structural schemas that an API server accepts."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ def nodes(schema: Json, path: str = "") -> Iterator[tuple[str, Json]]:
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=IDS)
-def test_the_checked_in_crd_is_what_the_models_say(kind: type[CustomKind]) -> None:
-    """`make crds` brings it up to date."""
+def test_the_checked_in_crd_equals_the_models(kind: type[CustomKind]) -> None:
+    """`make crds` updates it."""
     assert (CHECKED_IN / crd_generation.file_name(kind)).read_text() == crd_generation.render(crd_generation.crd(kind))
 
 
@@ -146,7 +146,7 @@ def test_fields_carry_their_limits_and_defaults(kind: str, path: str, expected: 
         ("WorkloadPriorityClass", "Cluster", ["wpc"], ["Value"]),
     ],
 )
-def test_kubectl_sees_the_usual_names_and_columns(
+def test_names_and_printer_columns_are_kueues(
     kind: str, scope: str, short_names: list[str], columns: list[str]
 ) -> None:
     spec = crd_generation.crd(KINDS[IDS.index(kind)])["spec"]

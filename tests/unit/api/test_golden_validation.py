@@ -1,6 +1,6 @@
-"""The recorded answers of the real API server and of Kueue's webhooks, asked of our rules.
+"""The recorded answers of a real API server and of Kueue's webhooks are those of our rules.
 
-What the schema alone decides is asked of the API server's own evaluation of our CRDs, everything else of
+What the schema decides is asked of the embedded API server's evaluation of our CRDs, everything else of
 `queue_manager.api.validation`.
 """
 
@@ -49,7 +49,7 @@ SERVED = {kind.__name__: custom_kinds(crd_generation.crd(kind))[0] for kind in K
 
 
 def refused_by_schema(record: Json, new: Json, old: Json | None) -> list[FieldError]:
-    """What the API server makes of the shape, with our CRD installed."""
+    """The errors of the embedded API server with our CRD installed."""
     kind, new = SERVED[kind_of(record)], copy.deepcopy(new)
     if kind_of(record) in PREPARE:
         PREPARE[kind_of(record)](new, old)
@@ -68,7 +68,7 @@ def judged(record: Json, new: Json, old: Json | None) -> list[FieldError]:
 
 
 def test_every_record_but_the_jobs_and_the_named_ones_is_covered() -> None:
-    """Records of Jobs belong to the Job rules of the queue."""
+    """Records of Jobs are tested with the webhook rules for Jobs."""
     jobs = [record for record in RECORDS if kind_of(record) == "Job"]
     assert (len(RECORDS), len(jobs), len(NOT_COVERED)) == (121, 24, 1)
     assert len(STEPS) == len(RECORDS) - len(jobs) - len(NOT_COVERED)
@@ -107,7 +107,7 @@ def test_our_schema_refuses_as_recorded(record: Json, new: Json, old: Json | Non
 
 @pytest.mark.parametrize(("record", "new", "old"), BY_RULES, ids=ids(BY_RULES))
 def test_the_rules_in_our_schema_answer_as_recorded(record: Json, new: Json, old: Json | None) -> None:
-    """CEL rules are part of the definitions; what a webhook said for Kueue is left to the rules in code."""
+    """CEL rules are part of the CRDs; what a webhook answered for Kueue is decided by code."""
     errors = [error for error in refused_by_schema(record, new, old) if UNCHECKED not in error.message]
     if record["case"] in STRICTER:
         assert [error.field for error in errors] == [STRICTER[record["case"]]]
@@ -120,13 +120,13 @@ def test_the_rules_in_our_schema_answer_as_recorded(record: Json, new: Json, old
 
 
 def test_a_negative_weight_of_a_local_queue_is_refused() -> None:
-    """Kueue has no webhook for LocalQueues and takes it."""
+    """Kueue has no webhook for LocalQueues and accepts it."""
     queue = {"metadata": {"name": "l"}, "spec": {"clusterQueue": "q", "fairSharing": {"weight": "-1"}}}
     errors = validation.validate_local_queue(queue)
     assert sentence(errors) == 'spec.fairSharing: Invalid value: "-1": must be greater than or equal to 0'
 
 
-def test_an_absent_nominal_quota_is_taken_as_zero_with_a_warning() -> None:
+def test_an_absent_nominal_quota_is_zero_with_a_warning() -> None:
     queue = patched(EXISTING["ClusterQueue/q"], {})
     del queue["spec"]["resourceGroups"][0]["flavors"][0]["resources"][0]["nominalQuota"]
     where = "spec.resourceGroups[0].flavors[0].resources[0].nominalQuota"

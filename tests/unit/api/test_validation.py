@@ -1,4 +1,4 @@
-"""Rules of the queue's kinds that no recording shows."""
+"""Validation rules of the queue's kinds that no recording covers."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_too_many_covered_resources_are_refused() -> None:
         ({"fairSharing": {"weight": "500m"}}, []),
     ],
 )
-def test_policies_must_agree_with_each_other(spec: Json, expected: list[str]) -> None:
+def test_contradictory_policies_are_refused(spec: Json, expected: list[str]) -> None:
     assert said(validation.validate_cluster_queue(cluster_queue(group(["cpu"], ["f"]), **spec))) == expected
 
 
@@ -129,7 +129,7 @@ def test_the_finalizer_is_added_once_and_only_on_creation() -> None:
 # --- LocalQueue, ResourceFlavor, AdmissionCheck --------------------------------------------------------------
 
 
-def test_an_empty_cluster_queue_name_is_as_bad_as_none() -> None:
+def test_an_empty_cluster_queue_name_is_refused_like_an_absent_one() -> None:
     errors = validation.validate_local_queue({"spec": {"clusterQueue": ""}})
     assert [error.field for error in errors] == ["spec.clusterQueue"]
 
@@ -142,7 +142,7 @@ def test_resource_weights_of_a_flavor_are_positive(weight: str) -> None:
     ]
 
 
-def test_the_topology_of_a_flavor_can_be_set_later_but_not_taken_back() -> None:
+def test_the_topology_of_a_flavor_can_be_set_later_and_not_removed() -> None:
     plain = {"spec": {"nodeLabels": {"a": "b"}}}
     with_topology = {"spec": {"nodeLabels": {"a": "b"}, "topologyName": "t"}}
     assert validation.validate_resource_flavor(with_topology, plain) == []
@@ -217,7 +217,7 @@ def test_an_inconsistent_workload_may_still_be_updated() -> None:
         ({"queueName": None}, {"queueName": None}, []),
     ],
 )
-def test_what_quota_was_reserved_for_stays(new: Json, old: Json, expected: list[str]) -> None:
+def test_the_spec_of_a_workload_with_quota_is_immutable(new: Json, old: Json, expected: list[str]) -> None:
     errors = validation.validate_workload(workload(spec=new, status=reserved()), workload(spec=old, status=reserved()))
     assert [error.field for error in errors] == expected
 
@@ -249,14 +249,14 @@ OURS, PODS = ("kueue.x-k8s.io", "WorkloadPriorityClass"), ("scheduling.k8s.io", 
         ({}, reference(*OURS, "a"), ["priorityClassRef is immutable while workload quota reserved"]),
     ],
 )
-def test_the_priority_class_stays_while_quota_is_reserved(new: Json, old: Json, expected: list[str]) -> None:
+def test_the_priority_class_is_immutable_while_quota_is_reserved(new: Json, old: Json, expected: list[str]) -> None:
     pending = workload(spec=old)
     assert validation.validate_workload(workload(spec=new), pending) == []
     errors = validation.validate_workload(workload(spec=new, status=reserved()), workload(spec=old, status=reserved()))
     assert said(errors) == [f"<nil>: Invalid value: {text}" for text in expected]
 
 
-def test_an_admission_can_be_taken_back_but_not_changed() -> None:
+def test_an_admission_can_be_removed_and_not_changed() -> None:
     old = workload(status=reserved())
     assert validation.validate_workload(workload(), old) == []
     moved = reserved()
@@ -274,7 +274,7 @@ def test_reclaimable_pods_only_grow_while_quota_is_reserved() -> None:
     assert validation.validate_workload(workload(status={"reclaimablePods": fewer}), old) == []
 
 
-def test_what_a_ready_check_adds_to_pods_stays() -> None:
+def test_the_pod_updates_of_a_ready_check_are_immutable() -> None:
     def check(state: str, value: str) -> Json:
         updates = [{"name": "main", "labels": {"a": value}}]
         return workload(status={"admissionChecks": [{"name": "c", "state": state, "podSetUpdates": updates}]})

@@ -1,4 +1,4 @@
-"""Which fields are named as having no effect, and that values which mean the default are not."""
+"""Fields without effect are named; values that mean the default are not."""
 
 from __future__ import annotations
 
@@ -23,23 +23,14 @@ def job(of_pods: dict[str, str], **meta: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("resource", "obj", "path", "why"),
     [
-        (CLUSTER_QUEUES, {"fairSharing": {"weight": "500m"}}, "spec.fairSharing", "NO_FAIR_SHARING"),
-        (
-            CLUSTER_QUEUES,
-            {"admissionScope": {"admissionMode": "UsageBasedAdmissionFairSharing"}},
-            "spec.admissionScope",
-            "NO_USAGE_ORDER",
-        ),
         (
             CLUSTER_QUEUES,
             {"concurrentAdmissionPolicy": {"migration": {"mode": "TryPreferredFlavors"}}},
             "spec.concurrentAdmissionPolicy",
             "NO_CONCURRENCY",
         ),
-        (COHORTS, {"fairSharing": {"weight": 0}}, "spec.fairSharing", "NO_FAIR_SHARING"),
-        ("localqueues.kueue.x-k8s.io", {"fairSharing": {"weight": 2}}, "spec.fairSharing", "NO_FAIR_SHARING"),
         (FLAVORS, {"topologyName": "racks"}, "spec.topologyName", "NO_TOPOLOGY"),
-        (FLAVORS, {"resourceWeights": {"cpu": 2}}, "spec.resourceWeights", "NO_FAIR_SHARING"),
+        (FLAVORS, {"resourceWeights": {"cpu": 2}}, "spec.resourceWeights", "NO_FLAVOR_WEIGHTS"),
     ],
 )
 def test_a_field_of_a_spec_without_effect_is_named(resource: str, obj: Any, path: str, why: str) -> None:
@@ -50,20 +41,14 @@ def test_a_field_of_a_spec_without_effect_is_named(resource: str, obj: Any, path
     ("resource", "spec"),
     [
         (CLUSTER_QUEUES, {}),
-        (CLUSTER_QUEUES, {"fairSharing": None}),
-        (
-            CLUSTER_QUEUES,
-            {
-                "fairSharing": {"weight": "1"},
-                "admissionScope": {"admissionMode": "NoAdmissionFairSharing"},
-            },
-        ),
-        (COHORTS, {"parentName": "all", "resourceGroups": [{}], "fairSharing": {"weight": 1}}),
+        (CLUSTER_QUEUES, {"fairSharing": {"weight": 2}, "admissionScope": {"admissionMode": "NoAdmissionFairSharing"}}),
+        (CLUSTER_QUEUES, {"preemption": {"withinClusterQueue": "LowerPriority"}}),
+        (COHORTS, {"parentName": "all", "resourceGroups": [{}], "fairSharing": {"weight": 2}}),
         (FLAVORS, {"nodeLabels": {"a": "b"}}),
         ("workloads.kueue.x-k8s.io", {"podSets": []}),
     ],
 )
-def test_defaults_are_not_named_written_out_or_not(resource: str, spec: Any) -> None:
+def test_default_values_are_not_named(resource: str, spec: Any) -> None:
     assert without_effect(resource, {"spec": spec}) == []
 
 
@@ -79,7 +64,7 @@ def test_annotations_for_topology_and_elastic_jobs_are_named_on_queued_jobs_only
     ]
 
 
-def test_the_queue_of_a_single_pod_is_named_and_that_of_a_controllers_pod_is_not() -> None:
+def test_the_queue_name_of_a_pod_is_named_unless_a_controller_owns_the_pod() -> None:
     text = f"metadata.labels[kueue.x-k8s.io/queue-name]: has no effect: {table.NO_PODS}"
     assert without_effect("pods", {"metadata": QUEUED}) == [text]
     assert without_effect("pods", {"metadata": {**QUEUED, "ownerReferences": [{"kind": "Job"}]}}) == []

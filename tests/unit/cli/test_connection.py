@@ -1,4 +1,4 @@
-"""Which cluster a command talks to, and what it says when that does not work."""
+"""Which cluster a command connects to, and its messages if that fails."""
 
 from __future__ import annotations
 
@@ -47,9 +47,7 @@ def put(path: Path, text: str = KUBECONFIG) -> Path:
     return path
 
 
-def test_the_command_line_comes_before_the_environment_and_that_before_the_own_cluster(
-    home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_kubeconfig_precedence_is_flag_environment_own_cluster(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     kubectl = put(home / ".kube" / "config")
     assert find_kubeconfig(None) == kubectl
     own = put(home / ".sluice" / "kubeconfig")
@@ -70,7 +68,7 @@ def test_a_named_file_that_is_missing_is_not_replaced_by_another(home: Path) -> 
         find_kubeconfig(str(home / "none-such"))
 
 
-def test_without_any_file_one_is_told_where_it_looked_and_what_to_do() -> None:
+def test_without_any_kubeconfig_the_searched_paths_are_named() -> None:
     with pytest.raises(CommandRefused, match="sluice up") as refused:
         find_kubeconfig(None)
     assert ".sluice/kubeconfig" in str(refused.value)
@@ -79,7 +77,7 @@ def test_without_any_file_one_is_told_where_it_looked_and_what_to_do() -> None:
 
 @pytest.fixture
 def asked() -> Iterator[tuple[str, list[str]]]:
-    """The URL of a server that has nothing and shows no more than one namespace, and the paths that it is asked for."""
+    """A server without objects that allows one namespace only; yields its URL and the requested paths."""
     paths: list[str] = []
 
     class Nothing(BaseHTTPRequestHandler):
@@ -115,10 +113,10 @@ def asked() -> Iterator[tuple[str, list[str]]]:
         "submit -f {}",
     ],
 )
-def test_where_none_is_named_the_namespace_of_the_context_is_meant(
+def test_the_default_namespace_is_that_of_the_context(
     home: Path, asked: tuple[str, list[str]], command: str, named: str
 ) -> None:
-    """As for kubectl: a queue or Job of the same name may be elsewhere, where it is not meant."""
+    """As with kubectl."""
     url, paths = asked
     text = KUBECONFIG.replace("http://127.0.0.1:1", url).replace("{cluster: c}", "{cluster: c, namespace: mine}", 1)
     job = put(home / "job", "{apiVersion: batch/v1, kind: Job, metadata: {name: x}}")
@@ -128,7 +126,7 @@ def test_where_none_is_named_the_namespace_of_the_context_is_meant(
 
 
 @pytest.mark.parametrize("command", ["ps", "ps -A", "deactivated", "deactivated --all-namespaces"])
-def test_who_may_not_see_all_namespaces_is_told_how_to_ask_for_one(
+def test_a_user_without_rights_in_all_namespaces_gets_a_hint(
     home: Path, asked: tuple[str, list[str]], command: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = put(home / "config", KUBECONFIG.replace("http://127.0.0.1:1", asked[0]))
@@ -139,7 +137,7 @@ def test_who_may_not_see_all_namespaces_is_told_how_to_ask_for_one(
     assert HINT not in capsys.readouterr().err
 
 
-async def test_a_cluster_that_does_not_answer_is_a_sentence_and_no_traceback(home: Path) -> None:
+async def test_an_unreachable_cluster_is_a_message_without_traceback(home: Path) -> None:
     put(home / "serving.pem", "")
     path = put(home / "config")
     with pytest.raises(CommandRefused, match="is `sluice up` running") as refused:
@@ -151,7 +149,7 @@ async def test_a_cluster_that_does_not_answer_is_a_sentence_and_no_traceback(hom
 @pytest.mark.parametrize(
     ("server", "user", "says"),
     [
-        ("https://127.0.0.1:1", "{token: t}", "no answer from the cluster of "),
+        ("https://127.0.0.1:1", "{token: t}", "no response from the cluster of "),
         (
             "http://127.0.0.1:1",
             "{exec: {command: no-such, apiVersion: v}}",
@@ -160,7 +158,7 @@ async def test_a_cluster_that_does_not_answer_is_a_sentence_and_no_traceback(hom
         ("http://127.0.0.1:1", "{tokenFile: /no/such}", "/no/such: No such file or directory"),
     ],
 )
-async def test_what_sluice_up_cannot_mend_is_not_asked_back(home: Path, server: str, user: str, says: str) -> None:
+async def test_sluice_up_is_not_suggested_where_it_cannot_help(home: Path, server: str, user: str, says: str) -> None:
     text = KUBECONFIG.replace("http://127.0.0.1:1", server).replace("{cluster: c}", "{cluster: c, user: u}")
     with pytest.raises(CommandRefused) as refused:
         async with connect(str(put(home / "config", f"{text}users: [{{name: u, user: {user}}}]\n")), None) as client:
@@ -169,10 +167,10 @@ async def test_what_sluice_up_cannot_mend_is_not_asked_back(home: Path, server: 
     assert "sluice up" not in str(refused.value)
 
 
-async def test_a_cluster_that_stands_still_is_told_from_one_that_is_not_there(
+async def test_a_timeout_and_a_refused_connection_have_different_messages(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A timeout has no words of its own."""
+    """A timeout error has no text of its own."""
     put(home / "serving.pem", "")
     path = put(home / "config")
 
@@ -180,19 +178,19 @@ async def test_a_cluster_that_stands_still_is_told_from_one_that_is_not_there(
         raise TimeoutError
 
     monkeypatch.setattr(HttpTransport, "request", wait)
-    with pytest.raises(CommandRefused, match="it took too long; is `sluice up` running"):
+    with pytest.raises(CommandRefused, match="timed out; is `sluice up` running"):
         async with connect(str(path), None) as client:
             await client.list(JOBS)
 
 
-async def test_an_error_of_our_own_output_is_not_blamed_on_the_cluster(home: Path) -> None:
+async def test_an_output_error_is_not_reported_as_a_connection_error(home: Path) -> None:
     with pytest.raises(BrokenPipeError):
         async with connect(str(put(home / "config")), None):
             raise BrokenPipeError
 
 
 @pytest.mark.parametrize("text", ["no: kubeconfig", "[", KUBECONFIG.replace("current-context: c", "")])
-async def test_a_file_that_is_no_kubeconfig_is_named_once(home: Path, text: str) -> None:
+async def test_an_invalid_kubeconfig_is_named_once(home: Path, text: str) -> None:
     path = put(home / "config", text)
     with pytest.raises(CommandRefused) as refused:
         async with connect(str(path), None):
@@ -200,13 +198,13 @@ async def test_a_file_that_is_no_kubeconfig_is_named_once(home: Path, text: str)
     assert str(refused.value).count(str(path)) == 1
 
 
-async def test_credentials_that_are_not_accepted_are_told_as_such(home: Path) -> None:
-    """A real server says only `Unauthorized`, of an expired token as of a wrong one."""
+async def test_rejected_credentials_have_a_message_of_their_own(home: Path) -> None:
+    """A real server answers only `Unauthorized`, for an expired token as for a wrong one."""
     path = put(home / "config")
     with pytest.raises(CommandRefused) as refused:
         async with connect(str(path), None):
             raise ApiError(401, "Unauthorized", "Unauthorized")
-    assert str(refused.value) == f"the cluster of {path} does not accept our credentials (401): log in anew"
+    assert str(refused.value) == f"the cluster of {path} rejects the credentials (401): log in again"
     assert refused.value.code == EXIT_ERROR
 
 
@@ -217,7 +215,7 @@ async def test_an_unknown_context_is_refused_by_name(home: Path) -> None:
 
 
 def test_a_user_without_name_and_home_is_told_what_to_set(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As in a container that runs under any number."""
+    """As in a container that runs with an arbitrary user id."""
     for name in ("HOME", "LOGNAME", "USER", "LNAME", "USERNAME"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr("pwd.getpwuid", {}.__getitem__)
@@ -228,22 +226,20 @@ def test_a_user_without_name_and_home_is_told_what_to_set(monkeypatch: pytest.Mo
     assert up.user() == str(os.getuid())
 
 
-def test_what_up_says_to_type_can_be_typed_whatever_the_name_of_the_home(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_commands_that_up_prints_are_quoted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     cluster = LocalCluster(ClusterOptions(data_dir=tmp_path / "my home"), KueueConfig())
-    up.say_next(cluster, 1.0)
+    up.print_next_steps(cluster, 1.0)
     (line,) = (line for line in capsys.readouterr().out.splitlines() if "KUBECONFIG" in line)
     assert shlex.split(line) == ["export", f"KUBECONFIG={tmp_path / 'my home' / 'kubeconfig'}"]
 
 
-def test_a_cluster_that_runs_already_is_named_without_its_token(home: Path) -> None:
+def test_a_running_cluster_is_named_without_its_token(home: Path) -> None:
     assert up.served(home) == ""
     put(home / "kubeconfig", KUBECONFIG.replace("127.0.0.1:1", "user:secret@127.0.0.1:1/secret"))
     assert up.served(home) == f", which serves http://127.0.0.1:1 (export KUBECONFIG={home}/kubeconfig)"
 
 
-async def test_a_cluster_without_the_kinds_of_the_queue_is_named_with_the_command_that_installs_them(
+async def test_missing_crds_are_reported_with_the_command_that_installs_them(
     home: Path,
 ) -> None:
     """A real server answers with this text for a path that it does not serve."""
@@ -251,18 +247,18 @@ async def test_a_cluster_without_the_kinds_of_the_queue_is_named_with_the_comman
     with pytest.raises(CommandRefused) as refused:
         async with connect(str(path), None):
             raise ApiError.of(404, b"404 page not found\n")
-    said = f"the cluster of {path} has none of the queue's kinds; to install them: sluice crds | kubectl apply -f -"
+    said = f"the cluster of {path} does not serve the queue's kinds; to install them: sluice crds | kubectl apply -f -"
     assert str(refused.value) == said
 
 
-async def test_an_object_that_is_not_there_is_not_blamed_on_the_kinds(home: Path) -> None:
+async def test_a_missing_object_is_not_reported_as_missing_crds(home: Path) -> None:
     with pytest.raises(CommandRefused, match="404 NotFound: no such"):
         async with connect(str(put(home / "config")), None):
             raise ApiError.of(404, b'{"reason": "NotFound", "message": "no such"}')
 
 
 @pytest.mark.parametrize("make", [Path.touch, lambda path: path.symlink_to("/dev/null")])
-def test_a_data_directory_that_is_no_directory_is_said_to_be_none(
+def test_a_data_directory_that_is_a_file_is_reported(
     tmp_path: Path, make: Callable[[Path], None], capsys: pytest.CaptureFixture[str]
 ) -> None:
     make(tmp_path / "file")
@@ -270,11 +266,11 @@ def test_a_data_directory_that_is_no_directory_is_said_to_be_none(
     assert capsys.readouterr().err == f"sluice up: --data-dir {tmp_path}/file: not a directory\n"
 
 
-def test_a_configuration_of_which_nothing_came_through_the_pipe_is_not_valid(
+def test_an_empty_standard_input_is_not_a_valid_configuration(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """As of `kubectl get cm WRONG -o yaml | sluice check-config -`."""
     for text in ("", " \n"):
         monkeypatch.setattr("sys.stdin", io.StringIO(text))
         assert main(["check-config", "-"]) == EXIT_NEVER
-        assert capsys.readouterr() == ("", "sluice check-config: <stdin>: nothing in it\n")
+        assert capsys.readouterr() == ("", "sluice check-config: <stdin>: is empty\n")

@@ -9,7 +9,7 @@ import pytest
 
 from queue_manager.api import keys
 from queue_manager.api.resources import CLUSTER_QUEUES, JOBS, RESOURCE_FLAVORS, WORKLOADS, Resource
-from queue_manager.cli.acting import Report
+from queue_manager.cli.change_report import ChangeReport
 from queue_manager.cli.crds import finish_delete
 from queue_manager.cli.main import main
 from queue_manager.engine.client import Client
@@ -45,7 +45,7 @@ OBJECTS = (
 
 
 async def create(client: Client) -> None:
-    """What waits for nobody to take its finalizer off; `stays` is not being deleted."""
+    """Create objects that wait for their finalizer to be removed; `stays` is not being deleted."""
     for resource, namespace, name, finalizers, spec in OBJECTS:
         await client.create(resource, namespace, {"metadata": {"name": name, "finalizers": finalizers}, "spec": spec})
         if name != "stays":
@@ -56,11 +56,11 @@ async def left(client: Client, resource: Resource) -> dict[str, list[str]]:
     return {tree["metadata"]["name"]: tree["metadata"].get("finalizers", []) for tree in await client.list(resource)}
 
 
-async def test_what_is_being_deleted_loses_the_finalizer_of_the_queue_and_no_other(
+async def test_only_the_queues_finalizer_is_removed_from_deleted_objects(
     client: Client, capsys: pytest.CaptureFixture[str]
 ) -> None:
     await create(client)
-    report = Report("table", dry_run=False)
+    report = ChangeReport("table", dry_run=False)
     await finish_delete(client, report, dry_run=False)
     assert await left(client, WORKLOADS) == {"stays": OURS}
     assert await left(client, CLUSTER_QUEUES) == {}
@@ -74,22 +74,22 @@ async def test_what_is_being_deleted_loses_the_finalizer_of_the_queue_and_no_oth
 
 async def test_a_dry_run_releases_nothing(client: Client) -> None:
     await create(client)
-    report = Report("table", dry_run=True)
+    report = ChangeReport("table", dry_run=True)
     await finish_delete(client, report, dry_run=True)
     assert [row.result for row in report.rows] == ["released"] * 3
     assert sorted(await left(client, WORKLOADS)) == ["goes", "stays"]
 
 
-async def test_where_the_kinds_are_not_known_nothing_is_to_be_done() -> None:
+async def test_without_crds_there_is_nothing_to_do() -> None:
     clock, rng = Clock(), random.Random(1)
     bare = Client(LocalTransport(ApiServer(Store(clock, rng), KindRegistry.builtin(), clock)))
-    report = Report("table", dry_run=False)
+    report = ChangeReport("table", dry_run=False)
     await finish_delete(bare, report, dry_run=False)
     assert report.rows == []
 
 
-def test_the_help_says_how_to_remove_the_queue_without_ending_what_runs(capsys: pytest.CaptureFixture[str]) -> None:
-    """A manager that still runs stops each Job whose Workload is deleted."""
+def test_the_help_describes_an_uninstall_that_keeps_jobs_running(capsys: pytest.CaptureFixture[str]) -> None:
+    """A running manager stops each Job whose Workload is deleted."""
     with pytest.raises(SystemExit):
         main(["crds", "--help"])
     said = " ".join(capsys.readouterr().out.split())
@@ -98,13 +98,13 @@ def test_the_help_says_how_to_remove_the_queue_without_ending_what_runs(capsys: 
 
 
 async def test_a_running_job_goes_on_when_the_finalizers_are_removed(client: Client) -> None:
-    """Without a manager, nothing stops it: neither the Job nor what it says is changed."""
+    """Without a manager, neither the Job nor its status changes."""
     spec = {"suspend": False, "template": TEMPLATE}
     job = await client.create(JOBS, "default", {"metadata": {"name": "runs"}, "spec": spec})
     reference = {"apiVersion": "batch/v1", "kind": "Job", "name": "runs", "uid": job["metadata"]["uid"]}
     owned = {"name": "goes", "finalizers": OURS, "ownerReferences": [{**reference, "controller": True}]}
     await client.create(WORKLOADS, "default", {"metadata": owned, "spec": WORKLOAD})
     await client.delete(WORKLOADS, "default", "goes")
-    await finish_delete(client, Report("table", dry_run=False), dry_run=False)
+    await finish_delete(client, ChangeReport("table", dry_run=False), dry_run=False)
     assert await left(client, WORKLOADS) == {}
     assert await client.get(JOBS, "default", "runs") == job

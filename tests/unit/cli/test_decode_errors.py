@@ -1,4 +1,4 @@
-"""What `sluice submit` says about a Job that the embedded API server cannot decode."""
+"""Messages of `sluice submit` about a Job that the embedded API server cannot decode."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Clock:
 
 
 async def refused(path: Path, text: str) -> str:
-    """The message of the refusal, without its first line and the folder of the file."""
+    """The message of the refusal, without its first line and the file's folder."""
     clock, rng = Clock(), random.Random(1)
     client = Client(LocalTransport(ApiServer(Store(clock, rng), KindRegistry.builtin(), clock), "user"))
     file = path / "f.yaml"
@@ -141,7 +141,7 @@ async def refused(path: Path, text: str) -> str:
         ),
     ],
 )
-async def test_a_mistake_is_named_with_its_field_line_and_value(
+async def test_a_mistake_is_reported_with_field_line_and_value(
     tmp_path: Path, old: str, new: str, message: str
 ) -> None:
     assert JOB.count(old) == 1
@@ -149,7 +149,7 @@ async def test_a_mistake_is_named_with_its_field_line_and_value(
 
 
 async def test_every_value_of_a_wrong_type_has_a_line_of_its_own(tmp_path: Path) -> None:
-    """The server stops at the first."""
+    """The server stops at the first one."""
     text = JOB.replace('- "1"', "- 1.5").replace("stdin: true", "stdin: 1")
     assert (await refused(tmp_path, text)).split("\n  ") == [
         "f.yaml:16: spec.template.spec.containers[0].args[0]: 1.5 is a number; must be a string: put it in quotes",

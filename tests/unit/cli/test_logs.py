@@ -1,17 +1,17 @@
-"""The last line of a log, and what happens where there is none to be had."""
+"""The last line of a log, and the cases without one."""
 
 from __future__ import annotations
 
 import pytest
 
-from queue_manager.cli.connection import NoAnswer
+from queue_manager.cli.connection import NoResponse
 from queue_manager.cli.logs import last_line
 from queue_manager.engine.client import Client
 from queue_manager.engine.transport import Relay, Request, Response
 
 
-class Node(Relay):
-    """Answers every request for a log with what it was made with."""
+class LogServer(Relay):
+    """Answers every request for a log with `answer`."""
 
     def __init__(self, answer: Response | Exception) -> None:
         self._answer = answer
@@ -31,12 +31,12 @@ class Node(Relay):
         (Response(200, {}, b""), ""),
         (Response(200, {}, b"\xff!\n"), "\ufffd!"),
         (Response(404, {}, b"gone"), ""),
-        (NoAnswer("too long"), ""),
+        (NoResponse("too long"), ""),
         (TimeoutError(), ""),
     ],
 )
 async def test_the_last_line_or_none(answer: Response | Exception, line: str) -> None:
-    node = Node(answer)
+    node = LogServer(answer)
     assert await last_line(Client(node), "default", "p", "main") == line
     (request,) = node.asked
     assert request.path == "/api/v1/namespaces/default/pods/p/log"

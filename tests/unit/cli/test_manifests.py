@@ -1,4 +1,4 @@
-"""Reading manifests: what they say, where they say it, and what is refused with its place."""
+"""Reading manifests: their objects with the lines of fields, and refusals with their line."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def refusal(tmp_path: Path, text: str) -> str:
         ("nothing.like.it", 1),
     ],
 )
-def test_the_place_of_a_field_is_its_line_or_that_of_what_would_hold_it(tmp_path: Path, field: str, line: int) -> None:
+def test_a_field_has_its_line_or_that_of_its_parent(tmp_path: Path, field: str, line: int) -> None:
     (manifest,) = read(tmp_path, JOB)
     assert manifest.place(field) == f"{tmp_path}/f.yaml:{line}"
 
@@ -65,11 +65,11 @@ def test_lines_count_through_all_documents_of_a_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "---\n", "---\n---\n", "# only a comment\n", "null\n"])
-def test_empty_documents_say_nothing(tmp_path: Path, text: str) -> None:
+def test_empty_documents_are_skipped(tmp_path: Path, text: str) -> None:
     assert read(tmp_path, text) == []
 
 
-def test_values_are_those_that_kubectl_reads(tmp_path: Path) -> None:
+def test_values_are_read_as_by_kubectl(tmp_path: Path) -> None:
     (manifest,) = read(tmp_path, "a: 1:30\nb: 0o17\nc: 08\nd: !!binary aGk=\ne: !!python/object:os.system {}\non: y\n")
     assert manifest.tree == {"a": "1:30", "b": 15, "c": 8, "d": "hi", "e": {}, "true": True}
 
@@ -106,7 +106,7 @@ items:
 """
 
 
-def test_a_list_is_what_it_holds_each_with_its_own_lines(tmp_path: Path) -> None:
+def test_a_list_is_read_as_its_items_with_their_lines(tmp_path: Path) -> None:
     found = read(tmp_path, LIST)
     assert [(one.tree["metadata"]["name"], one.place("metadata.name").rpartition(":")[2]) for one in found] == [
         ("a", "6"),
@@ -114,7 +114,7 @@ def test_a_list_is_what_it_holds_each_with_its_own_lines(tmp_path: Path) -> None
     ]
 
 
-def test_an_item_that_is_no_object_is_refused_with_its_line(tmp_path: Path) -> None:
+def test_a_list_item_that_is_not_an_object_is_refused_with_its_line(tmp_path: Path) -> None:
     assert refusal(tmp_path, "kind: List\nitems:\n  - x\n") == (
         "nothing was submitted:\n  /f.yaml:3: an item is a mapping with apiVersion and kind"
     )
@@ -143,7 +143,7 @@ BOMB = "a: &a [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
         ("b: 1\na: .inf\n", "/f.yaml:2: cannot be sent to an API server: json: unsupported value: +Inf"),
         ("a: !!int x\n", "/f.yaml:1: cannot be sent to an API server: yaml: cannot decode !!str `x` as a !!int"),
         (f"a: {'[' * 5000}{']' * 5000}\n", "/f.yaml:1: nested more than 100 levels deep"),
-        ("a: 1\nb: \x01\n", "/f.yaml:2: character 0x1 may not stand in YAML"),
+        ("a: 1\nb: \x01\n", "/f.yaml:2: character 0x1 is not allowed in YAML"),
     ],
     ids=[
         "bomb",
@@ -159,11 +159,11 @@ BOMB = "a: &a [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
         "control",
     ],
 )
-def test_what_is_no_manifest_is_refused_with_its_line(tmp_path: Path, text: str, says: str) -> None:
+def test_an_invalid_manifest_is_refused_with_its_line(tmp_path: Path, text: str, says: str) -> None:
     assert says in refusal(tmp_path, text)
 
 
-def test_every_bad_file_of_a_folder_is_named_and_other_files_are_passed_over(tmp_path: Path) -> None:
+def test_every_invalid_file_of_a_folder_is_named(tmp_path: Path) -> None:
     for name, text in {"a.yaml": "[", "b.yml": JOB, "c.json": "}", "d.txt": "["}.items():
         (tmp_path / name).write_text(text)
     with pytest.raises(CommandRefused) as refused:

@@ -1,4 +1,4 @@
-"""Commands of somebody whose rights end at one namespace, as a RoleBinding gives them: on the embedded server."""
+"""Commands of a user with a RoleBinding in one namespace, on the embedded server."""
 
 from __future__ import annotations
 
@@ -37,7 +37,9 @@ class Clock:
 
 @pytest.fixture
 async def user(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Client:
-    """May do all in one namespace, with a deactivated Workload in it; all has the same names elsewhere."""
+    """A user who may do everything in one namespace, which has a deactivated Workload; other namespaces have the same
+    names.
+    """
     clock, rng = Clock(), random.Random(1)
     server = ApiServer(Store(clock, rng), KindRegistry.builtin(), clock)
     admin, user = Client(LocalTransport(server)), Client(LocalTransport(server))
@@ -86,17 +88,17 @@ async def test_jobs_of_the_own_namespace_are_reactivated(
     user: Client, more: dict[str, Any], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert await reactivate._run(asked(**more)) == EXIT_OK
-    assert capsys.readouterr().out.startswith("mine/train reactivated: back in line of q")
+    assert capsys.readouterr().out.startswith("mine/train reactivated: requeued in q")
     assert (await user.get(WORKLOADS, "mine", "job-train"))["spec"]["active"] is True
 
 
-async def test_what_is_to_be_typed_next_is_right_in_the_namespace_of_the_context(
+async def test_suggested_commands_are_valid_in_the_namespace_of_the_context(
     user: Client, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "config").write_text("{current-context: c, contexts: [{name: c, context: {namespace: mine}}]}")
     await user.patch(LOCAL_QUEUES, "mine", "q", {"spec": {"stopPolicy": policies.HOLD}})
     assert await reactivate._run(asked(namespace=None, jobs=["train"])) == EXIT_OK
-    assert capsys.readouterr().out == ("mine/train reactivated: waits: LocalQueue q is held (sluice release q)\n")
+    assert capsys.readouterr().out == ("mine/train reactivated: waits: LocalQueue q is stopped (sluice release q)\n")
 
 
 async def test_a_queue_of_the_own_namespace_is_held(user: Client, capsys: pytest.CaptureFixture[str]) -> None:
@@ -106,12 +108,12 @@ async def test_a_queue_of_the_own_namespace_is_held(user: Client, capsys: pytest
     assert capsys.readouterr().out.startswith("LocalQueue mine/q held")
 
 
-async def test_a_held_queue_of_the_own_namespace_is_seen(user: Client) -> None:
+async def test_a_held_queue_is_shown_without_access_to_its_cluster_queue(user: Client) -> None:
     """Its ClusterQueue may not be."""
     await user.patch(LOCAL_QUEUES, "mine", "q", {"spec": {"stopPolicy": policies.HOLD}})
     workload = await user.get(WORKLOADS, "mine", "job-train", type=Workload)
     assert obstacle(None, workload, await read_queues(user, ["mine"])) == Obstacle(
-        "waits: LocalQueue q is held (sluice release mine/q)"
+        "waits: LocalQueue q is stopped (sluice release mine/q)"
     )
 
 
@@ -122,13 +124,13 @@ async def test_a_held_queue_of_the_own_namespace_is_seen(user: Client) -> None:
         ("secret", "no Job secret in namespace mine; `"),
     ],
 )
-async def test_what_is_not_there_is_told_with_what_is_in_sight(user: Client, name: str, says: str) -> None:
+async def test_an_unknown_job_is_reported_with_the_visible_namespaces(user: Client, name: str, says: str) -> None:
     with pytest.raises(CommandRefused) as refused:
         await reactivate._run(asked(jobs=[name]))
     assert str(refused.value).startswith(says)
 
 
-async def test_a_queue_that_is_not_there_is_told(user: Client) -> None:
+async def test_an_unknown_queue_is_reported(user: Client) -> None:
     with pytest.raises(CommandRefused) as refused:
         await reactivate._run(asked(all=True, queue="cqq"))
-    assert str(refused.value) == "there is no LocalQueue cqq in namespace mine; `sluice queues` lists them all"
+    assert str(refused.value) == "LocalQueue cqq does not exist in namespace mine; `sluice queues` lists them all"

@@ -1,4 +1,4 @@
-"""Commands that read a store which changes between two of their requests."""
+"""Commands whose two requests see different states of the store."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from queue_manager.local.kinds.registry import KindRegistry
 from queue_manager.local.server.api_server import ApiServer
 from queue_manager.local.server.in_process import LocalTransport
 from queue_manager.local.storage.store import Store
-from queue_manager.visibility.job_states import LOOKED_AT_WITHIN, job_state
+from queue_manager.visibility.job_states import WORKLOAD_CREATION_TIMEOUT, job_state
 from tests.frozen_time import freeze_time
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 STAMP = "2026-01-01T00:00:00Z"
 
 
-class Between:
-    """A transport that lets `change` happen after the first of the requests made through it."""
+class ChangeAfterFirst:
+    """A transport that calls `change` after its first request."""
 
     def __init__(self, inner: LocalTransport, change: Callable[[], Awaitable[None]]) -> None:
         self._inner = inner
@@ -67,9 +67,9 @@ async def admin(clock: FrozenDateTimeFactory) -> Client:
 
 
 def seen_while(admin: Client, change: Callable[[], Awaitable[None]]) -> Client:
-    """A client before whose second request `change` has happened."""
+    """A client for which `change` happens before its second request."""
     assert isinstance(admin.transport, LocalTransport)
-    return Client(Between(admin.transport, change))
+    return Client(ChangeAfterFirst(admin.transport, change))
 
 
 TEMPLATE = {"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}}
@@ -111,11 +111,11 @@ async def test_ps_never_shows_a_job_refused_that_ends_between_its_two_lists(admi
 async def test_ps_never_shows_a_job_as_left_alone_that_is_created_between_its_two_lists(
     admin: Client, clock: FrozenDateTimeFactory
 ) -> None:
-    """The second list takes longer than a queue needs to take up a new Job."""
+    """The second list takes longer than a queue needs to notice a new Job."""
 
     async def create_and_wait() -> None:
         await create(admin, suspend=True)
-        clock.tick(2 * LOOKED_AT_WITHIN)
+        clock.tick(2 * WORKLOAD_CREATION_TIMEOUT)
 
     (row,) = await job_table(seen_while(admin, create_and_wait), "default")
     assert (row.state, row.reason) == ("Pending", "")

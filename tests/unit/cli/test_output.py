@@ -50,17 +50,17 @@ def test_a_pipe_gets_every_word_and_no_padding(capsys: pytest.CaptureFixture[str
 def test_a_terminal_too_narrow_for_a_table_breaks_its_lines_and_hides_no_name(
     columns: int, lines: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With room for 20 letters of the text it is wrapped, on a second line here; with less it is for the terminal."""
+    """With room for 20 letters the text is wrapped; with less, the terminal wraps the line."""
     monkeypatch.setenv("COLUMNS", str(columns))
-    monkeypatch.setenv("TERM", "xterm")  # of a dumb one nobody believes the width
+    monkeypatch.setenv("TERM", "xterm")  # the width of a dumb terminal is ignored
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     two = (*COLUMNS[:1], output.TableColumn("", lambda row: ""), *COLUMNS[1:])
     output.show("table", two, [Row("n" * 20, "word " * 7)], "none")
     assert [line.split("  ")[0] for line in re.sub("\x1b.*?m", "", capsys.readouterr().out).splitlines()] == lines
 
 
-def test_a_pipe_gets_what_is_drawn_for_people_without_the_drawing(capsys: pytest.CaptureFixture[str]) -> None:
-    """Drawing takes milliseconds a row. Wide letters, several lines in a cell, and numbers to the right."""
+def test_a_pipe_gets_the_text_of_a_drawn_table(capsys: pytest.CaptureFixture[str]) -> None:
+    """Drawing takes milliseconds per row. Wide letters, several lines in a cell, right-aligned numbers."""
     columns = (*COLUMNS[:1], output.TableColumn("", lambda row: f"{len(row.name)}\n!", right=True), *COLUMNS[1:])
     rows = [Row("漢字", "b"), Row("[red]c[/red]", "d\ne\n\nf"), Row(""), Row("a\tb", "  g ")]
     output.show("table", columns, rows, "none")
@@ -76,15 +76,13 @@ def test_json_has_the_same_rows(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.parametrize(("form", "says"), [("table", "none\n"), ("json", "[]\n")])
-def test_no_rows_are_said_in_words_or_as_an_empty_list(
-    form: str, says: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_no_rows_are_a_sentence_or_an_empty_json_list(form: str, says: str, capsys: pytest.CaptureFixture[str]) -> None:
     output.show(form, COLUMNS, [], "none")
     assert capsys.readouterr().out == says
 
 
 @pytest.mark.parametrize("evil", ["\x1b[2J", "\x1b]0;title\x07", "\r", "\x9b31m", "\u202e", "\x00"])
-def test_text_of_others_cannot_steer_the_terminal(evil: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_control_characters_of_foreign_text_are_escaped(evil: str, capsys: pytest.CaptureFixture[str]) -> None:
     output.show("table", COLUMNS, [Row("a", f"before{evil}after")], "none")
     printed = capsys.readouterr().out
     assert not set(evil) & set("\x1b\x07\r\x9b\u202e\x00") & set(printed)

@@ -1,4 +1,4 @@
-"""What `sluice ps` says of Jobs whose queue is stopped, or that no queue takes up."""
+"""Rows of `sluice ps` for Jobs whose queue is stopped, or that no queue has noticed."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from queue_manager.local.storage.store import Store
 STAMP = "2026-01-01T00:00:00Z"
 TEMPLATE = {"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}}
 TOO_LARGE = messages.insufficient_capacity("cpu", "f", "0", "6", "1")
-HELD = "LocalQueue q is held (sluice release q)"
+HELD = "LocalQueue q is stopped (sluice release q)"
 WAITS = "waits behind others in q"
 
 
@@ -34,7 +34,7 @@ class Clock:
 
 @pytest.fixture
 async def bare(monkeypatch: pytest.MonkeyPatch) -> Client:
-    """Of a cluster without the kinds of the queue."""
+    """A client of a cluster without the queue's kinds."""
     clock = Clock()
     monkeypatch.setattr(ps, "SystemClock", lambda: clock)
     return Client(LocalTransport(ApiServer(Store(clock, random.Random(1)), KindRegistry.builtin(), clock)))
@@ -42,7 +42,7 @@ async def bare(monkeypatch: pytest.MonkeyPatch) -> Client:
 
 @pytest.fixture
 async def client(bare: Client) -> Client:
-    """With the LocalQueue q, which is held."""
+    """A client of a cluster with the held LocalQueue q."""
     await install_crds(bare)
     await bare.create(CLUSTER_QUEUES, "", {"metadata": {"name": "cq"}, "spec": {"namespaceSelector": {}}})
     queue = {"clusterQueue": "cq", "stopPolicy": "Hold"}
@@ -51,7 +51,7 @@ async def client(bare: Client) -> Client:
 
 
 async def submit(client: Client, name: str, status: dict[str, Any] | None = None, **labels: str) -> dict[str, Any]:
-    """A queued Job; with a status, it has started."""
+    """Create a queued Job; with a status, it has started."""
     meta = {"name": name, "labels": {keys.QUEUE_NAME: "q", **labels}}
     spec = {"suspend": status is None, "template": TEMPLATE}
     job = await client.create(JOBS, "default", {"metadata": meta, "spec": spec})
@@ -62,7 +62,7 @@ async def submit(client: Client, name: str, status: dict[str, Any] | None = None
 
 
 async def take_up(client: Client, job: dict[str, Any], reason: str = "", message: str = "") -> None:
-    """Create its Workload; with a reason, the scheduler has written why it waits."""
+    """Create its Workload; with a reason, the scheduler has written its condition."""
     meta = job["metadata"]
     owner = {"apiVersion": "batch/v1", "kind": "Job", "name": meta["name"], "uid": meta["uid"], "controller": True}
     own = {"name": meta["name"], "labels": {keys.JOB_UID: meta["uid"]}, "ownerReferences": [owner]}
@@ -78,7 +78,7 @@ async def reasons(client: Client) -> dict[str, str]:
     return {row.name: ps.reason(row) for row in await job_table(client)}
 
 
-async def test_a_held_queue_is_the_reason_only_of_jobs_that_wait_for_it(client: Client) -> None:
+async def test_a_held_queue_is_the_reason_of_pending_jobs_only(client: Client) -> None:
     failed = {"type": "Failed", "status": "True", "reason": "BackoffLimitExceeded", "message": "gone"}
     ends = [{**failed, "lastTransitionTime": STAMP}, {**failed, "type": "FailureTarget", "lastTransitionTime": STAMP}]
     await take_up(client, await submit(client, "held"), "Suspended", "LocalQueue q is inactive")
@@ -96,20 +96,20 @@ async def test_a_held_queue_is_the_reason_only_of_jobs_that_wait_for_it(client: 
 
 
 async def test_a_job_that_no_queue_takes_up_says_why_at_once(client: Client) -> None:
-    """Before it has been left alone for long enough to say so."""
+    """Before it is old enough to be reported as left alone."""
     await client.patch(LOCAL_QUEUES, "default", "q", {"spec": {"stopPolicy": "None"}})
     await submit(client, "mistyped", **{keys.PRIORITY_CLASS: "urgnt"})
     await submit(client, "new")
     await take_up(client, await submit(client, "waits", **{keys.PRIORITY_CLASS: "deleted"}))
     assert await reasons(client) == {
-        "mistyped": "cannot start: there is no WorkloadPriorityClass urgnt",
+        "mistyped": "cannot start: WorkloadPriorityClass urgnt does not exist",
         "new": "",
         "waits": WAITS,
     }
 
 
 async def test_a_cluster_without_the_kinds_is_no_empty_one(bare: Client) -> None:
-    """`connect` says what to do about this error."""
+    """`connect` explains this error."""
     await submit(bare, "lost")
     with pytest.raises(ApiError) as refused:
         await job_table(bare)

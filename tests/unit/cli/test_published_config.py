@@ -1,4 +1,4 @@
-"""The configuration that `sluice up` writes into its cluster and `sluice show` reads."""
+"""The configuration that `sluice up` publishes in its cluster for `sluice show`."""
 
 from __future__ import annotations
 
@@ -32,20 +32,20 @@ def client() -> Client:
     return Client(LocalTransport(ApiServer(Store(clock, rng), KindRegistry.builtin(), clock)))
 
 
-async def test_what_was_published_last_is_read(client: Client) -> None:
+async def test_the_last_published_configuration_is_read(client: Client) -> None:
     assert await published(client) is None
     for config in (FIRST, SECOND, KueueConfig()):
         await Publisher(client).publish(config)
         assert await published(client) == config
 
 
-async def test_a_config_map_that_is_not_understood_is_none(client: Client) -> None:
+async def test_an_invalid_config_map_counts_as_absent(client: Client) -> None:
     await Publisher(client).publish(FIRST)
     await client.patch(CONFIG_MAPS, NAMESPACE, NAME, {"data": {"controller_manager_config.yaml": "newField: 1"}})
     assert await published(client) is None
 
 
-async def test_a_user_who_may_not_read_it_goes_without(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_user_without_rights_gets_no_configuration(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     async def forbidden(_: Request) -> Response:
         return Response(403, {}, b'{"kind":"Status","message":"no","reason":"Forbidden"}')
 

@@ -1,4 +1,4 @@
-"""The command line on standard streams that are closed, full, or of an encoding with few letters."""
+"""The command line with standard streams that are closed, full, or of a limited encoding."""
 
 from __future__ import annotations
 
@@ -12,31 +12,31 @@ from pathlib import Path
 import pytest
 
 from queue_manager.cli import main, streams
-from queue_manager.cli.acting import Report
+from queue_manager.cli.change_report import ChangeReport
 
 PYTHON = shlex.quote(sys.executable)
 CRDS = f"{PYTHON} -m queue_manager.cli.main crds"
-# Something with letters that are not in ASCII, as `sluice up` and `sluice queues` print.
-MARK = "from queue_manager.cli import streams, up; streams.prepare(); up.say(chr(0x2714), 'store', 'x')"
+# Prints characters that are not in ASCII, as `sluice up` and `sluice queues` do.
+MARK = "from queue_manager.cli import streams, up; streams.prepare(); up.print_step(chr(0x2714), 'store', 'x')"
 
 
 def shell(command: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(["/bin/sh", "-c", command], capture_output=True, text=True, timeout=60, check=False)
 
 
-def test_a_full_disk_is_a_sentence_and_no_traceback() -> None:
+def test_a_full_disk_is_a_message_without_traceback() -> None:
     done = shell(f"{CRDS} >/dev/full")
     assert (done.returncode, done.stderr) == (3, "sluice crds: [Errno 28] No space left on device\n")
 
 
-def test_closed_streams_are_nowhere() -> None:
+def test_closed_streams_are_replaced_by_dev_null() -> None:
     done = shell(f"{CRDS} <&- >&-")
     assert (done.returncode, done.stderr) == (0, "")
 
 
 @pytest.fixture
 def unread() -> Iterator[int]:
-    """The writing end of a pipe without a reader. Behind `| head -1` the reader might still be there."""
+    """The writing end of a pipe without a reader. With `| head -1` the reader might still exist."""
     reader, writer = os.pipe()
     os.close(reader)
     yield writer
@@ -52,20 +52,20 @@ def test_a_broken_pipe_ends_a_command_quietly_with_the_exit_code_of_sigpipe(comm
 
 
 @pytest.mark.parametrize("form", ["table", "json"])
-def test_a_broken_pipe_stops_no_change_and_what_was_changed_is_said_on_stderr(
+def test_a_broken_pipe_stops_no_change_and_the_report_goes_to_stderr(
     form: str, unread: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(sys, "stdout", os.fdopen(os.dup(unread), "w"))
-    report = Report(form, dry_run=False)
-    report.add("Job", "default", "one", "reactivated", "back in line")
+    report = ChangeReport(form, dry_run=False)
+    report.add("Job", "default", "one", "reactivated", "requeued")
     report.add("Job", "default", "two", "refused", "it has ended")
-    report.add("Job", "default", "three", "reactivated", "back in line")
+    report.add("Job", "default", "three", "reactivated", "requeued")
     assert report.end("") == 2
-    sys.stdout.close()  # raises if anything is left in its buffer that it cannot write
+    sys.stdout.close()  # raises if its buffer cannot be written
     assert capsys.readouterr().err.splitlines() == [
-        "default/one reactivated: back in line",
+        "default/one reactivated: requeued",
         "default/two refused: it has ended",
-        "default/three reactivated: back in line",
+        "default/three reactivated: requeued",
     ]
 
 
@@ -73,18 +73,18 @@ def test_a_broken_pipe_ends_a_dry_run(unread: int, monkeypatch: pytest.MonkeyPat
     out = os.fdopen(os.dup(unread), "w")
     monkeypatch.setattr(sys, "stdout", out)
     with pytest.raises(BrokenPipeError):
-        Report("table", dry_run=True).add("Job", "default", "one", "reactivated", "back in line")
-    streams.give_up()
+        ChangeReport("table", dry_run=True).add("Job", "default", "one", "reactivated", "requeued")
+    streams.discard_output()
     out.close()
 
 
-def test_what_the_encoding_has_no_letter_for_is_a_question_mark() -> None:
+def test_characters_outside_of_the_encoding_are_question_marks() -> None:
     done = shell(f'PYTHONIOENCODING=latin-1 {PYTHON} -c "{MARK}"')
     assert (done.stdout, done.stderr) == ("? store        x\n", "")
 
 
-def test_what_comes_from_standard_input_is_read_as_utf_8() -> None:
-    """As files are, whatever the terminal uses; and what is not UTF-8 is told so in C too."""
+def test_standard_input_is_read_as_utf_8() -> None:
+    """As files are, whatever the terminal's encoding; invalid UTF-8 is reported in the C locale too."""
     for encoding in ("latin-1", "utf-8:surrogateescape"):
         command = f"PYTHONIOENCODING={encoding} {PYTHON} -m queue_manager.cli.main submit -f -"
         done = shell(f"printf 'a: \\377' | {command}")
@@ -99,7 +99,7 @@ def test_what_comes_from_standard_input_is_read_as_utf_8() -> None:
         ("ps --kubeconfig", 'contexts: []\ncurrent-context: "a\\e[2J\\x9b2J"\n', 3),
     ],
 )
-def test_what_a_file_says_cannot_steer_the_terminal_when_it_is_refused(
+def test_control_characters_of_a_refused_file_are_escaped(
     command: str, text: str, code: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "file").write_text(text)
@@ -129,7 +129,7 @@ def test_a_ctrl_c_before_the_command_is_read_ends_it_without_a_traceback() -> No
 
 
 @pytest.mark.parametrize("count", ["0", "-1", "1.5", "1001", "100000000000", "9" * 5000])
-def test_more_nodes_than_anybody_waits_for_are_refused(count: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_too_many_nodes_are_refused(count: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main.main(["up", f"--nodes={count}"])
     assert "is not a whole number from 1 to 1000" in capsys.readouterr().err

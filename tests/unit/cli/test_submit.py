@@ -1,4 +1,4 @@
-"""`sluice submit` on the embedded API server, called in process: all or nothing, and a verdict on each Job."""
+"""`sluice submit` on the embedded API server, in process: all or nothing, and a verdict on each Job."""
 
 from __future__ import annotations
 
@@ -86,9 +86,7 @@ async def names(client: Client) -> list[str]:
     return [tree["metadata"]["name"] for tree in await client.list(JOBS)]
 
 
-async def test_one_bad_job_keeps_all_back_and_every_mistake_is_told_with_its_line(
-    client: Client, tmp_path: Path
-) -> None:
+async def test_an_invalid_job_stops_all_and_every_mistake_has_its_line(client: Client, tmp_path: Path) -> None:
     bad = job("b", parallelism=-1)
     worse = job("c").replace("restartPolicy: Never", "restartPolicy: Always").replace("suspend: true", "suspent: true")
     with pytest.raises(CommandRefused) as refused:
@@ -126,14 +124,14 @@ def test_warnings_are_read_from_all_headers(headers: list[tuple[str, str]], text
     assert warnings(CIMultiDict(headers)) == texts
 
 
-async def test_a_name_that_is_taken_keeps_all_back(client: Client, tmp_path: Path) -> None:
+async def test_a_name_in_use_stops_all(client: Client, tmp_path: Path) -> None:
     await send(client, tmp_path, job("a"))
     with pytest.raises(CommandRefused, match=r"jobs.yaml:14: .*already exists"):
         await send(client, tmp_path, job("b"), job("a"))
     assert await names(client) == ["a"]
 
 
-async def test_a_name_that_is_given_twice_keeps_all_back(client: Client, tmp_path: Path) -> None:
+async def test_a_repeated_name_stops_all(client: Client, tmp_path: Path) -> None:
     with pytest.raises(
         CommandRefused, match=r"nothing was submitted:\n  .*jobs.yaml:25: a is named by .*jobs.yaml:3 already"
     ):
@@ -141,7 +139,7 @@ async def test_a_name_that_is_given_twice_keeps_all_back(client: Client, tmp_pat
     assert await names(client) == []
 
 
-async def test_when_the_server_changes_its_mind_one_is_told_what_is_there_already(
+async def test_a_refusal_after_the_dry_run_reports_the_created_jobs(
     client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     honest = client.transport.request
@@ -166,12 +164,12 @@ async def test_when_the_server_changes_its_mind_one_is_told_what_is_there_alread
         (job("fits"), "waits in its queue"),
         (job("big", cpu="64"), "can never start: asks 64 cpu, queue limit 4"),
         (job("wide", cpu="1500m", parallelism=3), "can never start: asks 4500m cpu, queue limit 4"),
-        (job("lost", queue="nope"), "waits: there is no LocalQueue nope in namespace default"),
-        (job("free", queue=""), "names no queue and is suspended: somebody must set spec.suspend to false"),
+        (job("lost", queue="nope"), "waits: LocalQueue nope does not exist in namespace default"),
+        (job("free", queue=""), "names no queue and is suspended: starts when spec.suspend is set to false"),
         (job("now", queue="").replace("suspend: true", "suspend: false"), "names no queue: starts at once"),
         (
             job("urgent").replace("labels: {", "labels: {kueue.x-k8s.io/priority-class: urgnt, "),
-            "cannot start: there is no WorkloadPriorityClass urgnt",
+            "cannot start: WorkloadPriorityClass urgnt does not exist",
         ),
     ],
     ids=lambda value: "" if "\n" in value else value[:30],
@@ -187,14 +185,14 @@ async def test_each_job_gets_a_verdict_at_once(client: Client, tmp_path: Path, t
     [
         ("NoMatchingFlavor", "cannot start: ClusterQueue cq has no quota for memory"),
         ("WaitingForQuota", "waits in its queue"),
-        ("", "cannot start: ClusterQueue cq has no quota for memory, unless the configuration leaves that out"),
+        ("", "cannot start: ClusterQueue cq has no quota for memory, unless the configuration excludes it"),
     ],
     ids=["the scheduler refuses", "the scheduler leaves it out", "no scheduler answers"],
 )
-async def test_a_resource_without_quota_is_what_the_scheduler_says_it_is(
+async def test_the_scheduler_decides_about_a_resource_without_quota(
     client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, judged: str, note: str
 ) -> None:
-    """Its configuration may leave the resource out. The queue manager is played by a Workload that comes late."""
+    """Its configuration may exclude the resource. A Workload that is created late plays the scheduler."""
     monkeypatch.setattr(submit_module, "SCHEDULER_SECONDS", 10.0 if judged else 0.05)
     monkeypatch.setattr(submit_module, "POLL_SECONDS", 0.01)
     await queues(client)
@@ -205,7 +203,7 @@ async def test_a_resource_without_quota_is_what_the_scheduler_says_it_is(
     assert (row.note, row.never) == (note, judged == "NoMatchingFlavor")
 
 
-async def test_a_resource_without_quota_is_certain_at_once_where_the_configuration_is_published(
+async def test_a_published_configuration_decides_about_a_resource_without_quota(
     client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No scheduler answers, as for the second Job of a shape."""
@@ -223,7 +221,7 @@ async def test_a_resource_without_quota_is_certain_at_once_where_the_configurati
 async def test_what_the_scheduler_says_of_one_job_holds_for_the_next_of_its_shape(
     client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It tries one of each shape, and writes no condition to the others."""
+    """The scheduler tries one Workload of each shape and writes no condition to the others."""
     monkeypatch.setattr(submit_module, "SCHEDULER_SECONDS", 10.0)
     monkeypatch.setattr(submit_module, "POLL_SECONDS", 0.01)
     await queues(client)
@@ -235,7 +233,7 @@ async def test_what_the_scheduler_says_of_one_job_holds_for_the_next_of_its_shap
 
 
 async def judge(client: Client, name: str, reason: str) -> None:
-    """Create the Workload of the Job, and write the scheduler's condition to it if there is a reason."""
+    """Create the Workload of the Job; with a reason, write the scheduler's condition."""
     while name not in await names(client):
         await asyncio.sleep(0)
     uid = (await client.get(JOBS, "default", name))["metadata"]["uid"]
@@ -250,13 +248,13 @@ async def judge(client: Client, name: str, reason: str) -> None:
     await client.patch(WORKLOADS, "default", name, {"status": {"conditions": [waits]}}, subresource="status")
 
 
-async def test_a_queue_that_takes_no_jobs_of_the_namespace_is_not_blamed_on_a_resource(
+async def test_a_namespace_that_is_not_selected_is_not_reported_as_missing_quota(
     client: Client, tmp_path: Path
 ) -> None:
     await queues(client, namespaceSelector={"matchLabels": {"team": "a"}})
     (row,) = await send(client, tmp_path, job("a").replace("cpu: ", "memory: "))
     assert (row.note, row.never) == (
-        "cannot start: ClusterQueue cq takes no Jobs of namespace default (namespaceSelector)",
+        "cannot start: ClusterQueue cq admits no Jobs of namespace default (namespaceSelector)",
         True,
     )
     await client.patch(NAMESPACES, "", "default", {"metadata": {"labels": {"team": "a"}}})
@@ -264,22 +262,22 @@ async def test_a_queue_that_takes_no_jobs_of_the_namespace_is_not_blamed_on_a_re
     assert row.note == "waits in its queue"
 
 
-async def test_a_held_queue_is_told_with_the_command_that_releases_it(client: Client, tmp_path: Path) -> None:
+async def test_a_held_queue_is_reported_with_the_command_that_releases_it(client: Client, tmp_path: Path) -> None:
     await queues(client, stopPolicy="Hold")
     (row,) = await send(client, tmp_path, job("a"))
-    assert row.note == "waits: ClusterQueue cq is held (sluice release cq/cq)"
+    assert row.note == "waits: ClusterQueue cq is stopped (sluice release cq/cq)"
 
 
 @pytest.mark.parametrize(
     ("text", "note"),
     [
-        (job("a"), "waits: LocalQueue q is held (sluice release q)"),
-        (job("a", queue="nope"), "waits: there is no LocalQueue nope in namespace default"),
+        (job("a"), "waits: LocalQueue q is stopped (sluice release q)"),
+        (job("a", queue="nope"), "waits: LocalQueue nope does not exist in namespace default"),
         (job("a", queue="open", cpu="64"), "waits in its queue"),
     ],
     ids=["held", "missing", "open"],
 )
-async def test_who_sees_one_namespace_is_told_what_is_to_be_seen_there(
+async def test_a_user_of_one_namespace_gets_a_verdict_from_its_objects(
     client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, note: str
 ) -> None:
     honest = client.transport.request
@@ -316,10 +314,10 @@ async def test_where_queues_may_not_be_read_the_verdict_is_left_out(
 @pytest.mark.parametrize(
     ("status", "code"), [(422, EXIT_NEVER), (403, EXIT_NEVER), (429, EXIT_ERROR), (500, EXIT_ERROR), (503, EXIT_ERROR)]
 )
-async def test_a_server_that_cannot_say_now_has_refused_nothing(
+async def test_a_server_error_is_not_reported_as_a_refusal(
     client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, status: int, code: int
 ) -> None:
-    """A script tries again what failed, and what was refused not."""
+    """Scripts repeat failures, and not refusals."""
 
     async def says(request: Request) -> Response:
         return Response(status, {}, b'{"kind":"Status","message":"no","reason":"x"}')
@@ -330,7 +328,7 @@ async def test_a_server_that_cannot_say_now_has_refused_nothing(
     assert refused.value.code == code
 
 
-async def test_credentials_that_are_not_accepted_are_no_word_about_each_job(
+async def test_rejected_credentials_are_reported_once(
     client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def unauthorized(request: Request) -> Response:
@@ -362,7 +360,7 @@ async def test_the_command_line_fills_in_queue_and_namespace_and_overrides_neith
         ("a: 1\n", r"f.yaml:1: only batch/v1 Jobs can be submitted, this has no apiVersion and kind"),
     ],
 )
-def test_what_is_no_job_is_refused_with_its_line(tmp_path: Path, text: str, says: str) -> None:
+def test_an_object_that_is_not_a_job_is_refused_with_its_line(tmp_path: Path, text: str, says: str) -> None:
     file = tmp_path / "f.yaml"
     file.write_text(text)
     (manifest,) = manifests.read(str(file))
@@ -370,7 +368,7 @@ def test_what_is_no_job_is_refused_with_its_line(tmp_path: Path, text: str, says
         prepare(manifest, None)
 
 
-def test_every_file_that_is_named_is_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_given_file_is_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Only the last was."""
     first, second = tmp_path / "first.yaml", tmp_path / "second.yaml"
     first.write_text("no mapping\n")
@@ -379,7 +377,7 @@ def test_every_file_that_is_named_is_read(tmp_path: Path, capsys: pytest.Capture
     assert f"{first}:1: a manifest is a mapping" in capsys.readouterr().err
 
 
-async def test_a_queue_of_the_command_line_that_does_not_exist_is_refused_and_the_nearest_is_named(
+async def test_an_unknown_queue_of_the_command_line_is_refused_with_a_suggestion(
     client: Client,
 ) -> None:
     await queues(client)
@@ -388,21 +386,21 @@ async def test_a_queue_of_the_command_line_that_does_not_exist_is_refused_and_th
     with pytest.raises(CommandRefused) as refused:
         await check_local_queue(client, Key("default", "reserch"))
     assert refused.value.code == EXIT_NEVER
-    assert str(refused.value) == "there is no LocalQueue reserch in namespace default; did you mean research?"
+    assert str(refused.value) == "LocalQueue reserch does not exist in namespace default; did you mean research?"
 
 
 @pytest.mark.parametrize("namespace", ["n", "12", "[a]"])
 def test_a_namespace_that_is_no_string_is_refused_with_its_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], namespace: str
 ) -> None:
-    """`n` is a boolean in YAML: the Job would go to the default namespace."""
+    """`n` is a boolean in YAML: the Job must not go to the default namespace."""
     file = tmp_path / "job.yaml"
     file.write_text(job("a").replace("{name: a", f"{{namespace: {namespace}, name: a"))
     assert main.main(["submit", "-f", str(file)]) == EXIT_NEVER
     assert f"{file}:3: metadata.namespace is not a string; put it in quotes" in capsys.readouterr().err
 
 
-def test_only_where_the_queue_of_the_command_line_is_used_it_has_to_exist(tmp_path: Path) -> None:
+def test_the_queue_of_the_command_line_must_exist_only_if_it_is_used(tmp_path: Path) -> None:
     file = tmp_path / "jobs.yaml"
     own, none = job("own", queue="mine"), job("none", queue="").replace("{name: none", "{namespace: team, name: none")
     file.write_text(f"{own}---\n{none}")

@@ -1,4 +1,4 @@
-"""What names on the command line mean."""
+"""Names of Jobs and queues on the command line."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from queue_manager.visibility.similar_names import similar_names
 
 
 @pytest.mark.parametrize("name", ["", "default/", "/x", "/", "a/b/c"])
-def test_what_is_no_name_of_a_job_is_refused_and_not_asked_for(name: str) -> None:
+def test_an_invalid_job_name_is_refused_without_a_request(name: str) -> None:
     with pytest.raises(CommandRefused) as refused:
         key_of(name, "default")
     assert refused.value.code == EXIT_NEVER
@@ -20,18 +20,18 @@ def test_what_is_no_name_of_a_job_is_refused_and_not_asked_for(name: str) -> Non
 
 
 @pytest.mark.parametrize(("name", "cluster_queue"), [("cq/", False), ("cq/a/b", False), ("", True), ("a/b", True)])
-def test_what_is_no_name_of_a_cluster_queue_is_refused(name: str, cluster_queue: bool) -> None:
+def test_an_invalid_cluster_queue_name_is_refused(name: str, cluster_queue: bool) -> None:
     with pytest.raises(CommandRefused):
         queue_of(name, "default", cluster_queue=cluster_queue)
 
 
-def test_a_name_is_of_the_namespace_given_unless_it_has_one() -> None:
+def test_a_name_without_namespace_is_in_the_given_one() -> None:
     assert (key_of("a", "n"), key_of("m/a", "n")) == (Key("n", "a"), Key("m", "a"))
     assert queue_of("cq/a", "n").key == queue_of("a", "n", cluster_queue=True).key == Key("", "a")
 
 
 @pytest.mark.parametrize(("home", "typed"), [("n", "a"), ("default", "a -n n"), ("m", "a -n n")])
-def test_a_queue_is_typed_with_its_namespace_unless_that_is_meant_anyway(home: str, typed: str) -> None:
+def test_a_queue_is_printed_with_its_namespace_unless_it_is_the_default(home: str, typed: str) -> None:
     assert queue_of("n/a", "x").argument(home) == typed
     assert queue_of("cq/a", "x").argument(home) == "cq/a"
 
@@ -39,5 +39,5 @@ def test_a_queue_is_typed_with_its_namespace_unless_that_is_meant_anyway(home: s
 @pytest.mark.parametrize(
     ("typed", "meant"), [("reserch", ["research"]), ("prime", ["primes"]), ("resn", []), ("nothing", [])]
 )
-def test_only_names_that_are_really_similar_are_suggested(typed: str, meant: list[str]) -> None:
+def test_only_similar_names_are_suggested(typed: str, meant: list[str]) -> None:
     assert similar_names(typed, ["primes", "research", "hello"]) == meant

@@ -1,4 +1,4 @@
-"""How many entries a list may have and where a bound lies: what stands at it is taken, what is one beyond is not."""
+"""Bounds of numbers and lists: the bound is accepted, one beyond is not."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ AT_THE_BOUND: list[Json] = [
 
 
 @pytest.mark.parametrize("tree", AT_THE_BOUND, ids=range(len(AT_THE_BOUND)))
-def test_what_stands_at_a_bound_is_taken(tree: Json) -> None:
+def test_a_value_at_its_bound_is_accepted(tree: Json) -> None:
     assert problems(tree) == []
 
 
@@ -89,7 +89,7 @@ BEYOND: list[tuple[Json, list[str]]] = [
     ),
     (labels(["Workload"] * 4), [f"metrics.customLabels[2]: {TOO_MANY} Workload; must have at most 2"]),
     (labels(["Cohort"] * 2, name="l"), ['metrics.customLabels[1].name: "l" is given twice; give it once']),
-    (labels(["Cohort"], name="1"), ['metrics.customLabels[0].name: "1" is no label name; must match ']),
+    (labels(["Cohort"], name="1"), ['metrics.customLabels[0].name: "1" is not a label name; must match ']),
     (
         labels(["Cohort"], sourceLabelKey="a", sourceAnnotationKey="a"),
         ["metrics.customLabels[0]: has sourceLabelKey and sourceAnnotationKey; must have one of them at most"],
@@ -109,41 +109,41 @@ BEYOND: list[tuple[Json, list[str]]] = [
     (election("2s", "2s", "1s"), ["leaderElection.renewDeadline: is too long; must be less than leaseDuration"]),
     (
         {"leaderElection": {"resourceLock": "x"}},
-        ['leaderElection.resourceLock: "x" is no kind of lock; must be "leases"'],
+        ['leaderElection.resourceLock: "x" is not a kind of lock; must be "leases"'],
     ),
     (
         {"leaderElection": {"resourceName": "a_b", "resourceNamespace": "a.b"}},
         [
-            f"leaderElection.resourceName: is no name of a Lease; {names.dns_subdomain('a_b')[0]}",
-            f"leaderElection.resourceNamespace: is no name of a namespace; {names.dns_label('a.b')[0]}",
+            f"leaderElection.resourceName: is not a Lease name; {names.dns_subdomain('a_b')[0]}",
+            f"leaderElection.resourceNamespace: is not a namespace name; {names.dns_label('a.b')[0]}",
         ],
     ),
     (election("3s", "2s", "2s"), ["leaderElection.retryPeriod: is too long; must be less than renewDeadline"]),
     (
         {"visibilityServer": {"bindAddress": "here"}},
-        ['visibilityServer.bindAddress: "here" is no address; must be a valid IP address'],
+        ['visibilityServer.bindAddress: "here" is not an address; must be a valid IP address'],
     ),
     (
         {"tls": {"minVersion": "VersionTLS13", "cipherSuites": ["TLS_AES_128_GCM_SHA256"]}},
         ["tls.cipherSuites: cannot be chosen with VersionTLS13; must be omitted then"],
     ),
-    ({"tls": {"minVersion": "VersionTLS11"}}, ['tls: "VersionTLS11" is no minVersion;']),
+    ({"tls": {"minVersion": "VersionTLS11"}}, ['tls: "VersionTLS11" is not a minVersion;']),
     (
         {"internalCertManagement": {"enable": True, "webhookServiceName": "1service"}},
-        [f"internalCertManagement.webhookServiceName: is no Service name; {names.dns_1035_label('1service')[0]}"],
+        [f"internalCertManagement.webhookServiceName: is not a Service name; {names.dns_1035_label('1service')[0]}"],
     ),
-    ({"metrics": {"bindAddress": ":65536"}}, ['metrics.bindAddress: ":65536" is no address;']),
+    ({"metrics": {"bindAddress": ":65536"}}, ['metrics.bindAddress: ":65536" is not an address;']),
 ]
 
 
 @pytest.mark.parametrize(("tree", "expected"), BEYOND, ids=[expected[0] for _, expected in BEYOND])
-def test_what_is_one_beyond_is_refused(tree: Json, expected: list[str]) -> None:
+def test_a_value_one_beyond_its_bound_is_refused(tree: Json, expected: list[str]) -> None:
     found = problems(tree)
     assert len(found) == len(expected), found
     assert all(problem.startswith(start) for problem, start in zip(found, expected, strict=True)), found
 
 
-def test_a_leader_that_is_not_elected_may_renew_when_it_will() -> None:
+def test_election_periods_are_not_validated_without_election() -> None:
     tree = election("1s", "2s", "3s")
     tree["leaderElection"]["leaderElect"] = False
     assert problems(tree) == []

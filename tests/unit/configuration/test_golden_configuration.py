@@ -1,4 +1,4 @@
-"""Kueue's recorded verdicts on configurations, and what they mean after defaulting, asked of ours."""
+"""Kueue's recorded verdicts on configurations, and their effective values, are those of ours."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def recorded_fields(record: Json) -> list[str]:
 
 
 def zero(value: Any) -> bool:
-    """What Go leaves out of its output: nothing, and sections of nothing."""
+    """Whether Go omits the value in its output: empty values, and sections of empty values."""
     return all(map(zero, value.values())) if isinstance(value, dict) else not value
 
 
@@ -78,7 +78,7 @@ def agrees(ours: Any, recorded: Any, path: str = "") -> list[str]:
 
 
 def comparable(config: KueueConfig, recorded: Json) -> Json:
-    """Ours without what is only ours, or what Go's output does not show although it is in effect."""
+    """Ours without fields of our own, and without effective values that Go's output omits."""
     tree = as_tree(config)
     del tree["jobController"], tree["pendingReasonPeriod"]
     if "waitForPodsReady" in tree:
@@ -95,7 +95,7 @@ def comparable(config: KueueConfig, recorded: Json) -> Json:
 
 
 @pytest.mark.parametrize("record", DEFAULTS, ids=[record["case"] for record in DEFAULTS])
-def test_a_file_means_what_kueue_takes_it_for(record: Json) -> None:
+def test_the_effective_values_of_a_file_are_kueues(record: Json) -> None:
     text = record["file"] if isinstance(record["file"], str) else yaml.safe_dump(record["file"])
     if "error" in record:
         with pytest.raises(ConfigurationError) as refused:
@@ -135,7 +135,7 @@ def test_our_verdict_and_fields_are_those_of_kueue(record: Json, tmp_path: Path)
 
 
 def test_two_mistakes_of_the_recording_in_one_file_are_both_reported() -> None:
-    """Whatever the decoder finds in one, and the validation in the other: neither hides the other."""
+    """Whether decoding or validation finds them: neither hides the other."""
     trees = [record["config"] for record in ERRORS if isinstance(record["config"], dict)]
     alone = {id(tree): found_in(tree) for tree in trees}
     asked = 0

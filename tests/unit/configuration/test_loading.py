@@ -1,4 +1,4 @@
-"""Every mistake is reported at once, with its line, its field and what is allowed."""
+"""Every mistake of a configuration is reported at once, with line, field and what is allowed."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def problems(text: str) -> list[str]:
         ),
         (
             "clientConnection: {qps: .nan}",
-            "f:3: clientConnection.qps: .nan has no form in JSON; must be a number",
+            "f:3: clientConnection.qps: .nan cannot be represented in JSON; must be a number",
         ),
         (
             "waitForPodsReady: {requeuingStrategy: {backoffBaseSeconds: 1:30}}",
@@ -78,7 +78,7 @@ def problems(text: str) -> list[str]:
         ),
         (
             "metrics: {bindAddress: here}",
-            'f:3: metrics.bindAddress: "here" is no address; must be ":port", "host:port", or "0" for none',
+            'f:3: metrics.bindAddress: "here" is not an address; must be ":port", "host:port", or "0" for none',
         ),
         (
             "visibilityServer:\n  bindPort: 70000",
@@ -126,7 +126,7 @@ def test_a_mistake_is_reported_with_line_field_and_what_is_allowed(body: str, ex
     ],
     ids=["braces", "open list", "list", "two documents", "no kind", "other kind", "other version", "deep"],
 )
-def test_what_is_no_configuration_is_refused(text: str, expected: list[str]) -> None:
+def test_a_file_that_is_not_a_configuration_is_refused(text: str, expected: list[str]) -> None:
     found = problems(text)
     assert len(found) == len(expected)
     assert all(problem.startswith(start) for problem, start in zip(found, expected, strict=True)), found
@@ -192,7 +192,7 @@ def fields(text: str) -> list[str]:
     return [problem.split(": ")[1] for problem in problems(text)]
 
 
-def test_what_cannot_be_read_hides_nothing_beside_it() -> None:
+def test_an_unreadable_value_hides_no_other_mistake() -> None:
     text = HEAD + (
         "integrations:\n  frameworks:\n  - 5\n  - foo/bar\n"
         "metrics:\n  customLabels:\n  - name: 7x\n  - 8\n"
@@ -227,11 +227,11 @@ def test_what_cannot_be_read_hides_nothing_beside_it() -> None:
         ("fairSharing: {preemptionStrategies: 5}", "fairSharing.preemptionStrategies"),
     ],
 )
-def test_what_cannot_be_read_is_not_judged_by_its_default(body: str, expected: str) -> None:
+def test_an_unreadable_value_is_not_validated_by_its_default(body: str, expected: str) -> None:
     assert fields(HEAD + body + "\n") == [expected]
 
 
-def test_what_switches_a_section_on_is_taken_for_on_when_it_cannot_be_read() -> None:
+def test_an_unreadable_switch_of_a_section_counts_as_on() -> None:
     body = "waitForPodsReady: {enable: 1, timeout: -5s}\nfairSharing: {enable: 1, preemptionStrategies: [x]}\n"
     assert sorted(fields(HEAD_V1BETA1 + body)) == [
         "fairSharing.enable",
@@ -251,7 +251,7 @@ def test_a_null_is_the_same_as_an_absent_field() -> None:
     assert loads(HEAD + "namespace: null\nwaitForPodsReady:\nmetrics: ~\n") == KueueConfig()
 
 
-def test_fields_without_effect_are_named_once_and_never_silent() -> None:
+def test_each_field_without_effect_is_named_once() -> None:
     config = loads(
         HEAD + "multiKueue: {origin: here, dispatcherName: x}\ntls: {minVersion: VersionTLS12}\n"
         "integrations: {frameworks: [batch/job, pod]}\nfeatureGates: {PartialAdmission: false}\n"
@@ -268,7 +268,7 @@ def test_fields_without_effect_are_named_once_and_never_silent() -> None:
 
 
 def test_bounds_of_waiting_count_only_while_it_is_on_and_types_always() -> None:
-    """As in Kueue, which decodes the section in any case and validates it only then."""
+    """As in Kueue, which always decodes waitForPodsReady and validates it only if it is enabled."""
     section = "waitForPodsReady: {timeout: -1s, requeuingStrategy: {timestamp: x, backoffBaseSeconds: -1}}\n"
     assert loads(HEAD_V1BETA1 + section).wait_for_pods_ready is None
     off = HEAD + "featureGates: {DisableWaitForPodsReady: true}\n"
@@ -290,7 +290,7 @@ def test_the_gate_that_switches_waiting_off_is_not_ignored() -> None:
     assert config.ignored == ()
 
 
-def test_the_selector_without_one_excludes_the_own_namespace() -> None:
+def test_the_default_selector_excludes_the_managers_namespace() -> None:
     config = loads(HEAD + "namespace: mine\n")
     excluded = [
         name
@@ -300,7 +300,7 @@ def test_the_selector_without_one_excludes_the_own_namespace() -> None:
     assert excluded == ["kube-system", "mine"]
 
 
-def test_v1beta1_blocks_admission_unless_told_otherwise() -> None:
+def test_v1beta1_blocks_admission_by_default() -> None:
     config = loads(HEAD_V1BETA1 + "waitForPodsReady: {enable: true, blockAdmission: false, recoveryTimeout: 0s}\n")
     assert config.wait_for_pods_ready is not None
     assert not config.wait_for_pods_ready.block_admission
@@ -345,19 +345,19 @@ def test_importing_the_configuration_imports_no_asyncio_or_wire_types() -> None:
 
 @pytest.mark.parametrize("command", ["ps", "queues", "submit", "drain", "release", "main", "arguments"])
 def test_commands_that_read_no_configuration_do_not_import_pydantic(command: str) -> None:
-    """It takes longer to import than they take to start."""
+    """Importing it takes longer than the commands take to start."""
     assert {"pydantic", "queue_manager.configuration"} & imported_with(f"queue_manager.cli.{command}") == set()
 
 
 @pytest.mark.parametrize("word", ["true", "yes", "On", "TRUE"])
-def test_a_boolean_is_what_kueue_takes_for_one(word: str) -> None:
-    """It reads YAML 1.1."""
+def test_booleans_are_those_of_yaml_1_1(word: str) -> None:
+    """As in Kueue."""
     assert loads(f"{HEAD}manageJobsWithoutQueueName: {word}\n", "f").manage_jobs_without_queue_name
 
 
 @pytest.mark.parametrize(("text", "seconds"), [("0x10", 16), ("010", 8), ("1_000", 1000), ("+7", 7), ("0b11", 3)])
 def test_an_integer_has_the_value_it_has_in_yaml_1_1(text: str, seconds: int) -> None:
-    """A leading 0 is octal, as Kueue reads it."""
+    """As in Kueue: a leading 0 is octal."""
     config = loads(f"{HEAD}waitForPodsReady: {{requeuingStrategy: {{backoffBaseSeconds: {text}}}}}\n", "f")
     assert config.wait_for_pods_ready is not None
     assert config.wait_for_pods_ready.requeuing_strategy.backoff_base_seconds == seconds
@@ -371,12 +371,14 @@ def test_the_refusal_of_a_feature_gate_names_the_one_that_has_an_effect() -> Non
 
 
 @pytest.mark.parametrize("text", ["- " * 100_000, "a: " + "[" * 100_000, "? " * 100_000])
-def test_a_file_that_nests_without_end_is_refused_and_crashes_nothing(text: str) -> None:
+def test_a_deeply_nested_file_is_refused(text: str) -> None:
     assert problems(text) == ["f:1: not YAML: nested more than 100 levels deep; a Configuration is a YAML mapping"]
 
 
 def test_a_mapping_may_be_merged_into_another_whose_own_fields_count() -> None:
-    """As Kueue reads it: what is given beside the `<<` hides what it brings, and the first of several counts."""
+    """As in Kueue: fields beside `<<` take precedence over merged ones, and the first of several merges over the
+    others.
+    """
     gpu = "    - &gpu {input: example.com/a, strategy: Replace, outputs: &out {example.com/c: 2}}\n"
     more = "    - {<<: *gpu, input: example.com/b}\n"
     more += "    - {<<: [{input: example.com/d}, *gpu], outputs: {<<: *out, x: 1}}\n"
@@ -396,7 +398,7 @@ def test_a_mapping_may_be_merged_into_another_whose_own_fields_count() -> None:
         ("health: &h {<<: *h, a: 1}", ["f:3: health.a: unknown field;"]),
     ],
 )
-def test_a_mistake_in_what_is_merged_is_told_where_it_is_written(body: str, expected: list[str]) -> None:
+def test_a_mistake_in_a_merged_mapping_has_the_line_where_it_is_written(body: str, expected: list[str]) -> None:
     found = problems(HEAD + body + "\n")
     assert len(found) == len(expected)
     assert all(said.startswith(text) for said, text in zip(found, expected, strict=True))

@@ -1,4 +1,4 @@
-"""What a running process can take over of a new configuration, by field."""
+"""Which fields of a new configuration a running process applies."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from queue_manager.configuration import KueueConfig, loads
-from queue_manager.configuration.fields import ConfigModel, fields
+from queue_manager.configuration.config_model import ConfigModel, fields_of
 from queue_manager.configuration.reloading import changes, verdict
 
 HEAD = "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\n"
@@ -30,53 +30,53 @@ def said(body: str) -> str:
 @pytest.mark.parametrize(
     ("body", "expected"),
     [
-        ("", "nothing has changed"),
-        ("waitForPodsReady: {timeout: 5m, recoveryTimeout: 30m}\n", "taken over: waitForPodsReady.timeout"),
+        ("", "no changes"),
+        ("waitForPodsReady: {timeout: 5m, recoveryTimeout: 30m}\n", "applied: waitForPodsReady.timeout"),
         (
             "waitForPodsReady: {requeuingStrategy: {backoffLimitCount: 3, timestamp: Creation}}\n",
-            "taken over: waitForPodsReady.requeuingStrategy.timestamp, "
+            "applied: waitForPodsReady.requeuingStrategy.timestamp, "
             "waitForPodsReady.requeuingStrategy.backoffLimitCount",
         ),
         (
             "featureGates: {DisableWaitForPodsReady: true}\n",
-            "taken over: waitForPodsReady, featureGates",
+            "applied: waitForPodsReady, featureGates",
         ),
-        ("metrics: {enableClusterQueueResources: true}\n", "taken over: metrics.enableClusterQueueResources"),
+        ("metrics: {enableClusterQueueResources: true}\n", "applied: metrics.enableClusterQueueResources"),
         (
             "pprofBindAddress: ':6060'\n",
-            "taken over: pprofBindAddress (no effect: there is no Go profile to serve)",
+            "applied: pprofBindAddress (no effect: there is no Go profile to serve)",
         ),
         (
             "jobController: {concurrentSyncs: 3}\nwaitForPodsReady: {timeout: 5m}\n",
-            "nothing taken over: jobController.concurrentSyncs needs a restart, the Job controller works with it",
+            "nothing applied: jobController.concurrentSyncs needs a restart, the Job controller has already started",
         ),
         (
             "metrics: {bindAddress: ':1'}\nhealth: {livenessEndpointName: alive}\n",
-            "nothing taken over: metrics.bindAddress needs a restart, the process serves there already; "
-            "health.livenessEndpointName needs a restart, the process serves there already",
+            "nothing applied: metrics.bindAddress needs a restart, the address is served already; "
+            "health.livenessEndpointName needs a restart, the address is served already",
         ),
     ],
 )
-def test_what_becomes_of_a_change_is_said_by_field(body: str, expected: str) -> None:
+def test_each_changed_field_is_applied_or_needs_a_restart(body: str, expected: str) -> None:
     assert said(body) == expected
 
 
-def test_the_way_back_is_a_change_too() -> None:
+def test_returning_to_the_default_is_a_change() -> None:
     off = loads(HEAD + "featureGates: {DisableWaitForPodsReady: true}\n")
-    assert verdict(changes(off, KueueConfig())) == "taken over: waitForPodsReady, featureGates"
+    assert verdict(changes(off, KueueConfig())) == "applied: waitForPodsReady, featureGates"
 
 
 def test_the_namespace_of_the_process_needs_a_restart_and_nothing_else_is_to_blame() -> None:
-    """The selector of namespaces follows from it, and could be taken over."""
+    """The selector of namespaces follows from it, and could be applied."""
     found = changes(KueueConfig(), loads(HEAD + "namespace: other\n"))
     assert [change.path for change in found.refused] == ["namespace"]
     assert len(found.fields) == 2
 
 
 def leaves(section: ConfigModel, path: str = "") -> list[tuple[str, ConfigModel]]:
-    """All fields that are no sections, each with a configuration in which only this one is changed."""
+    """All fields that are not sections, each with a configuration in which only this one is changed."""
     result = []
-    for name, field in fields(type(section), "v1beta2").items():
+    for name, field in fields_of(type(section), "v1beta2").items():
         attribute = next(key for key, found in type(section).model_fields.items() if found is field)
         value = getattr(section, attribute)
         if isinstance(value, ConfigModel):
@@ -107,7 +107,7 @@ LEAVES = leaves(KueueConfig())
 
 
 @pytest.mark.parametrize(("path", "other"), LEAVES, ids=[path for path, _ in LEAVES])
-def test_every_field_is_either_taken_over_or_named_as_needing_a_restart(path: str, other: KueueConfig) -> None:
+def test_every_field_is_applied_or_named_as_needing_a_restart(path: str, other: KueueConfig) -> None:
     found = changes(KueueConfig(), other)
     assert [change.path for change in found.fields] == [path]
     spent = any(path == start or path.startswith(f"{start}.") for start in AT_START)

@@ -1,4 +1,4 @@
-"""The configuration that is shipped for admins to edit, and its schema for editors, say what the loader does."""
+"""The shipped configuration and its JSON schema agree with the loader."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from queue_manager.configuration import KueueConfig, load, loads
-from queue_manager.configuration.fields import ConfigModel, fields, no_effect
+from queue_manager.configuration.config_model import ConfigModel, fields_of, no_effect_reason
 from queue_manager.configuration.json_schema import render, schema
 from queue_manager.configuration.render import as_tree, as_yaml
 
@@ -24,14 +24,14 @@ OFF = re.compile(r"^( *)#(?! \S|$)", re.MULTILINE)
 
 
 def everything_on() -> str:
-    """The shipped file with every setting that is commented out put in use."""
+    """The shipped file with every commented-out setting enabled."""
     return OFF.sub(r"\1", SHIPPED.read_text().partition("apiVersion:")[2].join(["apiVersion:", ""]))
 
 
 def working(section: ConfigModel, path: str = "") -> Iterator[str]:
     """The paths of all fields that have an effect."""
-    for name, field in fields(type(section), "v1beta2").items():
-        if not no_effect(field):
+    for name, field in fields_of(type(section), "v1beta2").items():
+        if not no_effect_reason(field):
             attribute = next(key for key, found in type(section).model_fields.items() if found is field)
             value = getattr(section, attribute)
             if isinstance(value, ConfigModel):
@@ -62,7 +62,7 @@ def test_the_shipped_file_shows_every_field_that_has_an_effect() -> None:
     assert sorted(set(working(KueueConfig())) - shown) == []
 
 
-def test_what_is_commented_out_in_the_shipped_file_can_be_used() -> None:
+def test_the_commented_out_settings_of_the_shipped_file_are_valid() -> None:
     config = loads(everything_on())
     assert config.ignored == ()
     assert config.resources.transformations[0].input == "example.com/gpu-7g"
@@ -77,7 +77,7 @@ def test_the_schema_is_up_to_date() -> None:
 
 @pytest.mark.parametrize(("version", "branch"), [("v1beta1", "then"), ("v1beta2", "else")])
 def test_the_schema_knows_the_fields_that_the_loader_knows(version: str, branch: str) -> None:
-    known = {*fields(KueueConfig, version), "apiVersion", "kind"}
+    known = {*fields_of(KueueConfig, version), "apiVersion", "kind"}
     assert ("queueVisibility" in known) == (version == "v1beta1")
     assert set(schema()[branch]["properties"]) == known
     assert ("enable" in schema()[branch]["properties"]["waitForPodsReady"]["properties"]) == (version == "v1beta1")
@@ -131,7 +131,7 @@ def test_fields_of_the_older_version_are_not_printed() -> None:
 
 def test_names_on_the_wire_are_those_of_the_api() -> None:
     assert {"managedJobsNamespaceSelector", "waitForPodsReady", "multiKueue", "pprofBindAddress"} <= set(
-        fields(KueueConfig)
+        fields_of(KueueConfig)
     )
 
 

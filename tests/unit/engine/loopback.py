@@ -1,6 +1,7 @@
-"""An API server of a few dozen lines on a loopback port: enough list and watch for the engine's tests.
+"""An API server of a few dozen lines on a loopback port: list and watch of one collection, pods, for the engine's
+tests.
 
-One collection, pods. It can be told to misbehave: refuse requests, cut or stall watches, send any line.
+It can misbehave on request: refuse requests, cut or stall watches, send any line.
 """
 
 from __future__ import annotations
@@ -34,10 +35,10 @@ def pod(name: str, namespace: str = "default", **fields: Any) -> Tree:
 class Loopback:
     def __init__(self) -> None:
         self.revision = 100
-        self.oldest = 100  # watches from before are told 410
+        self.oldest = 100  # watches from before get 410
         self.objects: dict[str, Tree] = {}
         self.history: list[tuple[int, bytes]] = []
-        self.refusals: deque[web.Response] = deque()  # answers to the next requests, whatever they ask
+        self.refusals: deque[web.Response] = deque()  # answers to the next requests of any kind
         self.requests: list[tuple[str, str, dict[str, str]]] = []
         self.bodies: list[Tree] = []
         self.chunk = 0  # if set, watch lines are sent in pieces of so many bytes
@@ -48,10 +49,10 @@ class Loopback:
         self._uids = 0
         self._server: TestServer | None = None
 
-    # --- what tests do to it ---
+    # --- used by tests ---
 
     def put(self, obj: Tree) -> Tree:
-        """Create or replace an object behind the backs of its clients."""
+        """Create or replace an object without a request."""
         meta = obj["metadata"]
         key = f"{meta['namespace']}/{meta['name']}"
         old = self.objects.get(key)
@@ -82,12 +83,12 @@ class Loopback:
         self.send("BOOKMARK", {"kind": "Pod", "metadata": {"resourceVersion": str(self.revision)}})
 
     def cut(self) -> None:
-        """Break all watches that are open."""
+        """Reset all open watches."""
         self._cuts += 1
         self._notify()
 
     def forget_history(self) -> None:
-        """Like a compaction: watches from before get 410."""
+        """As a compaction: watches from before get 410."""
         self.oldest = self.revision
 
     def watches(self) -> list[dict[str, str]]:
@@ -213,10 +214,3 @@ async def serve() -> AsyncIterator[tuple[Loopback, HttpTransport]]:
         finally:
             await transport.close()
             loopback.cut()
-
-
-async def eventually(condition: Any, seconds: float = 5.0) -> None:
-    """Wait until the condition holds; fail when it does not in time."""
-    async with asyncio.timeout(seconds):
-        while not condition():
-            await asyncio.sleep(0.002)

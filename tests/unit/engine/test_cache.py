@@ -1,4 +1,4 @@
-"""The cache reads its own writes, never goes back, and ends up equal to the server."""
+"""The cache reads its own writes, never goes back in time, and ends up equal to the server."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_events_under_way_do_not_bring_back_what_we_deleted() -> None:
     assert cache.get("n", "a") is None
 
 
-def test_a_name_used_again_is_told_as_a_deletion_and_an_addition() -> None:
+def test_a_reused_name_is_a_deletion_and_an_addition() -> None:
     old, new = thing("a", "u1", 5), thing("a", "u2", 12)
     cache = a_cache(old)
     told: list[tuple[Object | None, Object | None]] = []
@@ -83,15 +83,15 @@ def test_a_list_from_a_restored_server_replaces_everything() -> None:
     assert cache.values() == [restored]
 
 
-def test_what_we_deleted_is_there_again_on_a_restored_server() -> None:
+def test_a_restored_server_has_objects_again_that_were_deleted() -> None:
     cache = a_cache(thing("a", "u", 5))
     cache.forget(thing("a", "u", 5))
     cache.reset([thing("a", "u", 5)], 8)
     assert cache.get("n", "a") is not None
 
 
-def test_a_list_older_than_an_object_does_not_tell_that_it_is_gone() -> None:
-    """It was made and deleted by us after the list was taken: the watch has yet to tell both."""
+def test_a_list_older_than_an_object_does_not_delete_it() -> None:
+    """We created and deleted it after the list was taken: the watch has yet to deliver both."""
     made = thing("a", "u", 15)
     for forget in (lambda cache: cache.forget(made), lambda cache: cache.forget_uid("u")):
         cache = a_cache()
@@ -102,7 +102,7 @@ def test_a_list_older_than_an_object_does_not_tell_that_it_is_gone() -> None:
         assert cache.get("n", "a") is None
 
 
-def test_what_was_deleted_before_anything_was_known_of_it_stays_out() -> None:
+def test_an_object_deleted_before_it_was_seen_stays_out() -> None:
     cache = a_cache()
     cache.forget_uid("u")
     cache.reset([], 12)
@@ -117,7 +117,7 @@ def test_a_list_deletes_what_has_its_own_revision() -> None:
     assert len(cache) == 0
 
 
-def test_all_that_the_watch_tells_moves_its_progress_and_never_back() -> None:
+def test_every_watch_event_advances_the_progress() -> None:
     cache = a_cache()
     cache.observe(thing("a", "u", 11))
     assert cache.progress == 11
@@ -154,13 +154,13 @@ def test_an_index_follows_changes() -> None:
     assert not cache.has("team", "red")
 
 
-def test_an_index_made_late_has_what_is_there() -> None:
+def test_an_index_added_later_contains_existing_objects() -> None:
     cache = a_cache(thing("a", "u", 5, x="red"))
     cache.index("team", lambda obj: obj.metadata.labels.values())
     assert len(cache.lookup("team", "red")) == 1
 
 
-def test_a_subscriber_that_fails_does_not_keep_others_from_hearing() -> None:
+def test_a_failing_subscriber_does_not_stop_the_others() -> None:
     cache = a_cache()
     told: list[str] = []
 
@@ -181,7 +181,7 @@ def test_values_do_not_change_while_they_are_iterated() -> None:
 
 
 class ServerAndCache(RuleBasedStateMachine):
-    """A server that changes objects; its watch arrives late, and answers to writes at any time, or never."""
+    """A server that changes objects; its watch arrives late, responses to writes arrive at any time or never."""
 
     answers: Bundle[tuple[str, Pod]] = Bundle("answers")
     lists: Bundle[tuple[int, list[Pod]]] = Bundle("lists")
@@ -203,7 +203,7 @@ class ServerAndCache(RuleBasedStateMachine):
         self.cache.subscribe(self._follow)
 
     def _follow(self, old: Pod | None, new: Pod | None) -> None:
-        """A cache survives a subscriber that fails, so what is wrong is noted here and raised by an invariant."""
+        """A cache survives a failing subscriber, so errors are recorded here and raised by an invariant."""
         if old is None and new is not None and new.metadata.name in self.followed:
             self.wrong.append("added twice")
         if old is not None and self.followed.pop(old.metadata.name, None) is not old:
@@ -257,7 +257,7 @@ class ServerAndCache(RuleBasedStateMachine):
         else:
             self.cache.apply_response(pod)
             shown = self.cache.get("", pod.metadata.name)
-            # Read your own writes: this state or a newer one, or the knowledge that it is gone.
+            # Read your own writes: this state, a newer one, or the deletion.
             gone = self._was_deleted(pod)
             assert gone or (shown is not None and revision(shown) >= revision(pod))
 

@@ -69,14 +69,14 @@ async def test_a_refusal_is_an_api_error_with_its_reason(served: Served) -> None
     assert (caught.value.status, caught.value.reason) == (404, "NotFound")
 
 
-async def test_a_busy_server_is_asked_again_when_it_says_so(served: Served) -> None:
+async def test_a_429_with_retry_after_is_retried(served: Served) -> None:
     server, transport = served
     server.refusals.append(status(429, "TooManyRequests", "busy", {"Retry-After": "0"}))
     await Client(transport).create(PODS, "default", pod("a"))
     assert len(server.requests) == 2
 
 
-async def test_a_busy_server_that_says_nothing_is_the_callers_to_handle(served: Served) -> None:
+async def test_a_429_without_retry_after_is_raised(served: Served) -> None:
     server, transport = served
     server.refusals.append(status(503, "ServiceUnavailable", "down"))
     with pytest.raises(ApiError):
@@ -99,7 +99,7 @@ async def test_the_wait_behind_a_stalled_request_is_part_of_the_timeout() -> Non
     held: list[asyncio.StreamWriter] = []
 
     async def never(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        held.append(writer)  # one that nobody holds is closed, by Python 3.13 and later
+        held.append(writer)  # Python 3.13 closes a writer without references
         await reader.readuntil(b"\r\n\r\n")
         stalled.set()
 
@@ -202,9 +202,7 @@ def kubeconfig(directory: Path, cluster: dict[str, object], user: dict[str, obje
         ({}, ""),
     ],
 )
-async def test_a_user_of_a_kubeconfig_says_who_it_is_as_the_file_has_it(
-    tmp_path: Path, user: dict[str, object], expected: str
-) -> None:
+async def test_credentials_of_a_kubeconfig_are_sent(tmp_path: Path, user: dict[str, object], expected: str) -> None:
     (tmp_path / "token").write_text("from-file\n")
     assert await load(kubeconfig(tmp_path, {}, user)).authorization() == expected
 
@@ -254,16 +252,16 @@ def test_client_certificates_as_data_and_as_files(tmp_path: Path) -> None:
             "certificate-authority-data is not base64",
         ),
         ({"server": "https://x"}, {"client-key-data": "eA=="}, None, "must be given together"),
-        ({}, {"token": 12345}, None, r"is no kubeconfig: .*`int` - at `\$.users\[0\].user.token`"),
-        ({}, ["token"], None, r"is no kubeconfig: .*`array` - at `\$.users\[0\].user`"),
+        ({}, {"token": 12345}, None, r"is not a kubeconfig: .*`int` - at `\$.users\[0\].user.token`"),
+        ({}, ["token"], None, r"is not a kubeconfig: .*`array` - at `\$.users\[0\].user`"),
         ({"certificate-authority": 5}, {}, None, r"`\$.clusters\[0\].cluster.certificate-authority`"),
         ({}, {"as": "a", "as-user-extra": {"k": None}}, None, r"user.as-user-extra\[...\]`"),
         ({}, {"exec": {"command": "c", "apiVersion": "v", "env": [{}]}}, None, r"user.exec.env\[0\]`"),
         ({"proxy-url": "socks5://me:secret@p:1"}, {}, None, "has to be http or https: 'p:1'"),
-        ({}, {"token": "t", "as-groups": ["g"]}, None, "no `as` is set"),
+        ({}, {"token": "t", "as-groups": ["g"]}, None, "need `as`, which is not set"),
     ],
 )
-def test_what_is_wrong_with_a_kubeconfig(
+def test_mistakes_in_a_kubeconfig_are_reported(
     tmp_path: Path, cluster: dict[str, object], user: dict[str, object], context: str | None, text: str
 ) -> None:
     with pytest.raises(KubeconfigError, match=text):
@@ -272,7 +270,7 @@ def test_what_is_wrong_with_a_kubeconfig(
 
 @asynccontextmanager
 async def listening() -> AsyncIterator[tuple[str, list[str]]]:
-    """A URL, and the heads of the requests that came there; whatever they ask, they get."""
+    """A URL and the heads of the requests that arrive there; all get the same response."""
     asked: list[str] = []
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -286,7 +284,7 @@ async def listening() -> AsyncIterator[tuple[str, list[str]]]:
 
 
 async def ask_twice(path: Path) -> None:
-    """Once for an answer, once for a stream."""
+    """A request for a response and one for a stream."""
     transport = HttpTransport.from_kubeconfig(path)
     await transport.request(Request("GET", "/x"))
     async with transport.stream("/x"):
@@ -294,8 +292,8 @@ async def ask_twice(path: Path) -> None:
     await transport.close()
 
 
-async def test_who_acts_as_another_user_says_so_with_each_request(tmp_path: Path) -> None:
-    """Else the own rights would be used, and somebody who tries what another may do would do it."""
+async def test_impersonation_headers_are_sent_with_each_request(tmp_path: Path) -> None:
+    """Without them the user's own rights would apply."""
     who = {"token": "t", "as": "ann", "as-uid": "7", "as-groups": ["a", "b"], "as-user-extra": {"x.io/Y": ["1", "2"]}}
     async with listening() as (url, asked):
         await ask_twice(kubeconfig(tmp_path, {"server": url}, who))
@@ -308,14 +306,14 @@ async def test_who_acts_as_another_user_says_so_with_each_request(tmp_path: Path
         assert expected <= set(request.splitlines())
 
 
-async def test_a_server_behind_a_proxy_is_asked_through_it(tmp_path: Path) -> None:
+async def test_requests_go_through_the_configured_proxy(tmp_path: Path) -> None:
     async with listening() as (url, asked):
         await ask_twice(kubeconfig(tmp_path, {"server": "http://far.invalid:6443", "proxy-url": url}, {"token": "t"}))
     assert [request.split("\r\n")[0] for request in asked] == ["GET http://far.invalid:6443/x HTTP/1.1"] * 2
 
 
-async def test_a_proxy_is_told_neither_credentials_nor_whom_to_act_as(tmp_path: Path) -> None:
-    """It passes on what is encrypted for the server. kopf's session is as careful."""
+async def test_a_proxy_gets_neither_credentials_nor_impersonation(tmp_path: Path) -> None:
+    """It forwards what is encrypted for the server, as with kopf's session."""
     async with listening() as (url, asked):
         who = {"token": "t", "as": "ann"}
         path = kubeconfig(tmp_path, {"server": "https://far.invalid", "proxy-url": url}, who)
@@ -343,7 +341,7 @@ async def test_from_kubeconfig_talks_to_the_server(served: Served, tmp_path: Pat
 
 
 async def test_closing_a_transport_ends_its_streams(served: Served) -> None:
-    """aiohttp alone would leave the reader waiting for ever."""
+    """With aiohttp alone the reader would wait without end."""
     server, transport = served
     server.put(pod("a"))
 
@@ -368,7 +366,7 @@ async def test_a_token_file_is_read_anew_when_its_token_is_refused(tmp_path: Pat
 
 
 async def test_an_empty_token_file_leaves_the_last_token(tmp_path: Path) -> None:
-    """It is being rewritten. Without a token the answer would be 403, which renews nothing."""
+    """The file is being rewritten. Without a token the answer would be 403, which renews nothing."""
     (tmp_path / "t").write_text("one")
     authorization = load(kubeconfig(tmp_path, {}, {"tokenFile": "t"})).authorization
     assert await authorization() == "Bearer one"
@@ -382,7 +380,7 @@ async def test_an_empty_token_file_leaves_the_last_token(tmp_path: Path) -> None
         await load(kubeconfig(tmp_path, {}, {"tokenFile": "t"})).authorization()
 
 
-async def test_a_token_file_is_read_anew_each_minute_and_the_last_token_kept_while_it_is_gone(tmp_path: Path) -> None:
+async def test_a_token_file_is_read_each_minute_and_may_be_missing_meanwhile(tmp_path: Path) -> None:
     file = tmp_path / "t"
     file.write_text("old")
     authorization = load(kubeconfig(tmp_path, {}, {"tokenFile": "t"})).authorization

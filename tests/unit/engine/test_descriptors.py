@@ -1,4 +1,4 @@
-"""How many file descriptors a program may open, and how many of them connections may take."""
+"""The limit of file descriptors of a program, and the share of connections."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Limits = tuple[int, int]
 
 @pytest.fixture
 def limits(monkeypatch: pytest.MonkeyPatch) -> Callable[[Limits], list[Limits]]:
-    """Begin with these limits, soft and hard; returns all that are set one after the other."""
+    """Start with these limits, soft and hard; returns all limits that are set afterwards."""
 
     def begin(first: Limits) -> list[Limits]:
         held = [first]

@@ -1,4 +1,4 @@
-"""A kubeconfig's program for credentials: what it is told, what it may answer, and what is said when it fails."""
+"""Credential plugins of a kubeconfig: their input, their output, and the messages if they fail."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ def answer(**status: str) -> str:
 
 
 def user(folder: Path, script: str, **spec: Any) -> dict[str, object]:
-    """A user whose program is this script, beside the kubeconfig."""
+    """A user whose plugin is this script, beside the kubeconfig."""
     program = folder / "login"
     program.write_text(f"#!/bin/sh\n{script}\n")
     program.chmod(0o755)
     return {"exec": {"apiVersion": VERSION, "command": "./login", "interactiveMode": "Never", **spec}}
 
 
-async def test_it_lies_beside_the_kubeconfig_and_has_its_arguments_and_environment(tmp_path: Path) -> None:
+async def test_the_path_is_relative_to_the_kubeconfig(tmp_path: Path) -> None:
     script = (
         """printf '{"apiVersion":"%s","kind":"ExecCredential","status":{"token":"%s"}}' """ + f'{VERSION} "$1-$REGION"'
     )
@@ -36,7 +36,7 @@ async def test_it_lies_beside_the_kubeconfig_and_has_its_arguments_and_environme
     assert await load(kubeconfig(tmp_path, {}, who)).authorization() == "Bearer get-token-north"
 
 
-async def test_it_is_told_of_the_cluster_if_it_wants_to_know(tmp_path: Path) -> None:
+async def test_cluster_info_is_passed_if_requested(tmp_path: Path) -> None:
     who = user(tmp_path, f"echo \"$KUBERNETES_EXEC_INFO\" > {tmp_path}/told; echo '{answer(token='t')}'")
     extension = {"name": "client.authentication.k8s.io/exec", "extension": {"audience": "a"}}
     cluster = {"server": "http://x", "extensions": [extension]}
@@ -50,9 +50,7 @@ async def test_it_is_told_of_the_cluster_if_it_wants_to_know(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("status", [{"expirationTimestamp": "2999-01-01T00:00:00Z"}, {}], ids=["a time", "no time"])
-async def test_it_is_not_run_for_each_request_but_when_its_token_is_refused(
-    tmp_path: Path, status: dict[str, str]
-) -> None:
+async def test_it_runs_again_when_its_token_is_refused(tmp_path: Path, status: dict[str, str]) -> None:
     who = user(tmp_path, f"echo x >> {tmp_path}/runs; echo '{answer(token='t', **status)}'")
     authorization = load(kubeconfig(tmp_path, {}, who)).authorization
     for _ in range(3):
@@ -67,7 +65,7 @@ async def test_it_is_not_run_for_each_request_but_when_its_token_is_refused(
     ("status", "lasts"),
     [
         ({"expirationTimestamp": "2026-01-01T10:00:00Z"}, 10 * 3600),
-        ({"expirationTimestamp": "2026-01-01T01:00:00+01:00"}, 1),  # it has expired already
+        ({"expirationTimestamp": "2026-01-01T01:00:00+01:00"}, 1),  # already expired
         ({}, RENEW_AFTER_SECONDS),
     ],
     ids=["a time", "a time that has passed", "no time"],
@@ -88,10 +86,14 @@ async def test_a_token_is_used_until_it_expires(tmp_path: Path, status: dict[str
 @pytest.mark.parametrize(
     ("script", "spec", "says"),
     [
-        ("echo 'log in first' >&2; exit 7", {}, "./login ended with 7"),
-        ("echo hello", {}, "what ./login printed is no ExecCredential: "),
-        (f"echo '{answer()}'", {}, "./login gave no token"),
-        (f"echo '{answer(clientCertificateData='c')}'", {}, "./login gave a certificate, where only a token is of use"),
+        ("echo 'log in first' >&2; exit 7", {}, "./login exited with 7"),
+        ("echo hello", {}, "the output of ./login is not an ExecCredential: "),
+        (f"echo '{answer()}'", {}, "./login returned no token"),
+        (
+            f"echo '{answer(clientCertificateData='c')}'",
+            {},
+            "./login returned a certificate, but only tokens are supported",
+        ),
         (
             f"echo '{answer(token='t')}'",
             {"apiVersion": "client.authentication.k8s.io/v1beta1"},
@@ -104,7 +106,7 @@ async def test_a_token_is_used_until_it_expires(tmp_path: Path, status: dict[str
         ),
     ],
 )
-async def test_what_is_wrong_with_it_is_told(
+async def test_a_failing_plugin_is_reported_with_its_cause(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], script: str, spec: dict[str, Any], says: str
 ) -> None:
     path = kubeconfig(tmp_path, {}, user(tmp_path, script, **spec))

@@ -26,7 +26,7 @@ def config_map(name: str, **data: str) -> dict[str, Any]:
 
 
 async def a_day() -> tuple[list[str], list[str], int]:
-    """A controller that fails twice per key, then records an Event; and a user who makes and deletes objects."""
+    """A controller that fails twice per key, then records an Event; and a user who creates and deletes objects."""
     clock, rng = virtual_clock(), random.Random(1)
     server = ApiServer(Store(clock, rng), KindRegistry.builtin(), clock)
     user = Client(LocalTransport(server, "user"))
@@ -55,7 +55,7 @@ async def a_day() -> tuple[list[str], list[str], int]:
         await user.delete(CONFIG_MAPS, "default", "a")
         await asyncio.sleep(60)
         quiet = (await _revision(user)), len(syncs)
-        await asyncio.sleep(86_000)  # watches end and begin again many times
+        await asyncio.sleep(86_000)  # watches end and start again many times
         assert (await _revision(user), len(syncs)) == quiet
         left = [obj.metadata.name for obj in cache]
         events = [event["reason"] for event in await user.list(EVENTS, "default")]
@@ -67,7 +67,7 @@ async def _revision(user: Client) -> str:
     return str(json.loads(answer.body)["metadata"]["resourceVersion"])
 
 
-def test_a_day_on_the_embedded_server_syncs_what_changed_and_nothing_else() -> None:
+def test_a_day_syncs_the_changed_keys_only() -> None:
     syncs, left, events = run_virtual(a_day(), until=timedelta(days=2))
     assert left == ["b"]
     assert events == 2
@@ -79,5 +79,5 @@ def test_a_day_on_the_embedded_server_syncs_what_changed_and_nothing_else() -> N
     ]
 
 
-def test_the_same_day_again_is_the_same() -> None:
+def test_the_same_seed_gives_the_same_day() -> None:
     assert run_virtual(a_day()) == run_virtual(a_day())

@@ -1,4 +1,4 @@
-"""The reflector against a server that misbehaves in every way we know."""
+"""The reflector with a server that misbehaves in each known way."""
 
 from __future__ import annotations
 
@@ -16,13 +16,14 @@ from queue_manager.api.resources import PODS
 from queue_manager.engine.cache import Cache
 from queue_manager.engine.http_transport import HttpTransport
 from queue_manager.engine.reflector import SILENCE_SECONDS, Expired, Reflector
-from tests.unit.engine.loopback import Loopback, eventually, pod, status
+from tests.unit.engine.loopback import Loopback, pod, status
+from tests.waiting import until
 
 Served = tuple[Loopback, HttpTransport]
 
 
-class Quick(random.Random):
-    """No jitter, so that a first retry comes after 0.8 s and tests do not wait longer than they must."""
+class NoJitter(random.Random):
+    """The first retry comes after 0.8 s, so that tests wait no longer than necessary."""
 
     def random(self) -> float:
         return 0.0
@@ -31,7 +32,7 @@ class Quick(random.Random):
 @asynccontextmanager
 async def reflecting(transport: HttpTransport, silence: float = SILENCE_SECONDS) -> AsyncIterator[Reflector[Pod]]:
     cache: Cache[Pod] = Cache("pods")
-    reflector = Reflector(transport, PODS, Pod, cache, rng=Quick(1), silence=silence)
+    reflector = Reflector(transport, PODS, Pod, cache, rng=NoJitter(1), silence=silence)
     task = asyncio.create_task(reflector.run())
     try:
         yield reflector
@@ -46,19 +47,19 @@ def names(reflector: Reflector[Pod]) -> list[str]:
 
 
 async def watching(server: Loopback, count: int = 1) -> None:
-    await eventually(lambda: len(server.watches()) >= count)
+    await until(lambda: len(server.watches()) >= count)
 
 
 async def test_lists_then_follows_the_watch(served: Served) -> None:
     server, transport = served
     server.put(pod("a"))
     async with reflecting(transport) as reflector:
-        await eventually(lambda: names(reflector) == ["a"])
+        await until(lambda: names(reflector) == ["a"])
         server.put(pod("b"))
         server.put(pod("a", status={"phase": "Running"}))
         server.put(pod("c"))
         server.remove("b")
-        await eventually(lambda: names(reflector) == ["a", "c"])
+        await until(lambda: names(reflector) == ["a", "c"])
         found = reflector.cache.get("default", "a")
         assert found is not None
         assert found.status.phase == "Running"
@@ -68,7 +69,7 @@ async def test_listed_objects_know_their_kind(served: Served) -> None:
     server, transport = served
     server.put(pod("a"))
     async with reflecting(transport) as reflector:
-        await eventually(lambda: len(reflector.cache) == 1)
+        await until(lambda: len(reflector.cache) == 1)
         assert (reflector.cache.values()[0].api_version, reflector.cache.values()[0].kind) == ("v1", "Pod")
 
 
@@ -78,7 +79,7 @@ async def test_reads_all_pages_of_a_list(served: Served) -> None:
     for name in "abcde":
         server.put(pod(name))
     async with reflecting(transport) as reflector:
-        await eventually(lambda: reflector.cache.synced)
+        await until(lambda: reflector.cache.synced)
         assert names(reflector) == list("abcde")
     assert len(server.lists()) == 3
 
@@ -97,7 +98,7 @@ async def test_a_list_that_expires_between_pages_begins_anew(served: Served) -> 
 
     server._list = expire_once  # type: ignore[method-assign]
     async with reflecting(transport) as reflector:
-        await eventually(lambda: reflector.cache.synced)
+        await until(lambda: reflector.cache.synced)
         assert names(reflector) == list("abc")
     assert len(server.lists()) == 4
 
@@ -110,36 +111,36 @@ async def test_lines_split_anywhere_are_put_together(served: Served, size: int) 
         await watching(server)
         server.put(pod("ä"))
         server.put(pod("b"))
-        await eventually(lambda: names(reflector) == ["b", "ä"], 20)
+        await until(lambda: names(reflector) == ["b", "ä"], seconds=20)
 
 
-async def test_bookmarks_move_the_point_of_return(served: Served) -> None:
+async def test_a_bookmark_advances_the_resume_version(served: Served) -> None:
     server, transport = served
     async with reflecting(transport) as reflector:
         await watching(server)
         server.revision += 50
         server.bookmark()
-        await eventually(lambda: reflector.cache.progress == server.revision)
+        await until(lambda: reflector.cache.progress == server.revision)
         server.cut()
         await watching(server, 2)
         assert server.watches()[1]["resourceVersion"] == str(server.revision)
     assert len(server.lists()) == 1
 
 
-async def test_a_dropped_connection_goes_on_where_it_ended(served: Served) -> None:
+async def test_a_dropped_connection_is_resumed_where_it_ended(served: Served) -> None:
     server, transport = served
     async with reflecting(transport) as reflector:
         await watching(server)
         server.put(pod("a"))
-        await eventually(lambda: names(reflector) == ["a"])
+        await until(lambda: names(reflector) == ["a"])
         server.cut()
         server.put(pod("b"))
-        await eventually(lambda: names(reflector) == ["a", "b"])
+        await until(lambda: names(reflector) == ["a", "b"])
     assert len(server.lists()) == 1
 
 
 @pytest.mark.parametrize("in_stream", [True, False])
-async def test_410_lists_anew_and_tells_only_of_what_changed(served: Served, in_stream: bool) -> None:
+async def test_410_lists_anew_and_reports_only_changes(served: Served, in_stream: bool) -> None:
     server, transport = served
     for name in "abc":
         server.put(pod(name))
@@ -157,23 +158,23 @@ async def test_410_lists_anew_and_tells_only_of_what_changed(served: Served, in_
         server.put(pod("d"))
         server.forget_history()
         if in_stream:
-            server.history[-2:] = [(0, b""), (0, b"")]  # the open watch is never sent them
+            server.history[-2:] = [(0, b""), (0, b"")]  # the open watch does not get them
         server.stalled = False
         if in_stream:
             gone = {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old resource version"}
             server.send("ERROR", gone)
         else:
             server.cut()
-        await eventually(lambda: names(reflector) == ["a", "c", "d"])
+        await until(lambda: names(reflector) == ["a", "c", "d"])
         assert len(server.lists()) == 2
     assert told == [("b", ""), ("", "d")]
 
 
 @pytest.mark.parametrize("type", [Object, Pod])
-def test_410_within_a_watch_is_heard_whatever_the_type_of_the_objects(type: type[Object]) -> None:
-    """A Status looks like an object without a name to a type without a status of its own."""
+def test_410_within_a_watch_is_noticed_for_each_object_type(type: type[Object]) -> None:
+    """To a type without a status of its own, a Status looks like an object without a name."""
     cache: Cache[Object] = Cache("things")
-    reflector = Reflector(HttpTransport("http://localhost"), PODS, type, cache, rng=Quick(1))
+    reflector = Reflector(HttpTransport("http://localhost"), PODS, type, cache, rng=NoJitter(1))
     added = {"type": "ADDED", "object": {"metadata": {"name": "a", "uid": "1", "resourceVersion": "5"}}}
     gone = {"kind": "Status", "metadata": {}, "status": "Failure", "reason": "Expired", "code": 410, "message": "old"}
     lines = [added, {"type": "ERROR", "object": gone}]
@@ -189,32 +190,32 @@ async def test_an_error_event_that_is_not_410_keeps_the_cache_and_the_place(serv
         await watching(server)
         server.put(pod("b"))
         server.send("ERROR", {"kind": "Status", "status": "Failure", "code": 500, "message": "etcdserver: no leader"})
-        await eventually(lambda: len(server.watches()) == 2)
+        await until(lambda: len(server.watches()) == 2)
         server.put(pod("c"))
-        await eventually(lambda: names(reflector) == ["a", "b", "c"])
+        await until(lambda: names(reflector) == ["a", "b", "c"])
     assert len(server.lists()) == 1
 
 
-async def test_a_busy_server_is_left_alone_as_long_as_it_asks(served: Served) -> None:
+async def test_retry_after_of_a_busy_server_is_respected(served: Served) -> None:
     server, transport = served
     server.refusals.append(status(429, "TooManyRequests", "busy", {"Retry-After": "2"}))
     loop = asyncio.get_running_loop()
     async with reflecting(transport) as reflector:
         began = loop.time()
-        await eventually(lambda: reflector.cache.synced)
+        await until(lambda: reflector.cache.synced)
         assert 2 <= loop.time() - began < 3
 
 
 @pytest.mark.parametrize("code", [500, 503, 401, 404])
-async def test_a_list_that_is_refused_is_repeated(served: Served, code: int) -> None:
+async def test_a_refused_list_is_retried(served: Served, code: int) -> None:
     server, transport = served
     server.put(pod("a"))
     server.refusals.append(status(code, "", "not now"))
     async with reflecting(transport) as reflector:
-        await eventually(lambda: names(reflector) == ["a"])
+        await until(lambda: names(reflector) == ["a"])
 
 
-async def test_a_silent_watch_is_given_up(served: Served) -> None:
+async def test_a_silent_watch_is_closed_and_opened_again(served: Served) -> None:
     server, transport = served
     async with reflecting(transport, silence=0.1) as reflector:
         await watching(server)
@@ -222,13 +223,11 @@ async def test_a_silent_watch_is_given_up(served: Served) -> None:
         server.put(pod("a"))
         await watching(server, 2)
         server.stalled = False
-        await eventually(lambda: names(reflector) == ["a"])
+        await until(lambda: names(reflector) == ["a"])
     assert len(server.lists()) == 1
 
 
-async def test_an_object_that_cannot_be_decoded_is_kept_out_and_named(
-    served: Served, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_an_undecodable_object_is_left_out_and_logged(served: Served, caplog: pytest.LogCaptureFixture) -> None:
     server, transport = served
     server.put(pod("listed", status={"phase": 7}))
     server.put(pod("good"))
@@ -236,12 +235,12 @@ async def test_an_object_that_cannot_be_decoded_is_kept_out_and_named(
         await watching(server)
         server.put(pod("watched", status={"phase": 7}))
         server.put(pod("after"))
-        await eventually(lambda: names(reflector) == ["after", "good"])
+        await until(lambda: names(reflector) == ["after", "good"])
         assert reflector.undecodable_count == 2
         assert len(server.watches()) == 1
         server.remove("watched")
         server.put(pod("last"))
-        await eventually(lambda: "last" in names(reflector))
+        await until(lambda: "last" in names(reflector))
     keys = [getattr(record, "key", "") for record in caplog.records if record.levelno == logging.ERROR]
     assert keys == ["default/listed", "default/watched"]
 
@@ -252,10 +251,10 @@ async def test_the_last_readable_state_stays_until_the_object_is_deleted(served:
     async with reflecting(transport) as reflector:
         await watching(server)
         server.put(pod("a", status={"phase": 7}))
-        await eventually(lambda: reflector.undecodable_count == 1)
+        await until(lambda: reflector.undecodable_count == 1)
         assert names(reflector) == ["a"]
         server.remove("a")
-        await eventually(lambda: names(reflector) == [])
+        await until(lambda: names(reflector) == [])
 
 
 async def test_undecodable_objects_are_reported_with_their_head(served: Served) -> None:
@@ -264,7 +263,7 @@ async def test_undecodable_objects_are_reported_with_their_head(served: Served) 
     reported: list[tuple[Object, str]] = []
     cache: Cache[Pod] = Cache("pods")
     reflector = Reflector(
-        transport, PODS, Pod, cache, rng=Quick(1), undecodable=lambda head, why: reported.append((head, why))
+        transport, PODS, Pod, cache, rng=NoJitter(1), undecodable=lambda head, why: reported.append((head, why))
     )
     task = asyncio.create_task(reflector.run())
     await reflector.synced.wait()
@@ -275,7 +274,7 @@ async def test_undecodable_objects_are_reported_with_their_head(served: Served) 
     assert "phase" in why
 
 
-async def test_a_line_that_is_no_json_is_a_failure_of_the_watch_only(served: Served) -> None:
+async def test_a_line_that_is_not_json_fails_only_the_watch(served: Served) -> None:
     server, transport = served
     server.put(pod("a"))
     async with reflecting(transport) as reflector:
@@ -283,14 +282,14 @@ async def test_a_line_that_is_no_json_is_a_failure_of_the_watch_only(served: Ser
         server.send_line(b"{not json\n")
         server.history.pop()
         server.put(pod("b"))
-        await eventually(lambda: names(reflector) == ["a", "b"])
+        await until(lambda: names(reflector) == ["a", "b"])
 
 
 async def test_selectors_are_sent_with_list_and_watch(served: Served) -> None:
     server, transport = served
     cache: Cache[Pod] = Cache("pods")
     reflector = Reflector(
-        transport, PODS, Pod, cache, rng=Quick(1), label_selector="a in (b,c)", field_selector="spec.nodeName=n"
+        transport, PODS, Pod, cache, rng=NoJitter(1), label_selector="a in (b,c)", field_selector="spec.nodeName=n"
     )
     task = asyncio.create_task(reflector.run())
     await watching(server)
@@ -306,5 +305,5 @@ async def test_a_very_long_line_arrives_whole(served: Served) -> None:
     async with reflecting(transport) as reflector:
         await watching(server)
         server.put(pod("a", spec={"env": "x" * 2_000_000}))
-        await eventually(lambda: names(reflector) == ["a"])
+        await until(lambda: names(reflector) == ["a"])
     assert len(json.dumps(server.objects["default/a"])) > 2_000_000

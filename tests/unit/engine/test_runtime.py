@@ -1,4 +1,4 @@
-"""The runtime: starts in order, stops in time, dies aloud."""
+"""The runtime: starts in order, stops in time, and fails visibly."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from queue_manager.engine.clock import SystemClock
 from queue_manager.engine.http_transport import HttpTransport
 from queue_manager.engine.runtime import Runtime
 from queue_manager.engine.workqueue import WorkQueue
-from tests.unit.engine.loopback import Loopback, eventually, pod, status
+from tests.unit.engine.loopback import Loopback, pod, status
+from tests.waiting import until
 
 Served = tuple[Loopback, HttpTransport]
 
@@ -24,7 +25,7 @@ def a_runtime(transport: HttpTransport) -> Runtime:
     return Runtime(transport, SystemClock(), random.Random(1))
 
 
-async def test_workers_begin_when_every_cache_is_synced(served: Served) -> None:
+async def test_workers_start_when_every_cache_is_synced(served: Served) -> None:
     server, transport = served
     server.put(pod("a"))
     runtime = a_runtime(transport)
@@ -39,7 +40,7 @@ async def test_workers_begin_when_every_cache_is_synced(served: Served) -> None:
     runtime.worker(queue, sync)
     async with runtime:
         server.put(pod("b"))
-        await eventually(lambda: len(seen) == 2)
+        await until(lambda: len(seen) == 2)
     assert seen == [(Key("default", "a"), True), (Key("default", "b"), True)]
 
 
@@ -54,7 +55,7 @@ async def test_a_write_is_in_the_cache_before_the_watch_tells_of_it(served: Serv
     runtime = a_runtime(transport)
     pods = runtime.cache(PODS, Pod)
     async with runtime:
-        await eventually(lambda: len(server.watches()) == 1)
+        await until(lambda: len(server.watches()) == 1)
         server.stalled = True
         await runtime.client.create(PODS, "default", pod("a"))
         assert pods.get("default", "a") is not None
@@ -66,12 +67,12 @@ async def test_a_write_is_in_the_cache_before_the_watch_tells_of_it(served: Serv
         assert pods.get("default", "a") is None
 
 
-async def test_a_cache_asked_for_after_the_start_fills_itself(served: Served) -> None:
+async def test_a_cache_added_after_the_start_fills_itself(served: Served) -> None:
     server, transport = served
     server.put(pod("a"))
     async with a_runtime(transport) as runtime:
         pods = runtime.cache(PODS, Pod)
-        await eventually(lambda: pods.synced)
+        await until(lambda: pods.synced)
         assert len(pods) == 1
 
 
@@ -88,8 +89,8 @@ async def test_a_task_that_dies_ends_the_block_with_its_error(served: Served) ->
             await asyncio.Event().wait()
 
 
-async def test_what_supports_begins_before_the_first_list_and_its_death_ends_the_start() -> None:
-    """Of a server that never answers; a task would still wait for the caches."""
+async def test_a_supporting_task_starts_first_and_its_error_ends_the_start() -> None:
+    """The server never answers; an ordinary task would still wait for the caches."""
     began: list[str] = []
 
     async def supports() -> None:
@@ -157,7 +158,7 @@ async def test_cancelling_the_block_is_a_cancellation(served: Served) -> None:
         await task
 
 
-async def test_a_failing_sync_is_repeated_and_ends_nothing(served: Served) -> None:
+async def test_a_failing_sync_is_retried(served: Served) -> None:
     queue: WorkQueue[str] = WorkQueue("failing", first_delay=0.001)
     attempts: list[str] = []
 
@@ -170,10 +171,10 @@ async def test_a_failing_sync_is_repeated_and_ends_nothing(served: Served) -> No
     runtime.worker(queue, sync)
     async with runtime:
         queue.add("a")
-        await eventually(lambda: len(attempts) == 3 and queue.failures("a") == 0)
+        await until(lambda: len(attempts) == 3 and queue.failures("a") == 0)
 
 
-async def test_stopping_waits_for_a_sync_in_hand(served: Served) -> None:
+async def test_stopping_waits_for_a_running_sync(served: Served) -> None:
     queue: WorkQueue[str] = WorkQueue("slow")
     began, finished = asyncio.Event(), asyncio.Event()
 

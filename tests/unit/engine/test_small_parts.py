@@ -27,7 +27,7 @@ START = datetime(2026, 5, 1, 12, tzinfo=UTC)
 ADMITTED = Family("kueue_admitted_total", "counter", ("queue",), "How many\nwere admitted.")
 
 
-def test_the_exposition_is_what_prometheus_reads() -> None:
+def test_the_exposition_is_in_the_format_of_prometheus() -> None:
     registry = MetricRegistry(
         [
             ADMITTED,
@@ -60,7 +60,7 @@ def test_the_exposition_is_what_prometheus_reads() -> None:
 async def test_a_scraper_that_asks_for_openmetrics_gets_it() -> None:
     registry = MetricRegistry([ADMITTED])
     registry.inc("kueue_admitted_total", {"queue": "q"})
-    found = await registry.exposed("application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5")
+    found = await registry.expose("application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5")
     assert found.content_type.startswith("application/openmetrics-text; version=1.0.0; charset=utf-8")
     assert found.body.decode() == (
         "# HELP kueue_admitted How many\\nwere admitted.\n"
@@ -82,11 +82,11 @@ async def test_a_scrape_is_encoded_in_a_thread_and_measured_on_the_loop(
 
     monkeypatch.setattr("queue_manager.engine.metric_registry.choose_encoder", lambda accept: (encode, "text/plain"))
     registry.inc("kueue_admitted_total", {"queue": "q"})
-    assert b'kueue_admitted_total{queue="q"} 1.0\n' in (await registry.exposed()).body
+    assert b'kueue_admitted_total{queue="q"} 1.0\n' in (await registry.expose()).body
     assert [thread is threading.main_thread() for thread in threads] == [True, False]
 
 
-def test_a_label_of_all_series_is_added_when_they_are_served_and_its_last_value_holds() -> None:
+def test_a_common_label_has_its_current_value_in_all_series() -> None:
     families = [Family("kueue_pending", "gauge", ("queue", "role"), "P."), Family("other", "gauge", (), "O.")]
     registry = MetricRegistry(families)
     registry.set("other", {}, 1)
@@ -111,13 +111,13 @@ def test_a_metric_has_one_kind_and_a_counter_does_not_go_down() -> None:
 
 
 def test_a_name_that_is_not_declared_is_refused() -> None:
-    """So a metric without a HELP text cannot be counted."""
+    """So each metric has a HELP text."""
     with pytest.raises(ValueError, match="metric b is not declared"):
         MetricRegistry([Family("a", "counter", (), "")]).inc("b", {})
 
 
 @pytest.mark.parametrize("labels", [{}, {"queue": "q", "more": ""}, {"other": "q"}])
-def test_labels_that_are_not_declared_or_not_always_passed_are_refused(labels: dict[str, str]) -> None:
+def test_undeclared_and_missing_labels_are_refused(labels: dict[str, str]) -> None:
     registry = MetricRegistry([ADMITTED])
     registry.inc("kueue_admitted_total", {"queue": "q"})
     with pytest.raises(ValueError, match="has the labels"):
@@ -134,7 +134,7 @@ def test_removed_series_are_not_shown_and_callbacks_run_first() -> None:
     )
 
 
-def test_log_lines_end_with_key_and_value() -> None:
+def test_log_lines_end_with_key_value_pairs() -> None:
     stream = io.StringIO()
     handler = logging.StreamHandler(stream)
     handler.setFormatter(KeyValueFormatter())
@@ -145,7 +145,7 @@ def test_log_lines_end_with_key_and_value() -> None:
     assert line.endswith('Z WARNING a.b it failed key=default/x error="say \\"no\\""\n')
 
 
-def test_backoff_doubles_to_its_limit_and_obeys_a_retry_after() -> None:
+def test_backoff_doubles_to_its_limit_and_respects_retry_after() -> None:
     backoff = Backoff(random.Random(1), 1, 4)
     attempt = RetryCallState(Retrying(), None, (), {})
     for least in (1, 2, 4, 4):
@@ -158,7 +158,7 @@ def test_backoff_doubles_to_its_limit_and_obeys_a_retry_after() -> None:
     assert backoff(attempt) <= 2
 
 
-def test_the_system_clock_tells_utc() -> None:
+def test_the_system_clock_returns_utc() -> None:
     assert SystemClock().now().utcoffset() == timedelta(0)
 
 
@@ -189,7 +189,7 @@ def test_timers_of_one_time_fire_in_the_order_they_were_set() -> None:
     assert len(fired) == 50
 
 
-def test_a_run_that_is_too_long_ends_at_its_limit() -> None:
+def test_a_run_ends_at_its_limit() -> None:
     async def main() -> None:
         await asyncio.sleep(1000)
 
@@ -197,7 +197,7 @@ def test_a_run_that_is_too_long_ends_at_its_limit() -> None:
         run_virtual(main(), START, until=START + timedelta(seconds=999))
 
 
-def test_a_deadlock_names_who_waits() -> None:
+def test_a_deadlock_names_the_waiting_tasks() -> None:
     async def waits_for_nothing() -> None:
         await asyncio.Event().wait()
 
@@ -215,7 +215,7 @@ def test_a_livelock_is_an_error() -> None:
         loop.run_until_complete(spin())
 
 
-def test_no_threads_under_virtual_time() -> None:
+def test_threads_are_refused_under_virtual_time() -> None:
     async def main() -> None:
         await asyncio.to_thread(print)
 

@@ -1,4 +1,4 @@
-"""No more requests than allowed, in the order in which they came."""
+"""Client-side rate limit: no more requests than configured, in their order."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from queue_manager.simulation.virtual import run_virtual, virtual_clock
 HEAD = "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\n"
 
 
-def test_a_burst_goes_at_once_and_the_rest_at_its_rate() -> None:
+def test_a_burst_is_sent_at_once_and_the_rest_at_the_rate() -> None:
     bucket = TokenBucket((10.0, 3))
     assert [round(bucket.take(100.0), 3) for _ in range(6)] == [0, 0, 0, 0.1, 0.2, 0.3]
 
 
-def test_a_rest_fills_the_bucket_and_no_more() -> None:
+def test_a_pause_fills_the_bucket_up_to_its_size() -> None:
     bucket = TokenBucket((10.0, 3))
     for _ in range(3):
         bucket.take(100.0)
@@ -37,7 +37,7 @@ def test_a_rest_fills_the_bucket_and_no_more() -> None:
 
 
 @given(st.lists(st.floats(0, 2), max_size=60), st.floats(0.5, 50), st.integers(1, 10))
-def test_in_no_span_of_time_go_more_than_burst_and_rate_allow(pauses: list[float], qps: float, burst: int) -> None:
+def test_no_interval_has_more_requests_than_burst_and_rate_allow(pauses: list[float], qps: float, burst: int) -> None:
     bucket, now, gone = TokenBucket((qps, burst)), 0.0, []
     for pause in pauses:
         now += pause
@@ -57,11 +57,11 @@ def test_in_no_span_of_time_go_more_than_burst_and_rate_allow(pauses: list[float
         ("clientConnection: {qps: 0, burst: 0}\n", (5.0, 10)),
     ],
 )
-def test_the_configuration_says_how_many(text: str, limit: Any) -> None:
+def test_the_limit_comes_from_the_configuration(text: str, limit: Any) -> None:
     assert loads(HEAD + text).client_connection.limit == limit
 
 
-def test_without_a_limit_nothing_stands_between() -> None:
+def test_without_a_limit_the_transport_is_unchanged() -> None:
     async def scenario() -> None:
         transport = _transport()
         assert throttled(transport, None) is transport
@@ -71,7 +71,7 @@ def test_without_a_limit_nothing_stands_between() -> None:
 
 
 def test_a_client_waits_for_its_turn() -> None:
-    """Fifty requests at ten in a second, the first five at once."""
+    """Fifty requests at ten per second, the first five at once."""
 
     async def scenario() -> None:
         client = Client(throttled(_transport(), (10.0, 5)))

@@ -1,4 +1,4 @@
-"""What the program's own event loop does otherwise than asyncio's."""
+"""Differences of the program's event loop from asyncio's."""
 
 from __future__ import annotations
 
@@ -11,10 +11,8 @@ from queue_manager.engine.tuning import event_loop
 
 
 @pytest.mark.parametrize("closed", [True, False])
-def test_what_fails_on_a_connection_that_we_have_closed_is_not_told(
-    closed: bool, caplog: pytest.LogCaptureFixture
-) -> None:
-    """uvloop tries to answer what still arrives over TLS, cannot, and made a traceback of it as the manager stopped."""
+def test_errors_on_a_closed_connection_are_not_logged(closed: bool, caplog: pytest.LogCaptureFixture) -> None:
+    """uvloop answers late TLS data, fails, and would log a traceback when the manager stops."""
 
     async def story() -> None:
         server = await asyncio.start_server(lambda reader, writer: None, "127.0.0.1", 0)

@@ -77,7 +77,7 @@ def test_success_makes_the_next_failure_the_first() -> None:
     assert attempts == [0, 1, 3, 10, 11]
 
 
-def test_a_key_in_line_is_not_added_twice() -> None:
+def test_a_queued_key_is_not_added_twice() -> None:
     seen: list[str] = []
 
     async def main() -> None:
@@ -94,7 +94,7 @@ def test_a_key_in_line_is_not_added_twice() -> None:
     assert seen == ["a", "b", "c"]
 
 
-def test_a_key_added_while_it_is_processed_goes_to_the_end_of_the_line() -> None:
+def test_a_key_added_while_it_is_processed_goes_to_the_end_of_the_queue() -> None:
     seen: list[str] = []
 
     async def main() -> None:
@@ -115,8 +115,8 @@ def test_a_key_added_while_it_is_processed_goes_to_the_end_of_the_line() -> None
     assert seen == ["a", "b", "a"]
 
 
-def test_newcomers_wait_for_what_is_under_way_but_not_for_ever() -> None:
-    """One key in eight is a newcomer while others are in line."""
+def test_new_keys_wait_for_known_ones_but_not_without_end() -> None:
+    """One key in eight is new while others are queued."""
     done: list[str] = []
 
     async def note(key: str) -> None:
@@ -128,7 +128,7 @@ def test_newcomers_wait_for_what_is_under_way_but_not_for_ever() -> None:
             queue.add(f"new-{number}", new=True)
         for number in range(10):
             queue.add(f"old-{number}")
-        queue.add("new-2")  # in line already, and stays where it is
+        queue.add("new-2")  # queued already, and keeps its position
         assert len(queue) == 13
         await work(queue, note, 1)
 
@@ -137,8 +137,8 @@ def test_newcomers_wait_for_what_is_under_way_but_not_for_ever() -> None:
     assert done[7:] == ["new-0", "old-7", "old-8", "old-9", "new-1", "new-2"]
 
 
-def test_an_urgent_newcomer_leaves_the_others_behind() -> None:
-    """It keeps its one place in the line; what is not in the line yet comes to its end."""
+def test_an_urgent_new_key_overtakes_the_others() -> None:
+    """A queued key keeps its one entry; a key that is not queued is appended."""
     done: list[str] = []
 
     async def note(key: str) -> None:
@@ -160,7 +160,7 @@ def test_an_urgent_newcomer_leaves_the_others_behind() -> None:
     assert len(done) == 22
 
 
-def test_an_urgent_newcomer_is_worked_on_while_others_fill_the_hands_for_newcomers() -> None:
+def test_an_urgent_new_key_is_processed_while_new_keys_use_their_workers() -> None:
     begun: dict[str, float] = {}
 
     async def slow(key: str) -> None:
@@ -178,8 +178,8 @@ def test_an_urgent_newcomer_is_worked_on_while_others_fill_the_hands_for_newcome
     assert begun == {"new-0": 0, "new-3": 5, "new-1": 10, "new-2": 20}
 
 
-def test_newcomers_are_never_in_all_hands() -> None:
-    """Of eight hands two may be busy with them; what is under way finds the others free."""
+def test_new_keys_never_use_all_workers() -> None:
+    """Of eight workers at most two process new keys; the others are left to known ones."""
     begun: dict[str, float] = {}
 
     async def slow(key: str) -> None:
@@ -232,7 +232,7 @@ def test_an_addition_now_does_not_cancel_one_for_later() -> None:
 
 
 def times_of_work(fill: Callable[[WorkQueue[str]], None]) -> list[tuple[str, float]]:
-    """What is worked on when, in 100 seconds of a queue that `fill` was called with."""
+    """When each key is processed in 100 seconds of a queue that `fill` was called with."""
     seen: list[tuple[str, float]] = []
 
     async def main() -> None:
@@ -249,11 +249,11 @@ def times_of_work(fill: Callable[[WorkQueue[str]], None]) -> list[tuple[str, flo
 
 
 @pytest.mark.parametrize("seconds", [0, -5])
-def test_a_delay_that_is_over_is_none(seconds: float) -> None:
+def test_a_delay_that_has_passed_is_zero(seconds: float) -> None:
     assert times_of_work(lambda queue: queue.add_after("a", seconds)) == [("a", 0)]
 
 
-def test_what_is_delayed_can_be_hurried_and_is_not_added_a_second_time() -> None:
+def test_a_delayed_key_can_be_added_at_once_and_runs_once() -> None:
     def fill(queue: WorkQueue[str]) -> None:
         queue.add_after("a", 30)
         queue.add_after("b", 40)
@@ -263,7 +263,7 @@ def test_what_is_delayed_can_be_hurried_and_is_not_added_a_second_time() -> None
     assert times_of_work(fill) == [("a", 10), ("b", 10), ("a", 25)]
 
 
-def test_a_closed_queue_takes_nothing_not_even_for_later() -> None:
+def test_a_closed_queue_accepts_no_keys() -> None:
     def fill(queue: WorkQueue[str]) -> None:
         queue.add_after("a", 30)
         asyncio.get_running_loop().call_at(10, queue.close)
@@ -277,7 +277,7 @@ def test_a_closed_queue_takes_nothing_not_even_for_later() -> None:
     ("error", "level"),
     [(OSError("away"), "WARNING"), (ApiError(409, "Conflict", "c"), "WARNING"), (KeyError("k"), "ERROR")],
 )
-def test_only_a_failure_that_is_no_part_of_life_is_an_error(
+def test_expected_api_errors_are_not_logged_as_errors(
     error: Exception, level: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def main() -> None:
@@ -293,7 +293,7 @@ def test_only_a_failure_that_is_no_part_of_life_is_an_error(
     assert [(record.levelname, record.exc_info is not None) for record in caplog.records] == [(level, level == "ERROR")]
 
 
-def test_closing_lets_what_is_in_hand_finish_and_the_rest_go() -> None:
+def test_closing_finishes_running_syncs_and_drops_the_rest() -> None:
     finished: list[str] = []
 
     async def main() -> None:
@@ -324,7 +324,7 @@ def test_cancelling_a_waiting_run_loses_no_key() -> None:
 
         first = asyncio.create_task(queue.run(worker))
         await asyncio.sleep(1)
-        queue.add("a")  # wakes the hand that is cancelled before it can take the key
+        queue.add("a")  # wakes the worker that is cancelled before it gets the key
         first.cancel()
         await asyncio.gather(first, return_exceptions=True)
         await work(queue, worker, 1)
@@ -333,7 +333,7 @@ def test_cancelling_a_waiting_run_loses_no_key() -> None:
     assert seen == ["a"]
 
 
-def test_a_key_that_adds_itself_for_ever_leaves_the_loop_to_others() -> None:
+def test_a_key_that_always_adds_itself_does_not_block_the_loop() -> None:
     async def main() -> None:
         queue: WorkQueue[str] = WorkQueue()
 
@@ -350,7 +350,7 @@ def test_a_key_that_adds_itself_for_ever_leaves_the_loop_to_others() -> None:
     asyncio.run(main())
 
 
-def test_metrics_tell_waiting_working_and_repeating() -> None:
+def test_metrics_of_waiting_processing_and_retrying() -> None:
     metrics = MetricRegistry()
 
     async def main() -> None:
@@ -372,14 +372,14 @@ def test_metrics_tell_waiting_working_and_repeating() -> None:
     assert 'workqueue_work_duration_seconds_sum{name="job"} 4.0' in metrics.exposition()
 
 
-def test_counters_of_a_queue_that_never_had_a_key_tell_zero() -> None:
+def test_counters_of_an_unused_queue_are_zero() -> None:
     metrics = MetricRegistry()
     WorkQueue[str]("job_orphan_pod", metrics=metrics)
     for counter in ("adds", "retries"):
         assert f'workqueue_{counter}_total{{name="job_orphan_pod"}} 0.0\n' in metrics.exposition()
 
 
-def test_metrics_tell_what_waits_and_what_is_worked_on() -> None:
+def test_gauges_of_depth_and_unfinished_work() -> None:
     metrics = MetricRegistry()
     told: list[str] = []
 
@@ -408,10 +408,10 @@ def test_metrics_tell_what_waits_and_what_is_worked_on() -> None:
     ),
     concurrency=st.integers(1, 3),
 )
-def test_no_key_is_ever_in_two_hands_and_none_is_missed(
+def test_no_key_is_processed_twice_at_once_and_none_is_missed(
     additions: list[tuple[str, int, int, bool]], concurrency: int
 ) -> None:
-    """Keys added at a time with a delay; a worker takes a while, and may fail the first time."""
+    """Keys are added at times with delays; a sync takes a while, and may fail the first time."""
     hands: set[str] = set()
     done: dict[str, float] = {}  # key -> when its last sync began
     failing = {key for key, _, _, fails in additions if fails}
@@ -443,8 +443,8 @@ def test_no_key_is_ever_in_two_hands_and_none_is_missed(
     assert set(done) == {key for key, *_ in additions}
 
 
-def test_delays_of_less_than_half_a_millisecond_work_in_the_event_loop_of_the_programs() -> None:
-    """uvloop has no timers that short and gives a plain handle, which ended the program at the next addition."""
+def test_delays_below_half_a_millisecond_work_with_uvloop() -> None:
+    """uvloop has no such short timers and returns a plain handle."""
     done: list[str] = []
 
     async def main() -> None:

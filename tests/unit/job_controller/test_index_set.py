@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from job_controller.index_set import IndexSet
 
-MOST = 2**31 - 2
+MAX_ROWS = 2**31 - 2
 indexes = st.sets(st.integers(0, 30))
 
 
@@ -29,11 +29,11 @@ def test_what_is_missing_comes_in_order(listed: set[int], end: int) -> None:
 
 
 def test_two_thousand_million_indexes_are_one_interval() -> None:
-    every = IndexSet([(0, MOST)])
-    assert len(every) == MOST + 1
-    assert (every | {5, 7}).intervals == [(0, MOST)]
-    assert every.common(IndexSet([(7, MOST)])) == MOST - 6
-    assert not every.isdisjoint({MOST})
-    assert IndexSet([(1, MOST)]).isdisjoint({0, MOST + 1})
-    assert next(every.missing(MOST + 2)) == MOST + 1
-    assert every.text == f"0-{MOST}"
+    every = IndexSet([(0, MAX_ROWS)])
+    assert len(every) == MAX_ROWS + 1
+    assert (every | {5, 7}).intervals == [(0, MAX_ROWS)]
+    assert every.common(IndexSet([(7, MAX_ROWS)])) == MAX_ROWS - 6
+    assert not every.isdisjoint({MAX_ROWS})
+    assert IndexSet([(1, MAX_ROWS)]).isdisjoint({0, MAX_ROWS + 1})
+    assert next(every.missing(MAX_ROWS + 2)) == MAX_ROWS + 1
+    assert every.text == f"0-{MAX_ROWS}"

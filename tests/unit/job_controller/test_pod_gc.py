@@ -20,7 +20,7 @@ from queue_manager.api.resources import NODES, PODS
 from queue_manager.engine.runtime import Runtime
 from queue_manager.engine.transport import STRATEGIC_PATCH
 from queue_manager.hosting.job_cluster import attach_job_controller
-from queue_manager.hosting.pod_keeping import attach_pod_keeping
+from queue_manager.hosting.pod_controllers import attach_pod_controllers
 from queue_manager.local.server.in_process import LocalTransport
 from tests.unit.job_controller.build import at, pod, wire
 from tests.unit.job_controller.test_on_the_api_server import Cluster, Tree, types, virtually
@@ -186,7 +186,7 @@ def test_clearing_empties_reason_and_message() -> None:
 async def keeping(cluster: Cluster, **options: Any) -> Any:
     runtime = Runtime(LocalTransport(cluster.server, "system:sluice"), cluster.clock, Random(3))
     attach_job_controller(runtime)
-    attach_pod_keeping(runtime, **options)
+    attach_pod_controllers(runtime, **options)
     async with runtime:
         yield runtime
 

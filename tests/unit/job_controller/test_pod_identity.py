@@ -11,7 +11,7 @@ import pytest
 from job_controller.labels import COMPLETION_INDEX, INDEX_FAILURE_COUNT
 from job_controller.model import Pod
 from job_controller.pod_facts import completion_index
-from job_controller.pod_identity import Identities, Identity, index_in_name, initial_identity, of_annotations
+from job_controller.pod_identity import PodIdentities, PodIdentity, index_in_name, initial_identity, of_annotations
 from queue_manager.api.resources import EVENTS, PODS
 from queue_manager.simulation.kubelet import PodScript
 from tests.unit.job_controller.build import UID, pod
@@ -58,7 +58,7 @@ def test_index_of_a_pod_first_seen(name: str, annotation: str | None, label: str
     """The name counts if it has the form of the Job; else the annotation, if the label agrees."""
     labels = {COMPLETION_INDEX: label} if label is not None else {}
     seen = initial_identity(pod(name, index=annotation, labels=labels), "j")
-    assert seen == Identity(index, None, None)
+    assert seen == PodIdentity(index, None, None)
 
 
 def annotated(index: str | None = "0", failures: str | None = None, **more: Any) -> Pod:
@@ -67,14 +67,14 @@ def annotated(index: str | None = "0", failures: str | None = None, **more: Any)
 
 
 def test_identities_are_kept_only_while_annotations_differ() -> None:
-    known = Identities()
+    known = PodIdentities()
     first, forged = annotated(failures="1"), annotated("1", failures="0")
     assert known.pod_changed(None, first) is None
     assert known.restored(UID, [first]) == [first]
-    assert known.pod_changed(first, forged) == Identity("0", "1", None)
+    assert known.pod_changed(first, forged) == PodIdentity("0", "1", None)
     assert known.pod_changed(forged, annotated("2")) is None, "reported once"
     [restored] = known.restored(UID, [annotated("2")])
-    assert of_annotations(restored.metadata.annotations) == Identity("0", "1", None)
+    assert of_annotations(restored.metadata.annotations) == PodIdentity("0", "1", None)
     assert known.pod_changed(annotated("2"), first) is None
     assert known._altered == {}, "somebody put it right"
     known.pod_changed(first, forged)
@@ -84,11 +84,11 @@ def test_identities_are_kept_only_while_annotations_differ() -> None:
 
 def test_identity_of_a_pod_adopted_by_another_job() -> None:
     """A name in the form of another Job gives no index."""
-    known = Identities()
+    known = PodIdentities()
     free = annotated("0", owner=None)
     adopted = annotated("3")
     assert known.pod_changed(None, free) is None
-    assert known.pod_changed(free, adopted) == Identity("0", None, None)
+    assert known.pod_changed(free, adopted) == PodIdentity("0", None, None)
     elsewhere = annotated("3", owner="another")
     known.pod_changed(adopted, elsewhere)
     assert known.restored(UID, [elsewhere]) == [elsewhere]
@@ -97,12 +97,12 @@ def test_identity_of_a_pod_adopted_by_another_job() -> None:
 
 def test_identity_of_a_created_pod_is_that_of_the_request() -> None:
     """A webhook or a user may have changed the pod before the response arrives."""
-    known = Identities()
+    known = PodIdentities()
     stored = annotated("1", failures="5")
     known.pod_changed(None, stored)
     known.created(UID, stored, {COMPLETION_INDEX: "0", INDEX_FAILURE_COUNT: "2"})
     [restored] = known.restored(UID, [stored])
-    assert of_annotations(restored.metadata.annotations) == Identity("0", "2", None)
+    assert of_annotations(restored.metadata.annotations) == PodIdentity("0", "2", None)
 
 
 class Forger:

@@ -101,7 +101,7 @@ def test_resources_are_stored_in_canonical_form(text: str, stored: str) -> None:
 @pytest.mark.parametrize(
     "text", ["", "x", "1x", "1 ", " 1", "1K", "1ki", "--1", "1.2.3", "1mi", "0x1", "٣", "e3", "1e"]
 )
-def test_what_is_no_quantity_is_refused(text: str) -> None:
+def test_an_invalid_quantity_is_refused(text: str) -> None:
     with pytest.raises(MalformedQuantity, match="quantities must match the regular expression"):
         quantity(text)
 

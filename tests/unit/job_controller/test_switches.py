@@ -14,11 +14,11 @@ from job_controller.options import JobControllerOptions
 from job_controller.switches import Switches
 from queue_manager.api.resources import JOBS, PODS
 from queue_manager.engine.transport import STRATEGIC_PATCH
+from queue_manager.local.disabled_fields import DisabledFields
 from queue_manager.local.kinds.registry import KindRegistry
 from queue_manager.local.server.admission_chain import AdmissionPlugin, AdmissionReview
 from queue_manager.local.server.api_server import ApiServer
 from queue_manager.local.server.in_process import LocalTransport
-from queue_manager.local.switched_off import SwitchedOff
 from queue_manager.simulation.kubelet import pod_status
 from tests.unit.job_controller.build import condition_texts, created, final, indexed, job, pod, run
 from tests.unit.job_controller.test_on_the_api_server import Cluster, Tree, always, virtually
@@ -196,7 +196,7 @@ class Switchable(Cluster):
 
     def __init__(self, switches: Switches) -> None:
         super().__init__()
-        self.admission: list[AdmissionPlugin] = [SwitchedOff(switches)]
+        self.admission: list[AdmissionPlugin] = [DisabledFields(switches)]
         self.server = ApiServer(self.store, KindRegistry.builtin(), self.clock, self.admission)
         self.user = type(self.user)(LocalTransport(self.server, "user"))
 
@@ -211,14 +211,14 @@ async def test_a_dropped_field_leaves_no_default_behind_and_a_warning() -> None:
     assert not made["spec"].keys() & {"backoffLimitPerIndex", "podFailurePolicy"}
     warnings: list[str] = []
     tree: Tree = {"spec": {"podFailurePolicy": FAIL_JOB}}
-    SwitchedOff(NO_POLICY).mutate(AdmissionReview("CREATE", JOBS, "", tree, None, "user", warnings=warnings))
-    assert warnings == ["spec.podFailurePolicy: switched off in this cluster, the field is dropped"]
+    DisabledFields(NO_POLICY).mutate(AdmissionReview("CREATE", JOBS, "", tree, None, "user", warnings=warnings))
+    assert warnings == ["spec.podFailurePolicy: disabled in this cluster, the field is dropped"]
 
 
 @virtually
 async def test_a_stored_job_keeps_its_fields_through_updates() -> None:
     cluster = Switchable(Switches())
     await cluster.submit(completionMode="Indexed", completions=1, backoffLimitPerIndex=1, maxFailedIndexes=1)
-    cluster.admission[:] = [SwitchedOff(NO_LIMIT)]
+    cluster.admission[:] = [DisabledFields(NO_LIMIT)]
     changed = await cluster.user.patch(JOBS, "default", "j", {"spec": {"parallelism": 3}})
     assert (changed["spec"]["backoffLimitPerIndex"], changed["spec"]["maxFailedIndexes"]) == (1, 1)

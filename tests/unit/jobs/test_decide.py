@@ -79,7 +79,7 @@ def test_a_suspended_job_without_pods_gets_its_workload():
 
 
 @pytest.mark.parametrize("status", [{"active": 1}, {"terminating": 1}])
-def test_it_waits_for_pods_of_an_earlier_run(status):
+def test_the_workload_is_created_once_pods_of_an_earlier_run_are_gone(status):
     assert isinstance(decide(job(status=status), [], CONTEXT), actions.Nothing)
 
 
@@ -141,7 +141,7 @@ def test_a_stop_suspends_waits_restores_and_then_gives_the_quota_back():
 
 
 def test_an_edit_while_checks_are_awaited_starts_over_with_it():
-    """Nothing was injected yet, so what differs from the Workload is the user's, and stays."""
+    """Nothing was injected yet, so what differs from the Workload is the user's edit, and stays."""
     reserved = workload(condition("QuotaReserved", "True"))
     edited = job(pod={"nodeSelector": {"disk": "fast"}})
     assert decide(edited, [reserved], CONTEXT) == actions.DeleteWorkload(
@@ -149,7 +149,7 @@ def test_an_edit_while_checks_are_awaited_starts_over_with_it():
     )
 
 
-def test_a_user_suspending_an_admitted_job_gets_it_started_again():
+def test_an_admitted_job_suspended_by_its_user_is_started_again():
     action = decide(job(status=CONFIRMED, **RUNS), [workload(*ADMITTED)], CONTEXT)
     assert action.patch["spec"]["suspend"] is False
 
@@ -221,7 +221,7 @@ def test_a_job_that_left_its_queue_loses_its_workload_unless_it_runs():
     ],
 )
 def test_pods_are_ready_when_all_that_should_run_are_ready_or_done(spec, status, ready):
-    assert pod_progress.ready(job(False, status=status, **spec)) is ready
+    assert pod_progress.are_pods_ready(job(False, status=status, **spec)) is ready
 
 
 @pytest.mark.parametrize(
@@ -245,7 +245,7 @@ def test_pods_that_will_not_run_again_give_their_quota_back(spec, status, wanted
     assert pod_progress.reclaimable(job(False, status=status, **spec), wanted) == count
 
 
-def test_pods_that_were_not_admitted_are_not_taken_for_done():
+def test_pods_that_were_not_admitted_do_not_count_as_done():
     """Ten are wanted, four were admitted, and one of those has succeeded."""
     some = job(False, status={"succeeded": 1}, parallelism=4, completions=10)
     assert pod_progress.reclaimable(some, 10) == 1
@@ -255,14 +255,14 @@ def test_pods_that_were_not_admitted_are_not_taken_for_done():
     assert pod_progress.reclaimable(cut, 10) == 1
 
 
-def test_pods_of_a_work_queue_that_were_not_admitted_will_not_run_either():
-    """Ten are wanted, four were admitted, and one of those has succeeded: only three more will run, ever."""
+def test_a_work_queue_after_its_first_success_gets_no_new_pods():
+    """Ten are wanted, four were admitted, and one of those has succeeded: only the other three will still run."""
     some = job(False, status={"succeeded": 1}, parallelism=4, completions=None)
     assert pod_progress.reclaimable(some, 10) == 7
 
 
 def test_reclaimable_pods_are_lowered_before_the_workload_of_a_smaller_job_follows():
-    """Two of four had succeeded when it was evicted; a Workload of one pod cannot be done with two."""
+    """Two of four had succeeded when it was evicted; a Workload of one pod cannot have two reclaimable pods."""
     spec = {"completions": 4, "completionMode": "Indexed"}
     edited = job(status={**CONFIRMED, "completedIndexes": "0,1", "succeeded": 2}, parallelism=1, **spec)
     waiting = workload(of=job(parallelism=4, **spec))
@@ -279,7 +279,7 @@ def test_reclaimable_pods_are_lowered_before_the_workload_of_a_smaller_job_follo
 
 
 def test_a_job_keeps_its_size_when_all_its_missing_pods_are_admitted():
-    """Three of six were done when it was evicted: with three completions it would be complete, and three never ran."""
+    """Three of six had succeeded when it was evicted: with completions 3 it would be complete without the others."""
     least = {"kueue.x-k8s.io/job-min-parallelism": "2", "kueue.x-k8s.io/job-completions-equal-parallelism": "true"}
     spec = {"parallelism": 6, "completions": 6, "completionMode": "Indexed"}
     again = job(annotations=least, status={**CONFIRMED, "completedIndexes": "0-2", "succeeded": 3}, **spec)
@@ -292,7 +292,7 @@ def test_a_job_keeps_its_size_when_all_its_missing_pods_are_admitted():
 
 
 def test_the_template_is_restored_when_a_job_leaves_its_queue_during_a_stop():
-    """Its Workload is the only one that knows it; with labels of the old queue it could never start in another."""
+    """Its Workload is the only copy of it; with labels of the old queue it could not start in another one."""
     unmanaged = JobContext(managed=False, flavors=CONTEXT.flavors)
     w = workload(*ADMITTED, EVICTED)
     ends = job(annotations=STOPPING, status={**CONFIRMED, "terminating": 1}, labels={}, **RUNS)
@@ -312,7 +312,7 @@ def brought(*conditions) -> Workload:
     return workload(*conditions, name="mine", labels={"kueue.x-k8s.io/job-uid": "job-uid", "team": "x"})
 
 
-def test_a_prebuilt_workload_is_handed_back_when_its_job_leaves_the_queue():
+def test_a_prebuilt_workload_is_released_when_its_job_leaves_the_queue():
     action = decide(job(labels=PREBUILT), [brought()], JobContext(managed=False, prebuilt=brought()))
     assert isinstance(action, actions.UpdateWorkload)
     off = {"ownerReferences": [], "labels": {"kueue.x-k8s.io/job-uid": None}, "finalizers": []}
@@ -320,7 +320,7 @@ def test_a_prebuilt_workload_is_handed_back_when_its_job_leaves_the_queue():
 
 
 def test_a_job_that_names_another_workload_leaves_the_one_before():
-    """Else that would be admitted one day, and hold quota that no Job uses."""
+    """The earlier one must not be admitted and hold quota that no Job uses."""
     queued = {"kueue.x-k8s.io/queue-name": "lq", "kueue.x-k8s.io/prebuilt-workload-name": "other"}
     action = decide(job(labels=queued), [brought(*ADMITTED)], CONTEXT)
     assert isinstance(action, actions.UpdateWorkload)
@@ -330,7 +330,7 @@ def test_a_job_that_names_another_workload_leaves_the_one_before():
 
 
 def test_a_job_whose_workload_is_finished_must_not_run_on_its_own():
-    """Its Workload could not be started, and a user unsuspends it: it has no quota."""
+    """Its Workload cannot be admitted any more: if a user unsuspends the Job, it has no quota."""
     finished = workload(*ADMITTED, condition("Finished", "True", "FailedToStart", "conflict"))
     action = decide(job(False), [finished], CONTEXT)
     assert action.patch["spec"] == {"suspend": True}
@@ -339,7 +339,7 @@ def test_a_job_whose_workload_is_finished_must_not_run_on_its_own():
 
 
 def test_an_unknown_priority_class_is_reported_but_not_a_deleted_one():
-    """The Workload keeps the priority it has; a class that is gone has done its work."""
+    """The Workload keeps its priority when the class is deleted."""
     context = JobContext(priority=None)
     renamed = job(labels={"kueue.x-k8s.io/queue-name": "lq", "kueue.x-k8s.io/priority-class": "later"})
     waits = condition("QuotaReserved", "False", "WaitingForQuota", "full")
@@ -375,7 +375,7 @@ def test_an_unknown_class_on_a_running_job_does_not_keep_it_from_being_stopped()
 
 
 def test_the_users_parallelism_is_kept_when_a_partially_admitted_job_starts_again():
-    """What is noted at a start is the user's number, never one that we had set ourselves."""
+    """The annotation has the user's parallelism, never one that we have set."""
     least = {"kueue.x-k8s.io/job-min-parallelism": "1"}
     wanted = job(parallelism=2, completions=2, annotations=least)
     admitted = workload(*ADMITTED, of=wanted)

@@ -1,4 +1,6 @@
-"""What a Workload follows of its Job, what a child Job follows of its parent, and what of several Workloads counts."""
+"""What a Workload takes over from its Job, a child Job from its parent, and which of several Workloads counts."""
+
+from dataclasses import replace
 
 import msgspec
 import pytest
@@ -9,7 +11,7 @@ from queue_manager.jobs.decide import decide
 from queue_manager.jobs.situation import JobContext, ParentJob
 from queue_manager.jobs.workload_manifest import Priority
 from queue_manager.lifecycle import overrides
-from queue_manager.lifecycle.status_draft import Draft
+from queue_manager.lifecycle.status_draft import Draft, Event
 from tests.unit.jobs.test_decide import ADMITTED, CONFIRMED, CONTEXT, RUNS, job, workload
 from tests.unit.queueing.builders import at, condition, flavor
 
@@ -38,11 +40,11 @@ def test_a_child_is_suspended_until_its_parent_is_admitted():
     "settled",
     [{"admitted": True}, {"suspend": True}, {"suspend": True, "admitted": True}, {"status": {"conditions": [END]}}],
 )
-def test_a_child_is_otherwise_left_to_who_made_it(settled):
+def test_a_child_is_unsuspended_by_its_creator(settled):
     assert child(**settled) == actions.Nothing()
 
 
-def test_a_job_below_too_many_others_is_told_so():
+def test_a_job_nested_too_deeply_is_reported():
     message = "The job has more than 10 managed or unmanaged ancestors"
     assert child(too_deep=True) == actions.RecordEvent(("Warning", "JobNestingTooDeep", message))
 
@@ -57,7 +59,7 @@ def test_an_admitted_workload_counts_before_one_that_is_being_deleted():
         assert action.patch["spec"]["suspend"] is False
 
 
-def test_all_workloads_of_a_job_that_has_ended_are_finished_or_let_go():
+def test_all_workloads_of_an_ended_job_are_finished_or_released():
     ended = job(False, status={"conditions": [END], "succeeded": 1})
     leaving = workload(*ADMITTED, deletionTimestamp="2026-01-01T00:00:01Z")
     assert decide(ended, [leaving], CONTEXT) == actions.ReleaseWorkload(leaving)
@@ -74,7 +76,7 @@ def test_a_job_that_ended_before_its_pods_were_ready_never_had_them_ready():
     assert not draft.is_true("PodsReady")
 
 
-# --- what is followed --------------------------------------------------------------------------------------
+# --- what a Workload takes over from its Job ---------------------------------------------------------------
 
 
 def after(action: actions.Action) -> tuple[object, str]:
@@ -85,7 +87,7 @@ def after(action: actions.Action) -> tuple[object, str]:
 
 
 def of_class(group: str, name: str, *conditions) -> Workload:
-    """One that has its priority from this class."""
+    """A Job that has its priority from this class."""
     found = workload(*conditions)
     reference = PriorityClassRef(group=group, kind="C", name=name)
     return msgspec.structs.replace(
@@ -103,7 +105,7 @@ ROOM = condition("QuotaReserved", "True")
     [workload(), of_class("kueue.x-k8s.io", "low"), of_class(OF_PODS, "low"), of_class("kueue.x-k8s.io", "low", ROOM)],
     ids=["of none", "of another", "of a class of pods", "of another, and with quota"],
 )
-def test_a_workload_follows_its_job_into_another_priority_class(before):
+def test_a_workload_takes_over_the_priority_class_of_its_job(before):
     action = decide(job(labels=URGENT), [before], JobContext(flavors=FLAVORS, priority=HIGH))
     reference = {"group": "kueue.x-k8s.io", "kind": "WorkloadPriorityClass", "name": "urgent"}
     message = f"Updated workload priority class: {before.metadata.key}"
@@ -114,23 +116,23 @@ def test_a_workload_follows_its_job_into_another_priority_class(before):
     ("labels", "before"),
     [
         (URGENT, of_class("kueue.x-k8s.io", "urgent")),
-        (QUEUE, of_class("kueue.x-k8s.io", "low")),  # a label that is taken off leaves the priority that there is
+        (QUEUE, of_class("kueue.x-k8s.io", "low")),  # removing the label keeps the priority
         (URGENT, of_class(OF_PODS, "low", ROOM)),  # with quota the API refuses another kind of class
         (URGENT, workload(ROOM)),
     ],
 )
-def test_a_priority_that_is_right_or_cannot_be_changed_is_left(labels, before):
+def test_a_priority_that_is_equal_or_immutable_is_not_changed(labels, before):
     assert decide(job(labels=labels), [before], JobContext(flavors=FLAVORS, priority=HIGH)) == actions.Nothing()
 
 
-def test_another_class_that_does_not_exist_is_told_by_name():
+def test_an_unknown_priority_class_is_reported_by_name():
     action = decide(job(labels=URGENT), [of_class("kueue.x-k8s.io", "low")], JobContext(priority=None))
     assert action == actions.RecordEvent(
         ("Warning", "WorkloadPriorityClassNotFound", 'WorkloadPriorityClass "urgent" not found')
     )
 
 
-def test_a_workload_follows_the_gates_of_its_job():
+def test_a_workload_takes_over_the_admission_gates_of_its_job():
     closed = job(annotations={GATE: "a,b"})
     patch, message = after(decide(closed, [workload()], CONTEXT))
     assert patch == {"metadata": {"annotations": {GATE: "a,b"}}}
@@ -141,7 +143,7 @@ def test_a_workload_follows_the_gates_of_its_job():
     assert decide(closed, [workload(of=closed)], CONTEXT) == actions.Nothing()
 
 
-def test_a_workload_follows_its_job_to_another_queue_while_it_has_no_quota():
+def test_a_workload_without_quota_takes_over_the_queue_of_its_job():
     moved = job(labels={"kueue.x-k8s.io/queue-name": "other"})
     action = decide(moved, [workload()], CONTEXT)
     assert isinstance(action, actions.UpdateWorkload)
@@ -149,7 +151,7 @@ def test_a_workload_follows_its_job_to_another_queue_while_it_has_no_quota():
     assert decide(moved, [workload(ROOM)], CONTEXT) == actions.Nothing()
 
 
-def test_a_workload_follows_the_overrides_of_its_job():
+def test_a_workload_takes_over_the_overrides_of_its_job():
     key = overrides.KEYS[0]
     patch, message = after(decide(job(), [workload()], JobContext(overrides={key: "5"})))
     assert patch == {"metadata": {"annotations": dict.fromkeys(overrides.KEYS) | {key: "5"}}}
@@ -176,12 +178,12 @@ def test_ready_and_reclaimable_pods_are_reported_to_the_workload():
     assert not draft.is_true("PodsReady")
 
 
-def test_where_nobody_waits_for_pods_their_readiness_is_not_reported():
+def test_readiness_is_not_reported_without_wait_for_pods_ready():
     context = JobContext(flavors=FLAVORS, waits_for_pods=False)
     assert decide(job(False, status={"ready": 1}, **RUNS), [workload(*ADMITTED)], context) == actions.Nothing()
 
 
-def test_what_admission_checks_say_is_told_while_the_job_waits_for_them():
+def test_messages_of_admission_checks_are_events_of_the_waiting_job():
     checks = [
         {"name": name, "state": state, "message": text, "lastTransitionTime": "2026-01-01T00:00:00Z"}
         for name, state, text in (
@@ -204,18 +206,18 @@ EVICTED = condition("Evicted", "True", "Preempted", "for another")
 
 
 def test_the_template_is_restored_when_a_job_suspended_by_its_user_is_evicted():
-    """The stop carries no mark, but the template has the labels of its queue."""
+    """The stop has no annotation, but the template has the labels of its queue."""
     action = decide(job(status=CONFIRMED, **RUNS), [workload(*ADMITTED, EVICTED)], CONTEXT)
     assert action.patch["spec"]["template"]["spec"] == {"nodeSelector": {"kind": None}}
     assert action.event == ("Normal", "Stopped", "for another")
 
 
-def test_what_was_evicted_and_has_no_quota_any_more_is_at_rest():
+def test_an_evicted_workload_without_quota_is_not_written_again():
     """No write that changes nothing."""
     assert decide(job(status=CONFIRMED), [workload(EVICTED)], CONTEXT) == actions.Nothing()
 
 
-def test_a_job_that_contradicts_what_its_start_puts_into_it_has_failed_to_start():
+def test_a_job_that_contradicts_its_injected_fields_fails_to_start():
     draft = told(
         job(pod={"nodeSelector": {"kind": "cpu"}}), workload(*ADMITTED, of=job(pod={"nodeSelector": {"kind": "cpu"}}))
     )
@@ -224,7 +226,14 @@ def test_a_job_that_contradicts_what_its_start_puts_into_it_has_failed_to_start(
     assert finished.message.endswith("conflict for nodeSelector: conflict for key=kind, value1=cpu, value2=gpu")
 
 
-def test_a_job_whose_flavor_is_gone_says_so_and_waits():
+def test_a_job_whose_cluster_queue_does_not_exist_says_so_and_waits():
+    action = decide(job(), [workload(*ADMITTED)], replace(CONTEXT, cluster_queue_exists=False))
+    assert action == actions.RecordEvent(
+        Event("Warning", "Misconfigured", "Cannot be started: ClusterQueue cq doesn't exist")
+    )
+
+
+def test_a_job_whose_flavor_is_gone_waits_and_is_reported():
     action = decide(job(), [workload(*ADMITTED)], JobContext(flavors={}))
     assert action.event.message == "Cannot be started: missing ResourceFlavor(s): gpu"
     assert action.event.type == "Warning"

@@ -1,4 +1,4 @@
-"""LIFECYCLE.md is generated from the rules of both sides, and is up to date."""
+"""queue_manager/lifecycle/LIFECYCLE.md is generated from the rules of both sides, and is up to date."""
 
 from queue_manager.jobs import lifecycle_page, retry_walk
 from queue_manager.lifecycle import diagram
@@ -16,18 +16,18 @@ def test_the_walk_leads_from_timeout_to_reactivation() -> None:
         [
             ("workload_is_created", "create"),
             ("admitted_job_is_started", "spec.suspend=false"),
-            ("running", "Evicted=True PodsReadyTimeout"),
+            ("workload_past_deadline_is_evicted", "Evicted=True PodsReadyTimeout"),
             ("job_of_evicted_workload_is_stopped", "spec.suspend=true"),
             ("quota_of_stopped_job_is_released", "QuotaReserved=False"),
-            ("backoff", "Requeued=True BackoffFinished"),
-            ("running", "DeactivationTarget=True RequeuingLimitExceeded"),
-            ("to_deactivate", "spec.active=false"),
-            ("inactive", "Evicted=True DeactivatedDueToRequeuingLimitExceeded"),
+            ("workload_in_backoff_is_requeued", "Requeued=True BackoffFinished"),
+            ("workload_past_deadline_is_evicted", "DeactivationTarget=True RequeuingLimitExceeded"),
+            ("announced_deactivation_is_written", "spec.active=false"),
+            ("inactive_workload_is_evicted", "Evicted=True DeactivatedDueToRequeuingLimitExceeded"),
             ("quota_of_stopped_job_is_released", "Admitted=False"),
-            ("backoff", "Requeued=True Reactivated"),
+            ("workload_in_backoff_is_requeued", "Requeued=True Reactivated"),
             ("pods_are_reported", "PodsReady=True"),
             ("workload_of_ended_job_is_finished", "Finished=True Succeeded"),
-            ("finished", "finalizer removed"),
+            ("finished_workload_is_released_and_expires", "finalizer removed"),
         ]
     )
     awaited = next(milestones)
@@ -38,5 +38,5 @@ def test_the_walk_leads_from_timeout_to_reactivation() -> None:
     assert awaited == ("", "")
 
 
-def test_each_move_of_the_diagram_has_a_place() -> None:
+def test_each_move_of_the_diagram_names_its_function() -> None:
     assert lifecycle_page.PLACES.keys() == MOVES.keys()

@@ -21,7 +21,7 @@ def named(suspend=True, **kwargs) -> Job:
 
 
 def made(*conditions, owner="a", **meta) -> Workload:
-    """Its Workload, as its user made it; `owner` is the Job that has it, if one has."""
+    """Its Workload as created by the user; `owner` is the Job that owns it, if any."""
     uid = "job-uid" if owner == "a" else "other-uid"
     reference = {"apiVersion": "batch/v1", "kind": "Job", "name": owner, "uid": uid, "controller": True}
     return workload(*conditions, name="mine", ownerReferences=[reference] if owner else [], **meta)
@@ -50,12 +50,12 @@ def test_a_job_waits_for_the_workload_that_it_names(prebuilt):
     assert act(named(), prebuilt) == actions.Nothing()
 
 
-def test_a_workload_that_another_job_has_is_left_to_it_and_that_is_told():
+def test_a_workload_owned_by_another_job_is_left_to_it_and_reported():
     action = act(named(), made(*ADMITTED, owner="other"))
     assert action == actions.RecordEvent(("Warning", "OutOfSync", "Workload ns/mine belongs to other"))
 
 
-def test_a_workload_is_taken_over_with_what_others_put_on_it():
+def test_a_workload_keeps_foreign_metadata_when_it_is_taken_over():
     action = act(named(), made(owner="", finalizers=["example.com/held"]))
     meta = action.patch["metadata"]
     assert [(o["name"], o["controller"]) for o in meta["ownerReferences"]] == [("a", True)]
@@ -75,7 +75,7 @@ def test_a_prebuilt_workload_that_does_not_match_is_finished_as_out_of_sync():
     assert (finished.reason, finished.message) == (FINISHED["reason"], FINISHED["message"])
 
 
-def test_a_workload_that_is_deleted_goes_after_the_pods_of_its_job():
+def test_a_deleted_workload_is_released_after_the_pods_of_its_job():
     deleted = made(*ADMITTED, **DELETED)
     action = act(named(False), deleted)
     assert action.patch["spec"] == {"suspend": True}
@@ -91,7 +91,7 @@ def test_a_job_whose_workload_is_finished_does_not_run():
     assert act(named(status=CONFIRMED), made(FINISHED)) == actions.Nothing()
 
 
-def test_the_end_of_the_job_is_that_of_its_workload():
+def test_the_end_of_the_job_finishes_its_workload():
     end = condition("Failed", "True", "BackoffLimitExceeded", "too often")
     running = made(*ADMITTED)
     draft = Draft(running, at(9))
@@ -101,7 +101,7 @@ def test_the_end_of_the_job_is_that_of_its_workload():
 
 
 def test_a_workload_keeps_the_overrides_that_its_user_gave_it():
-    """Those of a Job are for the Workload that is made from it."""
+    """A Job's overrides apply to the Workload that is created from it."""
     limit = {"sluice/failed-pods-limit": "3"}
     ours = made(annotations=limit)
     assert act(named(), ours, overrides={"sluice/failed-pods-limit": "5"}) == actions.Nothing()

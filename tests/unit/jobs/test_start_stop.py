@@ -1,4 +1,4 @@
-"""How a Job is started and stopped, as patches."""
+"""The patches that start and stop a Job."""
 
 import msgspec
 import pytest
@@ -40,7 +40,7 @@ def started(of, *args, **kwargs):
     return start_stop.start(of, admitted(of, *args, **kwargs), FLAVORS)["spec"]
 
 
-def test_a_start_injects_what_all_flavors_ask_for_and_each_toleration_once():
+def test_a_start_injects_all_flavors_and_each_toleration_once():
     spec = started(job(pod={"tolerations": [{"key": "own"}, SPOT], "nodeSelector": {"zone": "a"}}))["template"]["spec"]
     assert spec == {"nodeSelector": {"kind": "gpu", "zone": "a"}}
     spec = started(job(pod={"tolerations": [{"key": "own"}]}))["template"]["spec"]
@@ -59,12 +59,12 @@ def test_a_job_whose_flavor_is_gone_is_not_started_on_any_node():
         ({"template_labels": {"kueue.x-k8s.io/podset": "other"}}, "labels"),
     ],
 )
-def test_a_template_that_says_something_else_can_never_start(template, field):
+def test_a_template_that_contradicts_a_flavor_cannot_start(template, field):
     with pytest.raises(start_stop.TemplateConflict, match=f"conflict for {field}"):
         started(job(**template))
 
 
-def test_what_checks_inject_goes_into_their_pod_set_and_must_not_contradict():
+def test_pod_updates_of_checks_apply_to_their_pod_set_without_conflicts():
     update = {
         "labels": {"l": "1"},
         "annotations": {"n": "2"},
@@ -119,7 +119,7 @@ def test_a_parallelism_above_the_completions_is_noted_at_the_start_and_restored(
     assert stop["metadata"].get("annotations") == (None if noted is None else {"sluice/parallelism": None})
 
 
-def test_a_stop_puts_the_template_back_and_leaves_what_the_controller_needs():
+def test_a_stop_restores_the_template_and_keeps_the_controllers_labels():
     before = job(pod={"nodeSelector": {"zone": "a"}, "tolerations": [{"key": "own"}]})
     own = {"batch.kubernetes.io/controller-uid": "u"}
     runs = job(

@@ -1,4 +1,4 @@
-"""Rules for Jobs in a queue: recorded answers of Kueue's webhook, and tables for updates."""
+"""Webhook rules for queued Jobs: recorded answers of Kueue's webhook, and tables of updates."""
 
 import json
 import re
@@ -43,7 +43,7 @@ def test_creation_is_answered_as_by_kueue(case):
         ({}, SubmissionContext(default_queue=True, owner_managed=True), {}, False),
     ],
 )
-def test_what_is_filled_in_at_creation(labels, around, after, suspended):
+def test_defaults_at_creation(labels, around, after, suspended):
     job = {"metadata": {"labels": dict(labels)}, "spec": {}}
     prepare_job(job, around)
     assert job["metadata"]["labels"] == after
@@ -128,13 +128,13 @@ SYNC = "kueue.x-k8s.io/job-completions-equal-parallelism"
             f"{ELASTIC_PATH}: Invalid value: false: field is immutable",
         ),
         (job(queue_name="a"), job(annotations={"kueue.x-k8s.io/elastic-job": "false"}, queue_name="a"), False, ""),
-        # What was wrong before is no fault of the change, else such a Job could neither be started nor stopped.
+        # An unchanged invalid value is accepted, so that such a Job can still be started and stopped.
         (job(annotations={SYNC: "maybe"}, queue_name="a"), job(False, 1, {SYNC: "maybe"}, queue_name="a"), False, ""),
         (job(annotations={SYNC: "maybe"}), job(annotations={SYNC: "perhaps"}), False, "invalid syntax"),
         (job(False, queue_name="A_b"), job(queue_name="A_b"), False, ""),
     ],
 )
-def test_what_may_change(old, new, default_queue, words):
+def test_updates_are_accepted_or_refused(old, new, default_queue, words):
     errors = validate_job_update(new, old, SubmissionContext(default_queue=default_queue))
     if words:
         assert words in sentence(errors)

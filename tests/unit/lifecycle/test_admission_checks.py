@@ -1,4 +1,4 @@
-"""Admission checks: what their answers do to a Workload."""
+"""What the states of admission checks do to a Workload."""
 
 import pytest
 
@@ -32,7 +32,7 @@ def states(d: Draft) -> dict[str, str]:
         ((), {}),
     ],
 )
-def test_the_list_has_what_is_asked_for_and_keeps_the_answers(asked, after):
+def test_the_list_has_the_required_checks_and_keeps_their_states(asked, after):
     d = draft(answered("a", "Ready"))
     admission_checks.synchronise(d, asked)
     assert list(states(d).items()) == list(after.items())
@@ -40,7 +40,7 @@ def test_the_list_has_what_is_asked_for_and_keeps_the_answers(asked, after):
     assert times == {name: at(11) if name == "a" else at(20) for name in after}
 
 
-def test_a_list_that_is_as_asked_for_is_not_written():
+def test_an_unchanged_list_of_checks_is_not_written():
     d = draft(answered("a", "Pending"))
     admission_checks.synchronise(d, ("a",))
     assert not d.changed
@@ -61,7 +61,7 @@ def test_a_list_that_is_as_asked_for_is_not_written():
         (("Ready", "Rejected"), (RESERVED, condition("DeactivationTarget", "True", "AdmissionCheck")), {}),
     ],
 )
-def test_the_answers_together_decide(given, conditions, changed):
+def test_the_states_together_decide(given, conditions, changed):
     d = draft(*(answered(name, state) for name, state in zip("ab", given, strict=True)), conditions=conditions)
     admission_checks.act(d)
     before = {c.type: c for c in d.original.status.conditions}
@@ -69,7 +69,7 @@ def test_the_answers_together_decide(given, conditions, changed):
     assert bool(d.events) is bool(changed and "UnsatisfiedAdmissionChecks" not in changed.values())
 
 
-def test_an_admission_tells_how_long_the_checks_took():
+def test_an_admission_reports_how_long_the_checks_took():
     d = draft(answered("a", "Ready"))
     admission_checks.act(d)
     assert d.events == [Event("Normal", "Admitted", "Admitted by ClusterQueue cq, wait time since reservation was 10s")]
@@ -99,7 +99,7 @@ def test_an_admission_tells_how_long_the_checks_took():
         ),
     ],
 )
-def test_the_checks_that_refused_are_named_with_what_they_say(state, given, event):
+def test_rejected_checks_are_named_with_their_messages(state, given, event):
     d = draft(*(answered(name, state, message=message) for name, message in given.items()), answered("c", "Ready"))
     admission_checks.act(d)
     assert d.events == [Event(*event)]
@@ -115,7 +115,7 @@ def test_the_checks_that_refused_are_named_with_what_they_say(state, given, even
         ((None, 0), {"count": 2}, {"requeue_at": None, "count": 2}),
     ],
 )
-def test_a_retry_waits_as_long_as_any_check_asks_for_and_is_no_retry_of_ours(asked, before, after):
+def test_a_retry_waits_for_the_longest_request_and_does_not_count(asked, before, after):
     given = [answered(f"c{i}", "Retry", requeueAfterSeconds=seconds) for i, seconds in enumerate(asked)]
     d = draft(*given, requeueState=before)
     admission_checks.act(d)
@@ -124,7 +124,7 @@ def test_a_retry_waits_as_long_as_any_check_asks_for_and_is_no_retry_of_ours(ask
     assert {"requeue_at": state.requeue_at, "count": state.count} == after
 
 
-def test_an_eviction_begins_all_checks_anew_and_counts_those_that_asked_for_it():
+def test_an_eviction_resets_all_checks_and_counts_their_retries():
     d = draft(
         answered("a", "Retry", retryCount=1, requeueAfterSeconds=5),
         answered("b", "Ready", retryCount=3, message="fine"),

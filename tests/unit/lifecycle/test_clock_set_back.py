@@ -33,14 +33,14 @@ def corrected(w, now=0.4):
 
 
 @pytest.mark.parametrize("reason", ["PodsReadyTimeout", "AdmissionCheck"])
-def test_a_backoff_keeps_its_length_and_begins_now(reason):
+def test_a_backoff_in_the_future_keeps_its_length_and_starts_now(reason):
     after = corrected(evicted(reason))
     assert after.condition("Evicted").last_transition_time == at(0)
     assert (after.status.requeue_state.count, after.status.requeue_state.requeue_at) == (1, at(60))
     assert corrected(after, 1) == after
 
 
-def test_the_life_cycle_corrects_first_and_then_waits_for_the_retry():
+def test_times_are_corrected_before_the_wait_for_the_retry():
     step = rules.next_step(evicted(), WorkloadContext(), Settings(), at(0))
     assert isinstance(step, WriteStatus)
     draft = Draft(evicted(), at(0))
@@ -48,30 +48,30 @@ def test_the_life_cycle_corrects_first_and_then_waits_for_the_retry():
     assert rules.next_step(draft.workload, WorkloadContext(), Settings(), at(0)) == Wait(at(60))
 
 
-def test_the_time_of_all_tries_together_begins_no_later_than_now():
+def test_give_up_after_counts_from_now_at_the_latest():
     assert corrected(evicted(since=DAY - 300)).status.requeue_history.since == at(0)
     assert corrected(evicted(since=-300)).status.requeue_history.since == at(-300)
 
 
-def test_the_timeout_of_its_pods_counts_from_now():
+def test_the_pods_ready_timeout_counts_from_now_at_the_latest():
     w = workload(conditions=[condition("QuotaReserved", "True"), condition("Admitted", "True", seconds=DAY)])
     assert rules.next_step(corrected(w), WorkloadContext(), Settings(), at(0)) == Wait(at(1800))
 
 
-def test_the_announcement_of_a_deactivation_keeps_its_time_by_which_it_is_known():
+def test_the_time_of_a_deactivation_target_is_not_corrected():
     w = workload(conditions=[condition("DeactivationTarget", "True", seconds=DAY)])
     assert not clock_set_back.is_ahead(w, at(0))
     assert corrected(w).condition("DeactivationTarget").last_transition_time == at(DAY)
 
 
 @pytest.mark.parametrize(("ahead", "wrong"), [(0, False), (5, False), (6, True)])
-def test_clocks_of_two_managers_may_differ(ahead, wrong):
+def test_small_clock_differences_are_not_corrected(ahead, wrong):
     w = workload(conditions=[condition("Admitted", "True", seconds=ahead)])
     assert clock_set_back.is_ahead(w, at(0)) is wrong
     assert (corrected(w) == w) is not wrong
 
 
-def test_the_first_and_the_last_of_all_times_are_borne():
+def test_the_smallest_and_largest_times_are_handled():
     last = workload(
         conditions=[{**condition("Evicted", "True"), "lastTransitionTime": "9999-12-31T23:59:59Z"}],
         status={"requeueState": {"requeueAt": "0001-01-01T00:00:00Z"}},

@@ -1,4 +1,4 @@
-"""What annotations of a Job may set of waitForPodsReady."""
+"""Settings of waitForPodsReady that annotations of a Job may override."""
 
 import pytest
 
@@ -45,11 +45,11 @@ def test_without_bounds_a_job_may_set_nothing():
     assert "waitForPodsReady.overrides" in errors[0].message
 
 
-def test_within_bounds_they_take_the_place_of_the_configured_values():
+def test_overrides_within_bounds_replace_the_configured_values():
     own = overrides.effective(PodsReadySettings(bounds=BOUNDS, limit=None), {TIMEOUT: "1m30s", LIMIT: "0"})
     assert (own.timeout, own.limit) == (90, 0)
 
 
-def test_one_bad_override_leaves_the_other():
+def test_an_invalid_override_does_not_disable_the_other():
     own = overrides.effective(PodsReadySettings(bounds=BOUNDS, timeout=100, limit=5), {TIMEOUT: "1s", LIMIT: "2"})
     assert (own.timeout, own.limit) == (100, 2)

@@ -1,4 +1,4 @@
-"""Pods that are not ready in time: which deadline counts, what is written, and what is remembered."""
+"""PodsReady timeouts: which deadline applies, what is written, and what is recorded."""
 
 import msgspec
 import pytest
@@ -14,7 +14,7 @@ from tests.unit.queueing.builders import at, condition, wire, workload
 RUNNING = [condition("QuotaReserved", "True"), condition("Admitted", "True", "Admitted", seconds=10)]
 LOST = [*RUNNING, condition("PodsReady", "False", "WaitForRecovery", seconds=500)]
 STUCK = Unscheduled(2, "0/3 nodes are available")
-VIEW = WorkloadContext(cluster_queue="cq")
+CONTEXT = WorkloadContext(cluster_queue="cq")
 
 
 def settings(**values) -> Settings:
@@ -60,13 +60,13 @@ FRACTIONS = {"timeout": 0.3, "recovery_timeout": 2.5, "unschedulable_timeout": 1
 
 
 @pytest.mark.parametrize(("conditions", "stuck"), [(RUNNING, None), (RUNNING, STUCK), (LOST, None)])
-def test_when_a_timeout_of_fractions_of_a_second_is_over_it_is_over_for_what_is_written_too(conditions, stuck):
-    """Times on the wire are whole seconds: for up to one second it was evicted, in vain, as fast as the loop turns."""
-    w, view = workload(conditions=conditions), WorkloadContext(cluster_queue="cq", unscheduled=stuck)
+def test_a_fractional_timeout_that_has_passed_evicts(conditions, stuck):
+    """Times on the wire are whole seconds: they must not delay the eviction by up to a second of repeated syncs."""
+    w, context = workload(conditions=conditions), WorkloadContext(cluster_queue="cq", unscheduled=stuck)
     for own in (settings(**FRACTIONS), settings(**{**FRACTIONS, "give_up_after": 0.2})):
-        wait = next_step(w, view, own, at(500.1 if conditions is LOST else 10.1))
+        wait = next_step(w, context, own, at(500.1 if conditions is LOST else 10.1))
         assert isinstance(wait, Wait)
-        step = next_step(w, view, own, wait.until)
+        step = next_step(w, context, own, wait.until)
         assert isinstance(step, WriteStatus)
         draft = Draft(w, wait.until)
         step.apply(draft)
@@ -74,7 +74,7 @@ def test_when_a_timeout_of_fractions_of_a_second_is_over_it_is_over_for_what_is_
 
 
 @pytest.mark.parametrize("after", [500, 610])
-def test_who_waited_in_line_to_the_end_or_past_it_still_has_one_whole_attempt(after):
+def test_a_workload_past_give_up_after_has_one_full_attempt(after):
     """It was admitted 610 s after its pods were first not ready."""
     w = workload(conditions=RUNNING, status=history(since=-600))
     own = settings(give_up_after=after)
@@ -84,7 +84,7 @@ def test_who_waited_in_line_to_the_end_or_past_it_still_has_one_whole_attempt(af
     assert not draft.is_true("Evicted")
 
 
-def test_when_the_time_is_over_it_is_deactivated_whatever_the_count():
+def test_give_up_after_deactivates_whatever_the_count():
     draft = timed_out(workload(conditions=RUNNING), settings(give_up_after=100, limit=50), 110)
     target = draft.condition("DeactivationTarget")
     assert (target.reason, target.message) == (
@@ -94,8 +94,8 @@ def test_when_the_time_is_over_it_is_deactivated_whatever_the_count():
 
 
 @pytest.mark.parametrize("retry", [1000, 600])
-def test_time_also_ends_a_backoff_even_one_that_ends_with_it(retry):
-    """Its deactivation then names the limit, so that retention and the inbox see one of ours."""
+def test_give_up_after_also_ends_a_backoff(retry):
+    """The deactivation names the limit, so that retention and the inbox recognize it."""
     conditions = [
         condition("QuotaReserved", "False", "PendingEvaluation"),
         condition("Evicted", "True", "PodsReadyTimeout"),
@@ -103,13 +103,13 @@ def test_time_also_ends_a_backoff_even_one_that_ends_with_it(retry):
     ]
     state = {"requeueState": {"count": 3, "requeueAt": wire(retry)}, **history(since=0)}
     w, own = workload(conditions=conditions, status=state), settings(give_up_after=600)
-    assert next_step(w, VIEW, own, at(20)) == Wait(at(600))
-    assert next_step(w, VIEW, settings(give_up_after=1200), at(20)) == Wait(at(retry))
-    step = next_step(w, VIEW, own, at(600))
+    assert next_step(w, CONTEXT, own, at(20)) == Wait(at(600))
+    assert next_step(w, CONTEXT, settings(give_up_after=1200), at(20)) == Wait(at(retry))
+    step = next_step(w, CONTEXT, own, at(600))
     assert isinstance(step, WriteStatus)
     draft = Draft(w, at(600))
     step.apply(draft)
-    assert isinstance(next_step(draft.workload, VIEW, own, at(600)), Deactivate)
+    assert isinstance(next_step(draft.workload, CONTEXT, own, at(600)), Deactivate)
     inactive = msgspec.structs.replace(draft.workload, spec=msgspec.structs.replace(draft.workload.spec, active=False))
     last = Draft(inactive, at(601))
     transitions.deactivate(last)
@@ -122,7 +122,7 @@ def test_time_also_ends_a_backoff_even_one_that_ends_with_it(retry):
     assert not again.changed
 
 
-def test_an_attempt_that_no_node_could_take_is_told_apart():
+def test_an_unschedulable_attempt_has_its_own_cause():
     draft = timed_out(workload(conditions=RUNNING), settings(), 310, STUCK)
     evicted = draft.condition("Evicted")
     assert evicted.reason == "PodsReadyTimeout"
@@ -135,7 +135,7 @@ def test_an_attempt_that_no_node_could_take_is_told_apart():
 
 
 @pytest.mark.parametrize(("own", "what"), [({"limit": 0}, "number"), ({"give_up_after": 60}, "time")])
-def test_the_last_attempt_is_told_apart_as_well(own, what):
+def test_the_last_attempt_has_its_own_cause_too(own, what):
     """With a limit of 0 it is the only one."""
     target = timed_out(workload(conditions=RUNNING), settings(**own), 310, STUCK).condition("DeactivationTarget")
     assert target.message == (
@@ -143,12 +143,12 @@ def test_the_last_attempt_is_told_apart_as_well(own, what):
     )
 
 
-def test_a_lost_pod_that_finds_no_node_is_a_recovery():
+def test_an_unschedulable_replacement_counts_as_recovery():
     draft = timed_out(workload(conditions=LOST), settings(), 560, STUCK)
     assert draft.status.scheduling_stats.evictions[0].underlying_cause == "WaitForRecovery"
 
 
-def test_the_attempt_is_recorded_in_the_very_patch_of_the_eviction():
+def test_the_attempt_is_recorded_in_the_patch_of_the_eviction():
     draft = timed_out(workload(conditions=RUNNING), settings(base=60), 310)
     status = msgspec.json.decode(msgspec.json.encode(draft.patch()))["status"]
     assert status["requeueState"] == {"count": 1, "requeueAt": wire(370)}
@@ -173,12 +173,12 @@ def test_ten_attempts_are_kept():
     assert (kept[0].end, kept[-1].end) == (at(-90), at(310))
 
 
-def test_a_run_that_got_ready_starts_the_time_anew():
+def test_a_ready_run_resets_give_up_after():
     w = workload(conditions=LOST, status=history(since=-600))
     assert timed_out(w, settings(), 560).status.requeue_history.since == at(500)
 
 
-def test_a_ready_run_that_is_preempted_forgets_the_time():
+def test_a_preempted_ready_run_resets_give_up_after():
     ready = [*RUNNING, condition("PodsReady", "True", "Started", seconds=20)]
     draft = Draft(workload(conditions=ready, status=history(since=-600)), at(50))
     transitions.evict(draft, "Preempted", "by another")
@@ -186,7 +186,7 @@ def test_a_ready_run_that_is_preempted_forgets_the_time():
     assert draft.patch()["status"]["requeueHistory"]["since"] is None
 
 
-def test_a_deactivation_keeps_the_attempts_and_forgets_the_time():
+def test_a_deactivation_keeps_the_attempts_and_resets_give_up_after():
     w = workload(conditions=RUNNING, status=history(since=0, ends=(-5,)), spec={"active": False})
     draft = Draft(w, at(40))
     transitions.deactivate(draft)
@@ -194,13 +194,13 @@ def test_a_deactivation_keeps_the_attempts_and_forgets_the_time():
     assert draft.status.requeue_history.since is None
 
 
-def test_what_never_was_admitted_is_no_attempt():
+def test_a_workload_that_was_never_admitted_has_no_attempt():
     draft = Draft(workload(), at(5))
     requeue_history.record(draft, "Deactivated", "")
     assert not draft.changed
 
 
-def test_overrides_count_for_the_one_workload():
+def test_overrides_apply_to_their_workload_only():
     notes = {"sluice/pods-ready-timeout": "20s", "sluice/requeuing-limit": "0"}
     w, own = workload(conditions=RUNNING, annotations=notes), settings(bounds=Bounds())
     assert requeuing.pods_deadline(w, own) == Deadline(at(30), "WaitForStart")
@@ -209,7 +209,7 @@ def test_overrides_count_for_the_one_workload():
 
 
 @pytest.mark.parametrize(("formula", "waits"), [("Kueue", [60, 120, 240]), ("KEP1282", [1, 1, 2])])
-def test_the_formula_decides_when_it_tries_again(formula, waits):
+def test_the_backoff_formula_sets_requeue_at(formula, waits):
     for n, wait in enumerate(waits):
         w = workload(conditions=RUNNING, status={"requeueState": {"count": n}})
         assert timed_out(w, settings(formula=formula), 310).status.requeue_state.requeue_at == at(310 + wait)

@@ -1,4 +1,4 @@
-"""The next step of a Workload, from its state and its surroundings."""
+"""The next step of a Workload, from its state and its context."""
 
 from dataclasses import replace
 
@@ -23,7 +23,7 @@ from queue_manager.lifecycle.steps import (
 from queue_manager.queueing.pending import PendingReason
 from tests.unit.queueing.builders import at, condition, workload
 
-VIEW = WorkloadContext(cluster_queue="cq")
+CONTEXT = WorkloadContext(cluster_queue="cq")
 SETTINGS = Settings()
 RUNNING = [condition("QuotaReserved", "True"), condition("Admitted", "True", "Admitted", seconds=10)]
 ADMISSION = {"admission": {"clusterQueue": "cq", "podSetAssignments": []}}
@@ -37,13 +37,13 @@ def make(conditions=(), *, meta=None, **more):
     return msgspec.convert(tree, type(built))
 
 
-def step(w, view=VIEW, settings=SETTINGS, seconds=20):
-    return next_step(w, view, settings, at(seconds))
+def step(w, context=CONTEXT, settings=SETTINGS, seconds=20):
+    return next_step(w, context, settings, at(seconds))
 
 
-def outcome(w, view=VIEW, settings=SETTINGS, seconds=20):
+def outcome(w, context=CONTEXT, settings=SETTINGS, seconds=20):
     """What the change makes of QuotaReserved."""
-    change = step(w, view, settings, seconds)
+    change = step(w, context, settings, seconds)
     assert isinstance(change, WriteStatus), change
     draft = Draft(w, at(seconds))
     change.apply(draft)
@@ -53,20 +53,20 @@ def outcome(w, view=VIEW, settings=SETTINGS, seconds=20):
 
 
 @pytest.mark.parametrize(
-    ("view", "reason", "message"),
+    ("context", "reason", "message"),
     [
-        (replace(VIEW, local_queue_exists=False), "Misconfigured", "LocalQueue lq doesn't exist"),
-        (replace(VIEW, local_queue_stop="Hold"), "Suspended", "LocalQueue lq is inactive"),
-        (replace(VIEW, cluster_queue_exists=False), "Misconfigured", "ClusterQueue cq doesn't exist"),
-        (replace(VIEW, cluster_queue_active=False), "Suspended", "ClusterQueue cq is inactive"),
+        (replace(CONTEXT, local_queue_exists=False), "Misconfigured", "LocalQueue lq doesn't exist"),
+        (replace(CONTEXT, local_queue_stop="Hold"), "Suspended", "LocalQueue lq is inactive"),
+        (replace(CONTEXT, cluster_queue_exists=False), "Misconfigured", "ClusterQueue cq doesn't exist"),
+        (replace(CONTEXT, cluster_queue_active=False), "Suspended", "ClusterQueue cq is inactive"),
     ],
 )
-def test_a_waiting_workload_names_what_blocks_it(view, reason, message):
-    assert outcome(make(), view) == (reason, message)
+def test_a_pending_workload_names_what_blocks_it(context, reason, message):
+    assert outcome(make(), context) == (reason, message)
     said = make([condition("QuotaReserved", "False", reason, message), condition("Admitted", "False", "NoReservation")])
     draft = Draft(said, at(20))
     draft.set("Admitted", "False", "NoReservation", "The workload has no reservation")
-    assert isinstance(step(draft.workload, view), Idle)
+    assert isinstance(step(draft.workload, context), Idle)
 
 
 @pytest.mark.parametrize("reason", ["Suspended", "Misconfigured", "Deactivated"])
@@ -75,39 +75,39 @@ def test_once_the_blocker_is_gone_it_waits_for_evaluation(reason):
     assert outcome(w) == ("PendingEvaluation", "Workload is pending evaluation in the scheduling queue")
 
 
-def test_it_says_so_when_an_equal_workload_was_refused_for_it():
+def test_a_workload_equal_to_a_refused_one_has_its_reason():
     w = make([condition("QuotaReserved", "False", "PendingEvaluation", "Exceeded the PodsReady timeout ns/w")])
-    view = replace(VIEW, bypassed=PendingReason("WaitingForQuota", "full"))
-    assert outcome(w, view) == (
+    context = replace(CONTEXT, bypassed=PendingReason("WaitingForQuota", "full"))
+    assert outcome(w, context) == (
         "WaitingForQuota",
         "Bypassed scheduling evaluation because an equivalent workload recently failed",
     )
 
 
 def test_a_fresh_workload_equal_to_a_parked_one_gets_no_condition():
-    assert isinstance(step(make(), replace(VIEW, bypassed=PendingReason("WaitingForQuota", "full"))), Idle)
+    assert isinstance(step(make(), replace(CONTEXT, bypassed=PendingReason("WaitingForQuota", "full"))), Idle)
 
 
-def test_an_error_the_scheduler_named_stands_while_it_is_there():
+def test_an_error_of_the_scheduler_stays_while_it_holds():
     w = make([condition("QuotaReserved", "False", "Misconfigured", "resources validation failed: x")])
-    assert isinstance(step(w, replace(VIEW, error="resources validation failed: x")), Idle)
+    assert isinstance(step(w, replace(CONTEXT, error="resources validation failed: x")), Idle)
     assert outcome(w)[0] == "PendingEvaluation"
 
 
-def test_what_the_scheduler_said_since_the_decision_stands():
-    """A reactivated Workload is refused at once, before the life cycle says that it waits to be tried."""
-    view = replace(VIEW, error="workload namespace doesn't match ClusterQueue selector")
-    change = step(make([condition("QuotaReserved", "False", "Deactivated")]), view)
+def test_a_newer_condition_of_the_scheduler_stays():
+    """A reactivated Workload may be refused before the life cycle writes that it is pending."""
+    context = replace(CONTEXT, error="workload namespace doesn't match ClusterQueue selector")
+    change = step(make([condition("QuotaReserved", "False", "Deactivated")]), context)
     assert isinstance(change, WriteStatus)
-    draft = Draft(make([condition("QuotaReserved", "False", "Misconfigured", view.error)]), at(20))
+    draft = Draft(make([condition("QuotaReserved", "False", "Misconfigured", context.error)]), at(20))
     change.apply(draft)
     reserved = draft.condition("QuotaReserved")
-    assert (reserved.reason, reserved.message) == ("Misconfigured", view.error)
+    assert (reserved.reason, reserved.message) == ("Misconfigured", context.error)
 
 
 @pytest.mark.parametrize("reason", ["PodsReadyTimeout", "AdmissionCheck", "SomebodyElse"])
-def test_an_eviction_for_whatever_reason_is_over_with_its_backoff(reason):
-    """Somebody else's eviction has none, and must not keep the Workload out of line for good."""
+def test_any_eviction_ends_with_its_backoff(reason):
+    """An eviction by another controller has no backoff, and must not keep the Workload out of the queue."""
     w = make([condition("QuotaReserved", "False", "PendingEvaluation"), condition("Requeued", "False", reason)])
     change = step(w)
     assert isinstance(change, WriteStatus)
@@ -116,7 +116,7 @@ def test_an_eviction_for_whatever_reason_is_over_with_its_backoff(reason):
     assert draft.is_true("Requeued")
 
 
-def test_what_the_scheduler_said_is_left_alone():
+def test_conditions_of_the_scheduler_are_left_alone():
     w = make([condition("QuotaReserved", "False", "ExceedsMaxQuota")])
     assert isinstance(step(w), Idle)
 
@@ -133,7 +133,7 @@ def test_what_the_scheduler_said_is_left_alone():
         ),
     ],
 )
-def test_the_deadline_for_ready_pods_is_waited_for_and_then_evicts(conditions, settings, deadline):
+def test_the_pods_ready_deadline_is_a_wait_and_then_an_eviction(conditions, settings, deadline):
     w = make([*RUNNING, *conditions], status=ADMISSION)
     assert step(w, settings=settings) == Wait(at(deadline))
     change = step(w, settings=settings, seconds=deadline)
@@ -167,7 +167,7 @@ def test_pods_that_became_ready_meanwhile_are_not_evicted():
     assert not draft.changed
 
 
-def test_a_backoff_is_waited_for_and_then_ended_in_one_write():
+def test_a_backoff_is_a_wait_and_then_one_write():
     w = make(
         [condition("Requeued", "False", "PodsReadyTimeout"), condition("Evicted", "True", "PodsReadyTimeout")],
         status={"requeueState": {"count": 3, "requeueAt": "2026-01-01T00:01:00Z"}},
@@ -181,23 +181,23 @@ def test_a_backoff_is_waited_for_and_then_ended_in_one_write():
 
 
 @pytest.mark.parametrize(
-    ("view", "reason"),
+    ("context", "reason"),
     [
-        (replace(VIEW, cluster_queue_stop="HoldAndDrain", cluster_queue_active=False), "ClusterQueueStopped"),
-        (replace(VIEW, local_queue_stop="HoldAndDrain"), "LocalQueueStopped"),
+        (replace(CONTEXT, cluster_queue_stop="HoldAndDrain", cluster_queue_active=False), "ClusterQueueStopped"),
+        (replace(CONTEXT, local_queue_stop="HoldAndDrain"), "LocalQueueStopped"),
     ],
 )
-def test_a_drained_queue_evicts_what_runs(view, reason):
+def test_a_drained_queue_evicts_what_runs(context, reason):
     w = make(RUNNING, status=ADMISSION)
-    change = step(w, view)
+    change = step(w, context)
     draft = Draft(w, at(20))
     change.apply(draft)
     assert draft.condition("Evicted").reason == reason
 
 
-def test_a_held_queue_lets_what_runs_finish():
+def test_a_held_queue_lets_running_workloads_finish():
     w = make([*RUNNING, condition("PodsReady", "True", "Started")], status=ADMISSION)
-    assert isinstance(step(w, replace(VIEW, cluster_queue_stop="Hold", cluster_queue_active=False)), Idle)
+    assert isinstance(step(w, replace(CONTEXT, cluster_queue_stop="Hold", cluster_queue_active=False)), Idle)
 
 
 def test_an_evicted_workload_waits_for_its_job_to_stop():
@@ -210,8 +210,8 @@ def test_an_announced_deactivation_is_carried_out():
     assert announced == Deactivate(at(0).isoformat())
 
 
-def test_a_reactivation_that_comes_before_we_tidied_up_is_not_undone():
-    """S22: one deactivation per announcement; the annotation was written with it. The budget is a new one."""
+def test_a_reactivation_before_the_clean_up_is_not_undone():
+    """One deactivation per announcement: the annotation was written with it. The budget is a new one."""
     status = {**ADMISSION, "requeueState": {"count": 3}}
     target = condition("DeactivationTarget", "True")
     w = make([*RUNNING, target], status=status, meta={"annotations": {DEACTIVATED_FOR: at(0).isoformat()}})
@@ -271,8 +271,8 @@ def test_retention_of_deactivated_jobs_spares_those_a_user_deactivated(reason, e
     assert step(w, settings=Settings(retain_deactivated=60), seconds=100) == expected
 
 
-def test_an_orphan_is_finished_unless_the_collector_was_faster():
-    gone = replace(VIEW, owner_gone=True)
+def test_an_orphan_is_finished_unless_it_is_being_deleted():
+    gone = replace(CONTEXT, owner_gone=True)
     assert isinstance(step(make(), gone), WriteStatus)
     deleting = {"deletionTimestamp": "2026-01-01T00:00:01Z", "finalizers": [KUEUE]}
     assert step(make(meta=deleting), gone) == RemoveFinalizer()
@@ -282,53 +282,56 @@ DELETING = {"deletionTimestamp": "2026-01-01T00:00:01Z"}
 
 
 @pytest.mark.parametrize(
-    ("w", "view", "expected"),
+    ("w", "context", "expected"),
     [
-        (make(meta={**DELETING, "finalizers": [KUEUE]}), VIEW, Idle()),  # the Job controller stops the Job first
-        (make(meta={**DELETING, "finalizers": [KUEUE], "ownerReferences": []}), VIEW, RemoveFinalizer()),
-        (make(meta={**DELETING, "finalizers": ["theirs"], "ownerReferences": []}), VIEW, Idle()),
-        (make(FINISHED, meta={**DELETING, "finalizers": [KUEUE]}), VIEW, RemoveFinalizer()),
-        (make(FINISHED, meta={**DELETING, "finalizers": ["theirs"]}), VIEW, Idle()),
-        (make(FINISHED), replace(VIEW, owner_gone=True), Wait(at(70))),
+        (make(meta={**DELETING, "finalizers": [KUEUE]}), CONTEXT, Idle()),  # the Job is stopped first
+        (make(meta={**DELETING, "finalizers": [KUEUE], "ownerReferences": []}), CONTEXT, RemoveFinalizer()),
+        (make(meta={**DELETING, "finalizers": ["theirs"], "ownerReferences": []}), CONTEXT, Idle()),
+        (make(FINISHED, meta={**DELETING, "finalizers": [KUEUE]}), CONTEXT, RemoveFinalizer()),
+        (make(FINISHED, meta={**DELETING, "finalizers": ["theirs"]}), CONTEXT, Idle()),
+        (make(FINISHED), replace(CONTEXT, owner_gone=True), Wait(at(70))),
     ],
 )
-def test_who_is_let_go_and_who_is_left_to_others(w, view, expected):
-    assert step(w, view, Settings(retain_finished=60)) == expected
+def test_finalizers_of_deleted_workloads(w, context, expected):
+    assert step(w, context, Settings(retain_finished=60)) == expected
 
 
 RESERVED = [condition("QuotaReserved", "True"), condition("Admitted", "False", "UnsatisfiedAdmissionChecks")]
 
 
 @pytest.mark.parametrize(
-    ("view", "said"),
+    ("context", "said"),
     [
-        (replace(VIEW, local_queue_exists=False), ("Misconfigured", "LocalQueue lq is terminating or missing")),
-        (replace(VIEW, local_queue_stop="Hold"), ("Suspended", "LocalQueue lq is stopped")),
-        (replace(VIEW, cluster_queue_exists=False), ("Misconfigured", "ClusterQueue cq is terminating or missing")),
-        (replace(VIEW, cluster_queue_terminating=True), ("Misconfigured", "ClusterQueue cq is terminating or missing")),
-        (replace(VIEW, cluster_queue_stop="Hold"), ("Suspended", "ClusterQueue cq is stopped")),
-        (replace(VIEW, cluster_queue_stop="HoldAndDrain"), ("Suspended", "ClusterQueue cq is stopped")),
+        (replace(CONTEXT, local_queue_exists=False), ("Misconfigured", "LocalQueue lq is terminating or missing")),
+        (replace(CONTEXT, local_queue_stop="Hold"), ("Suspended", "LocalQueue lq is stopped")),
+        (replace(CONTEXT, cluster_queue_exists=False), ("Misconfigured", "ClusterQueue cq is terminating or missing")),
+        (
+            replace(CONTEXT, cluster_queue_terminating=True),
+            ("Misconfigured", "ClusterQueue cq is terminating or missing"),
+        ),
+        (replace(CONTEXT, cluster_queue_stop="Hold"), ("Suspended", "ClusterQueue cq is stopped")),
+        (replace(CONTEXT, cluster_queue_stop="HoldAndDrain"), ("Suspended", "ClusterQueue cq is stopped")),
     ],
 )
-def test_a_queue_that_is_gone_or_stopped_takes_back_what_it_only_reserved(view, said):
+def test_a_deleted_or_stopped_queue_releases_reservations(context, said):
     waiting = {"name": "a", "state": "Pending", "message": "", "lastTransitionTime": "2026-01-01T00:00:01Z"}
     w = make(RESERVED, status={**ADMISSION, "admissionChecks": [waiting]})
-    view = replace(view, checks=("a",))
-    assert outcome(w, view) == said
+    context = replace(context, checks=("a",))
+    assert outcome(w, context) == said
     draft = Draft(w, at(20))
-    step(w, view).apply(draft)
+    step(w, context).apply(draft)
     assert draft.status.admission is None
     assert not draft.events
     admitted = Draft(make(RUNNING, status=ADMISSION), at(20))
-    step(w, view).apply(admitted)  # the checks passed meanwhile: it is for the drain, if there is one, to evict it
+    step(w, context).apply(admitted)  # the checks have passed: only a drain evicts it
     assert not admitted.changed
 
 
-def test_a_queue_that_takes_workloads_takes_back_nothing():
+def test_an_active_queue_releases_no_reservation():
     waiting = {"name": "a", "state": "Pending", "message": "", "lastTransitionTime": "2026-01-01T00:00:01Z"}
     unsatisfied = condition("Admitted", "False", UNSATISFIED_CHECKS, UNSATISFIED_CHECKS_MESSAGE)
     w = make([RESERVED[0], unsatisfied], status={**ADMISSION, "admissionChecks": [waiting]})
-    assert step(w, replace(VIEW, checks=("a",))) == Idle()
+    assert step(w, replace(CONTEXT, checks=("a",))) == Idle()
 
 
 def test_an_evicted_workload_without_a_job_gives_its_quota_back_at_once():
@@ -347,13 +350,13 @@ def test_an_evicted_workload_without_a_job_gives_its_quota_back_at_once():
         (False, "Deactivated", ("Deactivated", "The workload is deactivated")),
     ],
 )
-def test_quota_given_back_says_whether_it_waits_for_quota_or_for_a_user(active, reason, said):
+def test_released_quota_has_the_reason_of_the_next_wait(active, reason, said):
     conditions = [*RUNNING, condition("Evicted", "True", reason, "by another")]
     w = make(conditions, status=ADMISSION, meta={"ownerReferences": []}, spec={"active": active})
     assert outcome(w) == said
 
 
-def test_the_maximum_time_that_a_run_exceeded_is_over_only_once():
+def test_an_exceeded_execution_time_deactivates_once():
     spec = {"maximumExecutionTimeSeconds": 100}
     w = make([*RUNNING, condition("PodsReady", "True", "Started")], status=ADMISSION, spec=spec)
     change = step(w, seconds=110)
@@ -371,7 +374,7 @@ def test_the_maximum_time_that_a_run_exceeded_is_over_only_once():
     assert draft.condition("DeactivationTarget").reason == "MaximumExecutionTimeExceeded"
 
 
-def test_a_gate_is_named_until_it_is_opened_and_holds_back_nothing_that_has_quota():
+def test_a_gate_is_the_reason_until_it_is_removed_and_ignored_with_quota():
     gated = {"annotations": {ADMISSION_GATED_BY: "example.com/a"}}
     w = make(meta=gated)
     draft = Draft(w, at(20))
@@ -389,8 +392,8 @@ def test_a_gate_is_named_until_it_is_opened_and_holds_back_nothing_that_has_quot
         assert not newer.changed
 
 
-def test_no_step_follows_a_step_for_ever():
-    """Each change leads to a state in which something else, or nothing, is to be done (L8)."""
+def test_steps_come_to_an_end():
+    """Each change leads to a state with another step or none."""
     states = [
         make(),
         make([condition("QuotaReserved", "False", "Suspended")]),
@@ -398,23 +401,23 @@ def test_no_step_follows_a_step_for_ever():
         make(spec={"active": False}),
         make([*RUNNING, condition("Evicted", "True", "Deactivated")], status=ADMISSION, spec={"active": False}),
     ]
-    views = [VIEW, replace(VIEW, local_queue_exists=False), replace(VIEW, cluster_queue_stop="HoldAndDrain")]
+    views = [CONTEXT, replace(CONTEXT, local_queue_exists=False), replace(CONTEXT, cluster_queue_stop="HoldAndDrain")]
     for w in states:
-        for view in views:
+        for context in views:
             for _ in range(5):
-                found = step(w, view, seconds=10**6)
+                found = step(w, context, seconds=10**6)
                 if not isinstance(found, WriteStatus):
                     break
                 draft = Draft(w, at(10**6))
                 found.apply(draft)
-                assert draft.changed, (w, view)
+                assert draft.changed, (w, context)
                 w = draft.workload
             else:
                 raise AssertionError("it never comes to rest")
 
 
-def test_a_time_at_the_end_of_all_times_has_deadlines_too():
-    """Somebody may write it: an error for one Workload is one for all who look at them. It counts as now."""
+def test_the_largest_time_has_deadlines():
+    """A user may write it. An error would concern all Workloads; it counts as now."""
     last = {"lastTransitionTime": "9999-12-31T23:59:59Z"}
     admitted = [RUNNING[0], condition("Admitted", "True", "Admitted") | last]
     spec = {"maximumExecutionTimeSeconds": 2**31 - 1}

@@ -1,4 +1,4 @@
-"""The lifecycle rules under random moves of scheduler, Job, users and time keep the invariants named below."""
+"""The life-cycle rules under random moves of scheduler, Job, users and time keep the invariants below."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def rest(one: LifeState) -> LifeState:
 
 
 class LifeOfAWorkload(RuleBasedStateMachine):
-    """Any order of moves: steps of the lifecycle rules, of other controllers, of users and administrators, and time."""
+    """Any order of moves: steps of the life-cycle rules, of other controllers, of users and admins, and time."""
 
     @initialize(
         limit=st.none() | st.integers(0, LIMIT),
@@ -69,13 +69,13 @@ class LifeOfAWorkload(RuleBasedStateMachine):
             unschedulable_timeout=50,
         )
         one = state_space.new_life(checks)
-        view = replace(one.view, unscheduled=unscheduled)  # type: ignore[arg-type]
-        self.life = replace(one, view=view, settings=Settings(pods_ready=own))
+        context = replace(one.context, unscheduled=unscheduled)  # type: ignore[arg-type]
+        self.life = replace(one, context=context, settings=Settings(pods_ready=own))
 
     def become(self, after: LifeState) -> None:
         before, self.life = self.life, after
         lost = before.is_true(condition_types.QUOTA_RESERVED) and not after.is_true(condition_types.QUOTA_RESERVED)
-        assert not (lost and before.job_runs), "quota given back while the Job runs"
+        assert not (lost and before.job_runs), "quota released while the Job runs"
         evicted = timeouts(after) - timeouts(before)
         if evicted:
             assert (evicted, retries(after)) == (1, retries(before) + 1), "retries: one eviction, one retry"
@@ -99,12 +99,12 @@ class LifeOfAWorkload(RuleBasedStateMachine):
         """One of the moves that are possible now."""
         possible = [name for name, move in MOVES.items() if move(self.life) is not None]
         name = possible[choice % len(possible)]
-        if name != END or choice % 5 == 0:  # after it nothing happens any more
+        if name != END or choice % 5 == 0:  # no further moves
             self.make(name)
 
     @rule(choices=st.lists(st.sampled_from(range(7)), min_size=2, max_size=15))
     def goes_on(self, choices: list[int]) -> None:
-        """Several moves that bring it further, its own steps and the time until them among them."""
+        """Several moves that advance the life cycle, its own steps and the time until them among them."""
         for choice in choices:
             possible = [name for name in FORWARD if MOVES[name](self.life) is not None] + [OWN]
             name = possible[choice % len(possible)]
@@ -127,12 +127,12 @@ class LifeOfAWorkload(RuleBasedStateMachine):
         assert w.spec.active, "admitted too early"
         assert phase(w) in ("Pending", "Backoff"), "admitted too early"
         assert requeued is None or requeued.is_true, "admitted too early: Requeued is False"
-        assert phase(after.workload) in ("Starting", "Checked"), "admitted too early: its backoff is not ended with it"
+        assert phase(after.workload) in ("Starting", "Reserved"), "admitted too early: its backoff is not ended with it"
         assert state is None or state.requeue_at is None or state.requeue_at <= one.now, (
             "admitted too early: before requeueAt"
         )
         assert not w.is_true(condition_types.DEACTIVATION_TARGET), "retries: about to be deactivated"
-        assert one.view.cluster_queue_stop == policies.STOP_NONE, "admitted too early: a stopped queue"
+        assert one.context.cluster_queue_stop == policies.STOP_NONE, "admitted too early: a stopped queue"
 
     @rule()
     def own(self) -> None:
@@ -156,12 +156,12 @@ class LifeOfAWorkload(RuleBasedStateMachine):
         assert not self.life.job_runs or w.is_true(condition_types.ADMITTED), "the Job runs without quota"
 
     @invariant()
-    def what_it_says_is_true_now(self) -> None:
+    def the_pending_reason_is_true(self) -> None:
         """Once all due steps are taken, a pending Workload names its stopped queue as the reason if it has one."""
         one = rest(self.life)
         reserved = one.workload.condition(condition_types.QUOTA_RESERVED)
         if phase(one.workload) == "Pending" and reserved is not None:
-            stopped = one.view.cluster_queue_stop != policies.STOP_NONE
+            stopped = one.context.cluster_queue_stop != policies.STOP_NONE
             assert (reserved.reason == reasons.SUSPENDED) == stopped, f"untrue reason: {reserved}"
 
     @precondition(lambda self: not self.life.is_true(condition_types.FINISHED))

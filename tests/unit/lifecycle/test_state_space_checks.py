@@ -12,8 +12,8 @@ from hypothesis.stateful import run_state_machine_as_test
 
 from queue_manager.api import condition_types, policies
 from queue_manager.api.types import RequeueState
-from queue_manager.lifecycle.causes import Cause
 from queue_manager.lifecycle import requeuing, rules, state_space, steps, transitions
+from queue_manager.lifecycle.causes import Cause
 from queue_manager.lifecycle.state_space import LifeState
 from queue_manager.lifecycle.status_draft import Draft
 from tests.unit.lifecycle import test_state_space
@@ -47,7 +47,7 @@ def moves(**changed: state_space.Move) -> Break:
 
 def admits_at_once(one: LifeState) -> LifeState | None:
     """Any Workload without quota, in backoff, inactive or in a stopped queue."""
-    ready = replace(one, view=replace(one.view, cluster_queue_stop=policies.STOP_NONE))
+    ready = replace(one, context=replace(one.context, cluster_queue_stop=policies.STOP_NONE))
     if one.is_true(condition_types.QUOTA_RESERVED) or one.is_true(condition_types.FINISHED):
         return None
     return ready.after(lambda d: transitions.reserve(d, "cq", state_space.Assignment([], {})))
@@ -124,20 +124,23 @@ BROKEN: dict[str, tuple[str, Break]] = {
         moves(admitted=admits_at_once),
     ),
     "runs without quota": ("the Job runs without quota", runs_without_quota),
-    "quota given back while the Job runs": ("quota given back while the Job runs", moves(stopped=gives_back_at_once)),
+    "quota released while the Job runs": ("quota released while the Job runs", moves(stopped=gives_back_at_once)),
     "a retry that is not counted": ("retries: ", never_counts),
     "retries without limit": ("retries: ", knows_no_limit),
     "a count that outlives a deactivation": ("full new budget", keeps_the_count),
     "a wait of one second": ("backoff: ", waits_a_second),
     "an admission without quota": ("quota: ", keeps_the_admission),
-    "a backoff without end": ("stuck as Backoff", without(rules._backoff)),
-    "an inactive one that is never evicted": ("no end of steps|full new budget", without(rules._inactive)),
-    "a reason that is not true": ("untrue reason", without(rules._waiting)),
+    "a backoff without end": ("stuck as Backoff", without(rules.workload_in_backoff_is_requeued)),
+    "an inactive one that is never evicted": (
+        "no end of steps|full new budget",
+        without(rules.inactive_workload_is_evicted),
+    ),
+    "a reason that is not true": ("untrue reason", without(rules.pending_reason_is_kept_up_to_date)),
     "steps without end": ("no end of steps", never_rests),
 }
 
 
-def test_the_life_as_it_is_keeps_the_invariants() -> None:
+def test_the_unchanged_rules_keep_the_invariants() -> None:
     run_state_machine_as_test(LifeOfAWorkload, settings=settings(MANY, max_examples=30))
 
 

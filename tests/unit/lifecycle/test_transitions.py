@@ -1,4 +1,4 @@
-"""What each transition writes, word for word."""
+"""The exact writes of each transition."""
 
 import msgspec
 import pytest
@@ -27,7 +27,7 @@ def said(draft: Draft) -> dict:
 
 
 def patched(draft: Draft) -> dict:
-    """The patch of the status as it goes over the wire."""
+    """The patch of the status as it is sent."""
     return msgspec.json.decode(msgspec.json.encode(draft.patch()))["status"]
 
 
@@ -49,7 +49,7 @@ def test_admission_is_one_write_with_two_conditions_the_assignment_and_two_event
     ]
 
 
-def test_admission_ends_what_was_said_about_the_eviction():
+def test_admission_ends_the_eviction_condition():
     evicted = condition("Evicted", "True", "PodsReadyTimeout", "Exceeded the PodsReady timeout ns/w")
     draft = Draft(workload(conditions=[evicted]), at(9))
     transitions.reserve(draft, "cq", ASSIGNED)
@@ -57,7 +57,7 @@ def test_admission_ends_what_was_said_about_the_eviction():
     assert said(draft)["Evicted"] == ("False", "QuotaReserved", "Previously: Exceeded the PodsReady timeout ns/w")
 
 
-def test_a_refusal_is_told_once_for_each_reason():
+def test_a_refusal_is_one_event_per_reason():
     draft = Draft(workload(), at(1))
     transitions.refuse(draft, "WaitingForQuota", "full", {"main": {"cpu": 1000}})
     assert said(draft) == {
@@ -151,7 +151,7 @@ def test_beyond_the_limit_a_timeout_only_announces_the_deactivation(limit, count
         assert draft.events == []
 
 
-def test_a_deactivation_by_us_names_its_cause_and_clears_the_retries():
+def test_a_deactivation_names_its_cause_and_clears_the_retries():
     target = condition(
         "DeactivationTarget", "True", "RequeuingLimitExceeded", "exceeding the maximum number of re-queuing retries"
     )
@@ -169,7 +169,7 @@ def test_a_deactivation_by_us_names_its_cause_and_clears_the_retries():
     assert draft.events == [Event("Normal", "EvictedDueToDeactivatedDueToRequeuingLimitExceeded", text)]
 
 
-def test_deactivating_a_pending_workload_is_no_event():
+def test_deactivating_a_pending_workload_records_no_event():
     draft = Draft(workload(spec={"active": False}), at(3))
     transitions.deactivate(draft)
     assert said(draft)["Evicted"] == ("True", "Deactivated", "The workload is deactivated")
@@ -177,8 +177,8 @@ def test_deactivating_a_pending_workload_is_no_event():
     assert draft.events == []
 
 
-def test_giving_quota_back_writes_everything_of_the_old_run_at_once():
-    """Row 3: PodsReady is reset in the very write that ends the admission."""
+def test_releasing_quota_resets_the_old_run_in_one_write():
+    """PodsReady is reset in the write that ends the admission."""
     conditions = [
         *RESERVED,
         condition("Evicted", "True", "PodsReadyTimeout", "late", 25),
@@ -198,8 +198,8 @@ def test_giving_quota_back_writes_everything_of_the_old_run_at_once():
     assert status["accumulatedPastExecutionTimeSeconds"] == 20
 
 
-def test_a_run_from_a_time_long_ago_is_as_long_as_its_field_can_say():
-    """Longer ones are refused, for ever, and the quota would never be given back."""
+def test_the_time_of_a_very_long_run_is_capped():
+    """The API refuses larger values, and the quota could never be released."""
     admitted = condition("Admitted", "True", "Admitted") | {"lastTransitionTime": "0001-01-01T00:00:00Z"}
     conditions = [RESERVED[0], admitted, condition("Evicted", "True", "Preempted", "by another")]
     draft = Draft(workload(conditions=conditions, status={"admission": ADMISSION}), at(30))
@@ -229,7 +229,7 @@ def test_a_preempted_workload_is_requeued_at_once():
         ("LocalQueueStopped", ("True", "LocalQueueRestarted", "The LocalQueue was restarted after being stopped")),
     ],
 )
-def test_requeued_flips_by_the_reason_it_was_set_for(reason, after):
+def test_requeued_becomes_true_with_the_reason_of_its_cause(reason, after):
     draft = Draft(workload(conditions=[condition("Requeued", "False", reason)]), at(5))
     transitions.requeue(draft)
     assert said(draft)["Requeued"] == after
@@ -242,7 +242,58 @@ def test_a_condition_keeps_its_time_while_its_status_stays():
 
 
 def test_unknown_conditions_of_others_survive_a_patch():
-    """Invariant S25."""
+    """Conditions of other controllers belong to them."""
     draft = Draft(workload(conditions=[condition("Theirs", "True")]), at(9))
     transitions.block(draft, "B", "b")
     assert [c["type"] for c in patched(draft)["conditions"]] == ["Theirs", "QuotaReserved", "Admitted"]
+
+
+BECAUSE = "Preempted to accommodate a workload (UID: u, JobUID: j) due to prioritization in the ClusterQueue"
+PRIORITIES = "preemptor effective priority: 9 (base: 9, boost: 0); preemptee effective priority: 1 (base: 1, boost: 0)"
+NEEDED_BY = "for ClusterQueue cq, priority 9"
+
+
+def preempt(draft: Draft) -> None:
+    transitions.preempt(draft, "InClusterQueue", BECAUSE, PRIORITIES, NEEDED_BY)
+
+
+def test_a_preemption_is_one_write_with_two_conditions_and_two_events():
+    job = {"metadata": {"labels": {"kueue.x-k8s.io/job-uid": "j"}}}
+    held = msgspec.convert(
+        {**msgspec.to_builtins(workload(conditions=RESERVED, status={"admission": ADMISSION})), **job}, type(workload())
+    )
+    draft = Draft(held, at(20))
+    preempt(draft)
+    assert said(draft)["Evicted"] == ("True", "Preempted", BECAUSE)
+    assert said(draft)["Preempted"] == ("True", "InClusterQueue", BECAUSE)
+    assert said(draft)["QuotaReserved"][0] == "True", "quota is held until the Job has stopped"
+    assert draft.events == [
+        Event("Normal", "EvictedDueToPreempted", BECAUSE),
+        Event("Normal", "Preempted", f"{BECAUSE}; {PRIORITIES}"),
+    ]
+    assert patched(draft)["schedulingStats"] == {
+        "evictions": [{"reason": "Preempted", "underlyingCause": "", "count": 1}]
+    }
+    assert patched(draft)["requeueHistory"]["attempts"][0]["cause"] == NEEDED_BY
+    again = Draft(draft.workload, at(21))
+    preempt(again)
+    assert not again.changed
+
+
+def test_a_preempted_workload_without_a_job_releases_its_quota_in_the_same_write():
+    draft = Draft(workload(conditions=RESERVED, status={"admission": ADMISSION}), at(20))
+    preempt(draft)
+    assert said(draft)["QuotaReserved"] == ("False", "PendingEvaluation", BECAUSE)
+    assert said(draft)["Requeued"] == ("True", "Preempted", BECAUSE)
+    assert patched(draft)["admission"] is None
+
+
+@pytest.mark.parametrize(
+    "conditions",
+    [[], [*RESERVED, condition("Finished", "True")], [*RESERVED, condition("Evicted", "True", "PodsReadyTimeout")]],
+    ids=["pending", "finished", "evicted for another reason"],
+)
+def test_only_what_holds_quota_and_is_not_on_its_way_out_is_preempted(conditions):
+    draft = Draft(workload(conditions=conditions, status={"admission": ADMISSION}), at(20))
+    preempt(draft)
+    assert not draft.changed

@@ -1,4 +1,4 @@
-"""Of several candidates for a Lease one leads at a time, on the embedded API server in virtual time."""
+"""Among several candidates for a Lease one leads at a time, on the embedded API server in virtual time."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ LASTS, DEADLINE, RETRY = 15.0, 10.0, 2.0
 LONGEST_RETRY = RETRY * 2.2  # with its jitter
 
 
-class Line(Relay):
-    """A way to the API server that can be cut, slow, stall, or lose answers."""
+class FaultyTransport(Relay):
+    """A transport that can be cut, slow, stalled, or lose responses."""
 
     def __init__(self, inner: Transport, rng: Random | None = None) -> None:
         super().__init__(inner)
@@ -51,15 +51,15 @@ class Line(Relay):
 
 
 class Candidate:
-    """A program that works as long as it leads, and then ends."""
+    """A program that works while it leads, and then ends."""
 
     def __init__(self, world: World, name: str, rng: Random | None = None) -> None:
         """`rng`: of the troubles on its line; None: it has none."""
-        self.line = Line(LocalTransport(world.server, name), rng)
+        self.line = FaultyTransport(LocalTransport(world.server, name), rng)
         self.heard: list[str] = []
-        self.offset = 0.0  # of its clock, which does not stand still while the program does
+        self.offset = 0.0  # of its clock, which runs on while the program is paused
         self.election = Election(
-            self.line, SETTINGS, "default", name=name, rng=world.rng, now=self.now, told=self.heard.append
+            self.line, SETTINGS, "default", name=name, rng=world.rng, now=self.now, report=self.heard.append
         )
         self.won_at: float | None = None
         self.task = asyncio.create_task(self._run())
@@ -69,16 +69,16 @@ class Candidate:
 
     async def _run(self) -> None:
         try:
-            await self.election.win()
+            await self.election.acquire()
             self.won_at = self.now()
-            await self.election.keep()
+            await self.election.renew()
         finally:
             await self.election.release()
 
     async def keep(self) -> None:
         """Work until the leadership is lost."""
         try:
-            await self.election.keep()
+            await self.election.renew()
         finally:
             await self.election.release()
 
@@ -139,15 +139,15 @@ def test_the_first_leads_and_the_others_say_for_whom_they_wait() -> None:
         assert lease["acquireTime"] == lease["renewTime"]
         second, third = enter("b"), enter("c")
         await asyncio.sleep(600)
-        assert [c.election.leads for c in (first, second, third)] == [True, False, False]
-        assert second.heard == third.heard == [f"waits: a leads, by the lease default/{NAME}"]
+        assert [c.election.is_leader for c in (first, second, third)] == [True, False, False]
+        assert second.heard == third.heard == [f"waiting: a holds the lease default/{NAME}"]
         renewed = await spec(world)
         assert renewed["acquireTime"] == lease["acquireTime"] < renewed["renewTime"]
 
     story(play)
 
 
-def test_a_leader_that_stops_makes_room_at_once() -> None:
+def test_a_stopping_leader_releases_the_lease() -> None:
     async def play(world: World, enter: Callable[[str], Candidate]) -> None:
         first, second = await leader_and_other(enter)
         left = second.now()
@@ -159,7 +159,7 @@ def test_a_leader_that_stops_makes_room_at_once() -> None:
     story(play)
 
 
-def test_a_leader_that_dies_is_followed_when_its_lease_is_over() -> None:
+def test_a_killed_leader_is_replaced_when_its_lease_expires() -> None:
     async def play(world: World, enter: Callable[[str], Candidate]) -> None:
         first, second = await leader_and_other(enter)
         left = second.now()
@@ -169,14 +169,14 @@ def test_a_leader_that_dies_is_followed_when_its_lease_is_over() -> None:
     story(play)
 
 
-def test_a_leader_without_connection_ends_before_another_begins() -> None:
+def test_a_leader_without_connection_ends_before_another_starts() -> None:
     async def play(world: World, enter: Callable[[str], Candidate]) -> None:
         first, second = await leader_and_other(enter)
         left = first.now()
         first.line.cut = True
         await asyncio.wait([first.task])
         assert DEADLINE - RETRY <= first.now() - left <= DEADLINE
-        with pytest.raises(LeadershipLost, match="could not renew the lease default/"):
+        with pytest.raises(LeadershipLost, match="lost the lease default/"):
             first.task.result()
         assert second.won_at is None
         await second.won()
@@ -184,7 +184,7 @@ def test_a_leader_without_connection_ends_before_another_begins() -> None:
     story(play)
 
 
-def test_a_short_failure_costs_nothing() -> None:
+def test_a_short_failure_does_not_end_the_leadership() -> None:
     async def play(world: World, enter: Callable[[str], Candidate]) -> None:
         first, second = await leader_and_other(enter)
         for _ in range(10):
@@ -192,7 +192,7 @@ def test_a_short_failure_costs_nothing() -> None:
             await asyncio.sleep(DEADLINE - 2 * RETRY)
             first.line.cut = False
             await asyncio.sleep(2 * RETRY)
-        assert first.election.leads
+        assert first.election.is_leader
         assert second.won_at is None
 
     story(play)
@@ -200,8 +200,8 @@ def test_a_short_failure_costs_nothing() -> None:
 
 @pytest.mark.parametrize("phase", [0.0, 0.3, 0.7, 1.0, 1.4, 1.9])
 @pytest.mark.parametrize("length", [4.0, 6.0])
-def test_stalls_of_the_api_server_with_two_seconds_between_them_cost_nothing(phase: float, length: float) -> None:
-    """A renewal that takes as long as the stall is one all the same: the deadline begins anew when it is answered."""
+def test_repeated_stalls_do_not_end_the_leadership(phase: float, length: float) -> None:
+    """A renewal that takes as long as the stall succeeds; the deadline starts anew with its response."""
 
     async def play(world: World, enter: Callable[[str], Candidate]) -> None:
         first, second = await leader_and_other(enter)
@@ -212,14 +212,14 @@ def test_stalls_of_the_api_server_with_two_seconds_between_them_cost_nothing(pha
             first.line.open.set()
             await asyncio.sleep(2)
         await asyncio.sleep(LASTS)
-        assert first.election.leads
+        assert first.election.is_leader
         assert not first.task.done()
         assert second.won_at is None
 
     story(play)
 
 
-def test_who_lost_the_lead_for_want_of_an_answer_does_not_wait_for_itself() -> None:
+def test_a_former_leader_does_not_wait_for_its_own_lease() -> None:
     """The Lease still names it when it stands for election again."""
 
     async def play(world: World, enter: Callable[[str], Candidate]) -> None:
@@ -227,7 +227,7 @@ def test_who_lost_the_lead_for_want_of_an_answer_does_not_wait_for_itself() -> N
         await first.won()
         first.line.cut = True
         await asyncio.wait([first.task])
-        again = asyncio.create_task(first.election.win())
+        again = asyncio.create_task(first.election.acquire())
         await asyncio.sleep(3 * LONGEST_RETRY)
         first.line.cut = False
         await again
@@ -236,32 +236,32 @@ def test_who_lost_the_lead_for_want_of_an_answer_does_not_wait_for_itself() -> N
     story(play)
 
 
-def test_who_stood_still_for_a_minute_sends_nothing_before_it_has_asked() -> None:
+def test_a_paused_leader_sends_nothing_before_it_has_renewed() -> None:
     async def play(world: World, enter: Callable[[str], Candidate]) -> None:
         first = enter("a")
         await first.won()
         fenced = Client(Fence(LocalTransport(world.server, "a"), first.election))
         await fenced.create(CONFIG_MAPS, "default", {"metadata": {"name": "led"}})
         first.offset = 60.0
-        with pytest.raises(OSError, match="we do not lead any more"):
+        with pytest.raises(OSError, match="this process is not the leader"):
             await fenced.create(CONFIG_MAPS, "default", {"metadata": {"name": "ghost"}})
         names = [m["metadata"]["name"] for m in await fenced.list(CONFIG_MAPS, "default")]
         assert "led" in names
         assert "ghost" not in names
-        await asyncio.sleep(2 * RETRY)  # nobody has taken the lease meanwhile, so it is renewed
+        await asyncio.sleep(2 * RETRY)  # no other candidate has the lease, so it is renewed
         await fenced.create(CONFIG_MAPS, "default", {"metadata": {"name": "leads-again"}})
 
     story(play)
 
 
-def test_what_is_left_of_a_term_that_is_over_writes_nothing_in_a_later_one() -> None:
+def test_delayed_writes_of_an_earlier_term_are_refused() -> None:
     async def play(world: World, enter: Callable[[str], Candidate]) -> None:
         first = enter("a")
         await first.won()
         fence = Fence(LocalTransport(world.server, "a"), first.election)
-        fence.shut()
-        assert first.election.leads
-        with pytest.raises(OSError, match="we do not lead any more"):
+        fence.reject_writes()
+        assert first.election.is_leader
+        with pytest.raises(OSError, match="this process is not the leader"):
             await Client(fence).create(CONFIG_MAPS, "default", {"metadata": {"name": "ghost"}})
         assert await Client(fence).list(LEASES, "default")
 
@@ -269,29 +269,29 @@ def test_what_is_left_of_a_term_that_is_over_writes_nothing_in_a_later_one() -> 
 
 
 def test_who_lost_the_lease_wins_it_again_with_the_same_election() -> None:
-    """After each loss it waits like any other candidate: never two lead."""
+    """After each loss it waits like any other candidate: two never lead at once."""
 
     async def play(world: World, enter: Callable[[str], Candidate]) -> None:
         first, second = await leader_and_other(enter)
         for _ in range(3):
             first.line.cut = True
             await asyncio.wait([first.task])
-            assert not first.election.leads
+            assert not first.election.is_leader
             await second.won()
             first.line.cut = False
-            again = asyncio.create_task(first.election.win())
+            again = asyncio.create_task(first.election.acquire())
             await asyncio.sleep(60)
-            assert (first.election.leads, second.election.leads) == (False, True)
+            assert (first.election.is_leader, second.election.is_leader) == (False, True)
             await second.stop()
             await again
-            assert first.election.leads
+            assert first.election.is_leader
             first.task, second = asyncio.create_task(first.keep()), enter("b")
 
     story(play)
 
 
-def test_what_the_lease_says_is_respected_and_what_else_it_says_is_kept() -> None:
-    """Another program may hold it for longer than we would, and fields may be others'."""
+def test_the_duration_and_foreign_fields_of_the_lease_are_kept() -> None:
+    """Another program may hold the Lease for longer than we would."""
 
     async def play(world: World, enter: Callable[[str], Candidate]) -> None:
         foreign = {"holderIdentity": "x", "leaseDurationSeconds": 60, "strategy": "OldestEmulationVersion"}
@@ -308,36 +308,37 @@ def test_what_the_lease_says_is_respected_and_what_else_it_says_is_kept() -> Non
     story(play)
 
 
-def test_a_lease_that_is_deleted_or_taken_by_force_ends_the_leader_only_when_another_holds_it() -> None:
+def test_a_deleted_or_taken_lease_ends_the_leader_if_another_holds_it() -> None:
     async def play(world: World, enter: Callable[[str], Candidate]) -> None:
         first = enter("a")
         await first.won()
         await world.client.delete(LEASES, "default", NAME)
         await asyncio.sleep(60)
-        assert first.election.leads
+        assert first.election.is_leader
         lease = await world.client.get(LEASES, "default", NAME)
         await world.client.replace(LEASES, {**lease, "spec": {**lease["spec"], "holderIdentity": "admin"}})
         await asyncio.wait([first.task])
-        with pytest.raises(LeadershipLost, match="does not lead any more: admin does"):
+        with pytest.raises(LeadershipLost, match="lost the lease: admin holds it"):
             first.task.result()
 
     story(play)
 
 
-def test_a_namespace_that_is_not_there_is_said_at_once() -> None:
+def test_a_missing_namespace_is_reported_at_once() -> None:
     async def play() -> None:
         async with World(script=None) as world:
             election = Election(LocalTransport(world.server, "a"), SETTINGS, "nowhere", now=world.clock.now().timestamp)
-            with pytest.raises(CannotStart, match="no namespace nowhere for the lease"):
-                await election.win()
+            with pytest.raises(CannotStart, match="namespace nowhere for the lease"):
+                await election.acquire()
 
     run_virtual(play())
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_never_two_lead_whatever_happens_on_their_lines(seed: int) -> None:
-    """Five candidates for half an hour, their lines slow, cut and mended at random, answers lost, programs ended and
-    started again. And there is a leader again and again."""
+def test_two_candidates_never_lead_at_once(seed: int) -> None:
+    """Five candidates for half an hour; their connections are slowed, cut and restored at random, responses lost,
+    programs ended and started again. And there is a leader again and again.
+    """
 
     async def play() -> None:
         rng = Random(seed)
@@ -346,7 +347,7 @@ def test_never_two_lead_whatever_happens_on_their_lines(seed: int) -> None:
             led, leaders = 0, set[str]()
             for moment in range(18_000):
                 await asyncio.sleep(0.1)
-                leading = [c.election.name for c in candidates if c.election.leads]
+                leading = [c.election.name for c in candidates if c.election.is_leader]
                 assert len(leading) <= 1
                 led += len(leading)
                 leaders.update(leading)

@@ -12,7 +12,7 @@ import pytest
 from queue_manager.configuration import KueueConfig
 from queue_manager.configuration.addresses import Address
 from queue_manager.engine import connections
-from queue_manager.engine.metric_registry import MetricRegistry
+from queue_manager.engine.metric_registry import Exposition, MetricRegistry
 from queue_manager.operator import probes
 
 REQUEST = b"GET /healthz HTTP/1.1\r\nHost: h\r\n\r\n"
@@ -89,11 +89,11 @@ async def test_a_client_that_does_not_read_its_answer_is_disconnected(
 ) -> None:
     monkeypatch.setattr(probes, "ANSWER_SECONDS", 0.3)
 
-    async def much(accept: str) -> probes.Exposed:
-        return probes.Exposed("text/plain", b"x" * (64 << 20))
+    async def much(accept: str) -> Exposition:
+        return Exposition("text/plain", b"x" * (64 << 20))
 
     registry = MetricRegistry([])
-    monkeypatch.setattr(registry, "exposed", much)
+    monkeypatch.setattr(registry, "expose", much)
     async with AsyncExitStack() as stack:
         answers = probes.routes(KueueConfig(), registry, lambda: "")
         (url,) = await probes.serve(stack, {Address("127.0.0.1", 0): ["metrics"]}, answers)

@@ -1,6 +1,7 @@
 """The line of one ClusterQueue."""
 
 import random
+from fractions import Fraction
 
 import pytest
 from hypothesis import given, settings
@@ -8,6 +9,7 @@ from hypothesis import strategies as st
 
 from queue_manager.queueing.pending import PendingReason, PendingWorkloads
 from queue_manager.scheduling.cycle import Retry
+from queue_manager.scheduling.usage_decay import WeightedUsage
 from tests.unit.queueing.builders import T0, at, condition, pending
 
 WAITS = "WaitingForPreemptedWorkloads"
@@ -328,3 +330,67 @@ def test_many_workloads_drain_in_order():
     for info in infos:
         queue.put(info, T0)
     assert drain(queue) == [i.key.name for i in sorted(infos, key=lambda i: i.rank)]
+
+
+# --- past usage of LocalQueues ---
+
+
+def by_usage(strategy="BestEffortFIFO", **usages):
+    """A queue in which these LocalQueues have used so much; the numbers may be changed."""
+    queue = PendingWorkloads(strategy)
+    queue.set_usage(lambda local: WeightedUsage(False, Fraction(usages[local.name])))
+    return queue, usages
+
+
+def test_the_local_queue_with_the_lowest_usage_comes_before_priority():
+    queue, _ = by_usage(a=5, b=3)
+    for info in (pending("high", queue="a", priority=9), pending("b2", queue="b", created=2), pending("b1", queue="b")):
+        queue.put(info, T0)
+    assert [info.key.name for info in queue.in_order()] == ["b1", "b2", "high"]
+    assert drain(queue) == ["b1", "b2", "high"]
+
+
+def test_usage_decides_anew_for_each_head():
+    queue, usages = by_usage(a=0, b=0)
+    for i in range(3):
+        for local in "ab":
+            queue.put(pending(f"{local}{i}", queue=local, created=i), T0)
+    names = []
+    while (head := queue.head()) is not None:
+        names.append(head.key.name)
+        queue.remove(head.key)
+        usages[head.queue.name] += 2 if head.queue.name == "a" else 1
+    assert names == ["a0", "b0", "b1", "a1", "b2", "a2"]
+
+
+def test_equal_workloads_of_several_local_queues_are_parked_one_by_one():
+    queue, _ = by_usage(a=1, b=2)
+    for local in "ab":
+        queue.put(pending(local, queue=local), T0)
+    queue.refused(queue.head().key, Retry.CHANGE, WHY)
+    assert queue.head().key.name == "b"
+    queue.refused(queue.head().key, Retry.CHANGE, WHY)
+    assert queue.head() is None
+    assert queue.requeue_inadmissible(T0)
+    assert drain(queue) == ["a", "b"]
+
+
+def test_a_blocked_strict_queue_goes_on_when_usage_puts_another_first():
+    queue, usages = by_usage("StrictFIFO", a=1, b=2)
+    for local in "ab":
+        queue.put(pending(local, queue=local), T0)
+    queue.refused(queue.head().key, Retry.CHANGE, WHY)
+    assert queue.head() is None
+    usages["a"] = 3
+    assert queue.head().key.name == "b"
+
+
+def test_switching_the_order_by_usage_keeps_all_and_tries_them_again():
+    queue = line("BestEffortFIFO", pending("b", queue="b"), pending("a", queue="a", created=1))
+    queue.refused(queue.head().key, Retry.CHANGE, WHY)
+    assert queue.head() is None  # both have one shape
+    queue.set_usage(lambda local: WeightedUsage(False, Fraction(local.name == "b")))
+    assert (len(queue), queue.inadmissible) == (2, 0)
+    assert queue.head().key.name == "a"
+    queue.set_usage(None)
+    assert drain(queue) == ["b", "a"]

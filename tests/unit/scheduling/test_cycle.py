@@ -264,7 +264,7 @@ def test_a_workload_in_backoff_is_never_admitted():
     st.lists(st.integers(0, 4), min_size=3, max_size=3),
 )
 def test_admissions_stay_within_quota_and_a_cycle_leaves_the_tree_as_it_was(jobs, nominal):
-    """S1, S2: the sum of what was admitted fits its cohort; usage equals the holdings counted anew."""
+    """The sum of what was admitted fits its cohort; usage equals the holdings counted anew."""
     names = ["a", "b", "c"]
     s = state(
         *(

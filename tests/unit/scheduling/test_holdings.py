@@ -6,18 +6,18 @@ import msgspec
 import pytest
 
 from queue_manager.api.types import Workload
-from queue_manager.scheduling.quota_state import holding_of
+from queue_manager.scheduling.quota_state import Holding, SchedulerState, holding_of
 from queue_manager.scheduling.quota_tree import FlavorResource
 from queue_manager.scheduling.resource_rules import ResourceRules
 from queue_manager.scheduling.workload_info import info
-from tests.unit.queueing.builders import condition
+from tests.unit.queueing.builders import cluster_queue, condition
 
 CPU = FlavorResource("default", "cpu")
 POD = {"spec": {"containers": [{"name": "c", "image": "x", "resources": {"requests": {"cpu": "1"}}}]}}
 DEFAULT = {"cpu": "default"}
 
 
-def usage(
+def held(
     wanted: int,
     assigned: int | None,
     reclaimed: int = 0,
@@ -25,8 +25,8 @@ def usage(
     flavors: dict[str, str] = DEFAULT,
     stated: Any = None,
     rules: ResourceRules = ResourceRules(),  # noqa: B008 - frozen
-) -> Any:
-    """Usage of a Workload of `wanted` pods of one cpu each, of which `assigned` were admitted."""
+) -> Holding:
+    """What a Workload holds, of `wanted` pods of one cpu each, of which `assigned` were admitted."""
     pod_set = {"name": "main", "count": wanted, "template": POD, "minCount": minimum}
     given = {"name": "main", "flavors": flavors, "resourceUsage": stated or {}, "count": assigned}
     tree = {
@@ -41,7 +41,11 @@ def usage(
     workload = msgspec.convert(tree, Workload)
     holding = holding_of(workload, info(workload, rules=rules))
     assert holding is not None
-    return holding.usage
+    return holding
+
+
+def usage(*args: Any, **more: Any) -> Any:
+    return held(*args, **more).usage
 
 
 def test_pods_that_are_done_hold_nothing() -> None:
@@ -82,3 +86,38 @@ def test_pods_count_where_they_have_a_flavor() -> None:
 def test_only_resources_with_a_flavor_count() -> None:
     assert usage(wanted=4, assigned=4, flavors={}) == {}
     assert usage(wanted=4, assigned=4, rules=ResourceRules(excluded_prefixes=("cpu",))) == {CPU: 0}
+
+
+def reserved(state: SchedulerState) -> dict[Any, int]:
+    return {fr: amount for fr, amount in state.queues["cq"].node.usage.items() if amount}
+
+
+def test_requests_without_a_flavor_count_in_the_first_flavor_with_quota_for_them() -> None:
+    """An assignment that another client wrote without flavors, so that it would hold nothing."""
+    state = SchedulerState()
+    state.set_queue(cluster_queue(quotas={"default": {"cpu": 4}, "spot": {"cpu": 4}}))
+    state.hold(held(wanted=3, assigned=1, flavors={}))
+    assert reserved(state) == {CPU: 3000}
+    assert state.queues["cq"].holdings["u"].usage == {CPU: 3000}
+    state.release("u")
+    assert reserved(state) == {}
+
+
+def test_requests_without_a_flavor_follow_the_quotas() -> None:
+    state = SchedulerState()
+    state.hold(held(wanted=3, assigned=3, flavors={}))
+    state.set_queue(cluster_queue(quotas={"default": {"memory": 4}}))
+    assert reserved(state) == {}
+    state.set_queue(cluster_queue(quotas={"default": {"memory": 4, "cpu": 4}}))
+    assert reserved(state) == {CPU: 3000}
+    state.set_queue(cluster_queue(quotas={"default": {"pods": 4}}))
+    assert reserved(state) == {FlavorResource("default", "pods"): 3}
+    state.release("u")
+    assert reserved(state) == {}
+
+
+def test_an_assigned_flavor_that_lost_its_quota_stays_where_its_pods_run() -> None:
+    state = SchedulerState()
+    state.set_queue(cluster_queue(quotas={"spot": {"cpu": 4}}))
+    state.hold(held(wanted=3, assigned=3))
+    assert reserved(state) == {CPU: 3000}

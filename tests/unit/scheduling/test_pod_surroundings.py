@@ -1,4 +1,6 @@
-"""What a namespace and a runtime class make of a pod (kueue.md 7.3)."""
+"""What LimitRanges of a namespace and a runtime class add to the requests of a pod
+(queue_manager/BEHAVIOUR.md#q15-counted-requests).
+"""
 
 import msgspec
 import pytest

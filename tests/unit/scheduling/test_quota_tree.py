@@ -64,7 +64,7 @@ quotas = st.builds(Quota, st.integers(0, 20), st.none() | st.integers(0, 20), st
     st.lists(quotas, min_size=1, max_size=4), st.lists(st.tuples(st.integers(0, 3), st.integers(0, 15)), max_size=20)
 )
 def test_what_fits_never_exceeds_any_limit_and_giving_it_back_leaves_nothing(limits, requests):
-    """S1 and S2 on the tree: admitted usage stays within quota, and removal is exact."""
+    """Admitted usage stays within quota, and removal is exact."""
     nodes = cohort(*limits)
     root = nodes[0].root
     given_out = []

@@ -1,4 +1,4 @@
-"""Objects for the tests of what people see: short calls, decoded as from the wire."""
+"""Builders of objects for tests of what people see, decoded as from the wire."""
 
 from __future__ import annotations
 

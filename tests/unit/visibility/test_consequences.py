@@ -1,4 +1,4 @@
-"""What follows from an operator's word."""
+"""Consequences that an operator's command announces."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ OPEN, ABOVE = local_queue(), cluster_queue()
 @pytest.mark.parametrize(
     ("held", "queue", "above", "says"),
     [
-        (workload(), OPEN, ABOVE, "back in line of q, with a new budget of retries"),
-        (workload(), None, None, "waits: there is no LocalQueue q in namespace default"),
-        (workload(), OPEN, None, "waits: there is no ClusterQueue cq"),
-        (workload(), local_queue(stop="Hold"), ABOVE, "waits: LocalQueue q is held (sluice release q)"),
+        (workload(), OPEN, ABOVE, "requeued in q, with a new budget of retries"),
+        (workload(), None, None, "waits: LocalQueue q does not exist in namespace default"),
+        (workload(), OPEN, None, "waits: ClusterQueue cq does not exist"),
+        (workload(), local_queue(stop="Hold"), ABOVE, "waits: LocalQueue q is stopped (sluice release q)"),
         (
             workload(),
             OPEN,
             cluster_queue(stopPolicy="HoldAndDrain"),
-            "waits: ClusterQueue cq is held (sluice release cq/cq)",
+            "waits: ClusterQueue cq is stopped (sluice release cq/cq)",
         ),
         (
             workload(),
@@ -34,7 +34,7 @@ OPEN, ABOVE = local_queue(), cluster_queue()
             workload(conditions=admitted()),
             OPEN,
             ABOVE,
-            "its pods are still being stopped; then it is back in line with a new budget of retries",
+            "its pods are still terminating; it is requeued after that, with a new budget of retries",
         ),
         (
             workload(annotations={"kueue.x-k8s.io/admission-gated-by": "a,b"}),
@@ -44,19 +44,19 @@ OPEN, ABOVE = local_queue(), cluster_queue()
         ),
     ],
 )
-def test_a_reactivated_workload_is_in_line_or_one_is_told_what_is_in_its_way(
+def test_a_reactivation_announces_the_queue_or_the_obstacle(
     held: Workload, queue: LocalQueue | None, above: ClusterQueue | None, says: str
 ) -> None:
     assert on_reactivation(held, queue, above) == says
 
 
-def test_a_deactivated_workload_stops_or_leaves_the_line() -> None:
+def test_a_deactivation_announces_a_stop_or_leaving_the_queue() -> None:
     runs = workload(status={"admission": ADMISSION})
-    assert on_deactivation(runs, "j") == "its pods are stopped and its quota is given back; undo: sluice reactivate j"
-    assert on_deactivation(workload(), "ns/j") == "it leaves the line; undo: sluice reactivate ns/j"
+    assert on_deactivation(runs, "j") == "its pods are deleted and its quota is released; undo: sluice reactivate j"
+    assert on_deactivation(workload(), "ns/j") == "it leaves the queue; undo: sluice reactivate ns/j"
 
 
-def test_the_load_of_a_queue_leaves_out_what_is_over_and_what_is_deactivated() -> None:
+def test_the_load_of_a_queue_excludes_ended_and_deactivated_workloads() -> None:
     workloads = [
         workload("a"),
         workload("b", status={"admission": ADMISSION}),
@@ -73,21 +73,18 @@ def test_the_load_of_a_queue_leaves_out_what_is_over_and_what_is_deactivated() -
             "Hold",
             Load(2, 1),
             "",
-            "nothing more starts (2 waiting, 1 running); what runs goes on to its end; undo: sluice release q",
+            "no more Jobs start (2 pending, 1 running); running Jobs continue; undo: sluice release q",
         ),
-        ("Hold", Load(2, 0), "", "nothing more starts (2 waiting, 0 running); undo: sluice release q"),
+        ("Hold", Load(2, 0), "", "no more Jobs start (2 pending, 0 running); undo: sluice release q"),
         (
             "HoldAndDrain",
             Load(0, 3),
             "",
-            "nothing more starts (0 waiting, 3 running); what runs is stopped and goes back in line; "
-            "undo: sluice release q",
+            "no more Jobs start (0 pending, 3 running); running Jobs are stopped and requeued; undo: sluice release q",
         ),
-        ("None", Load(2, 0), "", "starts again as quota allows (2 waiting, 0 running)"),
-        ("None", Load(2, 0), "cq", "still nothing starts: ClusterQueue cq is held too (sluice release cq/cq)"),
+        ("None", Load(2, 0), "", "Jobs start again as quota allows (2 pending, 0 running)"),
+        ("None", Load(2, 0), "cq", "still no Jobs start: ClusterQueue cq is stopped too (sluice release cq/cq)"),
     ],
 )
-def test_a_stop_policy_says_what_it_does_to_what_waits_and_what_runs(
-    policy: str, load: Load, blocked: str, says: str
-) -> None:
-    assert on_stop(policy, load, queue="q", blocked_above=blocked) == says
+def test_a_stop_policy_announces_the_pending_and_running_jobs(policy: str, load: Load, blocked: str, says: str) -> None:
+    assert on_stop(policy, load, queue="q", stopped_cluster_queue=blocked) == says

@@ -1,4 +1,4 @@
-"""The operator's inbox: who is in it, why, how often tried, the last error, in which order."""
+"""The operator's inbox: which Workloads, why, how often tried, the last error, in which order."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from queue_manager.api.types import Workload
 from queue_manager.visibility.failures import failures
-from queue_manager.visibility.inbox import InboxRow, inbox, is_pod_of, last_warning, warned
+from queue_manager.visibility.inbox import InboxRow, inbox, is_pod_of, last_warning, warning_text
 from queue_manager.visibility.wire_types import Pod
 from tests.unit.visibility.build import Tree, at, cond, event, evictions, job, pod, wire, workload
 
@@ -22,7 +22,7 @@ def deactivated(reason: str, status: Tree | None = None, name: str = "j", **more
     return workload(name, active=False, conditions=found, status=status or {}, **more)
 
 
-def test_only_what_waits_for_an_operator_is_in_it() -> None:
+def test_only_workloads_deactivated_by_sluice_are_in_the_inbox() -> None:
     workloads = [
         workload("runs"),
         deactivated(LIMIT, name="given-up"),
@@ -53,23 +53,23 @@ def test_why_and_how_often_follow_from_the_eviction_and_the_counts(
     reason: str, status: Tree, why: str, tries: int
 ) -> None:
     (row,) = inbox([deactivated(reason, status)], [], at(0))
-    assert (row.why, row.tries) == (why, tries)
+    assert (row.why, row.attempts) == (why, tries)
     assert row.action.endswith("sluice reactivate j")
 
 
-def test_a_last_attempt_that_no_node_could_take_says_so_though_no_other_did() -> None:
+def test_an_unschedulable_last_attempt_is_the_cause() -> None:
     message = "The workload is deactivated due to x; no node could take one of its pods: 0/1 nodes are available"
     its = workload(active=False, conditions=[cond("Evicted", reason=LIMIT, message=message)])
     (row,) = inbox([its], [], at(0))
     assert row.why == "no node"
 
 
-def test_the_command_names_the_namespace_where_it_is_not_the_default() -> None:
+def test_the_command_names_a_namespace_other_than_the_default() -> None:
     (row,) = inbox([deactivated("Deactivated", namespace="team")], [], at(0))
     assert row.action == "sluice reactivate team/j"
 
 
-def test_urgent_ones_come_first_then_those_that_wait_longest() -> None:
+def test_rows_are_sorted_by_priority_then_by_waiting_time() -> None:
     workloads = [
         deactivated(LIMIT, name="new", since=50),
         deactivated(LIMIT, name="old", since=10),
@@ -91,7 +91,7 @@ def test_urgent_ones_come_first_then_those_that_wait_longest() -> None:
         ("jj-abcde", "j", False),
     ],
 )
-def test_pods_that_are_gone_are_told_by_their_names(pod: str, job: str, is_its: bool) -> None:
+def test_deleted_pods_are_recognized_by_their_names(pod: str, job: str, is_its: bool) -> None:
     assert is_pod_of(pod, job) is is_its
 
 
@@ -100,14 +100,14 @@ def test_the_last_error_is_the_newest_warning_about_a_pod_else_about_the_job() -
     about_pods = [event("Failed", "Pod/j-aaaaa", s, type="Warning", message=f"bad {s}") for s in (1, 5, 3)]
     other = event("Failed", "Pod/k-aaaaa", 20, type="Warning", message="of another Job")
     newest_first = sorted([about_job, *about_pods, other], key=lambda e: e.sort_key, reverse=True)
-    assert [warned(last_warning("j", events)) for events in (newest_first, [other, about_job], [other])] == [
+    assert [warning_text(last_warning("j", events)) for events in (newest_first, [other, about_job], [other])] == [
         "bad 5",
         "no quota",
         "",
     ]
 
 
-def test_why_it_once_waited_is_no_error() -> None:
+def test_a_past_pending_reason_is_no_error() -> None:
     told = event("WaitingForQuota", type="Warning", message="too full")
     (row,) = inbox([deactivated(LIMIT)], [told], at(0))
     assert row.last_error == ""
@@ -132,20 +132,20 @@ def crashed(*pods: Pod, reason: str = LIMIT, status: Tree | None = None, lines: 
 def test_a_job_whose_pods_fail_crashes_and_its_exit_code_and_log_are_the_last_error() -> None:
     row = crashed(exited("j-aaaaa", 10), exited("j-bbbbb", 20, exit=4), lines="ValueError: no such column")
     assert (row.why, row.exit_code, row.last_error) == ("crashes", 4, "exit 4: ValueError: no such column")
-    assert row.action == "mend what kubectl logs j-bbbbb shows, then: sluice reactivate j"
+    assert row.action == "fix what kubectl logs j-bbbbb shows, then: sluice reactivate j"
 
 
-def test_a_job_killed_for_its_memory_is_told_so() -> None:
+def test_an_oom_killed_job_has_that_cause() -> None:
     row = crashed(exited("j-aaaaa", 10, exit=137, reason="OOMKilled"))
     assert (row.why, row.last_error) == ("out of memory", "OOMKilled (exit 137)")
     assert row.action == "raise its memory limit, then: sluice reactivate j"
 
 
-def test_a_pod_that_was_taken_away_did_not_crash() -> None:
+def test_a_disrupted_pod_does_not_count_as_crashed() -> None:
     assert crashed(exited("j-aaaaa", 10, disrupted=True)).why == "pods not ready"
 
 
-def test_only_failures_of_the_tries_that_led_here_count() -> None:
+def test_only_failures_of_the_last_budget_count() -> None:
     tries = [
         {"start": wire(0), "end": wire(5), "reason": LIMIT},
         {"start": wire(20), "end": wire(25), "reason": "PodsReadyTimeout"},
@@ -157,7 +157,7 @@ def test_only_failures_of_the_tries_that_led_here_count() -> None:
 
 
 def two_budgets() -> Tree:
-    """Two tries of 5 s each in two budgets."""
+    """Two attempts of 5 s each in two budgets."""
     ends = ("PodsReadyTimeout", LIMIT, "PodsReadyTimeout", LIMIT)
     tries = [
         {"start": wire(start), "end": wire(start + 5), "reason": reason}
@@ -177,7 +177,7 @@ def two_budgets() -> Tree:
         ((1, 41), 0, "", "crashes"),
     ],
 )
-def test_a_failure_whose_backoff_outlasts_the_tries_after_a_reactivation_is_why_they_had_no_pod(
+def test_an_earlier_failure_whose_backoff_lasts_is_the_cause_of_no_pods(
     failed_at: tuple[int, ...], succeeded: int, annotation: str, why: str
 ) -> None:
     its = deactivated(LIMIT, two_budgets())
@@ -185,16 +185,16 @@ def test_a_failure_whose_backoff_outlasts_the_tries_after_a_reactivation_is_why_
     pods = [exited(f"j-aaaa{seconds}", seconds) for seconds in failed_at]
     jobs = [job(status={"succeeded": succeeded}, annotations=annotations)]
     (row,) = inbox([its], [], at(60), failures=failures([its], pods, jobs))
-    assert (row.why, row.tries) == (why, 2)
+    assert (row.why, row.attempts) == (why, 2)
     assert bool(row.last_error) == (why == "crashes")
 
 
-def test_a_user_who_deactivates_a_job_is_the_cause_whatever_its_pods_did() -> None:
+def test_a_deactivation_by_a_user_is_the_cause_whatever_its_pods_did() -> None:
     row = crashed(exited("j-aaaaa", 10), reason="Deactivated")
     assert (row.why, row.last_error, row.action) == ("by a user", "exit 3", "sluice reactivate j")
 
 
-def test_a_container_that_is_restarted_over_and_over_crashes_though_its_pod_is_gone() -> None:
+def test_a_crash_loop_is_the_cause_though_the_pod_is_deleted() -> None:
     message = "Back-off restarting failed container m in pod j-aaaaa_default(0-1)"
     (row,) = inbox([deactivated(LIMIT)], [event("BackOff", "Pod/j-aaaaa", 1, type="Warning", message=message)], at(0))
     assert (row.why, row.last_error) == ("crashes", "Back-off restarting failed container m")
@@ -205,9 +205,11 @@ def test_an_error_has_no_newline_at_its_end() -> None:
     pods = pod("j-aaaaa", "Failed", ended=10, owner="j", exit=3)
     (failure,) = failures([deactivated(LIMIT)], [pods]).values()
     assert replace(failure, message="boom\n").text == "exit 3: boom"
-    assert warned(event("Failed", "Pod/j-aaaaa", type="Warning", message="no such program\n")) == "no such program"
+    assert (
+        warning_text(event("Failed", "Pod/j-aaaaa", type="Warning", message="no such program\n")) == "no such program"
+    )
 
 
-def test_pods_that_run_and_are_not_ready_are_not_said_not_to_start() -> None:
+def test_running_pods_that_are_not_ready_count_as_started() -> None:
     (row,) = inbox([deactivated(LIMIT, GIVEN_UP)], [], at(0))
     assert row.action == "see why its pods are not ready (sluice show j), then: sluice reactivate j"

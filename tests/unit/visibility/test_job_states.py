@@ -1,4 +1,4 @@
-"""Every state of a Job that people are told, and why; the order of the rows; the times."""
+"""Every state of a Job that people see, with its reason; the order of rows; the times."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ CASES: list[tuple[str, str, Job, Workload | None, tuple[str, str]]] = [
         None,
         (
             "NotQueued",
-            "its queue has not taken it up (sluice show says why)",
+            "it has no Workload yet (sluice show says why)",
         ),
     ),
     (
@@ -90,7 +90,7 @@ CASES: list[tuple[str, str, Job, Workload | None, tuple[str, str]]] = [
         "Pending",
         job(created=60, annotations={"kueue.x-k8s.io/prebuilt-workload-name": "mine"}),
         None,
-        ("NotQueued", "the Workload that it names, mine, is not there or belongs to another Job"),
+        ("NotQueued", "prebuilt Workload mine does not exist or belongs to another Job"),
     ),
     ("nobody has looked at it, nor need to", "Pending", job(), workload(), IN_LINE),
     (
@@ -150,7 +150,7 @@ _LIFE: list[tuple[float, Job | None, Workload | None]] = [
 
 
 def test_what_changes_between_the_two_lists_shows_no_state_that_never_was() -> None:
-    """Workloads at one moment of a life, Jobs at any later one. Reserved may be shown a moment late or early."""
+    """Workloads at one time of a life, Jobs at any later one. Reserved may be shown a moment late or early."""
     for first, (seconds, _, its_workload) in enumerate(_LIFE):
         for last in range(first, len(_LIFE)):
             a_job = _LIFE[last][1]
@@ -163,7 +163,7 @@ def test_what_changes_between_the_two_lists_shows_no_state_that_never_was() -> N
             assert row.reason != NOT_QUEUED
 
 
-def test_rows_come_by_namespace_then_by_what_one_looks_for_first() -> None:
+def test_rows_are_sorted_by_namespace_then_by_state() -> None:
     jobs = [
         job("done", conditions=[COMPLETE]),
         job("waits"),
@@ -175,7 +175,7 @@ def test_rows_come_by_namespace_then_by_what_one_looks_for_first() -> None:
     assert [row.name for row in rows] == ["elsewhere", "runs", "waits-more-urgently", "waits", "done"]
 
 
-def test_of_several_workloads_the_unfinished_one_speaks_for_the_job() -> None:
+def test_of_several_workloads_the_unfinished_one_gives_the_state() -> None:
     live = workload(workload="a", conditions=[cond("QuotaReserved", "False", "WaitingForQuota", "too full")])
     over = workload(workload="b", created=9, conditions=[cond("Finished", reason="OutOfSync")])
     assert job_rows([job()], [live, over], at(0))[0].reason == "WaitingForQuota"
@@ -199,7 +199,7 @@ def test_waiting_ends_with_the_start_and_running_with_the_end(status: dict, wait
     assert (row.waiting_seconds, row.running_seconds) == (waited, ran)
 
 
-def test_a_job_that_no_queue_held_has_not_waited() -> None:
+def test_a_job_without_queue_has_no_waiting_time() -> None:
     assert job_row(job(queue="", suspend=False), None, at(60)).waiting_seconds is None
 
 
@@ -208,13 +208,13 @@ def test_priority_and_retries_are_those_of_the_workload() -> None:
     assert (row.priority, row.retries) == (7, 2)
 
 
-def test_the_time_of_a_run_that_was_evicted_is_no_time_of_waiting() -> None:
+def test_an_evicted_run_is_not_waiting_time() -> None:
     its = workload(conditions=[cond("Evicted")], status={"accumulatedPastExecutionTimeSeconds": 40})
     row = job_row(job(), its, at(60))
     assert (row.waiting_seconds, row.running_seconds) == (20, None)
 
 
-def test_a_job_that_is_not_tried_names_the_one_that_asks_for_the_same_and_does_not_fit() -> None:
+def test_an_untried_job_names_the_refused_job_of_its_shape() -> None:
     jobs = [job(name) for name in ("first", "same", "larger", "bypassed")]
     waits = cond("QuotaReserved", "False", "WaitingForQuota", "too full")
     bypassed = cond("QuotaReserved", "False", "WaitingForQuota", messages.EQUIVALENT_MESSAGE)
@@ -225,7 +225,7 @@ def test_a_job_that_is_not_tried_names_the_one_that_asks_for_the_same_and_does_n
         workload("larger", requests={"cpu": "2"}),
     ]
     rows = {row.name: row for row in job_rows(jobs, workloads, at(0))}
-    assert {name: row.alike for name, row in rows.items()} == {
+    assert {name: row.equivalent for name, row in rows.items()} == {
         "first": "",
         "same": "first",
         "larger": "",
@@ -235,8 +235,8 @@ def test_a_job_that_is_not_tried_names_the_one_that_asks_for_the_same_and_does_n
     assert rows["larger"].message == "waits behind others in q"
 
 
-def test_jobs_of_one_shape_are_alike_though_their_pods_bear_their_own_names() -> None:
-    """As the Job controller's defaults write them into each template."""
+def test_jobs_of_one_shape_differ_only_in_their_own_labels() -> None:
+    """The Job controller's defaults put them into each template."""
     waits = cond("QuotaReserved", "False", "WaitingForQuota", "too full")
     workloads = [workload("first", conditions=[waits]), workload("same")]
     for its in workloads:
@@ -247,15 +247,15 @@ def test_jobs_of_one_shape_are_alike_though_their_pods_bear_their_own_names() ->
 
 
 @pytest.mark.parametrize("over", [{"active": False}, {"conditions": [cond("Finished")]}])
-def test_a_job_that_waits_no_more_is_not_named_as_one_that_does_not_fit(over: dict) -> None:
+def test_an_admitted_job_is_not_named_as_the_refused_one(over: dict) -> None:
     waits = cond("QuotaReserved", "False", "WaitingForQuota", "too full")
     past = workload("past", **{**over, "conditions": [waits, *over.get("conditions", [])]})
     rows = {row.name: row for row in job_rows([job("past"), job("same")], [past, workload("same")], at(0))}
     assert rows["same"].message == "waits behind others in q"
 
 
-def test_what_the_queue_has_not_tried_yet_waits_behind_others_whatever_its_condition_says() -> None:
-    """So after a release, behind the head of a StrictFIFO queue."""
+def test_an_untried_workload_waits_behind_others_whatever_its_condition() -> None:
+    """As after a release, behind the head of a StrictFIFO queue."""
     untried = cond("QuotaReserved", "False", "PendingEvaluation", messages.PENDING_EVALUATION_MESSAGE)
     row = job_row(job(), workload(conditions=[untried]), at(60))
     assert (row.reason, row.message) == IN_LINE

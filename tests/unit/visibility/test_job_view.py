@@ -1,4 +1,4 @@
-"""What `sluice show` tells: the ladder of steps, attempts, request and assignment, and what comes next."""
+"""`sluice show`: the ladder of steps, attempts, requests and assignment, and what comes next."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from msgspec.structs import replace
 from job_controller.model import Job, OwnerReference
 from queue_manager.api.types import Workload
 from queue_manager.lifecycle.settings import PodsReadySettings, Settings
-from queue_manager.visibility.attempt_ladder import attempts
+from queue_manager.visibility.attempt_rows import attempt_rows
 from queue_manager.visibility.job_view import JobView, job_view
 from queue_manager.visibility.obstacles import Obstacle
-from queue_manager.visibility.outlook import LEFT_ALONE, REFUSED, REFUSED_EVENT, OutlookContext
+from queue_manager.visibility.predictions import NO_WORKLOAD, REFUSED, REFUSED_EVENT, PredictionContext
 from queue_manager.visibility.wire_types import Pod
 from tests.unit.visibility.build import ADMISSION, Tree, admitted, at, cond, event, evictions, job, pod, wire, workload
 
-KNOWN = OutlookContext(settings=Settings(pods_ready=PodsReadySettings(timeout=30, limit=2), retain_deactivated=100))
+KNOWN = PredictionContext(settings=Settings(pods_ready=PodsReadySettings(timeout=30, limit=2), retain_deactivated=100))
 UNREADY = cond("PodsReady", "False", "WaitForStart", "not yet")
 LIMIT = "DeactivatedDueToRequeuingLimitExceeded"
 HOLDS: Tree = {"admission": ADMISSION}
 
 
 def view(
-    a_job: Job | None, its: Workload | None = None, pods: tuple[Pod, ...] = (), around: OutlookContext = KNOWN
+    a_job: Job | None, its: Workload | None = None, pods: tuple[Pod, ...] = (), context: PredictionContext = KNOWN
 ) -> JobView:
-    return job_view(a_job, its, pods, [], around, at(60))
+    return job_view(a_job, its, pods, [], context, at(60))
 
 
 def requeue(count: int, seconds: float | None) -> Tree:
@@ -46,10 +46,14 @@ def starts(**more: Any) -> Workload:
 RUNS = job(suspend=False)
 DONE = cond("Complete", reason="CompletionsReached", seconds=50)
 ENDS = "ends when all its pods have succeeded (0 of 1 pods have)"
-STOPS = "its pods are stopped, then its quota is given back"
+AGAIN = "it is tried again by its priority and creation time, without a backoff"
+MADE_ROOM: Tree = {
+    "requeueHistory": {"attempts": [{"reason": "Preempted", "cause": "for ClusterQueue team-b, priority 100"}]}
+}
+STOPS = "its pods are deleted, then its quota is released"
 
-CASES: list[tuple[str, Job | None, Workload | None, OutlookContext, list[tuple[float | None, str]]]] = [
-    ("gone", None, workload(), KNOWN, [(None, "its Job is gone: its Workload is finished, and goes")]),
+CASES: list[tuple[str, Job | None, Workload | None, PredictionContext, list[tuple[float | None, str]]]] = [
+    ("gone", None, workload(), KNOWN, [(None, "its Job was deleted: its Workload is finished and deleted")]),
     ("ended", job(conditions=[DONE]), None, KNOWN, [(None, "nothing: it has ended")]),
     (
         "ended, with a ttl",
@@ -69,6 +73,20 @@ CASES: list[tuple[str, Job | None, Workload | None, OutlookContext, list[tuple[f
         ],
     ),
     (
+        "preempted, and still stopping",
+        RUNS,
+        workload(conditions=[cond("Evicted", reason="Preempted"), *admitted()], status={**HOLDS, **MADE_ROOM}),
+        KNOWN,
+        [(None, STOPS), (None, f"made room for ClusterQueue team-b, priority 100; {AGAIN}")],
+    ),
+    (
+        "preempted by another version, and pending",
+        job(),
+        workload(conditions=[cond("Evicted", reason="Preempted"), cond("QuotaReserved", "False", "WaitingForQuota")]),
+        KNOWN,
+        [(None, "starts when enough quota is free (sluice explain j)"), (None, f"made room for another one; {AGAIN}")],
+    ),
+    (
         "deactivated by a user, and still stopping",
         job(),
         workload(active=False, conditions=[cond("Evicted", reason="Deactivated"), *admitted()]),
@@ -80,7 +98,7 @@ CASES: list[tuple[str, Job | None, Workload | None, OutlookContext, list[tuple[f
         job(),
         workload(conditions=[cond("Evicted")], status=requeue(1, 90)),
         KNOWN,
-        [(90, "back in line of q (retry 1 of 2)")],
+        [(90, "is requeued in q (retry 1 of 2)")],
     ),
     (
         "backoff that ends with giveUpAfter",
@@ -89,54 +107,54 @@ CASES: list[tuple[str, Job | None, Workload | None, OutlookContext, list[tuple[f
             conditions=[cond("Evicted", reason="PodsReadyTimeout"), UNREADY],
             status={**requeue(1, 80), "requeueHistory": {"since": wire(20), "attempts": []}},
         ),
-        OutlookContext(settings=Settings(pods_ready=PodsReadySettings(timeout=30, give_up_after=60))),
+        PredictionContext(settings=Settings(pods_ready=PodsReadySettings(timeout=30, give_up_after=60))),
         [(80, "is deactivated: its pods were not ready for too long (giveUpAfter)")],
     ),
     (
         "what never starts, with the way out",
         job(),
         waits("ExceedsMaxQuota"),
-        OutlookContext(Obstacle("can never start: asks 64 cpu, queue limit 4", "ask for less", never=True)),
+        PredictionContext(Obstacle("can never start: asks 64 cpu, queue limit 4", "ask for less", never=True)),
         [(None, "can never start: asks 64 cpu, queue limit 4; ask for less")],
     ),
     (
         "backoff in a queue that is held",
         job(),
         workload(conditions=[cond("Evicted")], status=requeue(1, 90)),
-        OutlookContext(Obstacle("waits: LocalQueue q is held")),
-        [(90, "back in line of q (retry 1)"), (None, "waits: LocalQueue q is held")],
+        PredictionContext(Obstacle("waits: LocalQueue q is stopped")),
+        [(90, "is requeued in q (retry 1)"), (None, "waits: LocalQueue q is stopped")],
     ),
     ("evicted", RUNS, workload(conditions=[cond("Evicted"), *admitted()]), KNOWN, [(None, STOPS)]),
-    ("quota", job(), waits("WaitingForQuota"), KNOWN, [(None, "starts when enough quota is free")]),
+    ("quota", job(), waits("WaitingForQuota"), KNOWN, [(None, "starts when enough quota is free (sluice explain j)")]),
     (
         "too large",
         job(),
         waits("ExceedsMaxQuota"),
         KNOWN,
-        [(None, "never starts, unless it asks for less or an admin raises the quota")],
+        [(None, "never starts, unless it asks for less or an admin raises the quota (sluice explain j)")],
     ),
     (
         "gated",
         job(),
         waits("AdmissionGated", annotations={"kueue.x-k8s.io/admission-gated-by": "a"}),
         KNOWN,
-        [(None, "gets in line when its admission gates are taken off: a")],
+        [(None, "enters the queue when its admission gates are removed: a")],
     ),
-    ("in line", job(), workload(), KNOWN, [(None, "is tried when it is its turn in q")]),
-    ("not seen yet", job(created=55), None, KNOWN, [(None, "the queue is about to look at it for the first time")]),
+    ("in line", job(), workload(), KNOWN, [(None, "is tried when it is its turn in q (sluice explain j)")]),
+    ("not seen yet", job(created=55), None, KNOWN, [(None, "the queue manager is about to create its Workload")]),
     (
         "left alone",
         job(),
         None,
         KNOWN,
-        [(None, LEFT_ALONE)],
+        [(None, NO_WORKLOAD)],
     ),
     (
         "without its prebuilt Workload",
         job(annotations={"kueue.x-k8s.io/prebuilt-workload-name": "mine"}),
         None,
         KNOWN,
-        [(None, "starts by the Workload that it names, mine, which is not there or belongs to another Job")],
+        [(None, "starts once prebuilt Workload mine exists and belongs to no other Job")],
     ),
     (
         "its Workload could not be started",
@@ -160,19 +178,19 @@ CASES: list[tuple[str, Job | None, Workload | None, OutlookContext, list[tuple[f
         [(80, "is evicted if its pods are not all ready (retry 1 of 2 follows)"), (None, ENDS)],
     ),
     (
-        "starting, last try",
+        "starting, last attempt",
         RUNS,
         starts(**requeue(2, None)),
         KNOWN,
-        [(80, "is deactivated if its pods are not all ready (it has had its 2 retries)"), (None, ENDS)],
+        [(80, "is deactivated if its pods are not all ready (its 2 retries are used up)"), (None, ENDS)],
     ),
     (
         "starting, configuration unknown",
         RUNS,
         starts(),
-        OutlookContext(),
+        PredictionContext(),
         [
-            (None, "is evicted if its pods are not all ready in time (waitForPodsReady; --config tells when)"),
+            (None, "is evicted if its pods are not all ready in time (waitForPodsReady; --config shows when)"),
             (None, ENDS),
         ],
     ),
@@ -197,24 +215,24 @@ CASES: list[tuple[str, Job | None, Workload | None, OutlookContext, list[tuple[f
 ]
 
 
-@pytest.mark.parametrize(("a_job", "its", "around", "says"), [case[1:] for case in CASES], ids=[c[0] for c in CASES])
-def test_every_state_says_what_comes_next_and_when(
-    a_job: Job | None, its: Workload | None, around: OutlookContext, says: list[tuple[float | None, str]]
+@pytest.mark.parametrize(("a_job", "its", "context", "says"), [case[1:] for case in CASES], ids=[c[0] for c in CASES])
+def test_every_state_has_its_next_step_and_time(
+    a_job: Job | None, its: Workload | None, context: PredictionContext, says: list[tuple[float | None, str]]
 ) -> None:
-    found = [(step.at, step.what) for step in view(a_job, its, around=around).next]
+    found = [(step.at, step.what) for step in view(a_job, its, context=context).next]
     assert found == [(None if seconds is None else at(seconds), what) for seconds, what in says]
 
 
-def test_a_failed_pod_says_when_the_next_comes() -> None:
+def test_a_failed_pod_has_the_time_of_its_replacement() -> None:
     failed = pod(phase="Failed", exit=1, ended=55)
     assert view(RUNS, starts(), (failed,)).next[0].at == at(65)
 
 
-def test_a_failed_index_says_when_its_next_pod_comes() -> None:
+def test_a_failed_index_has_the_time_of_its_next_pod() -> None:
     asked = job(suspend=False, completionMode="Indexed", completions=2, parallelism=2, backoffLimitPerIndex=3)
     failed = pod("j-1-aaaaa", "Failed", index=1, failures=1, exit=1, ended=50)
     first = view(asked, starts(), (failed,)).next[0]
-    assert (first.at, first.what) == (at(70), "the next pod of index 1")
+    assert (first.at, first.what) == (at(70), "the next pod of index 1 is created")
 
 
 def test_the_index_of_a_pod_is_that_of_its_name_whatever_its_annotation_says() -> None:
@@ -226,7 +244,7 @@ def test_the_index_of_a_pod_is_that_of_its_name_whatever_its_annotation_says() -
     assert found.indexes.map[0] != found.indexes.map[1] == found.indexes.map[2]
 
 
-def test_the_ladder_of_steps_is_in_order_of_time_and_within_a_second_of_cause() -> None:
+def test_steps_are_sorted_by_time_and_within_a_second_by_cause() -> None:
     steps = view(
         job(suspend=False, status={"startTime": wire(5)}, conditions=[cond("Suspended", "False", seconds=5)]),
         workload(conditions=[cond("PodsReady", seconds=7), *reversed(admitted(5))]),
@@ -241,13 +259,13 @@ def test_the_ladder_of_steps_is_in_order_of_time_and_within_a_second_of_cause() 
     ]
 
 
-def test_what_is_asked_stands_beside_what_is_given() -> None:
+def test_requests_are_shown_beside_the_assignment() -> None:
     (row,) = view(RUNS, workload(requests={"cpu": "500m"}, count=3, status=HOLDS)).demand
     assert (row.resource, row.per_pod, row.pods, row.total) == ("cpu", "500m", 3, "1500m")
     assert (row.assigned, row.assigned_pods, row.flavor) == ("1", 1, "f")
 
 
-def test_a_job_without_a_workload_shows_what_it_will_ask() -> None:
+def test_a_job_without_a_workload_shows_its_requests() -> None:
     (row,) = view(job(parallelism=2, completions=5)).demand
     assert (row.total, row.assigned, row.flavor) == ("2", "", "")
 
@@ -257,13 +275,13 @@ def test_a_workload_whose_job_is_gone_can_be_shown() -> None:
     assert (seen.name, seen.state, seen.workload) == ("j", "Orphaned", "job-j-12345")
 
 
-NO_JOB = "holds its quota until it is finished or deleted: it stands for no Job"
+NO_JOB = "holds its quota until it is finished or deleted: it has no Job"
 
 
 @pytest.mark.parametrize(
     ("its", "state", "says"),
     [
-        (workload(owned=False), "Pending", [(None, "is tried when it is its turn in q")]),
+        (workload(owned=False), "Pending", [(None, "is tried when it is its turn in q (sluice explain job-j-12345)")]),
         (
             workload(owned=False, conditions=admitted(50), status=HOLDS),
             "Reserved",
@@ -272,7 +290,7 @@ NO_JOB = "holds its quota until it is finished or deleted: it stands for no Job"
         (
             workload(owned=False, conditions=[cond("Evicted")], status=requeue(1, 90)),
             "Backoff",
-            [(90, "back in line of q (retry 1 of 2)")],
+            [(90, "is requeued in q (retry 1 of 2)")],
         ),
         (
             workload(owned=False, active=False, conditions=[cond("Evicted", reason="Deactivated")]),
@@ -286,9 +304,7 @@ NO_JOB = "holds its quota until it is finished or deleted: it stands for no Job"
         ),
     ],
 )
-def test_a_workload_that_stands_for_no_job_is_no_orphan(
-    its: Workload, state: str, says: list[tuple[float | None, str]]
-) -> None:
+def test_a_workload_without_owner_is_no_orphan(its: Workload, state: str, says: list[tuple[float | None, str]]) -> None:
     seen = view(None, its)
     assert seen.state == state
     assert [(step.at, step.what) for step in seen.next] == [
@@ -296,50 +312,50 @@ def test_a_workload_that_stands_for_no_job_is_no_orphan(
     ]
 
 
-def rungs(its: Workload, *told: tuple[str, float]) -> list[tuple[int, datetime | None, datetime | None, str]]:
-    found = attempts(its, [event(reason, seconds=seconds) for reason, seconds in told])
-    return [(rung.number, rung.admitted, rung.ended, rung.cause) for rung in found]
+def rows(its: Workload, *told: tuple[str, float]) -> list[tuple[int, datetime | None, datetime | None, str]]:
+    found = attempt_rows(its, [event(reason, seconds=seconds) for reason, seconds in told])
+    return [(row.number, row.admitted, row.ended, row.cause) for row in found]
 
 
 ONCE = evictions(("PodsReadyTimeout", "WaitForStart", 1))
 TIMED_OUT = cond("Evicted", reason="PodsReadyTimeout", seconds=30)
 
 
-def test_each_attempt_is_a_rung_and_the_newest_comes_from_the_conditions() -> None:
+def test_each_attempt_is_listed_and_the_newest_from_the_conditions() -> None:
     its = workload(conditions=admitted(40), status={**ONCE, **HOLDS})
     told = [("Admitted", 0), ("EvictedDueToPodsReadyTimeout", 30), ("Admitted", 40)]
-    assert rungs(its, *told) == [(1, at(0), at(30), "PodsReadyTimeout"), (2, at(40), None, "")]
+    assert rows(its, *told) == [(1, at(0), at(30), "PodsReadyTimeout"), (2, at(40), None, "")]
 
 
-def test_rungs_whose_events_are_gone_are_missing_but_counted() -> None:
+def test_attempts_whose_events_expired_are_counted_and_not_listed() -> None:
     its = workload(conditions=admitted(4000), status={**evictions(("PodsReadyTimeout", "WaitForStart", 7)), **HOLDS})
-    assert rungs(its) == [(8, at(4000), None, "")]
+    assert rows(its) == [(8, at(4000), None, "")]
 
 
-def test_an_eviction_that_no_event_tells_of_yet_is_a_rung_already() -> None:
-    assert rungs(workload(conditions=[TIMED_OUT], status=ONCE), ("Admitted", 0)) == [
+def test_an_eviction_without_event_yet_is_listed() -> None:
+    assert rows(workload(conditions=[TIMED_OUT], status=ONCE), ("Admitted", 0)) == [
         (1, at(0), at(30), "PodsReadyTimeout")
     ]
 
 
-def test_the_last_rung_says_when_the_next_try_is_due_and_the_others_when_it_was() -> None:
+def test_each_attempt_has_the_time_of_the_next_one() -> None:
     its = workload(conditions=[TIMED_OUT], status={**evictions(("PodsReadyTimeout", "", 2)), **requeue(2, 90)})
     told = [
         event("Admitted", seconds=0),
         event("EvictedDueToPodsReadyTimeout", seconds=5),
         event("Admitted", seconds=9),
     ]
-    assert [rung.next_try for rung in attempts(its, told)] == [at(9), at(90)]
+    assert [row.next_retry for row in attempt_rows(its, told)] == [at(9), at(90)]
 
 
-def test_no_more_than_the_last_ten_attempts_are_told() -> None:
+def test_the_last_ten_attempts_are_listed() -> None:
     its = workload(conditions=admitted(1000), status={**evictions(("PodsReadyTimeout", "", 12)), **HOLDS})
     told = [pair for i in range(12) for pair in (("Admitted", i * 10), ("EvictedDueToPodsReadyTimeout", i * 10 + 5))]
-    found = rungs(its, *told)
+    found = rows(its, *told)
     assert [number for number, *_ in found] == list(range(4, 14))
 
 
-def test_where_the_attempts_are_recorded_the_record_counts_and_not_the_events() -> None:
+def test_recorded_attempts_take_precedence_over_events() -> None:
     record = {
         "requeueHistory": {
             "attempts": [
@@ -354,7 +370,7 @@ def test_where_the_attempts_are_recorded_the_record_counts_and_not_the_events() 
         }
     }
     its = workload(conditions=admitted(95), status={**evictions(("PodsReadyTimeout", "", 4)), **record, **HOLDS})
-    assert rungs(its, ("Admitted", 1)) == [
+    assert rows(its, ("Admitted", 1)) == [
         (4, at(0), at(30), "PodsReadyTimeout (Unschedulable)"),
         (5, at(95), None, ""),
     ]
@@ -374,28 +390,28 @@ def test_a_deactivation_in_the_backoff_is_no_attempt_and_ends_the_wait(
         conditions=[cond("Evicted", reason=LIMIT, seconds=40), *requeued],
         status={**counts, "requeueHistory": {"attempts": [tried]}},
     )
-    (rung,) = attempts(its, [])
-    assert rung.number == 1
-    assert rung.next_try == (None if retry is None else at(retry))
+    (row,) = attempt_rows(its, [])
+    assert row.number == 1
+    assert row.next_retry == (None if retry is None else at(retry))
 
 
-def test_a_retry_before_its_time_is_told_when_it_was() -> None:
+def test_an_early_retry_has_its_actual_time() -> None:
     tried = {"start": wire(0), "end": wire(30), "reason": "PodsReadyTimeout", "retryAt": wire(90)}
     counts = evictions(("PodsReadyTimeout", "WaitForStart", 1))
     its = workload(conditions=admitted(50), status={**counts, "requeueHistory": {"attempts": [tried]}, **HOLDS})
-    assert [rung.next_try for rung in attempts(its, [])] == [at(50), None]
+    assert [row.next_retry for row in attempt_rows(its, [])] == [at(50), None]
 
 
 def test_the_end_of_the_job_ends_its_last_attempt() -> None:
     its = workload(conditions=[*admitted(40), cond("Finished", reason="Succeeded", seconds=50)], status=HOLDS)
-    assert rungs(its) == [(1, at(40), at(50), "Succeeded")]
+    assert rows(its) == [(1, at(40), at(50), "Succeeded")]
 
 
-def test_events_of_another_workload_of_the_same_name_make_no_rungs() -> None:
-    assert attempts(workload(), [event("Admitted", uid="another")]) == []
+def test_events_of_an_earlier_workload_of_the_name_are_ignored() -> None:
+    assert attempt_rows(workload(), [event("Admitted", uid="another")]) == []
 
 
-def test_the_last_error_is_told_where_something_went_wrong() -> None:
+def test_the_last_error_is_shown_in_states_after_a_failure() -> None:
     told = [event("Failed", "Pod/j-aaaaa", type="Warning", message="no such file")]
     starting = job_view(RUNS, starts(), [], told, KNOWN, at(60))
     running = job_view(job(suspend=False, status={"ready": 1}), starts(), [], told, KNOWN, at(60))
@@ -406,6 +422,7 @@ def test_the_last_error_is_told_where_something_went_wrong() -> None:
     ("state", "a_job", "its"),
     [
         ("Starting", RUNS, starts()),
+        ("Reserved", job(), workload(conditions=admitted(20), status=HOLDS)),
         ("Evicted", RUNS, workload(conditions=[TIMED_OUT, *admitted(20)], status=HOLDS)),
         ("Backoff", job(), workload(conditions=[TIMED_OUT], status=requeue(1, 90))),
         ("Deactivated", job(), workload(active=False, conditions=[cond("Evicted", reason=LIMIT)])),
@@ -413,17 +430,17 @@ def test_the_last_error_is_told_where_something_went_wrong() -> None:
         ("Pending", job(), workload()),
     ],
 )
-def test_a_warning_is_told_in_every_state_that_it_may_explain(state: str, a_job: Job, its: Workload | None) -> None:
+def test_a_warning_is_shown_in_every_state_that_it_may_explain(state: str, a_job: Job, its: Workload | None) -> None:
     told = [event("Failed", "Pod/j-aaaaa", type="Warning", message="no such file")]
     seen = job_view(a_job, its, [], told, KNOWN, at(60))
     assert (seen.state, seen.last_error) == (state, "" if state == "Pending" else "no such file")
 
 
-def test_a_job_is_shown_with_where_it_waits_and_how_urgent_it_is() -> None:
+def test_a_job_is_shown_with_queue_and_priority() -> None:
     its = workload(priority=9, priorityClassRef={"group": "g", "kind": "k", "name": "urgent"})
     seen = job_view(job(queue="edited"), its, [], [], KNOWN, at(60), cluster_queue="of-the-queue")
     assert (seen.namespace, seen.name, seen.uid, seen.workload) == ("default", "j", "uid-j", "job-j-12345")
-    assert (seen.queue, seen.cluster_queue) == ("q", "of-the-queue")  # the Workload is what is in line
+    assert (seen.queue, seen.cluster_queue) == ("q", "of-the-queue")  # the Workload's queue counts
     assert (seen.priority, seen.priority_class) == (9, "urgent")
     assert view(RUNS, starts()).cluster_queue == "cq"
     bare = view(job(queue="first"))
@@ -433,7 +450,7 @@ def test_a_job_is_shown_with_where_it_waits_and_how_urgent_it_is() -> None:
     assert (gone.name, gone.uid, gone.ready) == ("j", "", 0)
 
 
-def test_a_job_that_was_evicted_shows_how_often_and_why_and_the_events_in_order() -> None:
+def test_an_evicted_job_shows_its_evictions_and_events_in_order() -> None:
     its = workload(conditions=[TIMED_OUT], status={**requeue(2, 90), **evictions(("PodsReadyTimeout", "Slow", 2))})
     told = [event("Started", "Job/j", 20, message="by cq"), event("Admitted", seconds=10, count=3)]
     seen = job_view(job(), its, [], told, KNOWN, at(60))
@@ -447,15 +464,15 @@ def test_a_job_that_was_evicted_shows_how_often_and_why_and_the_events_in_order(
     assert (never.retries.requeues, never.retries.evictions, never.events) == (0, [], [])
 
 
-def test_there_is_nothing_to_show_of_neither_a_job_nor_a_workload() -> None:
+def test_without_job_and_workload_there_is_nothing_to_show() -> None:
     with pytest.raises(ValueError, match="neither a Job nor a Workload"):
         view(None)
 
 
 def test_the_cause_of_a_job_without_workload_is_quoted_from_its_newest_warning() -> None:
-    """Also before the Job is old enough to look left alone."""
+    """Also before the Job is old enough to be reported as left alone."""
     warning = event("WorkloadPriorityClassNotFound", "Job/j", 51, type="Warning", message='"urgnt" not found')
-    seen = job_view(job(created=50), None, [], [warning], OutlookContext(), at(60))
+    seen = job_view(job(created=50), None, [], [warning], PredictionContext(), at(60))
     assert (seen.state, seen.reason, seen.message) == ("Pending", warning.reason, '"urgnt" not found')
     assert [step.what for step in seen.next] == [REFUSED_EVENT]
 
@@ -468,15 +485,15 @@ def test_a_job_gives_up_after_the_tries_since_it_was_last_activated() -> None:
     given_up = [cond("Evicted", reason=LIMIT, seconds=32)]
     its = workload(active=False, conditions=given_up, status={**counts, "requeueHistory": {"attempts": tries}})
     seen = view(job(), its)
-    assert (seen.retries.tries, seen.retries.budget_tries) == (4, 2)
-    assert [rung.of_budget for rung in seen.retries.attempts] == [1, 2, 1, 2]
+    assert (seen.retries.total_attempts, seen.retries.budget_attempts) == (4, 2)
+    assert [row.of_budget for row in seen.retries.attempts] == [1, 2, 1, 2]
     again = msgspec.structs.replace(its, spec=msgspec.structs.replace(its.spec, active=True))
-    assert view(job(), again).retries.budget_tries == 0
+    assert view(job(), again).retries.budget_attempts == 0
 
 
-def test_a_job_of_another_job_says_that_its_owner_may_keep_it_suspended() -> None:
+def test_a_child_job_shows_that_its_owner_may_keep_it_suspended() -> None:
     child = job(queue="")
     owner = OwnerReference(api_version="batch/v1", kind="Job", name="o", uid="u", controller=True)
     child = replace(child, metadata=replace(child.metadata, owner_references=(owner,)))
-    (following,) = job_view(child, None, [], [], OutlookContext(), at(60)).next
+    (following,) = job_view(child, None, [], [], PredictionContext(), at(60)).next
     assert following.what.endswith("suspended again while Job o, which owns it, is queued and holds no quota")

@@ -1,4 +1,4 @@
-"""What keeps a Job from starting: each rule, their order, and silence where something may not be seen."""
+"""Obstacles that keep a Job from starting: each rule, their order, and no statement about what may not be read."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from job_controller.model import Job
 from queue_manager.api import keys, messages
 from queue_manager.api.types import Cohort, Workload
 from queue_manager.scheduling.resource_rules import COUNT_ALL, ResourceRules
-from queue_manager.visibility.obstacles import NOT_INSTALLED, Obstacle, Queues, obstacle
+from queue_manager.visibility.obstacles import NOT_INSTALLED, Obstacle, ReadableQueues, obstacle
 from tests.unit.queueing.builders import cohort
 from tests.unit.visibility.build import cluster_queue, cond, flavor, job, local_queue, workload
 
@@ -20,9 +20,9 @@ PICKY = cluster_queue(namespaceSelector={"matchLabels": {"team": "a"}})
 CLASS = {keys.PRIORITY_CLASS: "urgnt"}
 
 
-def queues(above=OPEN, stop: str = "None", **more) -> Queues:
+def queues(above=OPEN, stop: str = "None", **more) -> ReadableQueues:
     local = local_queue(stop=stop)
-    base = Queues(
+    base = ReadableQueues(
         local={local.metadata.key: local},
         cluster={above.metadata.name: above},
         flavors={"f": flavor()},
@@ -48,11 +48,11 @@ def judged(reason: str) -> Workload:
 
 
 HUGE, GPU = job(requests={"cpu": "64"}), job(requests={"cpu": "1", "gpu": "1"})
-NO_CLASS = "cannot start: there is no WorkloadPriorityClass"
-NOT_SELECTED = "cannot start: ClusterQueue cq takes no Jobs of namespace default (namespaceSelector)"
+NO_CLASS = "cannot start: WorkloadPriorityClass {} does not exist"
+NOT_SELECTED = "cannot start: ClusterQueue cq admits no Jobs of namespace default (namespaceSelector)"
 TOO_LARGE = "can never start: asks 64 cpu, queue limit 4"
 NO_QUOTA = "cannot start: ClusterQueue cq has no quota for gpu"
-HELD = "waits: LocalQueue q is held (sluice release q)"
+HELD = "waits: LocalQueue q is stopped (sluice release q)"
 
 
 @pytest.mark.parametrize(
@@ -61,8 +61,8 @@ HELD = "waits: LocalQueue q is held (sluice release q)"
         (job(), None, queues(), None),
         (job(queue=""), None, queues(PICKY), None),
         (labelled("urgent"), None, queues(), None),
-        (labelled("urgnt"), None, queues(), f"{NO_CLASS} urgnt; did you mean urgent?"),
-        (labelled("x"), None, queues(), f"{NO_CLASS} x"),
+        (labelled("urgnt"), None, queues(), f"{NO_CLASS.format('urgnt')}; did you mean urgent?"),
+        (labelled("x"), None, queues(), NO_CLASS.format("x")),
         (labelled("urgnt"), workload(), queues(), None),
         (labelled("urgnt"), None, queues(classes=None), None),
         (GPU, None, queues(cluster_queue()), NOT_SELECTED),
@@ -82,12 +82,12 @@ HELD = "waits: LocalQueue q is held (sluice release q)"
         ),
         (GPU, None, queues(stop="Hold"), HELD),
         (job(), None, queues(cluster=None, stop="Hold"), HELD),
-        (job(), None, queues(cluster={}), "waits: there is no ClusterQueue cq"),
-        (job(queue="nope"), None, queues(), "waits: there is no LocalQueue nope in namespace default"),
-        (job(queue="nope"), None, Queues(), None),
-        (GPU, None, queues(), f"{NO_QUOTA}, unless the configuration leaves that out"),
+        (job(), None, queues(cluster={}), "waits: ClusterQueue cq does not exist"),
+        (job(queue="nope"), None, queues(), "waits: LocalQueue nope does not exist in namespace default"),
+        (job(queue="nope"), None, ReadableQueues(), None),
+        (GPU, None, queues(), f"{NO_QUOTA}, unless the configuration excludes it"),
         (GPU, judged("NoMatchingFlavor"), queues(), NO_QUOTA),
-        (GPU, judged("PendingEvaluation"), queues(), f"{NO_QUOTA}, unless the configuration leaves that out"),
+        (GPU, judged("PendingEvaluation"), queues(), f"{NO_QUOTA}, unless the configuration excludes it"),
         (GPU, None, queues(rules=COUNT_ALL), NO_QUOTA),
         (GPU, judged("PendingEvaluation"), queues(rules=COUNT_ALL), NO_QUOTA),
         (GPU, judged("WaitingForQuota"), queues(rules=COUNT_ALL), None),
@@ -97,19 +97,19 @@ HELD = "waits: LocalQueue q is held (sluice release q)"
         (GPU, judged("WaitingForQuota"), queues(), None),
         (GPU, None, queues(cluster=None), None),
         (None, workload(), queues(stop="Hold"), HELD),
-        (job(), None, Queues(installed=False), f"cannot start: the cluster {NOT_INSTALLED}"),
-        (job(queue=""), None, Queues(installed=False), None),
+        (job(), None, ReadableQueues(installed=False), f"cannot start: the cluster {NOT_INSTALLED}"),
+        (job(queue=""), None, ReadableQueues(installed=False), None),
         (job(annotations={keys.PREBUILT_WORKLOAD: "w"}, requests={"cpu": "64"}), None, queues(), None),
     ],
 )
 def test_the_first_rule_that_applies_is_the_obstacle(
-    its: Job | None, held_by: Workload | None, around: Queues, says: str | None
+    its: Job | None, held_by: Workload | None, around: ReadableQueues, says: str | None
 ) -> None:
     found = obstacle(its, held_by, around)
     assert (found.text if found else None) == says
 
 
-def test_only_what_somebody_must_change_is_never_and_comes_with_a_remedy() -> None:
+def test_only_obstacles_that_need_a_change_are_never_and_have_a_remedy() -> None:
     for its, around in ((HUGE, queues()), (job(), queues(PICKY)), (labelled("urgnt"), queues())):
         found = obstacle(its, None, around)
         assert found is not None

@@ -1,4 +1,4 @@
-"""Pods as attempts, the index map, and when the next pod comes."""
+"""Pods as attempts, the index map, and the time of the next pod."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def indexed(completions: int, **more: object) -> Job:
         (pod(ready=True, before="Error"), "Ready", None, "", ""),
     ],
 )
-def test_a_pod_has_a_state_an_exit_code_and_what_is_wrong_with_it(
+def test_a_pod_has_a_state_an_exit_code_and_an_error(
     made: Pod, state: str, code: int | None, reason: str, message: str
 ) -> None:
     (row,) = pod_rows(runs(), [made])
@@ -55,8 +55,8 @@ def test_attempts_count_in_order_of_creation() -> None:
     assert [(row.name, row.attempt, row.exit_code) for row in rows] == [("j-a", 1, 1), ("j-b", 2, 2), ("j-c", 3, None)]
 
 
-def test_attempts_of_an_index_count_on_from_what_the_pod_itself_says() -> None:
-    """Earlier pods of the index may have been pruned."""
+def test_attempts_of_an_index_continue_the_count_of_its_annotation() -> None:
+    """Earlier pods of the index may have been deleted."""
     pods = [pod("j-1-b", index=1, failures=4), pod("j-0-a", index=0, failures=0)]
     rows = pod_rows(indexed(2, backoffLimitPerIndex=9), pods)
     assert [(row.index, row.attempt) for row in rows] == [(0, 1), (1, 5)]
@@ -86,7 +86,7 @@ def test_the_index_map_has_one_character_for_each_index() -> None:
     ]
 
 
-def test_a_status_that_lists_more_indexes_than_there_are_does_no_harm() -> None:
+def test_indexes_beyond_the_completions_are_ignored() -> None:
     seen = index_map(
         indexed(2, status={"completedIndexes": "0-5", "failedIndexes": "x"}), [pod(index=7)], OPTIONS, at(500)
     )
@@ -94,7 +94,7 @@ def test_a_status_that_lists_more_indexes_than_there_are_does_no_harm() -> None:
     assert seen.map == ".."
 
 
-def test_a_map_of_two_thousand_million_indexes_has_the_first_of_them_and_counts_all() -> None:
+def test_the_map_of_two_billion_indexes_has_the_first_and_counts_all() -> None:
     most = 2**31 - 1
     status = {"completedIndexes": f"1,7-{most - 3}", "failedIndexes": "7-9"}
     pods = [pod(index=3, ready=True), pod(index=most - 1, ready=True)]
@@ -105,7 +105,7 @@ def test_a_map_of_two_thousand_million_indexes_has_the_first_of_them_and_counts_
     assert map_lines(seen)[-2].endswith(" more (-o json has 1000000 of them)")
 
 
-def test_a_failed_index_of_a_job_that_has_ended_waits_for_nothing() -> None:
+def test_a_failed_index_of_an_ended_job_has_no_next_pod() -> None:
     seen = index_map(indexed(1, conditions=[FAILED]), [pod(phase="Failed", index=0, exit=1)], OPTIONS, at(500))
     assert seen is not None
     assert (seen.map, seen.troubled[0].next_retry) == ("x", None)
@@ -136,7 +136,9 @@ def failures(*ended: float) -> list[Pod]:
     ],
     ids=["none", "one", "two", "capped", "own base", "room", "no room", "success", "suspended", "ended", "per index"],
 )
-def test_the_next_pod_comes_when_the_job_controller_lets_it(asked: Job, pods: list[Pod], due: datetime | None) -> None:
+def test_the_time_of_the_next_pod_is_that_of_the_job_controller(
+    asked: Job, pods: list[Pod], due: datetime | None
+) -> None:
     assert next_pod_at(asked, pods, OPTIONS, at(500)) == due
 
 

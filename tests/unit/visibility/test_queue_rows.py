@@ -1,4 +1,4 @@
-"""Rows of ClusterQueues: counts and quota in use, all from Workloads."""
+"""Rows of ClusterQueues: counts and quota in use, computed from Workloads."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.unit.queueing.builders import cohort
 from tests.unit.visibility.build import ADMISSION, admitted, at, cluster_queue, cond, local_queue, workload
 
 
-def test_workloads_are_counted_where_they_wait_or_hold_quota() -> None:
+def test_workloads_count_in_the_queue_where_they_wait_or_hold_quota() -> None:
     workloads = [
         workload("waits", created=10),
         workload("waits-longer", created=5),
@@ -25,7 +25,7 @@ def test_workloads_are_counted_where_they_wait_or_hold_quota() -> None:
     assert row.local_queues == ["default/q"]
 
 
-def test_what_holds_quota_counts_where_it_was_admitted_even_if_its_queue_points_elsewhere_now() -> None:
+def test_a_holder_counts_where_it_was_admitted_after_a_change_of_its_queue() -> None:
     holds = workload(conditions=admitted(), status={"admission": ADMISSION})
     rows = queue_rows([cluster_queue("cq"), cluster_queue("new")], [local_queue(cluster_queue="new")], [holds], at(0))
     assert [(row.name, row.admitted) for row in rows] == [("cq", 1), ("new", 0)]
@@ -38,8 +38,8 @@ def holder(queue: str, cpu: str, **more: Any) -> Workload:
     return workload(f"in-{queue}", conditions=admitted(), status=status)
 
 
-def test_quota_in_use_is_what_the_counted_workloads_hold_whatever_the_status_said_before() -> None:
-    """The status of a ClusterQueue is of another moment than the list of Workloads."""
+def test_quota_in_use_is_computed_from_the_workloads_not_the_status() -> None:
+    """The status of a ClusterQueue is of another time than the list of Workloads."""
     reserved = [{"name": "f", "resources": [{"name": "cpu", "total": "4", "borrowed": "0"}]}]
     used = cluster_queue("used", status={"flavorsReservation": reserved})
     over = workload("over", conditions=[*admitted(), cond("Finished")], status={"admission": ADMISSION})
@@ -76,11 +76,11 @@ def quotas(*members: Member) -> list[tuple[str, str, str]]:
     return [(row.name, q.borrowed, f"{q.lent_at_least}-{q.lent_at_most}") for row, q in rows]
 
 
-def test_what_is_borrowed_was_lent_by_the_only_one_that_had_it_to_spare() -> None:
+def test_borrowed_quota_is_lent_by_the_only_member_with_unused_quota() -> None:
     assert quotas(shared("a", "6"), shared("b", "1")) == [("a", "2", "0-0"), ("b", "0", "2-2")]
 
 
-def test_which_of_several_lent_it_is_known_only_between_bounds() -> None:
+def test_the_lender_among_several_is_known_only_within_bounds() -> None:
     rows = quotas(shared("a", "8"), shared("b", "1"), shared("c", lendingLimit="2"))
     assert rows == [("a", "4", "0-0"), ("b", "0", "2-3"), ("c", "0", "1-2")]
 
@@ -95,7 +95,7 @@ def test_a_tree_of_cohorts_is_shown_as_a_path_and_its_own_quota_may_be_what_is_b
     assert column.cell(rows[0]) == "all/c"
 
 
-def test_a_quota_tells_its_shares_and_limits_where_there_are_any() -> None:
+def test_a_quota_shows_its_cohort_shares_and_limits() -> None:
     limited = shared("a", "6", borrowingLimit="3")
     rows = rows_of(limited, shared("b", lendingLimit="3"))
     assert [cells.quotas(row) for row in rows] == [
@@ -112,7 +112,7 @@ def test_a_held_local_queue_is_marked() -> None:
     queues = [local_queue("a"), local_queue("b", stop="Hold"), local_queue("c", stop="HoldAndDrain")]
     (row,) = queue_rows([cluster_queue()], queues, [], at(0))
     assert row.stopped_queues == ["default/b", "default/c"]
-    assert cells.local_queues(row) == "default/a\ndefault/b (held)\ndefault/c (held)"
+    assert cells.local_queues(row) == "default/a\ndefault/b (stopped)\ndefault/c (stopped)"
 
 
 def test_the_state_is_active_or_the_reason_why_not() -> None:

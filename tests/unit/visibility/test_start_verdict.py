@@ -1,4 +1,4 @@
-"""Can this Job ever start: the cases, and agreement with the scheduler on random ones."""
+"""Whether a Job can ever start: cases, and agreement with the scheduler on random ones."""
 
 from __future__ import annotations
 
@@ -75,11 +75,11 @@ def verdict(
         ({"requests": {"cpu": "nonsense"}}, None, ""),
     ],
 )
-def test_the_verdict_by_what_is_asked_and_what_there_is(spec: Tree, quotas: Tree | None, says: str) -> None:
+def test_the_verdict_follows_from_requests_and_quota(spec: Tree, quotas: Tree | None, says: str) -> None:
     assert verdict(job(**spec), cluster_queue(quotas=quotas)) == says
 
 
-def test_what_a_cohort_may_lend_counts() -> None:
+def test_quota_that_the_cohort_may_lend_counts() -> None:
     own, other, stranger = (cluster_queue(name, cohortName=cohort) for name, cohort in ("ac", "bc", "sx"))
     assert verdict(job(requests={"cpu": "8"}), own, other, stranger) == ""
     assert verdict(job(requests={"cpu": "9"}), own, other, stranger) == "can never start: asks 9 cpu, queue limit 8"
@@ -104,7 +104,7 @@ def test_a_flavor_that_its_pods_may_not_use_does_not_count() -> None:
     assert "untolerated taint" in only
 
 
-def test_resources_without_quota_are_those_asked_for_that_the_queue_does_not_cover() -> None:
+def test_resources_without_quota_are_requested_and_not_covered() -> None:
     assert without_quota(job(requests={"cpu": "1", "gpu": "1", "zero": "0"}), cluster_queue()) == ["gpu"]
     assert without_quota(job(), cluster_queue()) == []
 
@@ -116,7 +116,7 @@ QUOTAS = st.dictionaries(
 
 
 @given(st.fixed_dictionaries({"cpu": AMOUNT, "memory": AMOUNT}), st.integers(1, 3), QUOTAS, QUOTAS, st.booleans())
-def test_it_is_never_exactly_when_the_scheduler_finds_no_fit_on_an_empty_cluster(
+def test_never_means_that_the_scheduler_finds_no_fit_on_an_empty_cluster(
     asked: Tree, pods: int, quotas: Tree, others: Tree, cohort: bool
 ) -> None:
     more: dict[str, Any] = {"cohortName": "c"} if cohort else {}

@@ -1,4 +1,4 @@
-"""The API's reasons and messages in fewer words."""
+"""Reasons and messages of the API as short sentences."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ BESIDE = messages.insufficient_capacity("memory", "b", "1Gi", "8Gi", "4Gi")
         ("NoMatchingFlavor", MAIN + "flavor x not found", f"NoMatchingFlavor: {MAIN}flavor x not found"),
         ("WaitingForQuota", messages.EQUIVALENT_MESSAGE, "not tried again: c1, which asks for the same, does not fit"),
         ("PendingEvaluation", "waits behind others in q", "waits behind others in q"),
-        (GAVE_UP, "The workload is deactivated due to x", "gave up after 3 tries"),
+        (GAVE_UP, "The workload is deactivated due to x", "gave up after 3 attempts"),
         (
             "NoMatchingFlavor",
             f"{MAIN}resource gpu unavailable in ClusterQueue, {UNUSED}",
@@ -41,10 +41,10 @@ BESIDE = messages.insufficient_capacity("memory", "b", "1Gi", "8Gi", "4Gi")
     ],
 )
 def test_a_reason_and_its_message_become_one_sentence(reason: str, message: str, says: str) -> None:
-    assert plain(reason, message, tries=3, alike="c1") == says
+    assert plain(reason, message, attempts=3, equivalent="c1") == says
 
 
-def test_without_another_of_its_kind_none_is_named() -> None:
+def test_no_refused_job_is_named_if_there_is_none() -> None:
     said = plain("WaitingForQuota", messages.EQUIVALENT_MESSAGE)
     assert said == "not tried again: one that asks for the same does not fit"
 

@@ -1,4 +1,4 @@
-"""Histories by hand: each policy and life cycle rule of batch/v1, one fact each."""
+"""Histories written by hand: each policy and life-cycle rule of batch/v1, one fact each."""
 
 from __future__ import annotations
 

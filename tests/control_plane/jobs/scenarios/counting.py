@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.control_plane.jobs.history import Step, do, history
-from tests.control_plane.jobs.picture import PREFIX
+from tests.control_plane.jobs.snapshot import PREFIX
 
 
 def indexed(completions: int, parallelism: int | None = None, **more: object) -> dict[str, object]:
@@ -15,7 +15,7 @@ MANUAL = {"manualSelector": True, "selector": {"matchLabels": {"app": "work"}}}
 
 
 def duplicate(index: str, **counts: str) -> Step:
-    """A pod of the Job that somebody else made; names of `counts` without their prefix, in snake case."""
+    """A pod of the Job that another client made; keys of `counts` are annotations without prefix, in snake case."""
     notes = {PREFIX + "job-completion-index": index}
     notes |= {f"{PREFIX}job-{name.replace('_', '-')}": text for name, text in counts.items()}
     return do("stray", labels={"app": "work"}, tracked=True, owned=True, annotations=notes)

@@ -18,7 +18,7 @@ from queue_manager.local.controllers.garbage_collector import GarbageCollector
 from queue_manager.local.server.in_process import LocalTransport
 from queue_manager.simulation.kubelet import Kubelet
 from queue_manager.simulation.virtual import run_virtual
-from tests.control_plane.jobs import picture
+from tests.control_plane.jobs import snapshot
 from tests.unit.job_controller.crashes.mortal import Fate, MortalTransport
 from tests.unit.job_controller.crashes.stories import Story
 from tests.unit.job_controller.test_on_the_api_server import Cluster
@@ -107,7 +107,7 @@ def _end(cluster: Cluster, writes: int, story: Story) -> End:
                 del pods[uid]
             if tree["status"]["phase"] in ("Succeeded", "Failed"):
                 ended.setdefault(uid, tree["status"]["phase"])
-    seen = picture.of(picture.seen(jobs[-1]), [picture.seen(tree) for tree in pods.values()])
+    seen = snapshot.of(snapshot.seen(jobs[-1]), [snapshot.seen(tree) for tree in pods.values()])
     return End(seen["job"], seen["pods"], ended, writes, list(_faults(jobs, ended, story)))
 
 

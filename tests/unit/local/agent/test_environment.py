@@ -1,4 +1,4 @@
-"""What a container is told: variables from everywhere, the downward API, and the program that its command names."""
+"""Environment and command of a container: variables from all sources, the downward API, the executable."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ SEEN: list[tuple[Json, dict[str, str]]] = [
 
 
 @pytest.mark.parametrize(("container", "expected"), SEEN)
-async def test_variables_come_in_their_order_and_later_ones_count(container: Json, expected: dict[str, str]) -> None:
+async def test_later_variables_override_earlier_ones(container: Json, expected: dict[str, str]) -> None:
     assert await variables(**container) == expected
 
 
@@ -98,7 +98,7 @@ MISSING: list[tuple[Json, str]] = [
 
 
 @pytest.mark.parametrize(("container", "message"), MISSING)
-async def test_what_is_not_there_is_named(container: Json, message: str) -> None:
+async def test_a_missing_source_is_named(container: Json, message: str) -> None:
     with pytest.raises(ConfigError) as refused:
         await variables(**container)
     assert str(refused.value) == message
@@ -134,7 +134,7 @@ def test_the_downward_api(path: str, value: str) -> None:
     assert field(path, POD, HOST) == value
 
 
-def test_a_field_that_the_downward_api_does_not_know_is_refused() -> None:
+def test_an_unknown_field_of_the_downward_api_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"unsupported fieldPath: spec\.x"):
         field("spec.x", POD, HOST)
 
@@ -164,7 +164,7 @@ def test_resources_as_variables_are_rounded_up(reference: Json, value: str) -> N
     ("reference", "message"),
     [({"resource": "limits.cpu", "containerName": "none"}, "container none not found"), ({"resource": "x.cpu"}, "x")],
 )
-def test_resources_that_are_not_there_are_refused(reference: Json, message: str) -> None:
+def test_missing_resources_are_refused(reference: Json, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         resource_field(reference, POD, CONTAINERS[0], HOST)
 
@@ -175,15 +175,15 @@ def test_the_words_of_a_command_are_expanded_one_by_one() -> None:
     assert arguments({"args": None}, {}) == []
 
 
-async def test_a_reference_to_what_the_pod_does_not_declare_stays_as_it_is() -> None:
-    """What the runtime of containers adds, references have never heard of: $(HOME) became a directory."""
+async def test_references_expand_only_declared_variables() -> None:
+    """Variables that the container runtime adds are not expanded, such as $(HOME)."""
     container = {"command": ["$(HOME) $(PATH) $(HOSTNAME) $(A) $$(A)"], "env": [{"name": "A", "value": "$(HOME)1"}]}
     seen = await variables(**container)
     assert seen == {"A": "$(HOME)1"}
     assert arguments(container, seen) == ["$(HOME) $(PATH) $(HOSTNAME) $(HOME)1 $(A)"]
 
 
-def test_the_command_of_a_probe_knows_the_plain_values_of_its_container() -> None:
+def test_the_command_of_a_probe_expands_plain_values_of_its_container() -> None:
     env: list[Json] = [{"name": "A", "value": "$(B)"}, *key_of("secret", "keys", "TOKEN"), {"name": "E"}]
     assert probe_command({"env": env}, ["$(A)", "<$(V)$(E)>", "$(HOME) $$(A)"]) == ["$(B)", "<>", "$(HOME) $(A)"]
     assert probe_command({}, ["test", "$(A)"]) == ["test", "$(A)"]
@@ -196,7 +196,7 @@ def a_file(path: Path, mode: int = 0o755) -> Path:
     return path
 
 
-def test_a_program_is_looked_for_in_the_path_or_from_the_working_directory(tmp_path: Path) -> None:
+def test_an_executable_is_found_in_path_or_relative_to_the_working_directory(tmp_path: Path) -> None:
     tool, script = a_file(tmp_path / "bin" / "tool"), a_file(tmp_path / "run.sh")
     a_file(tmp_path / "no" / "tool", 0o644)
     (tmp_path / "folder" / "tool").mkdir(parents=True)
@@ -217,7 +217,7 @@ def test_a_program_is_looked_for_in_the_path_or_from_the_working_directory(tmp_p
         ("./bin", 'exec: "./bin": permission denied'),
     ],
 )
-def test_what_is_no_program_is_told_in_a_runtimes_words(tmp_path: Path, command: str, message: str) -> None:
+def test_a_missing_executable_has_the_message_of_a_runtime(tmp_path: Path, command: str, message: str) -> None:
     a_file(tmp_path / "bin" / "tool")
     a_file(tmp_path / "plain", 0o644)
     with pytest.raises(CreateError) as refused:
@@ -225,7 +225,7 @@ def test_what_is_no_program_is_told_in_a_runtimes_words(tmp_path: Path, command:
     assert str(refused.value) == message
 
 
-def test_a_container_starts_in_its_working_directory_or_its_own(tmp_path: Path) -> None:
+def test_the_default_working_directory_is_the_containers_own(tmp_path: Path) -> None:
     (tmp_path / "sub").mkdir()
     home = str(tmp_path)
     assert Path(working_directory({}, home)).samefile(home)
@@ -252,7 +252,7 @@ def test_a_working_directory_inside_the_containers_own_is_created(tmp_path: Path
         ("a\0b", "workingDir has a zero byte, which no program can be given"),
     ],
 )
-def test_a_working_directory_that_cannot_be_had_is_refused(tmp_path: Path, named: str, message: str) -> None:
+def test_an_unusable_working_directory_is_refused(tmp_path: Path, named: str, message: str) -> None:
     home = tmp_path / "home"
     home.mkdir()
     (home / "file").touch()

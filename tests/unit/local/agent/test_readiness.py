@@ -1,4 +1,4 @@
-"""When probes are asked, in virtual time; what they run is tested with real processes (tests/local/agent)."""
+"""When probes run, in virtual time; tests/local/agent runs their commands as processes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from queue_manager.local.agent import readiness
-from queue_manager.local.agent.readiness import Failure, ProbeContext, Readiness
+from queue_manager.local.agent.readiness import ProbeContext, ProbeFailure, Readiness
 from queue_manager.simulation.virtual import run_virtual
 
 
@@ -19,14 +19,14 @@ def probe(name: str, **more: int) -> dict[str, Any]:
 def asked(
     container: dict[str, Any], answers: dict[str, list[bool]], patch: pytest.MonkeyPatch
 ) -> list[tuple[str, float]]:
-    """Which probes of a container are asked in its first minute, and when. The last answer is repeated."""
+    """The probes of a container in its first minute, with their times. The last answer is repeated."""
     seen: list[tuple[str, float]] = []
 
-    async def ask(of: dict[str, Any], _: ProbeContext) -> Failure | None:
+    async def ask(of: dict[str, Any], _: ProbeContext) -> ProbeFailure | None:
         (name,) = of["exec"]["command"]
         seen.append((name, asyncio.get_running_loop().time() - began[0]))
         succeeds = answers[name].pop(0) if len(answers[name]) > 1 else answers[name][0]
-        return None if succeeds else Failure("no")
+        return None if succeeds else ProbeFailure("no")
 
     async def surroundings() -> ProbeContext:
         return ProbeContext({}, "/")
@@ -39,18 +39,18 @@ def asked(
         await asyncio.sleep(60)
         running.stop()
 
-    patch.setattr(readiness, "ask", ask)
+    patch.setattr(readiness, "run_probe", ask)
     run_virtual(live())
     return seen
 
 
-def test_a_readiness_probe_is_asked_after_its_delay_and_then_in_its_period(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_readiness_probe_runs_after_its_delay_and_then_periodically(monkeypatch: pytest.MonkeyPatch) -> None:
     container = {"readinessProbe": probe("ready", initialDelaySeconds=25)}
     assert asked(container, {"ready": [True]}, monkeypatch) == [("ready", at) for at in (25, 35, 45, 55)]
 
 
 def test_the_delay_counts_from_the_start_of_the_container(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of 15 seconds nothing is left when the container has started up after 20, and 5 are when it has after 10."""
+    """With a delay of 15 s, none is left if the startup probe takes 20 s, and 5 s are left if it takes 10 s."""
     container = {
         "startupProbe": probe("up", initialDelaySeconds=10),
         "readinessProbe": probe("ready", initialDelaySeconds=15),

@@ -1,4 +1,4 @@
-"""What the agent writes about a pod: states of containers, phase and conditions, in a kubelet's words."""
+"""The pod status that the agent writes: container states, phase and conditions, in a kubelet's words."""
 
 from __future__ import annotations
 
@@ -38,7 +38,9 @@ def view(
 
 
 def pod_of(**states: Any) -> list[Container]:
-    """Containers by name: "init..." and "side..." come before the rest; None: not started; True: runs; or its code."""
+    """Containers by name: "init..." and "side..." come first. None: not started; True: running; a number: its exit
+    code.
+    """
     spec: dict[str, Any] = {"initContainers": [], "containers": []}
     for name in states:
         sidecar = {"restartPolicy": "Always"} if name.startswith("side") else {}
@@ -110,7 +112,7 @@ def test_the_state_of_a_container(containers: list[Container], more: dict[str, A
     assert container(pod_status(view(containers, **more)), "a")["state"] == state
 
 
-def test_a_refused_start_is_a_state_of_its_own_and_over_when_the_pod_ends() -> None:
+def test_a_refused_start_is_a_waiting_state_until_the_pod_ends() -> None:
     (a,) = containers = pod_of(a=None)
     a.refused("CreateContainerError", "no such file", T0)
     waiting = {"waiting": {"reason": "CreateContainerError", "message": "no such file"}}
@@ -118,7 +120,7 @@ def test_a_refused_start_is_a_state_of_its_own_and_over_when_the_pod_ends() -> N
     assert container(pod_status(view(containers, ending=True)), "a")["state"] == {"terminated": LOST}
 
 
-def test_a_crash_loop_tells_how_long_it_waits_and_how_it_ended_before() -> None:
+def test_a_crash_loop_has_its_backoff_and_last_state() -> None:
     (a,) = containers = pod_of(a=1)
     a.started(ContainerRun(1, T0 + timedelta(seconds=5)))
     a.ended(Exit(2, LATER, "OOMKilled", "too much"))
@@ -229,7 +231,7 @@ def test_conditions(
     [(SHUTDOWN, True), (PREEMPTED, True), (DEADLINE_EXCEEDED, False)],
     ids=lambda v: str(v)[:30],
 )
-def test_a_pod_that_the_agent_ended_tells_why_when_it_is_over(verdict: Termination, disrupted: bool) -> None:
+def test_a_pod_ended_by_the_agent_has_the_cause_in_its_status(verdict: Termination, disrupted: bool) -> None:
     running = pod_status(view(pod_of(a=True), verdict=verdict))
     assert "reason" not in running
     assert len(running["conditions"]) == 5
@@ -261,11 +263,11 @@ def test_a_condition_keeps_its_time_until_its_status_changes() -> None:
     assert {c["observedGeneration"] for c in shown.values()} == {2}
 
 
-def test_only_what_says_something_else_is_written() -> None:
+def test_an_equal_status_is_not_written() -> None:
     told = pod_status(view(pod_of(a=True)))
     assert status_patch(told, told) == {}
     assert status_patch({}, told) == told
-    # Left out by an API server: nulls and what is empty. Not a change: a generation, times of conditions.
+    # An API server omits nulls and empty values; a generation and times of conditions are no change.
     stored = {**told, "observedGeneration": 1, "containerStatuses": [dict(told["containerStatuses"][0])]}
     del stored["containerStatuses"][0]["lastState"], stored["containerStatuses"][0]["imageID"]
     stored["conditions"] = [{**c, "lastTransitionTime": "2025-01-01T00:00:00Z"} for c in told["conditions"]]

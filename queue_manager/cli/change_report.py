@@ -1,0 +1,120 @@
+"""Reporting shared by commands that change objects: one line per change as it is made, or JSON at the end.
+
+If standard output fails (a broken pipe, a full disk), the command still makes all requested changes, and reports the
+remaining ones on standard error. A dry run makes no changes, so it ends at once. A command that is interrupted
+(Ctrl-C, an API server that stops responding) reports the changes it has made before it ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import sys
+from collections.abc import Awaitable
+from types import TracebackType
+
+import msgspec
+
+from job_controller.model import Key
+from queue_manager.cli import output
+from queue_manager.cli.connection import NoResponse
+from queue_manager.cli.exits import EXIT_ERROR, EXIT_NEVER, EXIT_OK
+from queue_manager.cli.streams import discard_output, printable
+from queue_manager.engine.transport import ApiError
+
+_CODES = {"failed": EXIT_ERROR, "refused": EXIT_NEVER}
+
+
+class ChangeRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """One object and the result of its change.
+
+    `result`: a verb such as "reactivated" or "held"; "unchanged"; "refused" (the change does not apply to the object);
+    "failed" (the API server rejected it).
+    """
+
+    kind: str
+    namespace: str
+    name: str
+    result: str
+    note: str
+    dry_run: bool = False
+
+
+class ChangeReport:
+    """Reports changes as they are made. As a context manager it also prints pending results if the block raises."""
+
+    def __init__(self, form: str, *, dry_run: bool) -> None:
+        self.rows: list[ChangeRow] = []
+        self._table = form == "table"
+        self._dry_run = dry_run
+        self._output_failed = False  # whether standard output has failed
+
+    def add(self, kind: str, namespace: str, name: str, result: str, note: str) -> None:
+        row = ChangeRow(kind=kind, namespace=namespace, name=name, result=result, note=note, dry_run=self._dry_run)
+        self.rows.append(row)
+        if self._table:
+            self._print_row(row)
+
+    def failed(self, kind: str, namespace: str, name: str, error: ApiError) -> None:
+        self.add(kind, namespace, name, "failed", f"{error.status} {error.reason}: {error.message}")
+
+    async def perform(self, kind: str, key: Key, change: Awaitable[None]) -> bool:
+        """Make the change; return whether it succeeded. If it failed or its outcome is unknown, add its row."""
+        try:
+            await change
+        except ApiError as error:
+            self.failed(kind, *key, error)
+            return False
+        except (asyncio.CancelledError, NoResponse):
+            self.add(kind, *key, "failed", "interrupted: the change may or may not have been made")
+            raise
+        return True
+
+    def __enter__(self) -> ChangeReport:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is not None and self.rows and not self._dry_run:
+            self._print_json()
+
+    def end(self, empty: str) -> int:
+        """Print the final output; return the exit code of the command."""
+        self._print_json()
+        if self._table and not self.rows:
+            sys.stdout.write(empty + "\n")
+        return max((_CODES.get(row.result, EXIT_OK) for row in self.rows), default=EXIT_OK)
+
+    def _print_json(self) -> None:
+        if not self._table and not self._write(output.as_json(self.rows)):
+            for row in self.rows:
+                self._print_row(row)
+
+    def _print_row(self, row: ChangeRow) -> None:
+        text = f"{line(row)}\n"
+        if row.result not in _CODES and not self._output_failed and self._write(text):
+            return
+        with contextlib.suppress(OSError):  # standard error may be the same broken pipe as standard output
+            sys.stderr.write(text)
+            sys.stderr.flush()
+
+    def _write(self, text: str) -> bool:
+        """Write to standard output; return whether that succeeded. Raises the OSError if nothing was changed yet."""
+        try:
+            sys.stdout.write(text)
+            sys.stdout.flush()
+        except OSError:
+            if self._dry_run:
+                raise
+            discard_output()
+            self._output_failed = True
+        return not self._output_failed
+
+
+def line(row: ChangeRow) -> str:
+    """Format a row as one line, e.g. `default/sort reactivated: ...`."""
+    name = f"{row.namespace}/{row.name}" if row.namespace else row.name
+    kind = "" if row.kind == "Job" else f"{row.kind} "
+    would = "would be " if row.dry_run and row.result not in (*_CODES, "unchanged") else ""
+    return printable(f"{kind}{name} {would}{row.result}: {row.note}")

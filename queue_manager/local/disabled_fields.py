@@ -1,0 +1,27 @@
+"""Drops fields of Jobs whose feature the configuration disables, and returns a warning for each."""
+
+from __future__ import annotations
+
+from job_controller.api_rules.dropped_fields import drop
+from job_controller.api_rules.field_errors import FieldError
+from job_controller.switches import Switches
+from queue_manager.api.resources import JOBS
+from queue_manager.local.server.admission_chain import AdmissionReview
+
+
+class DisabledFields:
+    """An Admission that runs before defaulting, so that a dropped field leaves no default behind (the unlimited
+    backoffLimit of a Job with backoffLimitPerIndex).
+    """
+
+    def __init__(self, switches: Switches) -> None:
+        self._switches = switches
+
+    def mutate(self, review: AdmissionReview) -> list[FieldError] | None:
+        if review.resource == JOBS and not review.subresource and review.operation != "DELETE":
+            dropped = drop(review.object, review.old, self._switches)
+            review.warnings.extend(f"{path}: disabled in this cluster, the field is dropped" for path in dropped)
+        return None
+
+    def validate(self, review: AdmissionReview) -> list[FieldError]:
+        return []

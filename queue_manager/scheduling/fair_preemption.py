@@ -1,0 +1,371 @@
+"""Preemption under fair sharing: which Workloads stop so that a queue with a lower share gets its part (KEP-1714).
+
+The search takes victims one by one until the preemptor fits. It descends from the root of the quota tree to the child
+with the highest dominant resource share that has candidates, down to a ClusterQueue:
+
+    its own ClusterQueue     the next candidate is taken, as preemption.withinClusterQueue allows
+    another one              the next candidate is taken, if the preemptor's ClusterQueue stays within its nominal
+                             quota; else the first candidate that satisfies the strategy
+
+A strategy compares shares of the two children, on the way to the two ClusterQueues, of their lowest common cohort,
+with the preemptor counted:
+
+    LessThanOrEqualToFinalShare   preemptor's <= victim's after it has stopped
+    LessThanInitialShare          preemptor's <  victim's before
+
+The first configured strategy is applied to all candidates; LessThanInitialShare, if it is the second, to those left,
+once per ClusterQueue. Workloads that are evicted already are taken before all others, whatever their share. At the end
+the victims that are not needed are given back, the last taken first.
+
+Two rules are Sluice's own, so that no two queues preempt each other in turn. Both strategies require that the
+preemptor's share is below the victim's before it stops. And each victim must satisfy a strategy in the state that
+results, with the other victims that were given back; one that does not is excluded, and the search starts again. A node
+is only taken from while it, and each cohort between it and the common one, borrows a resource that the preemptor needs.
+
+Kueue: fairPreemptions in pkg/scheduler/preemption, pkg/scheduler/preemption/fairsharing;
+BEHAVIOUR.md#q47-fair-preemption.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from datetime import datetime
+from fractions import Fraction
+from heapq import heappop, heappush
+from math import inf
+from typing import NamedTuple
+
+from queue_manager.api import policies, reasons
+from queue_manager.scheduling.fair_sharing import Share, Shares
+from queue_manager.scheduling.preemption import Preemptor, Victim, is_within_quota, may_be_preempted
+from queue_manager.scheduling.quota_state import Holding, QueueState, Ranking, SchedulerState
+from queue_manager.scheduling.quota_tree import FlavorResource, QuotaNode, Usage
+
+FINAL_SHARE = "LessThanOrEqualToFinalShare"
+INITIAL_SHARE = "LessThanInitialShare"
+NO_RANKING: Ranking = (False, 0, 0, "")
+MAX_SEARCHES = 8  # each excludes the victims that turned out unfair in the result of the one before
+
+
+def find_victims(state: SchedulerState, preemptor: Preemptor, now: datetime) -> tuple[Victim, ...]:
+    """The Workloads to preempt so that the preemptor fits; () if none suffice.
+
+    The usage in the quota tree is that of `state`, possibly with planned changes. It is changed during the search.
+    """
+    unfair: set[str] = set()
+    preemptor.node.add_all(preemptor.usage)
+    try:
+        for _ in range(MAX_SEARCHES):
+            search = _Search(state, preemptor, _Candidates(state, preemptor, unfair, now))
+            try:
+                if not search.run():
+                    return ()
+                found = search.unfair()
+                if not found:
+                    return tuple(search.victims)
+                unfair |= found
+            finally:
+                search.restore()
+        return ()
+    finally:
+        preemptor.node.remove_all(preemptor.usage)
+
+
+class _Candidates:
+    """The holdings that use what the preemptor needs, and that the policies of its ClusterQueue allow to preempt."""
+
+    def __init__(self, state: SchedulerState, preemptor: Preemptor, excluded: set[str], now: datetime) -> None:
+        self._state = state
+        self._preemptor = preemptor
+        self._excluded = excluded
+        self._now = now
+
+    def evicted(self) -> Iterator[Holding]:
+        """Those that are being stopped already."""
+        for queue, policy in self._sources():
+            yield from self._of(queue, policy, evicted=True)
+
+    def running(self) -> dict[QuotaNode, Iterator[Holding]]:
+        """By ClusterQueue, those that are not; each in the order in which they may be taken."""
+        return {queue.node: self._of(queue, policy, evicted=False) for queue, policy in self._sources()}
+
+    def _sources(self) -> Iterator[tuple[QueueState, str]]:
+        """The ClusterQueues to take from, with the policy that decides."""
+        own = self._preemptor.queue
+        policy = own.queue.spec.preemption
+        if policy.within_cluster_queue != policies.NEVER:
+            yield own, policy.within_cluster_queue
+        if policy.reclaim_within_cohort == policies.NEVER:
+            return
+        for name in self._state.relatives(own.name):
+            queue = self._state.queues[name]
+            if queue is not own and not is_within_quota(queue.node, self._preemptor.needs):
+                yield queue, policy.reclaim_within_cohort
+
+    def _of(self, queue: QueueState, policy: str, *, evicted: bool) -> Iterator[Holding]:
+        below = inf if policy == policies.ANY else self._preemptor.info.priority + 1
+        for holding in self._state.ranked(queue, evicted=evicted, below=below):
+            if holding.uid in self._excluded:
+                continue
+            if may_be_preempted(holding, self._preemptor, policy, self._now):
+                yield holding
+
+
+class _Comparison(NamedTuple):
+    """The shares of the two children, below the lowest common cohort, of preemptor and victim."""
+
+    preemptor: Share
+    before: Share  # the victim's, while it runs
+    after: Share  # when it has stopped
+
+    def satisfies(self, strategy: str) -> bool:
+        if not self.preemptor < self.before:  # the victim could preempt the preemptor in turn
+            return False
+        return strategy == INITIAL_SHARE or self.preemptor <= self.after
+
+
+class _Search:
+    """One search. The preemptor is counted in the quota tree, and `victims` are not."""
+
+    def __init__(self, state: SchedulerState, preemptor: Preemptor, candidates: _Candidates) -> None:
+        self.victims: list[Victim] = []
+        self.ancestors = list(preemptor.node.path())
+        self._state = state
+        self._preemptor = preemptor
+        self._candidates = candidates
+        self._own = preemptor.node
+        self._within_nominal = is_within_quota(preemptor.node, preemptor.needs)
+        self._shares = Shares()
+        self._known: dict[QuotaNode, Share] = {}
+
+    # --- the quota tree ---
+
+    def node(self, holding: Holding) -> QuotaNode:
+        """The ClusterQueue of a holding."""
+        return self._state.queues[holding.cluster_queue].node
+
+    def share(self, node: QuotaNode) -> Share:
+        """The share of a node now."""
+        share = self._known.get(node)
+        if share is None:
+            share = self._known[node] = self._shares.of(node)
+        return share
+
+    def is_open(self, node: QuotaNode) -> bool:
+        """Whether victims may be taken below this node: it borrows what is needed, or the preemptor is there too."""
+        return node in self.ancestors or not is_within_quota(node, self._preemptor.needs)
+
+    def fits(self) -> bool:
+        """Whether the preemptor, which is counted, fits."""
+        return all(self._own.available(fr) >= 0 for fr in self._preemptor.usage)
+
+    def _stop(self, victim: Victim) -> None:
+        self._change(victim.holding, QuotaNode.remove_all)
+
+    def _resume(self, victim: Victim) -> None:
+        self._change(victim.holding, QuotaNode.add_all)
+
+    def _change(self, holding: Holding, change: Callable[[QuotaNode, Usage], None]) -> None:
+        queue = self.node(holding)
+        change(queue, holding.usage)
+        for node in queue.path():
+            self._known.pop(node, None)
+
+    def restore(self) -> None:
+        """Count all victims again."""
+        for victim in self.victims:
+            self._resume(victim)
+        self.victims = []
+
+    # --- the search ---
+
+    def run(self) -> bool:
+        """Take victims until the preemptor fits; False if it does not fit after all."""
+        first, *second = self._state.fair_sharing
+        found = any(self._take(holding) for holding in self._candidates.evicted())
+        if not found:
+            left = self._by_first_strategy(first)
+            found = left is None or (bool(second) and self._by_initial_share(left))
+        if found:
+            self._give_back()
+        return found
+
+    def _give_back(self) -> None:
+        """Count victims again that the preemptor does not need, from the last but one to the first."""
+        for i in reversed(range(len(self.victims) - 1)):
+            self._resume(self.victims[i])
+            if self.fits():
+                del self.victims[i]
+            else:
+                self._stop(self.victims[i])
+
+    def _take(self, holding: Holding) -> bool:
+        """Take a victim. True if the preemptor fits then."""
+        victim = Victim(holding, self._reason(holding))
+        self._stop(victim)
+        self.victims.append(victim)
+        return self.fits()
+
+    def _reason(self, holding: Holding) -> str:
+        if self.node(holding) is self._own:
+            return reasons.IN_CLUSTER_QUEUE
+        return reasons.IN_COHORT_RECLAMATION if self._within_nominal else reasons.IN_COHORT_FAIR_SHARING
+
+    def _by_first_strategy(self, strategy: str) -> dict[QuotaNode, Holding] | None:
+        """None if the preemptor fits; else, by ClusterQueue, the first candidate that did not satisfy the strategy."""
+        targets = _Targets(self, self._candidates.running())
+        left: dict[QuotaNode, Holding] = {}
+        while (queue := targets.next()) is not None:
+            if queue is self._own or self._within_nominal:
+                chosen = targets.pop(queue)
+            else:
+                chosen, passed = self._first_satisfying(targets, queue, strategy)
+                if passed is not None:
+                    left.setdefault(queue, passed)
+            if chosen is not None and self._take(chosen):
+                return None
+        return left
+
+    def _first_satisfying(
+        self, targets: _Targets, queue: QuotaNode, strategy: str
+    ) -> tuple[Holding | None, Holding | None]:
+        """(the first candidate of this ClusterQueue that satisfies the strategy, the first one before it)."""
+        first: Holding | None = None
+        refused: set[frozenset[tuple[FlavorResource, int]]] = set()  # the shares depend on the usage only
+        while (holding := targets.pop(queue)) is not None:
+            usage = frozenset(holding.usage.items())
+            if usage not in refused:
+                comparison = self._compare(holding)
+                if comparison.satisfies(strategy):
+                    return holding, first
+                if not comparison.preemptor < comparison.before:  # then no other one does
+                    targets.drop(queue)
+            refused.add(usage)
+            first = first or holding
+        return None, first
+
+    def _by_initial_share(self, left: Mapping[QuotaNode, Holding]) -> bool:
+        """Apply LessThanInitialShare to one candidate of each ClusterQueue. True if the preemptor fits."""
+        targets = _Targets(self, {queue: iter([holding]) for queue, holding in left.items()})
+        while (queue := targets.next()) is not None:
+            holding = targets.pop(queue)
+            if holding is not None and self._compare(holding).satisfies(INITIAL_SHARE) and self._take(holding):
+                return True
+        return False
+
+    def _compare(self, holding: Holding) -> _Comparison:
+        """The shares that decide about a holding that runs."""
+        theirs, freed = self.node(holding), holding.usage
+        while theirs.parent is not None and theirs.parent not in self.ancestors:
+            theirs, freed = theirs.parent, _counted_above(theirs, freed)
+        mine = next(node for node in self.ancestors if node.parent is theirs.parent)
+        return _Comparison(self.share(mine), self.share(theirs), self._shares.of(theirs, without=freed))
+
+    # --- the result ---
+
+    def unfair(self) -> set[str]:
+        """The victims that no strategy allows in the state that results."""
+        return {v.holding.uid for v in self.victims if not v.holding.evicted and not self._is_fair(v)}
+
+    def _is_fair(self, victim: Victim) -> bool:
+        if victim.reason == reasons.IN_CLUSTER_QUEUE:
+            return True
+        self._resume(victim)
+        try:
+            if not all(self.is_open(node) for node in self.node(victim.holding).path()):
+                return False
+            if victim.reason == reasons.IN_COHORT_RECLAMATION:
+                return True
+            comparison = self._compare(victim.holding)
+            return any(comparison.satisfies(strategy) for strategy in self._state.fair_sharing)
+        finally:
+            self._stop(victim)
+
+
+class _Targets:
+    """The candidates that are left, by ClusterQueue, and the part of the quota tree above them.
+
+    Each cohort has a heap of its children, the one with the highest share first. A child's place depends on its own
+    usage only, so after a victim was taken only those on the way to its ClusterQueue get a new place.
+    """
+
+    def __init__(self, search: _Search, candidates: Mapping[QuotaNode, Iterator[Holding]]) -> None:
+        self._search = search
+        self._candidates = candidates
+        self._next: dict[QuotaNode, Holding] = {}  # by ClusterQueue
+        self._children: dict[QuotaNode, list[tuple[_Place, QuotaNode]]] = {}  # heaps, by cohort
+        self._without_place: list[QuotaNode] = []  # the deepest first
+        for queue in candidates:
+            self._advance(queue)
+        depths = {node: depth for queue in self._next for depth, node in enumerate(reversed(list(queue.path())))}
+        self._without_place = sorted((node for node in depths if node.parent is not None), key=lambda n: -depths[n])
+        self._children = {node.parent: [] for node in self._without_place if node.parent is not None}
+
+    def _advance(self, queue: QuotaNode) -> None:
+        found = next(self._candidates[queue], None)
+        if found is None:
+            self._next.pop(queue, None)
+        else:
+            self._next[queue] = found
+
+    def pop(self, queue: QuotaNode) -> Holding | None:
+        """Remove the next candidate of a ClusterQueue and return it; None if it has none left."""
+        found = self._next.get(queue)
+        if found is not None:
+            self._advance(queue)
+        return found
+
+    def drop(self, queue: QuotaNode) -> None:
+        """Remove all candidates of a ClusterQueue."""
+        self._next.pop(queue, None)
+
+    def next(self) -> QuotaNode | None:
+        """The ClusterQueue to take from: below the root, the child with the highest share at each step.
+
+        None if no ClusterQueue has candidates left. The caller pops a candidate before it calls again.
+        """
+        for node in self._without_place:
+            if node.parent is not None and self._is_left(node) and self._search.is_open(node):
+                heappush(self._children[node.parent], (self._place(node), node))
+        node = self._search.ancestors[-1]
+        if not self._is_left(node):
+            return None
+        way: list[QuotaNode] = []
+        while node in self._children:
+            node = heappop(self._children[node])[1]
+            way.append(node)
+        self._without_place = way[::-1]
+        return node
+
+    def _is_left(self, node: QuotaNode) -> bool:
+        return node in self._next or bool(self._children.get(node))
+
+    def _place(self, node: QuotaNode) -> _Place:
+        """Highest share first; among equal ones a cohort, then another queue than the own one, then candidates."""
+        share, candidate = self._search.share(node), self._next.get(node)
+        own = node is self._search.ancestors[0]
+        return _Place(
+            not share.infinite,
+            -share.per_mille,
+            candidate is not None,
+            own,
+            candidate.ranking if candidate is not None else NO_RANKING,
+            node.name,
+        )
+
+
+class _Place(NamedTuple):
+    """Orders the children of a cohort; no two of them have the same."""
+
+    finite: bool
+    minus_share: Fraction
+    is_queue: bool
+    is_own: bool
+    candidate: Ranking
+    name: str
+
+
+def _counted_above(node: QuotaNode, usage: Usage) -> Usage:
+    """The part of the node's `usage` that counts in its parent too."""
+    beyond = {fr: max(0, node.usage.get(fr, 0) - node.local_quota(fr)) for fr in usage}
+    return {fr: min(amount, beyond[fr]) for fr, amount in usage.items()}

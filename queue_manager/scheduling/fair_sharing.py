@@ -1,0 +1,174 @@
+"""Fair sharing: whose Workload is served first when ClusterQueues compete for the quota of a cohort (KEP-1714).
+
+The *dominant resource share* of a ClusterQueue or cohort says how much of its parent's quota it borrows:
+
+    borrowed(node, resource)   = sum over flavors of max(0, usage - subtree quota)
+    lendable(parent, resource) = sum over flavors of the parent's potential
+    share(node)                = max over resources of borrowed * 1000 / lendable, divided by the node's weight
+
+The share of a root is 0. A node with weight 0 that borrows has an infinite share; two such nodes compare by their
+shares without weight. Shares are exact fractions, so their order does not depend on rounding.
+
+The heads of a cycle are ordered by a tournament, one per root. At each cohort the winners of its children compete: the
+first is the one whose child does not borrow a requested flavor from the cohort, then the one whose child has the lower
+share with the Workload counted, then the one with the higher rank. Kueue: dominantResourceShare in
+pkg/cache/scheduler, fairSharingIterator in pkg/scheduler; BEHAVIOUR.md#q46-fair-sharing.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from fractions import Fraction
+from math import ceil
+from typing import Generic, NamedTuple, TypeVar
+
+from job_controller.quantities import INT64_MAX
+from queue_manager.scheduling.preemption import is_within_quota
+from queue_manager.scheduling.quota_tree import QuotaNode, Usage
+from queue_manager.scheduling.workload_info import Rank
+
+T = TypeVar("T")
+PER_MILLE = 1000
+NOTHING: Usage = {}
+
+
+class Share(NamedTuple):
+    """A dominant resource share. A higher one is served later and preempted first."""
+
+    infinite: bool  # borrows with weight 0
+    per_mille: Fraction  # divided by the weight, unless that is 0
+
+    @property
+    def rounded(self) -> int:
+        """status.fairSharing.weightedShare: rounded up; the largest 64-bit integer if it is infinite."""
+        return INT64_MAX if self.infinite else min(INT64_MAX, ceil(self.per_mille))
+
+
+NO_SHARE = Share(infinite=False, per_mille=Fraction(0))
+
+
+class Shares:
+    """Computes shares from the usage in a quota tree. An instance may be used until quotas change."""
+
+    def __init__(self) -> None:
+        self._lendable: dict[QuotaNode, Mapping[str, int]] = {}
+
+    def of(self, node: QuotaNode, without: Usage = NOTHING) -> Share:
+        """The share of a node; `without`: an amount of its usage that is not counted."""
+        if node.parent is None:
+            return NO_SHARE
+        borrowed: dict[str, int] = {}
+        for fr, used in node.usage.items():
+            over = used - without.get(fr, 0) - node.subtree.get(fr, 0)
+            if over > 0:
+                borrowed[fr.resource] = borrowed.get(fr.resource, 0) + over
+        return self._share(borrowed, node.parent, node.weight) if borrowed else NO_SHARE
+
+    def _share(self, borrowed: Mapping[str, int], parent: QuotaNode, weight: Fraction) -> Share:
+        lendable = self._lendable.get(parent)
+        if lendable is None:
+            lendable = self._lendable[parent] = _lendable(parent)
+        ratios = (Fraction(b * PER_MILLE, lendable[r]) for r, b in borrowed.items() if lendable.get(r, 0) > 0)
+        dominant = max(ratios, default=Fraction(0))
+        return Share(True, dominant) if weight == 0 else Share(False, dominant / weight)
+
+
+def _lendable(parent: QuotaNode) -> Mapping[str, int]:
+    """What a node could use if nothing else ran, by resource, over the flavors of its whole tree."""
+    result: dict[str, int] = {}
+    for fr in parent.root.subtree:
+        result[fr.resource] = result.get(fr.resource, 0) + parent.potential(fr)
+    return result
+
+
+# --- the order of heads ---
+
+
+class Claim(NamedTuple):
+    """What a head would use, and where."""
+
+    node: QuotaNode  # its ClusterQueue
+    usage: Usage
+    rank: Rank
+
+
+class _Place(NamedTuple):
+    """Orders the children of a cohort by the head that each nominates; the smallest wins."""
+
+    borrows: bool
+    share: Share
+    rank: Rank  # total: no two heads have the same
+
+
+def _place(node: QuotaNode, claim: Claim, shares: Shares) -> _Place:
+    """The place of `node` among its siblings if this head were admitted."""
+    requested = frozenset(fr for fr, amount in claim.usage.items() if amount > 0)
+    claim.node.add_all(claim.usage)
+    try:
+        return _Place(not is_within_quota(node, requested), shares.of(node), claim.rank)
+    finally:
+        claim.node.remove_all(claim.usage)
+
+
+class _Bracket(Generic[T]):
+    """The heads below one node of the quota tree."""
+
+    __slots__ = ("children", "depth", "heads", "node")
+
+    def __init__(self, node: QuotaNode, depth: int) -> None:
+        self.node = node
+        self.depth = depth  # 0: root
+        self.heads: list[tuple[Rank, Claim, T]] = []  # heap; of a ClusterQueue
+        self.children: list[tuple[_Place, _Bracket[T]]] = []  # heap; of a cohort: those that nominate a head
+
+    @property
+    def nominee(self) -> tuple[Rank, Claim, T] | None:
+        """The head that won below this node; None if none is left."""
+        bracket = self
+        while bracket.children:
+            bracket = bracket.children[0][1]
+        return bracket.heads[0] if bracket.heads else None
+
+    def remove_nominee(self) -> list[_Bracket[T]]:
+        """Remove the nominee. The brackets below this one that nominated it, the deepest first, have no place now."""
+        path = [self]
+        while path[-1].children:
+            path.append(heapq.heappop(path[-1].children)[1])
+        heapq.heappop(path[-1].heads)
+        return path[:0:-1]
+
+
+def fair_order(entries: Iterable[T], claim_of: Callable[[T], Claim]) -> Iterator[T]:
+    """The entries in the order of the tournaments, the roots by name.
+
+    Each tournament is decided when the next entry is requested, by the usage that the quota tree has then: the caller
+    counts an admitted entry before it requests the next. An entry costs O(depth * log(children)).
+    """
+    brackets: dict[QuotaNode, _Bracket[T]] = {}
+    for entry in entries:
+        claim = claim_of(entry)
+        path = list(claim.node.path())
+        for depth, node in enumerate(reversed(path)):
+            brackets.setdefault(node, _Bracket(node, depth))
+        heapq.heappush(brackets[claim.node].heads, (claim.rank, claim, entry))
+    by_root: dict[QuotaNode, list[_Bracket[T]]] = {}
+    for bracket in sorted(brackets.values(), key=lambda b: (-b.depth, b.node.name)):
+        by_root.setdefault(bracket.node.root, []).append(bracket)
+    for root in sorted(by_root, key=lambda node: node.name):
+        yield from _tournament(brackets, by_root[root])
+
+
+def _tournament(brackets: Mapping[QuotaNode, _Bracket[T]], without_place: list[_Bracket[T]]) -> Iterator[T]:
+    """The entries of one root. `without_place`: all its brackets, the deepest first and the root last."""
+    shares, root = Shares(), without_place.pop()
+    while True:
+        for bracket in without_place:
+            head, parent = bracket.nominee, bracket.node.parent
+            if head is not None and parent is not None:
+                heapq.heappush(brackets[parent].children, (_place(bracket.node, head[1], shares), bracket))
+        winner = root.nominee
+        if winner is None:
+            return
+        without_place = root.remove_nominee()
+        yield winner[2]

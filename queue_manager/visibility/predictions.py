@@ -1,0 +1,320 @@
+"""Predicts what happens next to a Job, and when. Pure.
+
+A Job leaves its state at a known time, after some other event, or by the action of a person. The sentences say which.
+Deadlines that depend on the configuration carry a time only if the configuration is known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+
+import msgspec
+
+from job_controller import conditions
+from job_controller.model import Job
+from job_controller.options import JobControllerOptions
+from job_controller.times import effective_start, later
+from queue_manager.api import condition_types, keys, reasons
+from queue_manager.api.check_states import CheckState
+from queue_manager.api.types import Condition, Workload
+from queue_manager.jobs.workload_manifest import prebuilt_name
+from queue_manager.lifecycle.requeuing import Deadline, give_up_at, pods_deadline, settings_for
+from queue_manager.lifecycle.rules import execution_deadline
+from queue_manager.lifecycle.settings import Settings
+from queue_manager.lifecycle.unscheduled import unscheduled
+from queue_manager.visibility.inbox import job_argument
+from queue_manager.visibility.indexes import IndexMap
+from queue_manager.visibility.job_states import JobState, is_overdue
+from queue_manager.visibility.obstacles import Obstacle
+from queue_manager.visibility.pod_attempts import next_pod_at
+from queue_manager.visibility.wire_types import Pod
+
+NO_WORKLOAD = (
+    "nothing: it gets no Workload. Its namespace is not managed (managedJobsNamespaceSelector), or no queue "
+    "manager is running"
+)
+REFUSED_EVENT = "nothing, until the problem that its state names is fixed"
+REFUSED = "nothing: its Workload is finished; fix what the reason names, then delete the Job and submit it again"
+MAX_DEADLINE_SECONDS = 100 * 365 * 86_400  # caps deadlines that a datetime cannot represent
+
+
+class Prediction(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A future event; `at` is None if its time is unknown."""
+
+    at: datetime | None
+    what: str
+
+
+@dataclass(frozen=True, slots=True)
+class PredictionContext:
+    """The surroundings of the Job. `settings`: None if the configuration is unknown.
+
+    `default_ns`: the default namespace of commands.
+    """
+
+    obstacle: Obstacle | None = None
+    settings: Settings | None = None
+    options: JobControllerOptions = field(default_factory=JobControllerOptions)
+    default_ns: str = "default"
+
+
+def predict(
+    job: Job | None,
+    workload: Workload | None,
+    pods: Sequence[Pod],
+    indexes: IndexMap | None,
+    state: JobState,
+    context: PredictionContext,
+    now: datetime,
+    *,
+    refused: bool = False,
+) -> list[Prediction]:
+    """Return the next events, soonest first; never empty. `refused`: an Event says why the Job has no Workload."""
+    if job is None:
+        found = _without_job(workload, state, context, now)
+    elif state == JobState.DELETING:
+        found = [_untimed("is deleted once its finalizers are removed and its pods have ended")]
+    elif state in (JobState.SUCCEEDED, JobState.FAILED):
+        found = _after_end(job, workload, context, now)
+    elif state == JobState.REFUSED:
+        found = [_untimed(REFUSED)]
+    elif workload is not None and state in _BY_WORKLOAD_STATE:
+        found = _BY_WORKLOAD_STATE[state](workload, context, now)
+    elif state in (JobState.RUNNING, JobState.STARTING):
+        found = _while_running(job, workload, pods, indexes, context, now)
+    elif state == JobState.SUSPENDED:
+        found = [_untimed(_without_queue(job))]
+    else:
+        found = _obstacles(context) or [_untimed(REFUSED_EVENT if refused else _without_workload(job, now))]
+    dated = sorted((n for n in found if n.at is not None), key=lambda n: n.at or now)
+    return [*dated, *(n for n in found if n.at is None)]
+
+
+def _without_queue(job: Job) -> str:
+    owner = job.metadata.controller
+    text = "starts when its spec.suspend is set to false; it is in no queue"
+    if owner is not None and owner.is_job:
+        return f"{text}, and is suspended again while Job {owner.name}, which owns it, is queued and holds no quota"
+    return text
+
+
+def _without_job(
+    workload: Workload | None, state: JobState, context: PredictionContext, now: datetime
+) -> list[Prediction]:
+    if workload is None or state == JobState.ORPHANED:
+        return [_untimed("its Job was deleted: its Workload is finished and deleted")]
+    if state == JobState.FINISHED:
+        return _after_end(None, workload, context, now)
+    if workload.is_true(condition_types.ADMITTED) and state == JobState.RESERVED:
+        held = _queue_deadlines(workload, (), context)
+        return [*held, _untimed("holds its quota until it is finished or deleted: it has no Job")]
+    return _BY_WORKLOAD_STATE[state](workload, context, now)
+
+
+def _untimed(what: str) -> Prediction:
+    return Prediction(at=None, what=what)
+
+
+def _after(since: datetime | None, seconds: float | None, now: datetime) -> datetime | None:
+    """Return when a wait ends that counts from `since`, or from `now` if the clock was set back since then."""
+    if since is None or seconds is None or seconds >= MAX_DEADLINE_SECONDS:
+        return None
+    return later(effective_start(since, None, now), seconds)
+
+
+def _without_workload(job: Job, now: datetime) -> str:
+    """Describe what is next for a Job that names a queue and has no Workload."""
+    prebuilt = prebuilt_name(job)
+    if prebuilt:
+        return f"starts once prebuilt Workload {prebuilt} exists and belongs to no other Job"
+    return NO_WORKLOAD if is_overdue(job, now) else "the queue manager is about to create its Workload"
+
+
+# --- states ------------------------------------------------------------------------------------------------
+
+
+def _after_end(
+    job: Job | None, workload: Workload | None, context: PredictionContext, now: datetime
+) -> list[Prediction]:
+    end = conditions.finished(job.status) if job is not None else None
+    found = []
+    ttl = job.spec.ttl_seconds_after_finished if job is not None else None
+    at = _after(end.last_transition_time if end is not None else None, ttl, now)
+    if at is not None:
+        found.append(Prediction(at=at, what="is deleted with its pods (ttlSecondsAfterFinished)"))
+    finished = workload.condition(condition_types.FINISHED) if workload is not None else None
+    if finished is not None and context.settings is not None:
+        at = _after(finished.last_transition_time, context.settings.retain_finished, now)
+        if at is not None:
+            found.append(Prediction(at=at, what="its Workload is deleted (objectRetentionPolicies)"))
+    return found or [_untimed("nothing: it has ended")]
+
+
+def _deactivated(workload: Workload, context: PredictionContext, now: datetime) -> list[Prediction]:
+    found = []
+    if workload.is_true(condition_types.QUOTA_RESERVED):
+        found.append(_untimed("its pods are deleted, then its quota is released"))
+    evicted = workload.condition(condition_types.EVICTED)
+    # Retention deletes only what Sluice deactivated, not what a user did.
+    ours = evicted is not None and evicted.reason.startswith(reasons.DEACTIVATED_DUE_TO)
+    if evicted is not None and ours and context.settings is not None:
+        at = _after(evicted.last_transition_time, context.settings.retain_deactivated, now)
+        if at is not None:
+            found.append(Prediction(at=at, what="the Job is deleted (objectRetentionPolicies)"))
+    return [*found, _untimed(f"stays out until: sluice reactivate {job_argument(workload, context.default_ns)}")]
+
+
+def _backoff(workload: Workload, context: PredictionContext, now: datetime) -> list[Prediction]:
+    state = workload.status.requeue_state
+    count = (state.count or 0) if state is not None else 0
+    limit = _limit(workload, context.settings)
+    tried = f"retry {count}" + (f" of {limit}" if limit is not None else "") if count else "again"
+    at = state.requeue_at if state is not None else None
+    end = _end_of_attempts(workload, context.settings)
+    if at is not None and end is not None and end <= at:
+        return [Prediction(at=end, what="is deactivated: its pods were not ready for too long (giveUpAfter)")]
+    return [Prediction(at=at, what=f"is requeued in {workload.spec.queue_name} ({tried})"), *_obstacles(context)]
+
+
+def _evicted(workload: Workload, context: PredictionContext, now: datetime) -> list[Prediction]:
+    found = [_untimed("its pods are deleted, then its quota is released"), *_preempted(workload)]
+    state = workload.status.requeue_state
+    if state is not None and state.requeue_at is not None:
+        found += _backoff(workload, context, now)
+    return found
+
+
+def _pending(workload: Workload, context: PredictionContext, now: datetime) -> list[Prediction]:
+    found = _obstacles(context) or [
+        _untimed(_why_pending(workload.condition(condition_types.QUOTA_RESERVED), workload, context.default_ns))
+    ]
+    return [*found, *_preempted(workload)]
+
+
+def _preempted(workload: Workload) -> list[Prediction]:
+    """Say who needed the quota of a victim, and that it keeps its place in the queue."""
+    evicted, history = workload.condition(condition_types.EVICTED), workload.status.requeue_history
+    if evicted is None or not evicted.is_true or evicted.reason != reasons.PREEMPTED:
+        return []
+    cause = history.attempts[-1].cause if history is not None and history.attempts else ""
+    text = f"made room {cause}" if cause else "made room for another one"
+    return [_untimed(f"{text}; it is tried again by its priority and creation time, without a backoff")]
+
+
+def _obstacles(context: PredictionContext) -> list[Prediction]:
+    found = context.obstacle
+    if found is None:
+        return []
+    return [_untimed(f"{found.text}; {found.remedy}" if found.remedy else found.text)]
+
+
+_PENDING = {
+    reasons.WAITING_FOR_QUOTA: "starts when enough quota is free",
+    reasons.WAITING_FOR_PREEMPTED: "starts when the preempted Workloads have stopped",
+    reasons.WAITING_FOR_PODS_READY: "starts when the pods of all admitted Workloads are ready (blockAdmission)",
+    reasons.EXCEEDS_MAX_QUOTA: "never starts, unless it asks for less or an admin raises the quota",
+    reasons.NO_MATCHING_FLAVOR: "never starts, unless it asks for something else or an admin adds a flavor for it",
+    reasons.MISCONFIGURED: "never starts, unless the misconfiguration is fixed",
+}
+
+
+def _why_pending(reserved: Condition | None, workload: Workload, default_ns: str) -> str:
+    reason = reserved.reason if reserved is not None else ""
+    if reason == reasons.ADMISSION_GATED:
+        gates = workload.metadata.annotations.get(keys.ADMISSION_GATED_BY, "")
+        return f"enters the queue when its admission gates are removed: {gates}"
+    text = _PENDING.get(reason, f"is tried when it is its turn in {workload.spec.queue_name}")
+    return f"{text} (sluice explain {job_argument(workload, default_ns)})"
+
+
+def _reserved(workload: Workload, context: PredictionContext, now: datetime) -> list[Prediction]:
+    open_checks = [check.name for check in workload.status.admission_checks if check.state != CheckState.READY]
+    if open_checks and not workload.is_true(condition_types.ADMITTED):
+        return [_untimed(f"starts when its admission checks are ready: {', '.join(open_checks)}")]
+    return [_untimed("starts at once")]
+
+
+_BY_WORKLOAD_STATE = {
+    JobState.DEACTIVATED: _deactivated,
+    JobState.BACKOFF: _backoff,
+    JobState.EVICTED: _evicted,
+    JobState.PENDING: _pending,
+    JobState.RESERVED: _reserved,
+}
+
+
+# --- deadlines of what runs --------------------------------------------------------------------------------
+
+
+def _while_running(
+    job: Job,
+    workload: Workload | None,
+    pods: Sequence[Pod],
+    indexes: IndexMap | None,
+    context: PredictionContext,
+    now: datetime,
+) -> list[Prediction]:
+    found = []
+    at = next_pod_at(job, pods, context.options, now)
+    if at is not None:
+        found.append(Prediction(at=at, what="a pod is created in place of a failed one"))
+    elif indexes is not None:
+        due = [(row.next_retry, row.index) for row in indexes.troubled if row.next_retry is not None]
+        found += [Prediction(at=at, what=f"the next pod of index {index} is created") for at, index in sorted(due)[:1]]
+    at = _after(job.status.start_time, job.spec.active_deadline_seconds, now)
+    if at is not None:
+        found.append(Prediction(at=at, what="fails if it still runs (activeDeadlineSeconds)"))
+    if workload is not None:
+        found += _queue_deadlines(workload, pods, context)
+    wanted = job.spec.completions
+    done = f"{job.status.succeeded} of {wanted} pods have" if wanted is not None else "not all have"
+    return [*found, _untimed(f"ends when all its pods have succeeded ({done})")]
+
+
+def _queue_deadlines(workload: Workload, pods: Sequence[Pod], context: PredictionContext) -> list[Prediction]:
+    found = []
+    at = execution_deadline(workload)
+    if at is not None:
+        found.append(Prediction(at=at, what="is deactivated if it still runs (maximum execution time)"))
+    ready = workload.condition(condition_types.PODS_READY)
+    if workload.is_true(condition_types.PODS_READY) or not workload.is_true(condition_types.ADMITTED):
+        return found
+    if ready is None and (context.settings is None or workload.metadata.controller is not None):
+        return found  # no PodsReady condition, so waitForPodsReady seems to be off
+    if context.settings is None:
+        return [
+            *found,
+            _untimed("is evicted if its pods are not all ready in time (waitForPodsReady; --config shows when)"),
+        ]
+    deadline = pods_deadline(workload, context.settings, unscheduled(pods))
+    if deadline is not None:
+        found.append(Prediction(at=deadline.at, what=_eviction(workload, deadline, context.settings)))
+    return found
+
+
+def _end_of_attempts(workload: Workload, settings: Settings | None) -> datetime | None:
+    """Return when giveUpAfter ends a backoff, or None if unknown."""
+    evicted = workload.condition(condition_types.EVICTED)
+    if settings is None or evicted is None or evicted.reason != reasons.PODS_READY_TIMEOUT:
+        return None
+    return give_up_at(workload, settings_for(workload, settings))
+
+
+def _limit(workload: Workload, settings: Settings | None) -> int | None:
+    """Return the limit of retries, or None if unknown."""
+    own = settings_for(workload, settings) if settings is not None else None
+    return own.limit if own is not None else None
+
+
+def _eviction(workload: Workload, deadline: Deadline, settings: Settings) -> str:
+    if deadline.last:
+        return "is deactivated if its pods are not all ready (giveUpAfter)"
+    state = workload.status.requeue_state
+    count = ((state.count or 0) if state is not None else 0) + 1
+    limit = _limit(workload, settings)
+    if limit is not None and count > limit:
+        return f"is deactivated if its pods are not all ready (its {limit} retries are used up)"
+    follows = f"retry {count}{f' of {limit}' if limit is not None else ''} follows"
+    return f"is evicted if its pods are not all ready ({follows})"

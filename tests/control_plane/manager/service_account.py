@@ -1,0 +1,83 @@
+"""The service account of the manager on the API server, with exactly the rights of the permissions table."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+from queue_manager.api.resources import Resource
+from queue_manager.engine.client import Client
+from queue_manager.operator.permissions import ALL, rules
+from tests.control_plane.server import ControlPlane
+
+RBAC = ("rbac.authorization.k8s.io", "v1")
+ACCOUNTS = Resource("", "v1", "serviceaccounts", "ServiceAccount")
+SECRETS = Resource("", "v1", "secrets", "Secret")
+ROLES = Resource(*RBAC, "clusterroles", "ClusterRole", namespaced=False)
+BINDINGS = Resource(*RBAC, "clusterrolebindings", "ClusterRoleBinding", namespaced=False)
+
+
+@dataclass(frozen=True)
+class Account:
+    api: Client
+    namespace: str
+    name: str
+
+    async def token(self) -> tuple[str, str]:
+        """A token, and the name of the Secret whose deletion makes it invalid within ten seconds."""
+        secret = await self.api.create(SECRETS, self.namespace, {"metadata": {"name": f"key-{uuid4().hex[:8]}"}})
+        bound = {"kind": "Secret", "apiVersion": "v1", "name": secret["metadata"]["name"]}
+        request = {
+            "apiVersion": "authentication.k8s.io/v1",
+            "kind": "TokenRequest",
+            "spec": {"audiences": [], "expirationSeconds": 3600, "boundObjectRef": bound},
+        }
+        answer = await self.api.create(ACCOUNTS, self.namespace, request, name=self.name, subresource="token")
+        return answer["status"]["token"], secret["metadata"]["name"]
+
+    async def invalidate(self, secret: str) -> None:
+        await self.api.delete(SECRETS, self.namespace, secret)
+
+
+async def account(api: Client, namespace: str, allowed: list[dict[str, Any]] | None = None) -> Account:
+    """A new service account; `allowed` are its rules, by default those of all controllers."""
+    name = f"sluice-{uuid4().hex[:8]}"
+    await api.create(ACCOUNTS, namespace, {"metadata": {"name": name}})
+    await api.create(ROLES, "", {"metadata": {"name": name}, "rules": rules(ALL) if allowed is None else allowed})
+    reference = {"apiGroup": RBAC[0], "kind": "ClusterRole", "name": name}
+    subject = {"kind": "ServiceAccount", "name": name, "namespace": namespace}
+    await api.create(BINDINGS, "", {"metadata": {"name": name}, "roleRef": reference, "subjects": [subject]})
+    return Account(api, namespace, name)
+
+
+def without(verb: str, resource: str, controllers: Iterable[str] = ALL) -> list[dict[str, Any]]:
+    """The rules of the controllers without one verb on one resource."""
+    return [
+        {**rule, "verbs": [v for v in rule["verbs"] if not (v == verb and rule["resources"] == [resource])]}
+        for rule in rules(controllers)
+        if rule["resources"] != [resource] or rule["verbs"] != [verb]
+    ]
+
+
+def write_kubeconfig(path: Path, url: str, user: dict[str, Any], plane: ControlPlane | None = None) -> Path:
+    """Write a kubeconfig; with a plane its certificate is trusted."""
+    cluster = {"server": url}
+    if plane is not None:
+        cluster["certificate-authority-data"] = base64.b64encode(plane.ca.read_bytes()).decode()
+    tree = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": "c", "cluster": cluster}],
+        "users": [{"name": "u", "user": user}],
+        "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
+        "current-context": "x",
+    }
+    scratch = path.with_suffix(".new")
+    scratch.write_text(json.dumps(tree))
+    scratch.rename(path)
+    return path

@@ -1,0 +1,45 @@
+"""Reports of commands that are interrupted between their changes."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import pytest
+
+from job_controller.model import Key
+from queue_manager.cli.change_report import ChangeReport
+from queue_manager.cli.connection import NoResponse
+
+
+async def change(error: BaseException | None = None) -> None:
+    if error is not None:
+        raise error
+
+
+async def reactivate_two(form: str, error: BaseException) -> None:
+    """The second change is interrupted."""
+    with ChangeReport(form, dry_run=False) as report:
+        if await report.perform("Job", Key("default", "one"), change()):
+            report.add("Job", "default", "one", "reactivated", "requeued")
+        await report.perform("Job", Key("default", "two"), change(error))
+
+
+@pytest.mark.parametrize("error", [asyncio.CancelledError(), NoResponse("gone")])
+async def test_an_interrupted_command_reports_done_and_uncertain_changes(
+    error: BaseException, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(type(error)):
+        await reactivate_two("json", error)
+    said = capsys.readouterr()
+    rows = [(row["name"], row["result"]) for row in json.loads(said.out)]
+    assert (rows, said.err) == ([("one", "reactivated"), ("two", "failed")], "")
+
+
+async def test_a_table_is_not_followed_by_its_lines_as_text(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(NoResponse):
+        await reactivate_two("table", NoResponse("gone"))
+    assert capsys.readouterr() == (
+        "default/one reactivated: requeued\n",
+        "default/two failed: interrupted: the change may or may not have been made\n",
+    )

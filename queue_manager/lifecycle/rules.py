@@ -169,7 +169,7 @@ def gated_workload_is_not_enqueued(
     if gates:
         return _change_or_idle(w, now, lambda d: _gate(d, gates))
     if reserved is not None and reserved.reason == reasons.ADMISSION_GATED:
-        return WriteStatus(_open_gate, Cause.REASON)
+        return WriteStatus(_open_gate, Cause.REQUEUE)
     return None
 
 

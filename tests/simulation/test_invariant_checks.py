@@ -355,3 +355,60 @@ def test_no_violation_is_found_when_all_has_ended() -> None:
 def test_a_write_at_rest_is_found() -> None:
     with pytest.raises(Broken, match=r"^L8:"):
         check_quiet(7, 8)
+
+
+def waiting(name: str, priority: int, *conditions: Tree, cpu: int = 1, **status: Any) -> Tree:
+    """A Workload; the resourceVersion is no user's."""
+    rows = [{"name": "main", "resources": {"cpu": cpu}}]
+    return {
+        "metadata": {"name": name, "namespace": "ns", "uid": name, "resourceVersion": "1"},
+        "spec": {"priority": priority, "active": True, "podSets": [{"name": "main", "count": 1}]},
+        "status": {"conditions": list(conditions), "resourceRequests": rows, **status},
+    }
+
+
+def has(kind: str, status: str, reason: str = "x", message: str = "") -> Tree:
+    time = "2026-01-01T00:00:00Z"
+    return {"type": kind, "status": status, "reason": reason, "message": message, "lastTransitionTime": time}
+
+
+def holding(name: str, priority: int, *more: Tree, cpu: int = 1, **status: Any) -> Tree:
+    assigned = {"podSetAssignments": [{"resourceUsage": {"cpu": cpu}}]}
+    return waiting(name, priority, has("QuotaReserved", "True"), *more, admission=assigned, **status)
+
+
+def victim(name: str, priority: int, by: str, times: int = 1, *, cpu: int = 1, holds: bool = True) -> Tree:
+    text = f"Preempted to accommodate a workload (UID: {by}, JobUID: j) due to ..."
+    stats = {"evictions": [{"reason": "Preempted", "underlyingCause": "", "count": times}]}
+    how = holding if holds else waiting
+    more = (has("Preempted", "True", "InClusterQueue", text), has("Evicted", "True", "Preempted", text))
+    return how(name, priority, *more, cpu=cpu, schedulingStats=stats)
+
+
+WAITS = has("QuotaReserved", "False", "WaitingForPreemptedWorkloads")
+LOW, HIGH = holding("low", 1), waiting("high", 9, WAITS)
+
+
+def preemptions(*writes: Tree) -> None:
+    lines = (b"MODIFIED " + WORKLOADS + b" " + msgspec.json.encode(tree) for tree in writes)
+    History(quota=1).check(lines)
+
+
+def test_a_right_preemption_is_not_found() -> None:
+    released = victim("low", 1, "high", holds=False)
+    preemptions(LOW, HIGH, victim("low", 1, "high"), released, holding("high", 9))
+
+
+@pytest.mark.parametrize(
+    ("number", "writes"),
+    [
+        ("S8", (holding("low", 10), HIGH, victim("low", 10, "high"))),
+        ("S7", (LOW, HIGH, victim("low", 1, "high"), holding("low", 1), victim("low", 1, "high"))),
+        ("S9", (LOW, HIGH, victim("low", 1, "high", times=3))),
+        ("S7", (LOW, HIGH, victim("low", 1, "high"), victim("low", 1, "high", holds=False), holding("other", 9))),
+    ],
+    ids=["of a higher priority", "twice for one attempt", "again and again", "for the benefit of another one"],
+)
+def test_a_wrong_preemption_is_found(number: str, writes: tuple[Tree, ...]) -> None:
+    with pytest.raises(Broken, match=f"^{number}:"):
+        preemptions(*writes)

@@ -93,6 +93,7 @@ async def busy(c: Cluster) -> None:
     await asyncio.sleep(70)
 
 
+PREEMPTIONS = "kueue_preempted_workloads_total"
 CONFIG = """metrics: {enableClusterQueueResources: true}
 waitForPodsReady: {timeout: 60s}
 fairSharing: {preemptionStrategies: [LessThanOrEqualToFinalShare]}
@@ -144,7 +145,7 @@ def test_no_family_is_declared_that_nothing_counts(lines: list[str]) -> None:
     seen = {line.split()[2] for line in lines if line.startswith("# TYPE")}
     checks = "admission_checks_wait_time_seconds"
     queue = {family.name for title in list(TABLES)[:2] for family in TABLES[title]}
-    unseen = {f"kueue_{checks}", f"kueue_local_queue_{checks}", "kueue_preempted_workloads_total"}
+    unseen = {f"kueue_{checks}", f"kueue_local_queue_{checks}", PREEMPTIONS}
     assert queue - seen == unseen
     packages = (Path(job_controller.__file__).parent, Path(queue_manager.__file__).parent)
     files = {file for package in packages for file in package.rglob("*.py")} - {Path(metric_families.__file__)}
@@ -224,5 +225,25 @@ def test_only_selected_local_queues_have_metrics() -> None:
             await asyncio.sleep(5)
             text = c.world.metrics.exposition()
             assert set(re.findall(r'kueue_local_queue_\w+\{.*?\bname="(\w+)"', text)) == {"lq"}
+
+    run_virtual(scenario())
+
+
+def test_a_preemption_is_counted_once_as_such_and_once_as_an_eviction() -> None:
+    async def scenario() -> None:
+        async with cluster(high=PodScript(0.2, 3.0)) as c:
+            await c.queues("1", preemption={"withinClusterQueue": "LowerPriority"})
+            await c.apply_class("high", 100)
+            await c.submit("low")
+            await c.until(c.running, ["low"])
+            await c.submit("high", labels={"kueue.x-k8s.io/priority-class": "high"})
+            await c.until(c.running, ["high"])
+            metrics = c.world.metrics
+            rule = {"preempting_cluster_queue": "cq", "reason": "InClusterQueue"}
+            assert metrics.value(PREEMPTIONS, rule) == 1
+            evicted = {"cluster_queue": "cq", "reason": "Preempted", "underlying_cause": "", "priority_class": ""}
+            assert metrics.value("kueue_evicted_workloads_total", evicted) == 1
+            writes = "sluice_workload_status_writes_total"
+            assert metrics.value(writes, {"cause": "preemption"}) == 2  # the victim's, and what its preemptor waits for
 
     run_virtual(scenario())

@@ -7,12 +7,15 @@ memory does not count, except in `at_rest`.
     S2   the quota cache holds what the store says
     S4   each Workload without an end is in exactly one place: pending, in flight, backing off, held, reserved
     S5   no quota for a Workload that backs off, is inactive, finished or deleted, or whose queue is stopped
+    S7   the quota that victims release goes to their preemptor, unless a higher priority takes it
+    S8   no Workload is preempted for one of lower priority in its ClusterQueue
     S10  a Job is unsuspended, and gets pods, only while its Workload is admitted
     S11  a stopped Job has its user's template again; a partially admitted one runs with all pods that fit
     S12  quota is given back when no pod of the Job uses a node any more
     S21  requeueState.count grows by one per PodsReady eviction and stays within the limit
     S22  one deactivation per announcement; a reactivation is not undone and starts a new budget
     S23  a backoff is as long as the settings say
+    S26  the reason of a pending Workload is that of the scheduler, within pendingReasonPeriod
     L1   a Workload that can be admitted is admitted    L2  an admitted Job runs    L3  nothing is left of what ended
     L6   a pending Workload has a reason                L8  nothing is written at rest
 """
@@ -271,8 +274,6 @@ class History:
 def at_rest(world: World) -> None:
     """S2, S4 and L6, when nothing happens any more."""
     state, queues = world.queue.quota_cache.state, world.queue.quota_cache.queues
-    _recounted(world)
-    _reasoned(world)
     for stored in world.store.scan("workloads.kueue.x-k8s.io"):
         w = msgspec.json.decode(stored.data)
         meta = w["metadata"]
@@ -291,6 +292,8 @@ def at_rest(world: World) -> None:
         if places["in line"] and not said:
             raise Broken(f"L6: {meta['name']} waits without a reason")
     _recount(state)
+    _recounted(world)
+    _reasoned(world)
 
 
 def _recount(state: SchedulerState) -> None:

@@ -11,11 +11,12 @@ from hypothesis import strategies as st
 from job_controller.model import Job
 from queue_manager.api import keys, reasons
 from queue_manager.api.types import ClusterQueue, Cohort, ResourceFlavor
-from queue_manager.scheduling.flavor_assignment import assign
+from queue_manager.scheduling.nomination import nominate
+from queue_manager.scheduling.planned_usage import PlannedUsage
 from queue_manager.scheduling.quota_state import SchedulerState
 from queue_manager.scheduling.workload_info import info
 from queue_manager.visibility.start_verdict import never, without_quota
-from tests.unit.queueing.builders import cohort
+from tests.unit.queueing.builders import T0, cohort
 from tests.unit.visibility.build import Tree, cluster_queue, flavor, job, workload
 
 TWO = {"a": {"cpu": "2", "memory": "8Gi"}, "b": {"cpu": "8", "memory": "1Gi"}}
@@ -126,6 +127,8 @@ def test_never_means_that_the_scheduler_finds_no_fit_on_an_empty_cluster(
     for one in (queue, other):
         state.set_queue(one)
     seen = info(workload(requests=asked, count=pods))
-    fits = assign(seen, queue.spec, state.queues["cq"].node, flavors)
+    state.flavors.update(flavors)
+    with PlannedUsage(state) as planned:
+        fits = nominate(state, planned, state.queues["cq"], seen, T0).assignment
     mine = never(job(requests=asked, parallelism=pods, completions=pods), queue, [queue, other], flavors)
     assert bool(mine) == (fits.reason == reasons.EXCEEDS_MAX_QUOTA)

@@ -42,7 +42,7 @@ MOST = 10  # rows of each table, and names of Jobs; JSON output is complete
 
 
 def run(args: argparse.Namespace) -> int:
-    found = asyncio.run(_explanation(args))
+    found = asyncio.run(explanation(args))
     if args.output == "json":
         sys.stdout.write(output.as_json(found))
     elif args.output == "yaml":
@@ -56,7 +56,8 @@ def exit_code(found: Explanation) -> int:
     return next((code for kind, code in CODES.items() if found.code.startswith(kind)), EXIT_OK)
 
 
-async def _explanation(args: argparse.Namespace) -> Explanation:
+async def explanation(args: argparse.Namespace) -> Explanation:
+    """Read the Job and what surrounds it, and explain it. Raises CommandRefused if it does not exist."""
     given = read_config(args.config) if args.config else None
     default_ns = read_default_namespace(args)
     key = key_of(args.job, args.namespace or default_ns)

@@ -1,6 +1,7 @@
-"""The equations of the quota tree, written down once more over the specs of the objects (BEHAVIOUR.md#q14-quota-tree).
+"""The equations of the quota tree, written down once more over the specs of the objects.
 
-Slow, recursive, without the product's tree: the reference for the numbers in an explanation.
+Slow, recursive, without the product's tree: the reference for the numbers in an explanation. Source:
+queue_manager/BEHAVIOUR.md#q14-quota-tree.
 """
 
 from __future__ import annotations

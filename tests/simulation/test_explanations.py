@@ -1,4 +1,4 @@
-"""What `sluice explain` says is what the scheduler decides, in any state of the store (S26), and its numbers are right.
+"""What `sluice explain` says is what the scheduler decides, in any state of the store, and its numbers are right.
 
 The decisions are those of the real quota cache and admission loop on the same store. The numbers are computed again
 from the specs, by the equations of the quota tree. `EXPLAINED_STORES` sets how many stores are generated.

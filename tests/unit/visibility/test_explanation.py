@@ -153,7 +153,7 @@ def test_the_evidence_names_amounts_holders_policies_and_position() -> None:
 
 
 def test_a_reader_who_may_not_see_all_gets_the_published_reason_and_no_foreign_name() -> None:
-    """S27: without the permission to list everything, nothing of other namespaces is named."""
+    """Without the permission to list everything, nothing of other namespaces is named."""
     said = cond("QuotaReserved", "False", "WaitingForQuota", "couldn't assign flavors to pod set main: no")
     found = explained(job(), workload(conditions=[said]), objects=None, not_seen=("workloads of all namespaces",))
     assert (found.code, found.message) == ("WAIT/WaitingForQuota", said["message"])

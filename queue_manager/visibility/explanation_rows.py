@@ -11,7 +11,6 @@ from job_controller.model import Key
 from queue_manager.api import reasons
 from queue_manager.scheduling.amounts import text
 from queue_manager.scheduling.explanation import FlavorEvidence, Held, PreemptionCheck, Verdict
-from queue_manager.scheduling.flavor_assignment import Mode
 
 
 class FlavorRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -81,7 +80,7 @@ def _fits(row: FlavorEvidence) -> str:
         return f"{text(row.resource, row.requested - row.limit)} over the limit"
     if row.requested > row.free:
         return f"{text(row.resource, row.requested - row.free)} more needed"
-    if row.mode is Mode.NO_FIT and row.why:
+    if row.reason == reasons.NO_MATCHING_FLAVOR:
         return row.why[0]
     return "fits"
 

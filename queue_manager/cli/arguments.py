@@ -107,6 +107,13 @@ def add_manager(commands: Commands) -> None:
         metavar="P",
         help="serve /healthz, /readyz and /metrics on loopback, 0: on any port (default: as the KueueConfig says)",
     )
+    manager.add_argument(
+        "--visibility-port",
+        type=port,
+        metavar="P",
+        help="serve the visibility API over TLS on loopback, 0: on any port (default: as the KueueConfig says; with "
+        "--metrics-port: not)",
+    )
 
 
 def add_operator_commands(commands: Commands) -> None:

@@ -309,10 +309,8 @@ class KueueConfig(ConfigModel):  # noqa: PLW1641 - its mappings have no hash eit
     )
     """Dispatch to other clusters."""
 
-    visibility_server: Annotated[
-        VisibilityServer | None, Only(V1BETA2), NoEffect("Sluice serves no visibility API yet")
-    ] = Field(default_factory=VisibilityServer)
-    """The visibility API."""
+    visibility_server: Annotated[VisibilityServer | None, Only(V1BETA2)] = Field(default_factory=VisibilityServer)
+    """The visibility API of `sluice manager`. `sluice up` serves it on its API server."""
 
     queue_visibility: Annotated[Opaque, Only(V1BETA1), NoEffect("it has no effect in Kueue either")] = Field(
         default=None, exclude=True

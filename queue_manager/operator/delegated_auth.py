@@ -3,9 +3,9 @@
     through the API server   the client certificate is that of its front proxy, and headers name the user
     directly                 a bearer token, checked by a TokenReview
 
-Then a SubjectAccessReview decides. The CA and the names of the front proxy are in the ConfigMap
-kube-system/extension-apiserver-authentication; without it only tokens are accepted. Kubernetes: DelegatingAuthentication
-of k8s.io/apiserver.
+Then a SubjectAccessReview decides. CA and names of the front proxy are in the ConfigMap
+kube-system/extension-apiserver-authentication; without it only tokens are accepted. Kubernetes:
+DelegatingAuthenticationOptions of k8s.io/apiserver.
 """
 
 from __future__ import annotations

@@ -12,6 +12,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+import msgspec
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
@@ -26,18 +27,22 @@ from queue_manager.cli.queue_view import read_queues
 from queue_manager.cli.show import heading, read_config
 from queue_manager.cli.streams import printable
 from queue_manager.cli.targets import find, key_of
+from queue_manager.engine.client import Client
 from queue_manager.engine.clock import SystemClock
+from queue_manager.engine.transport import Request
 from queue_manager.lifecycle.settings import Settings, settings_of
 from queue_manager.visibility.cluster_state import ClusterObjects
 from queue_manager.visibility.dominant_reason import Surroundings
 from queue_manager.visibility.explanation import Explanation, Position, explain
 from queue_manager.visibility.explanation_rows import FlavorRow
 from queue_manager.visibility.obstacles import local_queue_of, obstacle
+from queue_manager.visibility.pending_summary import MAX_LIMIT, PendingPage, local_queue_path
 from queue_manager.visibility.reason_codes import ReasonClass
 
 CODES = {ReasonClass.NEVER: EXIT_NEVER, ReasonClass.FAULT: EXIT_UNEXPECTED}
 STYLES = {ReasonClass.NEVER: "red", ReasonClass.FAULT: "bold red", ReasonClass.HOLD: "yellow", ReasonClass.WAIT: "cyan"}
 DEFAULTS_ASSUMED = "the configuration of the queue manager: its defaults are assumed (--config F)"
+ALL_OF_THEM = {"limit": str(MAX_LIMIT)}
 MOST = 10  # rows of each table, and names of Jobs; JSON output is complete
 
 
@@ -67,6 +72,7 @@ async def explanation(args: argparse.Namespace) -> Explanation:
         view = await read_cluster(client)
         target = await find(client, key)
         queues = await read_queues(client, [target.key.namespace], config)
+        served = await read_position(client, target.workload) if view.objects is None else None
     local, above = queues.of(local_queue_of(target.job, target.workload))
     around = Surroundings(
         objects=_with_newest(view.objects, target.workload),
@@ -78,7 +84,7 @@ async def explanation(args: argparse.Namespace) -> Explanation:
         not_seen=(*view.not_seen, *(() if config is not None else (DEFAULTS_ASSUMED,))),
         default_ns=default_ns,
     )
-    return explain(target.job, target.workload, around, now)
+    return explain(target.job, target.workload, around, now, served)
 
 
 def _with_newest(objects: ClusterObjects | None, workload: Workload | None) -> ClusterObjects | None:
@@ -87,6 +93,19 @@ def _with_newest(objects: ClusterObjects | None, workload: Workload | None) -> C
         return objects
     others = [other for other in objects.workloads if other.metadata.uid != workload.metadata.uid]
     return replace(objects, workloads=[*others, workload])
+
+
+async def read_position(client: Client, workload: Workload | None) -> Position | None:
+    """The position by the visibility API; None if that is not served, or not for this user."""
+    if workload is None:
+        return None
+    answer = await client.transport.request(Request("GET", local_queue_path(workload.local_queue), ALL_OF_THEM))
+    found = msgspec.json.decode(answer.body, type=PendingPage).items if answer.status == 200 else []
+    own = next((item for item in found if item.metadata.name == workload.metadata.name), None)
+    if own is None:
+        return None
+    first = (own.position_in_cluster_queue + 1, own.position_in_local_queue + 1)
+    return Position(cluster_queue=first[0], of=None, local_queue=first[1], ahead=None)
 
 
 # --- for people --------------------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ from typing import NamedTuple
 import msgspec
 
 from job_controller.json_tree import Json
-from job_controller.model import Key
+from job_controller.model import Key, ObjectMeta
 from queue_manager.api.types import Workload
 from queue_manager.queueing.queue_set import Queues
 from queue_manager.scheduling.workload_info import Info
@@ -36,6 +36,25 @@ class Answer(NamedTuple):
 
     status: int
     body: Json
+
+
+class PendingItem(msgspec.Struct, frozen=True, rename="camel"):
+    """What a reader of a page needs of an item."""
+
+    metadata: ObjectMeta
+    position_in_cluster_queue: int
+    position_in_local_queue: int
+
+
+class PendingPage(msgspec.Struct, frozen=True):
+    """A PendingWorkloadsSummary as its readers decode it."""
+
+    items: list[PendingItem]
+
+
+def local_queue_path(queue: Key) -> str:
+    """The path of a LocalQueue's pending Workloads in the preferred version."""
+    return f"/apis/{GROUP}/{VERSIONS[0]}/namespaces/{queue.namespace}/localqueues/{queue.name}/{SUBRESOURCE}"
 
 
 class QueuePath(NamedTuple):

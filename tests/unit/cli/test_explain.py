@@ -31,6 +31,10 @@ from queue_manager.local.kinds.registry import KindRegistry
 from queue_manager.local.server.api_server import ApiServer
 from queue_manager.local.server.in_process import LocalTransport
 from queue_manager.local.storage.store import Store
+from queue_manager.queueing.queue_set import Queues
+from queue_manager.scheduling.workload_info import info
+from queue_manager.visibility.pending_summary import PendingSummaries
+from tests.unit.queueing.builders import T0, cluster_queue, local_queue, workload
 
 STAMP = "2026-01-01T00:00:00Z"
 TRUE = {"status": "True", "reason": "r", "message": "m", "lastTransitionTime": STAMP}
@@ -53,7 +57,9 @@ class Clock:
 async def admin(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Client:
     """A cluster with 4 cpu: `secret` of namespace theirs holds 3, `train` of namespace mine requests 2, `big` 9."""
     clock, rng = Clock(), random.Random(1)
-    admin = Client(LocalTransport(ApiServer(Store(clock, rng), KindRegistry.builtin(), clock)))
+    registry = KindRegistry.builtin()
+    admin = Client(LocalTransport(ApiServer(Store(clock, rng), registry, clock)))
+    registry.mount(PendingSummaries(pending(), lambda key: None))
     await install_crds(admin)
     quota = [{"name": "f", "resources": [{"name": "cpu", "nominalQuota": "4"}]}]
     spec = {"namespaceSelector": {}, "resourceGroups": [{"coveredResources": ["cpu"], "flavors": quota}]}
@@ -77,6 +83,17 @@ async def admin(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Client:
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "config"))
     monkeypatch.setattr(explain, "connect", connect)
     return admin
+
+
+def pending() -> Queues:
+    """As the queue manager has them: another Workload of the ClusterQueue is first, `train` is second."""
+    queues = Queues()
+    queues.set_cluster_queue(cluster_queue(), T0)
+    for namespace in ("mine", "theirs"):
+        queues.set_local_queue(local_queue("q", namespace=namespace), T0)
+    queues.put(info(workload("job-first", queue="q", namespace="theirs", priority=1)), T0)
+    queues.put(info(workload("job-train", queue="q", namespace="mine")), T0)
+    return queues
 
 
 async def queued(client: Client, namespace: str, name: str, cpu: str, status: dict[str, Any]) -> None:
@@ -120,6 +137,7 @@ async def test_a_user_of_one_namespace_sees_no_name_of_another(admin: Client, mo
     found = await explained("mine/train")
     assert (found["code"], found["message"]) == ("WAIT/WaitingForQuota", WAITS["message"])
     assert found["flavors"][0]["requested"] == "2"
+    assert found["position"] == {"clusterQueue": 2, "of": None, "localQueue": 1, "ahead": None}
     assert found["notSeen"][0].startswith("workloads of all namespaces")
     assert "secret" not in json.dumps(found)
     assert "theirs" not in json.dumps(found)

@@ -8,7 +8,7 @@ RECENT := import sys; sys.exit(sys.version_info < (3, 11))
 # What was set up for a Python that has been replaced since, or before the checkout was moved, is set up anew.
 BROKEN := $(if $(wildcard $(STAMP)),$(shell $(BIN)/sluice --help >/dev/null 2>&1 || echo broken))
 
-.PHONY: broken help setup demo test test-cluster test-real-server test-real-time quick lint types crds control-plane bench compare-jobs compare-scenarios bench-jobs clean
+.PHONY: broken help setup demo test test-cluster test-real-server test-real-time quick lint types crds control-plane bench compare-jobs compare-scenarios bench-jobs bench-queue clean
 
 help:
 	@sed -n 's/^\([a-z-]*\):.*## /\1  /p' $(MAKEFILE_LIST)
@@ -76,6 +76,9 @@ compare-scenarios: $(STAMP) ## run only the scenarios of the comparison (part of
 
 bench-jobs: $(STAMP) ## benchmark the Job controllers of Kubernetes and Sluice (ARGS="--large 10 100 1000")
 	@$(BIN)/python -m tests.benchmarks.bench_jobs $(ARGS)
+
+bench-queue: $(STAMP) control-plane ## benchmark the queue on a real API server, about ten minutes (ARGS="--scale 0.1")
+	@$(BIN)/python -m tests.benchmarks.bench_queue $(ARGS)
 
 clean: ## remove .venv and caches
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -206,6 +206,17 @@ class AdmissionFairSharing(ConfigModel):
     """How much a resource counts, 0 or more. Omitted: 1."""
 
 
+class Backfill(ConfigModel):
+    """Guarantees a start to the first Workload of a ClusterQueue. Present means on. Sluice's own section."""
+
+    head_age: Duration = 60 * MINUTE
+    """From this age on no Workload is admitted that delays it. 0s: from the start."""
+
+    order: Literal["Queue", "ShortestFirst"] = "Queue"
+    """Which of those that may pass it is tried first: the next in the queue, or the one with the shortest declared
+    maximum execution time."""
+
+
 # --- retention -----------------------------------------------------------------------------------------------
 
 
@@ -255,6 +266,10 @@ class KueueConfig(ConfigModel):  # noqa: PLW1641 - its mappings have no hash eit
 
     admission_fair_sharing: AdmissionFairSharing | None = None
     """Order LocalQueues by past usage. Omitted: off."""
+
+    backfill: Backfill | None = None
+    """Keep freed quota for the first Workload of a BestEffortFIFO ClusterQueue once it has waited long, and let only
+    those pass that do not delay it. Omitted: off. Sluice's own section."""
 
     pending_reason_period: Duration = 30 * SECOND
     """How long the numbers in the reason of a pending Workload may be out of date; 0s writes each change at once.

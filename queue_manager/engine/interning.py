@@ -11,6 +11,7 @@ from collections.abc import Callable
 from sys import intern
 from typing import Any, TypeVar, get_type_hints
 
+import msgspec
 from msgspec.structs import force_setattr
 
 from queue_manager.api.resources import Resource
@@ -21,6 +22,7 @@ V = TypeVar("V")
 
 REPEATED = (("spec", "node_name"), ("status", "phase"))  # fields with few distinct values per cluster
 MAX_POOL = 1 << 14  # distinct values; beyond that the pool is cleared
+MAX_POD_SETS = 1 << 10  # the same, for the pod sets of Workloads, which are large
 
 
 def sharer(resource: Resource, type: type[Any]) -> Callable[[Any, Any], None]:
@@ -38,7 +40,9 @@ def sharer(resource: Resource, type: type[Any]) -> Callable[[Any, Any], None]:
         if name in getattr(hints.get(part), "__struct_fields__", ()) and get_type_hints(hints[part])[name] is str
     ]
     api_version, kind = resource.api_version, resource.kind
+    with_pod_sets = "pod_sets" in getattr(hints.get("spec"), "__struct_fields__", ())
     owners, finalizers = _Pool[Any](), _Pool[Any]()
+    pod_sets: dict[bytes, Any] = {}  # by their JSON
     last: Any = ()
 
     def share(obj: Any, before: Any = None) -> None:
@@ -54,6 +58,8 @@ def sharer(resource: Resource, type: type[Any]) -> Callable[[Any, Any], None]:
         for part, name in repeated:
             owner = getattr(obj, part)
             force_setattr(owner, name, intern(getattr(owner, name)))
+        if with_pod_sets:
+            share_pod_sets(obj, before)
         if with_conditions:
             status = obj.status
             conditions = status.conditions
@@ -102,6 +108,16 @@ def sharer(resource: Resource, type: type[Any]) -> Callable[[Any, Any], None]:
     def share_annotations(meta: Any) -> None:
         """Share the keys only: values can be long and are rarely equal."""
         force_setattr(meta, "annotations", {intern(name): value for name, value in meta.annotations.items()})
+
+    def share_pod_sets(obj: Any, before: Any) -> None:
+        """Share the pod templates of Workloads whose Jobs are alike: most of what a Workload takes."""
+        if before is not None and obj.spec == before.spec:
+            force_setattr(obj, "spec", before.spec)
+            return
+        if len(pod_sets) > MAX_POD_SETS:
+            pod_sets.clear()
+        found = obj.spec.pod_sets
+        force_setattr(obj.spec, "pod_sets", pod_sets.setdefault(msgspec.json.encode(found), found))
 
     return share
 

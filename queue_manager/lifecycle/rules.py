@@ -41,6 +41,7 @@ from queue_manager.lifecycle.steps import (
     WriteStatus,
 )
 from queue_manager.queueing.pending import PendingReason
+from queue_manager.scheduling.execution_time import execution_deadline
 
 Rule = Callable[[Workload, WorkloadContext, Settings, datetime], Step | None]
 
@@ -385,15 +386,6 @@ def workload_past_deadline_is_evicted(
     deadlines = [ready.at] if ready is not None else []
     deadlines += [execution] if execution is not None else []
     return Wait(min(deadlines)) if deadlines else None
-
-
-def execution_deadline(w: Workload) -> datetime | None:
-    """When an admitted Workload reaches maximumExecutionTimeSeconds, past runs included; None if it has no limit."""
-    limit, admitted = w.spec.maximum_execution_time_seconds, w.condition(condition_types.ADMITTED)
-    if limit is None or admitted is None or not admitted.is_true or admitted.last_transition_time is None:
-        return None
-    left = limit - (w.status.accumulated_past_execution_time_seconds or 0)
-    return later(admitted.last_transition_time, max(0, left))
 
 
 def _exceed_execution_time(draft: Draft) -> None:

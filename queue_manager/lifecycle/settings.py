@@ -9,9 +9,10 @@ from fractions import Fraction
 
 from job_controller.times import effective_start
 from queue_manager.configuration import KueueConfig
-from queue_manager.configuration.kueue_config import AdmissionFairSharing, Overrides, Resources
+from queue_manager.configuration.kueue_config import AdmissionFairSharing, Backfill, Overrides, Resources
 from queue_manager.configuration.selector import LabelSelector
 from queue_manager.queueing.requeue_backoff import Formula
+from queue_manager.scheduling.backfill import BackfillRules
 from queue_manager.scheduling.resource_rules import COUNT_ALL, ResourceRules, Transformation
 from queue_manager.scheduling.usage_decay import UsageDecay
 from queue_manager.scheduling.workload_info import Timestamp
@@ -53,6 +54,7 @@ class Settings:
     namespaces: LabelSelector = field(default_factory=LabelSelector)
     label_keys_to_copy: tuple[str, ...] = ()
     resources: ResourceRules = COUNT_ALL
+    backfill: BackfillRules | None = None  # None: off
     fair_sharing: tuple[str, ...] = ()  # preemption strategies (KEP-1714); (): off
     usage_decay: UsageDecay | None = None  # admission fair sharing (KEP-4136); None: off
     retain_finished: float | None = None  # seconds
@@ -116,6 +118,7 @@ def settings_of(config: KueueConfig) -> Settings:
         namespaces=config.managed_jobs_namespace_selector,
         label_keys_to_copy=config.integrations.label_keys_to_copy,
         resources=_resource_rules(config.resources),
+        backfill=_backfill_rules(config.backfill),
         fair_sharing=config.fair_sharing.preemption_strategies if config.fair_sharing is not None else (),
         usage_decay=_usage_decay(config.admission_fair_sharing),
         retain_finished=_seconds(kept.after_finished),
@@ -133,6 +136,12 @@ def _resource_rules(resources: Resources) -> ResourceRules:
         },
         ignore_undeclared=resources.quota_check_strategy == "IgnoreUndeclared",
     )
+
+
+def _backfill_rules(backfill: Backfill | None) -> BackfillRules | None:
+    if backfill is None:
+        return None
+    return BackfillRules(backfill.head_age, shortest_first=backfill.order == "ShortestFirst")
 
 
 def _usage_decay(sharing: AdmissionFairSharing | None) -> UsageDecay | None:

@@ -1,16 +1,18 @@
 """What the outcome of a cycle changes in memory: the pending Workloads, and the quota in use. Pure.
 
-The scheduler applies each outcome before it is written, so that the next cycle counts it. `settle` runs cycles until
-none achieves anything: what the scheduler is about to decide, without a write.
+The scheduler applies each outcome before it is written, so that the next cycle counts it. A `Rehearsal` runs
+cycles until none achieves anything: what the scheduler is about to decide, without a write.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from datetime import datetime
 
 from queue_manager.api import messages, reasons
 from queue_manager.queueing.queue_set import Queues
+from queue_manager.scheduling.backfill import Backfilling
 from queue_manager.scheduling.cycle import Admit, Outcome, Preempt, Refuse, Retry, run_cycle
 from queue_manager.scheduling.preemption import Victim
 from queue_manager.scheduling.quota_state import Holding, SchedulerState
@@ -63,51 +65,60 @@ def await_victims(state: SchedulerState, queues: Queues, decision: Preempt) -> l
     return running
 
 
-def refuse(state: SchedulerState, queues: Queues, refusal: Refuse) -> None:
+def refuse(
+    state: SchedulerState, queues: Queues, refusal: Refuse, now: datetime, backfilling: Backfilling | None = None
+) -> None:
     """The Workload stays pending until what its refusal waits for."""
     state.end_reservation(refusal.info.uid)
-    queues.refused(refusal, never=refusal.reason in NEVER_FITS_REASONS)
+    behind = backfilling.order_behind(refusal.info, now) if backfilling is not None else None
+    queues.refused(refusal, never=refusal.reason in NEVER_FITS_REASONS, behind=behind)
 
 
-def settle(
-    state: SchedulerState, queues: Queues, now: datetime, *, block_admission: bool = False
-) -> dict[str, Outcome]:
-    """Run cycles until none achieves anything. Returns the last outcome of each Workload that was tried, by uid."""
-    outcomes: dict[str, Outcome] = {}
-    progress = True
-    while progress:
-        heads = queues.heads(lambda name: is_active(state, name), now)
-        applied = [_apply(state, queues, each, now, block_admission, outcomes) for each in _decide(state, heads, now)]
-        progress = any(applied)
-    return outcomes
+@dataclass(frozen=True, slots=True)
+class Rehearsal:
+    """Cycles in memory, without a write, at one time. `block_admission`, `backfilling`: as configured."""
 
+    state: SchedulerState
+    queues: Queues
+    now: datetime
+    block_admission: bool = False
+    backfilling: Backfilling | None = None
 
-def _decide(state: SchedulerState, heads: list[tuple[str, Info]], now: datetime) -> list[Outcome]:
-    return run_cycle(state, heads, now) if heads else []
+    def settle(self) -> dict[str, Outcome]:
+        """Run cycles until none achieves anything. Returns the last outcome of each Workload that was tried, by uid."""
+        outcomes: dict[str, Outcome] = {}
+        progress = True
+        while progress:
+            heads = self.queues.heads(lambda name: is_active(self.state, name), self.now)
+            applied = [self._apply(each, outcomes) for each in self.decide(heads)]
+            progress = any(applied)
+        return outcomes
 
+    def decide(self, heads: list[tuple[str, Info]]) -> list[Outcome]:
+        """One cycle; nothing is applied."""
+        waiting = self.queues.waiting_heads() if self.backfilling is not None else {}
+        return run_cycle(self.state, heads, self.now, self.backfilling, waiting) if heads else []
 
-def _apply(
-    state: SchedulerState,
-    queues: Queues,
-    outcome: Outcome,
-    now: datetime,
-    block_admission: bool,
-    outcomes: dict[str, Outcome],
-) -> bool:
-    """Apply one outcome and record it. True if the next cycle may find something else to do."""
-    outcomes[outcome.info.uid] = outcome
-    match outcome:
-        case Admit() if block_admission and awaits_ready_pods(state.holdings.values()):
-            outcomes[outcome.info.uid] = held_back(outcome.info, outcome.cluster_queue)
-            return False
-        case Admit():
-            assume(state, queues, outcome, now)
-        case Preempt():
-            await_victims(state, queues, outcome)
-        case Refuse():
-            refuse(state, queues, outcome)
-            return outcome.retry is not Retry.NEXT_CYCLE
-    return True
+    def _apply(self, outcome: Outcome, outcomes: dict[str, Outcome]) -> bool:
+        """Apply one outcome and record it. True if the next cycle may find something else to do."""
+        outcomes[outcome.info.uid] = outcome
+        match outcome:
+            case Admit() if self.is_blocked:
+                outcomes[outcome.info.uid] = held_back(outcome.info, outcome.cluster_queue)
+                return False
+            case Admit():
+                assume(self.state, self.queues, outcome, self.now)
+            case Preempt():
+                await_victims(self.state, self.queues, outcome)
+            case Refuse():
+                refuse(self.state, self.queues, outcome, self.now, self.backfilling)
+                return outcome.retry is not Retry.NEXT_CYCLE
+        return True
+
+    @property
+    def is_blocked(self) -> bool:
+        """Whether blockAdmission holds back admissions."""
+        return self.block_admission and awaits_ready_pods(self.state.holdings.values())
 
 
 def held_back(info: Info, cluster_queue: str) -> Refuse:

@@ -29,16 +29,21 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Iterator
 from datetime import datetime
+from math import inf
 from typing import NamedTuple
+
+from msgspec.structs import force_setattr
 
 from job_controller.model import Key
 from queue_manager.api.policies import STRICT_FIFO
+from queue_manager.scheduling.backfill import HeadOrder
 from queue_manager.scheduling.cycle import Retry
 from queue_manager.scheduling.usage_decay import WeightedUsage
 from queue_manager.scheduling.workload_info import Info, Rank
 
 Line = Key | None  # a LocalQueue, where past usage orders them; else None
 ShapeId = tuple[Line, bytes]
+Order = tuple[int, float, Rank]  # of shapes by their first member, see PendingWorkloads._order
 
 
 class PendingReason(NamedTuple):
@@ -51,18 +56,25 @@ class PendingReason(NamedTuple):
 class _Shape:
     """The Workloads of one shape, in a heap by rank."""
 
-    __slots__ = ("heap", "key", "live", "parked", "refused")
+    __slots__ = ("heap", "key", "live", "parked", "pod_sets", "refused", "shape")
 
-    def __init__(self, key: ShapeId) -> None:
+    def __init__(self, key: ShapeId, first: Info) -> None:
         self.key = key
+        self.shape, self.pod_sets = first.shape, first.pod_sets
         self.heap: list[tuple[Rank, Key]] = []
         self.live: dict[Key, Info] = {}
         self.parked: PendingReason | None = None
         self.refused: Key | None = None  # the Workload for which the shape is parked: its status carries the reason
 
     def push(self, info: Info) -> None:
-        self.live[info.key] = info
+        self.take(info)
         heapq.heappush(self.heap, (info.rank, info.key))
+
+    def take(self, info: Info) -> None:
+        """Take the newest state of a member. Equal values become one object: half of what a Workload would use."""
+        force_setattr(info, "shape", self.shape)
+        force_setattr(info, "pod_sets", self.pod_sets)
+        self.live[info.key] = info
 
     def first(self) -> Info | None:
         """The Workload with the smallest rank, or None; drops dead entries on the way."""
@@ -91,7 +103,7 @@ class PendingWorkloads:
         self._shapes: dict[ShapeId, _Shape] = {}
         self._usage: Callable[[Key], WeightedUsage] | None = None
         # Heaps of the shapes by their first member; entries may be dead.
-        self._shape_heads: dict[Line, list[tuple[Rank, ShapeId]]] = {}
+        self._shape_heads: dict[Line, list[tuple[Order, ShapeId]]] = {}
         self._where: dict[Key, Info] = {}
         self._delayed: dict[Key, bool] = {}  # True: on hold until put again; False: in backoff
         self._backoff_ends: list[tuple[datetime, Key]] = []  # heap; entries may be dead
@@ -101,6 +113,8 @@ class PendingWorkloads:
         self._parked = 0
         self._blocked: Key | None = None  # StrictFIFO: this head was refused, and nothing has changed
         self.never: PendingReason | None = None  # StrictFIFO: the refusal of a head that can never fit
+        self.waiting_head: Info | None = None  # BestEffortFIFO, backfilling: the first that found no quota
+        self._shortest_first = False  # behind the waiting head, the shortest declared run is first
 
     # --- queries ---
 
@@ -178,7 +192,7 @@ class PendingWorkloads:
         """Take newer data about a Workload that keeps its place, and its refusal."""
         self._where[info.key] = info
         if self._in_shape(info.key):
-            self._shape_of(known).live[info.key] = info
+            self._shape_of(known).take(info)
 
     def remove(self, key: Key) -> Info | None:
         """Remove a Workload and return it, or None if it was not pending."""
@@ -187,6 +201,8 @@ class PendingWorkloads:
             return None
         if self._blocked == key:
             self._unblock()
+        if self.waiting_head is not None and self.waiting_head.key == key:
+            self._release_all()
         if self._in_shape(key):
             shape = self._shape_of(info)
             shape.remove(key)
@@ -204,7 +220,7 @@ class PendingWorkloads:
         key = self._id(info)
         shape = self._shapes.get(key)
         if shape is None:
-            shape = self._shapes[key] = _Shape(key)
+            shape = self._shapes[key] = _Shape(key, info)
         shape.push(info)
         if shape.parked is not None:
             self._parked += 1
@@ -214,7 +230,12 @@ class PendingWorkloads:
             self._push_shape(key, info)
 
     def _push_shape(self, key: ShapeId, first: Info) -> None:
-        heapq.heappush(self._shape_heads.setdefault(key[0], []), (first.rank, key))
+        heapq.heappush(self._shape_heads.setdefault(key[0], []), (self._order(first), key))
+
+    def _order(self, info: Info) -> Order:
+        """By rank; behind an aged head, within one priority, the shortest declared run first."""
+        longest = inf if info.longest_run is None else info.longest_run
+        return info.rank.minus_priority, longest if self._shortest_first else 0, info.rank
 
     def end_backoffs(self, now: datetime) -> bool:
         """Activate the Workloads whose backoff has ended at `now`. True if there were any."""
@@ -239,7 +260,7 @@ class PendingWorkloads:
 
     def _first(self) -> Info | None:
         firsts = [first for line in list(self._shape_heads) if (first := self._first_in(line)) is not None]
-        return min(firsts, key=lambda info: (self._place(info.queue), info.rank), default=None)
+        return min(firsts, key=lambda info: (self._place(info.queue), self._order(info)), default=None)
 
     def _place(self, queue: Key) -> WeightedUsage | None:
         return self._usage(queue) if self._usage is not None else None
@@ -248,21 +269,24 @@ class PendingWorkloads:
         """The first active Workload in one heap; drops dead entries on the way."""
         heap = self._shape_heads[line]
         while heap:
-            rank, key = heap[0]
+            order, key = heap[0]
             shape = self._shapes.get(key)
             first = shape.first() if shape and shape.parked is None else None
-            if first is not None and first.rank == rank:
+            if first is not None and self._order(first) == order:
                 return first
             heapq.heappop(heap)
             if first is not None:
-                heapq.heappush(heap, (first.rank, key))
+                heapq.heappush(heap, (self._order(first), key))
         del self._shape_heads[line]
         return None
 
-    def refused(self, key: Key, retry: Retry, why: PendingReason, *, never: bool = False) -> None:
+    def refused(
+        self, key: Key, retry: Retry, why: PendingReason, *, never: bool = False, behind: HeadOrder | None = None
+    ) -> None:
         """Record that the scheduler did not admit this head: park its shape, block the queue, or set it aside.
 
-        `never`: it cannot fit unless quota or flavors change.
+        `never`: it cannot fit unless quota or flavors change. `behind`: with backfilling, the order of the Workloads
+        that may not delay it.
         """
         info = self._where.get(key)
         if info is None or key in self._delayed or key in self._refused or retry is Retry.NEXT_CYCLE:
@@ -285,6 +309,27 @@ class PendingWorkloads:
             if shape.parked is None:
                 self._parked += len(shape.live)
             shape.parked, shape.refused = why, key
+            if behind is not None and not never and (self.waiting_head is None or info.rank < self.waiting_head.rank):
+                self.waiting_head = info
+                self._set_shortest_first(behind is HeadOrder.SHORTEST)
+
+    def _set_shortest_first(self, shortest_first: bool) -> None:
+        if shortest_first == self._shortest_first:
+            return
+        self._shortest_first, self._shape_heads = shortest_first, {}
+        for shape in self._shapes.values():
+            first = shape.first() if shape.parked is None else None
+            if first is not None:
+                self._push_shape(shape.key, first)
+
+    def _release_all(self) -> bool:
+        """Have every parked shape tried again. True if there was any."""
+        self.waiting_head = None
+        self._set_shortest_first(False)
+        parked = [shape for shape in self._shapes.values() if shape.parked is not None]
+        for shape in parked:
+            self._release(shape)
+        return bool(parked)
 
     def _release(self, shape: _Shape) -> None:
         """Have the first Workload of a parked shape tried again."""
@@ -305,10 +350,7 @@ class PendingWorkloads:
         woken = self._blocked is not None or not all(self._preempting.values())
         self._unblock()
         self._preempting = dict.fromkeys(self._preempting, True)
-        for shape in self._shapes.values():
-            if shape.parked is not None:
-                self._release(shape)
-                woken = True
+        woken = self._release_all() or woken
         refused, self._refused = self._refused, {}
         for key in refused:
             self._enter(self._where[key])
@@ -331,6 +373,7 @@ class PendingWorkloads:
         if (usage is None) != (self._usage is None):
             members = [info for shape in self._shapes.values() for info in shape.live.values()]
             self._shapes, self._shape_heads, self._parked = {}, {}, 0
+            self.waiting_head, self._shortest_first = None, False
             self._usage = usage
             self._unblock()
             for info in members:

@@ -15,6 +15,7 @@ from job_controller.model import Key
 from queue_manager.api import keys, policies
 from queue_manager.api.types import ClusterQueue, LocalQueue, stops
 from queue_manager.queueing.pending import PendingReason, PendingWorkloads
+from queue_manager.scheduling.backfill import HeadOrder
 from queue_manager.scheduling.cycle import Preempt, Refuse
 from queue_manager.scheduling.quota_state import is_usage_based, weight_of
 from queue_manager.scheduling.quota_tree import Usage
@@ -209,12 +210,16 @@ class Queues:
             if pending is not None and pending.end_backoffs(now):
                 self._eligible[name] = None
 
-    def refused(self, refusal: Refuse | Preempt, *, never: bool = False) -> None:
-        """Record that a head was not admitted, or not yet. `never`: it cannot fit unless quota or flavors change."""
+    def waiting_heads(self) -> dict[str, Info]:
+        """With backfilling: by ClusterQueue, the first Workload that found no quota since the last change."""
+        return {n: p.waiting_head for n, p in self.cluster_queues.items() if p.waiting_head is not None}
+
+    def refused(self, refusal: Refuse | Preempt, *, never: bool = False, behind: HeadOrder | None = None) -> None:
+        """Record that a head was not admitted, or not yet: see PendingWorkloads.refused."""
         pending = self.cluster_queues.get(refusal.cluster_queue)
         if pending is not None:
             why = PendingReason(refusal.reason, refusal.message)
-            pending.refused(refusal.info.key, refusal.retry, why, never=never)
+            pending.refused(refusal.info.key, refusal.retry, why, never=never, behind=behind)
 
     def requeue_inadmissible(self, names: Iterable[str], now: datetime) -> bool:
         """Quota or rules of these ClusterQueues changed: their Workloads can be tried again. True if there was any."""

@@ -29,6 +29,7 @@ from queue_manager.scheduler.preemptions import Preemptions
 from queue_manager.scheduler.quota_cache import QuotaCache
 from queue_manager.scheduler.rejections import RETRY_SECONDS, Rejections, is_rejection, report
 from queue_manager.scheduler.workload_writer import Gone, WorkloadWriter
+from queue_manager.scheduling.backfill import Backfilling
 from queue_manager.scheduling.cycle import Admit, Outcome, Preempt, Refuse, Retry, run_cycle
 from queue_manager.scheduling.quota_state import reserves_quota
 from queue_manager.scheduling.workload_info import Info
@@ -43,6 +44,7 @@ class Scheduler:
         self.cycles = 0
         self._runtime = runtime
         self._settings = settings
+        self._backfilling = _backfilling(settings)
         self._quota_cache = quota_cache
         self._writer = writer
         self._workloads: Cache[Workload] = runtime.cache(WORKLOADS, Workload)
@@ -56,6 +58,7 @@ class Scheduler:
     def reconfigure(self, settings: Settings) -> None:
         """Use these settings from the next cycle on."""
         self._settings = settings
+        self._backfilling = _backfilling(settings)
         self._reasons.reconfigure(settings)
 
     def _on_workload(self, old: Workload | None, new: Workload | None) -> None:
@@ -96,7 +99,8 @@ class Scheduler:
             return False
         self.cycles += 1
         started = self._loop_time()
-        decided = run_cycle(self._quota_cache.state, heads, now)
+        waiting = self._quota_cache.queues.waiting_heads() if self._backfilling is not None else {}
+        decided = run_cycle(self._quota_cache.state, heads, now, self._backfilling, waiting)
         blocked = self._is_blocked_by_pods()
         progress = False
         for outcome in decided:
@@ -179,7 +183,8 @@ class Scheduler:
 
     def _refuse(self, refusal: Refuse) -> None:
         never = refusal.reason in NEVER_FITS_REASONS
-        outcomes.refuse(self._quota_cache.state, self._quota_cache.queues, refusal)
+        now, backfilling = self._runtime.clock.now(), self._backfilling
+        outcomes.refuse(self._quota_cache.state, self._quota_cache.queues, refusal, now, backfilling)
 
         def refuse(draft: Draft) -> None:
             before = len(draft.events)
@@ -203,6 +208,10 @@ class Scheduler:
         result = {"result": "success" if admitted else "inadmissible"}
         self._runtime.metrics.inc("kueue_admission_attempts_total", result)
         self._runtime.metrics.observe("kueue_admission_attempt_duration_seconds", result, seconds)
+
+
+def _backfilling(settings: Settings) -> Backfilling | None:
+    return Backfilling(settings.backfill) if settings.backfill is not None else None
 
 
 def _wait_for_pods(draft: Draft) -> None:

@@ -73,10 +73,12 @@ class Preemptions:
     async def _carry_out(self, decision: Preempt, victims: Iterable[Victim]) -> None:
         """Evict, then say what the preemptor waits for."""
         await asyncio.gather(*(self._evict(decision, victim) for victim in victims))
-        info = decision.info
+        info, state = decision.info, self._quota_cache.state
+        if not any(victim.holding.uid in state.holdings for victim in decision.victims):
+            return  # all have released their quota already: the next cycle decides
 
         def wait(draft: Draft) -> None:
-            if waits(draft.workload) and info.uid in self._quota_cache.state.reservations:
+            if waits(draft.workload) and info.uid in state.reservations:
                 transitions.refuse(draft, decision.reason, decision.message, info.requests)
 
         # Not an explanation only: after a restart the preemptor is tried first because of this reason.

@@ -19,12 +19,14 @@ entry for good, so cycles without a change end. Kueue: pkg/scheduler, BEHAVIOUR.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum
+from types import MappingProxyType
 
 from queue_manager.api import messages, policies, reasons
+from queue_manager.scheduling.backfill import Backfilling, Candidate
 from queue_manager.scheduling.fair_sharing import Claim, fair_order
 from queue_manager.scheduling.flavor_assignment import Assignment, Mode
 from queue_manager.scheduling.nomination import Nomination, nominate
@@ -91,6 +93,9 @@ class Preempt:
 Outcome = Admit | Preempt | Refuse
 
 
+NO_HEADS: Mapping[str, Info] = MappingProxyType({})
+
+
 @dataclass(frozen=True, slots=True)
 class _Entry:
     """A nominated head. `passed`: uids of the preemptors whose reservations do not concern it, its own among them."""
@@ -105,8 +110,19 @@ class _Entry:
         return self.nomination.assignment
 
 
-def run_cycle(state: SchedulerState, heads: Iterable[tuple[str, Info]], now: datetime) -> list[Outcome]:
-    """Decide about one head per ClusterQueue. `heads` are (ClusterQueue name, Workload)."""
+def run_cycle(
+    state: SchedulerState,
+    heads: Iterable[tuple[str, Info]],
+    now: datetime,
+    backfilling: Backfilling | None = None,
+    waiting: Mapping[str, Info] = NO_HEADS,
+) -> list[Outcome]:
+    """Decide about one head per ClusterQueue. `heads` are (ClusterQueue name, Workload).
+
+    `waiting`: the first Workload of each ClusterQueue that found no quota since the last change. With `backfilling`
+    others pass it only if they do not delay it.
+    """
+    guard = _HeadGuard(state, now, backfilling, waiting) if backfilling is not None and waiting else None
     outcomes: list[Outcome] = []
     entries: list[_Entry] = []
     with PlannedUsage(state) as planned:
@@ -118,7 +134,7 @@ def run_cycle(state: SchedulerState, heads: Iterable[tuple[str, Info]], now: dat
                 entries.append(_entry(state, planned, state.queues[name], info, now))
         taken: set[str] = set()  # victims of this cycle
         for entry in _in_order(state, entries):
-            outcome = _process(planned, entry, taken)
+            outcome = _process(planned, entry, taken, guard)
             if isinstance(outcome, Preempt):
                 taken.update(outcome.reservation.victims)
             outcomes.append(outcome)
@@ -187,9 +203,26 @@ def _shares_quota(state: SchedulerState, reservation: Reservation, queue: QueueS
 # --- processing --------------------------------------------------------------------------------------------
 
 
-def _process(planned: PlannedUsage, entry: _Entry, taken: set[str]) -> Outcome:
+@dataclass(frozen=True, slots=True)
+class _HeadGuard:
+    """Decides with backfilling whether an admission would delay a head that waits."""
+
+    state: SchedulerState
+    now: datetime
+    backfilling: Backfilling
+    waiting: Mapping[str, Info]
+
+    def delays(self, entry: _Entry, planned: PlannedUsage) -> bool:
+        candidate = Candidate(entry.queue, entry.info, entry.assignment)
+        return self.backfilling.delays_a_head(self.state, self.waiting, candidate, self.now, planned.victims.keys())
+
+
+def _process(planned: PlannedUsage, entry: _Entry, taken: set[str], guard: _HeadGuard | None) -> Outcome:
     """The outcome of an entry, after those before it. What it is promised counts for those after it."""
     if entry.nomination.fits:
+        if guard is not None and guard.delays(entry, planned):
+            planned.forget(entry.info.uid)
+            return _refuse(entry, reasons.WAITING_FOR_QUOTA, messages.KEPT_FOR_HEAD_MESSAGE, Retry.CHANGE)
         return _admit(planned, entry)
     if entry.nomination.victims or entry.nomination.will_fit:
         return _preempt(planned, entry, taken)

@@ -269,7 +269,7 @@ class _Assigner:
 
     def _try(self, flavor: str, result: PodSetResult, pod_set: PodSetInfo, wanted: Sequence[str]) -> FlavorAttempt:
         known = self._flavors.get(flavor)
-        why = f"flavor {flavor} not found" if known is None else refusal(known, pod_set.pod_spec)
+        why = f"flavor {flavor} not found" if known is None else refusal(known, pod_set.placement)
         if why:
             return FlavorAttempt(flavor, Mode.NO_FIT, reason=reasons.NO_MATCHING_FLAVOR, texts=[why])
         attempt = FlavorAttempt(flavor, Mode.FIT)

@@ -36,6 +36,7 @@ from queue_manager.api.types import (
     stops,
 )
 from queue_manager.scheduling.amounts import amount
+from queue_manager.scheduling.execution_time import execution_deadline
 from queue_manager.scheduling.flavor_assignment import requests_of
 from queue_manager.scheduling.quota_forest import Cycle, QuotaForest
 from queue_manager.scheduling.quota_tree import FlavorResource, Quota, QuotaNode, Usage
@@ -64,6 +65,7 @@ class Holding(NamedTuple):
     queued_at: datetime = EPOCH  # the time by which the Workload was ordered in its queue
     reserved_at: datetime = EPOCH  # when quota was reserved
     evicted: bool = False  # its Job is being stopped, and then the quota is free
+    ends_by: datetime | None = None  # when maximumExecutionTimeSeconds ends its run at the latest; None: not declared
     unassigned: Mapping[str, int] = MappingProxyType({})  # requests to which the status assigns no flavor, by resource
 
     @property
@@ -119,12 +121,14 @@ class SchedulerState:
         self._rankings_of: dict[str, list[Ranking]] = {}  # the same, sorted
         self.reservations: dict[str, Reservation] = {}  # by uid of the preemptor
         self.preempted: dict[str, Counter[str]] = {}  # by uid of the preemptor: how often it has preempted which uid
+        self.changes = 0  # of quotas, holdings and reservations
         self._evicting: set[str] = set()  # uids whose eviction is decided, and may not be in the store yet
 
     # --- ClusterQueues and Cohorts ---
 
     def set_queue(self, queue: ClusterQueue) -> None:
         """Take a new or changed ClusterQueue. Raises ValueError on a malformed quota."""
+        self.changes += 1
         name = queue.metadata.name
         known = self.queues.get(name)
         if known is not None and known.queue.spec == queue.spec:
@@ -143,12 +147,14 @@ class SchedulerState:
 
     def drop_queue(self, name: str) -> None:
         """The ClusterQueue is deleted."""
+        self.changes += 1
         if self.queues.pop(name, None) is not None:
             self.forest.drop_queue(name)
             self._forget_if_unused(name)
 
     def set_cohort(self, cohort: Cohort) -> None:
         """Take a new or changed Cohort. Raises ValueError on a malformed quota."""
+        self.changes += 1
         name = cohort.metadata.name
         self.forest.set_cohort(name, quotas_of(cohort.spec.resource_groups), cohort.spec.parent_name)
         self.forest.cohorts[name].weight = weight_of(cohort.spec.fair_sharing)
@@ -156,6 +162,7 @@ class SchedulerState:
 
     def drop_cohort(self, name: str) -> None:
         """The Cohort is deleted: ClusterQueues that name it still share their quota."""
+        self.changes += 1
         if self.cohorts.pop(name, None) is not None:
             self.forest.cohorts[name].weight = weight_of(None)
             self.forest.drop_cohort(name)
@@ -243,6 +250,7 @@ class SchedulerState:
         return state.holdings[uid] if state is not None else None
 
     def _count(self, holding: Holding) -> None:
+        self.changes += 1
         insort(self._rankings_of.setdefault(holding.cluster_queue, []), holding.ranking)
         self._add_usage(holding)
 
@@ -266,6 +274,7 @@ class SchedulerState:
         return self._uncount(uid)
 
     def _uncount(self, uid: str) -> Holding | None:
+        self.changes += 1
         holding = self.holdings.pop(uid, None)
         if holding is None:
             return None
@@ -288,6 +297,7 @@ class SchedulerState:
 
         To be called before its victims are marked as evicted: those that are not yet are counted as preempted.
         """
+        self.changes += 1
         uid = reservation.info.uid
         running = (h for victim in reservation.victims if (h := self.holdings.get(victim)) and not h.evicted)
         self.preempted.setdefault(uid, Counter()).update(holding.uid for holding in running)
@@ -298,6 +308,7 @@ class SchedulerState:
 
         Unless it was admitted, its relatives can be tried again.
         """
+        self.changes += 1
         return self.reservations.pop(uid, None)
 
     def forget(self, uid: str) -> Reservation | None:
@@ -401,6 +412,7 @@ def holding_of(workload: Workload, info: Info) -> Holding | None:
         queued_at=info.queued_at,
         reserved_at=_reserved_at(workload),
         evicted=workload.is_true(condition_types.EVICTED),
+        ends_by=execution_deadline(workload),
         unassigned=unassigned,
     )
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
+from hashlib import blake2b
+from sys import intern
 from typing import Literal, NamedTuple
 
 import msgspec
@@ -18,12 +20,15 @@ from job_controller.model import Key
 from queue_manager.api import condition_types, keys, reasons
 from queue_manager.api.types import PodSet, Workload
 from queue_manager.scheduling.amounts import Amounts
+from queue_manager.scheduling.execution_time import longest_run
 from queue_manager.scheduling.pod_requests import over_limits, pod_requests
 from queue_manager.scheduling.pod_surroundings import NO_SURROUNDINGS, PodSurroundings
 from queue_manager.scheduling.resource_rules import COUNT_ALL, ResourceRules
 
 Timestamp = Literal["Eviction", "Creation"]
 PODS = "pods"
+PLACEMENT_FIELDS = ("nodeSelector", "affinity", "tolerations")  # of a pod spec
+ANYWHERE: Json = {}
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -39,13 +44,13 @@ class Rank(NamedTuple):
     uid: str
 
 
-class PodSetInfo(msgspec.Struct, frozen=True):
+class PodSetInfo(msgspec.Struct, frozen=True, gc=False):
     """A pod set without its reclaimed pods. Amounts are those that count against quota."""
 
     name: str
     count: int
     single: Amounts  # requests of one pod
-    pod_spec: Json
+    placement: Json  # the fields of its pod spec that decide on which nodes it can run
     minimum: int | None = None  # for partial admission: the least number of pods
 
     @property
@@ -54,7 +59,7 @@ class PodSetInfo(msgspec.Struct, frozen=True):
         return {name: value * self.count for name, value in self.single.items()}
 
 
-class Info(msgspec.Struct, frozen=True, eq=False):
+class Info(msgspec.Struct, frozen=True, eq=False, gc=False):
     """What queues and scheduler need of one Workload; computed once per change."""
 
     key: Key
@@ -66,6 +71,7 @@ class Info(msgspec.Struct, frozen=True, eq=False):
     queued_at: datetime
     requeue_at: datetime | None = None
     held: bool = False  # not eligible before a write of the life cycle
+    longest_run: int | None = None  # seconds until it is stopped, from its start on; None: not declared
     error: str = ""  # why its spec can never be admitted
     preempting: bool = False  # its status says that it waits for its victims
 
@@ -116,6 +122,7 @@ def info(
         queued_at=queued_at,
         requeue_at=requeue.requeue_at if requeue else None,
         held=_held(workload),
+        longest_run=longest_run(workload),
         error=error,
         preempting=_preempting(workload),
     )
@@ -163,7 +170,9 @@ def _pod_set(pod_set: PodSet, spec: Json, workload: Workload, rules: ResourceRul
     negative = next((name for name, value in single.items() if value < 0), None)
     if negative:
         raise ValueError(f"negative request for {negative}")
-    return PodSetInfo(pod_set.name, max(0, pod_set.count - reclaimed), rules.apply(single), spec, pod_set.min_count)
+    count = max(0, pod_set.count - reclaimed)
+    placement = {field: spec[field] for field in PLACEMENT_FIELDS if spec.get(field)} or ANYWHERE
+    return PodSetInfo(intern(pod_set.name), count, rules.apply(single), placement, pod_set.min_count)
 
 
 def _out_of_bounds(written: Sequence[Json], complete: Sequence[Json], surroundings: PodSurroundings) -> str:
@@ -183,15 +192,7 @@ def _out_of_bounds(written: Sequence[Json], complete: Sequence[Json], surroundin
 
 
 def _shape(workload: Workload, pod_sets: tuple[PodSetInfo, ...]) -> bytes:
-    parts = [
-        (
-            p.name,
-            p.count,
-            p.minimum,
-            p.single,
-            *(p.pod_spec.get(k) for k in ("nodeSelector", "affinity", "tolerations")),
-        )
-        for p in pod_sets
-    ]
-    where = (workload.metadata.namespace, workload.spec.priority or 0)
-    return msgspec.json.encode((where, parts), order="sorted")
+    """A digest: the values themselves would be most of what a pending Workload takes."""
+    parts = [(p.name, p.count, p.minimum, p.single, p.placement) for p in pod_sets]
+    where = (workload.metadata.namespace, workload.spec.priority or 0, longest_run(workload))
+    return blake2b(msgspec.json.encode((where, parts), order="sorted"), digest_size=16).digest()

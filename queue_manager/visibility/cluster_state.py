@@ -1,8 +1,8 @@
 """The scheduler's view of a cluster, built from API objects as a starting scheduler builds it. Pure.
 
 `judge` answers what the scheduler decides about one Workload at this moment: the queue's blockers are checked in the
-order of the life cycle, then admission cycles run in memory until none achieves anything (`queueing.outcomes.settle`).
-A Workload that the cycles have not reached waits behind the head of a StrictFIFO queue; it is judged alone as well.
+order of the life cycle, then admission cycles run in memory until none achieves anything (`outcomes.Rehearsal`). A
+Workload that the cycles have not reached waits behind the head of a StrictFIFO queue; it is judged alone as well.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ from queue_manager.lifecycle.settings import Settings
 from queue_manager.lifecycle.steps import WorkloadContext
 from queue_manager.queueing import outcomes
 from queue_manager.queueing.queue_set import Queues
-from queue_manager.scheduling.cycle import Admit, Outcome, Preempt, Refuse, Retry, run_cycle
+from queue_manager.scheduling.backfill import Backfilling
+from queue_manager.scheduling.cycle import Admit, Outcome, Preempt, Refuse, Retry
 from queue_manager.scheduling.explanation import Evidence, evidence
 from queue_manager.scheduling.pod_surroundings import PodSurroundings, pod_surroundings
 from queue_manager.scheduling.quota_state import SchedulerState, holding_of, reserves_quota
@@ -101,6 +102,9 @@ class ClusterState:
         self._ranges: dict[str, list[LimitRange]] = {}
         self._classes = tuple(objects.runtime_classes)
         self._surroundings: dict[str, PodSurroundings] = {}
+        block = settings.pods_ready is not None and settings.pods_ready.block_admission
+        backfilling = Backfilling(settings.backfill) if settings.backfill is not None else None
+        self._rehearsal = outcomes.Rehearsal(self.state, self.queues, now, block, backfilling)
         self._load(objects)
 
     def _load(self, objects: ClusterObjects) -> None:
@@ -169,7 +173,7 @@ class ClusterState:
         return Place(len(before) + 1, len(pending), before.count(info.queue) + 1, Counter(before))
 
     def _settle(self, name: str, info: Info, place: Place | None) -> Judgement:
-        decided = outcomes.settle(self.state, self.queues, self._now, block_admission=self._blocks_admission)
+        decided = self._rehearsal.settle()
         outcome, head, twin = decided.get(info.uid), None, None
         if outcome is None and self.queues.bypassed(info.key) is not None:
             outcome = next((each for each in decided.values() if _is_refusal_of_twin(each, info, name)), None)
@@ -182,14 +186,10 @@ class ClusterState:
         shown = evidence(self.state, name, info, self._now)
         return Judgement(reason, message, name, info, outcome, place, head, twin, shown)
 
-    @property
-    def _blocks_admission(self) -> bool:
-        return self._settings.pods_ready is not None and self._settings.pods_ready.block_admission
-
     def _alone(self, name: str, info: Info) -> Outcome:
         """The decision if nothing were before it in its queue. With blockAdmission it waits for pods, or for ever."""
-        outcome = run_cycle(self.state, [(name, info)], self._now)[0]
-        if not self._blocks_admission or not outcomes.awaits_ready_pods(self.state.holdings.values()):
+        outcome = self._rehearsal.decide([(name, info)])[0]
+        if not self._rehearsal.is_blocked:
             return outcome
         never = isinstance(outcome, Refuse) and outcome.reason in NEVER_REASONS
         return outcome if never else outcomes.held_back(info, name)

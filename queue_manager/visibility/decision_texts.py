@@ -105,7 +105,7 @@ def _no_flavor(found: Judgement) -> Text:
 def _waits_for_quota(found: Judgement) -> Text:
     queue, lacking = f"ClusterQueue {found.cluster_queue}", nearest(_rows(found), found.reason)
     if not lacking:
-        return sentence_of(f"not enough of {queue} is free: {found.message}"), ("more quota is released",)
+        return sentence_of(f"the quota that is free in {queue} is not for it: {found.message}"), ("more is released",)
     asks = _joined(_amount(row, row.requested) for row in lacking)
     free = _joined(f"{_amount(row, max(0, row.free))} of flavor {row.flavor}" for row in lacking)
     missing = _joined(f"{_amount(row, row.requested - row.free)} of flavor {row.flavor}" for row in lacking)

@@ -11,7 +11,7 @@ The first line that applies decides; each gives one code of `reason_codes`.
     it waits for requeueAt                   WAIT/Backoff
     it is pending                            the decision of the scheduler at this moment (`cluster_state.judge`)
 
-BEHAVIOUR.md#q50-explanations.
+BEHAVIOUR.md#q51-explanations.
 """
 
 from __future__ import annotations

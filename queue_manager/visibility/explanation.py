@@ -2,7 +2,7 @@
 
 `dominant_reason` finds the one reason; the tables show what it rests on. A reader who may not see everything on which
 the scheduler's decision depends gets the reason that the scheduler has published, and a list of what is missing. Names
-of other namespaces' objects appear only if the reader may list them. BEHAVIOUR.md#q50-explanations.
+of other namespaces' objects appear only if the reader may list them. BEHAVIOUR.md#q51-explanations.
 """
 
 from __future__ import annotations

@@ -21,9 +21,9 @@ from queue_manager.api.check_states import CheckState
 from queue_manager.api.types import Condition, Workload
 from queue_manager.jobs.workload_manifest import prebuilt_name
 from queue_manager.lifecycle.requeuing import Deadline, give_up_at, pods_deadline, settings_for
-from queue_manager.lifecycle.rules import execution_deadline
 from queue_manager.lifecycle.settings import Settings
 from queue_manager.lifecycle.unscheduled import unscheduled
+from queue_manager.scheduling.execution_time import execution_deadline
 from queue_manager.visibility.inbox import job_argument
 from queue_manager.visibility.indexes import IndexMap
 from queue_manager.visibility.job_states import JobState, is_overdue

@@ -34,6 +34,7 @@ from queue_manager.local.server.api_server import ApiServer
 from queue_manager.local.server.http_server import serve
 from queue_manager.local.storage.journal import Journal
 from queue_manager.local.storage.store import Store
+from tests.process_figures import cpu_seconds
 
 TOKEN = "benchmark"
 PODS = 6000
@@ -96,9 +97,8 @@ async def client(url: str, bare: str, trust: ssl.SSLContext) -> dict[str, tuple[
 
 
 def _server_seconds() -> float:
-    """User and system CPU seconds of the serving process so far."""
-    fields = Path(f"/proc/{os.getppid()}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    """User and system time of the process that serves, so far."""
+    return cpu_seconds(os.getppid())
 
 
 def _loads_seconds(text: bytes) -> float:

@@ -6,7 +6,6 @@ The anchor of the delay is a shell loop that starts the same command as often, o
 from __future__ import annotations
 
 import asyncio
-import os
 import subprocess
 import sys
 import tempfile
@@ -20,6 +19,7 @@ from queue_manager.api.resources import JOBS
 from queue_manager.engine.client import Client
 from queue_manager.engine.http_transport import HttpTransport
 from queue_manager.engine.transport import Request
+from tests.process_figures import cpu_seconds, resident_bytes
 
 ROOT = Path(__file__).resolve().parents[2]
 STARTS = 3
@@ -44,13 +44,11 @@ class Up:
         self.kubeconfig = folder / "kubeconfig"
 
     def cpu_seconds(self) -> float:
-        """User and system CPU seconds of the process so far."""
-        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        """User and system time of the process so far."""
+        return cpu_seconds(self.process.pid)
 
     def resident_mib(self) -> float:
-        pages = int(Path(f"/proc/{self.process.pid}/statm").read_text().split()[1])
-        return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
+        return resident_bytes(self.process.pid) / 2**20
 
     def stop(self) -> float:
         began = time.perf_counter()

@@ -63,6 +63,10 @@ class ControlPlane:
         if ended:
             raise RuntimeError(f"the control plane has ended, return codes {ended}:\n{_logs(self.folder)}")
 
+    def pids(self) -> dict[str, int]:
+        """By name: etcd and kube-apiserver."""
+        return {name: process.pid for name, process in self._processes.items()}
+
     def ssl_context(self) -> ssl.SSLContext:
         return ssl.create_default_context(cafile=str(self.ca))
 

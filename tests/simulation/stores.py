@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import timedelta
 from random import Random
 from typing import Any, NamedTuple
 
@@ -45,6 +46,8 @@ from queue_manager.scheduler.admission_loop import Scheduler
 from queue_manager.scheduler.pending_reasons import PendingReasons
 from queue_manager.scheduler.quota_cache import QuotaCache
 from queue_manager.scheduler.workload_writer import WorkloadWriter
+from queue_manager.scheduling.backfill import BackfillRules
+from queue_manager.scheduling.fair_preemption import FINAL_SHARE, INITIAL_SHARE
 from queue_manager.simulation.virtual import run_virtual, virtual_clock
 from queue_manager.visibility.cluster_state import ClusterObjects
 from tests.unit.queueing.builders import (
@@ -136,13 +139,14 @@ def _workload(rng: Random, number: int) -> Workload:
     pod = {"nodeSelector": {"kind": rng.choice((*FLAVORS, "none"))}} if rng.random() < 0.15 else {}
     more: dict[str, Any] = {"namespace": namespace, "queue": queue, "requests": requests, "pod": pod}
     more |= {"priority": rng.choice((0, 0, 1, 2)), "created": -rng.randint(1, 50), "count": rng.choice((1, 1, 2))}
+    more["spec"] = {"maximumExecutionTimeSeconds": rng.randint(1, 100)} if rng.random() < 0.5 else {}
     state = rng.random()
     if state < 0.4:
         more |= _holds(rng, queue[0], cpu * more["count"], more["count"])
     elif state < 0.5:
         more |= _evicted(rng)
     elif state < 0.54:
-        more["spec"] = {"active": False}
+        more["spec"]["active"] = False
     elif state < 0.58:
         more["annotations"] = {"kueue.x-k8s.io/admission-gated-by": "x/y"}
     elif rng.random() < 0.1:
@@ -199,9 +203,19 @@ class _NoServer:
         pass
 
 
-def decide(objects: ClusterObjects, *, block_admission: bool = False) -> Decided:
+def random_settings(rng: Random) -> Settings:
+    """Classical or fair preemption, with or without backfilling and blockAdmission."""
+    backfill = BackfillRules(timedelta(seconds=rng.randint(0, 40)), shortest_first=rng.random() < 0.5)
+    return Settings(
+        PodsReadySettings(block_admission=rng.random() < 0.1),
+        fair_sharing=(FINAL_SHARE, INITIAL_SHARE) if rng.random() < 0.25 else (),
+        backfill=backfill if rng.random() < 0.25 else None,
+    )
+
+
+def decide(objects: ClusterObjects, settings: Settings) -> Decided:
     """The first decisions of a scheduler that starts on this store, until nothing more can be decided."""
-    return run_virtual(_decide(objects, Settings(PodsReadySettings(block_admission=block_admission))))
+    return run_virtual(_decide(objects, settings))
 
 
 async def _decide(objects: ClusterObjects, settings: Settings) -> Decided:

@@ -17,7 +17,7 @@ import pytest
 from queue_manager.api import reasons
 from queue_manager.api.types import Workload
 from queue_manager.lifecycle.queue_entry import waits
-from queue_manager.lifecycle.settings import PodsReadySettings, Settings
+from queue_manager.lifecycle.settings import Settings
 from queue_manager.queueing.outcomes import is_active
 from queue_manager.scheduling.amounts import amount
 from queue_manager.scheduling.quota_tree import FlavorResource, Usage
@@ -26,18 +26,17 @@ from queue_manager.visibility.cluster_state import ClusterObjects
 from queue_manager.visibility.dominant_reason import Surroundings
 from queue_manager.visibility.explanation import AheadRow, Explanation, Position, explain
 from tests.simulation.recount import Recount
-from tests.simulation.stores import Decided, decide, store
+from tests.simulation.stores import Decided, decide, random_settings, store
 from tests.unit.queueing.builders import T0
 
 STORES = int(os.environ.get("EXPLAINED_STORES", "1000"))
 BATCH = 100
 
 
-def explained(w: Workload, objects: ClusterObjects, *, block_admission: bool = False) -> Explanation:
+def explained(w: Workload, objects: ClusterObjects, settings: Settings) -> Explanation:
     local = next((q for q in objects.local_queues if q.metadata.key == w.local_queue), None)
     name = local.spec.cluster_queue if local is not None else ""
     above = next((q for q in objects.cluster_queues if q.metadata.name == name), None)
-    settings = Settings(PodsReadySettings(block_admission=block_admission))
     return explain(None, w, Surroundings(objects, settings, local, above), T0)
 
 
@@ -68,10 +67,10 @@ def test_the_code_is_what_the_scheduler_decides_on_the_same_store(batch: int) ->
     seen: Counter[str] = Counter()
     for seed in range(batch, batch + BATCH):
         rng = Random(seed)
-        objects, block = store(rng), rng.random() < 0.1
-        decided = decide(objects, block_admission=block)
+        objects, settings = store(rng), random_settings(rng)
+        decided = decide(objects, settings)
         for w in filter(waits, objects.workloads):
-            found = explained(w, objects, block_admission=block)
+            found = explained(w, objects, settings)
             assert found.code in expected(w, decided), (seed, w.metadata.name, found)
             assert found.code in reason_codes.CODES
             assert found.sentence.endswith(".")
@@ -85,10 +84,11 @@ def test_the_code_is_what_the_scheduler_decides_on_the_same_store(batch: int) ->
 def test_free_limit_borrowable_holders_and_position_are_those_of_a_recount(batch: int) -> None:
     checked = Counter[str]()
     for seed in range(batch, batch + BATCH):
-        objects = store(Random(seed))
-        decided = decide(objects)
+        rng = Random(seed)
+        objects, settings = store(rng), random_settings(rng)
+        decided = decide(objects, settings)
         for w in filter(waits, objects.workloads):
-            found = explained(w, objects)
+            found = explained(w, objects, settings)
             if found.position is not None:
                 assert found.position == position(w, objects), (seed, w.metadata.name)
                 checked["position"] += 1

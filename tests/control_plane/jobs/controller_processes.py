@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import re
 import ssl
 import subprocess
@@ -17,6 +16,7 @@ from pathlib import Path
 
 from tests.control_plane import provide
 from tests.control_plane.server import ControlPlane, free_ports
+from tests.process_figures import cpu_seconds, peak_resident_bytes
 
 READY_SECONDS = 60.0
 JOB_CONTROLLER = "job-controller"
@@ -55,14 +55,12 @@ class ControllerProcess:
         return parse_metrics(self._get("/metrics"))
 
     def cpu_seconds(self) -> float:
-        """User and system CPU seconds so far."""
-        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rsplit(")", 1)[1].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        """User and system time so far."""
+        return cpu_seconds(self.process.pid)
 
     def peak_memory(self) -> int:
         """The highest resident set so far, in bytes."""
-        found = re.search(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{self.process.pid}/status").read_text())
-        return int(found[1]) * 1024 if found else 0
+        return peak_resident_bytes(self.process.pid)
 
 
 @contextlib.contextmanager

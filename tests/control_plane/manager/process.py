@@ -13,6 +13,8 @@ from pathlib import Path
 import aiohttp
 
 from tests.control_plane.conftest import ROOT, SLUICE
+from tests.control_plane.server import LEASH
+from tests.process_figures import peak_resident_bytes
 from tests.waiting import SECONDS
 
 ALL_JOBS = """apiVersion: config.kueue.x-k8s.io/v1beta2
@@ -56,7 +58,7 @@ class Manager:
         log = folder / "manager.log"
         with log.open("ab") as stderr:
             process = await asyncio.create_subprocess_exec(
-                *[*SLUICE, "manager", "--kubeconfig", str(kubeconfig), "--config", str(folder / "config.yaml")],
+                *[*LEASH, *SLUICE, "manager", "--kubeconfig", str(kubeconfig), "--config", str(folder / "config.yaml")],
                 *["--metrics-port", "0", *flags],
                 cwd=ROOT,
                 stdout=asyncio.subprocess.PIPE,
@@ -113,11 +115,8 @@ class Manager:
         return took
 
     def memory(self) -> int:
-        """Peak resident memory in bytes."""
-        status = Path(f"/proc/{self.process.pid}/status").read_text()
-        found = re.search(r"VmHWM:\s+(\d+) kB", status)
-        assert found is not None
-        return int(found[1]) * 1024
+        """Peak, in bytes."""
+        return peak_resident_bytes(self.process.pid)
 
     async def end(self) -> int | None:
         """The exit code, once the process has ended by itself."""

@@ -185,7 +185,8 @@ def test_a_refused_pending_reason_backs_off_across_queue_changes(
     """A change of the queue starts no additional retry."""
 
     def tries() -> int:
-        return sum(record.message == "a refusal could not be written" for record in caplog.records)
+        text = "the reason of a pending Workload could not be written"
+        return sum(record.message == text for record in caplog.records)
 
     async def quota(c: Cluster, cpu: str) -> None:
         group = {"coveredResources": ["cpu"], "flavors": [{"name": "default", "resources": [_cpu(cpu)]}]}

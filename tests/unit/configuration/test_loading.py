@@ -25,7 +25,7 @@ def problems(text: str) -> list[str]:
 @pytest.mark.parametrize(
     ("body", "expected"),
     [
-        ("fooBar: 1", "f:3: fooBar: unknown field; allowed here: admissionFairSharing, clientConnection,"),
+        ("fooBar: 1", "f:3: fooBar: unknown field; allowed here: admissionFairSharing, backfill, clientConnection,"),
         ("waitForPodReady: {}", 'f:3: waitForPodReady: unknown field; did you mean "waitForPodsReady"?'),
         ("waitForPodsReady:\n  enable: true", "f:4: waitForPodsReady.enable: unknown field; only v1beta1 has it"),
         (

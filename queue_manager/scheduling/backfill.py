@@ -1,0 +1,201 @@
+"""Backfilling: which Workloads may pass the head of a queue that waits for quota (EASY, Lifka 1995).
+
+BestEffortFIFO admits whatever fits, so a stream of small Workloads can starve a large head for ever. With backfilling
+on, a head that has waited for `head_age` gets a *promise*: the time at which it can start at the latest if every
+running Workload ends at its declared maximum, and what is left of the quota at that time. Another Workload passes the
+head if it
+
+    ends before the promised start, by its own declared maximum, or
+    uses only quota that is left beside the head at that time, or
+    needs no more than the nominal quota of another ClusterQueue.
+
+So a Workload that passes never moves the promised start back, and each promise is kept or improved until the head
+starts. A running Workload without a declared maximum counts as running for ever: if the head needs its quota, the
+promised start is unknown, and only Workloads with a declared maximum pass; each delays the head by at most that
+maximum once the quota is free. See BEHAVIOUR.md#q50-backfilling.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from enum import Enum
+
+from job_controller.times import LATEST, later
+from queue_manager.scheduling.flavor_assignment import Assignment, Mode, assign
+from queue_manager.scheduling.quota_state import Holding, QueueState, SchedulerState
+from queue_manager.scheduling.quota_tree import FlavorResource, QuotaNode, Usage
+from queue_manager.scheduling.workload_info import Info
+
+NEVER = LATEST  # no start can be promised
+
+
+class HeadOrder(Enum):
+    """The order of the Workloads behind a head that they may not delay."""
+
+    RANK = "Queue"
+    SHORTEST = "ShortestFirst"
+
+
+@dataclass(frozen=True, slots=True)
+class BackfillRules:
+    """The configuration's `backfill`. `shortest_first`: of those behind the head the shortest is tried first."""
+
+    head_age: timedelta  # since its queue time; then it has a promise
+    shortest_first: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A Workload that fits now, and how."""
+
+    queue: QueueState
+    info: Info
+    assignment: Assignment
+
+
+@dataclass(frozen=True, slots=True)
+class Promise:
+    """When the head of a ClusterQueue starts at the latest, and with which usage. NEVER: unknown."""
+
+    head: Info
+    queue: QueueState
+    starts_by: datetime
+    usage: Usage
+    ended: tuple[Holding, ...] = field(repr=False)  # what has ended by then
+
+
+class Backfilling:
+    """Keeps the promises to the waiting heads. A promise is computed again only after quota was taken or released."""
+
+    def __init__(self, rules: BackfillRules) -> None:
+        self.rules = rules
+        self._promises: dict[str, tuple[int, Promise]] = {}  # by ClusterQueue; with the change of the state
+
+    def is_aged(self, head: Info, now: datetime) -> bool:
+        """Whether a head has waited so long that others may not delay it."""
+        return now - head.queued_at >= self.rules.head_age
+
+    def order_behind(self, head: Info, now: datetime) -> HeadOrder:
+        """The order in which the Workloads behind a head that waits are tried."""
+        return HeadOrder.SHORTEST if self.rules.shortest_first and self.is_aged(head, now) else HeadOrder.RANK
+
+    def delays_a_head(
+        self,
+        state: SchedulerState,
+        waiting: Mapping[str, Info],
+        candidate: Candidate,
+        now: datetime,
+        gone: Collection[str] = (),
+    ) -> bool:
+        """Whether the admission of this Workload, which fits now, would break a promise.
+
+        `waiting`: by ClusterQueue the first Workload that found no quota. Only those count that are ordered before the
+        candidate and share quota with it. `gone`: uids of the Workloads without whose usage the quota tree is now.
+        """
+        for name in state.relatives(candidate.queue.name) if waiting else ():
+            head = waiting.get(name)
+            if head is None or candidate.info.rank <= head.rank or not self.is_aged(head, now):
+                continue
+            if not may_pass(state, self._promise(state, name, head, now, gone), candidate, now):
+                return True
+        return False
+
+    def _promise(self, state: SchedulerState, name: str, head: Info, now: datetime, gone: Collection[str]) -> Promise:
+        changes, known = self._promises.get(name, (-1, None))
+        if known is None or changes != state.changes or known.head is not head:
+            known = promise(state, state.queues[name], head, now, gone)
+            self._promises[name] = (state.changes, known)
+        return known
+
+
+def promise(state: SchedulerState, queue: QueueState, head: Info, now: datetime, gone: Collection[str] = ()) -> Promise:
+    """The promise to a head that does not fit now. The quota tree is unchanged afterwards.
+
+    `gone`: uids of the Workloads without whose usage the quota tree is now.
+    """
+    ending = (h for h in _sharing(state, queue) if (h.ends_by is not None or h.evicted) and h.uid not in gone)
+    running = sorted(ending, key=lambda h: _end(h, now))
+    least, most, found = 1, len(running), None
+    while least <= most:  # what fits after n ends fits after more, so binary search
+        middle = (least + most) // 2
+        with _without(state, running[:middle]):
+            assignment = _assign(state, queue, head)
+        if assignment.mode is Mode.FIT:
+            found, most = (middle, assignment), middle - 1
+        else:
+            least = middle + 1
+    if found is None:
+        return Promise(head, queue, NEVER, {}, tuple(running))
+    count, assignment = found
+    start = _end(running[count - 1], now)
+    ended = tuple(h for h in running if _end(h, now) <= start)
+    return Promise(head, queue, start, assignment.usage, ended)
+
+
+def may_pass(state: SchedulerState, promised: Promise, candidate: Candidate, now: datetime) -> bool:
+    """Whether a Workload that fits now leaves the promised start of the head where it is."""
+    queue, longest, assignment = candidate.queue, candidate.info.longest_run, candidate.assignment
+    if queue is not promised.queue and assignment.borrow == 0:
+        return True
+    if longest is not None and later(now, longest) <= promised.starts_by:
+        return True
+    if promised.starts_by is NEVER:
+        return False
+    with _without(state, promised.ended), _added(promised.queue.node, promised.usage):
+        return all(amount <= queue.node.available(fr) for fr, amount in assignment.usage.items())
+
+
+@dataclass(frozen=True, slots=True)
+class _FreeQuota:
+    """The `Room` of a flavor assignment without preemption."""
+
+    node: QuotaNode
+
+    def free(self, fr: FlavorResource) -> int:
+        return self.node.available(fr)
+
+    def after_preemption(self, fr: FlavorResource, value: int) -> tuple[Mode, int]:
+        return Mode.NO_FIT, 0
+
+
+def _assign(state: SchedulerState, queue: QueueState, info: Info) -> Assignment:
+    ignore = state.ignore_undeclared
+    room = _FreeQuota(queue.node)
+    return assign(info, queue.queue.spec, queue.node, state.flavors, room, ignore_undeclared=ignore)
+
+
+def _sharing(state: SchedulerState, queue: QueueState) -> Iterator[Holding]:
+    """What Workloads hold that share quota with this ClusterQueue."""
+    for name in state.relatives(queue.name):
+        yield from state.queues[name].holdings.values()
+
+
+def _end(holding: Holding, now: datetime) -> datetime:
+    """When the quota is free at the latest; a Workload that is being stopped, or is overdue, ends now."""
+    return now if holding.evicted or holding.ends_by is None else max(now, holding.ends_by)
+
+
+@contextmanager
+def _without(state: SchedulerState, holdings: Iterable[Holding]) -> Iterator[None]:
+    """The quota tree without the usage of these Workloads."""
+    removed = [(state.queues[h.cluster_queue].node, h.usage) for h in holdings]
+    for node, usage in removed:
+        node.remove_all(usage)
+    try:
+        yield
+    finally:
+        for node, usage in reversed(removed):
+            node.add_all(usage)
+
+
+@contextmanager
+def _added(node: QuotaNode, usage: Usage) -> Iterator[None]:
+    """The quota tree with this additional usage."""
+    node.add_all(usage)
+    try:
+        yield
+    finally:
+        node.remove_all(usage)

@@ -1,0 +1,126 @@
+"""Who may pass a head that waits for quota, and what the head is promised."""
+
+import pytest
+
+from queue_manager.scheduling.backfill import NEVER, Backfilling, BackfillRules, promise
+from queue_manager.scheduling.cycle import Admit, Refuse, run_cycle
+from queue_manager.scheduling.quota_state import Holding, SchedulerState
+from queue_manager.scheduling.quota_tree import FlavorResource
+from tests.unit.queueing.builders import T0, at, cluster_queue, flavor, pending
+
+CPU = FlavorResource("default", "cpu")
+RULES = BackfillRules(head_age=at(60) - T0)
+
+
+def state(*queues):
+    result = SchedulerState()
+    result.flavors["default"] = flavor("default")
+    result.namespaces["ns"] = {}
+    for queue in queues or [cluster_queue(quotas={"default": {"cpu": "10"}})]:
+        result.set_queue(queue)
+    return result
+
+
+def run(s, name, cpu, *, ends=None, queue="cq", evicted=False):
+    ends_by = None if ends is None else at(ends)
+    one = pending(name)
+    s.hold(
+        Holding(one.uid, one.key, queue, one.queue, {CPU: cpu * 1000}, admitted=True, ends_by=ends_by, evicted=evicted)
+    )
+
+
+def waiting(name, cpu, *, lasts=None, created=0.0, priority=0):
+    spec = {} if lasts is None else {"maximumExecutionTimeSeconds": lasts}
+    return pending(name, requests={"cpu": str(cpu)}, created=created, priority=priority, spec=spec)
+
+
+def promised(s, head, now=T0, queue="cq"):
+    return promise(s, s.queues[queue], head, now).starts_by
+
+
+@pytest.mark.parametrize(
+    ("running", "cpu", "starts"),
+    [
+        pytest.param([(8, 100)], 5, at(100), id="when the one that runs has ended"),
+        pytest.param([(4, 100), (4, 50)], 5, at(50), id="when the first has ended, if that suffices"),
+        pytest.param([(4, 100), (4, 50)], 8, at(100), id="when both have ended, if it needs both"),
+        pytest.param([(8, None)], 5, NEVER, id="unknown: no maximum is declared"),
+        pytest.param([(4, None), (4, 50)], 6, at(50), id="those without a maximum are not needed"),
+        pytest.param([(8, -5)], 5, T0, id="now: it is overdue"),
+    ],
+)
+def test_a_head_is_promised_the_end_of_those_it_needs(running, cpu, starts):
+    s = state()
+    for i, (held, ends) in enumerate(running):
+        run(s, f"r{i}", held, ends=ends)
+    used = dict(s.queues["cq"].node.usage)
+    assert promised(s, waiting("head", cpu)) == starts
+    assert s.queues["cq"].node.usage == used
+
+
+def test_what_is_being_stopped_counts_as_free():
+    s = state()
+    run(s, "victim", 8, evicted=True)
+    assert promised(s, waiting("head", 5)) == T0
+
+
+@pytest.mark.parametrize(
+    ("candidate", "passes"),
+    [
+        pytest.param({"cpu": 2, "lasts": 40}, True, id="ends before the head starts"),
+        pytest.param({"cpu": 2, "lasts": 41}, False, id="ends after the head starts"),
+        pytest.param({"cpu": 2}, False, id="declares no maximum"),
+        pytest.param({"cpu": 1}, True, id="leaves the head what it needs"),
+        pytest.param({"cpu": 2, "priority": 1}, True, id="has a higher priority"),
+        pytest.param({"cpu": 2, "created": -1}, True, id="is ordered before the head"),
+    ],
+)
+def test_who_may_pass_a_head_that_waits(candidate, passes):
+    """8 of 10 cpus are in use until second 100; the head wants 9, so it starts then and leaves 1; it is second 60."""
+    s = state()
+    run(s, "r", 8, ends=100)
+    head = waiting("head", 9)
+    one = waiting("small", **{"created": 30, **candidate})
+    (outcome,) = run_cycle(s, [("cq", one)], at(60), Backfilling(RULES), {"cq": head})
+    assert isinstance(outcome, Admit) == passes
+    if not passes:
+        assert isinstance(outcome, Refuse)
+        assert outcome.reason == "WaitingForQuota"
+        assert outcome.message.startswith("Free quota is kept for a workload that has waited longer")
+
+
+def test_a_young_head_is_passed_by_all():
+    s = state()
+    run(s, "r", 8, ends=100)
+    (outcome,) = run_cycle(
+        s, [("cq", waiting("small", 2, created=30))], at(59), Backfilling(RULES), {"cq": waiting("head", 9)}
+    )
+    assert isinstance(outcome, Admit)
+
+
+@pytest.mark.parametrize(
+    ("nominal", "passes"),
+    [pytest.param("2", True, id="its own nominal quota"), pytest.param("0", False, id="borrowed quota")],
+)
+def test_another_cluster_queue_uses_its_nominal_quota_in_any_case(nominal, passes):
+    """The head of `a` wants the whole cohort once the one that runs has ended; `b` has a right to its nominal quota."""
+    s = state(
+        cluster_queue("a", quotas={"default": {"cpu": str(10 - int(nominal))}}, cohortName="both"),
+        cluster_queue("b", quotas={"default": {"cpu": nominal}}, cohortName="both"),
+    )
+    run(s, "r", 8, ends=100, queue="a")
+    one = waiting("small", 2, created=30)
+    (outcome,) = run_cycle(s, [("b", one)], at(60), Backfilling(RULES), {"a": waiting("head", 10)})
+    assert isinstance(outcome, Admit) == passes
+
+
+def test_the_next_one_may_not_use_what_one_before_it_left():
+    """Beside the head 2 cpus are left: the first long one takes them, the second would delay the head."""
+    s = state()
+    run(s, "r", 6, ends=100)
+    head, rules = waiting("head", 8), Backfilling(RULES)
+    (first,) = run_cycle(s, [("cq", waiting("first", 2, created=30))], at(60), rules, {"cq": head})
+    assert isinstance(first, Admit)
+    run(s, "first", 2)
+    (second,) = run_cycle(s, [("cq", waiting("second", 2, created=31))], at(60), rules, {"cq": head})
+    assert isinstance(second, Refuse)

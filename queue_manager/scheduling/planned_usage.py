@@ -107,11 +107,12 @@ class PlannedUsage:
             self._separate(node)
             with self._as_now(node):
                 node.add_all(usage)
-        self.withhold(node, usage)
+        self._keep_original(node)
+        node.add_all(usage)
 
     def withhold(self, node: QuotaNode, usage: Usage) -> None:
-        """Keep an amount from others until the cycle ends: count it in the planned version."""
-        self._keep_original(node)
+        """Keep an amount from others until the cycle ends: count it in the planned version only."""
+        self._separate(node)
         node.add_all(usage)
 
     def plan(self, reservation: Reservation) -> None:

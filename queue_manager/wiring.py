@@ -41,6 +41,7 @@ from queue_manager.scheduler.quota_cache import QuotaCache
 from queue_manager.scheduler.without_effect_events import WithoutEffectEvents
 from queue_manager.scheduler.workload_controller import WorkloadController
 from queue_manager.scheduler.workload_writer import WorkloadWriter
+from queue_manager.visibility.pending_summary import PendingSummaries
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +50,7 @@ class QueueManager:
 
     quota_cache: QuotaCache
     scheduler: Scheduler
+    pending_summaries: PendingSummaries  # the visibility API
     permits: PodPermits  # decides for the Job controller which Jobs may have pods
     admission: tuple[JobAdmission | QueueAdmission | WithoutEffectWarnings, ...]  # plugins for the embedded API server
     reconfigure: Callable[[KueueConfig], None]  # applies a configuration that `configuration.reloading` accepts
@@ -120,7 +122,9 @@ def attach_queue_controllers(runtime: Runtime, config: KueueConfig) -> QueueMana
         metrics.config = new.metrics
 
     admission = (JobAdmission(submission), QueueAdmission(), WithoutEffectWarnings())
-    return QueueManager(quota_cache, scheduler, permits, admission, reconfigure)
+    cached = runtime.cache(WORKLOADS, Workload)
+    summaries = PendingSummaries(quota_cache.queues, lambda key: cached.get(*key))
+    return QueueManager(quota_cache, scheduler, summaries, permits, admission, reconfigure)
 
 
 class _SubmissionContexts:

@@ -39,6 +39,7 @@ from queue_manager.configuration.process import (
     JobController,
     LeaderElection,
     Metrics,
+    VisibilityServer,
 )
 from queue_manager.configuration.selector import LabelSelector, outside
 from queue_manager.configuration.unsupported import (
@@ -47,7 +48,6 @@ from queue_manager.configuration.unsupported import (
     MultiKueue,
     PodOptions,
     Tls,
-    VisibilityServer,
     Webhook,
 )
 
@@ -313,7 +313,7 @@ class KueueConfig(ConfigModel):  # noqa: PLW1641 - its mappings have no hash eit
     )
     """Certificates of the webhook server."""
 
-    tls: Annotated[Tls | None, NoEffect("Sluice serves nothing over TLS yet")] = None
+    tls: Annotated[Tls | None, NoEffect("the TLS versions and ciphers of the visibility API are fixed")] = None
     """TLS of the servers."""
 
     pprof_bind_address: Annotated[str, NoEffect("there is no Go profile to serve")] = ""
@@ -324,10 +324,10 @@ class KueueConfig(ConfigModel):  # noqa: PLW1641 - its mappings have no hash eit
     )
     """Dispatch to other clusters."""
 
-    visibility_server: Annotated[
-        VisibilityServer | None, Only(V1BETA2), NoEffect("Sluice serves no visibility API yet")
-    ] = Field(default_factory=VisibilityServer)
-    """The visibility API."""
+    visibility_server: Annotated[VisibilityServer | None, Only(V1BETA2), AtStart("the address is served already")] = (
+        Field(default_factory=VisibilityServer)
+    )
+    """The visibility API of `sluice manager`. `sluice up` serves it on its API server."""
 
     queue_visibility: Annotated[Opaque, Only(V1BETA1), NoEffect("it has no effect in Kueue either")] = Field(
         default=None, exclude=True

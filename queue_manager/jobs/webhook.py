@@ -37,7 +37,7 @@ class SubmissionContext:
     default_queue: bool = False  # LocalQueue "default" exists in the namespace
     default_class: bool = False  # WorkloadPriorityClass "default" exists
     owner_managed: bool = False  # the Job belongs to a managed Job
-    bounds: Bounds | None = None  # limits for the override annotations; None: overrides are not allowed
+    bounds: Bounds = Bounds()  # limits for the override annotations
 
 
 # --- defaults ----------------------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ from datetime import timedelta
 import msgspec
 
 from job_controller.model import Key
+from job_controller.times import later
 from queue_manager.api import condition_types, keys, messages
 from queue_manager.api.resources import (
     ADMISSION_CHECKS,
@@ -46,6 +47,7 @@ from queue_manager.lifecycle.settings import Settings
 from queue_manager.lifecycle.steps import WorkloadContext
 from queue_manager.queueing.queue_set import Queues
 from queue_manager.scheduling.cycle import Admit
+from queue_manager.scheduling.execution_time import min_runtime
 from queue_manager.scheduling.pod_surroundings import PodSurroundings
 from queue_manager.scheduling.quota_forest import Cycle
 from queue_manager.scheduling.quota_state import Holding, SchedulerState, holding_of, reserves_quota
@@ -68,6 +70,8 @@ class QuotaCache:
         self._workloads: Cache[Workload] = runtime.cache(WORKLOADS, Workload)
         # Called with each holding that changed while its Workload did not: a failed assumption, other defaults of pods.
         self.recount_listeners: list[Callable[[Holding], None]] = []
+        # Called with the uid of each Workload whose protection from preemption begins, changes or is removed.
+        self.protection_listeners: list[Callable[[str], None]] = []
         # Called with the ClusterQueues that are below a cycle of Cohorts since now, or no longer, or below another one.
         self.cycle_listeners: list[Callable[[Sequence[str]], None]] = []
         self._assumed: set[str] = set()  # uids whose admission is being written
@@ -117,19 +121,26 @@ class QuotaCache:
         self.queues.remove(candidate.key)
         self.state.end_reservation(candidate.uid)
         self._assumed.add(candidate.uid)
-        self.state.hold(
+        now, admitted = self._clock.now().replace(microsecond=0), not self.state.checks_of(decision.cluster_queue)
+        shortest = self._min_runtime(candidate.uid)
+        self._count(
             Holding(
                 uid=candidate.uid,
                 key=candidate.key,
                 cluster_queue=decision.cluster_queue,
                 queue=candidate.queue,
                 usage=decision.assignment.usage,
-                admitted=not self.state.checks_of(decision.cluster_queue),
+                admitted=admitted,
                 priority=candidate.priority,
                 queued_at=candidate.queued_at,
-                reserved_at=self._clock.now().replace(microsecond=0),  # as API times
+                reserved_at=now,  # as API times
+                protected_until=later(now, shortest) if admitted and shortest is not None else None,
             )
         )
+
+    def _min_runtime(self, uid: str) -> float | None:
+        workload = self._workloads.by_uid(uid)
+        return min_runtime(workload, self._settings.max_min_runtime) if workload is not None else None
 
     def resolve_assumption(self, candidate: Info, *, written: bool, retry_after: float = 0.0) -> None:
         """The write of an assumed admission has ended. Unless `written`, quota is free and the Workload pending again.
@@ -257,14 +268,21 @@ class QuotaCache:
     def _hold(self, workload: Workload) -> None:
         """Count what a Workload holds; what it no longer holds is free."""
         before = self.state.holdings.get(workload.metadata.uid)
-        holding = holding_of(workload, self.read(workload))
+        holding = holding_of(workload, self.read(workload), self._settings.max_min_runtime)
         if holding is None:
             return
-        self.state.hold(holding)
+        self._count(holding)
         if before is not None and before.usage != holding.usage:
             self._released(before)
             for listener in self.recount_listeners:
                 listener(holding)
+
+    def _count(self, holding: Holding) -> None:
+        before = self.state.holdings.get(holding.uid)
+        self.state.hold(holding)
+        if holding.protected_until != (before.protected_until if before is not None else None):
+            for listener in self.protection_listeners:
+                listener(holding.uid)
 
     def _enqueue(self, workload: Workload, retry_after: float = 0.0) -> None:
         now = self._clock.now()

@@ -3,10 +3,10 @@
 import pytest
 
 from queue_manager.lifecycle import overrides
-from queue_manager.lifecycle.settings import Bounds, PodsReadySettings
+from queue_manager.lifecycle.settings import Bounds, PodsReadyBounds, PodsReadySettings
 
 TIMEOUT, LIMIT = "sluice/pods-ready-timeout", "sluice/requeuing-limit"
-BOUNDS = Bounds(min_timeout=60, max_timeout=7200, max_limit=10)
+BOUNDS = PodsReadyBounds(min_timeout=60, max_timeout=7200, max_limit=10)
 PATH = "metadata.annotations"
 
 
@@ -17,18 +17,18 @@ PATH = "metadata.annotations"
         (TIMEOUT, "90", BOUNDS, 'must be a duration such as "30s", "5m" or "1h30m"'),
         (TIMEOUT, "30s", BOUNDS, "must be from 1m0s to 2h0m0s"),
         (TIMEOUT, "3h", BOUNDS, "must be from 1m0s to 2h0m0s"),
-        (TIMEOUT, "3h", Bounds(max_timeout=7200), "must be at most 2h0m0s"),
-        (TIMEOUT, "1s", Bounds(min_timeout=60), "must be at least 1m0s"),
-        (TIMEOUT, "0s", Bounds(), "must be greater than 0"),
-        (TIMEOUT, "-5m", Bounds(), "must be greater than 0"),
+        (TIMEOUT, "3h", PodsReadyBounds(max_timeout=7200), "must be at most 2h0m0s"),
+        (TIMEOUT, "1s", PodsReadyBounds(min_timeout=60), "must be at least 1m0s"),
+        (TIMEOUT, "0s", PodsReadyBounds(), "must be greater than 0"),
+        (TIMEOUT, "-5m", PodsReadyBounds(), "must be greater than 0"),
         (LIMIT, "11", BOUNDS, "must be an integer from 0 to 10"),
         (LIMIT, "-1", BOUNDS, "must be an integer from 0 to 10"),
         (LIMIT, "x", BOUNDS, "must be an integer from 0 to 10"),
-        (LIMIT, "9" * 5000, Bounds(), "must be an integer from 0 to 2147483647"),
+        (LIMIT, "9" * 5000, PodsReadyBounds(), "must be an integer from 0 to 2147483647"),
     ],
 )
 def test_a_refusal_names_the_field_and_what_is_allowed(key, text, bounds, message):
-    (error,) = overrides.errors({key: text}, bounds)
+    (error,) = overrides.errors({key: text}, Bounds(bounds))
     assert error.field == f"{PATH}[{key}]"
     assert error.reason == "FieldValueInvalid"
     assert error.message.endswith(f": {message}")
@@ -37,7 +37,7 @@ def test_a_refusal_names_the_field_and_what_is_allowed(key, text, bounds, messag
 
 
 def test_without_bounds_a_job_may_set_nothing():
-    errors = overrides.errors({TIMEOUT: "5m", LIMIT: "3", "other": "x"}, None)
+    errors = overrides.errors({TIMEOUT: "5m", LIMIT: "3", "other": "x"}, Bounds())
     assert [(e.reason, e.field) for e in errors] == [
         ("FieldValueForbidden", f"{PATH}[{TIMEOUT}]"),
         ("FieldValueForbidden", f"{PATH}[{LIMIT}]"),

@@ -9,6 +9,7 @@ BEHAVIOUR.md#q51-minimum-runtime.
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import datetime
 
 from job_controller.model import Key
 from queue_manager.api.resources import WORKLOADS
@@ -29,19 +30,39 @@ class Protections:
         self._quota_cache = quota_cache
         self._sync_workload = sync_workload
         self._workloads: Cache[Workload] = runtime.cache(WORKLOADS, Workload)
-        self.queue: WorkQueue[str] = WorkQueue("minimum-runtimes", metrics=runtime.metrics)  # uids of Workloads
-        quota_cache.protection_listeners.append(self.queue.add)
+        self._protected: set[str] = set()  # uids of the Workloads whose end was not reacted to yet
+        self.queue: WorkQueue[str] = WorkQueue("minimum-runtimes", metrics=runtime.metrics)  # the same uids
+        quota_cache.protection_listeners.append(self._on_change)
         runtime.worker(self.queue, self.sync)
+
+    def _on_change(self, uid: str) -> None:
+        self._protected.add(uid)
+        self.queue.add(uid)
 
     async def sync(self, uid: str) -> None:
         """Wait while this Workload is protected; then those that it has held back are eligible again."""
-        state, now = self._quota_cache.state, self._clock.now()
-        holding, workload = state.holdings.get(uid), self._workloads.by_uid(uid)
-        if holding is None or holding.evicted:
-            return  # its quota was or will be released, and that makes them eligible
+        if uid not in self._protected:
+            return  # it ended together with another one
+        now, workload = self._clock.now(), self._workloads.by_uid(uid)
         if workload is not None and is_ahead(workload, now):
             self._sync_workload(workload.metadata.key)
-        if holding.protected_until is not None and now < holding.protected_until:
-            self.queue.add_after(uid, (holding.protected_until - now).total_seconds())
+        seconds = self._seconds_left(uid, now)
+        if seconds > 0:
+            self.queue.add_after(uid, seconds)
         else:
-            self._quota_cache.requeue_inadmissible(state.relatives(holding.cluster_queue))
+            self._end(now)
+
+    def _end(self, now: datetime) -> None:
+        """React to all ends that are due at once: Workloads of one class are often admitted in the same second."""
+        state = self._quota_cache.state
+        ended = {uid for uid in self._protected if self._seconds_left(uid, now) <= 0}
+        self._protected -= ended
+        queues = {state.holdings[uid].cluster_queue for uid in ended if uid in state.holdings}
+        relatives = {name for queue in queues for name in state.relatives(queue)}
+        if relatives:
+            self._quota_cache.requeue_inadmissible(relatives)
+
+    def _seconds_left(self, uid: str, now: datetime) -> float:
+        holding = self._quota_cache.state.holdings.get(uid)
+        until = holding.protected_until if holding is not None and not holding.evicted else None
+        return (until - now).total_seconds() if until is not None else 0.0

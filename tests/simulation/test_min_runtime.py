@@ -245,3 +245,24 @@ def test_nothing_is_tried_while_all_wait_for_the_end_of_a_minimum() -> None:
             assert job["spec"]["suspend"]
 
     run_virtual(scenario())
+
+
+def test_ends_in_the_same_second_lead_to_one_try() -> None:
+    async def scenario() -> None:
+        async with cluster(CONFIG, high=RUNS_ON, **{f"low{i}": RUNS_ON for i in range(12)}) as c:
+            await c.queues("12", preemption=LOWER)
+            await c.submit("blocker", "12")
+            await c.until(c.running, ["blocker"])
+            for i in range(12):
+                await c.submit(f"low{i}", annotations={MIN_RUNTIME: "5m"})
+            await c.submit("equal", "12")  # of the same priority: it may preempt nobody
+            await c.client.delete(JOBS, NS, "blocker", propagation="Background")
+            await c.until(c.running, sorted(f"low{i}" for i in range(12)))
+            await asyncio.sleep(10)
+            before = c.world.queue.scheduler.cycles
+            await asyncio.sleep(280)
+            assert c.world.queue.scheduler.cycles == before
+            await asyncio.sleep(20)
+            assert before < c.world.queue.scheduler.cycles <= before + 2
+
+    run_virtual(scenario())

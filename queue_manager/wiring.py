@@ -36,6 +36,7 @@ from queue_manager.lifecycle.settings import Settings, reconfigured, settings_of
 from queue_manager.metrics.workloads import QueueMetrics
 from queue_manager.scheduler.admission_loop import Scheduler
 from queue_manager.scheduler.job_pods import JobPods, uses_node
+from queue_manager.scheduler.protections import Protections
 from queue_manager.scheduler.queue_status import QueueStatusController
 from queue_manager.scheduler.quota_cache import QuotaCache
 from queue_manager.scheduler.without_effect_events import WithoutEffectEvents
@@ -108,6 +109,7 @@ def attach_queue_controllers(runtime: Runtime, config: KueueConfig) -> QueueMana
     scheduler = Scheduler(runtime, settings, quota_cache, writer)
     job_pods = JobPods(runtime, "use nodes", uses_node)
     workloads = WorkloadController(runtime, settings, quota_cache, writer, job_pods)
+    Protections(runtime, quota_cache, workloads.queue.add)
     permits = JobPermits(runtime, settings, job_pods)
     jobs = JobQueueController(runtime, settings, writer, job_pods, permits)
     queue_status = QueueStatusController(runtime, quota_cache)

@@ -206,6 +206,14 @@ class AdmissionFairSharing(ConfigModel):
     """How much a resource counts, 0 or more. Omitted: 1."""
 
 
+class Preemption(ConfigModel):
+    """What Jobs may say about their preemption. Sluice's own section."""
+
+    max_min_runtime: PositiveDuration | None = None
+    """The most that the annotation sluice/min-runtime may say, on a Job or on its WorkloadPriorityClass: for this time
+    after each admission the Workload is not preempted. Omitted: the annotation is not allowed."""
+
+
 class Backfill(ConfigModel):
     """Guarantees a start to the first Workload of a ClusterQueue. Present means on. Sluice's own section."""
 
@@ -266,6 +274,9 @@ class KueueConfig(ConfigModel):  # noqa: PLW1641 - its mappings have no hash eit
 
     admission_fair_sharing: AdmissionFairSharing | None = None
     """Order LocalQueues by past usage. Omitted: off."""
+
+    preemption: Preemption = Field(default_factory=Preemption)
+    """How long Jobs may forbid their preemption. Sluice's own section."""
 
     backfill: Backfill | None = None
     """Keep freed quota for the first Workload of a BestEffortFIFO ClusterQueue once it has waited long, and let only

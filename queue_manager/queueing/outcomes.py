@@ -10,8 +10,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 
+from job_controller.times import later
 from queue_manager.api import messages, reasons
 from queue_manager.queueing.queue_set import Queues
+from queue_manager.scheduling import cycle
 from queue_manager.scheduling.backfill import Backfilling
 from queue_manager.scheduling.cycle import Admit, Outcome, Preempt, Refuse, Retry, run_cycle
 from queue_manager.scheduling.preemption import Victim
@@ -34,9 +36,15 @@ def awaits_ready_pods(holdings: Iterable[Holding]) -> bool:
     return any(not holding.ready for holding in holdings)
 
 
-def assume(state: SchedulerState, queues: Queues, decision: Admit, now: datetime) -> None:
-    """The Workload is admitted: it is not pending, and its usage counts."""
-    candidate = decision.info
+def assume(
+    state: SchedulerState, queues: Queues, decision: Admit, now: datetime, min_runtime: float | None = None
+) -> None:
+    """The Workload is admitted: it is not pending, and its usage counts.
+
+    `min_runtime`: seconds from its admission for which it is not preempted.
+    """
+    candidate, second = decision.info, now.replace(microsecond=0)  # as API times
+    admitted, longest = not state.checks_of(decision.cluster_queue), candidate.longest_run
     queues.charge(candidate.queue, decision.cluster_queue, decision.assignment.usage, now)
     queues.remove(candidate.key)
     state.end_reservation(candidate.uid)
@@ -47,10 +55,12 @@ def assume(state: SchedulerState, queues: Queues, decision: Admit, now: datetime
             cluster_queue=decision.cluster_queue,
             queue=candidate.queue,
             usage=decision.assignment.usage,
-            admitted=not state.checks_of(decision.cluster_queue),
+            admitted=admitted,
             priority=candidate.priority,
             queued_at=candidate.queued_at,
-            reserved_at=now.replace(microsecond=0),  # as API times
+            reserved_at=second,
+            ends_by=later(second, longest) if admitted and longest is not None else None,
+            protected_until=later(second, min_runtime) if admitted and min_runtime is not None else None,
         )
     )
 
@@ -74,6 +84,11 @@ def refuse(
     queues.refused(refusal, never=refusal.reason in NEVER_FITS_REASONS, behind=behind)
 
 
+def concerned_by(state: SchedulerState, admissions: Iterable[Admit]) -> set[str]:
+    """The ClusterQueues to try again because of the admissions of a cycle, all of which are applied."""
+    return {name for admitted in admissions for name in cycle.concerned_by(state, admitted)}
+
+
 @dataclass(frozen=True, slots=True)
 class Rehearsal:
     """Cycles in memory, without a write, at one time. `block_admission`, `backfilling`: as configured."""
@@ -90,8 +105,11 @@ class Rehearsal:
         progress = True
         while progress:
             heads = self.queues.heads(lambda name: is_active(self.state, name), self.now)
-            applied = [self._apply(each, outcomes) for each in self.decide(heads)]
-            progress = any(applied)
+            decided = self.decide(heads)
+            applied = [self._apply(each, outcomes) for each in decided]
+            admissions = (each for each in decided if isinstance(each, Admit) and each.info.uid in self.state.holdings)
+            concerned = concerned_by(self.state, admissions)
+            progress = self.queues.requeue_inadmissible(concerned, self.now) or any(applied)
         return outcomes
 
     def decide(self, heads: list[tuple[str, Info]]) -> list[Outcome]:

@@ -47,6 +47,7 @@ from queue_manager.lifecycle.steps import WorkloadContext
 from queue_manager.queueing import outcomes
 from queue_manager.queueing.queue_set import Queues
 from queue_manager.scheduling.cycle import Admit
+from queue_manager.scheduling.execution_time import min_runtime
 from queue_manager.scheduling.pod_surroundings import PodSurroundings, pod_surroundings
 from queue_manager.scheduling.quota_forest import Cycle
 from queue_manager.scheduling.quota_state import Holding, SchedulerState, holding_of, reserves_quota
@@ -68,6 +69,8 @@ class QuotaCache:
         self._workloads: Cache[Workload] = runtime.cache(WORKLOADS, Workload)
         # Called with each holding that changed while its Workload did not: a failed assumption, other defaults of pods.
         self.recount_listeners: list[Callable[[Holding], None]] = []
+        # Called with the uid of each Workload whose protection from preemption begins, changes or is removed.
+        self.protection_listeners: list[Callable[[str], None]] = []
         # Called with the ClusterQueues that are below a cycle of Cohorts since now, or no longer, or below another one.
         self.cycle_listeners: list[Callable[[Sequence[str]], None]] = []
         self._assumed: set[str] = set()  # uids whose admission is being written
@@ -105,8 +108,14 @@ class QuotaCache:
 
     def assume(self, decision: Admit) -> None:
         """Count an admission before it is written; the Workload is not pending. `resolve_assumption` must follow."""
-        self._assumed.add(decision.info.uid)
-        outcomes.assume(self.state, self.queues, decision, self._clock.now())
+        uid = decision.info.uid
+        self._assumed.add(uid)
+        outcomes.assume(self.state, self.queues, decision, self._clock.now(), self._min_runtime(uid))
+        self._report_protection(uid, None)
+
+    def _min_runtime(self, uid: str) -> float | None:
+        workload = self._workloads.by_uid(uid)
+        return min_runtime(workload, self._settings.max_min_runtime) if workload is not None else None
 
     def resolve_assumption(self, candidate: Info, *, written: bool, retry_after: float = 0.0) -> None:
         """The write of an assumed admission has ended. Unless `written`, quota is free and the Workload pending again.
@@ -221,14 +230,25 @@ class QuotaCache:
     def _hold(self, workload: Workload) -> None:
         """Count what a Workload holds; what it no longer holds is free."""
         before = self.state.holdings.get(workload.metadata.uid)
-        holding = holding_of(workload, self.read(workload))
+        holding = holding_of(workload, self.read(workload), self._settings.max_min_runtime)
         if holding is None:
             return
-        self.state.hold(holding)
+        self._count(holding)
         if before is not None and before.usage != holding.usage:
             self._released(before)
             for listener in self.recount_listeners:
                 listener(holding)
+
+    def _count(self, holding: Holding) -> None:
+        before = self.state.holdings.get(holding.uid)
+        self.state.hold(holding)
+        self._report_protection(holding.uid, before)
+
+    def _report_protection(self, uid: str, before: Holding | None) -> None:
+        holding = self.state.holdings[uid]
+        if holding.protected_until != (before.protected_until if before is not None else None):
+            for listener in self.protection_listeners:
+                listener(uid)
 
     def _enqueue(self, workload: Workload, retry_after: float = 0.0) -> None:
         now = self._clock.now()

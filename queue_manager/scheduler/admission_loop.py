@@ -92,7 +92,7 @@ class Scheduler:
     def cycle(self) -> bool:
         """Run one admission cycle. False if nothing can be tried before something changes."""
         now = self._runtime.clock.now()
-        heads = self._quota_cache.queues.heads(self._quota_cache.is_active, now)
+        heads = self._quota_cache.heads(now)
         if not heads:
             return False
         self.cycles += 1
@@ -125,7 +125,7 @@ class Scheduler:
         ready = self._settings.pods_ready
         if ready is None or not ready.block_admission:
             return False
-        return any(not holding.ready for holding in self._quota_cache.state.holdings.values())
+        return not self._quota_cache.state.all_ready
 
     # --- admissions ---
 

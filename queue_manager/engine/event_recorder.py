@@ -170,7 +170,9 @@ class EventRecorder:
                 "message": occurrence.message,
             }
             try:
-                await self._client.patch(EVENTS, namespace, occurrence.name, patch, content_type=STRATEGIC_PATCH)
+                await self._client.patch(
+                    EVENTS, namespace, occurrence.name, patch, content_type=STRATEGIC_PATCH, type=Object
+                )
                 return
             except ApiError as error:
                 if not error.is_not_found:  # Events expire after an hour: create another one
@@ -183,7 +185,7 @@ class EventRecorder:
         for _ in range(MAX_NAMES_TAKEN):
             name = self._name(event)
             try:
-                await self._client.create(EVENTS, namespace, self._manifest(name, event, occurrence))
+                await self._client.create(EVENTS, namespace, self._manifest(name, event, occurrence), type=Object)
                 return name
             except ApiError as error:
                 if error.reason != "AlreadyExists":

@@ -3,7 +3,9 @@
 The `quota_cache` knows the pending Workloads and the quota in use. A cycle is one synchronous call between two awaits,
 so nothing changes during it. Its outcomes are assumed in the quota cache at once, and written concurrently with further
 cycles: cycles follow one another in memory for as long as each admits, preempts or parks something, up to
-BUDGET_SECONDS between two turns of the event loop. BEHAVIOUR.md#q11-admission-cycle.
+BUDGET_SECONDS between two turns of the event loop. Once nothing more can be admitted, the loop pauses in proportion to
+the time that this took: quota that is released meanwhile is distributed by one cycle, and cycles leave most of the
+process to the writes. BEHAVIOUR.md#q11-admission-cycle.
 """
 
 from __future__ import annotations
@@ -32,6 +34,8 @@ from queue_manager.scheduling.quota_state import reserves_quota
 from queue_manager.scheduling.workload_info import Info
 
 BUDGET_SECONDS = 0.01  # of consecutive cycles, before watches and writes proceed
+PAUSE_RATIO = 2.0  # of the pause after cycles to their duration
+MAX_PAUSE_SECONDS = 0.1
 NEVER_FITS_REASONS = (reasons.EXCEEDS_MAX_QUOTA, reasons.NO_MATCHING_FLAVOR)  # hold until quota or flavors change
 
 
@@ -72,9 +76,12 @@ class Scheduler:
             while True:
                 await changed.wait()
                 changed.clear()
+                started = self._loop_time()
                 if self._run_cycles():
                     changed.set()
-                await asyncio.sleep(0)  # let watches and writes proceed
+                    await asyncio.sleep(0)  # let watches and writes proceed
+                else:
+                    await asyncio.sleep(min(PAUSE_RATIO * (self._loop_time() - started), MAX_PAUSE_SECONDS))
         finally:
             for task in self._writes:
                 task.cancel()
@@ -162,12 +169,15 @@ class Scheduler:
             self._quota_cache.resolve_assumption(info, written=written, retry_after=retry_after)
 
     def _reserve(self, draft: Draft, decision: Admit) -> None:
-        """Reserve quota, unless something on which the decision depends has changed.
+        """Reserve quota, unless something on which the decision depends has changed, or another Workload needs it.
 
         PodsReady is set in the same write if pods are to come.
         """
         newest = self._quota_cache.read(draft.workload)
         if not self._quota_cache.is_active(decision.cluster_queue) or self._quota_cache.queues.is_stopped(newest.queue):
+            return
+        holding = self._quota_cache.state.holdings.get(decision.info.uid)
+        if holding is not None and holding.evicted:  # preempted since the decision: neither of the two is written
             return
         if waits(draft.workload) and not newest.in_backoff(draft.now) and _same(newest, decision.info):
             if self._settings.pods_ready is not None and _was_made_for_job(draft.original):

@@ -5,8 +5,8 @@ has a queue of its own, so that its Events arrive in the order in which they wer
 one object delays no other. `event_correlation` merges repeated Events, aggregates similar ones and limits how many one
 object can cause. An Event that cannot be written after a few attempts is counted in `events_dropped_total` and logged.
 
-Syncs have priority over Events: while the work queues are backlogged, the Events of each delivery worker are spaced,
-unless more than MAX_DEFERRED are pending.
+Syncs and status writes have priority over Events: while they are backlogged, the Events of each delivery worker are
+spaced, unless more than MAX_DEFERRED are pending. Beyond MAX_PENDING the newest Events are dropped and counted.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ MAX_MESSAGE = 1024  # characters; the API server refuses longer messages
 MAX_NAME = 253  # characters
 MAX_NAMES_TAKEN = 100  # attempts to find a free name
 CONCURRENCY = 4  # delivery workers
-BACKLOG_DELAY_SECONDS = 0.2  # between two Events of a delivery worker while the work queues are backlogged
-MAX_DEFERRED = 2_000  # pending Events beyond which a backlog no longer slows delivery
+BACKLOG_DELAY_SECONDS = 0.2  # between two Events of a delivery worker during a backlog
+MAX_DEFERRED = 5_000  # pending Events beyond which a backlog no longer slows delivery
 RETRY_DELAYS_SECONDS = (1.0, 2.0, 4.0, 8.0)  # between attempts
 # Other 4xx statuses are final.
 RETRYABLE_STATUSES = (408, 409, 429)
@@ -170,7 +170,9 @@ class EventRecorder:
                 "message": occurrence.message,
             }
             try:
-                await self._client.patch(EVENTS, namespace, occurrence.name, patch, content_type=STRATEGIC_PATCH)
+                await self._client.patch(
+                    EVENTS, namespace, occurrence.name, patch, content_type=STRATEGIC_PATCH, type=Object
+                )
                 return
             except ApiError as error:
                 if not error.is_not_found:  # Events expire after an hour: create another one
@@ -183,7 +185,7 @@ class EventRecorder:
         for _ in range(MAX_NAMES_TAKEN):
             name = self._name(event)
             try:
-                await self._client.create(EVENTS, namespace, self._manifest(name, event, occurrence))
+                await self._client.create(EVENTS, namespace, self._manifest(name, event, occurrence), type=Object)
                 return name
             except ApiError as error:
                 if error.reason != "AlreadyExists":

@@ -68,9 +68,14 @@ class Runtime:
         *,
         metrics: MetricRegistry | None = None,
         silence: float | None = SILENCE_SECONDS,
+        event_transport: Transport | None = None,
     ) -> None:
-        """`silence`: seconds without a byte after which a watch is abandoned; None: the server is in this process."""
+        """`silence`: seconds without a byte after which a watch is abandoned; None: the server is in this process.
+
+        `event_transport` sends the Events, so that a rate limit of `transport` does not count them; None: `transport`.
+        """
         self.client = Client(transport)
+        self._event_client = self.client if event_transport is None else Client(event_transport)
         self.clock = clock
         self.rng = rng
         self.metrics = MetricRegistry() if metrics is None else metrics
@@ -79,6 +84,7 @@ class Runtime:
         self._reflectors: dict[tuple[Resource, type, str, str], Reflector[Any]] = {}
         self._recorders: dict[str, EventRecorder] = {}
         self._queues: list[WorkQueue[Any]] = []
+        self._backlogs: list[Callable[[], int]] = []
         self._support_parts: list[_Part] = []  # started before the first list
         self._parts: list[_Part] = []  # workers and tasks, started when the caches are synced
         self._support_tasks: list[asyncio.Task[object]] = []  # of support parts, reflectors and recorders: stopped last
@@ -108,7 +114,7 @@ class Runtime:
         recorder = self._recorders.get(component)
         if recorder is None:
             recorder = EventRecorder(
-                self.client, self.clock, component, is_backlogged=self.is_backlogged, metrics=self.metrics
+                self._event_client, self.clock, component, is_backlogged=self.is_backlogged, metrics=self.metrics
             )
             self._recorders[component] = recorder
             self._support(f"events {component}", recorder.run)
@@ -129,9 +135,13 @@ class Runtime:
         """
         self._support_parts.append(_Part(f"support {getattr(run, '__qualname__', '')}", run, self._support_tasks))
 
+    def add_backlog(self, length: Callable[[], int]) -> None:
+        """Count `length()` writes as queued keys: Events wait for them."""
+        self._backlogs.append(length)
+
     def is_backlogged(self) -> bool:
-        """Whether BACKLOG_KEYS or more keys are queued, over all queues."""
-        return sum(map(len, self._queues)) >= BACKLOG_KEYS
+        """Whether BACKLOG_KEYS or more keys and writes are queued, over all queues."""
+        return sum(map(len, self._queues)) + sum(length() for length in self._backlogs) >= BACKLOG_KEYS
 
     def resync_delayed(self) -> None:
         """Sync all delayed keys now, because the clock may have jumped past their time."""

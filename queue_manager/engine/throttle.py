@@ -2,6 +2,9 @@
 
 Every request takes a token, a watch takes one when it opens. The bucket starts with `burst` tokens and gains `qps` per
 second. Requests are sent in the order in which they were made.
+
+Events have a bucket of their own with the same limit, as in Kueue: controller-runtime's event recorder uses a REST
+client of its own, and client-go limits each REST client by itself.
 """
 
 from __future__ import annotations

@@ -151,8 +151,15 @@ class LocalCluster:
         worker_process = WorkerProcess()
         stack.push_async_callback(worker_process.close)
         server = ApiServer(store, KindRegistry.builtin(), clock, admission, logs, metrics.expose, worker_process)
-        transport = throttled(LocalTransport(server, USER), _limit(self.config))
-        runtime = Runtime(transport, clock, rng, metrics=metrics, silence=None)
+        transport, limit = LocalTransport(server, USER), _limit(self.config)
+        runtime = Runtime(
+            throttled(transport, limit),
+            clock,
+            rng,
+            metrics=metrics,
+            silence=None,
+            event_transport=throttled(transport, limit),
+        )
         self.client = runtime.client
         follow_clock(runtime)
         await self._hook(runtime, stack)

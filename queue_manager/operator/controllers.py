@@ -156,8 +156,14 @@ class LeadershipTerm:
         if options is not None and options.manage == "All":
             served = RivalDetector(served, report)
         self._fence = Fence(served, election)
-        limited = throttled(self._fence, config.client_connection.limit)
-        self.runtime = Runtime(limited, SystemClock(), random.SystemRandom(), silence=silence)
+        limit = config.client_connection.limit
+        self.runtime = Runtime(
+            throttled(self._fence, limit),
+            SystemClock(),
+            random.SystemRandom(),
+            silence=silence,
+            event_transport=throttled(self._fence, limit),
+        )
         self._sync_timeout = config.controller.cache_sync_timeout.total_seconds()
         self._task: asyncio.Task[object] | None = None
         self._lost: LeadershipLost | None = None

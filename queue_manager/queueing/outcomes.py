@@ -28,14 +28,6 @@ def is_active(state: SchedulerState, cluster_queue: str) -> bool:
     return cluster_queue in state.queues and state.inactive(cluster_queue) is None
 
 
-def awaits_ready_pods(holdings: Iterable[Holding]) -> bool:
-    """Whether blockAdmission holds back admissions: a Workload that holds quota is not PodsReady.
-
-    BEHAVIOUR.md#q37-block-admission
-    """
-    return any(not holding.ready for holding in holdings)
-
-
 def assume(
     state: SchedulerState, queues: Queues, decision: Admit, now: datetime, min_runtime: float | None = None
 ) -> None:
@@ -135,8 +127,11 @@ class Rehearsal:
 
     @property
     def is_blocked(self) -> bool:
-        """Whether blockAdmission holds back admissions."""
-        return self.block_admission and awaits_ready_pods(self.state.holdings.values())
+        """Whether blockAdmission holds back admissions: a Workload that holds quota is not PodsReady.
+
+        BEHAVIOUR.md#q37-block-admission
+        """
+        return self.block_admission and not self.state.all_ready
 
 
 def held_back(info: Info, cluster_queue: str) -> Refuse:

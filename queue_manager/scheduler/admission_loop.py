@@ -3,7 +3,9 @@
 The `quota_cache` knows the pending Workloads and the quota in use. A cycle is one synchronous call between two awaits,
 so nothing changes during it. Its outcomes are assumed in the quota cache at once, and written concurrently with further
 cycles: cycles follow one another in memory for as long as each admits, preempts or parks something, up to
-BUDGET_SECONDS between two turns of the event loop. BEHAVIOUR.md#q11-admission-cycle.
+BUDGET_SECONDS between two turns of the event loop. Once nothing more can be admitted, the loop pauses in proportion to
+the time that this took: quota that is released meanwhile is distributed by one cycle, and cycles leave most of the
+process to the writes. BEHAVIOUR.md#q11-admission-cycle.
 """
 
 from __future__ import annotations
@@ -35,6 +37,8 @@ from queue_manager.scheduling.quota_state import reserves_quota
 from queue_manager.scheduling.workload_info import Info
 
 BUDGET_SECONDS = 0.01  # of consecutive cycles, before watches and writes proceed
+PAUSE_RATIO = 2.0  # of the pause after cycles to their duration
+MAX_PAUSE_SECONDS = 0.1
 
 
 class Scheduler:
@@ -74,9 +78,12 @@ class Scheduler:
             while True:
                 await changed.wait()
                 changed.clear()
+                started = self._loop_time()
                 if self._run_cycles():
                     changed.set()
-                await asyncio.sleep(0)  # let watches and writes proceed
+                    await asyncio.sleep(0)  # let watches and writes proceed
+                else:
+                    await asyncio.sleep(min(PAUSE_RATIO * (self._loop_time() - started), MAX_PAUSE_SECONDS))
         finally:
             for task in self._writes:
                 task.cancel()
@@ -94,7 +101,7 @@ class Scheduler:
     def cycle(self) -> bool:
         """Run one admission cycle. False if nothing can be tried before something changes."""
         now = self._runtime.clock.now()
-        heads = self._quota_cache.queues.heads(self._quota_cache.is_active, now)
+        heads = self._quota_cache.heads(now)
         if not heads:
             return False
         self.cycles += 1
@@ -102,13 +109,14 @@ class Scheduler:
         waiting = self._quota_cache.queues.waiting_heads() if self._backfilling is not None else {}
         decided = run_cycle(self._quota_cache.state, heads, now, self._backfilling, waiting)
         blocked = self._is_blocked_by_pods()
-        progress = False
+        progress, admissions = False, list[Admit]()
         for outcome in decided:
             match outcome:
                 case Admit() if blocked:
                     self._reasons.report(outcome.info, _wait_for_pods)
                 case Admit():
                     self._admit(outcome)
+                    admissions.append(outcome)
                     progress, blocked = True, self._is_blocked_by_pods()
                 case Preempt():
                     self._preemptions.preempt(outcome)
@@ -116,6 +124,7 @@ class Scheduler:
                 case Refuse():
                     self._refuse(outcome)
                     progress = progress or outcome.retry is not Retry.NEXT_CYCLE
+        self._quota_cache.queues.requeue_inadmissible(outcomes.concerned_by(self._quota_cache.state, admissions), now)
         self._record_metrics(decided, self._loop_time() - started)
         return progress
 
@@ -127,7 +136,7 @@ class Scheduler:
         ready = self._settings.pods_ready
         if ready is None or not ready.block_admission:
             return False
-        return outcomes.awaits_ready_pods(self._quota_cache.state.holdings.values())
+        return not self._quota_cache.state.all_ready
 
     # --- admissions ---
 
@@ -164,12 +173,15 @@ class Scheduler:
             self._quota_cache.resolve_assumption(info, written=written, retry_after=retry_after)
 
     def _reserve(self, draft: Draft, decision: Admit) -> None:
-        """Reserve quota, unless something on which the decision depends has changed.
+        """Reserve quota, unless something on which the decision depends has changed, or another Workload needs it.
 
         PodsReady is set in the same write if pods are to come.
         """
         newest = self._quota_cache.read(draft.workload)
         if not self._quota_cache.is_active(decision.cluster_queue) or self._quota_cache.queues.is_stopped(newest.queue):
+            return
+        holding = self._quota_cache.state.holdings.get(decision.info.uid)
+        if holding is not None and holding.evicted:  # preempted since the decision: neither of the two is written
             return
         if waits(draft.workload) and not newest.in_backoff(draft.now) and _same(newest, decision.info):
             if self._settings.pods_ready is not None and _was_made_for_job(draft.original):

@@ -1,7 +1,8 @@
 """Carries out preemptions: evicts the victims of a Workload that fits once they have released their quota.
 
     decided       the quota is reserved for the preemptor, its victims count as evicted, it waits (`Preempt`)
-    evictions     CONCURRENT_EVICTIONS at a time; each is one write, followed by the Events
+    evictions     CONCURRENT_EVICTIONS at a time; each is one write, followed by the Events. A victim whose admission is
+                  not written yet is pending again without any write
     the reason    WaitingForPreemptedWorkloads on the preemptor, once all its evictions are written
     released      each victim that stops makes the preemptor eligible again; it is admitted when it fits
 

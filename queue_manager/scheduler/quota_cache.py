@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import msgspec
 
@@ -74,6 +74,8 @@ class QuotaCache:
         # Called with the ClusterQueues that are below a cycle of Cohorts since now, or no longer, or below another one.
         self.cycle_listeners: list[Callable[[Sequence[str]], None]] = []
         self._assumed: set[str] = set()  # uids whose admission is being written
+        self._freed: dict[str, None] = {}  # ClusterQueues with quota released since the last cycle
+        self._active: dict[str, bool] = {}  # by ClusterQueue, as far as it was asked since its surroundings changed
         runtime.cache(NAMESPACES, Namespace).subscribe(self._on_namespace)
         runtime.cache(RESOURCE_FLAVORS, ResourceFlavor).subscribe(self._on_flavor)
         runtime.cache(COHORTS, Cohort).subscribe(self._on_cohort)
@@ -101,6 +103,17 @@ class QuotaCache:
         configure(self.state, self.queues, settings)
 
     # --- used by the scheduler ---
+
+    def heads(self, now: datetime) -> list[tuple[str, Info]]:
+        """(ClusterQueue, head) for each active ClusterQueue with a Workload to try.
+
+        Where quota was released since the last call, everything that its cohort has refused is eligible again: each
+        cohort is woken once, however many Workloads have ended.
+        """
+        if self._freed:
+            freed, self._freed = self._freed, {}
+            self.queues.requeue_inadmissible(self.state.relatives_of_all(freed), now)
+        return self.queues.heads(self.is_active, now)
 
     def read(self, workload: Workload) -> Info:
         """The Workload's requests, its rank, and until when it must not be admitted."""
@@ -173,7 +186,10 @@ class QuotaCache:
 
     def is_active(self, cluster_queue: str) -> bool:
         """Whether the ClusterQueue exists and can admit."""
-        return outcomes.is_active(self.state, cluster_queue)
+        active = self._active.get(cluster_queue)
+        if active is None:
+            active = self._active[cluster_queue] = outcomes.is_active(self.state, cluster_queue)
+        return active
 
     def requeue_inadmissible(self, cluster_queues: Iterable[str]) -> None:
         """Make the Workloads that these ClusterQueues have refused eligible again."""
@@ -217,6 +233,7 @@ class QuotaCache:
             if old is not None:
                 self.queues.remove(old.metadata.key)
                 self._end_reservation(old.metadata.uid)
+                self.state.forget(old.metadata.uid)
                 self._released(self.state.release(old.metadata.uid))
         elif reserves_quota(new):
             self.queues.remove(new.metadata.key)
@@ -268,14 +285,20 @@ class QuotaCache:
         reservation = self.state.reservations.get(uid)
         if reservation is not None:
             self.state.end_reservation(uid)
-            self.requeue_inadmissible(self.state.relatives(reservation.cluster_queue))
+            self._free(reservation.cluster_queue)
 
     def _released(self, holding: Holding | None) -> None:
         if holding is not None:
-            self.requeue_inadmissible(self.state.relatives(holding.cluster_queue))
+            self._free(holding.cluster_queue)
+
+    def _free(self, cluster_queue: str) -> None:
+        """The ClusterQueue has released quota: the next cycle tries its relatives."""
+        self._freed[cluster_queue] = None
+        self.changed.set()
 
     def _on_cluster_queue(self, old: ClusterQueue | None, new: ClusterQueue | None) -> None:
         now = self._clock.now()
+        self._active.clear()
         if new is None:
             if old is not None:
                 relatives = self.state.relatives(old.metadata.name)
@@ -295,6 +318,7 @@ class QuotaCache:
         cohort = new or old
         if cohort is None or (old is not None and new is not None and old.spec == new.spec):
             return
+        self._active.clear()
         name = cohort.metadata.name
         before = self._cycles_around(name)
         if new is not None:
@@ -331,6 +355,7 @@ class QuotaCache:
         flavor = new or old
         if flavor is None:
             return
+        self._active.clear()
         name = flavor.metadata.name
         if new is None:
             self.state.flavors.pop(name, None)
@@ -343,6 +368,7 @@ class QuotaCache:
         check = new or old
         if check is None:
             return
+        self._active.clear()
         name = check.metadata.name
         if new is None:
             self.state.checks.pop(name, None)

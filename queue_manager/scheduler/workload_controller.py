@@ -129,12 +129,15 @@ class WorkloadController:
         workload = self._workloads.get(key.namespace, key.name)
         if workload is None:
             return
-        view = replace(self._quota_cache.view(workload), unscheduled=self._unscheduled(workload))
-        if await self._owner_gone(workload):
-            view = replace(view, owner_gone=True)
+        view = replace(
+            self._quota_cache.view(workload),
+            unscheduled=self._unscheduled(workload),
+            owner_gone=await self._owner_gone(workload),
+            jitter=self._rng.random(),
+        )
         now = self._runtime.clock.now()
         self._settings = without_future_times(self._settings, now)
-        step = next_step(workload, replace(view, jitter=self._rng.random()), self._settings, now)
+        step = next_step(workload, view, self._settings, now)
         try:
             await self._carry_out(workload, step)
         except Gone:

@@ -54,6 +54,7 @@ class WorkloadWriter:
         self._pending: dict[Key, list[_PendingWrite]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._explanation_added = asyncio.Event()
+        runtime.add_backlog(lambda: self._queue.urgent)
         runtime.support(self._pace_explanations)
 
     def reconfigure(self, settings: Settings) -> None:

@@ -44,6 +44,11 @@ class WriteQueue:
         """Queued keys, without those that are being written."""
         return len(self._urgent) + len(self._explaining)
 
+    @property
+    def urgent(self) -> int:
+        """Urgent keys, queued or being written."""
+        return len(self._urgent) + len(self._writing) - self._explaining_slots_used()
+
     def add(self, key: Key, now: float, *, explains: bool) -> None:
         """Queue a key. A queued key keeps its place, and leaves the explanations if it becomes urgent."""
         if key in self._writing:

@@ -127,6 +127,7 @@ class SchedulerState:
         self.reservations: dict[str, Reservation] = {}  # by uid of the preemptor
         self.preempted: dict[str, Counter[str]] = {}  # by uid of the preemptor: how often it has preempted which uid
         self.changes = 0  # of quotas, holdings and reservations
+        self._unready: set[str] = set()  # uids of holdings that are not PodsReady
         self._evicting: set[str] = set()  # uids whose eviction is decided, and may not be in the store yet
 
     # --- ClusterQueues and Cohorts ---
@@ -176,6 +177,14 @@ class SchedulerState:
         """The ClusterQueues that share quota with this one, itself included."""
         state = self.queues.get(name)
         return _queues_around(state.node) if state is not None else [name]
+
+    def relatives_of_all(self, names: Iterable[str]) -> list[str]:
+        """The ClusterQueues that share quota with any of these, each once."""
+        found: dict[str, None] = {}
+        for name in names:
+            if name not in found:
+                found |= dict.fromkeys(self.relatives(name))
+        return list(found)
 
     def relatives_of_cohort(self, name: str) -> list[str]:
         """The ClusterQueues of the tree in which this cohort is; none if nothing names the cohort."""
@@ -248,6 +257,11 @@ class SchedulerState:
             self.holdings[holding.uid] = holding
             self._count(holding)
 
+    @property
+    def all_ready(self) -> bool:
+        """Whether every holding is PodsReady."""
+        return not self._unready
+
     def counted(self, uid: str) -> Holding | None:
         """What a Workload holds as it counts in its ClusterQueue; None if it holds nothing in one that exists."""
         holding = self.holdings.get(uid)
@@ -256,6 +270,8 @@ class SchedulerState:
 
     def _count(self, holding: Holding) -> None:
         self.changes += 1
+        if not holding.ready:
+            self._unready.add(holding.uid)
         insort(self._rankings_of.setdefault(holding.cluster_queue, []), holding.ranking)
         self._add_usage(holding)
 
@@ -283,6 +299,7 @@ class SchedulerState:
         holding = self.holdings.pop(uid, None)
         if holding is None:
             return None
+        self._unready.discard(uid)
         name = holding.cluster_queue
         counted = self._holdings_of[name].pop(uid)
         del self._rankings_of[name][bisect_left(self._rankings_of[name], holding.ranking)]

@@ -18,6 +18,7 @@ from queue_manager.api.resources import CLUSTER_QUEUES, WORKLOADS
 from queue_manager.configuration import loads
 from queue_manager.engine.transport import Relay, Request, Response, Transport
 from queue_manager.lifecycle.causes import Cause
+from queue_manager.scheduler.write_queue import SLOTS
 from queue_manager.simulation.virtual import run_virtual
 from queue_manager.simulation.world import World
 from tests.local.queue.cluster import API, NS, Cluster, condition
@@ -237,6 +238,33 @@ def test_without_a_period_each_change_of_the_numbers_is_written() -> None:
             assert c.writes()["reason"] == 2
 
     run_virtual(scenario())
+
+
+def test_a_victim_whose_admission_is_not_written_yet_costs_no_write() -> None:
+    """Ten admissions more than are written at once; then one Workload preempts them all."""
+
+    async def scenario() -> None:
+        async with crowd() as c:
+            quota = str(SLOTS + 10)
+            await c.cluster.queues(quota, preemption={"withinClusterQueue": "LowerPriority"})
+            lows = [f"low-{number}" for number in range(SLOTS + 10)]
+            for name in lows:
+                await c.create(name, 1)
+            await c.create("high", SLOTS + 10, priority=10)
+            await asyncio.sleep(1)
+            assert ("high", "QuotaReserved") in c.written
+            evicted = [name for name in lows if await is_evicted(c, name)]
+            assert len(evicted) == SLOTS
+            assert Counter(c.writes())[Cause.ADMISSION.value] == SLOTS + 1, "and no other was admitted"
+            at_rest(c.world)
+
+    run_virtual(scenario())
+
+
+async def is_evicted(c: Crowd, name: str) -> bool:
+    status = (await c.world.client.get(WORKLOADS, NS, name)).get("status", {})
+    found = condition(status, "Evicted")
+    return found is not None and found[0] == "True"
 
 
 def test_the_status_of_a_queue_is_written_at_most_once_per_second_and_exact_at_rest() -> None:

@@ -11,9 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from queue_manager.api.resources import PODS
+from job_controller.model import ObjectMeta, Pod
+from queue_manager.api.resources import EVENTS, PODS
 from queue_manager.configuration import loads
 from queue_manager.engine.client import Client
+from queue_manager.engine.runtime import Runtime
 from queue_manager.engine.throttle import ThrottledTransport, TokenBucket, throttled
 from queue_manager.local.kinds.registry import KindRegistry
 from queue_manager.local.server.api_server import ApiServer
@@ -78,6 +80,33 @@ def test_a_client_waits_for_its_turn() -> None:
         began = asyncio.get_running_loop().time()
         await asyncio.gather(*(client.list(PODS) for _ in range(50)))
         assert asyncio.get_running_loop().time() - began == pytest.approx(4.5, abs=0.01)
+
+    run_virtual(scenario(), until=timedelta(hours=1))
+
+
+def test_events_wait_for_no_token_of_other_requests() -> None:
+    """A hundred Events recorded before ten lists at one per second: the lists wait for each other only."""
+
+    async def scenario() -> None:
+        clock, transport = virtual_clock(), _transport()
+        runtime = Runtime(
+            throttled(transport, (1.0, 1)),
+            clock,
+            random.Random(1),
+            silence=None,
+            event_transport=throttled(transport, (1.0, 1)),
+        )
+        recorder = runtime.recorder("test")
+        async with runtime:
+            for number in range(100):
+                meta = ObjectMeta(name=f"pod-{number}", namespace="default", uid=f"u{number}")
+                recorder.event(Pod(api_version="v1", kind="Pod", metadata=meta), "Normal", "Started", "text")
+            await asyncio.sleep(20)
+            began = asyncio.get_running_loop().time()
+            await asyncio.gather(*(runtime.client.list(PODS) for _ in range(10)))
+            assert asyncio.get_running_loop().time() - began == pytest.approx(9, abs=0.01)
+            events = len(await runtime.client.list(EVENTS, "default"))
+            assert 25 <= events <= 35, "at their own pace of one per second"
 
     run_virtual(scenario(), until=timedelta(hours=1))
 

@@ -65,6 +65,18 @@ def test_a_workload_is_written_by_one_task_at_a_time_and_again_afterwards() -> N
     assert taken(queue) == ["w0"]
 
 
+def test_urgent_keys_count_while_they_are_queued_and_written_and_explanations_do_not() -> None:
+    queue = WriteQueue(PERIOD)
+    for number in range(SLOTS + 5):
+        queue.add(key(number), 0.0, explains=False)
+    queue.add(key(100), 0.0, explains=True)
+    while queue.take(0.0) is not None:
+        pass
+    assert queue.urgent == SLOTS + 5
+    queue.done(key(0), 0.0)
+    assert queue.urgent == SLOTS + 4
+
+
 def test_a_withdrawn_explanation_is_not_written() -> None:
     queue = WriteQueue(PERIOD)
     queue.add(key(0), 0.0, explains=True)

@@ -3,6 +3,7 @@
 import msgspec
 import pytest
 
+from job_controller.model import Key
 from queue_manager.api.types import AdmissionCheck, ClusterQueue
 from queue_manager.scheduling.quota_state import Holding, SchedulerState, holding_of
 from queue_manager.scheduling.quota_tree import FlavorResource
@@ -197,3 +198,30 @@ def test_quota_is_held_from_the_reservation_to_the_end_of_the_run(conditions, st
 def pods(name, count, cpu):
     container = {"name": "c", "image": "x", "resources": {"requests": {"cpu": cpu}}}
     return {"name": name, "count": count, "template": {"spec": {"containers": [container]}}}
+
+
+def test_relatives_of_several_queues_are_named_once() -> None:
+    known = state(
+        cluster_queue("a", cohortName="x"),
+        cluster_queue("b", cohortName="x"),
+        cluster_queue("c"),
+        cluster_queue("d", cohortName="y"),
+    )
+    assert sorted(known.relatives_of_all(["a", "b", "c"])) == ["a", "b", "c"]
+    assert known.relatives_of_all(["gone"]) == ["gone"]
+
+
+def test_all_are_ready_once_no_holding_lacks_podsready() -> None:
+    known = state(cluster_queue("a"))
+    assert known.all_ready
+    one = Holding("u1", Key("ns", "w1"), "a", Key("ns", "lq"), {CPU: 1000}, admitted=True)
+    two = one._replace(uid="u2", key=Key("ns", "w2"))
+    for holding in (one, two):
+        known.hold(holding)
+    known.hold(one._replace(ready=True))
+    known.mark_evicted("u2")
+    assert not known.all_ready
+    known.release("u2")
+    assert known.all_ready
+    known.hold(one)
+    assert not known.all_ready

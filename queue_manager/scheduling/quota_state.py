@@ -411,7 +411,7 @@ def reserves_quota(workload: Workload) -> bool:
     return reserved and not workload.is_true(condition_types.FINISHED)
 
 
-def holding_of(workload: Workload, info: Info, max_min_runtime: float | None = None) -> Holding | None:
+def holding_of(workload: Workload, info: Info, max_min_runtime: float | None) -> Holding | None:
     """What a Workload holds, with its requests and rank from `info`; None if it holds nothing.
 
     `max_min_runtime`: the bound of its minimum runtime, in seconds; None: it may have none.

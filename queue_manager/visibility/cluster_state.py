@@ -127,7 +127,7 @@ class ClusterState:
 
     def _add(self, workload: Workload) -> None:
         if reserves_quota(workload):
-            holding = holding_of(workload, self._read(workload))
+            holding = holding_of(workload, self._read(workload), self._settings.max_min_runtime)
             if holding is not None:
                 self.state.hold(holding)
         elif waits(workload):

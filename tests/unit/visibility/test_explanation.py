@@ -10,6 +10,7 @@ import pytest
 
 from job_controller.model import Job
 from queue_manager.api.types import Namespace, Workload
+from queue_manager.lifecycle.settings import Settings
 from queue_manager.visibility.cluster_state import ClusterObjects
 from queue_manager.visibility.dominant_reason import Surroundings
 from queue_manager.visibility.explanation import Explanation, explain
@@ -186,6 +187,15 @@ def test_preemption_in_the_own_queue_is_explained_by_its_policy(
     assert [check.verdict for check in found.preemptions] == [verdict]
     waits = "WAIT/WaitingForPreemptedWorkloads" if verdict == "Chosen" else "WAIT/WaitingForQuota"
     assert found.code == waits
+
+
+@pytest.mark.parametrize(("seconds", "verdict"), [(100, "Protected"), (600, "Chosen")])
+def test_a_minimum_runtime_protects_until_its_end(seconds: float, verdict: str) -> None:
+    above = cluster_queue(preemption={"withinClusterQueue": "LowerPriority"}, namespaceSelector={})
+    running = holding("r", "4", annotations={"sluice/min-runtime": "10m"})
+    bound = Settings(max_min_runtime=3600)
+    found = explained(job(), workload(priority=1), [running], seconds, above=above, settings=bound)
+    assert [check.verdict for check in found.preemptions] == [verdict]
 
 
 @pytest.mark.parametrize(

@@ -161,7 +161,8 @@ def _holds(rng: Random, queue: str, cpu: int, count: int) -> dict[str, Any]:
     conditions += [condition("PodsReady", "True", seconds=since)] if rng.random() < 0.8 else []
     conditions += [condition("Evicted", "True", "Preempted", seconds=since)] if rng.random() < 0.2 else []
     admission = {"clusterQueue": queue, "podSetAssignments": [{**assigned, "count": count}]}
-    return {"conditions": conditions, "status": {"admission": admission}}
+    notes = {"sluice/min-runtime": f"{rng.randint(1, 60)}s"} if rng.random() < 0.25 else {}
+    return {"conditions": conditions, "status": {"admission": admission}, "annotations": notes}
 
 
 def _evicted(rng: Random) -> dict[str, Any]:
@@ -204,12 +205,13 @@ class _NoServer:
 
 
 def random_settings(rng: Random) -> Settings:
-    """Classical or fair preemption, with or without backfilling and blockAdmission."""
+    """Classical or fair preemption, with or without backfilling, minimum runtimes and blockAdmission."""
     backfill = BackfillRules(timedelta(seconds=rng.randint(0, 40)), shortest_first=rng.random() < 0.5)
     return Settings(
         PodsReadySettings(block_admission=rng.random() < 0.1),
         fair_sharing=(FINAL_SHARE, INITIAL_SHARE) if rng.random() < 0.25 else (),
         backfill=backfill if rng.random() < 0.25 else None,
+        max_min_runtime=rng.choice((None, 30.0)),
     )
 
 

@@ -29,7 +29,7 @@ from queue_manager.engine.workqueue import WorkQueue
 
 log = logging.getLogger(__name__)
 
-MAX_PENDING = 10_000  # Events in memory, over all objects
+MAX_PENDING = 30_000  # Events in memory, over all objects; about 1 KB each
 MAX_MESSAGE = 1024  # characters; the API server refuses longer messages
 MAX_NAME = 253  # characters
 MAX_NAMES_TAKEN = 100  # attempts to find a free name

@@ -37,7 +37,7 @@ from queue_manager.scheduling.quota_state import reserves_quota
 from queue_manager.scheduling.workload_info import Info
 
 BUDGET_SECONDS = 0.01  # of consecutive cycles, before watches and writes proceed
-PAUSE_RATIO = 2.0  # of the pause after cycles to their duration
+PAUSE_RATIO = 1.0  # of the pause after cycles to their duration
 MAX_PAUSE_SECONDS = 0.1
 
 

@@ -97,19 +97,23 @@ class QuotaNode:
 
     def local_quota(self, fr: FlavorResource) -> int:
         """The part of the subtree's quota that the rest of the cohort cannot borrow."""
-        limit = self.quota(fr).lending_limit
-        return 0 if limit is None else max(0, self.subtree.get(fr, 0) - limit)
+        quota = self.quotas.get(fr)
+        if quota is None or quota.lending_limit is None:
+            return 0
+        return max(0, self.subtree.get(fr, 0) - quota.lending_limit)
 
     def local_available(self, fr: FlavorResource) -> int:
         """The free part of the local quota."""
-        return max(0, self.local_quota(fr) - self.usage.get(fr, 0))
+        local = self.local_quota(fr)
+        return max(0, local - self.usage.get(fr, 0)) if local else 0
 
     def available(self, fr: FlavorResource) -> int:
         """The amount that can still be used here. Negative if quota was lowered below the usage."""
         node, kept, most = self, 0, INT64_MAX  # `kept`: free in local quotas from here to below `node`
         while node.parent is not None:
             kept += node.local_available(fr)
-            limit = node.quota(fr).borrowing_limit
+            quota = node.quotas.get(fr)
+            limit = quota.borrowing_limit if quota is not None else None
             if limit is not None:
                 local = node.local_quota(fr)
                 borrowed = max(0, node.usage.get(fr, 0) - local)

@@ -57,6 +57,16 @@ STOP_MISSING = "Missing Workload; unable to restore pod templates"
 UNKNOWN = "UNKNOWN"  # an id that is not known
 
 
+def does_not_exist(kind: str, name: str) -> str:
+    """A queue that is missing: `kind` is LocalQueue or ClusterQueue."""
+    return f"{kind} {name} doesn't exist"
+
+
+def is_inactive(kind: str, name: str) -> str:
+    """A queue that is stopped or cannot admit: `kind` is LocalQueue or ClusterQueue."""
+    return f"{kind} {name} is inactive"
+
+
 def quota_reserved(cluster_queue: str) -> str:
     """QuotaReserved=True, and the start of its Event."""
     return f"Quota reserved in ClusterQueue {cluster_queue}"

@@ -38,7 +38,7 @@ def pods_are_reported(s: JobSituation) -> Action | None:
 
 
 def pods_are_expected(s: JobSituation) -> Action | None:
-    """PodsReady is False before the admission; the admission itself sets it too, so this write has no hurry."""
+    """PodsReady is False before the admission. The admission sets it too, so this write has the lowest priority."""
     if s.workload is None or not s.context.waits_for_pods or s.workload.is_true(condition_types.FINISHED):
         return None
     return _write_if_changed(s.workload, transitions.pods_awaited, Cause.PODS_EXPECTED)

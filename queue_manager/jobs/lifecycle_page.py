@@ -23,7 +23,7 @@ PLACES = {
     "all pods are ready": place(following_rules.pods_are_reported),
     "a pod is lost": place(following_rules.pods_are_reported),
     "its Job has ended": place(pairing_rules.workload_of_ended_job_is_finished),
-    "it is preempted": "another scheduler",
+    "it is preempted": "scheduler/preemptions.py",
     "a user deactivates it": "sluice deactivate",
     "a user reactivates it": "sluice reactivate",
     "its queue is held": "sluice hold",

@@ -74,7 +74,7 @@ def missing_flavor_or_queue_is_reported(s: JobSituation) -> Action | None:
         return None
     admission = s.workload.status.admission
     if admission is not None and not s.context.cluster_queue_exists:
-        text = f"Cannot be started: ClusterQueue {admission.cluster_queue} doesn't exist"
+        text = f"Cannot be started: {messages.does_not_exist('ClusterQueue', admission.cluster_queue)}"
         return RecordEvent(Event("Warning", reasons.MISCONFIGURED, text))
     try:
         start_stop.start(s.job, s.workload, s.context.flavors)

@@ -39,7 +39,7 @@ class Unscheduled(NamedTuple):
 
 
 class Deadline(NamedTuple):
-    """`waits_for` is WaitForStart or WaitForRecovery; `last`: the Workload is deactivated at it."""
+    """`waits_for` is WaitForStart or WaitForRecovery; `last`: at this deadline the Workload is deactivated, not requeued."""
 
     at: datetime
     waits_for: str

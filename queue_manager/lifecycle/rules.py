@@ -263,13 +263,13 @@ def blocker(w: Workload, context: WorkloadContext) -> PendingReason | None:
     """Why the Workload's queues keep it from being tried; None if they do not."""
     queue = w.spec.queue_name
     if not context.local_queue_exists:
-        return PendingReason(reasons.MISCONFIGURED, f"LocalQueue {queue} doesn't exist")
+        return PendingReason(reasons.MISCONFIGURED, messages.does_not_exist("LocalQueue", queue))
     if stops(context.local_queue_stop):
-        return PendingReason(reasons.SUSPENDED, f"LocalQueue {queue} is inactive")
+        return PendingReason(reasons.SUSPENDED, messages.is_inactive("LocalQueue", queue))
     if not context.cluster_queue_exists:
-        return PendingReason(reasons.MISCONFIGURED, f"ClusterQueue {context.cluster_queue} doesn't exist")
+        return PendingReason(reasons.MISCONFIGURED, messages.does_not_exist("ClusterQueue", context.cluster_queue))
     if not context.cluster_queue_active:
-        return PendingReason(reasons.SUSPENDED, f"ClusterQueue {context.cluster_queue} is inactive")
+        return PendingReason(reasons.SUSPENDED, messages.is_inactive("ClusterQueue", context.cluster_queue))
     return None
 
 

@@ -172,7 +172,7 @@ def _inadmissible(state: SchedulerState, name: str, info: Info, now: datetime) -
         message = f"ClusterQueue {name} not found"
         return Refuse(info, name, reasons.MISCONFIGURED, message, Retry.EDIT)
     if state.inactive(name) is not None:
-        return Refuse(info, name, reasons.SUSPENDED, f"ClusterQueue {name} is inactive", Retry.EDIT)
+        return Refuse(info, name, reasons.SUSPENDED, messages.is_inactive("ClusterQueue", name), Retry.EDIT)
     if info.in_backoff(now):
         return Refuse(info, name, reasons.PENDING_EVALUATION, messages.PENDING_EVALUATION_MESSAGE, Retry.EDIT)
     if not state.selects_namespace(name, info.key.namespace):

@@ -1,4 +1,4 @@
-"""The parts of times and durations."""
+"""CEL's accessors of timestamps and durations: getFullYear(), getHours(), getSeconds() and the like."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ def descend(of: Fields, names: tuple[str, ...]) -> Any:
 
 
 def raw(of: Json, names: tuple[str, ...]) -> Json:
-    """The value at the same path without conversion."""
+    """The value in `of` at the path `names`, as it is in the object: no type of the schema is applied."""
     for name in names:
         if not isinstance(of, dict):
             raise no_overload()

@@ -337,7 +337,7 @@ def test_many_workloads_drain_in_order():
 
 
 def by_usage(strategy="BestEffortFIFO", **usages):
-    """A queue in which these LocalQueues have used so much; the numbers may be changed."""
+    """A queue ordered by this past usage of its LocalQueues, and the usage, which a test may change."""
     queue = PendingWorkloads(strategy)
     queue.set_usage(lambda local: WeightedUsage(False, Fraction(usages[local.name])))
     return queue, usages

@@ -296,7 +296,7 @@ def random_state(quotas, running, within, reclaim, borrowing, order=1):
     st.tuples(st.integers(1, 5), st.integers(0, 3), st.integers(0, 12)),
 )
 def test_victims_suffice_and_none_can_be_spared_and_policies_are_kept(quotas, running, within, reclaim, borrowing, who):
-    """And the tree is as before, and the order in which Workloads became known plays no part."""
+    """The search leaves the quota tree unchanged, and its result does not depend on the order of arrival."""
     s = random_state(quotas, running, within, reclaim, borrowing)
     cpu, priority, created = who
     node = s.queues["q0"].node

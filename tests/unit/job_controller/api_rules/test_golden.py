@@ -30,7 +30,7 @@ def created(manifest: Any) -> Any:
 
 
 def replaced(case: Case) -> Any:
-    """As `created`, for a replacement: fields that the request cannot write are restored from the stored object."""
+    """The object that a replacement stores, after defaulting: fields that the request cannot write are restored from the stored object."""
     job, old = copy.deepcopy(case.body), case.before
     other = "status" if case.operation == "update" else "spec"
     job[other] = copy.deepcopy(old[other])

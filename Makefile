@@ -8,7 +8,7 @@ RECENT := import sys; sys.exit(sys.version_info < (3, 11))
 # What was set up for a Python that has been replaced since, or before the checkout was moved, is set up anew.
 BROKEN := $(if $(wildcard $(STAMP)),$(shell $(BIN)/sluice --help >/dev/null 2>&1 || echo broken))
 
-.PHONY: broken help setup demo test test-cluster test-real-server test-real-time quick lint types crds control-plane bench compare-jobs compare-scenarios bench-jobs bench-queue clean
+.PHONY: broken help setup demo test test-cluster test-real-server test-real-time quick lint types crds control-plane bench compare-jobs compare-scenarios compare-scheduling bench-jobs bench-queue clean
 
 help:
 	@sed -n 's/^\([a-z-]*\):.*## /\1  /p' $(MAKEFILE_LIST)
@@ -32,19 +32,19 @@ demo: $(STAMP) ## start a temporary cluster, run a dozen Jobs through the queue,
 # the real server have the machine to themselves. Bytecode is cached: the tests start hundreds of processes.
 PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder
 
-test: $(STAMP) ## run the tests, except those against a real API server (test-cluster)
-	@$(PYTEST) -m "not control_plane" $(PYTEST_ARGS)
+test: $(STAMP) ## run the tests, except the exhaustive ones and those against a real API server (test-cluster)
+	@$(PYTEST) -m "not control_plane and not exhaustive" $(PYTEST_ARGS)
 
-test-cluster: test-real-server test-real-time ## run the tests against a real API server (its binaries are built once)
+test-cluster: test-real-server test-real-time ## run the tests against a real API server (built once) and the exhaustive ones
 
 test-real-server: $(STAMP) control-plane
-	@$(PYTEST) -m "control_plane and not real_time" $(PYTEST_ARGS)
+	@$(PYTEST) -m "(control_plane and not real_time) or exhaustive" $(PYTEST_ARGS)
 
 test-real-time: $(STAMP) control-plane
 	@$(PYTEST) -m "control_plane and real_time" -n 1 $(PYTEST_ARGS)
 
 quick: $(STAMP) ## run the unit tests, which take seconds
-	@$(PYTEST) tests/unit $(PYTEST_ARGS)
+	@$(PYTEST) tests/unit -m "not exhaustive" $(PYTEST_ARGS)
 
 lint: $(STAMP) ## check format, lint (ruff), import contracts, and declared against used dependencies
 	@$(BIN)/ruff format --check .
@@ -73,6 +73,9 @@ compare-jobs: $(STAMP) ## run N generated histories against kube-controller-mana
 
 compare-scenarios: $(STAMP) ## run only the scenarios of the comparison (part of test-cluster)
 	@$(BIN)/python -m pytest tests/control_plane/jobs/test_scenarios.py
+
+compare-scheduling: $(STAMP) ## compare N generated small clusters with a naive reference of the scheduler (N=10000, SEED=1)
+	@$(BIN)/python -m tests.unit.scheduling.reference_comparison $(or $(N),10000) $(or $(SEED),1)
 
 bench-jobs: $(STAMP) ## benchmark the Job controllers of Kubernetes and Sluice (ARGS="--large 10 100 1000")
 	@$(BIN)/python -m tests.benchmarks.bench_jobs $(ARGS)

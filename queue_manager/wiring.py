@@ -36,11 +36,13 @@ from queue_manager.lifecycle.settings import Settings, reconfigured, settings_of
 from queue_manager.metrics.workloads import QueueMetrics
 from queue_manager.scheduler.admission_loop import Scheduler
 from queue_manager.scheduler.job_pods import JobPods, uses_node
+from queue_manager.scheduler.protections import Protections
 from queue_manager.scheduler.queue_status import QueueStatusController
 from queue_manager.scheduler.quota_cache import QuotaCache
 from queue_manager.scheduler.without_effect_events import WithoutEffectEvents
 from queue_manager.scheduler.workload_controller import WorkloadController
 from queue_manager.scheduler.workload_writer import WorkloadWriter
+from queue_manager.visibility.pending_summary import PendingSummaries
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +51,7 @@ class QueueManager:
 
     quota_cache: QuotaCache
     scheduler: Scheduler
+    pending_summaries: PendingSummaries  # the visibility API
     permits: PodPermits  # decides for the Job controller which Jobs may have pods
     admission: tuple[JobAdmission | QueueAdmission | WithoutEffectWarnings, ...]  # plugins for the embedded API server
     reconfigure: Callable[[KueueConfig], None]  # applies a configuration that `configuration.reloading` accepts
@@ -106,6 +109,7 @@ def attach_queue_controllers(runtime: Runtime, config: KueueConfig) -> QueueMana
     scheduler = Scheduler(runtime, settings, quota_cache, writer)
     job_pods = JobPods(runtime, "use nodes", uses_node)
     workloads = WorkloadController(runtime, settings, quota_cache, writer, job_pods)
+    Protections(runtime, quota_cache, workloads.queue.add)
     permits = JobPermits(runtime, settings, job_pods)
     jobs = JobQueueController(runtime, settings, writer, job_pods, permits)
     queue_status = QueueStatusController(runtime, quota_cache)
@@ -120,7 +124,9 @@ def attach_queue_controllers(runtime: Runtime, config: KueueConfig) -> QueueMana
         metrics.config = new.metrics
 
     admission = (JobAdmission(submission), QueueAdmission(), WithoutEffectWarnings())
-    return QueueManager(quota_cache, scheduler, permits, admission, reconfigure)
+    cached = runtime.cache(WORKLOADS, Workload)
+    summaries = PendingSummaries(quota_cache.queues, lambda key: cached.get(*key))
+    return QueueManager(quota_cache, scheduler, summaries, permits, admission, reconfigure)
 
 
 class _SubmissionContexts:

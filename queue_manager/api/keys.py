@@ -21,8 +21,9 @@ ADMISSION_GATED_BY = "kueue.x-k8s.io/admission-gated-by"
 ELASTIC_JOB = "kueue.x-k8s.io/elastic-job"
 STOPPING = "kueue.x-k8s.io/stopping"
 DEFAULT_NAME = "default"  # LocalQueue and WorkloadPriorityClass of Jobs that name none
-PODS_READY_TIMEOUT_OVERRIDE = "sluice/pods-ready-timeout"  # this and the next are copied to the Workload
+PODS_READY_TIMEOUT_OVERRIDE = "sluice/pods-ready-timeout"  # this and the next two are copied to the Workload
 REQUEUING_LIMIT_OVERRIDE = "sluice/requeuing-limit"
+MIN_RUNTIME = "sluice/min-runtime"  # also on a WorkloadPriorityClass, for the Jobs that have none of their own
 
 # --- on Workloads ------------------------------------------------------------------------------------------
 JOB_UID = "kueue.x-k8s.io/job-uid"

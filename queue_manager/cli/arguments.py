@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from typing import TypeAlias
 
 from job_controller import quantities
@@ -106,6 +107,13 @@ def add_manager(commands: Commands) -> None:
         metavar="P",
         help="serve /healthz, /readyz and /metrics on loopback, 0: on any port (default: as the KueueConfig says)",
     )
+    manager.add_argument(
+        "--visibility-port",
+        type=port,
+        metavar="P",
+        help="serve the visibility API over TLS on loopback, 0: on any port (default: as the KueueConfig says; with "
+        "--metrics-port: not)",
+    )
 
 
 def add_operator_commands(commands: Commands) -> None:
@@ -117,6 +125,12 @@ def add_operator_commands(commands: Commands) -> None:
         "--config", metavar="F", help="the queue's KueueConfig, for its deadlines (not needed with `sluice up`)"
     )
     add_client_options(show)
+
+    explain = commands.add_parser("explain", help="why one Job does not run, who holds its quota, what would change it")
+    explain.add_argument("job", metavar="JOB", help="its name, or NAMESPACE/NAME")
+    add_namespace_option(explain)
+    explain.add_argument("--config", metavar="F", help="the queue's KueueConfig (not needed with `sluice up`)")
+    add_client_options(explain, forms=("table", "json", "yaml"))
 
     inbox = commands.add_parser("deactivated", help="deactivated Jobs: why, attempts, last error, what to do")
     add_scope_options(inbox)
@@ -185,12 +199,12 @@ def add_cluster_options(command: argparse.ArgumentParser) -> None:
     )
 
 
-def add_client_options(command: argparse.ArgumentParser) -> None:
+def add_client_options(command: argparse.ArgumentParser, forms: Sequence[str] = ("table", "json")) -> None:
     command.add_argument(
         "--kubeconfig", metavar="F", help="default: $KUBECONFIG, else that of `sluice up`, else kubectl's"
     )
     command.add_argument("--context", metavar="C", help="context of the kubeconfig")
-    command.add_argument("-o", "--output", choices=("table", "json"), default="table", help="default: table")
+    command.add_argument("-o", "--output", choices=forms, default="table", help="default: table")
 
 
 def span(text: str) -> float:

@@ -19,13 +19,17 @@ from queue_manager.cli.connection import home_directory
 from queue_manager.cli.exits import EXIT_OK, CommandRefused
 from queue_manager.cli.reload import Reloader
 from queue_manager.configuration import ConfigurationError, KueueConfig, load_or_default
+from queue_manager.configuration.addresses import Address
 from queue_manager.configuration.process import LeaderElection
 from queue_manager.engine import descriptors, kubeconfig, log
+from queue_manager.engine.client import Client
+from queue_manager.engine.clock import SystemClock
 from queue_manager.engine.kubeconfig import Access, KubeconfigError
 from queue_manager.engine.tuning import event_loop, tune_garbage_collector
-from queue_manager.operator import preflight, probes, shell
+from queue_manager.operator import preflight, probes, shell, visibility_server
 from queue_manager.operator.controllers import Controllers
 from queue_manager.operator.election import Election
+from queue_manager.operator.permissions import QUEUE
 from queue_manager.operator.preflight import CannotStart
 from queue_manager.operator.renewing_transport import ClusterTransport
 
@@ -62,6 +66,8 @@ async def manage(args: argparse.Namespace, config: KueueConfig) -> None:
         controllers = Controllers(transport, config, args.controllers, election=election, report=print_line)
         answers = probes.routes(config, controllers, controllers.unready)
         urls = await probes.serve(stack, probes.addresses(config, args.metrics_port), answers)
+        if QUEUE in args.controllers:
+            urls += await serve_visibility(stack, args, config, controllers, Client(transport))
         print_line(f"{', '.join(args.controllers)} on {transport.access.server} ({version})")
         if election is None and config.leader_election.leader_elect:
             print_line(
@@ -77,6 +83,28 @@ async def manage(args: argparse.Namespace, config: KueueConfig) -> None:
         stack.callback(announcing.cancel)
         await shell.run(controllers, transport)
     print_line("stopped")
+
+
+async def serve_visibility(
+    stack: AsyncExitStack, args: argparse.Namespace, config: KueueConfig, controllers: Controllers, client: Client
+) -> list[str]:
+    """Serve the visibility API as configured. Raises CannotStart if its port is taken.
+
+    With --metrics-port, which puts all servers on loopback, it has a port of its own only if --visibility-port says so.
+    """
+    server = config.visibility_server
+    if args.visibility_port is not None:
+        address = Address("127.0.0.1", args.visibility_port)
+    elif server is None or args.metrics_port is not None:
+        return []
+    else:
+        address = Address(server.bind_address or None, server.bind_port)
+    try:
+        url = await visibility_server.serve(stack, address, client, SystemClock(), controllers.pending_summaries)
+    except OSError as error:
+        where = f"{address.host or ''}:{address.port}"
+        raise CannotStart(f"cannot serve the visibility API on {where}: {error.strerror or error}") from error
+    return [url]
 
 
 def candidate(transport: ClusterTransport, settings: LeaderElection) -> Election | None:

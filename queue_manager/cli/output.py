@@ -71,8 +71,15 @@ def show(form: str, columns: Sequence[TableColumn], rows: Sequence[object], empt
         sys.stdout.write(empty + "\n")
 
 
-def as_json(rows: Sequence[object]) -> str:
+def as_json(rows: object) -> str:
     return msgspec.json.format(msgspec.json.encode(rows, order="deterministic")).decode() + "\n"
+
+
+def as_yaml(record: object) -> str:
+    """The same fields as `as_json`, in the order of the record."""
+    import yaml  # only one command has this form
+
+    return yaml.safe_dump(msgspec.to_builtins(record), sort_keys=False, allow_unicode=True, width=120)
 
 
 def plain(columns: Sequence[TableColumn], rows: Sequence[object]) -> Iterator[str]:

@@ -39,6 +39,7 @@ from queue_manager.configuration.process import (
     JobController,
     LeaderElection,
     Metrics,
+    VisibilityServer,
 )
 from queue_manager.configuration.selector import LabelSelector, outside
 from queue_manager.configuration.unsupported import (
@@ -47,7 +48,6 @@ from queue_manager.configuration.unsupported import (
     MultiKueue,
     PodOptions,
     Tls,
-    VisibilityServer,
     Webhook,
 )
 
@@ -206,6 +206,14 @@ class AdmissionFairSharing(ConfigModel):
     """How much a resource counts, 0 or more. Omitted: 1."""
 
 
+class Preemption(ConfigModel):
+    """What Jobs may say about their preemption. Sluice's own section."""
+
+    max_min_runtime: PositiveDuration | None = None
+    """The most that the annotation sluice/min-runtime may say, on a Job or on its WorkloadPriorityClass: for this time
+    after each admission the Workload is not preempted. Omitted: the annotation is not allowed."""
+
+
 class Backfill(ConfigModel):
     """Guarantees a start to the first Workload of a ClusterQueue. Present means on. Sluice's own section."""
 
@@ -267,6 +275,9 @@ class KueueConfig(ConfigModel):  # noqa: PLW1641 - its mappings have no hash eit
     admission_fair_sharing: AdmissionFairSharing | None = None
     """Order LocalQueues by past usage. Omitted: off."""
 
+    preemption: Preemption = Field(default_factory=Preemption)
+    """How long Jobs may forbid their preemption. Sluice's own section."""
+
     backfill: Backfill | None = None
     """Keep freed quota for the first Workload of a BestEffortFIFO ClusterQueue once it has waited long, and let only
     those pass that do not delay it. Omitted: off. Sluice's own section."""
@@ -313,7 +324,7 @@ class KueueConfig(ConfigModel):  # noqa: PLW1641 - its mappings have no hash eit
     )
     """Certificates of the webhook server."""
 
-    tls: Annotated[Tls | None, NoEffect("Sluice serves nothing over TLS yet")] = None
+    tls: Annotated[Tls | None, NoEffect("the TLS versions and ciphers of the visibility API are fixed")] = None
     """TLS of the servers."""
 
     pprof_bind_address: Annotated[str, NoEffect("there is no Go profile to serve")] = ""
@@ -324,10 +335,10 @@ class KueueConfig(ConfigModel):  # noqa: PLW1641 - its mappings have no hash eit
     )
     """Dispatch to other clusters."""
 
-    visibility_server: Annotated[
-        VisibilityServer | None, Only(V1BETA2), NoEffect("Sluice serves no visibility API yet")
-    ] = Field(default_factory=VisibilityServer)
-    """The visibility API."""
+    visibility_server: Annotated[VisibilityServer | None, Only(V1BETA2), AtStart("the address is served already")] = (
+        Field(default_factory=VisibilityServer)
+    )
+    """The visibility API of `sluice manager`. `sluice up` serves it on its API server."""
 
     queue_visibility: Annotated[Opaque, Only(V1BETA1), NoEffect("it has no effect in Kueue either")] = Field(
         default=None, exclude=True

@@ -172,3 +172,13 @@ class JobController(ConfigModel):
                 backoff_limit_per_index=self.backoff_limit_per_index, pod_failure_policy=self.pod_failure_policy
             ),
         )
+
+
+class VisibilityServer(ConfigModel):
+    """The visibility API of `sluice manager`, over TLS."""
+
+    bind_address: str = ""
+    """The address that the server binds to. Empty: all."""
+
+    bind_port: Annotated[int, Field(ge=1, le=65535)] = 8082
+    """The port of the server."""

@@ -137,13 +137,3 @@ class MultiKueue(ConfigModel):
 
     incremental_dispatcher_config: Annotated[IncrementalDispatcher | None, Only(V1BETA2)] = None
     """For the incremental dispatcher."""
-
-
-class VisibilityServer(ConfigModel):
-    """The visibility API."""
-
-    bind_address: str = ""
-    """The address that the server binds to. Empty: all."""
-
-    bind_port: Annotated[int, Field(ge=1, le=65535)] = 8082
-    """The port of the server."""

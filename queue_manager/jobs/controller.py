@@ -155,10 +155,16 @@ class JobQueueController:
         if new is None:
             return
         if old is None:  # Jobs that name the class may wait for it
-            for job in self._jobs.lookup(_BY_CLASS, new.metadata.name):
-                self.queue.add(job.metadata.key)
-        elif old.value != new.value:
+            self._sync_jobs_of_class(new.metadata.name)
+            return
+        if old.value != new.value:
             self.classes.add(new.metadata.name)
+        if overrides.of_class(old.metadata.annotations) != overrides.of_class(new.metadata.annotations):
+            self._sync_jobs_of_class(new.metadata.name)
+
+    def _sync_jobs_of_class(self, name: str) -> None:
+        for job in self._jobs.lookup(_BY_CLASS, name):
+            self.queue.add(job.metadata.key)
 
     # --- syncing ---
 
@@ -208,8 +214,17 @@ class JobQueueController:
             cluster_queue_exists=self._cluster_queue_exists(job),
             waits_for_pods=self._settings.pods_ready is not None,
             labels_to_copy=self._settings.label_keys_to_copy,
-            overrides=overrides.accepted(job.metadata.annotations, self._settings.bounds),
+            overrides=self._overrides(job),
         )
+
+    def _overrides(self, job: Job) -> dict[str, str]:
+        """The accepted annotations of the Job's priority class and of the Job, which take precedence."""
+        bounds = self._settings.bounds
+        return overrides.accepted(self._of_class(job), bounds) | overrides.accepted(job.metadata.annotations, bounds)
+
+    def _of_class(self, job: Job) -> dict[str, str]:
+        found = self._classes.get("", job.metadata.labels.get(keys.PRIORITY_CLASS, ""))
+        return overrides.of_class(found.metadata.annotations) if found is not None else {}
 
     def _cluster_queue_exists(self, job: Job) -> bool:
         """Whether every ClusterQueue whose quota the Job's Workloads hold exists."""
@@ -220,8 +235,11 @@ class JobQueueController:
         """Record an Event about labels and annotations that no webhook has rejected and that have no effect; once for
         each text."""
         own, annotations = job.metadata.labels, job.metadata.annotations
+        bounds = self._settings.bounds
+        name = own.get(keys.PRIORITY_CLASS, "")
         problems = {
-            "the configuration applies": overrides.errors(annotations, self._settings.bounds),
+            "the configuration applies": overrides.errors(annotations, bounds),
+            f"WorkloadPriorityClass {name} cannot set this": overrides.errors(self._of_class(job), bounds),
             "this has no effect": webhook.without_effect(own, annotations),
         }
         texts = ["; ".join([*map(str, errors), effect]) for effect, errors in problems.items() if errors]

@@ -83,7 +83,7 @@ def workload_follows_admission_gates(s: JobSituation) -> Action | None:
 
 
 def workload_follows_overrides(s: JobSituation) -> Action | None:
-    """The overrides of waitForPodsReady are copied from the Job; a prebuilt Workload has its own."""
+    """The overrides are copied from the Job or its priority class; a prebuilt Workload has its own."""
     w = s.workload
     if w is None or s.context.prebuilt is not None:
         return None

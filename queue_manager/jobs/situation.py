@@ -36,7 +36,7 @@ class JobContext:
     cluster_queue_exists: bool = True  # the ClusterQueue whose quota the Workload holds; True without quota
     waits_for_pods: bool = True  # waitForPodsReady is enabled
     labels_to_copy: tuple[str, ...] = ()
-    overrides: Mapping[str, str] = field(default_factory=dict)  # the Job's annotations that pass `overrides.accepted`
+    overrides: Mapping[str, str] = field(default_factory=dict)  # those of Job and class that pass `overrides.accepted`
     uses_nodes: bool = False  # pods of the Job run on nodes, are bound to one, or are being created
     prebuilt: Workload | None = None  # the Workload that the Job names as prebuilt, if it exists
     parent: ParentJob | None = None

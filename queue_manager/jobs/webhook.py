@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from job_controller.annotations import integer
 from job_controller.api_rules import names
@@ -37,7 +37,7 @@ class SubmissionContext:
     default_queue: bool = False  # LocalQueue "default" exists in the namespace
     default_class: bool = False  # WorkloadPriorityClass "default" exists
     owner_managed: bool = False  # the Job belongs to a managed Job
-    bounds: Bounds | None = None  # limits for the override annotations; None: overrides are not allowed
+    bounds: Bounds = field(default_factory=Bounds)  # of the override annotations
 
 
 # --- defaults ----------------------------------------------------------------------------------------------

@@ -19,12 +19,20 @@ from queue_manager.scheduling.workload_info import Timestamp
 
 
 @dataclass(frozen=True, slots=True)
-class Bounds:
-    """Bounds of the overrides by annotations of a Job. Times in seconds; None: no bound."""
+class PodsReadyBounds:
+    """What Jobs may set of waitForPodsReady. Times in seconds; None: no bound."""
 
     min_timeout: float = 0
     max_timeout: float | None = None
     max_limit: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """Bounds of what annotations of a Job may set. None: the annotations are not allowed."""
+
+    pods_ready: PodsReadyBounds | None = None
+    max_min_runtime: float | None = None  # seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +49,7 @@ class PodsReadySettings:
     formula: Formula = "Kueue"
     give_up_after: float | None = None  # without ready pods, over all attempts
     unschedulable_timeout: float | None = None  # None: the same as timeout
-    bounds: Bounds | None = None  # of overrides by Jobs; None: not allowed
+    bounds: PodsReadyBounds | None = None  # of overrides by Jobs; None: not allowed
     since: datetime | None = None  # when a reload switched it on: no deadline counts from before
 
 
@@ -54,6 +62,7 @@ class Settings:
     namespaces: LabelSelector = field(default_factory=LabelSelector)
     label_keys_to_copy: tuple[str, ...] = ()
     resources: ResourceRules = COUNT_ALL
+    max_min_runtime: float | None = None  # seconds for which Jobs may forbid their preemption; None: not at all
     backfill: BackfillRules | None = None  # None: off
     fair_sharing: tuple[str, ...] = ()  # preemption strategies (KEP-1714); (): off
     usage_decay: UsageDecay | None = None  # admission fair sharing (KEP-4136); None: off
@@ -67,9 +76,9 @@ class Settings:
         return self.pods_ready.timestamp if self.pods_ready else "Eviction"
 
     @property
-    def bounds(self) -> Bounds | None:
-        """Bounds of the overrides of Jobs; None: no overrides allowed."""
-        return self.pods_ready.bounds if self.pods_ready else None
+    def bounds(self) -> Bounds:
+        """Bounds of what annotations of Jobs may set."""
+        return Bounds(self.pods_ready.bounds if self.pods_ready else None, self.max_min_runtime)
 
     def manages(self, namespace_labels: Mapping[str, str]) -> bool:
         """Whether Jobs in a namespace with these labels are managed."""
@@ -118,6 +127,7 @@ def settings_of(config: KueueConfig) -> Settings:
         namespaces=config.managed_jobs_namespace_selector,
         label_keys_to_copy=config.integrations.label_keys_to_copy,
         resources=_resource_rules(config.resources),
+        max_min_runtime=_seconds(config.preemption.max_min_runtime),
         backfill=_backfill_rules(config.backfill),
         fair_sharing=config.fair_sharing.preemption_strategies if config.fair_sharing is not None else (),
         usage_decay=_usage_decay(config.admission_fair_sharing),
@@ -154,10 +164,10 @@ def _usage_decay(sharing: AdmissionFairSharing | None) -> UsageDecay | None:
     )
 
 
-def _bounds(overrides: Overrides | None) -> Bounds | None:
+def _bounds(overrides: Overrides | None) -> PodsReadyBounds | None:
     if overrides is None:
         return None
-    return Bounds(
+    return PodsReadyBounds(
         overrides.min_timeout.total_seconds(), _seconds(overrides.max_timeout), overrides.max_backoff_limit_count
     )
 

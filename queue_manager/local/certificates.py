@@ -8,7 +8,6 @@ which is replaced atomically. The key of the CA is discarded after signing, so i
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import logging
 import ssl
 from collections.abc import Callable
@@ -18,20 +17,16 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 from cryptography import x509
-from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, load_pem_private_key
-from cryptography.x509.oid import ExtendedKeyUsageOID
+from cryptography.hazmat.primitives.serialization import Encoding, load_pem_private_key
 
 from job_controller.ports import Clock
+from queue_manager.engine.certificates import alternative_names, issue
 from queue_manager.local.private_files import write_private
 
 log = logging.getLogger(__name__)
 
 NAMES = ("localhost", "127.0.0.1", "::1")
-VALID = timedelta(days=730)
 RENEW_BEFORE = timedelta(days=30)
-BACKDATED = timedelta(days=365)  # a clock that is set back does not invalidate the certificate
 CHECK_SECONDS = 3600.0
 
 
@@ -84,57 +79,14 @@ def _is_usable(pem: bytes, certificates: list[x509.Certificate], now: datetime) 
         len(certificates) == 2
         and server.not_valid_before_utc <= now <= server.not_valid_after_utc - RENEW_BEFORE
         and server.public_key() == key.public_key()
-        and server.extensions.get_extension_for_class(x509.SubjectAlternativeName).value == _names()
+        and server.extensions.get_extension_for_class(x509.SubjectAlternativeName).value == alternative_names(NAMES)
     )
 
 
 def _issue(file: Path, now: datetime) -> ServerCertificate:
-    authority_key, key = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
-    issuer = _subject("sluice CA")
-    signs_certificates = x509.KeyUsage(False, False, False, False, False, True, False, False, False)
-    authority = (
-        _builder(issuer, issuer, authority_key, now)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        .add_extension(signs_certificates, critical=True)
-        .add_extension(x509.SubjectKeyIdentifier.from_public_key(authority_key.public_key()), critical=False)
-        .sign(authority_key, hashes.SHA256())
-    )
-    server = (
-        _builder(issuer, _subject("sluice API server"), key, now)
-        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-        .add_extension(_names(), critical=False)
-        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
-        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(authority_key.public_key()), critical=False)
-        .sign(authority_key, hashes.SHA256())
-    )
-    secret = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
-    write_private(file, secret + _text(server) + _text(authority))
-    return ServerCertificate(file, _text(authority))
-
-
-def _builder(
-    issuer: x509.Name, subject: x509.Name, key: ec.EllipticCurvePrivateKey, now: datetime
-) -> x509.CertificateBuilder:
-    return (
-        x509.CertificateBuilder()
-        .issuer_name(issuer)
-        .subject_name(subject)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - BACKDATED)
-        .not_valid_after(now + VALID)
-    )
-
-
-def _names() -> x509.SubjectAlternativeName:
-    host, *addresses = NAMES
-    return x509.SubjectAlternativeName(
-        [x509.DNSName(host), *(x509.IPAddress(ipaddress.ip_address(address)) for address in addresses)]
-    )
-
-
-def _subject(name: str) -> x509.Name:
-    return x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])
+    issued = issue("sluice API server", NAMES, now)
+    write_private(file, issued.pem + issued.authority)
+    return ServerCertificate(file, issued.authority)
 
 
 def _text(certificate: x509.Certificate) -> str:

@@ -170,6 +170,7 @@ class LocalCluster:
         job_options = self.config.job_controller.options()
         queue = attach_controllers(runtime, self.config, job_controller=job_options, pod_controllers=True)
         self._queue = queue
+        server.registry.mount(queue.pending_summaries)
         undone = UnsupportedPodFields(limits_cpu=self._cgroups is not None and self._cgroups.limits_cpu)
         admission.extend([DisabledFields(job_options.switches), PodPriority(store), undone, *queue.admission])
         admission.append(JobAdvice())

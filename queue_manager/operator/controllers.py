@@ -28,6 +28,7 @@ from queue_manager.operator.preflight import CannotStart
 from queue_manager.operator.renewing_transport import ClusterTransport
 from queue_manager.operator.rivals import RivalDetector
 from queue_manager.operator.unserved_paths import UnservedPathTransport
+from queue_manager.visibility.pending_summary import PendingSummaries
 from queue_manager.wiring import attach_controllers
 
 log = logging.getLogger(__name__)
@@ -72,6 +73,11 @@ class Controllers:
     async def expose(self, accept: str) -> Exposition:
         """Return the metrics of the current term. Counters restart at 0 with each term, as in a new process."""
         return await self.runtime.metrics.expose(accept)
+
+    def pending_summaries(self) -> PendingSummaries | None:
+        """Return the visibility API of the current term; None while this process does not lead or its caches fill."""
+        leads = self._election is None or self._election.is_leader
+        return self._term.pending_summaries if leads and not self.runtime.unready() else None
 
     def reconfigure(self, config: KueueConfig) -> None:
         """Apply a new configuration. The caller has checked that no field changed that needs a restart."""
@@ -171,6 +177,11 @@ class LeadershipTerm:
     def reconfigure(self, config: KueueConfig) -> None:
         if self._queue is not None:
             self._queue.reconfigure(config)
+
+    @property
+    def pending_summaries(self) -> PendingSummaries | None:
+        """Return the visibility API; None without the queue's controllers."""
+        return self._queue.pending_summaries if self._queue is not None else None
 
     def close(self) -> None:
         """Close the fence: writes of tasks of this term that still run are rejected."""

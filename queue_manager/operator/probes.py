@@ -25,8 +25,9 @@ from aiohttp import web
 
 from queue_manager.configuration import KueueConfig
 from queue_manager.configuration.addresses import OFF, Address, parse
-from queue_manager.engine.connections import BACKLOG, Connections
+from queue_manager.engine.connections import Connections
 from queue_manager.engine.metric_registry import Exposition
+from queue_manager.operator.listening import listen
 from queue_manager.operator.preflight import CannotStart
 
 Answer = Callable[[web.Request], Awaitable[web.Response]]
@@ -113,7 +114,7 @@ async def serve(
     for address, parts in served.items():
         paths = {path: answer for part in parts for path, answer in answers[part].items()}
         try:
-            listener = _listen(address)
+            listener = listen(address)
         except OSError as error:
             where = f"{address.host or ''}:{address.port}"
             raise CannotStart(f"cannot serve {', '.join(parts)} on {where}: {error.strerror or error}") from error
@@ -121,15 +122,6 @@ async def serve(
         await _serve(stack, listener, paths)
         urls += [f"http://{address.host or 'localhost'}:{port}{path}" for path in paths]
     return urls
-
-
-def _listen(address: Address) -> socket.socket:
-    """A socket on the address, without a host on all addresses of both families. Raises OSError."""
-    if address.host is None and socket.has_dualstack_ipv6():
-        every = ("", address.port)
-        return socket.create_server(every, family=socket.AF_INET6, dualstack_ipv6=True, backlog=BACKLOG)
-    family, *_, where = socket.getaddrinfo(address.host or "0.0.0.0", address.port, type=socket.SOCK_STREAM)[0]
-    return socket.create_server(where[:2], family=family, backlog=BACKLOG)
 
 
 async def _serve(stack: AsyncExitStack, listener: socket.socket, paths: Mapping[str, Answer]) -> None:

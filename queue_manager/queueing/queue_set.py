@@ -18,7 +18,15 @@ from queue_manager.queueing.pending import PendingReason, PendingWorkloads
 from queue_manager.scheduling.backfill import HeadOrder
 from queue_manager.scheduling.cycle import Preempt, Refuse
 from queue_manager.scheduling.quota_state import is_usage_based, weight_of
-from queue_manager.scheduling.usage_decay import Consumption, UsageDecay, UsageLedger, WeightedUsage
+from queue_manager.scheduling.quota_tree import Usage
+from queue_manager.scheduling.usage_decay import (
+    Consumption,
+    UsageDecay,
+    UsageLedger,
+    WeightedUsage,
+    consumption,
+    from_quantities,
+)
 from queue_manager.scheduling.workload_info import Info
 
 
@@ -150,6 +158,18 @@ class Queues:
     def is_ordered_by_usage(self, cluster_queue: str) -> bool:
         """Whether past usage orders the LocalQueues of this ClusterQueue."""
         return self.ledger.decay is not None and cluster_queue in self._usage_based
+
+    def charge(self, queue: Key, cluster_queue: str, usage: Usage, now: datetime, *, undo: bool = False) -> None:
+        """Count the entry penalty of an admission, where past usage orders the LocalQueues."""
+        if self.is_ordered_by_usage(cluster_queue):
+            self.ledger.admit(queue, consumption([usage]), now, undo=undo)
+
+    def restore_usage(self, local: LocalQueue) -> None:
+        """Take the past usage in the status, which another process may have written."""
+        status = local.status.fair_sharing
+        past = status.admission_fair_sharing_status if status is not None else None
+        if past is not None and past.last_update is not None:
+            self.ledger.restore(local.metadata.key, from_quantities(past.consumed_resources or {}), past.last_update)
 
     def _usage_for(self, cluster_queue: str) -> Callable[[Key], WeightedUsage] | None:
         return self.weighted_usage if self.is_ordered_by_usage(cluster_queue) else None

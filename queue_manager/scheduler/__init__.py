@@ -4,6 +4,7 @@ Modules:
 
     admission_loop         runs admission cycles and writes admissions and refusals (`scheduling`, `queueing`)
     quota_cache            pending Workloads and quota in use, derived from the caches
+    protections            tries refused Workloads again when a minimum runtime is over
     workload_controller    carries out the life cycle of each Workload (`lifecycle`)
     workload_writer        the only writer of the status of Workloads
     queue_status           status and finalizers of ClusterQueues, LocalQueues and ResourceFlavors

@@ -19,11 +19,14 @@ from queue_manager.engine.cache import Cache
 from queue_manager.engine.runtime import Runtime
 from queue_manager.lifecycle import admission_checks, transitions
 from queue_manager.lifecycle.causes import Cause
+from queue_manager.lifecycle.queue_entry import waits
 from queue_manager.lifecycle.settings import Settings
 from queue_manager.lifecycle.status_draft import Draft
+from queue_manager.queueing import outcomes
+from queue_manager.queueing.outcomes import NEVER_FITS_REASONS
 from queue_manager.scheduler.pending_reasons import PendingReasons
 from queue_manager.scheduler.preemptions import Preemptions
-from queue_manager.scheduler.quota_cache import QuotaCache, waits
+from queue_manager.scheduler.quota_cache import QuotaCache
 from queue_manager.scheduler.rejections import RETRY_SECONDS, Rejections, is_rejection, report
 from queue_manager.scheduler.workload_writer import Gone, WorkloadWriter
 from queue_manager.scheduling.backfill import Backfilling
@@ -32,7 +35,6 @@ from queue_manager.scheduling.quota_state import reserves_quota
 from queue_manager.scheduling.workload_info import Info
 
 BUDGET_SECONDS = 0.01  # of consecutive cycles, before watches and writes proceed
-NEVER_FITS_REASONS = (reasons.EXCEEDS_MAX_QUOTA, reasons.NO_MATCHING_FLAVOR)  # hold until quota or flavors change
 
 
 class Scheduler:
@@ -98,15 +100,16 @@ class Scheduler:
         self.cycles += 1
         started = self._loop_time()
         waiting = self._quota_cache.queues.waiting_heads() if self._backfilling is not None else {}
-        outcomes = run_cycle(self._quota_cache.state, heads, now, self._backfilling, waiting)
+        decided = run_cycle(self._quota_cache.state, heads, now, self._backfilling, waiting)
         blocked = self._is_blocked_by_pods()
-        progress = False
-        for outcome in outcomes:
+        progress, admissions = False, list[Admit]()
+        for outcome in decided:
             match outcome:
                 case Admit() if blocked:
                     self._reasons.report(outcome.info, _wait_for_pods)
                 case Admit():
                     self._admit(outcome)
+                    admissions.append(outcome)
                     progress, blocked = True, self._is_blocked_by_pods()
                 case Preempt():
                     self._preemptions.preempt(outcome)
@@ -114,7 +117,8 @@ class Scheduler:
                 case Refuse():
                     self._refuse(outcome)
                     progress = progress or outcome.retry is not Retry.NEXT_CYCLE
-        self._record_metrics(outcomes, self._loop_time() - started)
+        self._quota_cache.queues.requeue_inadmissible(outcomes.concerned_by(self._quota_cache.state, admissions), now)
+        self._record_metrics(decided, self._loop_time() - started)
         return progress
 
     def _is_blocked_by_pods(self) -> bool:
@@ -184,9 +188,8 @@ class Scheduler:
 
     def _refuse(self, refusal: Refuse) -> None:
         never = refusal.reason in NEVER_FITS_REASONS
-        self._quota_cache.state.end_reservation(refusal.info.uid)
-        behind = self._backfilling.order_behind(refusal.info, self._runtime.clock.now()) if self._backfilling else None
-        self._quota_cache.queues.refused(refusal, never=never, behind=behind)
+        now, backfilling = self._runtime.clock.now(), self._backfilling
+        outcomes.refuse(self._quota_cache.state, self._quota_cache.queues, refusal, now, backfilling)
 
         def refuse(draft: Draft) -> None:
             before = len(draft.events)
@@ -205,8 +208,8 @@ class Scheduler:
     def _loop_time(self) -> float:
         return asyncio.get_running_loop().time()
 
-    def _record_metrics(self, outcomes: list[Outcome], seconds: float) -> None:
-        admitted = sum(isinstance(outcome, Admit) for outcome in outcomes)
+    def _record_metrics(self, decided: list[Outcome], seconds: float) -> None:
+        admitted = sum(isinstance(outcome, Admit) for outcome in decided)
         result = {"result": "success" if admitted else "inadmissible"}
         self._runtime.metrics.inc("kueue_admission_attempts_total", result)
         self._runtime.metrics.observe("kueue_admission_attempt_duration_seconds", result, seconds)

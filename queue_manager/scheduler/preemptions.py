@@ -24,9 +24,11 @@ from queue_manager.engine.cache import Cache
 from queue_manager.engine.runtime import Runtime
 from queue_manager.lifecycle import transitions
 from queue_manager.lifecycle.causes import Cause
+from queue_manager.lifecycle.queue_entry import waits
 from queue_manager.lifecycle.status_draft import Draft
+from queue_manager.queueing.outcomes import await_victims
 from queue_manager.scheduler.pending_reasons import PendingReasons
-from queue_manager.scheduler.quota_cache import QuotaCache, waits
+from queue_manager.scheduler.quota_cache import QuotaCache
 from queue_manager.scheduler.rejections import Rejections, report
 from queue_manager.scheduler.workload_writer import Gone, WorkloadWriter
 from queue_manager.scheduling.cycle import Preempt
@@ -64,12 +66,7 @@ class Preemptions:
 
     def preempt(self, decision: Preempt) -> None:
         """Assume the evictions, keep the quota for the preemptor, and start the writes."""
-        state = self._quota_cache.state
-        state.reserve(decision.reservation)
-        self._quota_cache.queues.refused(decision)
-        running = [v for v in decision.victims if not v.holding.evicted]
-        for victim in running:
-            state.mark_evicted(victim.holding.uid)
+        running = await_victims(self._quota_cache.state, self._quota_cache.queues, decision)
         task = asyncio.get_running_loop().create_task(self._carry_out(decision, running))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)

@@ -16,7 +16,7 @@ from datetime import datetime, timedelta
 import msgspec
 
 from job_controller.model import Key
-from queue_manager.api import condition_types, keys, messages
+from queue_manager.api import messages
 from queue_manager.api.resources import (
     ADMISSION_CHECKS,
     CLUSTER_QUEUES,
@@ -41,17 +41,18 @@ from queue_manager.api.types import (
 )
 from queue_manager.engine.cache import Cache
 from queue_manager.engine.runtime import Runtime
-from queue_manager.lifecycle import requeuing
+from queue_manager.lifecycle.queue_entry import configure, read, waits
 from queue_manager.lifecycle.settings import Settings
 from queue_manager.lifecycle.steps import WorkloadContext
+from queue_manager.queueing import outcomes
 from queue_manager.queueing.queue_set import Queues
 from queue_manager.scheduling.cycle import Admit
-from queue_manager.scheduling.pod_surroundings import PodSurroundings
+from queue_manager.scheduling.execution_time import min_runtime
+from queue_manager.scheduling.pod_surroundings import PodSurroundings, pod_surroundings
 from queue_manager.scheduling.quota_forest import Cycle
 from queue_manager.scheduling.quota_state import Holding, SchedulerState, holding_of, reserves_quota
-from queue_manager.scheduling.quota_tree import Usage
-from queue_manager.scheduling.usage_decay import Sample, consumption, from_quantities
-from queue_manager.scheduling.workload_info import Info, info
+from queue_manager.scheduling.usage_decay import Sample, consumption
+from queue_manager.scheduling.workload_info import Info
 
 SECOND_TRY_SECONDS = 1.0  # after the spec of a ClusterQueue or Cohort has changed
 
@@ -68,6 +69,8 @@ class QuotaCache:
         self._workloads: Cache[Workload] = runtime.cache(WORKLOADS, Workload)
         # Called with each holding that changed while its Workload did not: a failed assumption, other defaults of pods.
         self.recount_listeners: list[Callable[[Holding], None]] = []
+        # Called with the uid of each Workload whose protection from preemption begins, changes or is removed.
+        self.protection_listeners: list[Callable[[str], None]] = []
         # Called with the ClusterQueues that are below a cycle of Cohorts since now, or no longer, or below another one.
         self.cycle_listeners: list[Callable[[Sequence[str]], None]] = []
         self._assumed: set[str] = set()  # uids whose admission is being written
@@ -91,16 +94,13 @@ class QuotaCache:
         """Use these settings from now on: every Workload is read again, and refused ones are eligible again."""
         self._take_settings(settings)
         for local in self.queues.local_queues.values():
-            self._restore_usage(local)
+            self.queues.restore_usage(local)
         self._reread(lambda workload: True)
         self.requeue_inadmissible(list(self.queues.cluster_queues))
 
     def _take_settings(self, settings: Settings) -> None:
         self._settings = settings
-        self.state.ignore_undeclared = settings.resources.ignore_undeclared
-        self.state.fair_sharing = settings.fair_sharing
-        self.queues.set_usage_decay(settings.usage_decay)
-        self.state.usage_order = self.queues.weighted_usage if settings.usage_decay is not None else None
+        configure(self.state, self.queues, settings)
 
     # --- used by the scheduler ---
 
@@ -117,32 +117,18 @@ class QuotaCache:
 
     def read(self, workload: Workload) -> Info:
         """The Workload's requests, its rank, and until when it must not be admitted."""
-        around = self._pod_surroundings(workload.metadata.namespace)
-        found = info(workload, self._settings.timestamp, self._settings.resources, around)
-        if requeuing.ends_instead_of_retry(workload, self._settings) is not None:
-            return msgspec.structs.replace(found, held=True)
-        return found
+        return read(workload, self._settings, self._pod_surroundings(workload.metadata.namespace))
 
     def assume(self, decision: Admit) -> None:
         """Count an admission before it is written; the Workload is not pending. `resolve_assumption` must follow."""
-        candidate = decision.info
-        self._charge(candidate.queue, decision.cluster_queue, decision.assignment.usage)
-        self.queues.remove(candidate.key)
-        self.state.end_reservation(candidate.uid)
-        self._assumed.add(candidate.uid)
-        self.state.hold(
-            Holding(
-                uid=candidate.uid,
-                key=candidate.key,
-                cluster_queue=decision.cluster_queue,
-                queue=candidate.queue,
-                usage=decision.assignment.usage,
-                admitted=not self.state.checks_of(decision.cluster_queue),
-                priority=candidate.priority,
-                queued_at=candidate.queued_at,
-                reserved_at=self._clock.now().replace(microsecond=0),  # as API times
-            )
-        )
+        uid = decision.info.uid
+        self._assumed.add(uid)
+        outcomes.assume(self.state, self.queues, decision, self._clock.now(), self._min_runtime(uid))
+        self._report_protection(uid, None)
+
+    def _min_runtime(self, uid: str) -> float | None:
+        workload = self._workloads.by_uid(uid)
+        return min_runtime(workload, self._settings.max_min_runtime) if workload is not None else None
 
     def resolve_assumption(self, candidate: Info, *, written: bool, retry_after: float = 0.0) -> None:
         """The write of an assumed admission has ended. Unless `written`, quota is free and the Workload pending again.
@@ -156,7 +142,8 @@ class QuotaCache:
             return
         released = self.state.release(candidate.uid)
         if released is not None:
-            self._charge(released.queue, released.cluster_queue, released.usage, undo=True)
+            charged = (released.queue, released.cluster_queue, released.usage)
+            self.queues.charge(*charged, self._clock.now(), undo=True)
         if latest is not None:
             self._enqueue(latest, retry_after)
         self._released(released)
@@ -179,11 +166,6 @@ class QuotaCache:
 
     # --- past usage of LocalQueues ---
 
-    def _charge(self, queue: Key, cluster_queue: str, usage: Usage, *, undo: bool = False) -> None:
-        """Count the entry penalty of an admission, where past usage orders the LocalQueues."""
-        if self.queues.is_ordered_by_usage(cluster_queue):
-            self.queues.ledger.admit(queue, consumption([usage]), self._clock.now(), undo=undo)
-
     def sample_usage(self, queue: Key) -> Sample | None:
         """The past usage of a LocalQueue, brought up to date if the sampling interval is over; None if it is not kept.
 
@@ -200,23 +182,13 @@ class QuotaCache:
             self.changed.set()
         return ledger.get(queue)
 
-    def _restore_usage(self, local: LocalQueue) -> None:
-        """Take the past usage in the status, which another process may have written."""
-        status = local.status.fair_sharing
-        past = status.admission_fair_sharing_status if status is not None else None
-        if past is not None and past.last_update is not None:
-            self.queues.ledger.restore(
-                local.metadata.key, from_quantities(past.consumed_resources or {}), past.last_update
-            )
-
     # --- queries ---
 
     def is_active(self, cluster_queue: str) -> bool:
         """Whether the ClusterQueue exists and can admit."""
         active = self._active.get(cluster_queue)
         if active is None:
-            active = cluster_queue in self.state.queues and self.state.inactive(cluster_queue) is None
-            self._active[cluster_queue] = active
+            active = self._active[cluster_queue] = outcomes.is_active(self.state, cluster_queue)
         return active
 
     def requeue_inadmissible(self, cluster_queues: Iterable[str]) -> None:
@@ -261,6 +233,7 @@ class QuotaCache:
             if old is not None:
                 self.queues.remove(old.metadata.key)
                 self._end_reservation(old.metadata.uid)
+                self.state.forget(old.metadata.uid)
                 self._released(self.state.release(old.metadata.uid))
         elif reserves_quota(new):
             self.queues.remove(new.metadata.key)
@@ -274,14 +247,25 @@ class QuotaCache:
     def _hold(self, workload: Workload) -> None:
         """Count what a Workload holds; what it no longer holds is free."""
         before = self.state.holdings.get(workload.metadata.uid)
-        holding = holding_of(workload, self.read(workload))
+        holding = holding_of(workload, self.read(workload), self._settings.max_min_runtime)
         if holding is None:
             return
-        self.state.hold(holding)
+        self._count(holding)
         if before is not None and before.usage != holding.usage:
             self._released(before)
             for listener in self.recount_listeners:
                 listener(holding)
+
+    def _count(self, holding: Holding) -> None:
+        before = self.state.holdings.get(holding.uid)
+        self.state.hold(holding)
+        self._report_protection(holding.uid, before)
+
+    def _report_protection(self, uid: str, before: Holding | None) -> None:
+        holding = self.state.holdings[uid]
+        if holding.protected_until != (before.protected_until if before is not None else None):
+            for listener in self.protection_listeners:
+                listener(uid)
 
     def _enqueue(self, workload: Workload, retry_after: float = 0.0) -> None:
         now = self._clock.now()
@@ -362,7 +346,7 @@ class QuotaCache:
     def _on_local_queue(self, old: LocalQueue | None, new: LocalQueue | None) -> None:
         if new is not None:
             self.queues.set_local_queue(new, self._clock.now())
-            self._restore_usage(new)
+            self.queues.restore_usage(new)
         elif old is not None:
             self.queues.drop_local_queue(old.metadata.key)
         self.changed.set()
@@ -417,9 +401,8 @@ class QuotaCache:
     def _pod_surroundings(self, namespace: str) -> PodSurroundings:
         found = self._surroundings.get(namespace)
         if found is None:
-            ranges = sorted(self._limit_ranges.lookup("namespace", namespace), key=lambda r: r.metadata.name)
-            overheads = {c.metadata.name: c.overhead.pod_fixed for c in self._runtime_classes.values() if c.overhead}
-            found = self._surroundings[namespace] = PodSurroundings(tuple(ranges), overheads)
+            ranges = self._limit_ranges.lookup("namespace", namespace)
+            found = self._surroundings[namespace] = pod_surroundings(ranges, self._runtime_classes.values())
         return found
 
     def _on_namespace(self, old: Namespace | None, new: Namespace | None) -> None:
@@ -430,18 +413,6 @@ class QuotaCache:
         self.state.namespaces[new.metadata.name] = new.metadata.labels
         if old is None or old.metadata.labels != new.metadata.labels:
             self.requeue_inadmissible(list(self.queues.cluster_queues))
-
-
-def waits(workload: Workload) -> bool:
-    """Whether quota may be reserved: the Workload is active, not gated, deleted or finished, and holds none."""
-    return (
-        workload.spec.active
-        and workload.metadata.deletion_timestamp is None
-        and not workload.is_true(condition_types.FINISHED)
-        and not workload.is_true(condition_types.DEACTIVATION_TARGET)
-        and not workload.is_true(condition_types.QUOTA_RESERVED)
-        and not workload.metadata.annotations.get(keys.ADMISSION_GATED_BY)
-    )
 
 
 def flavors_of(queue: ClusterQueue) -> set[str]:

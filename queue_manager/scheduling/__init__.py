@@ -5,7 +5,8 @@ Modules:
     cycle                one admission cycle over the heads of all ClusterQueues
     nomination           what one head could get: flavors, and victims
     preemption           the victims of a preemptor; `planned_usage`: the quota that is kept for it while they stop
-    backfill             which Workloads may pass a head that waits for quota; `execution_time`: how long one may run
+    backfill             which Workloads may pass a head that waits for quota; `execution_time`: how long one may run,
+                         and until when it is not preempted
     flavor_assignment    a flavor for each resource of a Workload; `flavor_matching`, `node_matching`: taints and labels
     partial_admission    fewer pods, if not all of them fit
     quota_state          ClusterQueues, Cohorts, flavors, and the quota that each Workload holds

@@ -33,7 +33,7 @@ from queue_manager.scheduling.nomination import Nomination, nominate
 from queue_manager.scheduling.planned_usage import PlannedUsage, passes
 from queue_manager.scheduling.preemption import Victim, with_new_candidates
 from queue_manager.scheduling.quota_state import QueueState, Reservation, SchedulerState
-from queue_manager.scheduling.quota_tree import FlavorResource, Usage
+from queue_manager.scheduling.quota_tree import FlavorResource, QuotaNode, Usage
 from queue_manager.scheduling.workload_info import Info, Rank
 
 
@@ -133,10 +133,12 @@ def run_cycle(
             else:
                 entries.append(_entry(state, planned, state.queues[name], info, now))
         taken: set[str] = set()  # victims of this cycle
-        for entry in _in_order(state, entries):
+        freed: list[QuotaNode] = []  # their ClusterQueues
+        for entry in _in_order(state, entries, freed):
             outcome = _process(planned, entry, taken, guard)
             if isinstance(outcome, Preempt):
                 taken.update(outcome.reservation.victims)
+                freed += (state.queues[victim.holding.cluster_queue].node for victim in outcome.victims)
             outcomes.append(outcome)
     return outcomes
 
@@ -147,8 +149,8 @@ def _entry(state: SchedulerState, planned: PlannedUsage, queue: QueueState, info
         return _Entry(info, queue, nominate(state, planned, queue, info, now), passed)
 
 
-def _in_order(state: SchedulerState, entries: list[_Entry]) -> Iterator[_Entry]:
-    """The entries as they are to be processed. With fair sharing the usage decides that those before have got."""
+def _in_order(state: SchedulerState, entries: list[_Entry], freed: list[QuotaNode]) -> Iterator[_Entry]:
+    """The entries as they are to be processed. With fair sharing the usage decides that those before have left."""
 
     def waits(entry: _Entry) -> bool:
         return entry.info.preempting or entry.info.uid in state.reservations
@@ -158,7 +160,7 @@ def _in_order(state: SchedulerState, entries: list[_Entry]) -> Iterator[_Entry]:
 
     yield from sorted(filter(waits, entries), key=place)
     others = [entry for entry in entries if not waits(entry)]
-    yield from fair_order(others, _claim) if state.fair_sharing else sorted(others, key=place)
+    yield from fair_order(others, _claim, freed) if state.fair_sharing else sorted(others, key=place)
 
 
 def _claim(entry: _Entry) -> Claim:

@@ -80,10 +80,11 @@ class _Candidates:
         self._excluded = excluded
         self._now = now
 
-    def evicted(self) -> Iterator[Holding]:
-        """Those that are being stopped already."""
-        for queue, policy in self._sources():
-            yield from self._of(queue, policy, evicted=True)
+    def evicted(self) -> list[Holding]:
+        """Those that are being stopped already; first those of other ClusterQueues, as in classical preemption."""
+        own = self._preemptor.queue.name
+        found = (holding for queue, policy in self._sources() for holding in self._of(queue, policy, evicted=True))
+        return sorted(found, key=lambda holding: (holding.cluster_queue == own, holding.ranking))
 
     def running(self) -> dict[QuotaNode, Iterator[Holding]]:
         """By ClusterQueue, those that are not; each in the order in which they may be taken."""

@@ -131,44 +131,62 @@ class _Bracket(Generic[T]):
         return bracket.heads[0] if bracket.heads else None
 
     def remove_nominee(self) -> list[_Bracket[T]]:
-        """Remove the nominee. The brackets below this one that nominated it, the deepest first, have no place now."""
+        """Remove the nominee. Returns the brackets below this one that nominated it: they have no place now."""
         path = [self]
         while path[-1].children:
             path.append(heapq.heappop(path[-1].children)[1])
         heapq.heappop(path[-1].heads)
-        return path[:0:-1]
+        return path[1:]
+
+    def remove_place(self, child: _Bracket[T]) -> None:
+        """Let a child have no place until it gets a new one."""
+        self.children = [placed for placed in self.children if placed[1] is not child]
+        heapq.heapify(self.children)
 
 
-def fair_order(entries: Iterable[T], claim_of: Callable[[T], Claim]) -> Iterator[T]:
+def fair_order(entries: Iterable[T], claim_of: Callable[[T], Claim], freed: list[QuotaNode]) -> Iterator[T]:
     """The entries in the order of the tournaments, the roots by name.
 
     Each tournament is decided when the next entry is requested, by the usage that the quota tree has then: the caller
-    counts an admitted entry before it requests the next. An entry costs O(depth * log(children)).
+    counts an admitted entry before it requests the next, and appends the ClusterQueues of its victims to `freed`, which
+    is emptied. An entry costs O(depth * log(children)), a victim O(depth * children).
     """
-    brackets: dict[QuotaNode, _Bracket[T]] = {}
+    trees: dict[QuotaNode, dict[QuotaNode, _Bracket[T]]] = {}  # by root
     for entry in entries:
         claim = claim_of(entry)
-        path = list(claim.node.path())
-        for depth, node in enumerate(reversed(path)):
+        brackets = trees.setdefault(claim.node.root, {})
+        for depth, node in enumerate(reversed(list(claim.node.path()))):
             brackets.setdefault(node, _Bracket(node, depth))
         heapq.heappush(brackets[claim.node].heads, (claim.rank, claim, entry))
-    by_root: dict[QuotaNode, list[_Bracket[T]]] = {}
-    for bracket in sorted(brackets.values(), key=lambda b: (-b.depth, b.node.name)):
-        by_root.setdefault(bracket.node.root, []).append(bracket)
-    for root in sorted(by_root, key=lambda node: node.name):
-        yield from _tournament(brackets, by_root[root])
+    for root in sorted(trees, key=lambda node: node.name):
+        yield from _tournament(trees[root], root, freed)
 
 
-def _tournament(brackets: Mapping[QuotaNode, _Bracket[T]], without_place: list[_Bracket[T]]) -> Iterator[T]:
-    """The entries of one root. `without_place`: all its brackets, the deepest first and the root last."""
-    shares, root = Shares(), without_place.pop()
+def _tournament(brackets: Mapping[QuotaNode, _Bracket[T]], root: QuotaNode, freed: list[QuotaNode]) -> Iterator[T]:
+    """The entries of one root."""
+    without_place = list(brackets.values())
+    shares = Shares()
     while True:
-        for bracket in without_place:
+        for bracket in sorted(without_place, key=lambda b: -b.depth):  # those below decide about the nominee
             head, parent = bracket.nominee, bracket.node.parent
             if head is not None and parent is not None:
                 heapq.heappush(brackets[parent].children, (_place(bracket.node, head[1], shares), bracket))
-        winner = root.nominee
+        winner = brackets[root].nominee
         if winner is None:
             return
-        without_place = root.remove_nominee()
+        without_place = brackets[root].remove_nominee()
         yield winner[2]
+        without_place += _outdated(brackets, freed, without_place)
+        freed.clear()
+
+
+def _outdated(
+    brackets: Mapping[QuotaNode, _Bracket[T]], freed: Iterable[QuotaNode], without_place: list[_Bracket[T]]
+) -> list[_Bracket[T]]:
+    """Take the places of the brackets whose usage has changed with that of these ClusterQueues; return the brackets."""
+    changed = {node: brackets[node] for queue in freed for node in queue.path() if node in brackets}
+    outdated = [bracket for bracket in changed.values() if bracket not in without_place]
+    for bracket in outdated:
+        if bracket.node.parent is not None:
+            brackets[bracket.node.parent].remove_place(bracket)
+    return outdated

@@ -52,6 +52,15 @@ def nominate(state: SchedulerState, planned: PlannedUsage, queue: QueueState, in
     return largest_fit(info, attempt) or full
 
 
+def preemptor_of(
+    state: SchedulerState, planned: PlannedUsage, queue: QueueState, info: Info, usage: Usage
+) -> Preemptor:
+    """A head that would use this much, in the usage that is planned."""
+    needs = frozenset(fr for fr, amount in usage.items() if amount > queue.node.available(fr))
+    before = state.preempted.get(info.uid) or NOBODY
+    return Preemptor(info, queue, usage, needs, planned.victims.keys(), before)
+
+
 @dataclass(frozen=True, slots=True)
 class _Judgement:
     """One number of pods of one head. It is the `Room` of its flavor assignment."""
@@ -94,10 +103,7 @@ class _Judgement:
         return fair_preemption.find_victims if self.state.fair_sharing else preemption.find_victims
 
     def _preemptor(self, usage: Usage) -> Preemptor:
-        node = self.queue.node
-        needs = frozenset(fr for fr, amount in usage.items() if amount > node.available(fr))
-        before = self.state.preempted.get(self.info.uid) or NOBODY
-        return Preemptor(self.info, self.queue, usage, needs, self.planned.victims.keys(), before)
+        return preemptor_of(self.state, self.planned, self.queue, self.info, usage)
 
     def _earlier_victims(self, usage: Usage) -> tuple[Victim, ...]:
         """The victims of an earlier judgement that are being stopped, if they still suffice."""

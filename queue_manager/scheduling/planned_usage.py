@@ -64,6 +64,16 @@ class PlannedUsage:
         with self._as_now(node):
             return min(planned, node.available(fr))
 
+    def unclaimed(self, node: QuotaNode, fr: FlavorResource) -> int:
+        """The amount that is available now, whatever is kept for preemptors."""
+        with self._as_now(node):
+            return node.available(fr)
+
+    def used(self, node: QuotaNode, fr: FlavorResource) -> int:
+        """The usage of now."""
+        with self._as_now(node):
+            return node.usage.get(fr, 0)
+
     def fits(self, node: QuotaNode, usage: Usage) -> bool:
         """Whether this much is free."""
         return all(amount <= self.free(node, fr) for fr, amount in usage.items())
@@ -97,11 +107,12 @@ class PlannedUsage:
             self._separate(node)
             with self._as_now(node):
                 node.add_all(usage)
-        self.withhold(node, usage)
+        self._keep_original(node)
+        node.add_all(usage)
 
     def withhold(self, node: QuotaNode, usage: Usage) -> None:
-        """Keep an amount from others until the cycle ends: count it in the planned version."""
-        self._keep_original(node)
+        """Keep an amount from others until the cycle ends: count it in the planned version only."""
+        self._separate(node)
         node.add_all(usage)
 
     def plan(self, reservation: Reservation) -> None:

@@ -6,11 +6,11 @@ into the Workload. BEHAVIOUR.md#q15-counted-requests.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from job_controller.json_tree import Json
-from queue_manager.api.types import LimitRange, LimitRangeItem, Quantity
+from queue_manager.api.types import LimitRange, LimitRangeItem, Quantity, RuntimeClass
 from queue_manager.scheduling.amounts import Amounts, amount
 from queue_manager.scheduling.pod_requests import container_requests, pod_requests
 
@@ -57,6 +57,12 @@ class PodSurroundings:
 
 
 NO_SURROUNDINGS = PodSurroundings()
+
+
+def pod_surroundings(limit_ranges: Iterable[LimitRange], classes: Iterable[RuntimeClass]) -> PodSurroundings:
+    """Those of one namespace, from its LimitRanges and all RuntimeClasses."""
+    ranges = sorted(limit_ranges, key=lambda each: each.metadata.name)
+    return PodSurroundings(tuple(ranges), {c.metadata.name: c.overhead.pod_fixed for c in classes if c.overhead})
 
 
 def _with_defaults(container: Json, items: list[LimitRangeItem]) -> Json:

@@ -20,6 +20,8 @@ contradict each other, and Workloads would evict each other in turn for ever (KE
 a step in which quota is reclaimed from an equal or higher priority, so one Workload does that to another one
 MOST_RECLAIMS times and then waits.
 
+A Workload is no candidate before its minimum runtime is over (`Holding.protected_until`).
+
 Each ClusterQueue keeps its holdings sorted (`QueueState.ranking`), so a search reads little more than it removes.
 Kueue: pkg/scheduler/preemption, BEHAVIOUR.md#q44-preemption.
 """
@@ -103,7 +105,25 @@ def _policy(state: SchedulerState, cluster_queue: str) -> Preemption:
 
 
 def may_be_preempted(holding: Holding, preemptor: Preemptor, policy: str, now: datetime) -> bool:
-    """Whether a Workload is a candidate under a policy: withinClusterQueue or reclaimWithinCohort."""
+    """Whether a Workload is a candidate under a policy, withinClusterQueue or reclaimWithinCohort, and not protected.
+
+    BEHAVIOUR.md#q53-minimum-runtime
+    """
+    return not holding.is_protected(now) and _is_allowed(holding, preemptor, policy)
+
+
+def protected_candidates(state: SchedulerState, preemptor: Preemptor, now: datetime) -> list[Holding]:
+    """The Workloads that are candidates as soon as their minimum runtime is over, in the order of that time."""
+    found = (
+        holding
+        for source in _sources(state, preemptor)
+        for holding in source.queue.holdings.values()
+        if holding.is_protected(now) and _is_allowed(holding, preemptor, _policy_for(source, preemptor))
+    )
+    return sorted(found, key=lambda holding: (holding.protected_until or now, holding.ranking))
+
+
+def _is_allowed(holding: Holding, preemptor: Preemptor, policy: str) -> bool:
     if holding.uid in preemptor.spoken_for or preemptor.needs.isdisjoint(holding.usage):
         return False
     if policy == policies.ANY and holding.priority >= preemptor.info.priority:
@@ -203,6 +223,11 @@ def _sources(state: SchedulerState, preemptor: Preemptor) -> Iterator[_Source]:
         node = node.parent
 
 
+def _policy_for(source: _Source, preemptor: Preemptor) -> str:
+    policy = preemptor.queue.queue.spec.preemption
+    return policy.within_cluster_queue if source.kind is _Kind.OWN_QUEUE else policy.reclaim_within_cohort
+
+
 def _borrowers(top: QuotaNode, without: QuotaNode, needs: frozenset[FlavorResource]) -> Iterator[QuotaNode]:
     """The ClusterQueues below `top` that are above their quota, and all subtrees around them; without one subtree."""
     found = [top]
@@ -267,8 +292,7 @@ class _Search:
 
     def _ranked(self, source: _Source, *, evicted: bool) -> Iterator[_Candidate]:
         """The candidates of one ClusterQueue, in order; read as far as the caller wants."""
-        own = source.kind is _Kind.OWN_QUEUE
-        policy = self._policy.within_cluster_queue if own else self._policy.reclaim_within_cohort
+        policy = _policy_for(source, self._preemptor)
         most = inf if policy == policies.ANY else self._preemptor.info.priority + 1
         for holding in self._state.ranked(source.queue, evicted=evicted, below=most):
             if may_be_preempted(holding, self._preemptor, policy, self._now):

@@ -36,7 +36,7 @@ from queue_manager.api.types import (
     stops,
 )
 from queue_manager.scheduling.amounts import amount
-from queue_manager.scheduling.execution_time import execution_deadline
+from queue_manager.scheduling.execution_time import execution_deadline, protection_end
 from queue_manager.scheduling.flavor_assignment import requests_of
 from queue_manager.scheduling.quota_forest import Cycle, QuotaForest
 from queue_manager.scheduling.quota_tree import FlavorResource, Quota, QuotaNode, Usage
@@ -65,6 +65,7 @@ class Holding(NamedTuple):
     queued_at: datetime = EPOCH  # the time by which the Workload was ordered in its queue
     reserved_at: datetime = EPOCH  # when quota was reserved
     evicted: bool = False  # its Job is being stopped, and then the quota is free
+    protected_until: datetime | None = None  # when its minimum runtime is over; None: it has none
     ends_by: datetime | None = None  # when maximumExecutionTimeSeconds ends its run at the latest; None: not declared
     unassigned: Mapping[str, int] = MappingProxyType({})  # requests to which the status assigns no flavor, by resource
 
@@ -72,6 +73,10 @@ class Holding(NamedTuple):
     def ranking(self) -> Ranking:
         """Its place among the candidates for preemption in its ClusterQueue."""
         return not self.evicted, self.priority, -int(self.reserved_at.timestamp()), self.uid
+
+    def is_protected(self, now: datetime) -> bool:
+        """Whether it must not be preempted yet. What is being stopped anyway is not protected."""
+        return self.protected_until is not None and now < self.protected_until and not self.evicted
 
 
 class Reservation(NamedTuple):
@@ -406,8 +411,10 @@ def reserves_quota(workload: Workload) -> bool:
     return reserved and not workload.is_true(condition_types.FINISHED)
 
 
-def holding_of(workload: Workload, info: Info) -> Holding | None:
+def holding_of(workload: Workload, info: Info, max_min_runtime: float | None) -> Holding | None:
     """What a Workload holds, with its requests and rank from `info`; None if it holds nothing.
+
+    `max_min_runtime`: the bound of its minimum runtime, in seconds; None: it may have none.
 
     The status determines only the ClusterQueue and the flavors. The amounts are computed from the pod sets, which
     cannot change while quota is reserved, by the rules of the scheduler: so write access to the status cannot free
@@ -429,6 +436,7 @@ def holding_of(workload: Workload, info: Info) -> Holding | None:
         queued_at=info.queued_at,
         reserved_at=_reserved_at(workload),
         evicted=workload.is_true(condition_types.EVICTED),
+        protected_until=protection_end(workload, max_min_runtime),
         ends_by=execution_deadline(workload),
         unassigned=unassigned,
     )

@@ -188,7 +188,7 @@ def _evicted(workload: Workload, context: PredictionContext, now: datetime) -> l
 
 def _pending(workload: Workload, context: PredictionContext, now: datetime) -> list[Prediction]:
     found = _obstacles(context) or [
-        _untimed(_why_pending(workload.condition(condition_types.QUOTA_RESERVED), workload))
+        _untimed(_why_pending(workload.condition(condition_types.QUOTA_RESERVED), workload, context.default_ns))
     ]
     return [*found, *_preempted(workload)]
 
@@ -220,12 +220,13 @@ _PENDING = {
 }
 
 
-def _why_pending(reserved: Condition | None, workload: Workload) -> str:
+def _why_pending(reserved: Condition | None, workload: Workload, default_ns: str) -> str:
     reason = reserved.reason if reserved is not None else ""
     if reason == reasons.ADMISSION_GATED:
         gates = workload.metadata.annotations.get(keys.ADMISSION_GATED_BY, "")
         return f"enters the queue when its admission gates are removed: {gates}"
-    return _PENDING.get(reason, f"is tried when it is its turn in {workload.spec.queue_name}")
+    text = _PENDING.get(reason, f"is tried when it is its turn in {workload.spec.queue_name}")
+    return f"{text} (sluice explain {job_argument(workload, default_ns)})"
 
 
 def _reserved(workload: Workload, context: PredictionContext, now: datetime) -> list[Prediction]:

@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from queue_manager.engine.certificates import VALID
 from queue_manager.engine.clock import SystemClock
 from queue_manager.local import certificates
-from queue_manager.local.certificates import NAMES, RENEW_BEFORE, VALID, ServerCertificate, keep_current, provide
+from queue_manager.local.certificates import NAMES, RENEW_BEFORE, ServerCertificate, keep_current, provide
 from queue_manager.local.server.http_server import serve
 from tests.frozen_time import freeze_time
 from tests.local.server.world import World

@@ -33,10 +33,10 @@ ITEMS = {"type": "array", "items": {"type": "integer"}}
 
 @pytest.fixture
 async def world() -> AsyncIterator[World]:
-    elsewhere, world = WorkerProcess(), World()
-    world.server = ApiServer(world.store, KindRegistry.builtin(), world.clock, elsewhere=elsewhere)
+    worker_process, world = WorkerProcess(), World()
+    world.server = ApiServer(world.store, KindRegistry.builtin(), world.clock, worker_process=worker_process)
     yield world
-    await elsewhere.close()
+    await worker_process.close()
 
 
 async def define(world: World, schema: dict[str, Any]) -> None:

@@ -15,6 +15,7 @@ EASY = BackfillRules(AT_ONCE)
 SHORTEST_FIRST = BackfillRules(AT_ONCE, shortest_first=True)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("strategy", "rules", "published"),
     [

@@ -6,6 +6,7 @@ Documents are cached until a CustomResourceDefinition is added, changed or remov
 from __future__ import annotations
 
 import platform
+from collections.abc import Sequence
 from weakref import WeakKeyDictionary
 
 import orjson
@@ -46,6 +47,7 @@ class Catalogue:
 
     def __init__(self, registry: KindRegistry) -> None:
         self.generation = registry.generation
+        self._mounted = dict(registry.mounted)
         self._versions: dict[tuple[str, str], list[Kind]] = {}
         for kind in registry.all():
             self._versions.setdefault((kind.resource.group, kind.resource.version), []).append(kind)
@@ -83,16 +85,24 @@ class Catalogue:
                 tree = {"kind": "APIGroup", "apiVersion": "v1"} | _group(group, self._of(group))
             case ["api", version] if ("", version) in self._versions:
                 tree = self._resources("", version)
+            case ["apis", group, version] if version in self._mounted_versions(group):
+                tree = _resource_list(f"{group}/{version}", self._mounted[group].resources())
             case ["apis", group, version] if group and (group, version) in self._versions:
                 tree = self._resources(group, version)
         return None if tree is None else orjson.dumps(tree)
 
     def _groups(self) -> list[str]:
-        return [group for group in dict.fromkeys(group for group, _ in self._versions) if group]
+        stored = (group for group, _ in self._versions if group)
+        return [*dict.fromkeys([*stored, *self._mounted])]
 
     def _of(self, group: str) -> list[str]:
         """Return the versions of a group, the preferred one first."""
+        if group in self._mounted:
+            return [*self._mounted_versions(group)]
         return sorted((version for g, version in self._versions if g == group), key=version_order)
+
+    def _mounted_versions(self, group: str) -> Sequence[str]:
+        return self._mounted[group].versions if group in self._mounted else ()
 
     # --- legacy ----------------------------------------------------------------------------------------------
 
@@ -101,9 +111,7 @@ class Catalogue:
         for kind in self._versions[group, version]:
             listed.append(_resource(kind))
             listed += [_subresource(kind, name) for name in _subresources(kind)]
-        name = f"{group}/{version}" if group else version
-        head = {"kind": "APIResourceList"} | ({"apiVersion": "v1"} if group else {})
-        return head | {"groupVersion": name, "resources": listed}
+        return _resource_list(f"{group}/{version}" if group else version, listed)
 
     # --- aggregated ------------------------------------------------------------------------------------------
 
@@ -114,7 +122,7 @@ class Catalogue:
             versions = [
                 {
                     "version": name,
-                    "resources": [_described(kind) for kind in self._versions[group, name]],
+                    "resources": self._described(group, name),
                     "freshness": "Current",
                 }
                 for name in self._of(group)
@@ -122,6 +130,11 @@ class Catalogue:
             items.append({"metadata": {"name": group} if group else {}, "versions": versions})
         api_version = f"apidiscovery.k8s.io/{version}"
         return {"kind": "APIGroupDiscoveryList", "apiVersion": api_version, "metadata": {}, "items": items}
+
+    def _described(self, group: str, version: str) -> list[Json]:
+        if group in self._mounted:
+            return self._mounted[group].described()
+        return [_described(kind) for kind in self._versions[group, version]]
 
     # --- OpenAPI ---------------------------------------------------------------------------------------------
 
@@ -170,6 +183,11 @@ def _version() -> Json:
         "compiler": platform.python_implementation(),
         "platform": f"{platform.system().lower()}/{platform.machine()}",
     }
+
+
+def _resource_list(group_version: str, resources: list[Json]) -> Json:
+    head = {"kind": "APIResourceList"} | ({"apiVersion": "v1"} if "/" in group_version else {})
+    return head | {"groupVersion": group_version, "resources": resources}
 
 
 def _group(group: str, versions: list[str]) -> Json:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Protocol
 
 from job_controller.json_tree import Json
 from queue_manager.local.kinds.apiextensions import CRD
@@ -33,6 +34,40 @@ BUILTIN: Sequence[Kind] = (
 )
 
 
+class MountedAnswer(Protocol):
+    """Status code and JSON body of a response."""
+
+    @property
+    def status(self) -> int: ...
+
+    @property
+    def body(self) -> Json: ...
+
+
+class MountedGroup(Protocol):
+    """An API group that answers GET requests itself, as one that a real API server aggregates."""
+
+    @property
+    def group(self) -> str: ...
+
+    @property
+    def versions(self) -> Sequence[str]:
+        """The preferred version first."""
+        ...
+
+    def resources(self) -> list[Json]:
+        """The entries of the APIResourceList of each version."""
+        ...
+
+    def described(self) -> list[Json]:
+        """The same for aggregated discovery."""
+        ...
+
+    def answer(self, path: str, query: Mapping[str, str]) -> MountedAnswer | None:
+        """The response to a GET request; None if the group does not have the path."""
+        ...
+
+
 class KindRegistry:
     """Kinds by group, version and plural. `generation` counts changes and invalidates caches derived from the
     registry.
@@ -41,6 +76,7 @@ class KindRegistry:
     def __init__(self, kinds: Iterable[Kind] = ()) -> None:
         self._kinds: dict[tuple[str, str, str], Kind] = {}
         self._custom: dict[str, list[tuple[str, str, str]]] = {}
+        self.mounted: dict[str, MountedGroup] = {}
         self.generation = 0
         for kind in kinds:
             self._kinds[_key(kind)] = kind
@@ -48,6 +84,11 @@ class KindRegistry:
     @classmethod
     def builtin(cls) -> KindRegistry:
         return cls(BUILTIN)
+
+    def mount(self, group: MountedGroup) -> None:
+        """Serve a group that is no part of the store."""
+        self.mounted[group.group] = group
+        self.generation += 1
 
     def find(self, group: str, version: str, plural: str) -> Kind | None:
         return self._kinds.get((group, version, plural))

@@ -177,6 +177,12 @@ class ApiServer:
                 return respond(201, orjson.dumps(answer))
         if target is None and (health := healthy(request)) is not None:
             return Response(200, {"Content-Type": "text/plain; charset=utf-8"}, health)
+        mounted = self.registry.mounted.get(target.group) if target is not None else None
+        made = mounted.answer(request.path, request.query) if mounted is not None else None
+        if made is not None:
+            if request.method not in ("GET", "HEAD"):
+                raise errors.method_not_allowed()
+            return respond(made.status, orjson.dumps(made.body))
         found = discovery(self.registry, request.path, request.headers.get("accept", ""))
         if found is not None:
             if request.method not in ("GET", "HEAD"):

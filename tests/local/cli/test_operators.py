@@ -14,7 +14,8 @@ import pytest
 from job_controller.model import Job, Pod
 from queue_manager.api.resources import JOBS, PODS, WORKLOADS
 from queue_manager.api.types import Workload
-from tests.local.cli.conftest import User
+from queue_manager.engine.transport import Request
+from tests.local.cli.conftest import JOB, User
 from tests.local.cluster.conftest import Up, sluice
 from tests.waiting import until
 
@@ -279,3 +280,26 @@ def test_check_config_prints_mistakes_with_lines_or_the_whole_configuration(tmp_
     again = tmp_path / "again.yaml"
     again.write_text(fine.stdout)
     assert sluice("check-config", str(again)).returncode == 0
+
+
+async def test_explain_names_the_reason_the_holders_and_the_position(user: Callable[..., User]) -> None:
+    """2 cpu: one Job holds 1500m, the next one waits for it, the last one can never start.
+
+    On the embedded server the visibility API says the same of the positions.
+    """
+    u = user()
+    u.submit("runs", cpu="1500m")
+    await u.until_state("runs", "Running")
+    u.submit("waits", cpu="1")
+    u.run("submit", "-f", "-", stdin=JOB.format(name="huge", command="[sleep, '1']", spec="backoffLimit: 6", cpu="64"))
+    await u.until_state("huge", "Pending")
+    waits, huge = u.json("explain", "waits"), u.run("explain", "huge", "-o", "json")
+    assert (waits["code"], waits["holders"][0]["jobs"]) == ("WAIT/WaitingForQuota", ["default/runs"])
+    assert (huge.returncode, json.loads(huge.stdout)["code"]) == (2, "NEVER/ExceedsMaxQuota")
+    assert (waits["position"]["clusterQueue"], waits["position"]["of"]) == (1, 2)
+    if isinstance(u.up, Up):
+        async with u.up.client() as client:
+            path = "/apis/visibility.kueue.x-k8s.io/v1beta2/clusterqueues/cluster-queue/pendingworkloads"
+            served = json.loads((await client.transport.request(Request("GET", path))).body)["items"]
+        found = [(i["metadata"]["ownerReferences"][0]["name"], i["positionInClusterQueue"]) for i in served]
+        assert found == [("waits", 0), ("huge", 1)]

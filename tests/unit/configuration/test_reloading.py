@@ -20,6 +20,7 @@ AT_START = {
     "clientConnection",
     "leaderElection",
     "jobController",
+    "visibilityServer",
 }
 
 

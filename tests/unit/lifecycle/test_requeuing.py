@@ -6,7 +6,7 @@ import pytest
 from queue_manager.lifecycle import requeue_history, requeuing, transitions
 from queue_manager.lifecycle.requeuing import Deadline, Unscheduled
 from queue_manager.lifecycle.rules import next_step
-from queue_manager.lifecycle.settings import Bounds, PodsReadySettings, Settings
+from queue_manager.lifecycle.settings import PodsReadyBounds, PodsReadySettings, Settings
 from queue_manager.lifecycle.status_draft import Draft
 from queue_manager.lifecycle.steps import Deactivate, Wait, WorkloadContext, WriteStatus
 from tests.unit.queueing.builders import at, condition, wire, workload
@@ -202,7 +202,7 @@ def test_a_workload_that_was_never_admitted_has_no_attempt():
 
 def test_overrides_apply_to_their_workload_only():
     notes = {"sluice/pods-ready-timeout": "20s", "sluice/requeuing-limit": "0"}
-    w, own = workload(conditions=RUNNING, annotations=notes), settings(bounds=Bounds())
+    w, own = workload(conditions=RUNNING, annotations=notes), settings(bounds=PodsReadyBounds())
     assert requeuing.pods_deadline(w, own) == Deadline(at(30), "WaitForStart")
     assert timed_out(w, own, 30).is_true("DeactivationTarget")
     assert requeuing.pods_deadline(w, settings()) == Deadline(at(310), "WaitForStart")

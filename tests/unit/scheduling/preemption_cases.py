@@ -33,8 +33,11 @@ def state(*queues, flavors=("default",)) -> SchedulerState:
     return result
 
 
-def run(s, name, queue="cq", cpu=1, priority=0, reserved=0, created=0, evicted=False, usage=None) -> Holding:
-    """A Workload that holds quota; `cpu` in whole cpus of the default flavor, `usage` instead: {(flavor, resource)}."""
+def run(s, name, queue="cq", cpu=1, priority=0, reserved=0, created=0, evicted=False, usage=None, **more) -> Holding:
+    """A Workload that holds quota; `cpu` in whole cpus of the default flavor, `usage` instead: {(flavor, resource)}.
+
+    `more`: further fields of the Holding.
+    """
     info = pending(name)
     amounts = {FlavorResource(*key): value for key, value in usage.items()} if usage else {CPU: cpu * 1000}
     holding = Holding(
@@ -48,6 +51,7 @@ def run(s, name, queue="cq", cpu=1, priority=0, reserved=0, created=0, evicted=F
         queued_at=at(created),
         reserved_at=at(reserved),
         evicted=evicted,
+        **more,
     )
     s.hold(holding)
     return holding

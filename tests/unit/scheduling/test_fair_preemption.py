@@ -309,6 +309,15 @@ def test_evicted_workloads_are_waited_for_before_others_are_preempted():
     assert [v.holding.uid for v in find_victims(state, wanted, T0)] == ["a4"]
 
 
+@pytest.mark.parametrize("names", ["abc", "cba", "bca"])
+def test_evicted_workloads_are_taken_in_one_order_whichever_queue_was_created_first(names):
+    state = scheduler_state([queue(name) for name in names])
+    admit_all(state, {"a": "a1:2@1 a2:3@1", "b": "b1:2 b2:2@1", "c": "own@-1"})
+    for uid in ("a1", "b1", "own"):
+        state.hold(state.holdings[uid]._replace(evicted=True))
+    assert [v.holding.uid for v in find_victims(state, preemptor(state, "c", "in"), T0)] == ["b1"]
+
+
 def test_victims_come_from_the_local_queue_that_has_used_most():
     """Past usage comes before priority, with fair sharing and without it, but only where the ClusterQueue wants it."""
     for scope, expected in (({}, "low"), ({"admissionMode": "UsageBasedAdmissionFairSharing"}, "high")):

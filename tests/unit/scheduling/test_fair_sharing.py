@@ -9,9 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from job_controller.quantities import INT64_MAX
+from queue_manager.scheduling.cycle import Admit, Preempt, Refuse, run_cycle
 from queue_manager.scheduling.fair_sharing import NO_SHARE, Claim, Share, Shares, fair_order
 from queue_manager.scheduling.quota_tree import FlavorResource
-from tests.unit.queueing.builders import cluster_queue, pending
+from tests.unit.queueing.builders import T0, cluster_queue, pending
 from tests.unit.scheduling.fair_states import admit, admit_all, cohort, milli, queue, scheduler_state
 
 CPU = FlavorResource("default", "cpu")
@@ -109,7 +110,7 @@ def order(state, *heads):
         info = pending(one, priority=int(priority or 0), created=created)
         entries.append((one, Claim(state.queues[name].node, {CPU: milli(cpu)}, info.rank)))
     result = []
-    for one, claim in fair_order(entries, lambda entry: entry[1]):
+    for one, claim in fair_order(entries, lambda entry: entry[1], []):
         result.append(one)
         claim.node.add_all(claim.usage)
     return result
@@ -141,7 +142,18 @@ def test_borrowing_of_another_flavor_does_not_count():
         ("borrows", Claim(state.queues["b"].node, {premium: 2000}, pending("borrows", created=0).rank)),
         ("fits", Claim(state.queues["a"].node, {premium: 2000}, pending("fits", created=1).rank)),
     ]
-    assert [name for name, _ in fair_order(entries, lambda entry: entry[1])] == ["fits", "borrows"]
+    assert [name for name, _ in fair_order(entries, lambda entry: entry[1], [])] == ["fits", "borrows"]
+
+
+def test_a_queue_that_loses_a_victim_in_the_cycle_is_ordered_by_what_it_has_left():
+    """Before the cycle b borrows 4 and c borrows 1. Without the victim of a, b has the lower share and goes first."""
+    state = scheduler_state([queue("a", "6"), queue("b"), queue("c")])
+    admit_all(state, {"b": "victim:4 b1:3@9", "c": "c1:4@9"})
+    heads = [
+        (name, pending(f"head-{name}", requests={"cpu": cpu})) for name, cpu in (("a", "4"), ("b", "1"), ("c", "1"))
+    ]
+    outcomes = [(type(outcome), outcome.cluster_queue) for outcome in run_cycle(state, heads, T0)]
+    assert outcomes == [(Preempt, "a"), (Admit, "b"), (Refuse, "c")]
 
 
 def test_the_cohorts_compete_before_their_queues():

@@ -39,7 +39,7 @@ def held(
         },
     }
     workload = msgspec.convert(tree, Workload)
-    holding = holding_of(workload, info(workload, rules=rules))
+    holding = holding_of(workload, info(workload, rules=rules), None)
     assert holding is not None
     return holding
 

@@ -8,6 +8,7 @@ from tests.unit.scheduling.preemption_cases import CPU, queue, run, state, usage
 
 POD_SET = "couldn't assign flavors to pod set main: "
 NO_LONGER = "Workload no longer fits after processing another workload"
+ONE_OF_ITS_OWN = {"nominalQuota": "1", "borrowingLimit": "0"}
 WAITS = "WaitingForPreemptedWorkloads"
 
 
@@ -238,6 +239,25 @@ def test_a_head_that_fits_does_not_take_what_a_preemptor_of_the_cycle_counts_on(
     first, second = run_cycle(s, heads, T0)
     assert isinstance(first, Preempt)
     assert (second.message, second.retry) == (NO_LONGER, Retry.NEXT_CYCLE)
+
+
+@pytest.mark.parametrize("priority", [6, 4])
+def test_what_a_head_withholds_may_be_what_a_victim_still_uses(priority):
+    """a withholds 2 cpu of 3, and the victim of b uses one until it stops: c gets one, whether a or b comes first."""
+    s = state(
+        queue("a", quotas={"default": {"cpu": "2", "gpu": "1"}}, cohort="all"),
+        queue("b", quotas={"default": {"cpu": "1", "tpu": ONE_OF_ITS_OWN}}, cohort="all", within="LowerPriority"),
+        queue("c", quotas={"default": {"cpu": "0", "gpu": "0"}}, cohort="all"),
+    )
+    run(s, "high", queue="c", priority=9, usage={("default", "gpu"): 1})
+    run(s, "low", queue="b", usage={("default", "cpu"): 1000, ("default", "tpu"): 1})
+    heads = [
+        ("a", pending("a", requests={"cpu": "2", "gpu": "1"}, priority=priority)),
+        ("b", pending("b", requests={"tpu": "1"}, priority=5)),
+        ("c", pending("c", requests={"cpu": "1"})),
+    ]
+    outcomes = {outcome.cluster_queue: type(outcome) for outcome in run_cycle(s, heads, T0)}
+    assert outcomes == {"a": Refuse, "b": Preempt, "c": Admit}
 
 
 @pytest.mark.parametrize(("cpu", "expected"), [(1, Admit), (2, Preempt), (3, Refuse)])

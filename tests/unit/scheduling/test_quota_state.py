@@ -191,7 +191,7 @@ def test_quota_is_held_from_the_reservation_to_the_end_of_the_run(conditions, st
     found = workload(
         conditions=conditions, status=status, spec={"podSets": [pods("main", 2, "1"), pods("other", 1, "500m")]}
     )
-    held = holding_of(found, info(found))
+    held = holding_of(found, info(found), None)
     assert (held and held.usage) == usage
 
 

@@ -84,7 +84,7 @@ CASES: list[tuple[str, Job | None, Workload | None, PredictionContext, list[tupl
         job(),
         workload(conditions=[cond("Evicted", reason="Preempted"), cond("QuotaReserved", "False", "WaitingForQuota")]),
         KNOWN,
-        [(None, "starts when enough quota is free"), (None, f"made room for another one; {AGAIN}")],
+        [(None, "starts when enough quota is free (sluice explain j)"), (None, f"made room for another one; {AGAIN}")],
     ),
     (
         "deactivated by a user, and still stopping",
@@ -125,13 +125,13 @@ CASES: list[tuple[str, Job | None, Workload | None, PredictionContext, list[tupl
         [(90, "is requeued in q (retry 1)"), (None, "waits: LocalQueue q is stopped")],
     ),
     ("evicted", RUNS, workload(conditions=[cond("Evicted"), *admitted()]), KNOWN, [(None, STOPS)]),
-    ("quota", job(), waits("WaitingForQuota"), KNOWN, [(None, "starts when enough quota is free")]),
+    ("quota", job(), waits("WaitingForQuota"), KNOWN, [(None, "starts when enough quota is free (sluice explain j)")]),
     (
         "too large",
         job(),
         waits("ExceedsMaxQuota"),
         KNOWN,
-        [(None, "never starts, unless it asks for less or an admin raises the quota")],
+        [(None, "never starts, unless it asks for less or an admin raises the quota (sluice explain j)")],
     ),
     (
         "gated",
@@ -140,7 +140,7 @@ CASES: list[tuple[str, Job | None, Workload | None, PredictionContext, list[tupl
         KNOWN,
         [(None, "enters the queue when its admission gates are removed: a")],
     ),
-    ("in line", job(), workload(), KNOWN, [(None, "is tried when it is its turn in q")]),
+    ("in line", job(), workload(), KNOWN, [(None, "is tried when it is its turn in q (sluice explain j)")]),
     ("not seen yet", job(created=55), None, KNOWN, [(None, "the queue manager is about to create its Workload")]),
     (
         "left alone",
@@ -281,7 +281,7 @@ NO_JOB = "holds its quota until it is finished or deleted: it has no Job"
 @pytest.mark.parametrize(
     ("its", "state", "says"),
     [
-        (workload(owned=False), "Pending", [(None, "is tried when it is its turn in q")]),
+        (workload(owned=False), "Pending", [(None, "is tried when it is its turn in q (sluice explain job-j-12345)")]),
         (
             workload(owned=False, conditions=admitted(50), status=HOLDS),
             "Reserved",

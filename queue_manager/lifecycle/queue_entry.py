@@ -1,0 +1,42 @@
+"""How settings and Workloads enter the queues: what is pending for quota, and what the scheduler reads of it. Pure."""
+
+from __future__ import annotations
+
+import msgspec
+
+from queue_manager.api import condition_types, keys
+from queue_manager.api.types import Workload
+from queue_manager.lifecycle import requeuing
+from queue_manager.lifecycle.settings import Settings
+from queue_manager.queueing.queue_set import Queues
+from queue_manager.scheduling.pod_surroundings import PodSurroundings
+from queue_manager.scheduling.quota_state import SchedulerState
+from queue_manager.scheduling.workload_info import Info, info
+
+
+def configure(state: SchedulerState, queues: Queues, settings: Settings) -> None:
+    """Use these settings from now on. Workloads are not read again."""
+    state.ignore_undeclared = settings.resources.ignore_undeclared
+    state.fair_sharing = settings.fair_sharing
+    queues.set_usage_decay(settings.usage_decay)
+    state.usage_order = queues.weighted_usage if settings.usage_decay is not None else None
+
+
+def waits(workload: Workload) -> bool:
+    """Whether quota may be reserved: the Workload is active, not gated, deleted or finished, and holds none."""
+    return (
+        workload.spec.active
+        and workload.metadata.deletion_timestamp is None
+        and not workload.is_true(condition_types.FINISHED)
+        and not workload.is_true(condition_types.DEACTIVATION_TARGET)
+        and not workload.is_true(condition_types.QUOTA_RESERVED)
+        and not workload.metadata.annotations.get(keys.ADMISSION_GATED_BY)
+    )
+
+
+def read(workload: Workload, settings: Settings, around: PodSurroundings) -> Info:
+    """The Workload's requests, its rank, and until when it must not be admitted."""
+    found = info(workload, settings.timestamp, settings.resources, around)
+    if requeuing.ends_instead_of_retry(workload, settings) is not None:
+        return msgspec.structs.replace(found, held=True)
+    return found

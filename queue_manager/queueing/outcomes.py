@@ -1,0 +1,140 @@
+"""What the outcome of a cycle changes in memory: the pending Workloads, and the quota in use. Pure.
+
+The scheduler applies each outcome before it is written, so that the next cycle counts it. A `Rehearsal` runs
+cycles until none achieves anything: what the scheduler is about to decide, without a write.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+
+from job_controller.times import later
+from queue_manager.api import messages, reasons
+from queue_manager.queueing.queue_set import Queues
+from queue_manager.scheduling import cycle
+from queue_manager.scheduling.backfill import Backfilling
+from queue_manager.scheduling.cycle import Admit, Outcome, Preempt, Refuse, Retry, run_cycle
+from queue_manager.scheduling.preemption import Victim
+from queue_manager.scheduling.quota_state import Holding, SchedulerState
+from queue_manager.scheduling.workload_info import Info
+
+NEVER_FITS_REASONS = (reasons.EXCEEDS_MAX_QUOTA, reasons.NO_MATCHING_FLAVOR)  # hold until quota or flavors change
+
+
+def is_active(state: SchedulerState, cluster_queue: str) -> bool:
+    """Whether the ClusterQueue exists and can admit."""
+    return cluster_queue in state.queues and state.inactive(cluster_queue) is None
+
+
+def assume(
+    state: SchedulerState, queues: Queues, decision: Admit, now: datetime, min_runtime: float | None = None
+) -> None:
+    """The Workload is admitted: it is not pending, and its usage counts.
+
+    `min_runtime`: seconds from its admission for which it is not preempted.
+    """
+    candidate, second = decision.info, now.replace(microsecond=0)  # as API times
+    admitted, longest = not state.checks_of(decision.cluster_queue), candidate.longest_run
+    queues.charge(candidate.queue, decision.cluster_queue, decision.assignment.usage, now)
+    queues.remove(candidate.key)
+    state.end_reservation(candidate.uid)
+    state.hold(
+        Holding(
+            uid=candidate.uid,
+            key=candidate.key,
+            cluster_queue=decision.cluster_queue,
+            queue=candidate.queue,
+            usage=decision.assignment.usage,
+            admitted=admitted,
+            priority=candidate.priority,
+            queued_at=candidate.queued_at,
+            reserved_at=second,
+            ends_by=later(second, longest) if admitted and longest is not None else None,
+            protected_until=later(second, min_runtime) if admitted and min_runtime is not None else None,
+        )
+    )
+
+
+def await_victims(state: SchedulerState, queues: Queues, decision: Preempt) -> list[Victim]:
+    """Quota is kept for the preemptor, and its victims count as evicted. Returns those to be evicted now."""
+    state.reserve(decision.reservation)
+    queues.refused(decision)
+    running = [victim for victim in decision.victims if not victim.holding.evicted]
+    for victim in running:
+        state.mark_evicted(victim.holding.uid)
+    return running
+
+
+def refuse(
+    state: SchedulerState, queues: Queues, refusal: Refuse, now: datetime, backfilling: Backfilling | None = None
+) -> None:
+    """The Workload stays pending until what its refusal waits for."""
+    state.end_reservation(refusal.info.uid)
+    behind = backfilling.order_behind(refusal.info, now) if backfilling is not None else None
+    queues.refused(refusal, never=refusal.reason in NEVER_FITS_REASONS, behind=behind)
+
+
+def concerned_by(state: SchedulerState, admissions: Iterable[Admit]) -> set[str]:
+    """The ClusterQueues to try again because of the admissions of a cycle, all of which are applied."""
+    return {name for admitted in admissions for name in cycle.concerned_by(state, admitted)}
+
+
+@dataclass(frozen=True, slots=True)
+class Rehearsal:
+    """Cycles in memory, without a write, at one time. `block_admission`, `backfilling`: as configured."""
+
+    state: SchedulerState
+    queues: Queues
+    now: datetime
+    block_admission: bool = False
+    backfilling: Backfilling | None = None
+
+    def settle(self) -> dict[str, Outcome]:
+        """Run cycles until none achieves anything. Returns the last outcome of each Workload that was tried, by uid."""
+        outcomes: dict[str, Outcome] = {}
+        progress = True
+        while progress:
+            heads = self.queues.heads(lambda name: is_active(self.state, name), self.now)
+            decided = self.decide(heads)
+            applied = [self._apply(each, outcomes) for each in decided]
+            admissions = (each for each in decided if isinstance(each, Admit) and each.info.uid in self.state.holdings)
+            concerned = concerned_by(self.state, admissions)
+            progress = self.queues.requeue_inadmissible(concerned, self.now) or any(applied)
+        return outcomes
+
+    def decide(self, heads: list[tuple[str, Info]]) -> list[Outcome]:
+        """One cycle; nothing is applied."""
+        waiting = self.queues.waiting_heads() if self.backfilling is not None else {}
+        return run_cycle(self.state, heads, self.now, self.backfilling, waiting) if heads else []
+
+    def _apply(self, outcome: Outcome, outcomes: dict[str, Outcome]) -> bool:
+        """Apply one outcome and record it. True if the next cycle may find something else to do."""
+        outcomes[outcome.info.uid] = outcome
+        match outcome:
+            case Admit() if self.is_blocked:
+                outcomes[outcome.info.uid] = held_back(outcome.info, outcome.cluster_queue)
+                return False
+            case Admit():
+                assume(self.state, self.queues, outcome, self.now)
+            case Preempt():
+                await_victims(self.state, self.queues, outcome)
+            case Refuse():
+                refuse(self.state, self.queues, outcome, self.now, self.backfilling)
+                return outcome.retry is not Retry.NEXT_CYCLE
+        return True
+
+    @property
+    def is_blocked(self) -> bool:
+        """Whether blockAdmission holds back admissions: a Workload that holds quota is not PodsReady.
+
+        BEHAVIOUR.md#q37-block-admission
+        """
+        return self.block_admission and not self.state.all_ready
+
+
+def held_back(info: Info, cluster_queue: str) -> Refuse:
+    """The outcome of a Workload that might be admitted if blockAdmission did not hold back admissions."""
+    message = messages.WAITING_FOR_PODS_READY_MESSAGE
+    return Refuse(info, cluster_queue, reasons.WAITING_FOR_PODS_READY, message, Retry.NEXT_CYCLE)

@@ -1,0 +1,210 @@
+"""The scheduler's view of a cluster, built from API objects as a starting scheduler builds it. Pure.
+
+`judge` answers what the scheduler decides about one Workload at this moment: the queue's blockers are checked in the
+order of the life cycle, then admission cycles run in memory until none achieves anything (`outcomes.Rehearsal`). A
+Workload that the cycles have not reached waits behind the head of a StrictFIFO queue; it is judged alone as well.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import takewhile
+
+from job_controller.model import Key
+from queue_manager.api import messages, reasons
+from queue_manager.api.types import (
+    AdmissionCheck,
+    ClusterQueue,
+    Cohort,
+    LimitRange,
+    LocalQueue,
+    Namespace,
+    ResourceFlavor,
+    RuntimeClass,
+    Workload,
+)
+from queue_manager.lifecycle.queue_entry import configure, read, waits
+from queue_manager.lifecycle.rules import blocker
+from queue_manager.lifecycle.settings import Settings
+from queue_manager.lifecycle.steps import WorkloadContext
+from queue_manager.queueing import outcomes
+from queue_manager.queueing.queue_set import Queues
+from queue_manager.scheduling.backfill import Backfilling
+from queue_manager.scheduling.cycle import Admit, Outcome, Preempt, Refuse, Retry
+from queue_manager.scheduling.explanation import Evidence, evidence
+from queue_manager.scheduling.pod_surroundings import PodSurroundings, pod_surroundings
+from queue_manager.scheduling.quota_state import SchedulerState, holding_of, reserves_quota
+from queue_manager.scheduling.workload_info import Info
+
+NEVER_REASONS = (*outcomes.NEVER_FITS_REASONS, reasons.MISCONFIGURED)
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterObjects:
+    """All objects on which the scheduler's decisions depend."""
+
+    workloads: Iterable[Workload] = ()
+    local_queues: Iterable[LocalQueue] = ()
+    cluster_queues: Iterable[ClusterQueue] = ()
+    cohorts: Iterable[Cohort] = ()
+    flavors: Iterable[ResourceFlavor] = ()
+    checks: Iterable[AdmissionCheck] = ()
+    namespaces: Iterable[Namespace] = ()
+    limit_ranges: Iterable[LimitRange] = ()
+    runtime_classes: Iterable[RuntimeClass] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """The position of a Workload among the pending ones of its ClusterQueue, 1 is first; who is before it."""
+
+    position: int
+    of: int
+    local_position: int  # in its LocalQueue
+    ahead: Mapping[Key, int]  # by LocalQueue
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """What the scheduler decides about a pending Workload.
+
+    `reason` and `message` are for QuotaReserved=False; reason "": it is admitted. `head`: the Workload that blocks its
+    StrictFIFO queue. `twin`: the Workload of the same shape that was tried in its place. `evidence`: None if it is
+    not tried: its queues do not exist or do not admit (`closed`; `inactive`: what keeps the ClusterQueue inactive), or
+    it backs off.
+    """
+
+    reason: str
+    message: str
+    cluster_queue: str
+    info: Info | None = None
+    outcome: Outcome | None = None
+    place: Place | None = None
+    head: Key | None = None
+    twin: Key | None = None
+    evidence: Evidence | None = None
+    closed: bool = False
+    inactive: str = ""
+
+
+class ClusterState:
+    """Quota in use, pending Workloads and queues at one time."""
+
+    def __init__(self, objects: ClusterObjects, settings: Settings, now: datetime) -> None:
+        self.state = SchedulerState()
+        self.queues = Queues()
+        configure(self.state, self.queues, settings)
+        self._settings = settings
+        self._now = now
+        self._ranges: dict[str, list[LimitRange]] = {}
+        self._classes = tuple(objects.runtime_classes)
+        self._surroundings: dict[str, PodSurroundings] = {}
+        block = settings.pods_ready is not None and settings.pods_ready.block_admission
+        backfilling = Backfilling(settings.backfill) if settings.backfill is not None else None
+        self._rehearsal = outcomes.Rehearsal(self.state, self.queues, now, block, backfilling)
+        self._load(objects)
+
+    def _load(self, objects: ClusterObjects) -> None:
+        state = self.state
+        state.namespaces = {each.metadata.name: each.metadata.labels for each in objects.namespaces}
+        state.flavors = {each.metadata.name: each for each in objects.flavors}
+        state.checks = {each.metadata.name: each for each in objects.checks}
+        for limit_range in objects.limit_ranges:
+            self._ranges.setdefault(limit_range.metadata.namespace, []).append(limit_range)
+        for cohort in objects.cohorts:
+            state.set_cohort(cohort)
+        for queue in objects.cluster_queues:
+            state.set_queue(queue)
+            self.queues.set_cluster_queue(queue, self._now)
+        for local in objects.local_queues:
+            self.queues.set_local_queue(local, self._now)
+            self.queues.restore_usage(local)
+        for workload in objects.workloads:
+            self._add(workload)
+
+    def _add(self, workload: Workload) -> None:
+        if reserves_quota(workload):
+            holding = holding_of(workload, self._read(workload), self._settings.max_min_runtime)
+            if holding is not None:
+                self.state.hold(holding)
+        elif waits(workload):
+            self.queues.put(self._read(workload), self._now)
+
+    def _read(self, workload: Workload) -> Info:
+        namespace = workload.metadata.namespace
+        if namespace not in self._surroundings:
+            self._surroundings[namespace] = pod_surroundings(self._ranges.get(namespace, ()), self._classes)
+        return read(workload, self._settings, self._surroundings[namespace])
+
+    # --- one Workload ---
+
+    def judge(self, workload: Workload) -> Judgement:
+        """What the scheduler decides about this Workload, which is pending. Settles the state: to be called once."""
+        local = self.queues.local_queues.get(workload.local_queue)
+        name = local.spec.cluster_queue if local is not None else ""
+        blocked = blocker(workload, self._context(local, name))
+        info = self.queues.get(workload.metadata.key)
+        place = self._place(name, info) if info is not None else None
+        if blocked is not None:
+            inactive = self.state.inactive(name) if name in self.state.queues else None
+            text = inactive[1] if inactive is not None else ""
+            return Judgement(*blocked, name, info, place=place, closed=True, inactive=text)
+        if info is None or info.in_backoff(self._now):
+            return Judgement(reasons.PENDING_EVALUATION, messages.PENDING_EVALUATION_MESSAGE, name, info, place=place)
+        return self._settle(name, info, place)
+
+    def _context(self, local: LocalQueue | None, name: str) -> WorkloadContext:
+        return WorkloadContext(
+            local_queue_exists=local is not None,
+            local_queue_stop=local.spec.stop_policy if local is not None else "",
+            cluster_queue=name,
+            cluster_queue_exists=name in self.state.queues,
+            cluster_queue_active=outcomes.is_active(self.state, name),
+        )
+
+    def _place(self, cluster_queue: str, info: Info) -> Place | None:
+        pending = self.queues.cluster_queues.get(cluster_queue)
+        if pending is None:
+            return None
+        before = [each.queue for each in takewhile(lambda each: each.key != info.key, pending.in_order())]
+        return Place(len(before) + 1, len(pending), before.count(info.queue) + 1, Counter(before))
+
+    def _settle(self, name: str, info: Info, place: Place | None) -> Judgement:
+        decided = self._rehearsal.settle()
+        outcome, head, twin = decided.get(info.uid), None, None
+        if outcome is None and self.queues.bypassed(info.key) is not None:
+            outcome = next((each for each in decided.values() if _is_refusal_of_twin(each, info, name)), None)
+            twin = outcome.info.key if outcome is not None else None
+        if outcome is None:
+            outcome, head = self._alone(name, info), self._head(name, decided)
+        if isinstance(outcome, Admit) and head is None:
+            self.state.release(info.uid)
+        reason, message = ("", "") if isinstance(outcome, Admit) else (outcome.reason, outcome.message)
+        shown = evidence(self.state, name, info, self._now)
+        return Judgement(reason, message, name, info, outcome, place, head, twin, shown)
+
+    def _alone(self, name: str, info: Info) -> Outcome:
+        """The decision if nothing were before it in its queue. With blockAdmission it waits for pods, or for ever."""
+        outcome = self._rehearsal.decide([(name, info)])[0]
+        if not self._rehearsal.is_blocked:
+            return outcome
+        never = isinstance(outcome, Refuse) and outcome.reason in NEVER_REASONS
+        return outcome if never else outcomes.held_back(info, name)
+
+    def _head(self, name: str, decided: Mapping[str, Outcome]) -> Key | None:
+        """The first Workload of the queue that was tried and is still pending."""
+        tried = (info.key for info in self.queues.cluster_queues[name].in_order() if info.uid in decided)
+        return next(tried, None)
+
+
+def _is_refusal_of_twin(outcome: Outcome, info: Info, cluster_queue: str) -> bool:
+    same = outcome.cluster_queue == cluster_queue and outcome.info.shape == info.shape
+    return same and isinstance(outcome, Refuse) and outcome.retry is Retry.CHANGE
+
+
+def victims_of(judgement: Judgement) -> int:
+    """How many Workloads are stopped for it."""
+    return len(judgement.outcome.victims) if isinstance(judgement.outcome, Preempt) else 0

@@ -1,0 +1,149 @@
+"""Sentences about the scheduler's decision on a pending Workload. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from job_controller.model import Key
+from queue_manager.api import reasons
+from queue_manager.scheduling.amounts import text
+from queue_manager.scheduling.explanation import FlavorEvidence, Verdict
+from queue_manager.visibility import reason_codes
+from queue_manager.visibility.cluster_state import NEVER_REASONS, ClusterObjects, Judgement, victims_of
+from queue_manager.visibility.explanation_rows import nearest
+from queue_manager.visibility.finding import Finding, sentence_of
+from queue_manager.visibility.inbox import job_name
+
+MANAGER_RUNS = "`sluice manager` or `sluice up` runs, if this does not change within seconds"
+REASON_TEXTS = {
+    reasons.WAITING_FOR_QUOTA: "The free quota does not suffice for it now.",
+    reasons.WAITING_FOR_PREEMPTED: "Other Workloads are being stopped to make room for it.",
+    reasons.WAITING_FOR_PODS_READY: "Nothing is admitted before the pods of all admitted Workloads are ready "
+    "(blockAdmission).",
+    reasons.EXCEEDS_MAX_QUOTA: "It requests more than its queue can ever use.",
+    reasons.NO_MATCHING_FLAVOR: "No flavor of its queue provides what it requests.",
+    reasons.MISCONFIGURED: "Its queue refuses it as it is.",
+}
+
+
+def decided(found: Judgement, argument: str, kubectl: str, objects: ClusterObjects) -> Finding:
+    """The dominant reason of a Workload that the scheduler has tried, or that waits behind one that it has tried.
+
+    `argument`, `kubectl`: the Job as arguments of `sluice` and kubectl.
+    """
+    text_of = _TEXTS.get(found.reason)
+    if text_of is None and found.head is None:
+        sentence = "It fits: the scheduler is about to admit it."
+        return _finding(found, reasons.PENDING_EVALUATION, sentence, (MANAGER_RUNS,), f"sluice explain {argument}")
+    if found.head is not None and found.reason not in _DESPITE_A_HEAD:
+        return _behind(found, found.head, objects)
+    if text_of is None:
+        return _finding(found, found.reason, sentence_of(found.message), (), f"sluice show {argument}")
+    sentence, changes = text_of(found)
+    command = (
+        f"kubectl delete job {kubectl}" if found.reason in NEVER_REASONS else f"sluice ps -q cq/{found.cluster_queue}"
+    )
+    return _finding(found, found.reason, sentence, changes, command)
+
+
+def _finding(found: Judgement, reason: str, sentence: str, changes: Iterable[str], command: str) -> Finding:
+    return Finding(reason, sentence, tuple(changes), command, found.message, found)
+
+
+def _behind(found: Judgement, head: Key, objects: ClusterObjects) -> Finding:
+    workload = next((w for w in objects.workloads if w.metadata.key == head), None)
+    name = str(Key(head.namespace, job_name(workload))) if workload is not None else str(head)
+    sentence = f"ClusterQueue {found.cluster_queue} is StrictFIFO, and its first Workload, {name}, waits."
+    changes = (f"{name} is admitted, or leaves the queue",)
+    return _finding(found, reason_codes.BEHIND_HEAD, sentence, changes, f"sluice explain {name}")
+
+
+# --- one function per reason: (sentence, changes) ----------------------------------------------------------
+
+Text = tuple[str, tuple[str, ...]]
+
+
+def _misconfigured(found: Judgement) -> Text:
+    return sentence_of(f"its queue refuses it: {found.message}"), ("what the message says is put right",)
+
+
+def _waits_for_pods(found: Judgement) -> Text:
+    return REASON_TEXTS[found.reason], ("the pods of all admitted Workloads are ready, or their Workloads evicted",)
+
+
+def _waits_for_victims(found: Judgement) -> Text:
+    victims = victims_of(found)
+    if not victims:
+        return "Workloads that are being stopped for another one make room for it too.", ("they have stopped",)
+    stop = "Workload is" if victims == 1 else "Workloads are"
+    return f"{victims} {stop} being stopped to make room for it.", ("all of their pods have stopped",)
+
+
+def _exceeds(found: Judgement) -> Text:
+    queue = f"ClusterQueue {found.cluster_queue}"
+    over = nearest(_rows(found), found.reason)
+    changes = (f"an admin raises the quota of {queue}",)
+    if not over:  # several pod sets together
+        return sentence_of(f"{queue} can never use that much: {found.message}"), ("it requests less", *changes)
+    asks = _joined(_amount(row, row.requested) for row in over)
+    most = _joined(f"{_amount(row, row.limit)} of flavor {row.flavor}" for row in over)
+    less = f"it requests at most {most} (delete it, and submit it again)"
+    return f"It requests {asks}, and {queue} can never use more than {most}.", (less, *changes)
+
+
+def _no_flavor(found: Judgement) -> Text:
+    queue, rows = f"ClusterQueue {found.cluster_queue}", _rows(found)
+    names = _joined(row.resource for row in rows if not row.flavor)
+    if names:
+        changes = (f"it does not request {names}", f"an admin adds a quota for {names} to {queue}")
+        return f"{queue} has no quota for {names}.", changes
+    refusals = _joined(dict.fromkeys(why for row in rows for why in row.why))
+    changes = ("its node selector, affinity and tolerations fit a flavor", f"an admin adds a flavor to {queue}")
+    return f"No flavor of {queue} takes it: {refusals}.", changes
+
+
+def _waits_for_quota(found: Judgement) -> Text:
+    queue, lacking = f"ClusterQueue {found.cluster_queue}", nearest(_rows(found), found.reason)
+    if not lacking:
+        return sentence_of(f"the quota that is free in {queue} is not for it: {found.message}"), ("more is released",)
+    asks = _joined(_amount(row, row.requested) for row in lacking)
+    free = _joined(f"{_amount(row, max(0, row.free))} of flavor {row.flavor}" for row in lacking)
+    missing = _joined(f"{_amount(row, row.requested - row.free)} of flavor {row.flavor}" for row in lacking)
+    released = f"{missing} {'is' if len(lacking) == 1 else 'are'} released"
+    return f"It requests {asks}, and {queue} has {free} free.", (released, *_by_preemption(found))
+
+
+def _by_preemption(found: Judgement) -> list[str]:
+    """What would let it preempt."""
+    checks = found.evidence.preemptions if found.evidence is not None else ()
+    fields = sorted({check.policy[0] for check in checks if check.verdict is Verdict.POLICY_NEVER})
+    ways = ["it gets a higher priority"] if any(check.verdict is Verdict.NOT_LOWER for check in checks) else []
+    return [
+        *ways,
+        *(f"an admin allows it to preempt ({each} of ClusterQueue {found.cluster_queue})" for each in fields),
+    ]
+
+
+_TEXTS: dict[str, Callable[[Judgement], Text]] = {
+    reasons.MISCONFIGURED: _misconfigured,
+    reasons.WAITING_FOR_PODS_READY: _waits_for_pods,
+    reasons.WAITING_FOR_PREEMPTED: _waits_for_victims,
+    reasons.EXCEEDS_MAX_QUOTA: _exceeds,
+    reasons.NO_MATCHING_FLAVOR: _no_flavor,
+    reasons.WAITING_FOR_QUOTA: _waits_for_quota,
+}
+# Reasons that dominate although another Workload is before it, too.
+_DESPITE_A_HEAD = (*NEVER_REASONS, reasons.WAITING_FOR_PODS_READY)
+
+
+def _rows(found: Judgement) -> Sequence[FlavorEvidence]:
+    return found.evidence.flavors if found.evidence is not None else ()
+
+
+def _amount(row: FlavorEvidence, amount: int) -> str:
+    return f"{text(row.resource, amount)} {row.resource}"
+
+
+def _joined(parts: Iterable[str]) -> str:
+    *most, last = [*parts] or [""]
+    return f"{', '.join(most)} and {last}" if most else last

@@ -1,0 +1,280 @@
+"""The dominant reason why a Job does not run, as a code with its sentence, and what would change it. Pure.
+
+The first line that applies decides; each gives one code of `reason_codes`.
+
+    it runs, or has ended                    no code: `sluice show` tells the rest
+    it has no Workload                       HOLD/Suspended (no queue), NEVER/Misconfigured, FAULT/ControllerStale
+    its Workload is finished or inactive     NEVER/Refused, HOLD/Deactivated
+    it holds quota                           WAIT/Evicted, WAIT/UnsatisfiedAdmissionChecks, FAULT/AdmittedNotRunning
+    it is gated                              HOLD/AdmissionGated
+    its queues do not admit                  NEVER/Misconfigured, HOLD/Suspended
+    it waits for requeueAt                   WAIT/Backoff
+    it is pending                            the decision of the scheduler at this moment (`cluster_state.judge`)
+
+BEHAVIOUR.md#q51-explanations.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from job_controller.model import Job, Key
+from job_controller.times import timestamp
+from queue_manager.api import condition_types, keys, reasons
+from queue_manager.api.check_states import CheckState
+from queue_manager.api.types import ClusterQueue, LocalQueue, Workload, stops
+from queue_manager.lifecycle.queue_entry import waits
+from queue_manager.lifecycle.settings import Settings
+from queue_manager.visibility import reason_codes
+from queue_manager.visibility.cluster_state import ClusterObjects, ClusterState, Judgement
+from queue_manager.visibility.consequences import queue_argument, queue_obstacle
+from queue_manager.visibility.decision_texts import MANAGER_RUNS, REASON_TEXTS, decided
+from queue_manager.visibility.finding import Finding, sentence_of
+from queue_manager.visibility.inbox import job_name
+from queue_manager.visibility.job_states import JobState, explain_state, is_overdue, job_state, state_without_job
+from queue_manager.visibility.obstacles import Obstacle
+
+ADMITTED_SECONDS = 15.0  # in which an admitted Job is unsuspended
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What surrounds a Job, as far as the reader may see it.
+
+    `objects`: everything on which the scheduler's decisions depend; None if something is missing (`not_seen`).
+    `local`, `above`: its queues; None if they do not exist or are not visible. `obstacle`: what
+    `visibility.obstacles` has found about a Job without a Workload.
+    """
+
+    objects: ClusterObjects | None = None
+    settings: Settings = field(default_factory=Settings)
+    local: LocalQueue | None = None
+    above: ClusterQueue | None = None
+    obstacle: Obstacle | None = None
+    sees_queues: bool = True  # whether `local` and `above` are visible if they exist
+    not_seen: tuple[str, ...] = ()
+    default_ns: str = "default"
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """What is to be explained."""
+
+    job: Job | None
+    workload: Workload | None
+    state: JobState
+    around: Surroundings
+    now: datetime
+
+    @property
+    def key(self) -> Key:
+        """Namespace and name of the Job, or of a Workload that has none."""
+        if self.job is not None:
+            return self.job.metadata.key
+        workload = given(self.workload)
+        return Key(workload.metadata.namespace, job_name(workload))
+
+    @property
+    def kubectl(self) -> str:
+        """The Job as arguments of kubectl."""
+        return f"{self.key.name} -n {self.key.namespace}"
+
+    @property
+    def argument(self) -> str:
+        """The Job as a command-line argument."""
+        return self.key.name if self.key.namespace == self.around.default_ns else str(self.key)
+
+    @property
+    def queue(self) -> str:
+        """The name of its LocalQueue; "" if it is in no queue."""
+        if self.workload is not None:
+            return self.workload.spec.queue_name
+        return self.job.metadata.labels.get(keys.QUEUE_NAME, "") if self.job is not None else ""
+
+
+def given(workload: Workload | None) -> Workload:
+    """The Workload of something that has no Job. Raises ValueError if it is absent too."""
+    if workload is None:
+        raise ValueError("neither a Job nor a Workload")
+    return workload
+
+
+def case_of(job: Job | None, workload: Workload | None, around: Surroundings, now: datetime) -> Case:
+    """The case of a Job, or of a Workload without a Job. One of them exists."""
+    state = job_state(job, workload, now) if job is not None else state_without_job(given(workload), now)
+    return Case(job, workload, state, around, now)
+
+
+def dominant(case: Case) -> Finding:
+    """The first line of the table that applies."""
+    ended = _without_waiting(case)
+    if ended is not None:
+        return ended
+    if case.workload is None:
+        return _without_workload(case)
+    return _held_back(case, case.workload) or _pending(case, case.workload)
+
+
+# --- not pending -------------------------------------------------------------------------------------------
+
+_NOT_WAITING = {
+    JobState.RUNNING: "It runs",
+    JobState.STARTING: "It has started; its pods are not ready yet",
+    JobState.SUCCEEDED: "It has succeeded",
+    JobState.FINISHED: "It has finished",
+    JobState.FAILED: "It has failed",
+    JobState.DELETING: "It is being deleted",
+    JobState.ORPHANED: "Its Job is gone; its Workload goes too",
+}
+
+
+def _without_waiting(case: Case) -> Finding | None:
+    sentence = _NOT_WAITING.get(case.state)
+    if sentence is None:
+        return None
+    reason, message = explain_state(case.job, case.workload, case.state, case.now)
+    given = ": ".join(part for part in (reason, message) if part)
+    return Finding("", f"{sentence}.", command=f"sluice show {case.argument}", message=given)
+
+
+def _without_workload(case: Case) -> Finding:
+    obstacle = case.around.obstacle
+    if not case.queue:
+        command = f'kubectl patch job {case.key.name} -n {case.key.namespace} -p \'{{"spec":{{"suspend":false}}}}\''
+        sentence = "It is suspended and in no queue: only a user starts it."
+        changes = ("its spec.suspend is set to false", f"it gets the label {keys.QUEUE_NAME}")
+        return Finding(reasons.SUSPENDED, sentence, changes, command)
+    if obstacle is not None and obstacle.never:
+        return Finding(
+            reasons.MISCONFIGURED, sentence_of(obstacle.text), (obstacle.remedy,), f"sluice show {case.argument}"
+        )
+    if case.job is not None and is_overdue(case.job, case.now):
+        sentence = "No Workload was created for it, so no controller has taken it up."
+        changes = (
+            "`sluice manager` or `sluice up` runs",
+            "managedJobsNamespaceSelector of the configuration selects its namespace",
+        )
+        return Finding(reason_codes.CONTROLLER_STALE, sentence, changes, f"sluice show {case.argument}")
+    sentence = "It was created just now; its Workload comes next."
+    return Finding(reasons.PENDING_EVALUATION, sentence, command=f"sluice explain {case.argument}")
+
+
+def _held_back(case: Case, workload: Workload) -> Finding | None:
+    """The reasons that are in the Workload itself."""
+    if case.state == JobState.REFUSED:
+        _, message = explain_state(case.job, workload, case.state, case.now)
+        sentence = "Its Workload is finished although the Job has not run."
+        changes = ("what the message says is put right, and the Job is submitted again",)
+        return Finding(reason_codes.REFUSED, sentence, changes, f"kubectl delete job {case.kubectl}", message)
+    if case.state == JobState.DEACTIVATED:
+        _, message = explain_state(case.job, workload, case.state, case.now)
+        sentence = "It is deactivated and stays out of the queue until somebody reactivates it."
+        return Finding(
+            reasons.DEACTIVATED,
+            sentence,
+            ("an operator reactivates it",),
+            f"sluice reactivate {case.argument}",
+            message,
+        )
+    gates = workload.metadata.annotations.get(keys.ADMISSION_GATED_BY, "")
+    if workload.is_true(condition_types.QUOTA_RESERVED):
+        return _reserved(case, workload)
+    if gates:
+        owner = "job" if case.job is not None else "workload"
+        command = f"kubectl annotate {owner} {case.kubectl} {keys.ADMISSION_GATED_BY}-"
+        return Finding(
+            reasons.ADMISSION_GATED, f"Its admission is gated by {gates}.", ("all gates are removed",), command
+        )
+    return None
+
+
+def _reserved(case: Case, workload: Workload) -> Finding:
+    """It holds quota and does not run."""
+    command = f"sluice show {case.argument}"
+    if workload.is_true(condition_types.EVICTED):
+        _, message = explain_state(case.job, workload, JobState.EVICTED, case.now)
+        sentence = "It was evicted, and its pods are being stopped; then it is pending again."
+        return Finding(reason_codes.EVICTED, sentence, ("its last pod has stopped",), command, message)
+    admitted = workload.condition(condition_types.ADMITTED)
+    if admitted is None or not admitted.is_true:
+        waiting = [check.name for check in workload.status.admission_checks if check.state != CheckState.READY]
+        sentence = f"It has quota and waits for its admission checks: {', '.join(waiting) or 'none is reported yet'}."
+        changes = tuple(f"admission check {name} is ready" for name in waiting)
+        return Finding(reasons.UNSATISFIED_CHECKS, sentence, changes, command)
+    since = admitted.last_transition_time
+    if case.job is None:
+        return Finding("", "It holds its quota until it is finished or deleted: it stands for no Job.", (), command)
+    if since is not None and (case.now - since).total_seconds() < ADMITTED_SECONDS:
+        return Finding(reason_codes.STARTING, "It is admitted and starts now.", (), command)
+    sentence = "It is admitted, but its Job is still suspended: the controller that unsuspends it does not act."
+    return Finding(reason_codes.ADMITTED_NOT_RUNNING, sentence, ("`sluice manager` or `sluice up` runs",), command)
+
+
+# --- pending -----------------------------------------------------------------------------------------------
+
+
+def _pending(case: Case, workload: Workload) -> Finding:
+    objects = case.around.objects
+    if objects is None or not waits(workload):
+        return _closed_to(case, workload) or _backing_off(case, workload) or _published(case, workload)
+    found = ClusterState(objects, case.around.settings, case.now).judge(workload)
+    if found.closed:
+        return _closed(case, workload, found)
+    if found.evidence is None:
+        return _backing_off(case, workload) or _about_to_be_requeued(case)
+    return decided(found, case.argument, case.kubectl, objects)
+
+
+def _closed_to(case: Case, workload: Workload) -> Finding | None:
+    """Its queues do not exist or do not admit, as far as the reader may see them."""
+    around = case.around
+    if not around.sees_queues or not queue_obstacle(workload.local_queue, around.local, around.above):
+        return None
+    return _closed(case, workload, None)
+
+
+def _closed(case: Case, workload: Workload, found: Judgement | None) -> Finding:
+    """Its queues do not exist or do not admit. `found`: by their specs; else their status says so."""
+    local, above, default_ns = case.around.local, case.around.above, case.around.default_ns
+    if local is None or above is None:
+        text = queue_obstacle(workload.local_queue, local, above, default_ns)
+        return Finding(reasons.MISCONFIGURED, sentence_of(text), ("the queue is created",), "sluice queues")
+    if stops(local.spec.stop_policy):
+        text, command = (
+            queue_obstacle(workload.local_queue, local, above, default_ns),
+            queue_argument(local, default_ns),
+        )
+    elif stops(above.spec.stop_policy):
+        text, command = queue_obstacle(workload.local_queue, local, above, default_ns), f"cq/{above.metadata.name}"
+    else:
+        status = queue_obstacle(workload.local_queue, local, above, default_ns)
+        text = f"ClusterQueue {above.metadata.name}: {found.inactive}" if found is not None else status
+        changes = ("an admin puts right what keeps the ClusterQueue inactive",)
+        return Finding(
+            reasons.SUSPENDED, sentence_of(text), changes, f"kubectl describe clusterqueue {above.metadata.name}"
+        )
+    return Finding(reasons.SUSPENDED, sentence_of(text), ("the queue is released",), f"sluice release {command}")
+
+
+def _backing_off(case: Case, workload: Workload) -> Finding | None:
+    state = workload.status.requeue_state
+    at = state.requeue_at if state is not None else None
+    if at is None or at <= case.now:
+        return None
+    _, message = explain_state(case.job, workload, JobState.BACKOFF, case.now)
+    sentence = f"It was evicted and backs off until {timestamp(at)}; then it is pending again."
+    return Finding(reason_codes.BACKOFF, sentence, ("the backoff ends",), f"sluice show {case.argument}", message)
+
+
+def _about_to_be_requeued(case: Case) -> Finding:
+    sentence = "It is about to enter its queue again."
+    return Finding(reasons.PENDING_EVALUATION, sentence, (MANAGER_RUNS,), f"sluice explain {case.argument}")
+
+
+def _published(case: Case, workload: Workload) -> Finding:
+    """What the scheduler has written: the reader may not see enough to repeat its decision."""
+    reason, message = explain_state(case.job, workload, JobState.PENDING, case.now)
+    reason = reason or reasons.PENDING_EVALUATION
+    sentence = REASON_TEXTS.get(reason, "It waits for its turn in its queue.")
+    return Finding(reason, sentence, (), f"sluice show {case.argument}", message)

@@ -1,0 +1,132 @@
+"""The record of `sluice explain`: why a Job does not run, with the evidence. Pure: objects and time in, record out.
+
+`dominant_reason` finds the one reason; the tables show what it rests on. A reader who may not see everything on which
+the scheduler's decision depends gets the reason that the scheduler has published, and a list of what is missing. Names
+of other namespaces' objects appear only if the reader may list them. BEHAVIOUR.md#q51-explanations.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import msgspec
+
+from job_controller.model import Job, Key
+from queue_manager.api.types import Workload
+from queue_manager.visibility import reason_codes
+from queue_manager.visibility.cluster_state import ClusterObjects, Judgement
+from queue_manager.visibility.demand import demand
+from queue_manager.visibility.dominant_reason import Case, Surroundings, case_of, dominant
+from queue_manager.visibility.explanation_rows import (
+    FlavorRow,
+    HolderRow,
+    PreemptionRow,
+    flavor_row,
+    holder_row,
+    preemption_row,
+)
+from queue_manager.visibility.finding import Finding
+from queue_manager.visibility.inbox import job_name
+from queue_manager.visibility.job_states import JobState
+
+
+class AheadRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """How many Workloads of a LocalQueue are before this one."""
+
+    namespace: str
+    queue: str
+    workloads: int
+
+
+class Position(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Its position among the pending Workloads, 1 is first. `ahead`: those before it, by LocalQueue."""
+
+    cluster_queue: int
+    of: int | None
+    local_queue: int
+    ahead: list[AheadRow] | None
+
+
+class Explanation(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Why a Job does not run. `code` "" if it runs or has ended; else one of `reason_codes.CODES`, and always the same
+    for the same situation. `message`: as Kueue words it. `not_seen`: what the reader may not see, so that the rest may
+    be incomplete. `next_command` "": only time helps.
+    """
+
+    namespace: str
+    name: str
+    workload: str
+    queue: str
+    cluster_queue: str
+    state: JobState
+    code: str
+    sentence: str
+    message: str
+    position: Position | None
+    flavors: list[FlavorRow]
+    holders: list[HolderRow]
+    preemptions: list[PreemptionRow]
+    changes: list[str]
+    next_command: str
+    not_seen: list[str]
+
+
+def explain(
+    job: Job | None, workload: Workload | None, around: Surroundings, now: datetime, served: Position | None = None
+) -> Explanation:
+    """Explain a Job, or a Workload without a Job. `served`: its position by the visibility API."""
+    case = case_of(job, workload, around, now)
+    return _explanation(case, dominant(case), served)
+
+
+def _explanation(case: Case, found: Finding, served: Position | None) -> Explanation:
+    around, judgement = case.around, found.judgement
+    evidence = judgement.evidence if judgement is not None else None
+    objects = around.objects or ClusterObjects()
+    jobs = {w.metadata.key: str(Key(w.metadata.namespace, job_name(w))) for w in objects.workloads if evidence}
+    priority = case.workload.spec.priority or 0 if case.workload is not None else 0
+    rows = [flavor_row(row) for row in evidence.flavors] if evidence is not None else []
+    return Explanation(
+        namespace=case.key.namespace,
+        name=case.key.name,
+        workload=case.workload.metadata.name if case.workload is not None else "",
+        queue=case.queue,
+        cluster_queue=around.local.spec.cluster_queue if around.local is not None else "",
+        state=case.state,
+        code=reason_codes.code(found.reason) if found.reason else "",
+        sentence=found.sentence,
+        message=found.message,
+        position=_position(judgement) or (served if found.reason else None),
+        flavors=rows or (_requested(case) if found.reason else []),
+        holders=[holder_row(held, jobs) for held in evidence.held] if evidence is not None else [],
+        preemptions=[preemption_row(check, priority) for check in evidence.preemptions] if evidence is not None else [],
+        changes=[change for change in found.changes if change],
+        next_command=found.command,
+        not_seen=list(around.not_seen) if found.reason else [],
+    )
+
+
+def _position(judgement: Judgement | None) -> Position | None:
+    place = judgement.place if judgement is not None else None
+    if place is None:
+        return None
+    ahead = [AheadRow(namespace=q.namespace, queue=q.name, workloads=n) for q, n in sorted(place.ahead.items())]
+    return Position(cluster_queue=place.position, of=place.of, local_queue=place.local_position, ahead=ahead)
+
+
+def _requested(case: Case) -> list[FlavorRow]:
+    """What it requests, if the quota is not visible or does not matter."""
+    return [
+        FlavorRow(
+            pod_set=row.pod_set,
+            flavor="",
+            resource=row.resource,
+            requested=row.total,
+            free=None,
+            borrowable=None,
+            kept=None,
+            limit=None,
+            verdict="",
+        )
+        for row in demand(case.job, case.workload)
+    ]

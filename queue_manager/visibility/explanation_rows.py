@@ -1,0 +1,136 @@
+"""The tables of `sluice explain`: amounts as quantities, verdicts as sentences. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+
+import msgspec
+
+from job_controller.model import Key
+from queue_manager.api import reasons
+from queue_manager.scheduling.amounts import text
+from queue_manager.scheduling.explanation import FlavorEvidence, Held, PreemptionCheck, Verdict
+
+
+class FlavorRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """One resource in one flavor. Quantities as in the API; None: not visible.
+
+    `free`: what the queue may use now, `borrowable` of it from its cohort. `kept`: free, and kept for Workloads that
+    preempt. `limit`: the most that the queue could use if nothing else ran.
+    """
+
+    pod_set: str
+    flavor: str
+    resource: str
+    requested: str
+    free: str | None
+    borrowable: str | None
+    kept: str | None
+    limit: str | None
+    verdict: str
+
+
+class HolderRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """The Workloads of one LocalQueue that hold quota of which more is needed. `holds`: by "FLAVOR/RESOURCE"."""
+
+    cluster_queue: str
+    namespace: str
+    queue: str
+    workloads: int
+    holds: dict[str, str]
+    jobs: list[str]
+
+
+class PreemptionRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Why the `running` Workloads of a ClusterQueue that use a flavor do not make room, or do."""
+
+    cluster_queue: str
+    flavor: str
+    policy: str
+    running: int
+    candidates: int
+    verdict: str
+    text: str
+
+
+def flavor_row(row: FlavorEvidence) -> FlavorRow:
+    """The row of one resource in one flavor."""
+
+    def quantity(amount: int) -> str:
+        return text(row.resource, amount)
+
+    return FlavorRow(
+        pod_set=row.pod_set,
+        flavor=row.flavor,
+        resource=row.resource,
+        requested=quantity(row.requested),
+        free=quantity(row.free),
+        borrowable=quantity(row.borrowable),
+        kept=quantity(row.kept),
+        limit=quantity(row.limit),
+        verdict=_fits(row),
+    )
+
+
+def _fits(row: FlavorEvidence) -> str:
+    if not row.flavor:
+        return "no quota"
+    if row.requested > row.limit:
+        return f"{text(row.resource, row.requested - row.limit)} over the limit"
+    if row.requested > row.free:
+        return f"{text(row.resource, row.requested - row.free)} more needed"
+    if row.reason == reasons.NO_MATCHING_FLAVOR:
+        return row.why[0]
+    return "fits"
+
+
+def holder_row(held: Held, jobs: Mapping[Key, str]) -> HolderRow:
+    """`jobs`: names of Jobs by the key of their Workload."""
+    return HolderRow(
+        cluster_queue=held.cluster_queue,
+        namespace=held.queue.namespace,
+        queue=held.queue.name,
+        workloads=len(held.workloads),
+        holds={f"{fr.flavor}/{fr.resource}": text(fr.resource, amount) for fr, amount in held.usage.items()},
+        jobs=[jobs.get(key, key.name) for key in held.workloads],
+    )
+
+
+def preemption_row(check: PreemptionCheck, priority: int) -> PreemptionRow:
+    """`priority`: of the Workload that needs room."""
+    field, value = check.policy
+    return PreemptionRow(
+        cluster_queue=check.cluster_queue,
+        flavor=check.flavor,
+        policy=f"{field}: {value}",
+        running=check.running,
+        candidates=check.candidates,
+        verdict=check.verdict,
+        text=_VERDICTS[check.verdict].format(value=value, priority=priority, may=check.candidates),
+    )
+
+
+_VERDICTS = {
+    Verdict.CHOSEN: "some of them are being stopped for it",
+    Verdict.POLICY_NEVER: "the policy allows none",
+    Verdict.MUST_BORROW: "it would still have to borrow, and may not preempt to borrow (borrowWithinCohort)",
+    Verdict.WITHIN_QUOTA: "that queue uses no more than its own quota",
+    Verdict.SPOKEN_FOR: "all of them are being stopped for other Workloads",
+    Verdict.NOT_LOWER: "none has a priority below {priority}, as {value} requires",
+    Verdict.PROTECTED: "those that {value} allows are protected",
+    Verdict.NOT_ENOUGH: "the {may} that may be stopped do not free enough",
+}
+
+
+def nearest(rows: Sequence[FlavorEvidence], reason: str) -> list[FlavorEvidence]:
+    """The resources of which more is needed, in the flavor that lacks the fewest of those refused for this reason."""
+    found: dict[tuple[str, str], list[FlavorEvidence]] = {}
+    for row in rows:
+        if row.reason == reason and row.requested > (row.limit if reason == reasons.EXCEEDS_MAX_QUOTA else row.free):
+            found.setdefault((row.pod_set, row.flavor), []).append(row)
+    return min(found.values(), key=lambda some: (len(some), max(map(_ratio, some))), default=[])
+
+
+def _ratio(row: FlavorEvidence) -> Fraction:
+    return Fraction(row.requested, max(1, row.free if row.requested <= row.limit else row.limit))

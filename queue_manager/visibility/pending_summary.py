@@ -1,0 +1,214 @@
+"""The visibility API of Kueue: the pending Workloads of a queue in order, a page at a time. Pure.
+
+    /apis/visibility.kueue.x-k8s.io/VERSION/clusterqueues/NAME/pendingworkloads
+    /apis/visibility.kueue.x-k8s.io/VERSION/namespaces/NAMESPACE/localqueues/NAME/pendingworkloads
+
+Query: `limit` (DEFAULT_LIMIT, at most MAX_LIMIT) and `offset`. Positions count from 0. That of a LocalQueue lists only
+its own Workloads, with their positions among all of the ClusterQueue. The embedded API server mounts the group; the
+manager serves it to the aggregation layer of a real one. Kueue: pkg/visibility, KEP-168-2;
+BEHAVIOUR.md#q52-positions-of-pending-workloads.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from itertools import islice
+from typing import NamedTuple
+
+import msgspec
+
+from job_controller.json_tree import Json
+from job_controller.model import Key, ObjectMeta
+from queue_manager.api.types import Workload
+from queue_manager.queueing.queue_set import Queues
+from queue_manager.scheduling.workload_info import Info
+
+GROUP = "visibility.kueue.x-k8s.io"
+VERSIONS = ("v1beta2", "v1beta1")  # the preferred one first
+KIND = "PendingWorkloadsSummary"
+SUBRESOURCE = "pendingworkloads"
+DEFAULT_LIMIT, MAX_LIMIT = 1000, 100_000
+
+
+class Answer(NamedTuple):
+    """Status code and JSON body of a response."""
+
+    status: int
+    body: Json
+
+
+class PendingItem(msgspec.Struct, frozen=True, rename="camel"):
+    """What a reader of a page needs of an item."""
+
+    metadata: ObjectMeta
+    position_in_cluster_queue: int
+    position_in_local_queue: int
+
+
+class PendingPage(msgspec.Struct, frozen=True):
+    """A PendingWorkloadsSummary as its readers decode it."""
+
+    items: list[PendingItem]
+
+
+def local_queue_path(queue: Key) -> str:
+    """The path of a LocalQueue's pending Workloads in the preferred version."""
+    return f"/apis/{GROUP}/{VERSIONS[0]}/namespaces/{queue.namespace}/localqueues/{queue.name}/{SUBRESOURCE}"
+
+
+class QueuePath(NamedTuple):
+    """A queue whose pending Workloads a path names. `namespace` "": a ClusterQueue."""
+
+    version: str
+    namespace: str
+    name: str
+
+    @property
+    def resource(self) -> str:
+        """As RBAC names it, without the subresource."""
+        return "localqueues" if self.namespace else "clusterqueues"
+
+
+def parse(path: str) -> QueuePath | None:
+    """The queue that a path names; None for every other path."""
+    match path.strip("/").split("/"):
+        case ["apis", group, version, "clusterqueues", name, sub] if _is_ours(group, version, sub):
+            return QueuePath(version, "", name)
+        case ["apis", group, version, "namespaces", namespace, "localqueues", name, sub] if (
+            _is_ours(group, version, sub) and namespace
+        ):
+            return QueuePath(version, namespace, name)
+    return None
+
+
+def _is_ours(group: str, version: str, subresource: str) -> bool:
+    return group == GROUP and version in VERSIONS and subresource == SUBRESOURCE
+
+
+class PendingSummaries:
+    """Answers to GET requests, from the queues as they are."""
+
+    group = GROUP
+    versions = VERSIONS
+
+    def __init__(self, queues: Queues, workload: Callable[[Key], Workload | None]) -> None:
+        """`workload`: the object of a pending Workload."""
+        self._queues = queues
+        self._workload = workload
+
+    def answer(self, path: str, query: Mapping[str, str]) -> Answer | None:
+        """The page that a path and its query name, or a Status; None if the path is none of this API's."""
+        asked = parse(path)
+        if asked is None:
+            return None
+        try:
+            limit, offset = (_number(query, *option) for option in (("limit", DEFAULT_LIMIT), ("offset", 0)))
+        except ValueError as error:
+            return failure(400, "BadRequest", str(error))
+        found = self._of_local_queue(asked) if asked.namespace else self._of_cluster_queue(asked.name)
+        if found is None:
+            kind = asked.resource.removesuffix("s")
+            details = {"name": asked.name, "group": GROUP, "kind": kind}
+            return failure(404, "NotFound", f'{kind}.{GROUP} "{asked.name}" not found', details)
+        items = [*islice(found, offset, offset + min(limit, MAX_LIMIT))]
+        head = {"kind": KIND, "apiVersion": f"{GROUP}/{asked.version}", "metadata": {}}
+        return Answer(200, {**head, "items": items})
+
+    def _of_cluster_queue(self, name: str) -> Iterator[Json] | None:
+        pending = self._queues.cluster_queues.get(name)
+        return self._items(pending.in_order()) if pending is not None else None
+
+    def _of_local_queue(self, asked: QueuePath) -> Iterator[Json] | None:
+        key = Key(asked.namespace, asked.name)
+        local = self._queues.local_queues.get(key)
+        pending = self._queues.cluster_queues.get(local.spec.cluster_queue) if local is not None else None
+        return self._items(pending.in_order(), key) if pending is not None else None
+
+    def _items(self, infos: Iterator[Info], only: Key | None = None) -> Iterator[Json]:
+        in_queue = Counter[Key]()
+        for position, info in enumerate(infos):
+            if only is None or info.queue == only:
+                yield _item(info, self._workload(info.key), position, in_queue[info.queue])
+            in_queue[info.queue] += 1
+
+    # --- discovery ---
+
+    def resources(self) -> list[Json]:
+        """The entries of the group's APIResourceList."""
+        return _resources()
+
+    def described(self) -> list[Json]:
+        """The entries of the group in aggregated discovery."""
+        return [_described(plural, namespaced) for plural, namespaced in _PLURALS]
+
+
+_PLURALS = (("clusterqueues", False), ("localqueues", True))
+
+
+def _number(query: Mapping[str, str], name: str, default: int) -> int:
+    """Raises ValueError for anything but digits, as the conversion of query parameters in Kubernetes does."""
+    text = query.get(name, "")
+    if not text:
+        return default
+    if not (text.isascii() and text.isdigit()) or len(text) > 18:
+        raise ValueError(f'strconv.ParseInt: parsing "{text}": invalid syntax')
+    return int(text)
+
+
+def _item(info: Info, workload: Workload | None, position: int, local_position: int) -> Json:
+    return {
+        "metadata": {"name": info.key.name, "namespace": info.key.namespace, **_metadata(workload)},
+        "priority": info.priority,
+        "localQueueName": info.queue.name,
+        "positionInClusterQueue": position,
+        "positionInLocalQueue": local_position,
+    }
+
+
+def _metadata(workload: Workload | None) -> Json:
+    if workload is None:
+        return {}
+    owners = msgspec.to_builtins(workload.metadata.owner_references)
+    created = msgspec.to_builtins(workload.metadata.creation_timestamp)
+    return {"creationTimestamp": created, **({"ownerReferences": owners} if owners else {})}
+
+
+def failure(status: int, reason: str, message: str, details: Json = None) -> Answer:
+    """A Status of the API."""
+    body = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "message": message}
+    return Answer(status, {**body, "reason": reason, **({"details": details} if details else {}), "code": status})
+
+
+def _entries(plural: str, namespaced: bool) -> list[Json]:
+    entry = {"name": plural, "singularName": plural.removesuffix("s"), "namespaced": namespaced, "kind": KIND}
+    sub = {**entry, "name": f"{plural}/{SUBRESOURCE}", "singularName": "", "verbs": ["get"]}
+    return [{**entry, "verbs": []}, sub]
+
+
+def _described(plural: str, namespaced: bool) -> Json:
+    kind = {"group": "", "version": "", "kind": KIND}
+    return {
+        "resource": plural,
+        "responseKind": kind,
+        "scope": "Namespaced" if namespaced else "Cluster",
+        "singularResource": plural.removesuffix("s"),
+        "verbs": [],
+        "subresources": [{"subresource": SUBRESOURCE, "responseKind": kind, "verbs": ["get"]}],
+    }
+
+
+def _resources() -> list[Json]:
+    return [entry for plural, namespaced in _PLURALS for entry in _entries(plural, namespaced)]
+
+
+def resource_list(version: str) -> Json:
+    """The APIResourceList of one version."""
+    head = {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": f"{GROUP}/{version}"}
+    return {**head, "resources": _resources()}
+
+
+def group_document() -> Json:
+    """The group as an entry of an APIGroupList."""
+    versions = [{"groupVersion": f"{GROUP}/{version}", "version": version} for version in VERSIONS]
+    return {"name": GROUP, "versions": versions, "preferredVersion": versions[0]}

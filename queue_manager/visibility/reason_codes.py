@@ -1,0 +1,59 @@
+"""The code of the dominant reason why a Job does not run: CLASS/Reason, for example WAIT/WaitingForQuota. Pure.
+
+    NEVER   cannot start until its author or an admin changes something
+    WAIT    starts without anybody's help
+    HOLD    starts when somebody gives the word: a queue is stopped, a Workload deactivated, gated, or in no queue
+    FAULT   should have started: a controller does not do its part
+
+Reasons are those of QuotaReserved=False (KEP-10852) and Admitted=False, and the following of Sluice's own. Codes are
+stable: scripts may compare them.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from queue_manager.api import reasons
+
+
+class ReasonClass(StrEnum):
+    """The part of a code before the slash."""
+
+    NEVER = "NEVER"
+    WAIT = "WAIT"
+    HOLD = "HOLD"
+    FAULT = "FAULT"
+
+
+BACKOFF = "Backoff"  # waits for requeueAt
+BEHIND_HEAD = "BehindHead"  # the first Workload of its StrictFIFO queue waits
+EVICTED = "Evicted"  # its pods are being stopped
+STARTING = "Starting"  # admitted just now
+REFUSED = "Refused"  # its Workload is finished, the Job is not
+ADMITTED_NOT_RUNNING = "AdmittedNotRunning"  # its Job is still suspended
+CONTROLLER_STALE = "ControllerStale"  # its Job has no Workload
+
+_CLASSES = {
+    ReasonClass.NEVER: (reasons.EXCEEDS_MAX_QUOTA, reasons.NO_MATCHING_FLAVOR, reasons.MISCONFIGURED, REFUSED),
+    ReasonClass.HOLD: (reasons.SUSPENDED, reasons.DEACTIVATED, reasons.ADMISSION_GATED),
+    ReasonClass.FAULT: (ADMITTED_NOT_RUNNING, CONTROLLER_STALE),
+    ReasonClass.WAIT: (
+        reasons.WAITING_FOR_QUOTA,
+        reasons.WAITING_FOR_PREEMPTED,
+        reasons.WAITING_FOR_PODS_READY,
+        reasons.TOPOLOGY_PLACEMENT_FAILED,
+        reasons.PENDING_EVALUATION,
+        reasons.UNSATISFIED_CHECKS,
+        BACKOFF,
+        BEHIND_HEAD,
+        EVICTED,
+        STARTING,
+    ),
+}
+_CLASS_OF = {reason: kind for kind, some in _CLASSES.items() for reason in some}
+CODES = frozenset(f"{kind}/{reason}" for reason, kind in _CLASS_OF.items())
+
+
+def code(reason: str) -> str:
+    """The code of a reason; reasons that another writer has invented wait."""
+    return f"{_CLASS_OF.get(reason, ReasonClass.WAIT)}/{reason}"

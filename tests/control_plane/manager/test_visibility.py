@@ -1,0 +1,189 @@
+"""The visibility API of `sluice manager` on a real API server: aggregated, with its users and roles, and directly."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import AsyncIterator, Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import aiohttp
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from queue_manager import kube_yaml
+from queue_manager.api.resources import CLUSTER_QUEUES, LOCAL_QUEUES, NAMESPACES, RESOURCE_FLAVORS, WORKLOADS, Resource
+from queue_manager.engine.client import Client
+from queue_manager.engine.http_transport import HttpTransport
+from queue_manager.operator.permissions import ALL, rules
+from tests.control_plane.conftest import install_kinds
+from tests.control_plane.manager.process import Manager
+from tests.control_plane.manager.service_account import ACCOUNTS, BINDINGS, RBAC, ROLES, Account, write_kubeconfig
+from tests.control_plane.server import ControlPlane, free_ports
+from tests.waiting import until
+
+pytestmark = pytest.mark.control_plane
+
+MANIFEST = Path(__file__).parents[3] / "deploy" / "visibility.yaml"
+API_SERVICES = Resource("apiregistration.k8s.io", "v1", "apiservices", "APIService", namespaced=False)
+SERVICES = Resource("", "v1", "services", "Service")
+ROLE_BINDINGS = Resource(*RBAC, "rolebindings", "RoleBinding")
+KINDS = {each.kind: each for each in (API_SERVICES, SERVICES, ROLE_BINDINGS, ROLES, BINDINGS)}
+ROOT = "/apis/visibility.kueue.x-k8s.io/v1beta2"
+OF_CQ = f"{ROOT}/clusterqueues/cq/pendingworkloads"
+OF_LQ = f"{ROOT}/namespaces/team-a/localqueues/q/pendingworkloads"
+SYSTEM, ACCOUNT = "kueue-system", "kueue-controller-manager"
+
+
+@pytest.fixture(scope="module")
+def aggregating(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
+    """An API server that aggregates others: with a front proxy's certificate and its CA."""
+    folder = tmp_path_factory.mktemp("front-proxy")
+    front_proxy_files(folder)
+    with ControlPlane.start(
+        f"--requestheader-client-ca-file={folder / 'ca.pem'}",
+        "--requestheader-allowed-names=front-proxy",
+        "--requestheader-username-headers=X-Remote-User",
+        "--requestheader-group-headers=X-Remote-Group",
+        "--requestheader-extra-headers-prefix=X-Remote-Extra-",
+        f"--proxy-client-cert-file={folder / 'client.pem'}",
+        f"--proxy-client-key-file={folder / 'client.key'}",
+    ) as plane:
+        install_kinds(plane)
+        yield plane
+
+
+def front_proxy_files(folder: Path) -> None:
+    keys = [ec.generate_private_key(ec.SECP256R1()) for _ in range(2)]
+    names = [x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)]) for name in ("front-proxy-ca", "front-proxy")]
+    now = datetime.now(UTC)
+    for subject, key, is_ca in ((names[0], keys[0], True), (names[1], keys[1], False)):
+        builder = x509.CertificateBuilder(names[0], subject, key.public_key(), x509.random_serial_number())
+        certificate = (
+            builder.not_valid_before(now - timedelta(hours=1))
+            .not_valid_after(now + timedelta(days=1))
+            .add_extension(x509.BasicConstraints(is_ca, None), critical=True)
+            .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.CLIENT_AUTH]), critical=False)
+            .sign(keys[0], hashes.SHA256())
+        )
+        (folder / ("ca.pem" if is_ca else "client.pem")).write_bytes(certificate.public_bytes(Encoding.PEM))
+    secret = keys[1].private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    (folder / "client.key").write_bytes(secret)
+
+
+@pytest.fixture
+async def api(aggregating: ControlPlane) -> AsyncIterator[Client]:
+    transport = HttpTransport.from_kubeconfig(aggregating.kubeconfig)
+    yield Client(transport)
+    await transport.close()
+
+
+async def create_all(api: Client, port: int) -> None:
+    """The manifest as it is shipped; only the Service leads to the manager on this machine."""
+    for tree in kube_yaml.load_all(MANIFEST.read_text()):
+        if tree["kind"] == "Service":
+            tree["spec"] = {"type": "ExternalName", "externalName": "localhost"}
+        elif tree["kind"] == "APIService":
+            tree["spec"]["service"]["port"] = port
+        await api.create(KINDS[tree["kind"]], tree["metadata"].get("namespace", ""), tree)
+
+
+async def create_queues(api: Client) -> None:
+    """Three Workloads pending in one ClusterQueue without quota, of two namespaces."""
+    for name in ("team-a", "team-b"):
+        await api.create(NAMESPACES, "", {"metadata": {"name": name}})
+    await api.create(RESOURCE_FLAVORS, "", {"metadata": {"name": "f"}})
+    flavors = [{"name": "f", "resources": [{"name": "cpu", "nominalQuota": "0"}]}]
+    spec = {"namespaceSelector": {}, "resourceGroups": [{"coveredResources": ["cpu"], "flavors": flavors}]}
+    await api.create(CLUSTER_QUEUES, "", {"metadata": {"name": "cq"}, "spec": spec})
+    container = {"name": "c", "image": "i", "resources": {"requests": {"cpu": "1"}}}
+    sets = [{"name": "main", "count": 1, "template": {"spec": {"restartPolicy": "Never", "containers": [container]}}}]
+    for namespace in ("team-a", "team-b"):
+        await api.create(LOCAL_QUEUES, namespace, {"metadata": {"name": "q"}, "spec": {"clusterQueue": "cq"}})
+    for namespace, name, priority in (("team-a", "low", 1), ("team-b", "middle", 2), ("team-a", "high", 3)):
+        spec = {"queueName": "q", "podSets": sets, "priority": priority}
+        await api.create(WORKLOADS, namespace, {"metadata": {"name": name}, "spec": spec})
+
+
+async def manager_account(api: Client) -> Account:
+    await api.create(NAMESPACES, "", {"metadata": {"name": SYSTEM}})
+    await api.create(ACCOUNTS, SYSTEM, {"metadata": {"name": ACCOUNT}})
+    await api.create(ROLES, "", {"metadata": {"name": ACCOUNT}, "rules": rules(ALL)})
+    await bind(api, BINDINGS, "", ACCOUNT, {"kind": "ServiceAccount", "name": ACCOUNT, "namespace": SYSTEM})
+    return Account(api, SYSTEM, ACCOUNT)
+
+
+async def bind(api: Client, kind: Resource, namespace: str, role: str, subject: dict[str, str]) -> None:
+    reference = {"apiGroup": RBAC[0], "kind": "ClusterRole", "name": role}
+    tree = {"metadata": {"name": role}, "roleRef": reference, "subjects": [subject]}
+    await api.create(kind, namespace, tree)
+
+
+def names(body: str) -> list[tuple[str, int]]:
+    return [(item["metadata"]["name"], item["positionInClusterQueue"]) for item in json.loads(body)["items"]]
+
+
+async def test_users_read_positions_through_the_api_server_as_roles_allow(
+    api: Client, aggregating: ControlPlane, tmp_path: Path
+) -> None:
+    manager_token, _ = await (await manager_account(api)).token()
+    kubeconfig = write_kubeconfig(tmp_path / "kubeconfig", aggregating.url, {"token": manager_token}, aggregating)
+    manager: Manager | None = None
+    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=aggregating.ssl_context())) as session:
+
+        async def read(path: str, user: str = "") -> tuple[int, str]:
+            headers = {"Authorization": f"Bearer {aggregating.token}"} | ({"Impersonate-User": user} if user else {})
+            async with session.get(aggregating.url + path, headers=headers) as answer:
+                return answer.status, await answer.text()
+
+        try:
+            # The roles for delegated authentication come with the manifest, which needs the manager's port.
+            [port] = free_ports(1)
+            await create_all(api, port)
+            await create_queues(api)
+            manager = await Manager.start(kubeconfig, "--visibility-port", str(port))
+
+            async def is_served() -> bool:
+                return (await read(OF_CQ))[0] == 200
+
+            await until(is_served, "the visibility API is aggregated")
+            assert names((await read(OF_CQ))[1]) == [("high", 0), ("middle", 1), ("low", 2)]
+            assert names((await read(f"{OF_CQ}?limit=1&offset=1"))[1]) == [("middle", 1)]
+            assert (await read(OF_CQ.replace("/cq/", "/nope/")))[0] == 404
+            assert (await read(OF_CQ.replace("v1beta2", "v1beta1")))[0] == 200
+
+            user = {"apiGroup": RBAC[0], "kind": "User", "name": "alice"}
+            await bind(api, ROLE_BINDINGS, "team-a", "kueue-pending-workloads-lq-viewer-role", user)
+
+            async def alice_reads() -> bool:
+                return (await read(OF_LQ, "alice"))[0] == 200
+
+            await until(alice_reads, "the role is bound")
+            assert names((await read(OF_LQ, "alice"))[1]) == [("high", 0), ("low", 2)]
+            assert (await read(OF_LQ.replace("team-a", "team-b"), "alice"))[0] == 403
+            assert (await read(OF_CQ, "alice"))[0] == 403
+            await check_direct_access(manager, aggregating.token)
+        finally:
+            if manager is not None:
+                await manager.stop()
+
+
+async def check_direct_access(manager: Manager, token: str) -> None:
+    """Without the API server in between, a token proves the user, and headers prove nothing."""
+    line = next(line for line in manager.lines if "/apis/visibility" in line)
+    url = re.sub(r"/apis/.*", "", line.removeprefix("serving "))
+    cases: list[tuple[dict[str, str], int]] = [
+        ({"Authorization": f"Bearer {token}"}, 200),
+        ({"Authorization": "Bearer wrong"}, 401),
+        ({}, 401),
+        ({"X-Remote-User": "admin", "X-Remote-Group": "system:masters"}, 401),
+    ]
+    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=False)) as session:
+        for headers, status in cases:
+            async with session.get(url + OF_CQ, headers=headers) as answer:
+                assert answer.status == status, (headers, await answer.text())

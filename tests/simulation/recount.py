@@ -1,0 +1,83 @@
+"""The equations of the quota tree, written down once more over the specs of the objects.
+
+Slow, recursive, without the product's tree: the reference for the numbers in an explanation. Source:
+queue_manager/BEHAVIOUR.md#q14-quota-tree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from queue_manager.scheduling.amounts import amount
+from queue_manager.scheduling.quota_tree import FlavorResource
+from queue_manager.visibility.cluster_state import ClusterObjects
+
+Usage = Mapping[FlavorResource, int]
+UNLIMITED = 2**63 - 1
+
+
+@dataclass(frozen=True)
+class Recount:
+    """The tree of the objects with this usage by ClusterQueue; of objects without a cycle of Cohorts."""
+
+    objects: ClusterObjects
+    usage: Mapping[str, Usage]  # by ClusterQueue
+
+    def __post_init__(self) -> None:
+        specs = {("cq", q.metadata.name): q.spec for q in self.objects.cluster_queues}
+        specs |= {("co", c.metadata.name): c.spec for c in self.objects.cohorts}
+        object.__setattr__(self, "specs", specs)
+
+    def parent(self, node: tuple[str, str]) -> tuple[str, str] | None:
+        spec = self.specs.get(node)
+        name = "" if spec is None else spec.cohort_name if node[0] == "cq" else spec.parent_name
+        return ("co", name) if name else None
+
+    def children(self, node: tuple[str, str]) -> list[tuple[str, str]]:
+        named = [("co", self.specs[n].parent_name) for n in self.specs if n[0] == "co" and self.specs[n].parent_name]
+        named += [("co", self.specs[n].cohort_name) for n in self.specs if n[0] == "cq" and self.specs[n].cohort_name]
+        return [n for n in {*self.specs, *named} if self.parent(n) == node]
+
+    def quota(self, node: tuple[str, str], fr: FlavorResource) -> tuple[int, int | None, int | None]:
+        """(nominal, borrowingLimit, lendingLimit)."""
+        spec = self.specs.get(node)
+        for group in spec.resource_groups if spec is not None else ():
+            for flavor in group.flavors:
+                for quota in flavor.resources:
+                    if FlavorResource(flavor.name, quota.name) == fr:
+                        limits = (quota.borrowing_limit, quota.lending_limit)
+                        borrowing, lending = (None if each is None else amount(fr.resource, each) for each in limits)
+                        return amount(fr.resource, quota.nominal_quota), borrowing, lending
+        return 0, None, None
+
+    def subtree(self, node: tuple[str, str], fr: FlavorResource) -> int:
+        lent = sum(self.subtree(child, fr) - self.local(child, fr) for child in self.children(node))
+        return self.quota(node, fr)[0] + lent
+
+    def local(self, node: tuple[str, str], fr: FlavorResource) -> int:
+        lending = self.quota(node, fr)[2]
+        return 0 if lending is None else max(0, self.subtree(node, fr) - lending)
+
+    def used(self, node: tuple[str, str], fr: FlavorResource) -> int:
+        if node[0] == "cq":
+            return self.usage.get(node[1], {}).get(fr, 0)
+        return sum(max(0, self.used(child, fr) - self.local(child, fr)) for child in self.children(node))
+
+    def available(self, node: tuple[str, str], fr: FlavorResource) -> int:
+        parent = self.parent(node)
+        if parent is None:
+            return self.subtree(node, fr) - self.used(node, fr)
+        local, used, borrowing = self.local(node, fr), self.used(node, fr), self.quota(node, fr)[1]
+        most = UNLIMITED
+        if borrowing is not None:
+            most = self.subtree(node, fr) - local - max(0, used - local) + borrowing
+        return max(0, local - used) + min(self.available(parent, fr), most)
+
+    def potential(self, node: tuple[str, str], fr: FlavorResource) -> int:
+        parent = self.parent(node)
+        if parent is None:
+            return self.subtree(node, fr)
+        borrowing = self.quota(node, fr)[1]
+        most = UNLIMITED if borrowing is None else self.subtree(node, fr) + borrowing
+        return min(self.local(node, fr) + self.potential(parent, fr), most)

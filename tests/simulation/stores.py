@@ -1,0 +1,273 @@
+"""Random stores of the queue's objects at one moment, and the decisions of the real scheduler on them.
+
+A store may be anything that the API admits: running Workloads may hold more than the quota, queues may be missing,
+stopped or below a cycle of Cohorts, Workloads in backoff, gated, inactive or evicted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import timedelta
+from random import Random
+from typing import Any, NamedTuple
+
+import msgspec
+
+from queue_manager.api import reasons
+from queue_manager.api.resources import (
+    ADMISSION_CHECKS,
+    CLUSTER_QUEUES,
+    COHORTS,
+    LIMIT_RANGES,
+    LOCAL_QUEUES,
+    NAMESPACES,
+    RESOURCE_FLAVORS,
+    RUNTIME_CLASSES,
+    WORKLOADS,
+)
+from queue_manager.api.types import (
+    AdmissionCheck,
+    ClusterQueue,
+    Cohort,
+    LimitRange,
+    LocalQueue,
+    Namespace,
+    ResourceFlavor,
+    RuntimeClass,
+    Workload,
+)
+from queue_manager.engine.runtime import Runtime
+from queue_manager.engine.transport import Request, Response
+from queue_manager.lifecycle.settings import PodsReadySettings, Settings
+from queue_manager.lifecycle.status_draft import Draft
+from queue_manager.scheduler.admission_loop import Scheduler
+from queue_manager.scheduler.pending_reasons import PendingReasons
+from queue_manager.scheduler.quota_cache import QuotaCache
+from queue_manager.scheduler.workload_writer import WorkloadWriter
+from queue_manager.scheduling.backfill import BackfillRules
+from queue_manager.scheduling.fair_preemption import FINAL_SHARE, INITIAL_SHARE
+from queue_manager.simulation.virtual import run_virtual, virtual_clock
+from queue_manager.visibility.cluster_state import ClusterObjects
+from tests.unit.queueing.builders import (
+    cluster_queue,
+    cohort,
+    condition,
+    flavor,
+    local_queue,
+    wire,
+    workload,
+)
+
+FLAVORS = ("spot", "plain")
+NAMES = ("a", "b", "c")
+WITHIN = ("Never", "LowerPriority", "LowerOrNewerEqualPriority")
+RECLAIM = ("Never", "LowerPriority", "Any")
+
+
+# --- generated stores --------------------------------------------------------------------------------------
+
+
+def store(rng: Random) -> ClusterObjects:
+    """A random store; `now` is T0."""
+    queues = [name for name in NAMES if rng.random() < 0.9]
+    return ClusterObjects(
+        workloads=[_workload(rng, i) for i in range(rng.randint(1, 12))],
+        local_queues=[
+            local_queue(f"{name}{i}", name, namespace=f"ns{i}", stopPolicy="Hold" if rng.random() < 0.05 else "None")
+            for name in NAMES
+            for i in (1, 2)
+            if rng.random() < 0.95
+        ],
+        cluster_queues=[_cluster_queue(rng, name) for name in queues],
+        cohorts=list(_cohorts(rng)),
+        flavors=[flavor(name, nodeLabels={"kind": name}) for name in FLAVORS if rng.random() < 0.97],
+        namespaces=[_namespace("ns1", {"team": "x"}), _namespace("ns2", {})],
+        limit_ranges=[_limit_range()] if rng.random() < 0.1 else [],
+    )
+
+
+def _namespace(name: str, labels: dict[str, str]) -> Namespace:
+    return msgspec.convert({"metadata": {"name": name, "labels": labels, "uid": f"uid-{name}"}}, Namespace)
+
+
+def _limit_range() -> LimitRange:
+    limits = [{"type": "Container", "max": {"cpu": "3"}}]
+    tree = {"metadata": {"name": "limits", "namespace": "ns1", "uid": "uid-limits"}, "spec": {"limits": limits}}
+    return msgspec.convert(tree, LimitRange)
+
+
+def _cohorts(rng: Random) -> Iterator[Cohort]:
+    for name, parents in (("left", ("", "top")), ("top", ("", "", "", "left"))):
+        if rng.random() < 0.6:
+            quotas = {"spot": {"cpu": str(rng.randint(0, 3))}} if rng.random() < 0.4 else None
+            yield cohort(name, rng.choice(parents), quotas)
+
+
+def _cluster_queue(rng: Random, name: str) -> ClusterQueue:
+    def quota() -> dict[str, str]:
+        found = {"nominalQuota": str(rng.randint(0, 5))}
+        found |= {"borrowingLimit": str(rng.randint(0, 3))} if rng.random() < 0.3 else {}
+        return found | ({"lendingLimit": str(rng.randint(0, 3))} if rng.random() < 0.3 else {})
+
+    borrowing = {"borrowWithinCohort": {"policy": "LowerPriority"}} if rng.random() < 0.3 else {}
+    spec: dict[str, Any] = {
+        "preemption": {
+            "withinClusterQueue": rng.choice(WITHIN),
+            "reclaimWithinCohort": rng.choice(RECLAIM),
+            **borrowing,
+        },
+        "flavorFungibility": {
+            "whenCanBorrow": rng.choice(("MayStopSearch", "TryNextFlavor")),
+            "whenCanPreempt": rng.choice(("MayStopSearch", "TryNextFlavor")),
+        },
+        "stopPolicy": "Hold" if rng.random() < 0.05 else "None",
+    }
+    spec |= {"cohortName": rng.choice(("left", "top"))} if rng.random() < 0.8 else {}
+    spec |= {"namespaceSelector": {"matchLabels": {"team": "x"}}} if rng.random() < 0.15 else {}
+    quotas = {each: {"cpu": quota()} for each in FLAVORS[: rng.randint(1, 2)]}
+    strategy = rng.choice(("BestEffortFIFO", "BestEffortFIFO", "StrictFIFO"))
+    return cluster_queue(name, quotas=quotas, strategy=strategy, **spec)
+
+
+def _workload(rng: Random, number: int) -> Workload:
+    namespace = rng.choice(("ns1", "ns2"))
+    queue = f"{rng.choice((*NAMES, NAMES[0]))}{namespace[-1]}"
+    cpu = rng.choice((1, 1, 2, 3, 6, 30))
+    requests = {"cpu": str(cpu), **({"memory": "1Gi"} if rng.random() < 0.05 else {})}
+    pod = {"nodeSelector": {"kind": rng.choice((*FLAVORS, "none"))}} if rng.random() < 0.15 else {}
+    more: dict[str, Any] = {"namespace": namespace, "queue": queue, "requests": requests, "pod": pod}
+    more |= {"priority": rng.choice((0, 0, 1, 2)), "created": -rng.randint(1, 50), "count": rng.choice((1, 1, 2))}
+    more["spec"] = {"maximumExecutionTimeSeconds": rng.randint(1, 100)} if rng.random() < 0.5 else {}
+    state = rng.random()
+    if state < 0.4:
+        more |= _holds(rng, queue[0], cpu * more["count"], more["count"])
+    elif state < 0.5:
+        more |= _evicted(rng)
+    elif state < 0.54:
+        more["spec"]["active"] = False
+    elif state < 0.58:
+        more["annotations"] = {"kueue.x-k8s.io/admission-gated-by": "x/y"}
+    elif rng.random() < 0.1:
+        more["conditions"] = [condition("QuotaReserved", "False", reasons.WAITING_FOR_PREEMPTED)]
+    return workload(f"w{number}", **more)
+
+
+def _holds(rng: Random, queue: str, cpu: int, count: int) -> dict[str, Any]:
+    assigned = {"name": "main", "flavors": {"cpu": rng.choice(FLAVORS)}, "resourceUsage": {"cpu": str(cpu)}}
+    since = -rng.randint(1, 40)
+    conditions = [condition(each, "True", each, seconds=since) for each in ("QuotaReserved", "Admitted")]
+    conditions += [condition("PodsReady", "True", seconds=since)] if rng.random() < 0.8 else []
+    conditions += [condition("Evicted", "True", "Preempted", seconds=since)] if rng.random() < 0.2 else []
+    admission = {"clusterQueue": queue, "podSetAssignments": [{**assigned, "count": count}]}
+    notes = {"sluice/min-runtime": f"{rng.randint(1, 60)}s"} if rng.random() < 0.25 else {}
+    return {"conditions": conditions, "status": {"admission": admission}, "annotations": notes}
+
+
+def _evicted(rng: Random) -> dict[str, Any]:
+    conditions = [
+        condition("QuotaReserved", "False", reasons.PENDING_EVALUATION),
+        condition("Evicted", "True", reasons.PODS_READY_TIMEOUT),
+        condition("Requeued", "False", rng.choice((reasons.PODS_READY_TIMEOUT, reasons.DEACTIVATED))),
+    ]
+    ahead = {"requeueState": {"count": 1, "requeueAt": wire(60)}} if rng.random() < 0.6 else {}
+    return {"conditions": conditions, "status": ahead}
+
+
+# --- the real scheduler ------------------------------------------------------------------------------------
+
+
+class Decision(NamedTuple):
+    """What the scheduler has decided about a Workload; `reason` "" and not admitted: nothing yet."""
+
+    admitted: bool = False
+    preempts: int = 0  # victims
+    reason: str = ""
+
+
+@dataclass
+class Decided:
+    """The scheduler at rest: its decisions by uid, and its own numbers."""
+
+    decisions: dict[str, Decision]
+    quota_cache: QuotaCache
+
+
+class _NoServer:
+    """No request is sent: the scheduler's writes do not start within a test."""
+
+    async def request(self, request: Request) -> Response:
+        raise AssertionError(request.path)
+
+    async def close(self) -> None:
+        pass
+
+
+def random_settings(rng: Random) -> Settings:
+    """Classical or fair preemption, with or without backfilling, minimum runtimes and blockAdmission."""
+    backfill = BackfillRules(timedelta(seconds=rng.randint(0, 40)), shortest_first=rng.random() < 0.5)
+    return Settings(
+        PodsReadySettings(block_admission=rng.random() < 0.1),
+        fair_sharing=(FINAL_SHARE, INITIAL_SHARE) if rng.random() < 0.25 else (),
+        backfill=backfill if rng.random() < 0.25 else None,
+        max_min_runtime=rng.choice((None, 30.0)),
+    )
+
+
+def decide(objects: ClusterObjects, settings: Settings) -> Decided:
+    """The first decisions of a scheduler that starts on this store, until nothing more can be decided."""
+    return run_virtual(_decide(objects, settings))
+
+
+async def _decide(objects: ClusterObjects, settings: Settings) -> Decided:
+    runtime = Runtime(_NoServer(), virtual_clock(), Random(0))
+    writer = WorkloadWriter(runtime, settings, runtime.cache(WORKLOADS, Workload))
+    quota_cache = QuotaCache(runtime, settings)
+    scheduler = Scheduler(runtime, settings, quota_cache, writer)
+    for resource, kind, some in (
+        (NAMESPACES, Namespace, objects.namespaces),
+        (RESOURCE_FLAVORS, ResourceFlavor, objects.flavors),
+        (ADMISSION_CHECKS, AdmissionCheck, objects.checks),
+        (LIMIT_RANGES, LimitRange, objects.limit_ranges),
+        (RUNTIME_CLASSES, RuntimeClass, objects.runtime_classes),
+        (COHORTS, Cohort, objects.cohorts),
+        (CLUSTER_QUEUES, ClusterQueue, objects.cluster_queues),
+        (LOCAL_QUEUES, LocalQueue, objects.local_queues),
+        (WORKLOADS, Workload, objects.workloads),
+    ):
+        runtime.cache(resource, kind).reset(list(some), 1)
+    reported = _reports(scheduler)
+    while scheduler.cycle():
+        pass
+    decisions = {w.metadata.uid: _decision(w, quota_cache, reported) for w in objects.workloads}
+    for task in asyncio.all_tasks() - {asyncio.current_task()}:
+        task.cancel()
+    return Decided(decisions, quota_cache)
+
+
+def _reports(scheduler: Scheduler) -> dict[str, str]:
+    """By uid, the reason that the scheduler would write last."""
+    found: dict[str, str] = {}
+    pending: PendingReasons = scheduler._reasons
+    report = pending.report
+
+    def record(info, transition, *more):  # type: ignore[no-untyped-def]
+        draft = Draft(pending._workloads.by_uid(info.uid), pending._runtime.clock.now())
+        transition(draft)
+        found[info.uid] = draft.condition("QuotaReserved").reason
+        report(info, transition, *more)
+
+    pending.report = record  # type: ignore[method-assign]
+    return found
+
+
+def _decision(w: Workload, quota_cache: QuotaCache, reported: dict[str, str]) -> Decision:
+    uid, key = w.metadata.uid, w.metadata.key
+    if uid in quota_cache.state.holdings:
+        return Decision(admitted=True)
+    reservation = quota_cache.state.reservations.get(uid)
+    if reservation is not None:
+        return Decision(preempts=len(reservation.victims), reason=reasons.WAITING_FOR_PREEMPTED)
+    bypassed = quota_cache.queues.bypassed(key)
+    return Decision(reason=reported.get(uid) or (bypassed.reason if bypassed is not None else ""))

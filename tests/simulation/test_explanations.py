@@ -1,0 +1,161 @@
+"""What `sluice explain` says is what the scheduler decides, in any state of the store, and its numbers are right.
+
+The decisions are those of the real quota cache and admission loop on the same store. The numbers are computed again
+from the specs, by the equations of the quota tree. `EXPLAINED_STORES` sets how many stores are generated.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterable
+from datetime import datetime
+from random import Random
+
+import pytest
+
+from queue_manager.api import reasons
+from queue_manager.api.types import Workload
+from queue_manager.lifecycle.queue_entry import waits
+from queue_manager.lifecycle.settings import Settings
+from queue_manager.queueing.outcomes import is_active
+from queue_manager.scheduling.amounts import amount
+from queue_manager.scheduling.quota_tree import FlavorResource, Usage
+from queue_manager.visibility import reason_codes
+from queue_manager.visibility.cluster_state import ClusterObjects
+from queue_manager.visibility.dominant_reason import Surroundings
+from queue_manager.visibility.explanation import AheadRow, Explanation, Position, explain
+from tests.simulation.recount import Recount
+from tests.simulation.stores import Decided, decide, random_settings, store
+from tests.unit.queueing.builders import T0
+
+STORES = int(os.environ.get("EXPLAINED_STORES", "1000"))
+BATCH = 100
+
+
+def explained(w: Workload, objects: ClusterObjects, settings: Settings) -> Explanation:
+    local = next((q for q in objects.local_queues if q.metadata.key == w.local_queue), None)
+    name = local.spec.cluster_queue if local is not None else ""
+    above = next((q for q in objects.cluster_queues if q.metadata.name == name), None)
+    return explain(None, w, Surroundings(objects, settings, local, above), T0)
+
+
+def expected(w: Workload, decided: Decided) -> set[str]:
+    """The codes that agree with the scheduler."""
+    decision, cache = decided.decisions[w.metadata.uid], decided.quota_cache
+    local = cache.queues.local_queues.get(w.local_queue)
+    state = cache.state
+    if local is None or local.spec.cluster_queue not in state.queues:
+        return {"NEVER/Misconfigured"}
+    if cache.queues.is_stopped(w.local_queue) or not is_active(state, local.spec.cluster_queue):
+        return {"HOLD/Suspended"}
+    if decision.admitted:
+        return {"WAIT/PendingEvaluation"}
+    if decision.reason:
+        return {reason_codes.code(decision.reason)}
+    info = cache.queues.get(w.metadata.key)
+    assert info is not None
+    if info.in_backoff(T0):
+        return {"WAIT/Backoff" if info.requeue_at is not None else "WAIT/PendingEvaluation"}
+    # The scheduler has not tried it, since the head of its StrictFIFO queue, or blockAdmission, is before it.
+    never = {f"NEVER/{r}" for r in (reasons.EXCEEDS_MAX_QUOTA, reasons.NO_MATCHING_FLAVOR, reasons.MISCONFIGURED)}
+    return {"WAIT/BehindHead", "WAIT/WaitingForPodsReady", *never}
+
+
+@pytest.mark.parametrize("batch", range(0, STORES, BATCH))
+def test_the_code_is_what_the_scheduler_decides_on_the_same_store(batch: int) -> None:
+    seen: Counter[str] = Counter()
+    for seed in range(batch, batch + BATCH):
+        rng = Random(seed)
+        objects, settings = store(rng), random_settings(rng)
+        decided = decide(objects, settings)
+        for w in filter(waits, objects.workloads):
+            found = explained(w, objects, settings)
+            assert found.code in expected(w, decided), (seed, w.metadata.name, found)
+            assert found.code in reason_codes.CODES
+            assert found.sentence.endswith(".")
+            assert found.changes
+            assert found.next_command
+            seen[found.code] += 1
+    assert len(seen) >= 9, seen
+
+
+@pytest.mark.parametrize("batch", range(0, STORES, BATCH))
+def test_free_limit_borrowable_holders_and_position_are_those_of_a_recount(batch: int) -> None:
+    checked = Counter[str]()
+    for seed in range(batch, batch + BATCH):
+        rng = Random(seed)
+        objects, settings = store(rng), random_settings(rng)
+        decided = decide(objects, settings)
+        for w in filter(waits, objects.workloads):
+            found = explained(w, objects, settings)
+            if found.position is not None:
+                assert found.position == position(w, objects), (seed, w.metadata.name)
+                checked["position"] += 1
+            if any(row.free is not None and row.flavor for row in found.flavors):
+                check_numbers(w, found, objects, decided, checked)
+    assert min(checked["free"], 4 * checked["holders"]) > BATCH, checked
+
+
+def position(w: Workload, objects: ClusterObjects) -> Position:
+    """By the rules of the order: priority, then age, then uid."""
+    target = {q.metadata.key: q.spec.cluster_queue for q in objects.local_queues}
+    mine = target[w.local_queue]
+    pending = [each for each in objects.workloads if waits(each) and target.get(each.local_queue) == mine]
+    ahead = [each for each in pending if order(each) < order(w)]
+    queues = Counter(each.local_queue for each in ahead)
+    rows = [AheadRow(namespace=q.namespace, queue=q.name, workloads=n) for q, n in sorted(queues.items())]
+    local = queues[w.local_queue] + 1
+    return Position(cluster_queue=len(ahead) + 1, of=len(pending), local_queue=local, ahead=rows)
+
+
+def order(w: Workload) -> tuple[int, datetime | None, str]:
+    evicted = w.condition("Evicted")
+    since = evicted.last_transition_time if evicted is not None else w.metadata.creation_timestamp
+    return -(w.spec.priority or 0), since, w.metadata.uid
+
+
+def check_numbers(
+    w: Workload, found: Explanation, objects: ClusterObjects, decided: Decided, checked: Counter[str]
+) -> None:
+    state = decided.quota_cache.state
+    others = [h for h in state.holdings.values() if h.uid != w.metadata.uid]
+    reserved = [r for r in state.reservations.values() if r.info.uid != w.metadata.uid]
+    priority = w.spec.priority or 0
+    passed = any(r.info.priority < priority for r in reserved)  # some reservations may not concern it
+    victims = {uid for r in reserved for uid in r.victims}
+    now = Recount(objects, total((h.cluster_queue, h.usage) for h in others))
+    staying = [(h.cluster_queue, h.usage) for h in others if h.uid not in victims]
+    planned = Recount(objects, total([*staying, *((r.cluster_queue, r.usage) for r in reserved)]))
+    node = ("cq", found.cluster_queue)
+    short = set()
+    for row in found.flavors:
+        fr = FlavorResource(row.flavor, row.resource)
+        limit, free = now.potential(node, fr), now.available(node, fr)
+        assert amount(row.resource, row.limit or "") == limit
+        checked["limit"] += 1
+        if passed:
+            continue
+        free = min(free, planned.available(node, fr)) if reserved else free
+        own = max(0, now.quota(node, fr)[0] - now.used(node, fr))
+        assert amount(row.resource, row.free or "") == free
+        assert amount(row.resource, row.borrowable or "") == max(0, free - own)
+        assert amount(row.resource, row.kept or "") == max(0, now.available(node, fr) - free)
+        checked["free"] += 1
+        if free < amount(row.resource, row.requested) <= limit:
+            short.add(fr)
+    if short and not passed:
+        related = set(state.relatives(found.cluster_queue))
+        holding = [h for h in others if h.cluster_queue in related and any(h.usage.get(fr) for fr in short)]
+        assert sum(row.workloads for row in found.holders) == len(holding)
+        assert sorted(job for row in found.holders for job in row.jobs) == sorted(str(h.key) for h in holding)
+        checked["holders"] += 1
+
+
+def total(usages: Iterable[tuple[str, Usage]]) -> dict[str, dict[FlavorResource, int]]:
+    found: dict[str, dict[FlavorResource, int]] = {}
+    for name, usage in usages:
+        for fr, value in usage.items():
+            own = found.setdefault(name, {})
+            own[fr] = own.get(fr, 0) + value
+    return found

@@ -1,0 +1,155 @@
+"""`sluice explain` on the embedded server: for an admin, and for a user with a RoleBinding in one namespace."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import random
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from queue_manager.api import keys
+from queue_manager.api.resources import (
+    CLUSTER_QUEUES,
+    JOBS,
+    LOCAL_QUEUES,
+    NAMESPACES,
+    RESOURCE_FLAVORS,
+    WORKLOADS,
+)
+from queue_manager.cli import explain
+from queue_manager.cli.arguments import parser
+from queue_manager.engine.client import Client
+from queue_manager.engine.transport import Request, Response
+from queue_manager.local.cluster import install_crds
+from queue_manager.local.kinds.registry import KindRegistry
+from queue_manager.local.server.api_server import ApiServer
+from queue_manager.local.server.in_process import LocalTransport
+from queue_manager.local.storage.store import Store
+from queue_manager.queueing.queue_set import Queues
+from queue_manager.scheduling.workload_info import info
+from queue_manager.visibility.pending_summary import PendingSummaries
+from tests.unit.queueing.builders import T0, cluster_queue, local_queue, workload
+
+STAMP = "2026-01-01T00:00:00Z"
+TRUE = {"status": "True", "reason": "r", "message": "m", "lastTransitionTime": STAMP}
+WAITS = {
+    "type": "QuotaReserved",
+    "status": "False",
+    "reason": "WaitingForQuota",
+    "message": "couldn't assign flavors to pod set main: insufficient unused quota for cpu in flavor f, 1 more needed",
+    "lastTransitionTime": STAMP,
+}
+FORBIDDEN = Response(403, {}, b'{"kind":"Status","message":"no","reason":"Forbidden","code":403}')
+
+
+class Clock:
+    def now(self) -> datetime:
+        return datetime(2026, 1, 1, tzinfo=UTC)
+
+
+@pytest.fixture
+async def admin(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Client:
+    """A cluster with 4 cpu: `secret` of namespace theirs holds 3, `train` of namespace mine requests 2, `big` 9."""
+    clock, rng = Clock(), random.Random(1)
+    registry = KindRegistry.builtin()
+    admin = Client(LocalTransport(ApiServer(Store(clock, rng), registry, clock)))
+    registry.mount(PendingSummaries(pending(), lambda key: None))
+    await install_crds(admin)
+    quota = [{"name": "f", "resources": [{"name": "cpu", "nominalQuota": "4"}]}]
+    spec = {"namespaceSelector": {}, "resourceGroups": [{"coveredResources": ["cpu"], "flavors": quota}]}
+    await admin.create(RESOURCE_FLAVORS, "", {"metadata": {"name": "f"}})
+    await admin.create(CLUSTER_QUEUES, "", {"metadata": {"name": "cq"}, "spec": spec})
+    for namespace in ("mine", "theirs"):
+        await admin.create(NAMESPACES, "", {"metadata": {"name": namespace}})
+        await admin.create(LOCAL_QUEUES, namespace, {"metadata": {"name": "q"}, "spec": {"clusterQueue": "cq"}})
+    assigned = {"name": "main", "flavors": {"cpu": "f"}, "resourceUsage": {"cpu": "3"}, "count": 1}
+    admission = {"clusterQueue": "cq", "podSetAssignments": [assigned]}
+    held = {"admission": admission, "conditions": [{"type": t, **TRUE} for t in ("QuotaReserved", "Admitted")]}
+    await queued(admin, "theirs", "secret", "3", held)
+    await queued(admin, "mine", "train", "2", {"conditions": [WAITS]})
+    await queued(admin, "mine", "big", "9", {})
+
+    @contextlib.asynccontextmanager
+    async def connect(*_: Any) -> AsyncIterator[Client]:
+        yield admin
+
+    (tmp_path / "config").write_text("{current-context: c, contexts: [{name: c}]}")
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "config"))
+    monkeypatch.setattr(explain, "connect", connect)
+    return admin
+
+
+def pending() -> Queues:
+    """As the queue manager has them: another Workload of the ClusterQueue is first, `train` is second."""
+    queues = Queues()
+    queues.set_cluster_queue(cluster_queue(), T0)
+    for namespace in ("mine", "theirs"):
+        queues.set_local_queue(local_queue("q", namespace=namespace), T0)
+    queues.put(info(workload("job-first", queue="q", namespace="theirs", priority=1)), T0)
+    queues.put(info(workload("job-train", queue="q", namespace="mine")), T0)
+    return queues
+
+
+async def queued(client: Client, namespace: str, name: str, cpu: str, status: dict[str, Any]) -> None:
+    container = {"name": "c", "image": "i", "resources": {"requests": {"cpu": cpu}}}
+    template = {"spec": {"restartPolicy": "Never", "containers": [container]}}
+    meta = {"name": name, "labels": {keys.QUEUE_NAME: "q"}}
+    job = {"metadata": meta, "spec": {"suspend": True, "template": template}}
+    uid = (await client.create(JOBS, namespace, job))["metadata"]["uid"]
+    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": name, "uid": uid, "controller": True}
+    meta = {"name": f"job-{name}", "labels": {keys.JOB_UID: uid}, "ownerReferences": [owner]}
+    sets = [{"name": "main", "count": 1, "template": template}]
+    await client.create(WORKLOADS, namespace, {"metadata": meta, "spec": {"queueName": "q", "podSets": sets}})
+    if status:
+        await client.patch(WORKLOADS, namespace, f"job-{name}", {"status": status}, subresource="status")
+
+
+def bounded(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From now on the user may only act in namespace mine."""
+    honest = client.transport.request
+
+    async def request(request: Request) -> Response:
+        return await honest(request) if "/namespaces/mine/" in request.path + "/" else FORBIDDEN
+
+    monkeypatch.setattr(client.transport, "request", request)
+
+
+async def explained(*arguments: str) -> dict[str, Any]:
+    found = await explain.explanation(parser().parse_args(["explain", *arguments]))
+    return dict(json.loads(explain.output.as_json(found)))
+
+
+async def test_an_admin_sees_who_holds_the_quota(admin: Client) -> None:
+    found = await explained("train", "-n", "mine")
+    assert (found["code"], found["position"]["of"]) == ("WAIT/WaitingForQuota", 2)
+    assert [(h["namespace"], h["jobs"]) for h in found["holders"]] == [("theirs", ["theirs/secret"])]
+    assert found["notSeen"] == [explain.DEFAULTS_ASSUMED]
+
+
+async def test_a_user_of_one_namespace_sees_no_name_of_another(admin: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    bounded(admin, monkeypatch)
+    found = await explained("mine/train")
+    assert (found["code"], found["message"]) == ("WAIT/WaitingForQuota", WAITS["message"])
+    assert found["flavors"][0]["requested"] == "2"
+    assert found["position"] == {"clusterQueue": 2, "of": None, "localQueue": 1, "ahead": None}
+    assert found["notSeen"][0].startswith("workloads of all namespaces")
+    assert "secret" not in json.dumps(found)
+    assert "theirs" not in json.dumps(found)
+
+
+@pytest.mark.parametrize(("job", "code"), [("mine/train", 0), ("mine/big", 2), ("theirs/secret", 1)])
+async def test_the_exit_code_tells_never_and_fault(admin: Client, job: str, code: int) -> None:
+    """`secret` was admitted a long time ago, and its Job is still suspended."""
+    found = await explain.explanation(parser().parse_args(["explain", job]))
+    assert explain.exit_code(found) == code, found.code
+
+
+async def test_yaml_has_the_fields_of_json(admin: Client) -> None:
+    found = await explain.explanation(parser().parse_args(["explain", "mine/big"]))
+    assert yaml.safe_load(explain.output.as_yaml(found)) == json.loads(explain.output.as_json(found))

@@ -1,0 +1,238 @@
+"""One dominant reason per Job, with its sentence, what would change it, and the next command."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+import pytest
+
+from job_controller.model import Job
+from queue_manager.api.types import Namespace, Workload
+from queue_manager.lifecycle.settings import Settings
+from queue_manager.visibility.cluster_state import ClusterObjects
+from queue_manager.visibility.dominant_reason import Surroundings
+from queue_manager.visibility.explanation import Explanation, explain
+from queue_manager.visibility.obstacles import Obstacle
+from queue_manager.visibility.reason_codes import CODES
+from tests.unit.visibility.build import (
+    ADMISSION,
+    admitted,
+    at,
+    cluster_queue,
+    cond,
+    flavor,
+    job,
+    local_queue,
+    wire,
+    workload,
+)
+
+NAMESPACES = [
+    msgspec.convert({"metadata": {"name": name, "uid": name}}, Namespace) for name in ("default", "secret-team")
+]
+
+
+def explained(
+    j: Job | None, w: Workload | None, others: Iterable[Workload] = (), seconds: float = 100, **around: Any
+) -> Explanation:
+    """`around`: local, above, cluster_queues, cohorts, and fields of Surroundings."""
+    local, above = around.pop("local", local_queue()), around.pop("above", cluster_queue(namespaceSelector={}))
+    queues = [each for each in (above, *around.pop("cluster_queues", ())) if each is not None]
+    objects = ClusterObjects(
+        workloads=[*([w] if w is not None else []), *others],
+        local_queues=[local] if local is not None else [],
+        cluster_queues=queues,
+        cohorts=around.pop("cohorts", ()),
+        flavors=[flavor()],
+        namespaces=NAMESPACES,
+    )
+    given = {"objects": objects, "local": local, "above": above, **around}
+    return explain(j, w, Surroundings(**given), at(seconds))
+
+
+def holding(name: str, cpu: str, namespace: str = "default", **more: Any) -> Workload:
+    assigned = {**ADMISSION["podSetAssignments"][0], "resourceUsage": {"cpu": cpu}}
+    admission = {**ADMISSION, "clusterQueue": more.pop("cluster_queue", "cq"), "podSetAssignments": [assigned]}
+    status = {"admission": admission}
+    return workload(name, conditions=admitted(), status=status, requests={"cpu": cpu}, namespace=namespace, **more)
+
+
+RUNNING = {"suspend": False, "status": {"ready": 1, "active": 1}}
+EVICTED = cond("Evicted", reason="PodsReadyTimeout", message="Exceeded the PodsReady timeout default/j")
+UNRESERVED = cond("QuotaReserved", "False", "PendingEvaluation")
+GATE = {"kueue.x-k8s.io/admission-gated-by": "example.com/gate"}
+CHECK = {"admission": ADMISSION, "admissionChecks": [{"name": "budget", "state": "Pending"}]}
+
+
+@pytest.mark.parametrize(
+    ("code", "command", "j", "w", "around"),
+    [
+        ("", "sluice show j", job(**RUNNING), holding("j", "1"), {}),
+        ("", "sluice show j", job(conditions=[cond("Complete")]), None, {}),
+        ("", "sluice show j", job(conditions=[cond("Failed", reason="BackoffLimitExceeded")]), None, {}),
+        ("HOLD/Suspended", "kubectl patch job j", job(queue=""), None, {}),
+        ("WAIT/PendingEvaluation", "sluice explain j", job(created=99), None, {}),
+        ("FAULT/ControllerStale", "sluice show j", job(), None, {}),
+        ("NEVER/Misconfigured", "sluice show j", job(), None, {"obstacle": Obstacle("no class x", "fix", never=True)}),
+        ("NEVER/Refused", "kubectl delete job j", job(), workload(conditions=[cond("Finished")]), {}),
+        ("HOLD/Deactivated", "sluice reactivate j", job(), workload(active=False), {}),
+        ("HOLD/AdmissionGated", "kubectl annotate job j", job(), workload(annotations=GATE), {}),
+        ("NEVER/Misconfigured", "sluice queues", job(), workload(), {"local": None}),
+        ("NEVER/Misconfigured", "sluice queues", job(), workload(), {"above": None}),
+        ("HOLD/Suspended", "sluice release q", job(), workload(), {"local": local_queue(stop="Hold")}),
+        ("HOLD/Suspended", "sluice release cq/cq", job(), workload(), {"above": cluster_queue(stopPolicy="Hold")}),
+        (
+            "HOLD/Suspended",
+            "kubectl describe clusterqueue cq",
+            job(),
+            workload(),
+            {"above": cluster_queue(quotas={"gone": {"cpu": "4"}})},
+        ),
+        (
+            "WAIT/Backoff",
+            "sluice show j",
+            job(),
+            workload(conditions=[UNRESERVED, EVICTED], status={"requeueState": {"count": 1, "requeueAt": wire(160)}}),
+            {},
+        ),
+        (
+            "WAIT/Evicted",
+            "sluice show j",
+            job(),
+            workload(conditions=[*admitted(), EVICTED], status={"admission": ADMISSION}),
+            {},
+        ),
+        (
+            "WAIT/UnsatisfiedAdmissionChecks",
+            "sluice show j",
+            job(),
+            workload(conditions=[cond("QuotaReserved")], status=CHECK),
+            {},
+        ),
+        ("FAULT/AdmittedNotRunning", "sluice show j", job(), holding("j", "1"), {}),
+        ("WAIT/PendingEvaluation", "sluice explain j", job(), workload(), {}),
+        ("NEVER/ExceedsMaxQuota", "kubectl delete job j", job(), workload(requests={"cpu": "5"}), {}),
+        ("NEVER/NoMatchingFlavor", "kubectl delete job j", job(), workload(requests={"gpu": "1"}), {}),
+    ],
+)
+def test_a_job_in_this_state_has_this_code_and_next_command(
+    code: str, command: str, j: Job, w: Workload | None, around: dict[str, Any]
+) -> None:
+    found = explained(j, w, **around)
+    assert (found.code, found.next_command[: len(command)]) == (code, command)
+    assert found.sentence.endswith(".")
+    assert not code or found.code in CODES
+
+
+def test_the_evidence_names_amounts_holders_policies_and_position() -> None:
+    """A queue of 4 cpu that borrows 2 more: 5 are in use, 3 are requested."""
+    limited = {"f": {"cpu": "4"}}
+    above = cluster_queue(quotas=limited, cohortName="all", namespaceSelector={})
+    lender = cluster_queue("lender", quotas={"f": {"cpu": "2"}}, cohortName="all", namespaceSelector={})
+    others = [
+        holding("big", "4"),
+        holding("small", "1", "secret-team"),
+        workload("first", requests={"cpu": "6"}, priority=5),
+    ]
+    found = explained(job(), workload(requests={"cpu": "3"}), others, above=above, cluster_queues=[lender])
+    [row] = found.flavors
+    assert found.code == "WAIT/WaitingForQuota"
+    assert found.sentence == "It requests 3 cpu, and ClusterQueue cq has 1 cpu of flavor f free."
+    assert (row.requested, row.free, row.borrowable, row.limit, row.verdict) == ("3", "1", "1", "6", "2 more needed")
+    held = [(h.namespace, h.workloads, h.holds, h.jobs) for h in found.holders]
+    assert held == [
+        ("default", 1, {"f/cpu": "4"}, ["default/big"]),
+        ("secret-team", 1, {"f/cpu": "1"}, ["secret-team/small"]),
+    ]
+    [check] = found.preemptions
+    assert (check.policy, check.verdict, check.running) == ("withinClusterQueue: Never", "PolicyNever", 2)
+    assert found.position is not None
+    assert (found.position.cluster_queue, found.position.of, found.position.local_queue) == (2, 2, 2)
+    assert found.changes[0] == "2 cpu of flavor f is released"
+
+
+def test_a_reader_who_may_not_see_all_gets_the_published_reason_and_no_foreign_name() -> None:
+    """Without the permission to list everything, nothing of other namespaces is named."""
+    said = cond("QuotaReserved", "False", "WaitingForQuota", "couldn't assign flavors to pod set main: no")
+    found = explained(job(), workload(conditions=[said]), objects=None, not_seen=("workloads of all namespaces",))
+    assert (found.code, found.message) == ("WAIT/WaitingForQuota", said["message"])
+    assert [(row.requested, row.free, row.limit) for row in found.flavors] == [("1", None, None)]
+    assert (found.holders, found.preemptions, found.position) == ([], [], None)
+    assert found.not_seen == ["workloads of all namespaces"]
+
+
+def test_a_job_behind_the_head_of_a_strict_queue_names_the_head() -> None:
+    strict = cluster_queue(queueingStrategy="StrictFIFO", namespaceSelector={})
+    head = workload("head", requests={"cpu": "4"}, priority=1)
+    found = explained(job(), workload(), [head, holding("busy", "1")], above=strict)
+    assert (found.code, found.next_command) == ("WAIT/BehindHead", "sluice explain default/head")
+
+
+@pytest.mark.parametrize(
+    ("priority", "running", "policy", "verdict"),
+    [
+        (1, {"priority": 0}, "LowerPriority", "Chosen"),
+        (0, {"priority": 0}, "LowerPriority", "NotLower"),
+        (0, {"priority": 0}, "Never", "PolicyNever"),
+    ],
+)
+def test_preemption_in_the_own_queue_is_explained_by_its_policy(
+    priority: int, running: dict[str, Any], policy: str, verdict: str
+) -> None:
+    preemption = {"withinClusterQueue": policy}
+    above = cluster_queue(preemption=preemption, namespaceSelector={})
+    found = explained(job(), workload(priority=priority), [holding("r", "4", **running)], above=above)
+    assert [check.verdict for check in found.preemptions] == [verdict]
+    waits = "WAIT/WaitingForPreemptedWorkloads" if verdict == "Chosen" else "WAIT/WaitingForQuota"
+    assert found.code == waits
+
+
+@pytest.mark.parametrize(("seconds", "verdict"), [(100, "Protected"), (600, "Chosen")])
+def test_a_minimum_runtime_protects_until_its_end(seconds: float, verdict: str) -> None:
+    above = cluster_queue(preemption={"withinClusterQueue": "LowerPriority"}, namespaceSelector={})
+    running = holding("r", "4", annotations={"sluice/min-runtime": "10m"})
+    bound = Settings(max_min_runtime=3600)
+    found = explained(job(), workload(priority=1), [running], seconds, above=above, settings=bound)
+    assert [check.verdict for check in found.preemptions] == [verdict]
+
+
+@pytest.mark.parametrize(
+    ("reclaim", "borrower", "request_", "verdict"),
+    [
+        ("LowerPriority", "6", "4", "Chosen"),
+        ("Any", "4", "3", "WithinQuota"),
+        ("LowerPriority", "6", "6", "MustBorrow"),
+        ("Never", "6", "4", "PolicyNever"),
+    ],
+)
+def test_reclaiming_from_another_queue_is_explained_by_quota_and_policy(
+    reclaim: str, borrower: str, request_: str, verdict: str
+) -> None:
+    """Two queues of 4 cpu in one cohort; the Workload has priority 1, what runs in the other has 0."""
+    above = cluster_queue(cohortName="all", preemption={"reclaimWithinCohort": reclaim}, namespaceSelector={})
+    other = cluster_queue("other", cohortName="all", namespaceSelector={})
+    running = [holding("r", borrower, cluster_queue="other"), holding("own", "2", priority=1)]
+    if verdict in ("Chosen", "PolicyNever", "MustBorrow"):
+        running = running[:1]
+    waiting = workload(requests={"cpu": request_}, priority=1)
+    found = explained(job(), waiting, running, above=above, cluster_queues=[other])
+    assert [c.verdict for c in found.preemptions if c.cluster_queue == "other"] == [verdict]
+
+
+def test_the_schema_is_stable() -> None:
+    """Scripts read these fields: a new one may be added, none may go or be renamed."""
+    found = msgspec.to_builtins(explained(job(), workload(requests={"cpu": "4"}), [holding("r", "1")]))
+    assert list(found) == [
+        *("namespace", "name", "workload", "queue", "clusterQueue", "state", "code", "sentence", "message"),
+        *("position", "flavors", "holders", "preemptions", "changes", "nextCommand", "notSeen"),
+    ]
+    assert list(found["position"]) == ["clusterQueue", "of", "localQueue", "ahead"]
+    assert list(found["flavors"][0]) == [
+        *("podSet", "flavor", "resource", "requested", "free", "borrowable", "kept", "limit", "verdict")
+    ]
+    assert list(found["holders"][0]) == ["clusterQueue", "namespace", "queue", "workloads", "holds", "jobs"]
+    assert list(found["preemptions"][0]) == [
+        *("clusterQueue", "flavor", "policy", "running", "candidates", "verdict", "text")
+    ]

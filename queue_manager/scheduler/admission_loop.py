@@ -3,9 +3,7 @@
 The `quota_cache` knows the pending Workloads and the quota in use. A cycle is one synchronous call between two awaits,
 so nothing changes during it. Its outcomes are assumed in the quota cache at once, and written concurrently with further
 cycles: cycles follow one another in memory for as long as each admits, preempts or parks something, up to
-BUDGET_SECONDS between two turns of the event loop. Once nothing more can be admitted, the loop pauses in proportion to
-the time that this took: quota that is released meanwhile is distributed by one cycle, and cycles leave most of the
-process to the writes. BEHAVIOUR.md#q11-admission-cycle.
+BUDGET_SECONDS between two turns of the event loop. BEHAVIOUR.md#q11-admission-cycle.
 """
 
 from __future__ import annotations
@@ -37,8 +35,6 @@ from queue_manager.scheduling.quota_state import reserves_quota
 from queue_manager.scheduling.workload_info import Info
 
 BUDGET_SECONDS = 0.01  # of consecutive cycles, before watches and writes proceed
-PAUSE_RATIO = 1.0  # of the pause after cycles to their duration
-MAX_PAUSE_SECONDS = 0.1
 
 
 class Scheduler:
@@ -78,12 +74,9 @@ class Scheduler:
             while True:
                 await changed.wait()
                 changed.clear()
-                started = self._loop_time()
                 if self._run_cycles():
                     changed.set()
-                    await asyncio.sleep(0)  # let watches and writes proceed
-                else:
-                    await asyncio.sleep(min(PAUSE_RATIO * (self._loop_time() - started), MAX_PAUSE_SECONDS))
+                await asyncio.sleep(0)  # let watches and writes proceed
         finally:
             for task in self._writes:
                 task.cancel()

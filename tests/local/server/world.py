@@ -14,6 +14,7 @@ from job_controller.api_rules.field_errors import FieldError, required
 from queue_manager.api.resources import CONFIG_MAPS, CRDS, JOBS, NAMESPACES, NODES, PODS, Resource
 from queue_manager.engine.transport import Response
 from queue_manager.local.kinds.kind import Kind
+from queue_manager.local.kinds.registry import MountedGroup
 from queue_manager.local.server.api_server import ApiServer, ServerRequest, Stream
 from queue_manager.local.storage.store import Journal, Store
 
@@ -75,6 +76,7 @@ class SmallRegistry:
     def __init__(self) -> None:
         self._kinds = {(k.resource.group, k.resource.version, k.resource.plural): k for k in kinds()}
         self.installed: list[str] = []
+        self.mounted: dict[str, MountedGroup] = {}
 
     def find(self, group: str, version: str, plural: str) -> Kind | None:
         return self._kinds.get((group, version, plural))

@@ -6,7 +6,7 @@ from queue_manager.lifecycle.state_space import MOVES
 
 
 def test_the_page_is_up_to_date() -> None:
-    """LIFECYCLE.md is what `make crds` generates now."""
+    """The page in the repository is what `make crds` generates now."""
     assert diagram.FILE.read_text(encoding="utf-8") == lifecycle_page.render()
 
 

@@ -30,7 +30,7 @@ def created(manifest: Any) -> Any:
 
 
 def replaced(case: Case) -> Any:
-    """The object that a replacement stores, after defaulting: fields that the request cannot write are restored from the stored object."""
+    """The defaulted object of a replacement. Fields that the request cannot write are those of the stored object."""
     job, old = copy.deepcopy(case.body), case.before
     other = "status" if case.operation == "update" else "spec"
     job[other] = copy.deepcopy(old[other])

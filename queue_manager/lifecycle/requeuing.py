@@ -39,7 +39,7 @@ class Unscheduled(NamedTuple):
 
 
 class Deadline(NamedTuple):
-    """`waits_for` is WaitForStart or WaitForRecovery. At the `last` deadline the Workload is deactivated, not requeued."""
+    """`waits_for` is WaitForStart or WaitForRecovery. At the `last` one the Workload is deactivated, not requeued."""
 
     at: datetime
     waits_for: str

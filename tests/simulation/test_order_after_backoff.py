@@ -159,3 +159,30 @@ def test_a_workload_whose_give_up_after_ends_with_its_backoff_is_deactivated(giv
             return not world.queue.quota_cache.read(evicted).in_backoff(at(3))
 
     assert run_virtual(scenario()) is eligible
+
+
+@pytest.mark.parametrize("timestamp", ["Creation", "Eviction"])
+def test_preempted_workloads_do_not_alternate(timestamp: str) -> None:
+    """Two older Workloads of low priority give way to one of high priority, once each, and then run one after another.
+
+    KEP-1282 asks for this test: with `Creation` a preempted Workload is first in the queue again.
+    """
+
+    async def scenario() -> None:
+        run = PodScript(ready_after=0.2, ends_after=5.0)
+        async with cluster(config(timestamp, base=1, timeout=60), first=run, second=run, high=run) as c:
+            await c.queues("2", preemption={"withinClusterQueue": "LowerOrNewerEqualPriority"})
+            await c.apply_class("high", 100)
+            for name in ("first", "second"):
+                await c.submit(name, "1")
+            await c.until(c.running, ["first", "second"])
+            await c.submit("high", "2", labels={"kueue.x-k8s.io/priority-class": "high"})
+            await c.until(c.running, ["high"])
+            await c.until(c.running, [], seconds=60)
+            for name in ("first", "second", "high"):
+                workload = await c.workload(name)
+                assert is_true(workload, "Finished")
+                rows = workload["status"].get("schedulingStats", {}).get("evictions", [])
+                assert [(row["reason"], row["count"]) for row in rows] == ([] if name == "high" else [("Preempted", 1)])
+
+    run_virtual(scenario())

@@ -227,7 +227,8 @@ async def test_a_critical_pod_created_while_no_agent_ran_starts(world: World) ->
     await world.create(FOREVER, "critical", container=asks("2"), priorityClassName=CRITICAL, **HERE)
     async with world.running():
         await world.when(running, "critical")
-        assert (await world.pod("victim"))["status"]["reason"] == "Preempting"
+        status = (await world.pod("victim"))["status"]
+        assert status.get("reason") == "Preempting", status
 
 
 async def test_a_critical_pod_larger_than_the_node_is_refused(world: World) -> None:

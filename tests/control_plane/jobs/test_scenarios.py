@@ -18,7 +18,8 @@ pytestmark = [pytest.mark.control_plane, pytest.mark.timeout(1500)]
 @pytest.fixture(scope="module")
 def comparisons(request: pytest.FixtureRequest, plane: ControlPlane) -> dict[str, Comparison]:
     """The results of all selected scenarios, played at once, since each mostly waits."""
-    calls = [getattr(item, "callspec", None) for item in request.session.items]
+    here = (item for item in request.session.items if item.nodeid.startswith(f"{request.node.nodeid}::"))
+    calls = (getattr(item, "callspec", None) for item in here)
     chosen = [call.params["scenario"] for call in calls if call is not None and "scenario" in call.params]
 
     async def play() -> list[Comparison]:

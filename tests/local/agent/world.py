@@ -41,7 +41,8 @@ class World:
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self.clock = SystemClock()
-        self.store = Store(self.clock, random.Random(1))
+        # A seed of its own: worlds of other test processes, created in the same millisecond, have other UIDs.
+        self.store = Store(self.clock, random.Random(str(directory)))
         self.server = ApiServer(self.store, KindRegistry.builtin(), self.clock, [PodPriority(self.store)])
         self.client = Client(LocalTransport(self.server))
         self._changes: list[StoredChange] = []
@@ -146,7 +147,7 @@ class World:
         return b"".join(pieces).decode()
 
     def close(self) -> None:
-        sweep.kill({path.name for path in (self.directory / "pods").glob("*")})
+        sweep.kill({path.name for path in (self.directory / "pods").glob("*")}, (self.directory / "pods").resolve())
 
 
 def state(pod: Tree, container: str = "main") -> Tree:

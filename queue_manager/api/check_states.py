@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class CheckState(StrEnum):
-    """The answer of an admission check. A state that is none of these, from a later version, is read as text."""
+    """The answer of an admission check. An unknown state, from a later version, is read as text."""
 
     PENDING = "Pending"  # not answered yet
     READY = "Ready"  # the Workload may start

@@ -16,7 +16,7 @@ class Address(NamedTuple):
 
 
 def parse(text: str) -> Address:
-    """The address. Raises ValueError if the text is none, OFF included."""
+    """The address. Raises ValueError if the text is not an address; OFF is not one."""
     host, colon, port = text.rpartition(":")
     if not colon or not (port.isascii() and port.isdigit()) or int(port) > 65535:
         raise ValueError(f'"{text}" is not an address; {ALLOWED}')

@@ -68,7 +68,7 @@ def _list(node: yaml.SequenceNode, inner: Any, path: str, findings: Findings) ->
 
 
 def json_value(node: yaml.Node) -> Any:
-    """The value of a scalar as Kueue reads it; MISFIT if JSON cannot hold it or its tag is none of JSON's types."""
+    """The value of a scalar as Kueue reads it; MISFIT if JSON cannot hold it or its tag is not one of JSON's types."""
     try:
         return to_json(node) if node.tag in (STR, INT, FLOAT, BOOL, NULL) else NOT_JSON
     except NotJson:

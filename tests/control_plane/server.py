@@ -179,7 +179,7 @@ def _wait_ready(plane: ControlPlane, processes: list[subprocess.Popen[bytes]]) -
             with urllib.request.urlopen(request, context=plane.ssl_context(), timeout=2) as answer:
                 if answer.status == 200:
                     return
-        time.sleep(0.1)  # it tells nobody when it is ready
+        time.sleep(0.1)  # the server does not signal that it is ready
     raise RuntimeError(f"the control plane did not become ready within {READY_SECONDS:.0f} s:\n{_logs(plane.folder)}")
 
 

@@ -129,7 +129,7 @@ class Container:
 
     @property
     def backoff_until(self) -> datetime | None:
-        """When the wait after the last exit ends; None if there is none."""
+        """When the backoff after the last exit ends; None if the container does not back off."""
         if self.exit is None or self.backoff is None:
             return None
         start = self.backoff_start

@@ -268,7 +268,7 @@ def _readable(declared: Any) -> list[tuple[Json, Path]]:
 
 
 def _cell(found: list[Json], shape: str, now: datetime) -> Any:
-    """The first value in the column's type; None if there is none or its type does not match."""
+    """The first value in the column's type; None if it is absent or its type does not match."""
     if not found:
         return None
     value = found[0]

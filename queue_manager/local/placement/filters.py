@@ -44,7 +44,7 @@ class NodeRoom:
 class Unschedulable(NamedTuple):
     """No node fits the pod. The message is kube-scheduler's, e.g. `0/2 nodes are available: 2 Insufficient cpu.`
 
-    nominated: the node on which pods are preempted for it; empty if there is none.
+    nominated: the node on which pods are preempted for it; empty if the pod is not nominated.
     """
 
     message: str

@@ -54,7 +54,7 @@ class Room:
         self._nominated.pop(uid, None)
 
     def nominated(self, uid: str) -> str:
-        """The node for which the pod is nominated; empty if there is none."""
+        """The node for which the pod is nominated; empty if it is not nominated."""
         held = self._nominated.get(uid)
         return held.node if held is not None else ""
 

@@ -40,7 +40,7 @@ orphan = int(subprocess.run(["sh", "-c", "sleep 0.1 >&2 & echo $!"], stdout=subp
 try:
     while True:
         os.kill(orphan, 0)  # a zombie is still there
-        time.sleep(0.01)  # nobody is told of the end of what is no child of theirs
+        time.sleep(0.01)  # only a parent is notified of the end of a process
 except ProcessLookupError:
     print("reaped")
 """

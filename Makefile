@@ -1,14 +1,18 @@
-# make demo   sets up .venv and runs the main job
-# make test   sets up .venv and runs the tests that need nothing but Python
+# make demo   sets up .venv, without development tools, and runs the main job
+# make test   adds the development tools to .venv and runs the tests that need nothing but Python
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+TOOLS := $(VENV)/.tools-installed
+PIP := PIP_USER=0 $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint deploy/constraints.txt
+# Packages that the product hardly ever imports. Their bytecode is 50 MB, and a third of the time of the installation.
+NOT_IMPORTED := /(kubernetes|pip|setuptools|pkg_resources)/
 RECENT := import sys; sys.exit(sys.version_info < (3, 11))
 # What was set up for a Python that has been replaced since, or before the checkout was moved, is set up anew.
 BROKEN := $(if $(wildcard $(STAMP)),$(shell $(BIN)/sluice --help >/dev/null 2>&1 || echo broken))
 
-.PHONY: broken help setup demo test test-cluster test-real-server test-real-time quick lint types crds control-plane bench compare-jobs compare-scenarios compare-scheduling bench-jobs bench-queue clean
+.PHONY: broken help setup demo test test-cluster test-real-server test-real-time test-image quick lint types manifests crds control-plane bench compare-jobs compare-scenarios compare-scheduling fuzz bench-jobs bench-queue image image-tools wheel lock clean
 
 help:
 	@sed -n 's/^\([a-z-]*\):.*## /\1  /p' $(MAKEFILE_LIST)
@@ -19,69 +23,105 @@ $(STAMP): pyproject.toml deploy/constraints.txt $(BROKEN)
 		{ echo "$(VENV) is of a Python that is too old, or gone; make clean removes it"; exit 1; }
 	@echo "Setting up $(VENV) (once) ..."
 	@$(PYTHON) -m venv $(if $(BROKEN),--clear) $(VENV)
-	@PIP_USER=0 $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint deploy/constraints.txt --editable '.[dev]'
+	@$(PIP) --no-compile --editable .
+	@$(BIN)/python -W ignore -m compileall -q -x '$(NOT_IMPORTED)' $(VENV)/lib
 	@touch $(STAMP)
 
-setup: $(STAMP) ## install sluice and its tools into .venv
+$(TOOLS): $(STAMP)
+	@echo "Adding the development tools to $(VENV) (once) ..."
+	@$(PIP) --editable '.[dev]'
+	@touch $(TOOLS)
+
+setup: $(TOOLS) ## install sluice and its development tools into .venv
 
 demo: $(STAMP) ## start a temporary cluster, run a dozen Jobs through the queue, print the results
 	@$(BIN)/sluice demo
 
-# Tests wait more than they compute, so there are more of them at once than processors. The tests of a file stay together:
-# they share clusters. Files are handed out in the order of tests/conftest.py, the longest first. Those in real time on
-# the real server have the machine to themselves. Bytecode is cached: the tests start hundreds of processes.
-PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder
+# Tests wait more than they compute, so more of them run at once than there are processors (`-n auto`); unit tests compute
+# (`-n logical`). The tests of a file run in one worker, since they share clusters. Workers take files in the order of
+# tests/conftest.py, the longest first. Tests in real time on the real server run one at a time. Bytecode is cached,
+# because the tests start hundreds of processes.
+PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest --dist loadfile --no-loadscope-reorder
 
-test: $(STAMP) ## run the tests, except the exhaustive ones and those against a real API server (test-cluster)
-	@$(PYTEST) -m "not control_plane and not exhaustive" $(PYTEST_ARGS)
+test: $(TOOLS) ## run the tests, except the exhaustive ones and those against a real API server (test-cluster)
+	@$(PYTEST) -n auto -m "not control_plane and not exhaustive and not wheel" $(PYTEST_ARGS)
 
 test-cluster: test-real-server test-real-time ## run the tests against a real API server (built once) and the exhaustive ones
 
-test-real-server: $(STAMP) control-plane
-	@$(PYTEST) -m "(control_plane and not real_time) or exhaustive" $(PYTEST_ARGS)
+test-real-server: $(TOOLS) control-plane
+	@$(PYTEST) -n auto -m "(control_plane and not real_time and not image) or exhaustive" $(PYTEST_ARGS)
 
-test-real-time: $(STAMP) control-plane
-	@$(PYTEST) -m "control_plane and real_time" -n 1 $(PYTEST_ARGS)
+test-real-time: $(TOOLS) control-plane
+	@$(PYTEST) -n 1 -m "control_plane and real_time" $(PYTEST_ARGS)
 
-quick: $(STAMP) ## run the unit tests, which take seconds
-	@$(PYTEST) tests/unit -m "not exhaustive" $(PYTEST_ARGS)
+test-image: $(TOOLS) control-plane ## run the image of `make image` against a real API server (as root), and the wheel in an empty environment
+	@$(PYTEST) -n 2 -m "image or wheel" $(PYTEST_ARGS)
 
-lint: $(STAMP) ## check format, lint (ruff), import contracts, and declared against used dependencies
+quick: $(TOOLS) ## run the unit tests in seconds: without the thorough ones, a tenth of the generated examples
+	@$(PYTEST) -n logical tests/unit -m "not exhaustive and not thorough" --hypothesis-profile quick $(PYTEST_ARGS)
+
+lint: $(TOOLS) ## check format, lint (ruff), import contracts, and declared against used dependencies
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
 	@$(BIN)/lint-imports
 	@$(BIN)/deptry .
-	@$(BIN)/deptry . --exclude '(\.venv|tests)/' --optional-dependencies-dev-groups dev
+	@$(BIN)/deptry . --exclude '(\.venv|tests|deploy/image)/' --optional-dependencies-dev-groups dev
 
-types: $(STAMP) ## check types (mypy, strict)
+types: $(TOOLS) ## check types (mypy, strict)
 	@$(BIN)/mypy
 
-crds: $(STAMP) ## generate from the code: config/crds, config/kueue_config.schema.json, config/METRICS.md and queue_manager/lifecycle/LIFECYCLE.md
+manifests: $(STAMP) ## generate deploy/chart, deploy/manifests, deploy/monitoring and deploy/ROLES.md from queue_manager/installation
+	@$(BIN)/python -m queue_manager.installation.files deploy
+
+crds: $(STAMP) ## generate from the code: config/crds, config/kueue_config.schema.json, config/*.md and queue_manager/lifecycle/LIFECYCLE.md
 	@$(BIN)/python -m queue_manager.api.crd_generation config/crds
 	@$(BIN)/python -m queue_manager.configuration.json_schema config/kueue_config.schema.json
+	@$(BIN)/python -m queue_manager.configuration.reference_page config/CONFIGURATION.md
 	@$(BIN)/python -m queue_manager.api.metric_families config/METRICS.md
+	@$(BIN)/python -m queue_manager.cli.output_page config/OUTPUT.md
 	@$(BIN)/python -m queue_manager.jobs.lifecycle_page
 
-control-plane: ## build kube-apiserver, etcd and kubectl for test-cluster
+control-plane: ## build kube-apiserver, etcd, kubectl, helm and promtool, and install PostgreSQL, for test-cluster
 	@$(PYTHON) tests/control_plane/provide.py
+	@$(PYTHON) tests/control_plane/promtool/build.py
+	@$(PYTHON) tests/control_plane/history/postgresql.py
 
-bench: $(STAMP) ## print the benchmark tables
+bench: $(TOOLS) ## print the benchmark tables
 	@$(BIN)/python -m tests.benchmarks
 
-compare-jobs: $(STAMP) ## run N generated histories against kube-controller-manager and Sluice and compare (N=300, SEED=1)
+compare-jobs: $(TOOLS) ## run N generated histories against kube-controller-manager and Sluice and compare (N=300, SEED=1)
 	@$(BIN)/python -m tests.control_plane.jobs $(or $(N),300) $(or $(SEED),1)
 
-compare-scenarios: $(STAMP) ## run only the scenarios of the comparison (part of test-cluster)
+compare-scenarios: $(TOOLS) ## run only the scenarios of the comparison (part of test-cluster)
 	@$(BIN)/python -m pytest tests/control_plane/jobs/test_scenarios.py
 
-compare-scheduling: $(STAMP) ## compare N generated small clusters with a naive reference of the scheduler (N=10000, SEED=1)
+compare-scheduling: $(TOOLS) ## compare N generated small clusters with a naive reference of the scheduler (N=10000, SEED=1)
 	@$(BIN)/python -m tests.unit.scheduling.reference_comparison $(or $(N),10000) $(or $(SEED),1)
 
-bench-jobs: $(STAMP) ## benchmark the Job controllers of Kubernetes and Sluice (ARGS="--large 10 100 1000")
+fuzz: $(TOOLS) ## fuzz every decoder for N seconds together (N=120), starting from tests/fuzz/corpus
+	@$(BIN)/python -m tests.fuzz $(or $(N),120)
+
+bench-jobs: $(TOOLS) ## benchmark the Job controllers of Kubernetes and Sluice (ARGS="--large 10 100 1000")
 	@$(BIN)/python -m tests.benchmarks.bench_jobs $(ARGS)
 
-bench-queue: $(STAMP) control-plane ## benchmark the queue on a real API server, about ten minutes (ARGS="--scale 0.1")
+bench-queue: $(TOOLS) control-plane ## benchmark the queue on a real API server, about ten minutes (ARGS="--scale 0.1")
 	@$(BIN)/python -m tests.benchmarks.bench_queue $(ARGS)
 
+wheel: $(STAMP) ## build dist/sluice-VERSION-py3-none-any.whl
+	@$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist .
+
+image: ## build the OCI image of deploy/Containerfile into build/image, without a container engine (as root)
+	@$(PYTHON) deploy/image/build.py
+
+image-tools: ## install the Debian packages that image and test-image need (apt-get, as root)
+	@$(PYTHON) deploy/image/build.py tools
+
+# Versions are those of deploy/constraints.txt; the locks add the hashes and leave out what the image does not need.
+LOCK := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --custom-compile-command "make lock" --constraint deploy/constraints.txt
+
+lock: $(TOOLS) ## write the image's packages with hashes: deploy/requirements.lock and deploy/image/tools.lock
+	@$(LOCK) --extra otel --extra postgresql --output-file deploy/requirements.lock pyproject.toml
+	@$(LOCK) --output-file deploy/image/tools.lock deploy/image/tools.in
+
 clean: ## remove .venv and caches
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

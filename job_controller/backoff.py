@@ -73,7 +73,7 @@ def extend(history: FailureHistory, succeeded: Iterable[Pod], failed: Iterable[P
 
 
 def without_future_times(history: FailureHistory, now: datetime) -> FailureHistory:
-    """The history with all times shifted back by the same amount so that the latest is `now`, if it lies in the future.
+    """The history without times in the future: if the latest is after `now`, all are moved back by the difference.
 
     See BEHAVIOUR.md#b41-clock. Times up to times.CLOCK_SKEW ahead are not changed.
     """

@@ -40,7 +40,7 @@ class PodPlan:
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
+class JobEvent:
     """An Event to record about the Job."""
 
     type: Literal["Normal", "Warning"]
@@ -58,7 +58,7 @@ class JobMemory:
 
     history: FailureHistory = field(default_factory=FailureHistory)
     parts: Parts = field(default=(), compare=False)
-    reported: frozenset[Event] = frozenset()
+    reported: frozenset[JobEvent] = frozenset()
     status_at: datetime | None = None
     start: WaitStart | None = None
 
@@ -100,7 +100,7 @@ class WriteStatus:
     """Write the status. `events` and `counts` are recorded after the write has succeeded."""
 
     status: JobStatus
-    events: tuple[Event, ...] = ()
+    events: tuple[JobEvent, ...] = ()
     counts: tuple[Count, ...] = ()
 
 
@@ -131,7 +131,7 @@ class Decision:
     """
 
     steps: tuple[Step, ...] = ()
-    events: tuple[Event, ...] = ()
+    events: tuple[JobEvent, ...] = ()
     memory: JobMemory = field(default_factory=JobMemory)
     requeue_after: float | None = None
     action: Literal["reconciling", "tracking", "pods_created", "pods_deleted"] = "reconciling"

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from job_controller import reasons
 from job_controller.annotations import MAX_DIGITS, whole_number
-from job_controller.decision import Event
+from job_controller.decision import JobEvent
 from job_controller.go_text import NOT_NEGATIVE
 from job_controller.labels import BACKOFF_SECONDS, FAILED_PODS_LIMIT
 from job_controller.model import Job
@@ -27,14 +27,14 @@ _DEFAULTS = {
 }
 
 
-def invalid_job(job: Job) -> Event | None:
+def invalid_job(job: Job) -> JobEvent | None:
     """The Event about a Job that must not be synced; None for all others.
 
     An invalid Job that is being deleted is synced nevertheless, so that the finalizers of its pods are removed.
     """
     spec = job.spec
     if spec.completion_mode not in ("NonIndexed", "Indexed"):
-        return Event("Warning", reasons.EVENT_UNKNOWN_COMPLETION_MODE, reasons.UNKNOWN_COMPLETION_MODE_MESSAGE)
+        return JobEvent("Warning", reasons.EVENT_UNKNOWN_COMPLETION_MODE, reasons.UNKNOWN_COMPLETION_MODE_MESSAGE)
     if job.metadata.deletion_timestamp is not None:
         return None
     problem = ""
@@ -48,16 +48,16 @@ def invalid_job(job: Job) -> Event | None:
             if number is not None and number < 0:
                 problem = f"spec.{field}: Invalid value: {number}: {NOT_NEGATIVE}"
                 break
-    return Event("Warning", reasons.EVENT_INVALID_JOB, f"{problem}; the Job is not synced") if problem else None
+    return JobEvent("Warning", reasons.EVENT_INVALID_JOB, f"{problem}; the Job is not synced") if problem else None
 
 
-def warnings(job: Job) -> tuple[Event, ...]:
+def warnings(job: Job) -> tuple[JobEvent, ...]:
     """The Events about a Job that is synced nevertheless. `job` lacks the fields that are switched off."""
     spec = job.spec
     restart_policy = (spec.template.get("spec") or {}).get("restartPolicy", "")
     endless = endless_indexes(spec.backoff_limit_per_index, spec.backoff_limit, restart_policy)
     events = _annotation_warnings(job)
-    return (*events, Event("Warning", reasons.EVENT_INDEX_NEVER_FAILS, endless)) if endless else events
+    return (*events, JobEvent("Warning", reasons.EVENT_INDEX_NEVER_FAILS, endless)) if endless else events
 
 
 def endless_indexes(limit_per_index: int | None, limit: int | None, restart_policy: str) -> str:
@@ -74,7 +74,7 @@ def endless_indexes(limit_per_index: int | None, limit: int | None, restart_poli
     )
 
 
-def _annotation_warnings(job: Job) -> tuple[Event, ...]:
+def _annotation_warnings(job: Job) -> tuple[JobEvent, ...]:
     """One Event for each annotation of Sluice that is malformed."""
     found = []
     for annotation, default in _DEFAULTS.items():
@@ -84,5 +84,5 @@ def _annotation_warnings(job: Job) -> tuple[Event, ...]:
             message = (
                 f'{field}: Invalid value: "{text}": must be a whole number of at most {MAX_DIGITS} digits; {default}'
             )
-            found.append(Event("Warning", reasons.EVENT_INVALID_ANNOTATION, message))
+            found.append(JobEvent("Warning", reasons.EVENT_INVALID_ANNOTATION, message))
     return tuple(found)

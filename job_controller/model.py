@@ -218,17 +218,26 @@ class Job(Object):
 # --- Pod ---------------------------------------------------------------------------------------------------
 
 
+class WaitingState(Record):
+    """core/v1 ContainerStateWaiting."""
+
+    reason: str = ""
+    message: str = ""
+
+
 class TerminatedState(Record):
     """core/v1 ContainerStateTerminated."""
 
     exit_code: int = 0
     reason: str = ""
+    message: str = ""  # the termination message: what the container left, or the end of its log
     finished_at: datetime | None = None
 
 
 class ContainerState(Record):
-    """core/v1 ContainerState, of which only `terminated` is read."""
+    """core/v1 ContainerState. `running` is not read: it is the state that is neither of these."""
 
+    waiting: WaitingState | None = None
     terminated: TerminatedState | None = None
 
 
@@ -239,6 +248,7 @@ class ContainerStatus(Record):
     ready: bool = False
     restart_count: int = 0
     state: ContainerState = ContainerState()
+    last_state: ContainerState = ContainerState()
 
 
 class ContainerSpec(Record):

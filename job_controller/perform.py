@@ -13,7 +13,7 @@ from job_controller.decision import (
     CreatePods,
     Decision,
     DeletePods,
-    Event,
+    JobEvent,
     PodPlan,
     PrunePods,
     ReleasePods,
@@ -74,7 +74,10 @@ async def for_each(items: Iterable[T], do: Callable[[T], Awaitable[None]], concu
 
 
 class Performer:
-    """Writes for one Job at a time. Remembers which Jobs failed to create pods, and what pods were created for."""
+    """Carries out the steps of a Decision; remembers of which Jobs the last pod creation failed.
+
+    `identities` is given the annotations with which each pod of an index was created.
+    """
 
     def __init__(
         self,
@@ -152,7 +155,7 @@ class Performer:
 
     def _report_rejected_status(self, job: Job, changes: Mapping[str, object], error: Exception) -> None:
         """Log and record an Event about a rejected status: a bug in this code, or a newer validation rule."""
-        log.error("status rejected", extra={"job": str(job.metadata.key), "changes": changes, "error": str(error)})
+        log.error("status rejected", extra={**_named(job), "changes": changes, "error": str(error)})
         self._events.event(job, "Warning", reasons.EVENT_STATUS_REFUSED, str(error))
 
     async def _write_pod_counts(self, job: Job, changes: Mapping[str, object]) -> None:
@@ -162,7 +165,7 @@ class Performer:
             try:
                 await self._cluster.update_job_status(job, counts)
             except Exception as error:
-                log.warning("pod counts rejected too", extra={"job": str(job.metadata.key), "error": str(error)})
+                log.warning("pod counts rejected too", extra={**_named(job), "error": str(error)})
 
     # --- creation ---
 
@@ -244,7 +247,7 @@ class Performer:
 
     # --- Events and metrics ---
 
-    def _report(self, job: Job, events: Iterable[Event]) -> None:
+    def _report(self, job: Job, events: Iterable[JobEvent]) -> None:
         for event in events:
             self._events.event(job, event.type, event.reason, event.message)
 
@@ -254,6 +257,11 @@ class Performer:
 
     def _count(self, name: str, labels: Mapping[str, str], by: float = 1) -> None:
         self._metrics.inc(METRICS_PREFIX + name, labels, by)
+
+
+def _named(job: Job) -> dict[str, str]:
+    """The fields of a log line that name the Job."""
+    return {"key": str(job.metadata.key), "uid": job.metadata.uid}
 
 
 def is_namespace_terminating(error: Exception) -> bool:

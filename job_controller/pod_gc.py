@@ -232,6 +232,6 @@ class PodGc:
             if status_of(error) == NOT_FOUND or (status_of(error) == CONFLICT and self._cluster.pod(meta.key) is None):
                 return
             self._metrics.inc(ERRORS, labels)
-            log.warning("cannot remove pod", extra={"pod": str(meta.key), "error": str(error)})
+            log.warning("cannot remove pod", extra={"key": str(meta.key), "uid": meta.uid, "error": str(error)})
             return
         self._metrics.inc(DELETED, labels)

@@ -26,6 +26,7 @@ _BINARY_TEXT = ["", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"]
 _NANO = 10**9
 # Larger decimal exponents yield zero or saturate anyway; computing them would exhaust memory.
 _LARGEST_EXPONENT = 400
+_LARGEST = 10 ** (_LARGEST_EXPONENT + 9)
 
 
 class MalformedQuantity(ValueError):
@@ -81,6 +82,8 @@ def _parse(text: str) -> Quantity:
     elif suffix:
         power += _DECIMAL[suffix]
     nano = mantissa * 10**power if power >= 0 else _round_up(mantissa, 10**-power)
+    if style == "exponent":
+        nano = min(nano, _LARGEST)  # the canonical text would have a greater exponent than is read
     if style == "binary":
         nano = min(nano, INT64_MAX * _NANO)
         style = "decimal" if nano < _NANO else "binary"
@@ -97,6 +100,7 @@ def parse(value: str | int | float, resource: str = "") -> int:
     return quantity(value).scaled(-3 if resource == "cpu" else 0)
 
 
+@lru_cache(maxsize=4096)  # the same few amounts are in the message of every refusal
 def to_text(amount: int, resource: str = "") -> str:
     """The text of an amount as `parse` returns it.
 

@@ -29,7 +29,7 @@ from job_controller.decision import (
     CreatePods,
     Decision,
     DeletePods,
-    Event,
+    JobEvent,
     JobMemory,
     PrunePods,
     ReleasePods,
@@ -97,7 +97,7 @@ def decide(
     return _steps(s, memory, verdict, plan, owned, pods_done, new)
 
 
-def _in_order(events: Iterable[Event]) -> tuple[Event, ...]:
+def _in_order(events: Iterable[JobEvent]) -> tuple[JobEvent, ...]:
     return tuple(sorted(events, key=lambda event: event.message))
 
 
@@ -164,7 +164,7 @@ def _steps(
     plan: PodChanges,
     owned: Sequence[Pod],
     pods_done: bool,
-    warnings: tuple[Event, ...],
+    warnings: tuple[JobEvent, ...],
 ) -> Decision:
     """The steps and the status writes once verdict and pod changes are known."""
     job = s.job
@@ -226,7 +226,7 @@ def _is_progress_only(s: Situation, memory: JobMemory, status: JobStatus, plan: 
 
 def _next_status(
     s: Situation, recorded: JobStatus, plan: PodChanges, active: int, verdict: Verdict | None, *, ending: bool
-) -> tuple[JobStatus, tuple[Event, ...]]:
+) -> tuple[JobStatus, tuple[JobEvent, ...]]:
     """The recorded status with pod counts and conditions as after the plan, and the Events of its write."""
     status = msgspec.structs.replace(
         recorded,
@@ -256,7 +256,7 @@ def _remaining(removed: Sequence[Pod], ending: bool) -> int:
     return sum(ending or bool(pod.spec.node_name) or len(pod.metadata.finalizers) > 1 for pod in removed)
 
 
-def _suspension(s: Situation, status: JobStatus, verdict: Verdict | None) -> tuple[JobStatus, tuple[Event, ...]]:
+def _suspension(s: Situation, status: JobStatus, verdict: Verdict | None) -> tuple[JobStatus, tuple[JobEvent, ...]]:
     """The condition Suspended and startTime (KEP-2232, BEHAVIOUR.md#b26-suspension).
 
     Suspended is set once no pod is active, and cleared on resume; startTime is cleared with the former.
@@ -265,12 +265,12 @@ def _suspension(s: Situation, status: JobStatus, verdict: Verdict | None) -> tup
         return status, ()
     if s.resumed:
         reason, message, flag = reasons.JOB_RESUMED, reasons.RESUMED_MESSAGE, "False"
-        event = Event("Normal", reasons.EVENT_RESUMED, message)
+        event = JobEvent("Normal", reasons.EVENT_RESUMED, message)
     elif s.suspended and verdict is None and status.active == 0:
         if conditions.is_true(status.conditions, reasons.SUSPENDED):
             return status, ()
         reason, message, flag = reasons.JOB_SUSPENDED, reasons.SUSPENDED_MESSAGE, "True"
-        event = Event("Normal", reasons.EVENT_SUSPENDED, message)
+        event = JobEvent("Normal", reasons.EVENT_SUSPENDED, message)
         status = msgspec.structs.replace(status, start_time=None)
     else:
         return status, ()
@@ -287,7 +287,7 @@ def _interim(s: Situation, status: JobStatus, verdict: Verdict) -> conditions.Co
 
 def _after_release(
     s: Situation, status: JobStatus, accounts: accounting.PodAccounting, verdict: Verdict | None
-) -> tuple[JobStatus, tuple[Event, ...], tuple[Count, ...]]:
+) -> tuple[JobStatus, tuple[JobEvent, ...], tuple[Count, ...]]:
     """The status of the second write with its Events and counts: recorded UIDs move into the counters.
 
     The terminal condition is added if nothing is active, terminating or uncounted any more.
@@ -310,13 +310,13 @@ def _after_release(
     return final, _ending_events(s, final, verdict), (*counts, Count("jobs_finished_total", labels))
 
 
-def _ending_events(s: Situation, status: JobStatus, verdict: Verdict) -> tuple[Event, ...]:
+def _ending_events(s: Situation, status: JobStatus, verdict: Verdict) -> tuple[JobEvent, ...]:
     """The Events to record after the terminal condition was written."""
     if verdict.type == "Failed":
-        return (Event("Warning", verdict.reason, verdict.message),)
-    events = [Event("Normal", reasons.EVENT_COMPLETED, reasons.COMPLETED_MESSAGE)]
+        return (JobEvent("Warning", verdict.reason, verdict.message),)
+    events = [JobEvent("Normal", reasons.EVENT_COMPLETED, reasons.COMPLETED_MESSAGE)]
     if not s.indexed and s.completions is not None and status.succeeded > s.completions:
-        events.insert(0, Event("Warning", reasons.EVENT_TOO_MANY_SUCCEEDED, reasons.TOO_MANY_SUCCEEDED_MESSAGE))
+        events.insert(0, JobEvent("Warning", reasons.EVENT_TOO_MANY_SUCCEEDED, reasons.TOO_MANY_SUCCEEDED_MESSAGE))
     return tuple(events)
 
 

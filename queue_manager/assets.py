@@ -15,6 +15,17 @@ def config() -> Path:
     return installed if installed.is_dir() else _PACKAGE.parent / "config"
 
 
+def shown(file: Path) -> str:
+    """Return the path as a user of this directory types it: relative if the file is below it."""
+    here = Path.cwd()
+    return str(file.relative_to(here) if file.is_relative_to(here) else file)
+
+
+def reasons() -> Path:
+    """Return the file with a page for each reason why a Job does not run."""
+    return config() / "REASONS.md"
+
+
 def crds() -> Path:
     """Return the folder with one CRD manifest per kind."""
     return config() / "crds"

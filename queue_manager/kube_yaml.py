@@ -18,7 +18,6 @@ expands too far fails before it uses memory. The C parser recurses once per leve
 from __future__ import annotations
 
 import base64
-import binascii
 import math
 import re
 import struct
@@ -236,7 +235,7 @@ _is_date = re.compile(r"[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}([Tt\s].*)?").fullmatch
 def _decoded(node: yaml.ScalarNode) -> str:
     try:
         return base64.b64decode("".join(node.value.split()), validate=True).decode("utf-8", "replace")
-    except binascii.Error:
+    except ValueError:
         raise _not_json("yaml: !!binary value contains invalid base64 data", node) from None
 
 

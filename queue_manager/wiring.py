@@ -15,25 +15,24 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, overload
 
-import msgspec
-
 from job_controller.json_tree import Json
-from job_controller.model import Job
 from job_controller.options import JobControllerOptions
 from job_controller.ports import PodPermits
-from queue_manager.api.keys import DEFAULT_NAME
-from queue_manager.api.resources import LOCAL_QUEUES, NAMESPACES, WORKLOAD_PRIORITY_CLASSES, WORKLOADS
-from queue_manager.api.types import LocalQueue, Namespace, Workload, WorkloadPriorityClass
-from queue_manager.api.webhook import QueueAdmission, WithoutEffectWarnings
+from queue_manager.accounting.recorder import HistoryRecorder
+from queue_manager.api.queue_admission import QueueAdmission, WithoutEffectWarnings
+from queue_manager.api.resources import WORKLOADS
+from queue_manager.api.types import Workload
 from queue_manager.configuration import KueueConfig
 from queue_manager.engine.runtime import Runtime
 from queue_manager.hosting.job_cluster import attach_job_controller
 from queue_manager.hosting.pod_controllers import attach_pod_controllers
 from queue_manager.jobs.controller import JobQueueController
 from queue_manager.jobs.job_permits import JobPermits
+from queue_manager.jobs.submission_contexts import SubmissionContexts, ownership, queue_of_import
 from queue_manager.jobs.webhook import JobAdmission, SubmissionContext
-from queue_manager.lifecycle.settings import Settings, reconfigured, settings_of
+from queue_manager.lifecycle.workload_settings import reconfigured, settings_of
 from queue_manager.metrics.workloads import QueueMetrics
+from queue_manager.notifications.notifier import attach_notifications
 from queue_manager.scheduler.admission_loop import Scheduler
 from queue_manager.scheduler.job_pods import JobPods, uses_node
 from queue_manager.scheduler.protections import Protections
@@ -65,6 +64,7 @@ def attach_controllers(
     queue: Literal[True] = True,
     job_controller: JobControllerOptions | None = None,
     pod_controllers: bool = False,
+    history: str = "",
 ) -> QueueManager: ...
 
 
@@ -76,6 +76,7 @@ def attach_controllers(
     queue: bool,
     job_controller: JobControllerOptions | None = None,
     pod_controllers: bool = False,
+    history: str = "",
 ) -> QueueManager | None: ...
 
 
@@ -86,14 +87,16 @@ def attach_controllers(
     queue: bool = True,
     job_controller: JobControllerOptions | None = None,
     pod_controllers: bool = False,
+    history: str = "",
 ) -> QueueManager | None:
     """Attach the chosen controllers to a runtime that has not started yet. Returns the queue, or None without `queue`.
 
     `job_controller`: options of the embedded Job controller; None if kube-controller-manager runs the Jobs. With
     `queue` the embedded controller creates pods only for Jobs that the queue permits. `pod_controllers`: also run pod
-    garbage collection and clear stale disruption conditions, for clusters without kube-controller-manager.
+    garbage collection and clear stale disruption conditions, for clusters without kube-controller-manager. `history`:
+    the URL of the queue's history if the configuration has none; "": no history then.
     """
-    manager = attach_queue_controllers(runtime, config) if queue else None
+    manager = attach_queue_controllers(runtime, config, history) if queue else None
     if job_controller is not None:
         attach_job_controller(runtime, job_controller, manager.permits if manager is not None else None)
     if pod_controllers:
@@ -101,7 +104,7 @@ def attach_controllers(
     return manager
 
 
-def attach_queue_controllers(runtime: Runtime, config: KueueConfig) -> QueueManager:
+def attach_queue_controllers(runtime: Runtime, config: KueueConfig, history: str = "") -> QueueManager:
     """Attach all controllers of the queue to a runtime that has not started yet."""
     settings = settings_of(config)
     writer = WorkloadWriter(runtime, settings, runtime.cache(WORKLOADS, Workload))
@@ -114,47 +117,37 @@ def attach_queue_controllers(runtime: Runtime, config: KueueConfig) -> QueueMana
     jobs = JobQueueController(runtime, settings, writer, job_pods, permits)
     queue_status = QueueStatusController(runtime, quota_cache)
     WithoutEffectEvents(runtime)
+    attach_notifications(runtime, config.notifications)
     metrics = QueueMetrics(runtime, quota_cache, writer, config.metrics)
-    submission = _SubmissionContexts(runtime, settings, permits)
+    contexts = SubmissionContexts(runtime, settings)
+    url = config.history.url or history
+    recorder = HistoryRecorder(runtime, url, config.history) if config.history.enable and url else None
 
     def reconfigure(new: KueueConfig) -> None:
-        submission.settings = reconfigured(submission.settings, settings_of(new), runtime.clock.now())
+        contexts.settings = reconfigured(contexts.settings, settings_of(new), runtime.clock.now())
         for controller in (jobs, workloads, writer, scheduler, quota_cache, queue_status):
-            controller.reconfigure(submission.settings)
+            controller.reconfigure(contexts.settings)
         metrics.config = new.metrics
+        if recorder is not None:
+            recorder.reconfigure(new.history)
 
-    admission = (JobAdmission(submission), QueueAdmission(), WithoutEffectWarnings())
+    def context(job: Json) -> SubmissionContext:
+        owned = ownership(job)
+        imported_to = queue_of_import(permits.workloads_of(owned))
+        return contexts.of(job, owner_managed=permits.parent(owned) is not None, imported_to=imported_to)
+
+    admission = (JobAdmission(context), QueueAdmission(), WithoutEffectWarnings())
+    return QueueManager(quota_cache, scheduler, _summaries(runtime, quota_cache), permits, admission, reconfigure)
+
+
+def attach_pending_summaries(
+    runtime: Runtime, config: KueueConfig
+) -> tuple[PendingSummaries, Callable[[KueueConfig], None]]:
+    """Attach only what answers the visibility API, and nothing that writes; returns it, and how to reconfigure it."""
+    quota_cache = QuotaCache(runtime, settings_of(config))
+    return _summaries(runtime, quota_cache), lambda new: quota_cache.reconfigure(settings_of(new))
+
+
+def _summaries(runtime: Runtime, quota_cache: QuotaCache) -> PendingSummaries:
     cached = runtime.cache(WORKLOADS, Workload)
-    summaries = PendingSummaries(quota_cache.queues, lambda key: cached.get(*key))
-    return QueueManager(quota_cache, scheduler, summaries, permits, admission, reconfigure)
-
-
-class _SubmissionContexts:
-    """Builds the SubmissionContext of a submitted Job from the caches."""
-
-    def __init__(self, runtime: Runtime, settings: Settings, permits: JobPermits) -> None:
-        self.settings = settings
-        self._permits = permits
-        self._namespaces = runtime.cache(NAMESPACES, Namespace)
-        self._local_queues = runtime.cache(LOCAL_QUEUES, LocalQueue)
-        self._classes = runtime.cache(WORKLOAD_PRIORITY_CLASSES, WorkloadPriorityClass)
-
-    def __call__(self, job: Json) -> SubmissionContext:
-        meta = job.get("metadata") or {}
-        name = meta.get("namespace", "")
-        namespace = self._namespaces.get("", name)
-        own = namespace.metadata.labels if namespace is not None else {}
-        return SubmissionContext(
-            managed=self.settings.manages({"kubernetes.io/metadata.name": name, **own}),
-            manage_all=self.settings.manage_all,
-            default_queue=self._local_queues.get(name, DEFAULT_NAME) is not None,
-            default_class=self._classes.get("", DEFAULT_NAME) is not None,
-            bounds=self.settings.bounds,
-            owner_managed=self._permits.parent(_ownership(meta)) is not None,
-        )
-
-
-def _ownership(meta: Json) -> Job:
-    """Return a Job with only the metadata that `JobPermits.parent` needs to find the parent."""
-    kept = {name: meta[name] for name in ("namespace", "labels", "ownerReferences") if meta.get(name)}
-    return msgspec.convert({"metadata": kept}, Job)
+    return PendingSummaries(quota_cache.queues, lambda key: cached.get(*key))

@@ -13,6 +13,8 @@ from hypothesis import HealthCheck, settings
 from queue_manager.local.agent import cgroups
 from tests.control_plane import provide
 from tests.control_plane.fixtures import control_plane, controllers
+from tests.control_plane.image.oci_layout import LAYOUT
+from tests.examples import FEWEST, QUICK
 
 __all__ = ["control_plane", "controllers"]  # one real server for all suites
 
@@ -24,12 +26,14 @@ settings.register_profile(
     derandomize=bool(os.environ.get("CI")),
 )
 settings.load_profile("sluice")
+settings.register_profile(QUICK, settings.get_profile("sluice"), max_examples=FEWEST)
 
 NEEDS = {
     "kubectl": lambda: "" if kubectl() else "kubectl is not on PATH (install it, or run: make control-plane)",
     "control_plane": lambda: (
         f"{', '.join(provide.missing())} not found (run: make control-plane)" if provide.missing() else ""
     ),
+    "image": lambda: "" if LAYOUT.is_dir() else "there is no build/image (run as root: make image test-image)",
 }
 
 
@@ -49,9 +53,12 @@ LONGEST = (
 )
 
 
-def pytest_xdist_auto_num_workers() -> int:
-    """Two workers per processor, because tests wait for processes and servers more than they compute."""
-    return 2 * (os.cpu_count() or 1)
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """Two workers per processor, because tests wait for processes and servers more than they compute.
+
+    One with `-n logical`, for the unit tests, which hardly wait.
+    """
+    return (os.cpu_count() or 1) * (1 if config.option.numprocesses == "logical" else 2)
 
 
 def kubectl() -> str | None:

@@ -2,7 +2,7 @@
 
 `cases()` yields every recorded request. The rules of Jobs are pure functions and answer most of them. An API server
 answers some before or after these rules: wrong JSON types, unknown fields, names that do not fit the URL, stale
-versions. `Case.answered_by_server` tells the two apart by the kind of answer.
+versions. `Case.answered_by_server` distinguishes the two by the kind of answer.
 """
 
 from __future__ import annotations

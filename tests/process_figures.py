@@ -1,4 +1,4 @@
-"""CPU time and memory of a process, from /proc."""
+"""CPU time, waiting time and memory of a process, from /proc."""
 
 from __future__ import annotations
 
@@ -11,6 +11,11 @@ def cpu_seconds(pid: int) -> float:
     """User and system time of the process so far."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def waited_for_core_seconds(pid: int) -> float:
+    """How long the main thread was able to run while others had the cores."""
+    return int(Path(f"/proc/{pid}/task/{pid}/schedstat").read_text().split()[1]) / 1e9
 
 
 def resident_bytes(pid: int) -> int:

@@ -40,10 +40,14 @@ def validate_create(job: Json) -> list[FieldError]:
     """The errors of a new Job that `prepare_create` defaulted."""
     metadata = job.get("metadata") or {}
     own = metadata.get("labels") or {}
-    if own.keys() == _GENERATED and own == job["spec"]["template"]["metadata"]["labels"]:
+    if own.keys() == _GENERATED and own == _template_labels(job):
         # An API server copies the generated labels to the Job after validation, so they are not validated here.
         metadata = {key: value for key, value in metadata.items() if key != "labels"}
     return _validate_job(metadata, job["spec"], validate_spec(job["spec"]), prefixed_labels=True)
+
+
+def _template_labels(job: Json) -> Json:
+    return (job["spec"]["template"].get("metadata") or {}).get("labels") or {}
 
 
 def validate_update(new: Json, old: Json) -> list[FieldError]:
@@ -52,7 +56,7 @@ def validate_update(new: Json, old: Json) -> list[FieldError]:
     # The generic checks of an update come first; those of Jobs repeat them.
     of_change, of_spec = validate_metadata_update(metadata, before), validate_spec(new["spec"])
     errors = _validate_common_metadata(metadata) + of_change
-    own = (old["spec"]["template"].get("metadata") or {}).get("labels") or {}
+    own = _template_labels(old)
     prefixed = labels.JOB_NAME in own and labels.CONTROLLER_UID in own
     errors += _validate_job(metadata, new["spec"], of_spec, prefixed_labels=prefixed)
     return errors + of_change + of_spec + validate_immutable(new["spec"], old)

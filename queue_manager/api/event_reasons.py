@@ -12,6 +12,7 @@ FINISHED_WORKLOAD = "FinishedWorkload"
 JOB_STARTED = "Started"
 JOB_STOPPED = "Stopped"
 INVALID_OVERRIDE = "InvalidOverride"  # Sluice's own
+POLICY_VIOLATION = "PolicyViolation"  # Sluice's own: what an admission policy would have refused has been undone
 QUEUEING_REFUSED = "QueueingRefused"  # Sluice's own: the API server rejects a write about this object
 PRIORITY_CLASS_NOT_FOUND = "WorkloadPriorityClassNotFound"
 ADMISSION_CHECK_REJECTED = "AdmissionCheckRejected"

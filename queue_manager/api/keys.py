@@ -7,7 +7,8 @@ own, all others are Kueue's or Kubernetes'.
 from __future__ import annotations
 
 GROUP = "kueue.x-k8s.io"
-API_VERSION = "kueue.x-k8s.io/v1beta2"
+API_VERSION = "kueue.x-k8s.io/v1beta2"  # stored
+V1BETA1 = "kueue.x-k8s.io/v1beta1"  # served for older clients
 
 # --- on Jobs -----------------------------------------------------------------------------------------------
 QUEUE_NAME = "kueue.x-k8s.io/queue-name"
@@ -24,6 +25,11 @@ DEFAULT_NAME = "default"  # LocalQueue and WorkloadPriorityClass of Jobs that na
 PODS_READY_TIMEOUT_OVERRIDE = "sluice/pods-ready-timeout"  # this and the next two are copied to the Workload
 REQUEUING_LIMIT_OVERRIDE = "sluice/requeuing-limit"
 MIN_RUNTIME = "sluice/min-runtime"  # also on a WorkloadPriorityClass, for the Jobs that have none of their own
+USER = "sluice/user"  # annotation or label: whose Job it is, for the history
+
+# --- on ended pods: what they used, where the node knows it
+CPU_SECONDS = "sluice/cpu-seconds"  # of all containers, a decimal number
+PEAK_MEMORY = "sluice/peak-memory-bytes"  # the sum of the containers' peaks
 
 # --- on Workloads ------------------------------------------------------------------------------------------
 JOB_UID = "kueue.x-k8s.io/job-uid"
@@ -32,7 +38,12 @@ FINALIZER = "kueue.x-k8s.io/resource-in-use"
 PASS_BY = "sluice/pass-by-never-fitting-head"  # on a StrictFIFO ClusterQueue: "true"
 PARALLELISM = "sluice/parallelism"  # on a partially admitted Job: the parallelism in the user's spec
 DEACTIVATED_FOR = "sluice/deactivated-for"  # on a Workload that a rule deactivated: the time of its DeactivationTarget
+IMPORTED = "sluice/imported"  # label of a Workload that `sluice import` made: "true"
 SEQUENCE = "sluice/sequence"  # order among Workloads created in the same second
+
+# --- on objects of the queue's kinds, for the way back to the other version: `conversion`
+ONLY_IN_V1BETA1 = "sluice/only-in-v1beta1"  # in v1beta2: fields that v1beta2 cannot express
+ONLY_IN_V1BETA2 = "sluice/only-in-v1beta2"  # in v1beta1: fields that v1beta1 cannot express
 
 # --- on pod templates of running Jobs ----------------------------------------------------------------------
 PODSET = "kueue.x-k8s.io/podset"

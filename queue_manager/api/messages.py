@@ -11,7 +11,7 @@ NO_LONGER_FITS_MESSAGE = "Workload no longer fits after processing another workl
 OVERLAPPING_TARGETS_MESSAGE = "Workload has overlapping preemption targets with another workload"
 WILL_FIT_MESSAGE = f"{OVERLAPPING_TARGETS_MESSAGE}, but will fit after these preemptions complete"
 KEPT_FOR_HEAD_MESSAGE = (  # Sluice's own
-    "Free quota is kept for a workload that has waited longer. Declare a shorter maximum execution time to pass it"
+    "Free quota is kept for a workload that has waited longer. One that declares a short execution time may pass it"
 )
 WAITING_FOR_PODS_READY_MESSAGE = "waiting for all admitted workloads to be in PodsReady condition"
 NAMESPACE_MISMATCH_MESSAGE = "workload namespace doesn't match ClusterQueue selector"
@@ -52,6 +52,13 @@ STOP_WORKLOAD_DELETED = "Workload is deleted"
 STOP_NO_MATCH = "No matching Workload; restoring pod templates according to existent Workload"
 STOP_MISSING_PREBUILT = "missing workload"
 STOP_MISSING = "Missing Workload; unable to restore pod templates"
+NOT_SUSPENDED_WITHOUT_ADMISSION = (  # Sluice's own
+    "The Job was unsuspended while its Workload was not admitted, and is suspended again; the queue starts it"
+)
+
+# --- refusals of Jobs ----------------------------------------------------------------------------------------
+CLASS_ADDED_TO_RUNNING = "WorkloadPriorityClass cannot be added to a non-suspended workload"
+CLASS_REMOVED = "WorkloadPriorityClass cannot be removed from a workload"
 
 
 UNKNOWN = "UNKNOWN"  # an id that is not known
@@ -109,7 +116,7 @@ _PREEMPTION_RULES = {
 
 
 def preempted(uid: str, job_uid: str, reason: str, preemptor_path: str, victim_path: str) -> str:
-    """Evicted and Preempted of a victim. `uid` and `job_uid` are those of the preemptor."""
+    """The message of the conditions Evicted and Preempted of a victim. `uid`, `job_uid`: those of the preemptor."""
     return (
         f"Preempted to accommodate a workload (UID: {uid or UNKNOWN}, JobUID: {job_uid or UNKNOWN}) "
         f"due to {_PREEMPTION_RULES.get(reason, UNKNOWN)}; "
@@ -126,8 +133,8 @@ def preemption_priorities(preemptor: int, victim: int) -> str:
 
 
 def needed_by(cluster_queue: str, priority: int) -> str:
-    """Who needed the quota of a victim, for the victim's user (Sluice's own)."""
-    return f"for ClusterQueue {cluster_queue}, priority {priority}"
+    """Who needed the quota of a victim, after "preempted", for the victim's user (Sluice's own)."""
+    return f"for priority {priority} of ClusterQueue {cluster_queue}"
 
 
 def preempted_workload(victim: str, uid: str, cluster_queue: str) -> str:

@@ -57,6 +57,12 @@ _EVICTION = "priority_class reason underlying_cause"
 EVENTS_OF_WORKLOADS = (
     _kueue("admission_attempts_total", "counter", "result", "Admission cycles; success: at least one was admitted."),
     _kueue("admission_attempt_duration_seconds", "histogram", "result", "Duration of an admission cycle."),
+    _kueue(
+        "admission_cycle_preemption_skips",
+        "gauge",
+        "cluster_queue",
+        "Preemptions that the last admission cycle with such a case skipped, because others took the quota or victims.",
+    ),
     *_of_both("quota_reserved_workloads_total", "counter", "priority_class", "Quota reservations"),
     *_of_both("admitted_workloads_total", "counter", "priority_class", "Admissions"),
     _kueue(
@@ -223,6 +229,12 @@ STATE_OF_QUEUES = (
         "Always 1: the ClusterQueue's place in its tree of cohorts; empty labels without one.",
     ),
     Family(
+        "sluice_cluster_queue_head_queued_timestamp_seconds",
+        "gauge",
+        ("cluster_queue",),
+        "When the first pending Workload was created or last requeued, in seconds since 1970; absent without one.",
+    ),
+    Family(
         "sluice_cluster_queue_blocked_by_never_fitting_head",
         "gauge",
         ("cluster_queue",),
@@ -306,14 +318,76 @@ JOBS = (
     ),
 )
 
+# --- the webhooks, under the names of controller-runtime where it has any -----------------------------------
+
+WEBHOOKS = (
+    Family(
+        "controller_runtime_webhook_latency_seconds",
+        "histogram",
+        ("webhook",),
+        "Time from a complete review to its answer, by the path of the webhook.",
+        (0.001, 0.0025, *SECONDS),
+    ),
+    Family(
+        "controller_runtime_webhook_requests_total",
+        "counter",
+        ("webhook", "code"),
+        "Reviews by the path of the webhook and the status of the response; a refusal is a response with 200.",
+    ),
+    Family(
+        "sluice_certificate_expiry_timestamp_seconds",
+        "gauge",
+        ("certificate",),
+        "When the certificate that a server presents expires, in seconds since 1970.",
+    ),
+)
+
 # --- how any of the controllers works ----------------------------------------------------------------------
 
 ENGINE = (
+    _kueue(
+        "build_info",
+        "gauge",
+        "git_version git_commit build_date go_version compiler platform",
+        "Always 1: the version of Sluice, its Python and its platform; what Kueue's build knows besides is empty.",
+    ),
+    Family(
+        "sluice_api_write_duration_seconds",
+        "histogram",
+        ("verb", "resource"),
+        "Time of a write to the API server until its response; waits for the rate limit and for Retry-After included.",
+    ),
+    Family(
+        "leader_election_master_status",
+        "gauge",
+        ("name",),
+        "1 while this manager holds the Lease of this name, else 0.",
+    ),
+    Family(
+        "sluice_notifications_total",
+        "counter",
+        ("sink", "result"),
+        "Notifications by sink (command or webhook) and result: delivered, failed (given up) or dropped (queue full).",
+    ),
     Family(
         "sluice_workload_status_writes_total",
         "counter",
         ("cause",),
         "Writes of the status of Workloads, by what made the write necessary.",
+    ),
+    Family("sluice_history_records_written_total", "counter", (), "Records written to the history of Jobs."),
+    Family(
+        "sluice_history_records_dropped_total",
+        "counter",
+        ("reason",),
+        "Records missing in the history: queue_full, while the database was slow or away; refused by the database.",
+    ),
+    Family("sluice_history_records_queued", "gauge", (), "Records that wait to be written to the history."),
+    Family(
+        "sluice_history_write_failures_total",
+        "counter",
+        (),
+        "Failures to reach the database of the history; each is tried again.",
     ),
     Family("workqueue_adds_total", "counter", ("name",), "Keys added to the work queue."),
     Family("workqueue_retries_total", "counter", ("name",), "Keys added again after a failed sync."),
@@ -324,6 +398,18 @@ ENGINE = (
     Family("workqueue_longest_running_processor_seconds", "gauge", ("name",), "Age of the oldest sync that runs."),
     Family("reflector_lists_total", "counter", ("resource",), "Complete lists read from the API server."),
     Family("reflector_failures_total", "counter", ("resource",), "Lists and watches that failed and were retried."),
+    Family(
+        "reflector_silence_seconds",
+        "gauge",
+        ("resource",),
+        "Time since the API server last sent a list, an event or a bookmark; bookmarks come every minute.",
+    ),
+    Family(
+        "reflector_watch_lag_seconds",
+        "histogram",
+        ("resource",),
+        "Time from the response to a write until the watch delivered its event; one write at a time is measured.",
+    ),
     Family("reflector_undecodable_total", "counter", ("resource",), "Objects ignored because they were undecodable."),
     Family("events_dropped_total", "counter", ("component",), "Events that could not be written."),
     Family(
@@ -338,6 +424,7 @@ TABLES: Mapping[str, tuple[Family, ...]] = {
     "What happens to Workloads": EVENTS_OF_WORKLOADS,
     "The state of the queues": STATE_OF_QUEUES,
     "Jobs and pods": JOBS,
+    "Webhooks": WEBHOOKS,
     "The controllers themselves": ENGINE,
 }
 FAMILIES = tuple(family for families in TABLES.values() for family in families)
@@ -349,7 +436,8 @@ Generated by `make crds` from queue_manager/api/metric_families.py.
 
 Served by `sluice up` at `/metrics` of its API server (`kubectl get --raw /metrics`) and by `sluice manager` at
 `/metrics` of `metrics.bindAddress`, in Prometheus' text format or, where the Accept header asks for it, in that of
-OpenMetrics. A series appears when it has its first value.
+OpenMetrics. A series appears when it has its first value. `sluice manager` serves them over TLS to users whom RBAC
+allows `get` on the nonResourceURL `/metrics`; on a loopback address, and with `--metrics-port`, over plain HTTP.
 
 - `replica_role` is `leader` or `follower`, or `standalone` without leader election.
 - Quota gauges (`..._resource_reservation`, `..._resource_usage`, `..._nominal_quota`, `..._limit`) are served with

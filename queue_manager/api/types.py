@@ -15,6 +15,7 @@ import msgspec
 import job_controller.model as model
 from job_controller.model import Key, Object, Record
 from queue_manager.api.keys import JOB_UID
+from queue_manager.api.pod_template_shape import mismatch
 
 # A resource quantity as on the wire ("500m", "2Gi", 4).
 Quantity = str | int
@@ -37,6 +38,12 @@ class PodSet(Record):
     count: int = 1
     min_count: int | None = None
     template: dict[str, Any] = {}
+
+    def __post_init__(self) -> None:
+        """Raises ValueError, so that a Workload is not decoded whose template the scheduler cannot read."""
+        found = mismatch(self.template)
+        if found is not None:
+            raise ValueError(f"template{found.path} {found.detail}")
 
 
 class PriorityClassRef(Record):
@@ -128,6 +135,7 @@ class Attempt(Record):
     end: datetime | None = None
     reason: str = ""  # of the Evicted condition
     cause: str = ""  # underlying cause
+    pod_cause: str = ""  # why the pods were not ready
     retry_at: datetime | None = None
 
 

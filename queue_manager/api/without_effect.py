@@ -1,8 +1,8 @@
 """Fields, labels and annotations that are accepted and have no effect: a table, and the function that reads it.
 
 The API accepts all fields of Kueue, so that its manifests work unchanged. A field that Sluice does not implement is
-reported to the user who sets it: by the embedded API server in a Warning (`api.webhook`), and on every cluster in an
-Event (`scheduler.without_effect_events`; for Jobs `jobs.controller`) and, for a ClusterQueue, in a condition
+reported to the user who sets it: by the embedded API server in a Warning (`queue_admission`), and on every cluster in
+an Event (`scheduler.without_effect_events`; for Jobs `jobs.controller`) and, for a ClusterQueue, in a condition
 (`scheduler.queue_status`). A value that equals the field's default is not reported.
 BEHAVIOUR.md#q32-fields-without-effect.
 """

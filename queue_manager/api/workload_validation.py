@@ -27,6 +27,7 @@ from job_controller.go_text import NOT_NEGATIVE
 from job_controller.json_tree import Json
 from queue_manager.api.condition_types import ADMITTED, QUOTA_RESERVED
 from queue_manager.api.keys import ADMISSION_GATED_BY
+from queue_manager.api.pod_template_shape import mismatch
 
 ROOT = "<nil>"
 MAX_GATE_NAME_BYTES = 63
@@ -50,6 +51,8 @@ def validate_workload(new: Json, old: Json | None = None) -> list[FieldError]:
     A spec that did not change was accepted before, and is not validated again.
     """
     same = old is not None and new.get("spec") == old.get("spec")
+    if not same and (errors := _template_shapes(new)):
+        return errors
     errors = (
         ([] if same else _spec_rules(new))
         + _status_rules(new, old)
@@ -69,6 +72,15 @@ def has_condition(workload: Json, condition: str) -> bool:
 
 
 # --- rules of the CRD ----------------------------------------------------------------------------------------
+
+
+def _template_shapes(workload: Json) -> list[FieldError]:
+    """Kueue's CRD has the types of all fields of a pod template; ours leaves them open."""
+    errors = []
+    for i, pod_set in enumerate(_pod_sets(workload)):
+        if found := mismatch(pod_set.get("template") or {}):
+            errors.append(invalid(f"spec.podSets[{i}].template{found.path}", found.value, found.detail))
+    return errors
 
 
 def _spec_rules(workload: Json) -> list[FieldError]:

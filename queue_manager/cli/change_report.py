@@ -1,4 +1,6 @@
-"""Reporting shared by commands that change objects: one line per change as it is made, or JSON at the end.
+"""Reporting shared by commands that change objects: one line per change as it is made, or a machine format at the end.
+
+The format `name` lists the objects that were changed, or are as wanted already; others are reported on standard error.
 
 If standard output fails (a broken pipe, a full disk), the command still makes all requested changes, and reports the
 remaining ones on standard error. A dry run makes no changes, so it ends at once. A command that is interrupted
@@ -10,18 +12,19 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import sys
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Sequence
 from types import TracebackType
 
 import msgspec
 
 from job_controller.model import Key
-from queue_manager.cli import output
 from queue_manager.cli.connection import NoResponse
 from queue_manager.cli.exits import EXIT_ERROR, EXIT_NEVER, EXIT_OK
+from queue_manager.cli.machine_formats import MACHINE_FORMS, object_name, text_of_rows
 from queue_manager.cli.streams import discard_output, printable
 from queue_manager.engine.transport import ApiError
 
+NAMED = 10  # names of objects that were not changed; JSON output has all
 _CODES = {"failed": EXIT_ERROR, "refused": EXIT_NEVER}
 
 
@@ -29,7 +32,7 @@ class ChangeRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """One object and the result of its change.
 
     `result`: a verb such as "reactivated" or "held"; "unchanged"; "refused" (the change does not apply to the object);
-    "failed" (the API server rejected it).
+    "failed" (the API server rejected it); "not done" (the command was interrupted before it).
     """
 
     kind: str
@@ -45,17 +48,20 @@ class ChangeReport:
 
     def __init__(self, form: str, *, dry_run: bool) -> None:
         self.rows: list[ChangeRow] = []
-        self._table = form == "table"
+        self._form = form
+        self._table = form not in MACHINE_FORMS
         self._dry_run = dry_run
         self._output_failed = False  # whether standard output has failed
 
     def add(self, kind: str, namespace: str, name: str, result: str, note: str) -> None:
+        """Add the row of one object; a table prints it at once, JSON at the end."""
         row = ChangeRow(kind=kind, namespace=namespace, name=name, result=result, note=note, dry_run=self._dry_run)
         self.rows.append(row)
         if self._table:
             self._print_row(row)
 
     def failed(self, kind: str, namespace: str, name: str, error: ApiError) -> None:
+        """Add the row of a change that the API server has refused."""
         self.add(kind, namespace, name, "failed", f"{error.status} {error.reason}: {error.message}")
 
     async def perform(self, kind: str, key: Key, change: Awaitable[None]) -> bool:
@@ -70,6 +76,20 @@ class ChangeReport:
             raise
         return True
 
+    def not_done(self, kind: str, keys: Sequence[Key]) -> None:
+        """Add the objects that an interruption kept from being changed, and print how many were changed."""
+        done = sum(row.result not in (*_CODES, "unchanged") for row in self.rows)
+        names = [*map(str, keys)]
+        for namespace, name in keys:
+            row = ChangeRow(kind=kind, namespace=namespace, name=name, result="not done", note="interrupted before it")
+            self.rows.append(row)
+        if self._table:
+            more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+            text = f"not done: {len(names)}: {', '.join(names[:NAMED])}{more}" if names else "all were reached"
+            with contextlib.suppress(OSError):
+                sys.stderr.write(printable(f"interrupted: {done} done, {text}") + "\n")
+                sys.stderr.flush()
+
     def __enter__(self) -> ChangeReport:
         return self
 
@@ -77,18 +97,23 @@ class ChangeReport:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if error is not None and self.rows and not self._dry_run:
-            self._print_json()
+            self._print_records()
 
     def end(self, empty: str) -> int:
         """Print the final output; return the exit code of the command."""
-        self._print_json()
+        self._print_records()
         if self._table and not self.rows:
             sys.stdout.write(empty + "\n")
         return max((_CODES.get(row.result, EXIT_OK) for row in self.rows), default=EXIT_OK)
 
-    def _print_json(self) -> None:
-        if not self._table and not self._write(output.as_json(self.rows)):
-            for row in self.rows:
+    def _print_records(self) -> None:
+        if self._table:
+            return
+        by_name = self._form == "name"
+        shown = [row for row in self.rows if not (by_name and row.result in _CODES)]
+        written = self._write(text_of_rows(self._form, shown, ChangeRow, object_name))
+        for row in self.rows:
+            if not written or (by_name and row.result in _CODES):
                 self._print_row(row)
 
     def _print_row(self, row: ChangeRow) -> None:

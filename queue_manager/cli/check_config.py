@@ -17,6 +17,7 @@ STDIN = "<stdin>"
 
 
 def run(args: argparse.Namespace) -> int:
+    """Print the configuration with all defaults, or its mistakes on stderr; return the exit code."""
     name = STDIN if args.file == "-" else args.file
     try:
         config = read(args.file)

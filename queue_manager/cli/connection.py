@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from queue_manager.engine import kubeconfig as kubeconfigs
 from queue_manager.engine.client import Client
 from queue_manager.engine.exec_plugin import CredentialsError
 from queue_manager.engine.http_transport import HttpTransport
-from queue_manager.engine.transport import ApiError, Relay, Request, Response
+from queue_manager.engine.transport import ApiError, Relay, Request, Response, Transport
 from queue_manager.local.kubeconfig_file import is_of_local_cluster
 from queue_manager.visibility.obstacles import NOT_INSTALLED
 
@@ -90,16 +90,22 @@ class _NoResponseTransport(Relay):
 
 
 @asynccontextmanager
-async def connect(kubeconfig: str | None, context: str | None, *, forbidden: str = "") -> AsyncIterator[Client]:
+async def connect(
+    kubeconfig: str | None,
+    context: str | None,
+    *,
+    forbidden: str = "",
+    relay: Callable[[Transport], Transport] = lambda transport: transport,
+) -> AsyncIterator[Client]:
     """Yield a client of the chosen cluster. Raises CommandRefused if it does not respond or rejects a request.
 
-    `forbidden`: advice for a user who lacks a permission.
+    `forbidden`: advice for a user who lacks a permission. `relay`: wraps the transport.
     """
     path = find_kubeconfig(kubeconfig)
     with _readable(path):
         transport = HttpTransport.from_kubeconfig(path, context)
     try:
-        yield Client(_NoResponseTransport(transport))
+        yield Client(relay(_NoResponseTransport(transport)))
     except ApiError as error:
         if error.is_unauthorized:
             raise CommandRefused(f"the cluster of {path} rejects the credentials (401): log in again") from error

@@ -2,8 +2,8 @@
 
 To remove the queue from a cluster but keep running Jobs, first stop every `sluice manager`: a manager stops each Job
 whose Workload is deleted. Workloads, ClusterQueues and ResourceFlavors have a finalizer that only a manager removes,
-so `sluice crds | kubectl delete -f -` then blocks. `sluice crds --finish-delete` removes the finalizer from the
-objects that have a deletionTimestamp, and from no others.
+so `sluice crds | kubectl delete -f -` then blocks; `sluice uninstall --crds` does not. `sluice crds --finish-delete`
+removes the finalizer from the objects that have a deletionTimestamp, and from no others.
 """
 
 from __future__ import annotations
@@ -45,6 +45,7 @@ KINDS = (
 
 
 def run(args: argparse.Namespace) -> int:
+    """Print the CRDs as YAML, or with --finish-delete complete their deletion; return the exit code."""
     if args.finish_delete:
         return asyncio.run(_finish_delete(args))
     for file in sorted(assets.crds().glob("*.yaml")):

@@ -16,6 +16,7 @@ from queue_manager.visibility.inbox import job_argument
 
 
 def run(args: argparse.Namespace) -> int:
+    """Deactivate the Workloads of the named Jobs; return the exit code."""
     return asyncio.run(_run(args))
 
 
@@ -32,6 +33,7 @@ async def _run(args: argparse.Namespace) -> int:
 async def deactivate(
     client: Client, target: JobTarget, report: ChangeReport, default_ns: str, *, dry_run: bool
 ) -> None:
+    """Deactivate the Workload of one Job, and add to `report` what was changed, or why nothing was."""
     workload, refusal = target.workload, why_refused(target)
     if workload is None or refusal:
         report.add("Job", *target.key, "refused", refusal)

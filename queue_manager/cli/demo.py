@@ -9,9 +9,9 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
 from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
@@ -20,9 +20,12 @@ from job_controller.labels import CONTROLLER_UID
 from job_controller.model import Job, Pod
 from queue_manager.api.resources import JOBS, PODS, by_kind
 from queue_manager.assets import samples
-from queue_manager.cli import init_process, logs, manifests, output, ps, queues
+from queue_manager.cli import init_process, log_lines, manifests, output, ps, queues
 from queue_manager.cli.exits import EXIT_OK, EXIT_UNEXPECTED
+from queue_manager.cli.fitted_table import FittedTable
+from queue_manager.cli.machine_formats import MACHINE_FORMS
 from queue_manager.cli.submit import prepare, submit
+from queue_manager.cli.times import span
 from queue_manager.cli.up import ROOT
 from queue_manager.configuration import KueueConfig
 from queue_manager.engine import descriptors
@@ -36,8 +39,7 @@ EXPECT = "sluice/expect"  # annotation of a sample Job: its expected final condi
 REFRESH_SECONDS = 0.25  # seconds
 
 
-@dataclass(frozen=True, slots=True)
-class DemoResult:
+class DemoResult(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """The result of one Job. Times are in seconds."""
 
     name: str
@@ -60,26 +62,27 @@ SUMMARY = (
     output.TableColumn("QUEUE", lambda row: row.queue),
     output.TableColumn("PRIO", lambda row: str(row.priority), right=True),
     output.TableColumn("ENDED", lambda row: row.ended),
-    output.TableColumn("WAITED", lambda row: "-" if row.waited is None else output.duration(row.waited), right=True),
-    output.TableColumn("RAN", lambda row: "-" if row.ran is None else output.duration(row.ran), right=True),
+    output.TableColumn("WAITED", lambda row: span(row.waited), right=True),
+    output.TableColumn("RAN", lambda row: span(row.ran), right=True),
     output.TableColumn("FAILED PODS", lambda row: str(row.failed_pods), right=True),
     output.TableColumn("LAST LINE OF ITS LOG", lambda row: row.output, wrap=True),
 )
 
 
 def run(args: argparse.Namespace) -> int:
+    """Run the sample Jobs on a temporary cluster and print how each ended; return the exit code."""
     init_process.fork_as_init()
     descriptors.raise_limit()
     if os.geteuid() == 0:
         sys.stderr.write(f"! root: {ROOT}\n")
     with tempfile.TemporaryDirectory(prefix="sluice-demo-") as folder:
         try:
-            outcomes = asyncio.run(demo(Path(folder), args.timeout, quiet=args.output == "json"))
+            outcomes = asyncio.run(demo(Path(folder), args.timeout, quiet=args.output in MACHINE_FORMS))
         except asyncio.CancelledError:  # on a signal; the cluster has already stopped
             raise KeyboardInterrupt from None
     as_expected = all(outcome.as_expected for outcome in outcomes)
-    output.show(args.output, SUMMARY, outcomes, "no Jobs ran")
-    if args.output == "table":
+    output.show(args.output, SUMMARY, outcomes, "no Jobs ran", row_type=DemoResult)
+    if args.output not in MACHINE_FORMS:
         right = sum(outcome.as_expected for outcome in outcomes)
         sys.stdout.write(f"\n{right} of {len(outcomes)} Jobs ended as expected.\n")
     return EXIT_OK if outcomes and as_expected else EXIT_UNEXPECTED
@@ -125,11 +128,12 @@ async def watch(client: Client, console: Console) -> None:
 
 
 async def render(client: Client, rows: Sequence[JobRow]) -> Group:
+    """The tables of queues and Jobs, as `sluice queues` and `sluice ps` print them."""
     found = await queues.queue_table(client)
     return Group(
-        output.table(queues.columns(found), found),
+        FittedTable(output.columns_of("", queues.columns(found)), found),
         Text(),
-        output.table(ps.COLUMNS, rows),
+        FittedTable(output.columns_of("", ps.COLUMNS), rows),
     )
 
 
@@ -147,6 +151,7 @@ async def outcomes(client: Client) -> list[DemoResult]:
 
 
 async def outcome(client: Client, job: Job, row: JobRow) -> DemoResult:
+    """Compare the end of a Job with the end that its annotation expects."""
     expected = job.metadata.annotations.get(EXPECT, "Complete")
     ended = {JobState.SUCCEEDED: "Complete"}.get(row.state, row.state)
     return DemoResult(
@@ -171,4 +176,4 @@ async def last_line(client: Client, job: Job) -> str:
     if not pods:
         return ""
     newest = max(pods, key=lambda pod: (str(pod.metadata.creation_timestamp), pod.metadata.name))
-    return await logs.last_line(client, *newest.metadata.key)
+    return await log_lines.last_line(client, *newest.metadata.key)

@@ -9,4 +9,5 @@ from queue_manager.cli import stop_policy
 
 
 def run(args: argparse.Namespace) -> int:
+    """Stop a queue with HoldAndDrain: its admitted Workloads are evicted; return the exit code."""
     return stop_policy.run(args, policies.HOLD_AND_DRAIN)

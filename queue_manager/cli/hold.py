@@ -9,4 +9,5 @@ from queue_manager.cli import stop_policy
 
 
 def run(args: argparse.Namespace) -> int:
+    """Stop a queue with Hold: its admitted Workloads keep their quota; return the exit code."""
     return stop_policy.run(args, policies.HOLD)

@@ -1,31 +1,139 @@
-"""Reads the last log lines of pods."""
+"""`sluice logs`: prints the logs of a Job's pods."""
 
 from __future__ import annotations
 
-import msgspec
+import argparse
+import asyncio
 
-from queue_manager.api.resources import PODS
-from queue_manager.cli.connection import NoResponse
+from job_controller.model import Job, Key
+from queue_manager.cli.connection import connect, read_default_namespace
+from queue_manager.cli.exits import EXIT_ERROR, EXIT_NEVER, EXIT_OK, EXIT_UNEXPECTED, CommandRefused
+from queue_manager.cli.job_waiting import JobWait, exit_code
+from queue_manager.cli.log_streams import LogPrinter, follow_job
+from queue_manager.cli.pod_reading import pods_of
+from queue_manager.cli.ps import reason
+from queue_manager.cli.streams import check_reader, say
+from queue_manager.cli.targets import JobTarget, find, key_of
 from queue_manager.engine.client import Client
-from queue_manager.engine.transport import Request
-from queue_manager.visibility.failures import Failure
+from queue_manager.engine.clock import SystemClock
+from queue_manager.visibility.job_outcomes import Result
+from queue_manager.visibility.job_states import JobState, job_row
+from queue_manager.visibility.log_selection import has_several_pods, log_sources
 
-LINE_BYTES = 4096
-NODE_SECONDS = 5  # timeout: the API server proxies to the node, which may be gone
+
+def run(args: argparse.Namespace) -> int:
+    """Print the chosen logs; return the exit code: 1 if there is none or a followed Job is deactivated,
+    2 if it can never start, 3 if a log cannot be read.
+    """
+    return asyncio.run(_run(args))
 
 
-async def last_line(client: Client, namespace: str, pod: str, container: str = "") -> str:
-    """Return the last line of a container's log; "" if the log is empty, gone or unreadable."""
-    query = {"tailLines": "1", "limitBytes": str(LINE_BYTES), **({"container": container} if container else {})}
-    path = PODS.path(namespace, pod, "log")
+async def _run(args: argparse.Namespace) -> int:
+    key = key_of(args.job, args.namespace or read_default_namespace(args))
+    async with connect(args.kubeconfig, args.context) as client:
+        target = await find(client, key)
+        if target.job is None:
+            raise CommandRefused(f"Job {target.key} is deleted, and its logs with it", EXIT_NEVER)
+        check_index(target.job, args.index)
+        if args.follow:
+            return await _follow(client, target, args)
+        return await _print(client, target, target.job, args)
+
+
+def check_index(job: Job, index: int | None) -> None:
+    """Raise CommandRefused for an index that the Job does not have."""
+    if index is None:
+        return
+    if job.spec.completion_mode != "Indexed" or job.spec.completions is None:
+        raise CommandRefused(f"Job {job.metadata.key} is not indexed", EXIT_NEVER)
+    if index >= job.spec.completions:
+        last = job.spec.completions - 1
+        raise CommandRefused(f"Job {job.metadata.key} has no index {index}; its indexes are 0 to {last}", EXIT_NEVER)
+
+
+async def _print(client: Client, target: JobTarget, job: Job, args: argparse.Namespace) -> int:
+    pods = await pods_of(client, target)
+    sources = log_sources(
+        job, pods, index=args.index, failed=args.failed, previous=args.previous, container=args.container or ""
+    )
+    if not sources:
+        say(f"sluice logs: {_why_none(target, job, args)}")
+        return EXIT_UNEXPECTED
+    printer = LogPrinter(client, job.metadata.namespace, prefixed=len(sources) > 1)
+    for source in sources:
+        await printer.print(source)
+    return EXIT_ERROR if printer.unreadable else EXIT_OK
+
+
+def _why_none(target: JobTarget, job: Job, args: argparse.Namespace) -> str:
+    """Return why there is no log to print."""
+    of = f"of {job.metadata.key}" + (f" with index {args.index}" if args.index is not None else "")
+    if args.failed:
+        return f"no pod {of} has failed, or none that did is kept"
+    if args.previous:
+        return f"no earlier attempt {of} is kept"
+    if args.container:
+        return f"no container {args.container} {of} has started"
+    row = job_row(job, target.workload, SystemClock().now())
+    why = f": {row.state}{', ' if reason(row) else ''}{reason(row)}"
+    return f"no pod {of} has started, or none that did is kept{why}"
+
+
+async def _follow(client: Client, target: JobTarget, args: argparse.Namespace) -> int:
+    """Print the newest attempts, and all that follow until waiting for the Job is over, as `sluice wait` decides."""
+    job = target.job
+    if job is None:
+        raise ValueError("a Job is required")
+    printer = LogPrinter(client, job.metadata.namespace, prefixed=args.index is None and has_several_pods(job))
+    pods, container = await pods_of(client, target), args.container or ""
+    newest = log_sources(job, pods, index=args.index, container=container)
+    earlier = log_sources(job, pods, index=args.index, container=container, all_attempts=True)
+    skip = [source for source in earlier if source not in newest]
+    ending = Ending(client, job, "" if newest else _why_none(target, job, args), read_default_namespace(args))
     try:
-        answer = await client.transport.request(Request("GET", path, query=query, accept="*/*", timeout=NODE_SECONDS))
-    except (NoResponse, OSError):  # the node does not respond
-        return ""
-    return answer.body.decode("utf-8", "replace").strip() if answer.status == 200 else ""
+        await follow_job(client, job, printer, ending.is_over, index=args.index, container=container, skip=skip)
+    finally:
+        ending.cancel()
+    code = ending.report()
+    return EXIT_ERROR if printer.unreadable else code
 
 
-async def with_log(client: Client, failure: Failure) -> Failure:
-    """Return the failure with the last log line of the failed container."""
-    line = await last_line(client, failure.namespace, failure.pod, failure.container)
-    return msgspec.structs.replace(failure, last_line=line)
+class Ending:
+    """Waits for the end of a followed Job. `nothing_yet`: why it has no log at first; "" if it has one."""
+
+    def __init__(self, client: Client, job: Job, nothing_yet: str, default_ns: str) -> None:
+        self._nothing_yet = nothing_yet
+        self._name = job.metadata.name if job.metadata.namespace == default_ns else str(job.metadata.key)
+        waiting = JobWait(client, {job.metadata.key: job.metadata.uid}, default_ns=default_ns, report=self._observed)
+        self._ended = asyncio.create_task(waiting.run())
+
+    async def is_over(self) -> bool:
+        """Whether no pod of the Job starts any more. Raises BrokenPipeError if nobody reads the output any more."""
+        check_reader()
+        return self._ended.done()
+
+    def cancel(self) -> None:
+        """Stop waiting."""
+        self._ended.cancel()
+
+    def report(self) -> int:
+        """Report an end that an operator or the author of the Job must change; return the exit code."""
+        (outcome,) = self._ended.result()
+        remedy = _REMEDIES.get(outcome.result)
+        if remedy is None:
+            return EXIT_OK
+        state = (outcome.state or "").lower()
+        say(f"sluice logs: {state}: {outcome.reason or 'no reason is given'}; {remedy} {self._name}")
+        return exit_code([outcome])
+
+    def _observed(self, key: Key, state: JobState | None, why: str) -> None:
+        """Called at each new state, the last one included: whether it is the last is known after this step."""
+        asyncio.get_running_loop().call_soon(self._report_waiting)
+
+    def _report_waiting(self) -> None:
+        if self._nothing_yet and not self._ended.done():
+            say(f"sluice logs: {self._nothing_yet}; waiting for one")
+        self._nothing_yet = ""
+
+
+_REMEDIES = {Result.STOPPED: "sluice reactivate", Result.NEVER: "sluice explain"}

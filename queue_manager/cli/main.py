@@ -5,48 +5,56 @@ This module imports almost nothing at module level, so that `main` handles a Ctr
 
 from __future__ import annotations
 
+import os
 import sys
+
+from queue_manager.cli.exits import (
+    CREATING,
+    EXIT_BROKEN_PIPE,
+    EXIT_ERROR,
+    EXIT_INTERRUPTED,
+    EXIT_NEVER,
+    EXIT_REFUSED,
+    CommandRefused,
+)
 
 TYPE_CHECKING = False  # avoids the import of typing, which is slow
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
 
-# Exit codes of a process that a signal ended, as a shell reports them.
-INTERRUPTED = 130  # SIGINT
-BROKEN_PIPE = 141  # SIGPIPE
-
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; return the exit code: 0 success, 1 unexpected result, 2 refused or never, 3 error.
+    """Run one command; return the exit code, see `exits`: 0 success, 1 unexpected result, 2 never, 3 error.
 
     130 after Ctrl-C, and 141 if the reader of the output exited, as for a program that SIGPIPE ends.
     """
     try:
         return command(argv)
     except KeyboardInterrupt:
-        return INTERRUPTED
+        return EXIT_INTERRUPTED
 
 
 def command(argv: Sequence[str] | None) -> int:
+    """Run one command and return its exit code. KeyboardInterrupt is left to `main`."""
     from importlib import import_module
 
     from queue_manager.cli import streams
-    from queue_manager.cli.exits import EXIT_ERROR, CommandRefused
 
     streams.prepare()
     name = "sluice"
     try:
         args = arguments(argv)
         name = f"sluice {args.command}"
-        code: int = import_module(f"queue_manager.cli.{args.command.replace('-', '_')}").run(args)
+        module = "import_jobs" if args.command == "import" else args.command.replace("-", "_")  # a keyword of Python
+        code: int = import_module(f"queue_manager.cli.{module}").run(args)
         sys.stdout.flush()
     except CommandRefused as refusal:
         print(streams.printable(f"{name}: {refusal}"), file=sys.stderr)  # noqa: T201
         return refusal.code
     except BrokenPipeError:
         streams.discard_output()
-        return BROKEN_PIPE
+        return EXIT_BROKEN_PIPE
     except OSError as error:  # e.g. a full disk
         streams.discard_output()
         print(streams.printable(f"{name}: {error}"), file=sys.stderr)  # noqa: T201
@@ -55,13 +63,23 @@ def command(argv: Sequence[str] | None) -> int:
 
 
 def arguments(argv: Sequence[str] | None) -> argparse.Namespace:
-    """Parse the arguments. Raises SystemExit for --help and usage errors, after flushing argparse's output."""
+    """Parse the arguments. Raises SystemExit for --help and usage errors, after flushing argparse's output.
+
+    A usage error ends with EXIT_NEVER, or EXIT_REFUSED where EXIT_NEVER would mean that a Job was created.
+    """
     from queue_manager.cli.arguments import parser
 
+    if "_ARGCOMPLETE" in os.environ:  # a shell asks what completes a line, see `sluice completion`
+        from queue_manager.cli import completers
+
+        completers.answer(parser())
     try:
         return parser().parse_args(argv)
-    except SystemExit:
+    except SystemExit as ended:
         sys.stdout.flush()
+        given = sys.argv[1:] if argv is None else argv
+        if ended.code == EXIT_NEVER and given and given[0] in CREATING:
+            raise SystemExit(EXIT_REFUSED) from None
         raise
 
 

@@ -9,36 +9,49 @@ import argparse
 import asyncio
 import logging
 import os
+import ssl
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
+from queue_manager.api.webhook_table import PORT
 from queue_manager.cli import init_process
 from queue_manager.cli.connection import home_directory
-from queue_manager.cli.exits import EXIT_OK, CommandRefused
+from queue_manager.cli.exits import EXIT_ERROR, EXIT_OK, CommandRefused
+from queue_manager.cli.log_options import settings_of
 from queue_manager.cli.reload import Reloader
 from queue_manager.configuration import ConfigurationError, KueueConfig, load_or_default
 from queue_manager.configuration.addresses import Address
 from queue_manager.configuration.process import LeaderElection
-from queue_manager.engine import descriptors, kubeconfig, log
+from queue_manager.engine import descriptors, kubeconfig, log, tracing
 from queue_manager.engine.client import Client
 from queue_manager.engine.clock import SystemClock
 from queue_manager.engine.kubeconfig import Access, KubeconfigError
 from queue_manager.engine.tuning import event_loop, tune_garbage_collector
 from queue_manager.operator import preflight, probes, shell, visibility_server
 from queue_manager.operator.controllers import Controllers
+from queue_manager.operator.delegated_auth import DelegatedAuth
 from queue_manager.operator.election import Election
+from queue_manager.operator.metrics_access import CachedAuth, guarded
 from queue_manager.operator.permissions import QUEUE
 from queue_manager.operator.preflight import CannotStart
 from queue_manager.operator.renewing_transport import ClusterTransport
+from queue_manager.operator.tls import server_context
+from queue_manager.operator.watchdog import watch_event_loop
+from queue_manager.operator.webhooks import service
+from queue_manager.operator.webhooks.service import Webhooks
 
 logger = logging.getLogger(__name__)
 
 
 def run(args: argparse.Namespace) -> int:
+    """Run the manager until SIGTERM. Raises CommandRefused with the reason if it cannot start or fails."""
     init_process.fork_as_init()  # as PID 1 of a container, the process ignores SIGTERM until a handler is installed
-    log.configure(logging.INFO)
+    log.configure(settings_of(args))
+    tracing.configure("sluice-manager", os.environ)
     tune_garbage_collector()
     descriptors.raise_limit()
     try:
@@ -48,79 +61,214 @@ def run(args: argparse.Namespace) -> int:
     except BrokenPipeError:  # the reader of the output has exited: `main` ends the command
         raise
     except CannotStart as error:
-        raise CommandRefused(str(error)) from error
+        return refuse(str(error), error)
     except Exception as error:
         logger.exception("the manager failed")
-        raise CommandRefused(f"failed with {type(error).__name__}: {error}") from error
+        return refuse(f"failed with {type(error).__name__}: {error}", error)
+    finally:
+        tracing.close()
     return EXIT_OK
 
 
+def refuse(text: str, error: Exception) -> int:
+    """End the command: with a line in JSON if all lines are, else as every command does."""
+    if not log.is_json():
+        raise CommandRefused(text) from error
+    logger.error(text)
+    return EXIT_ERROR
+
+
 async def manage(args: argparse.Namespace, config: KueueConfig) -> None:
-    """Run the preflight checks, then the controllers and probes until a signal."""
+    """Run the preflight checks, then the controllers and servers until a signal."""
     transport = connect(reader(args.kubeconfig, args.context))
     async with AsyncExitStack() as stack:
         stack.push_async_callback(transport.close)
-        election = candidate(transport, config.leader_election)
-        lease = election.namespace if election is not None else ""
-        version = await preflight.check(transport, transport.access.server, args.controllers, lease)
-        controllers = Controllers(transport, config, args.controllers, election=election, report=print_line)
-        answers = probes.routes(config, controllers, controllers.unready)
-        urls = await probes.serve(stack, probes.addresses(config, args.metrics_port), answers)
-        if QUEUE in args.controllers:
-            urls += await serve_visibility(stack, args, config, controllers, Client(transport))
-        print_line(f"{', '.join(args.controllers)} on {transport.access.server} ({version})")
-        if election is None and config.leader_election.leader_elect:
-            print_line(
-                "leader election is off (not in a pod, no leaderElection.resourceNamespace): run only one manager"
-            )
-        for url in urls:
-            print_line(f"serving {url}")
-        reloader = Reloader(
-            args.config, config, controllers.reconfigure, lambda done, line: print_line(f"config: {line}")
+        election = candidate(transport, config.leader_election, args.lease)
+        hooks = webhooks(args, config, transport)
+        version = await _preflight(args, config, transport, election, hooks)
+        controllers = Controllers(
+            transport,
+            config,
+            args.controllers,
+            election=election,
+            namespaces=args.namespace,
+            report=print_line,
+            metrics=hooks.metrics if hooks is not None else None,
+            stands_by=visibility_address(args, config) is not None,
         )
+        process = _Process(args, config, transport, election, hooks, controllers)
+        urls = await process.serve(stack)
+        process.print_start(version, urls)
+        reloader = Reloader(args.config, config, process.reconfigure, lambda _, line: print_line(f"config: {line}"))
         reloader.listen(controllers.stop)
-        announcing = asyncio.create_task(announce(controllers))
-        stack.callback(announcing.cancel)
-        await shell.run(controllers, transport)
+        for aside in (announce(controllers), watch_event_loop()):
+            stack.callback(asyncio.create_task(aside).cancel)
+        await shell.run(controllers, transport, hooks)
     print_line("stopped")
 
 
-async def serve_visibility(
-    stack: AsyncExitStack, args: argparse.Namespace, config: KueueConfig, controllers: Controllers, client: Client
+async def _preflight(
+    args: argparse.Namespace,
+    config: KueueConfig,
+    transport: ClusterTransport,
+    election: Election | None,
+    hooks: Webhooks | None,
+) -> str:
+    """Return the version of the API server. Raises CannotStart."""
+    lease = election.namespace if election is not None else ""
+    further = service.needs(config, own_namespace(config, transport)) if hooks is not None else {}
+    return await preflight.check(transport, transport.access.server, args.controllers, lease, args.namespace, further)
+
+
+@dataclass(frozen=True)
+class _Process:
+    """The parts of one manager. `hooks`: None without webhooks; `election`: None without leader election."""
+
+    args: argparse.Namespace
+    config: KueueConfig
+    transport: ClusterTransport
+    election: Election | None
+    hooks: Webhooks | None
+    controllers: Controllers
+
+    async def serve(self, stack: AsyncExitStack) -> list[str]:
+        """Serve probes, metrics, webhooks and the visibility API until the stack is closed; return their URLs."""
+        config, hooks, client = self.config, self.hooks, Client(self.transport)
+        answers = probes.routes(config, self.controllers, self._unready)
+        served = probes.addresses(config, self.args.metrics_port)
+        urls = await serve_probes(stack, served, answers, client, partial(tls_context, config, hooks))
+        if hooks is not None:
+            await stack.enter_async_context(hooks)
+            urls.append(f"{hooks.url} (webhooks)")
+        visibility = visibility_address(self.args, config)
+        if visibility is not None:
+            urls.append(await serve_visibility(stack, visibility, config, self.controllers, client, hooks))
+        return urls
+
+    def _unready(self) -> str:
+        return (self.hooks.unready() if self.hooks is not None else "") or self.controllers.unready()
+
+    def reconfigure(self, config: KueueConfig) -> None:
+        """Apply a new configuration whose changes need no restart."""
+        self.controllers.reconfigure(config)
+        if self.hooks is not None:
+            self.hooks.reconfigure(config)
+
+    def print_start(self, version: str, urls: list[str]) -> None:
+        """Print what runs where, and which parts are off although nothing turned them off."""
+        args = self.args
+        where = f", only of {', '.join(args.namespace)}" if args.namespace else ""
+        print_line(f"{', '.join(args.controllers)} on {self.transport.access.server} ({version}){where}")
+        if self.election is None and self.config.leader_election.leader_elect:
+            print_line(
+                "leader election is off (not in a pod, no leaderElection.resourceNamespace): run only one manager"
+            )
+        if self.hooks is None and not args.no_webhooks and (args.webhook_port is not None or args.metrics_port is None):
+            print_line("webhooks are off (not in a pod, no leaderElection.resourceNamespace, or without the queue)")
+        for url in urls:
+            print_line(f"serving {url}")
+
+
+def webhooks(args: argparse.Namespace, config: KueueConfig, transport: ClusterTransport) -> Webhooks | None:
+    """The admission webhooks; None without the queue's controllers, with --no-webhooks, or without a namespace.
+
+    With --metrics-port, which puts all servers on loopback, they are served only if --webhook-port says where.
+    """
+    namespace = own_namespace(config, transport)
+    if QUEUE not in args.controllers or args.no_webhooks or not namespace:
+        return None
+    if args.webhook_port is not None:
+        address = Address("127.0.0.1", args.webhook_port)
+    elif args.metrics_port is not None:
+        return None
+    else:
+        address = Address(config.webhook.host or None, config.webhook.port or PORT)
+    return Webhooks(transport, config, namespace, address, args.namespace)
+
+
+def own_namespace(config: KueueConfig, transport: ClusterTransport) -> str:
+    """The namespace of the manager's pod, else that of its Lease; "" if neither is known."""
+    return transport.access.namespace or config.leader_election.resource_namespace
+
+
+async def serve_probes(
+    stack: AsyncExitStack,
+    served: Mapping[Address, list[str]],
+    answers: Mapping[str, dict[str, probes.Answer]],
+    client: Client,
+    context: Callable[[], ssl.SSLContext],
 ) -> list[str]:
-    """Serve the visibility API as configured. Raises CannotStart if its port is taken.
+    """Serve probes and metrics; metrics that other machines can reach over TLS, to users who may read them."""
+    address = probes.over_tls(served)
+    if address is None:
+        return await probes.serve(stack, served, answers)
+    auth = CachedAuth(DelegatedAuth(client, None), asyncio.get_running_loop().time)
+    metrics = {path: guarded(answer, auth) for path, answer in answers["metrics"].items()}
+    contexts = {address: context()}
+    return await probes.serve(stack, served, {**answers, "metrics": metrics}, contexts)
+
+
+def tls_context(config: KueueConfig, hooks: Webhooks | None) -> ssl.SSLContext:
+    """TLS with the certificate of the webhooks, or without them with a new one."""
+    certificate = hooks.certificate if hooks is not None else visibility_server.new_certificate(SystemClock())
+    context = server_context(config.tls)
+    certificate.attach(context)
+    return context
+
+
+def visibility_address(args: argparse.Namespace, config: KueueConfig) -> Address | None:
+    """Where the visibility API is served as configured; None: nowhere.
 
     With --metrics-port, which puts all servers on loopback, it has a port of its own only if --visibility-port says so.
     """
     server = config.visibility_server
+    if QUEUE not in args.controllers:
+        return None
     if args.visibility_port is not None:
-        address = Address("127.0.0.1", args.visibility_port)
-    elif server is None or args.metrics_port is not None:
-        return []
-    else:
-        address = Address(server.bind_address or None, server.bind_port)
+        return Address("127.0.0.1", args.visibility_port)
+    if server is None or args.metrics_port is not None:
+        return None
+    return Address(server.bind_address or None, server.bind_port)
+
+
+async def serve_visibility(
+    stack: AsyncExitStack,
+    address: Address,
+    config: KueueConfig,
+    controllers: Controllers,
+    client: Client,
+    hooks: Webhooks | None,
+) -> str:
+    """Serve the visibility API; returns its URL. Raises CannotStart if its port is taken."""
     try:
-        url = await visibility_server.serve(stack, address, client, SystemClock(), controllers.pending_summaries)
+        context = tls_context(config, hooks)
+        return await visibility_server.serve(stack, address, client, context, controllers.pending_summaries)
     except OSError as error:
         where = f"{address.host or ''}:{address.port}"
         raise CannotStart(f"cannot serve the visibility API on {where}: {error.strerror or error}") from error
-    return [url]
 
 
-def candidate(transport: ClusterTransport, settings: LeaderElection) -> Election | None:
-    """Return a candidate for the Lease if leader election is enabled and the namespace of the Lease is known."""
+def candidate(transport: ClusterTransport, settings: LeaderElection, lease: str | None = None) -> Election | None:
+    """Return a candidate for the Lease if leader election is enabled and the namespace of the Lease is known.
+
+    `lease`: the name of the Lease, if not that of the settings. Managers that run different controllers need one each.
+    """
     if not settings.leader_elect:
         return None
+    if lease:
+        settings = settings.model_copy(update={"resource_name": lease})
     namespace = settings.resource_namespace or transport.access.namespace
     return Election(transport, settings, namespace, report=print_line) if namespace else None
 
 
 async def announce(controllers: Controllers) -> None:
+    """Print `ready` once the controllers run, as the leader."""
     await controllers.ready.wait()
     print_line("ready")
 
 
 def connect(read: Callable[[], Access]) -> ClusterTransport:
+    """Return the connection to the API server. Raises CannotStart if the kubeconfig cannot be used."""
     try:
         return ClusterTransport(read)
     except OSError as error:
@@ -148,5 +296,9 @@ def read_config(path: str | None) -> KueueConfig:
 
 
 def print_line(line: str) -> None:
+    """Announce a step on stdout; in the log if that is JSON, because the log of a container has both."""
+    if log.is_json():
+        logger.info(line)
+        return
     sys.stdout.write(line + "\n")
     sys.stdout.flush()

@@ -1,122 +1,106 @@
-"""Prints rows as a table for people or as JSON for programs."""
+"""Prints what commands list and show: as tables for people, and in the formats of `machine_formats` for programs.
+
+All commands print through this module, so that -o means the same everywhere.
+"""
 
 from __future__ import annotations
 
+import shutil
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from io import StringIO
-from itertools import zip_longest
-from typing import Any
 
-import msgspec
-from rich.cells import cell_len
 from rich.console import Console, RenderableType
-from rich.measure import Measurement
-from rich.table import Table
-from rich.text import Text
 
+from queue_manager.cli.fitted_table import FittedTable, TableColumn
+from queue_manager.cli.machine_formats import (
+    ANY_JOB,
+    MACHINE_FORMS,
+    Namer,
+    as_json,
+    as_yaml,
+    text_of_record,
+    text_of_rows,
+)
 from queue_manager.cli.streams import printable
 
+__all__ = [
+    "FittedTable",
+    "Screen",
+    "TableColumn",
+    "as_json",
+    "as_yaml",
+    "columns_of",
+    "duration",
+    "show",
+    "show_record",
+    "show_table",
+]
+
 MAX_WIDTH = 1000
-MAX_DRAWN_ROWS = 500  # rows that rich lays out; each takes milliseconds, so longer tables are printed plain
-MIN_WRAPPED_WIDTH = 20  # characters: minimum width of a column whose text wraps
-
-
-@dataclass(frozen=True, slots=True)
-class TableColumn:
-    """A column: its heading and the function that returns a row's text."""
-
-    heading: str
-    cell: Callable[[Any], str]
-    style: Callable[[Any], str] | None = None
-    right: bool = False
-    wrap: bool = False
+MAX_STYLED_ROWS = 500  # rows that rich prints with colours; each takes a tenth of a millisecond more
 
 
 class Screen(Console):
     """A console that raises BrokenPipeError as other streams do; rich's own exits the process."""
 
     def on_broken_pipe(self) -> None:
+        """Raise BrokenPipeError, for `main` to handle."""
         raise BrokenPipeError
 
 
-def table(columns: Sequence[TableColumn], rows: Sequence[object]) -> Table:
-    drawn = Table(box=None, pad_edge=False, header_style="bold")
-    cells = [[printable(column.cell(row)) for row in rows] for column in columns]
-    for column, texts in zip(columns, cells, strict=True):
-        longest = max((cell_len(line) for text in [column.heading, *texts] for line in text.splitlines()), default=0)
-        drawn.add_column(
-            column.heading,
-            min_width=min(longest, MIN_WRAPPED_WIDTH) if column.wrap else longest,
-            justify="right" if column.right else "left",
-            no_wrap=not column.wrap,
-            overflow="fold" if column.wrap else "ellipsis",
-        )
-    for number, row in enumerate(rows):
-        styles = (column.style(row) if column.style else "" for column in columns)
-        drawn.add_row(*(Text(texts[number], style) for texts, style in zip(cells, styles, strict=True)))
-    return drawn
+def show(
+    form: str,
+    columns: Sequence[TableColumn],
+    rows: Sequence[object],
+    empty: str,
+    hint: str = "",
+    *,
+    row_type: type[object] | None = None,
+    name: Namer = ANY_JOB,
+) -> None:
+    """Print rows in the format that -o names. `empty`: printed instead of a table without rows.
 
-
-def show(form: str, columns: Sequence[TableColumn], rows: Sequence[object], empty: str) -> None:
-    """Print rows as a table or as a JSON list. `empty`: printed instead of a table without rows."""
-    if form == "json":
-        sys.stdout.write(as_json(rows))
-    elif rows and sys.stdout.isatty() and len(rows) <= MAX_DRAWN_ROWS:
-        show_table(table(columns, rows))
+    `hint`: printed below a table on a terminal. `row_type`: for the header of CSV, if there may be no rows. `name`: of
+    a row, for `-o name`.
+    """
+    if form in MACHINE_FORMS:
+        sys.stdout.write(text_of_rows(form, rows, row_type, name))
+        return
+    on_terminal = sys.stdout.isatty()
+    columns = columns_of(form, columns)
+    if rows and on_terminal and len(rows) <= MAX_STYLED_ROWS:
+        show_table(FittedTable(columns, rows))
     elif rows:
-        sys.stdout.write("".join(plain(columns, rows)))
+        width = shutil.get_terminal_size().columns if on_terminal else None
+        sys.stdout.write("".join(FittedTable(columns, rows).lines(width)))
     else:
         sys.stdout.write(empty + "\n")
+    if hint and rows and on_terminal:
+        sys.stdout.write(f"\n{printable(hint)}\n")
 
 
-def as_json(rows: object) -> str:
-    return msgspec.json.format(msgspec.json.encode(rows, order="deterministic")).decode() + "\n"
+def show_record(form: str, record: object, picture: Callable[[], RenderableType], name: Namer = ANY_JOB) -> None:
+    """Print one record in the format that -o names; `picture` draws it for people."""
+    if form in MACHINE_FORMS:
+        sys.stdout.write(text_of_record(form, record, name))
+    else:
+        show_table(picture())
 
 
-def as_yaml(record: object) -> str:
-    """The same fields as `as_json`, in the order of the record."""
-    import yaml  # only one command has this form
-
-    return yaml.safe_dump(msgspec.to_builtins(record), sort_keys=False, allow_unicode=True, width=120)
-
-
-def plain(columns: Sequence[TableColumn], rows: Sequence[object]) -> Iterator[str]:
-    """Yield the lines that `show_table` prints to a pipe, but fast for thousands of rows."""
-    cells = [[_lines(column.heading), *(_lines(printable(column.cell(row))) for row in rows)] for column in columns]
-    widths = [max(cell_len(line) for lines in texts for line in lines) for texts in cells]
-    for row in zip(*cells, strict=True):
-        for texts in zip_longest(*row, fillvalue=""):
-            padded = (_padded(*each) for each in zip(texts, widths, columns, strict=True))
-            yield "  ".join(padded).rstrip() + "\n"
-
-
-def _lines(text: str) -> list[str]:
-    return text.expandtabs().splitlines() or [""]
-
-
-def _padded(text: str, width: int, column: TableColumn) -> str:
-    space = " " * (width - cell_len(text))
-    return space + text if column.right else text + space
+def columns_of(form: str, columns: Sequence[TableColumn]) -> list[TableColumn]:
+    """Return the columns of a table, those of `-o wide` only in that format."""
+    return [column for column in columns if form == "wide" or not column.wide]
 
 
 def show_table(drawn: RenderableType) -> None:
-    """Print one or more tables: fitted to the width of a terminal; to a pipe or file without truncation or padding.
-
-    A terminal that is too narrow also gets untruncated lines, which it wraps: truncated cells would hide names.
-    """
-    console = Screen(highlight=False)
-    if sys.stdout.isatty() and _least_width(console, drawn) <= console.width:
-        console.print(drawn)
+    """Print one or more tables: fitted to the width of a terminal; to a pipe or file without wrapping or padding."""
+    if sys.stdout.isatty():
+        Screen(highlight=False).print(drawn)
         return
     text = StringIO()
     Console(file=text, highlight=False, width=MAX_WIDTH).print(drawn)
     sys.stdout.write("\n".join(line.rstrip() for line in text.getvalue().splitlines()) + "\n")
-
-
-def _least_width(console: Console, drawn: RenderableType) -> int:
-    return Measurement.get(console, console.options.update_width(MAX_WIDTH), drawn).minimum
 
 
 def duration(seconds: float) -> str:

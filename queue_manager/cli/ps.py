@@ -1,10 +1,10 @@
-"""`sluice ps`: prints one line per Job."""
+"""`sluice ps`: prints one line per Job; `ps_watch` follows changes."""
 
 from __future__ import annotations
 
 import argparse
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -15,14 +15,18 @@ from queue_manager.api.types import Workload
 from queue_manager.cli import output
 from queue_manager.cli.connection import connect, one_namespace, read_default_namespace
 from queue_manager.cli.exits import EXIT_OK
+from queue_manager.cli.job_filter import JobFilter, hidden_text
+from queue_manager.cli.machine_formats import job_names
+from queue_manager.cli.pod_reading import read_troubled_pods
 from queue_manager.cli.queue_view import read_queues
 from queue_manager.cli.targets import of_queue
+from queue_manager.cli.times import deadline, format_time, span
 from queue_manager.engine.client import Client
 from queue_manager.engine.clock import SystemClock
 from queue_manager.visibility.consequences import queue_obstacle
 from queue_manager.visibility.job_states import JobRow, JobState, job_rows
 from queue_manager.visibility.obstacles import Obstacle, obstacle
-from queue_manager.visibility.wording import plain
+from queue_manager.visibility.wording import cause_first, plain
 
 STYLES = {
     JobState.RUNNING: "green",
@@ -37,6 +41,9 @@ STYLES = {
     JobState.SUCCEEDED: "dim",
     JobState.DELETING: "dim",
 }
+# States that end by themselves, those first for which `sluice explain` says most.
+WAITING = (JobState.PENDING, JobState.RESERVED, JobState.BACKOFF, JobState.EVICTED)
+HELD = (reasons.SUSPENDED, reasons.ADMISSION_GATED)  # somebody keeps it waiting; REASON says so already
 
 
 def pods(row: JobRow) -> str:
@@ -59,7 +66,16 @@ def time(row: JobRow) -> str:
 
 
 def reason(row: JobRow) -> str:
-    return row.obstacle or plain(row.reason, row.message, attempts=row.attempts, equivalent=row.equivalent)
+    """Return the cause of its pods first, then what it led to, then when its backoff ends."""
+    text = row.obstacle or plain(
+        row.reason,
+        row.message,
+        attempts=row.attempts,
+        equivalent=row.equivalent,
+        preempted_for=row.preempted_for,
+    )
+    retry = f"retry at {deadline(row.retry_at, SystemClock().now())}" if row.retry_at is not None else ""
+    return "; ".join(part for part in (cause_first(row.cause, row.reason, row.message, text), retry) if part)
 
 
 COLUMNS = (
@@ -70,27 +86,69 @@ COLUMNS = (
     output.TableColumn("STATE", lambda row: row.state, style=lambda row: STYLES.get(row.state, "")),
     output.TableColumn("PODS", pods),
     output.TableColumn("TIME", time, right=True),
+    output.TableColumn("CREATED", lambda row: format_time(row.created), wide=True),
+    output.TableColumn("ENDED", lambda row: format_time(row.finished), wide=True),
+    output.TableColumn("WAITED", lambda row: span(row.waiting_seconds), right=True, wide=True),
+    output.TableColumn("ATTEMPTS", lambda row: str(row.attempts), right=True, wide=True),
     output.TableColumn("REASON", reason, wrap=True),
 )
 
 
 def run(args: argparse.Namespace) -> int:
-    rows = asyncio.run(_rows(args))
-    output.show(args.output, COLUMNS, rows, _empty_message(args))
+    """Print the Jobs of the chosen namespaces and queue, and which command explains one that waits."""
+    if args.watch:
+        from queue_manager.cli import ps_watch  # imported late: it needs the informers
+
+        return ps_watch.run(args, ps_watch.JobList(COLUMNS, filter_of(args), rows_of_queue))
+    now = SystemClock().now()
+    rows = asyncio.run(all_rows(args))
+    chosen = filter_of(args).chosen(rows, now)
+    age = hidden_text(len(rows) - len(chosen)) if is_default(args) else ""
+    default_ns = read_default_namespace(args)
+    below = "\n".join(filter(None, (hint(chosen, default_ns), age)))
+    names = job_names(args.namespace or default_ns)
+    output.show(args.output, COLUMNS, chosen, age or empty_message(args), below, row_type=JobRow, name=names)
     return EXIT_OK
 
 
-def _empty_message(args: argparse.Namespace) -> str:
+def filter_of(args: argparse.Namespace) -> JobFilter:
+    """Return the filter that --state, --since and --all describe."""
+    return JobFilter(frozenset(JobState(word) for word in args.state), args.since, args.all)
+
+
+def is_default(args: argparse.Namespace) -> bool:
+    """Whether the list leaves out Jobs for their age alone."""
+    return not (args.state or args.since or args.all)
+
+
+def hint(rows: Sequence[JobRow], default_ns: str) -> str:
+    """Return the line below the table: the command that explains one of the Jobs that wait; "" if none does."""
+    candidates = (row for row in rows if row.state in WAITING and row.reason not in HELD)
+    waiting = min(candidates, key=lambda row: WAITING.index(row.state), default=None)
+    if waiting is None:
+        return ""
+    name = waiting.name if waiting.namespace == default_ns else f"{waiting.namespace}/{waiting.name}"
+    return f"why a Job waits: sluice explain {name}"
+
+
+def empty_message(args: argparse.Namespace) -> str:
     """Return the sentence that is printed instead of an empty table."""
-    where = [f"of LocalQueue {args.queue}"] if args.queue else []
+    where = [f"in state {', '.join(args.state)}"] if args.state else []
+    where += [f"of LocalQueue {args.queue}"] if args.queue else []
     where += [f"in namespace {args.namespace}"] if args.namespace else []
     return f"no Jobs {' '.join(where)}" if where else "no Jobs; submit one with: sluice submit -f FILE"
 
 
-async def _rows(args: argparse.Namespace) -> list[JobRow]:
+async def all_rows(args: argparse.Namespace) -> list[JobRow]:
+    """Return the rows of the namespace and queue that the arguments name, of whatever state and age."""
     async with connect(args.kubeconfig, args.context, forbidden=one_namespace(args)) as client:
-        rows = await job_table(client, args.namespace or "", read_default_namespace(args))
-        return await of_queue(client, rows, args)
+        return await rows_of_queue(client, args)
+
+
+async def rows_of_queue(client: Client, args: argparse.Namespace) -> list[JobRow]:
+    """Read the rows of the namespace and queue that the arguments name."""
+    rows = await job_table(client, args.namespace or "", read_default_namespace(args))
+    return await of_queue(client, rows, args)
 
 
 async def job_table(client: Client, namespace: str = "", default_ns: str = "default") -> list[JobRow]:
@@ -101,9 +159,10 @@ async def job_table(client: Client, namespace: str = "", default_ns: str = "defa
     now = SystemClock().now()
     workloads = await client.list(WORKLOADS, namespace, type=Workload)
     jobs = await client.list(JOBS, namespace, type=Job)
+    pods = await read_troubled_pods(client, jobs, namespace)
     with_workload = {owner.uid for workload in workloads if (owner := workload.metadata.controller) is not None}
     new = [job for job in jobs if job.metadata.uid not in with_workload]
-    return await with_obstacles(client, job_rows(jobs, workloads, now), new, default_ns)
+    return await with_obstacles(client, job_rows(jobs, workloads, now, pods), new, default_ns)
 
 
 async def with_obstacles(client: Client, rows: list[JobRow], new: list[Job], default_ns: str) -> list[JobRow]:

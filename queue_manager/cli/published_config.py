@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 
+from queue_manager.api.component_names import CONFIG_MAP, NAMESPACE
 from queue_manager.api.resources import CONFIG_MAPS, NAMESPACES, Resource
 from queue_manager.configuration import ConfigurationError, KueueConfig, loads
 from queue_manager.configuration.config_map import KEY
@@ -16,8 +17,6 @@ from queue_manager.engine.client import Client
 from queue_manager.engine.transport import ApiError
 
 log = logging.getLogger(__name__)
-
-NAMESPACE, NAME = "kueue-system", "kueue-manager-config"
 
 
 class Publisher:
@@ -32,8 +31,8 @@ class Publisher:
         data = {KEY: as_yaml(config)}
         try:
             await self._create(NAMESPACES, "", {"metadata": {"name": NAMESPACE}})
-            if not await self._create(CONFIG_MAPS, NAMESPACE, {"metadata": {"name": NAME}, "data": data}):
-                await self._client.patch(CONFIG_MAPS, NAMESPACE, NAME, {"data": data})
+            if not await self._create(CONFIG_MAPS, NAMESPACE, {"metadata": {"name": CONFIG_MAP}, "data": data}):
+                await self._client.patch(CONFIG_MAPS, NAMESPACE, CONFIG_MAP, {"data": data})
         except (ApiError, OSError):
             log.warning("the configuration is not published; sluice show needs --config", exc_info=True)
 
@@ -57,8 +56,8 @@ class Publisher:
 async def published(client: Client) -> KueueConfig | None:
     """Return the published configuration, or None if it is absent, unreadable for the user, or of another version."""
     try:
-        found = await client.get(CONFIG_MAPS, NAMESPACE, NAME)
-        return loads(str((found.get("data") or {}).get(KEY, "")), NAME)
+        found = await client.get(CONFIG_MAPS, NAMESPACE, CONFIG_MAP)
+        return loads(str((found.get("data") or {}).get(KEY, "")), CONFIG_MAP)
     except ApiError as error:
         if not (error.is_forbidden or error.is_not_found):
             raise

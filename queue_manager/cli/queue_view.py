@@ -13,10 +13,10 @@ from queue_manager.api.resources import (
     NAMESPACES,
     RESOURCE_FLAVORS,
     WORKLOAD_PRIORITY_CLASSES,
-    Resource,
 )
 from queue_manager.api.types import ClusterQueue, Cohort, LocalQueue, Namespace, ResourceFlavor, WorkloadPriorityClass
-from queue_manager.engine.client import Client, O
+from queue_manager.cli.permitted_lists import list_permitted, seen
+from queue_manager.engine.client import Client
 from queue_manager.engine.transport import ApiError
 from queue_manager.scheduling.resource_rules import ResourceRules
 from queue_manager.visibility.obstacles import ReadableQueues
@@ -29,7 +29,7 @@ async def read_queues(client: Client, namespaces: Iterable[str], config: KueueCo
     """Read the LocalQueues of these namespaces and all cluster-scoped objects. `config`: of the queue manager."""
     chosen = sorted(set(namespaces))
     try:
-        lists = [await _list_permitted(client, LOCAL_QUEUES, LocalQueue, namespace) for namespace in chosen]
+        lists = [await list_permitted(client, LOCAL_QUEUES, LocalQueue, namespace) for namespace in chosen]
     except ApiError as error:
         if not error.is_not_found:
             raise
@@ -50,26 +50,6 @@ async def read_queues(client: Client, namespaces: Iterable[str], config: KueueCo
     )
 
 
-async def _list_permitted(client: Client, resource: Resource, type: type[O], namespace: str = "") -> list[O] | None:
-    """Return the objects, or None if the user may not read them."""
-    try:
-        return await client.list(resource, namespace, type=type)
-    except ApiError as error:
-        if not error.is_forbidden:
-            raise
-        return None
-
-
-async def seen(client: Client, resource: Resource, type: type[O]) -> list[O] | None:
-    """Return the objects, or None if the user may not read them or the kind does not exist."""
-    try:
-        return await _list_permitted(client, resource, type)
-    except ApiError as error:
-        if not error.is_not_found:
-            raise
-        return None
-
-
 async def _labels(client: Client, namespace: str) -> dict[str, str] | None:
     try:
         return dict((await client.get(NAMESPACES, *Key("", namespace), type=Namespace)).metadata.labels)
@@ -81,6 +61,6 @@ async def _labels(client: Client, namespace: str) -> dict[str, str] | None:
 
 def _resource_rules(config: KueueConfig) -> ResourceRules:
     """Return the rules by which requests count. Imported late: the import takes 0.1 s."""
-    from queue_manager.lifecycle.settings import settings_of
+    from queue_manager.lifecycle.workload_settings import settings_of
 
     return settings_of(config).resources

@@ -11,12 +11,15 @@ import asyncio
 from collections.abc import Sequence
 
 from job_controller.quantities import parse
+from queue_manager import assets
 from queue_manager.api.resources import CLUSTER_QUEUES, COHORTS, LOCAL_QUEUES, WORKLOADS
 from queue_manager.api.types import ClusterQueue, Cohort, LocalQueue, Workload
 from queue_manager.cli import output
 from queue_manager.cli.connection import connect
 from queue_manager.cli.exits import EXIT_OK
-from queue_manager.cli.queue_view import seen
+from queue_manager.cli.machine_formats import cluster_queue_name
+from queue_manager.cli.permitted_lists import seen
+from queue_manager.cli.times import span
 from queue_manager.engine.client import Client
 from queue_manager.engine.clock import SystemClock
 from queue_manager.visibility.queue_rows import QueueRow, QuotaRow, queue_rows
@@ -44,11 +47,13 @@ def shares(row: QuotaRow) -> list[str]:
 
 
 def quotas(row: QueueRow) -> str:
+    """Return one line per quota; the flavor is named only if the queue has several."""
     flavors = {entry.flavor for entry in row.quotas}
     return "\n".join(quota(entry) + (f" ({entry.flavor})" if len(flavors) > 1 else "") for entry in row.quotas)
 
 
 def local_queues(row: QueueRow) -> str:
+    """Return one line per LocalQueue, marked if it is stopped; `-` if there are none."""
     return "\n".join(f"{name} (stopped)" if name in row.stopped_queues else name for name in row.local_queues) or "-"
 
 
@@ -64,19 +69,19 @@ COLUMNS = (
     output.TableColumn("STATE", lambda row: row.state, style=lambda row: "" if row.state == "Active" else "red"),
     output.TableColumn("PENDING", lambda row: str(row.pending), right=True),
     output.TableColumn("ADMITTED", lambda row: str(row.admitted), right=True),
-    output.TableColumn(
-        "OLDEST",
-        lambda row: output.duration(row.oldest_waiting_seconds) if row.oldest_waiting_seconds is not None else "-",
-        right=True,
-    ),
-    output.TableColumn("QUOTA IN USE", quotas),
+    output.TableColumn("OLDEST", lambda row: span(row.oldest_waiting_seconds), right=True),
+    output.TableColumn("QUOTA IN USE", quotas, wrap=True),
     output.TableColumn("LOCALQUEUES", local_queues),
+    output.TableColumn("MESSAGE", lambda row: row.message or "-", wrap=True, wide=True),
 )
 
 
 def run(args: argparse.Namespace) -> int:
+    """Print all ClusterQueues, or how to create some."""
     rows = asyncio.run(_rows(args))
-    output.show(args.output, columns(rows), rows, "no ClusterQueues; config/samples/queues.yaml has two to start with")
+    file = assets.shown(assets.samples() / "queues.yaml")
+    empty = f"no ClusterQueues; two to start with: kubectl apply -f {file}"
+    output.show(args.output, columns(rows), rows, empty, row_type=QueueRow, name=cluster_queue_name)
     return EXIT_OK
 
 

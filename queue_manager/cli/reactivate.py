@@ -11,19 +11,27 @@ from queue_manager.api import condition_types
 from queue_manager.api.resources import CLUSTER_QUEUES, LOCAL_QUEUES, WORKLOADS
 from queue_manager.api.types import ClusterQueue, LocalQueue, Workload
 from queue_manager.cli.change_report import ChangeReport
-from queue_manager.cli.connection import connect, read_default_namespace
-from queue_manager.cli.exits import EXIT_NEVER, CommandRefused
-from queue_manager.cli.targets import JobTarget, QueueTarget, find_all, missing_queue, patch, queue_of
+from queue_manager.cli.connection import NoResponse, connect, read_default_namespace
+from queue_manager.cli.deactivated import read_inbox
+from queue_manager.cli.exits import EXIT_NEVER, EXIT_UNEXPECTED, CommandRefused
+from queue_manager.cli.targets import JobTarget, QueueTarget, find_all, missing_queue, of_queue, patch, queue_of
 from queue_manager.engine.client import Client
 from queue_manager.engine.clock import SystemClock
 from queue_manager.engine.transport import ApiError
+from queue_manager.visibility.cause_groups import has_cause
 from queue_manager.visibility.consequences import on_reactivation
 from queue_manager.visibility.inbox import inbox
 
 
 def run(args: argparse.Namespace) -> int:
-    if args.all == bool(args.jobs) or args.all != bool(args.queue):
-        raise CommandRefused("name Jobs, or use --all -q QUEUE", EXIT_NEVER)
+    """Reactivate the named Jobs, all of a queue, or all of one cause; return the exit code."""
+    by_why = args.why is not None
+    if sum((bool(args.jobs), args.all, by_why)) != 1 or (args.jobs and args.queue):
+        raise CommandRefused("name Jobs, or use --all -q QUEUE, or --why TEXT", EXIT_NEVER)
+    if args.all and not args.queue:
+        raise CommandRefused("--all needs -q QUEUE", EXIT_NEVER)
+    if args.all_namespaces and (not by_why or args.namespace):
+        raise CommandRefused("-A is for --why, without -n", EXIT_NEVER)
     return asyncio.run(_run(args))
 
 
@@ -31,7 +39,11 @@ async def _run(args: argparse.Namespace) -> int:
     default_ns = read_default_namespace(args)
     namespace = args.namespace or default_ns
     async with connect(args.kubeconfig, args.context) as client:
-        if args.all:
+        if args.why is not None:
+            targets = await of_cause(client, args, "" if args.all_namespaces else namespace, default_ns)
+            queues = await VisibleQueues.read(client, [target.key.namespace for target in targets])
+            empty = f"no deactivated Jobs whose cause contains {args.why!r}; `sluice deactivated --by cause` lists all"
+        elif args.all:
             queue = queue_of(args.queue, namespace)
             queues = await VisibleQueues.read(client, [queue.key.namespace])
             targets = await deactivated(client, queue, queues, default_ns)
@@ -41,7 +53,21 @@ async def _run(args: argparse.Namespace) -> int:
             queues = await VisibleQueues.read(client, [target.key.namespace for target in targets])
         with ChangeReport(args.output, dry_run=args.dry_run) as report:
             await reactivate(client, targets, queues, report, default_ns, stagger=args.stagger, dry_run=args.dry_run)
-    return report.end(empty)
+    code = report.end(empty)
+    return EXIT_UNEXPECTED if by_why_without_match(args, report) else code
+
+
+def by_why_without_match(args: argparse.Namespace, report: ChangeReport) -> bool:
+    """Whether --why has found nothing, which may be a mistyped cause."""
+    return args.why is not None and not report.rows
+
+
+async def of_cause(client: Client, args: argparse.Namespace, namespace: str, default_ns: str) -> list[JobTarget]:
+    """Return the deactivated Workloads whose cause contains --why, in the order of `sluice deactivated`."""
+    rows, workloads = await read_inbox(client, namespace, default_ns)
+    by_name = {workload.metadata.key: workload for workload in workloads}
+    chosen = [row for row in await of_queue(client, rows, args) if has_cause(row, args.why)]
+    return [JobTarget(None, by_name[Key(row.namespace, row.workload)]) for row in chosen]
 
 
 class VisibleQueues:
@@ -65,6 +91,7 @@ class VisibleQueues:
             return cls(local, None)
 
     def local(self, workload: Workload) -> LocalQueue | None:
+        """Return the Workload's LocalQueue; None if it does not exist or is not visible."""
         return self._local.get(workload.local_queue)
 
     def cluster_queue(self, workload: Workload) -> ClusterQueue | None:
@@ -112,23 +139,43 @@ async def reactivate(
     stagger: float,
     dry_run: bool,
 ) -> None:
-    """Set spec.active of each Workload, with pauses of `stagger` seconds between actual changes."""
-    changed = 0
-    for target in targets:
-        workload, refusal = target.workload, why_refused(target)
-        if workload is None or refusal:
-            report.add("Job", *target.key, "refused", refusal)
-            continue
-        if workload.spec.active:
-            report.add("Job", *target.key, "unchanged", "it is active")
-            continue
-        if changed and stagger and not dry_run:
-            await asyncio.sleep(stagger)
-        changed += 1
-        change = patch(client, WORKLOADS, workload.metadata.key, {"spec": {"active": True}}, dry_run=dry_run)
-        if await report.perform("Job", target.key, change):
-            note = on_reactivation(workload, queues.local(workload), queues.cluster_queue(workload), default_ns)
-            report.add("Job", *target.key, "reactivated", note)
+    """Set spec.active of each Workload, with pauses of `stagger` seconds between actual changes.
+
+    If it is interrupted, the report names the Jobs that were not reached.
+    """
+    changes = [target for target in targets if _is_changed(target, report)]
+    reached = 0
+    try:
+        for target in changes:
+            if reached and stagger and not dry_run:
+                await asyncio.sleep(stagger)
+            reached += 1
+            await _reactivate_one(client, target, queues, report, default_ns, dry_run=dry_run)
+    except (asyncio.CancelledError, NoResponse):
+        report.not_done("Job", [target.key for target in changes[reached:]])
+        raise
+
+
+def _is_changed(target: JobTarget, report: ChangeReport) -> bool:
+    """Whether the Workload is to be changed; if not, the report says why."""
+    refusal = why_refused(target)
+    if refusal:
+        report.add("Job", *target.key, "refused", refusal)
+    elif target.workload is not None and target.workload.spec.active:
+        report.add("Job", *target.key, "unchanged", "it is active")
+    return not refusal and target.workload is not None and not target.workload.spec.active
+
+
+async def _reactivate_one(
+    client: Client, target: JobTarget, queues: VisibleQueues, report: ChangeReport, default_ns: str, *, dry_run: bool
+) -> None:
+    workload = target.workload
+    if workload is None:
+        return
+    change = patch(client, WORKLOADS, workload.metadata.key, {"spec": {"active": True}}, dry_run=dry_run)
+    if await report.perform("Job", target.key, change):
+        note = on_reactivation(workload, queues.local(workload), queues.cluster_queue(workload), default_ns)
+        report.add("Job", *target.key, "reactivated", note)
 
 
 def why_refused(target: JobTarget) -> str:

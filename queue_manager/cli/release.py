@@ -9,4 +9,5 @@ from queue_manager.cli import stop_policy
 
 
 def run(args: argparse.Namespace) -> int:
+    """Let a stopped queue admit Workloads again; return the exit code."""
     return stop_policy.run(args, policies.STOP_NONE)

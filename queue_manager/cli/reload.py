@@ -28,6 +28,7 @@ class Reloader:
     report: ReportReload
 
     def reload(self) -> None:
+        """Read the file again and apply it, all or nothing; report which of both happened."""
         if self.path is None:
             self.report(False, "no configuration file was given at the start: nothing to reload")
             return

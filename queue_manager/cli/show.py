@@ -4,56 +4,56 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
 
-import msgspec
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from job_controller.labels import CONTROLLER_UID
-from job_controller.times import timestamp
-from queue_manager.api.resources import EVENTS, PODS, WORKLOADS
+from queue_manager.api.resources import EVENTS, WORKLOADS
 from queue_manager.api.types import Workload
 from queue_manager.cli import output
+from queue_manager.cli.cluster_view import read_cluster
 from queue_manager.cli.connection import connect, read_default_namespace
 from queue_manager.cli.exits import EXIT_NEVER, EXIT_OK, CommandRefused
-from queue_manager.cli.logs import with_log
+from queue_manager.cli.explanation_view import position_text, read_explanation
+from queue_manager.cli.fitted_table import FittedTable
+from queue_manager.cli.log_lines import with_log
+from queue_manager.cli.permitted_lists import list_permitted
+from queue_manager.cli.pod_reading import pods_of
 from queue_manager.cli.ps import STYLES
 from queue_manager.cli.published_config import published
 from queue_manager.cli.queue_view import read_queues
 from queue_manager.cli.streams import printable
 from queue_manager.cli.targets import JobTarget, find, key_of
+from queue_manager.cli.times import ago, deadline, format_time
 from queue_manager.configuration import ConfigurationError, KueueConfig, load
 from queue_manager.engine.client import Client
 from queue_manager.engine.clock import SystemClock
-from queue_manager.engine.transport import ApiError
-from queue_manager.lifecycle.settings import settings_of
+from queue_manager.lifecycle.workload_settings import settings_of
 from queue_manager.visibility.attempt_rows import AttemptRow
 from queue_manager.visibility.failures import Failure, newest_failure
-from queue_manager.visibility.inbox import is_pod_of, job_name
+from queue_manager.visibility.inbox import RESTARTING, is_pod_of, job_name
 from queue_manager.visibility.indexes import MEANING, IndexMap
 from queue_manager.visibility.job_history import Step
-from queue_manager.visibility.job_states import refused_equivalent, refused_shapes
+from queue_manager.visibility.job_states import is_pending, refused_equivalent, refused_shapes
 from queue_manager.visibility.job_view import JobView, job_view
 from queue_manager.visibility.obstacles import local_queue_of, obstacle
 from queue_manager.visibility.pod_attempts import PodRow
 from queue_manager.visibility.predictions import PredictionContext
 from queue_manager.visibility.wire_types import Event, Pod
-from queue_manager.visibility.wording import GAVE_UP, event_reason, gave_up
+from queue_manager.visibility.wording import GAVE_UP, cause_first, event_reason, gave_up, plain
 
 INDEXES_PER_LINE = 50
 
 
 def run(args: argparse.Namespace) -> int:
+    """Print the view of one Job. Raises CommandRefused if neither the Job nor its Workload exists."""
     view = asyncio.run(_view(args))
-    if args.output == "json":
-        sys.stdout.write(msgspec.json.format(msgspec.json.encode(view)).decode() + "\n")
-    else:
-        show(view, SystemClock().now())
+    most = None if args.output == "wide" else MAX_ROWS
+    output.show_record(args.output, view, lambda: render(view, SystemClock().now(), most))
     return EXIT_OK
 
 
@@ -70,9 +70,13 @@ async def _view(args: argparse.Namespace) -> JobView:
         queues = await read_queues(client, [target.key.namespace], config)
         refused = await equivalent_of(client, target.workload)
         failure = await failure_of(client, pods)
+        outlook = None
+        if is_pending(target.job, target.workload, now):
+            view = await read_cluster(client)
+            outlook = await read_explanation(client, target, view, queues, config, default_ns, now)
     # The scheduler's result for one Workload of a shape is valid for all.
     found = obstacle(target.job, refused or target.workload, queues, default_ns)
-    context = PredictionContext(found, default_ns=default_ns)
+    context = PredictionContext(found, default_ns=default_ns, outlook=outlook)
     if config is not None:
         context = replace(context, settings=settings_of(config), options=config.job_controller.options())
     local, _ = queues.of(local_queue_of(target.job, target.workload))
@@ -91,18 +95,11 @@ async def _view(args: argparse.Namespace) -> JobView:
 
 
 def read_config(path: str) -> KueueConfig:
+    """Return the KueueConfig of a file. Raises CommandRefused, with file and line, if it is not valid."""
     try:
         return load(path)
     except ConfigurationError as error:
         raise CommandRefused(str(error), EXIT_NEVER) from error
-
-
-async def pods_of(client: Client, target: JobTarget) -> list[Pod]:
-    if target.job is None:
-        return []
-    meta = target.job.metadata
-    pods = await client.list(PODS, meta.namespace, label_selector=f"{CONTROLLER_UID}={meta.uid}", type=Pod)
-    return [pod for pod in pods if (owner := pod.metadata.controller) is not None and owner.uid == meta.uid]
 
 
 async def equivalent_of(client: Client, workload: Workload | None) -> Workload | None:
@@ -125,12 +122,7 @@ async def events_of(client: Client, target: JobTarget, pods: Sequence[Pod]) -> l
     uids = {thing.metadata.uid for thing in found if thing is not None}
     since = target.job.metadata.creation_timestamp if target.job is not None else None
     job = target.key.name
-    try:
-        events = await client.list(EVENTS, target.key.namespace, type=Event)
-    except ApiError as error:
-        if not error.is_forbidden:
-            raise
-        return []
+    events = await list_permitted(client, EVENTS, Event, target.key.namespace) or []
 
     def belongs(event: Event) -> bool:
         about = event.involved_object
@@ -162,7 +154,7 @@ def columns(now: datetime, attempts: int) -> dict[str, tuple[output.TableColumn,
             output.TableColumn("STATE", lambda row: row.state),
             output.TableColumn("ATTEMPTS", lambda row: str(row.attempts), right=True),
             output.TableColumn("EXIT CODES", lambda row: ",".join(map(str, row.exit_codes)) or "-"),
-            output.TableColumn("NEXT RETRY", lambda row: ahead(row.next_retry, now), right=True),
+            output.TableColumn("NEXT RETRY", lambda row: deadline(row.next_retry, now), right=True),
             output.TableColumn("LAST ERROR", lambda row: row.last_error or "-", wrap=True),
         ),
         "pods": (
@@ -180,9 +172,7 @@ def columns(now: datetime, attempts: int) -> dict[str, tuple[output.TableColumn,
             output.TableColumn("ADMITTED", lambda row: format_time(row.admitted)),
             output.TableColumn("ENDED", lambda row: format_time(row.ended)),
             output.TableColumn("HELD QUOTA", lambda row: _quota_time(row, now), right=True),
-            output.TableColumn(
-                "CAUSE", lambda row: gave_up(row.of_budget) if row.cause == GAVE_UP else row.cause or "-"
-            ),
+            output.TableColumn("CAUSE", _ended_by, wrap=True),
             output.TableColumn("NEXT", lambda row: _next_retry(row, now)),
         ),
         "history": (
@@ -192,7 +182,9 @@ def columns(now: datetime, attempts: int) -> dict[str, tuple[output.TableColumn,
             output.TableColumn("STEP", lambda row: row.text),
             output.TableColumn("OF", lambda row: row.object),
             output.TableColumn(
-                "REASON", lambda row: gave_up(attempts) if row.reason == GAVE_UP else reason(row), wrap=True
+                "REASON",
+                lambda row: row.note or (gave_up(attempts) if row.reason == GAVE_UP else reason(row)),
+                wrap=True,
             ),
         ),
         "events": (
@@ -211,41 +203,40 @@ def columns(now: datetime, attempts: int) -> dict[str, tuple[output.TableColumn,
 POD_STYLES = {"Ready": "green", "Failed": "red", "Unschedulable": "yellow", "Starting": "cyan", "Succeeded": "dim"}
 
 
-def show(view: JobView, now: datetime) -> None:
-    output.show_table(render(view, now))
-
-
-def render(view: JobView, now: datetime) -> Group:
+def render(view: JobView, now: datetime, most: int | None = MAX_ROWS) -> Group:
+    """Return all that is printed: the facts, then each table that has rows. `most`: rows of each; None: all."""
     parts: list[RenderableType] = [heading(f"{view.namespace}/{view.name}"), facts(view, now)]
     tables = columns(now, view.retries.budget_attempts)
     if view.indexes is not None:
         parts += [Text(), heading("INDEXES"), Text("\n".join(map_lines(view.indexes)))]
         if view.indexes.troubled:
-            parts += [Text(), *_shortened(tables["indexes"], view.indexes.troubled)]
+            parts += [Text(), *_shortened(tables["indexes"], view.indexes.troubled, most)]
     if view.demand:
-        parts += [Text(), output.table(DEMAND, view.demand)]
+        parts += [Text(), FittedTable(DEMAND, view.demand)]
     if view.pods:
-        parts += [Text(), *_shortened(tables["pods"], _pods_in_order(view.pods))]
+        parts += [Text(), *_shortened(tables["pods"], _pods_in_order(view.pods), most)]
     if any(attempt.ended and attempt.cause != "Succeeded" for attempt in view.retries.attempts):
-        parts += [Text(), output.table(tables["attempts"], view.retries.attempts)]
-    parts += [Text(), heading("HISTORY"), output.table(tables["history"], view.history)]
+        parts += [Text(), FittedTable(tables["attempts"], view.retries.attempts)]
+    parts += [Text(), heading("HISTORY"), FittedTable(tables["history"], view.history)]
     if view.events:
-        parts += [Text(), heading("EVENTS"), *_shortened(tables["events"], view.events, newest=True)]
+        parts += [Text(), heading("EVENTS"), *_shortened(tables["events"], view.events, most, newest=True)]
     return Group(*parts)
 
 
 def heading(text: str) -> Text:
+    """Return the title of the page, or of one of its tables."""
     return Text(text, style="bold")
 
 
 def _shortened(
-    columns: Sequence[output.TableColumn], rows: Sequence[object], *, newest: bool = False
+    columns: Sequence[output.TableColumn], rows: Sequence[object], most: int | None, *, newest: bool = False
 ) -> list[RenderableType]:
-    """Return a table of at most MAX_ROWS rows, with the number of omitted rows."""
-    shown = rows[-MAX_ROWS:] if newest else rows[:MAX_ROWS]
+    """Return a table of at most `most` rows, with the number of omitted rows."""
+    limit = len(rows) if most is None else most
+    shown = rows[-limit:] if newest else rows[:limit]
     more = len(rows) - len(shown)
-    tail = [Text(f"and {more} {'earlier' if newest else 'more'} (-o json has all)", style="dim")] if more else []
-    return [output.table(columns, shown), *tail]
+    tail = [Text(f"and {more} {'earlier' if newest else 'more'} (-o wide has all)", style="dim")] if more else []
+    return [FittedTable(columns, shown), *tail]
 
 
 def _pods_in_order(rows: Sequence[PodRow]) -> list[PodRow]:
@@ -262,10 +253,10 @@ def facts(view: JobView, now: datetime) -> Table:
     drawn.add_column(no_wrap=True, style="dim")
     drawn.add_column(overflow="fold")
     state = Text(view.state, style=STYLES.get(view.state, ""))
-    why = printable(gave_up(view.retries.budget_attempts) if view.reason == GAVE_UP else reason(view))
+    why = printable(_why(view))
     drawn.add_row("state", Text.assemble(state, f"  {why}" if why else ""))
     for i, following in enumerate(view.next):
-        when = f"{ahead(following.at, now)} ({format_time(following.at)}): " if following.at is not None else ""
+        when = f"{deadline(following.at, now)}: " if following.at is not None else ""
         drawn.add_row("next" if i == 0 else "", Text(printable(f"{when}{following.what}")))
     for name, text in lines(view, now):
         if text:
@@ -273,7 +264,18 @@ def facts(view: JobView, now: datetime) -> Table:
     return drawn
 
 
+def _why(view: JobView) -> str:
+    """The cause of its pods, then the reason and message of the API, unless other words are plainer."""
+    text = reason(view)
+    if view.reason == GAVE_UP:
+        text = gave_up(view.retries.budget_attempts)
+    elif view.preempted_for:
+        text = plain(view.reason, view.message, equivalent=view.equivalent, preempted_for=view.preempted_for)
+    return cause_first(view.cause, view.reason, view.message, text)
+
+
 def lines(view: JobView, now: datetime) -> list[tuple[str, str]]:
+    """Return the facts below state and next, by name; a fact without text is not printed."""
     by_class = f" ({view.priority_class})" if view.priority_class else ""
     where = " → ".join(part for part in (view.queue, view.cluster_queue) if part)
     return [
@@ -281,10 +283,16 @@ def lines(view: JobView, now: datetime) -> list[tuple[str, str]]:
         ("workload", view.workload),
         ("created", f"{format_time(view.created)}, {ago(view.created, now)} ago" if view.created else ""),
         ("time", _times(view)),
+        ("position", position_text(view.position, view.cluster_queue, view.queue) if view.position else ""),
         ("pods", _counts(view)),
         ("retries", _retries(view)),
-        ("last error", view.last_error),
+        ("last error", "" if _repeats_cause(view) else view.last_error),
     ]
+
+
+def _repeats_cause(view: JobView) -> bool:
+    """Whether the last error says no more than the cause, which the line of the state begins with."""
+    return view.last_error == view.cause or (bool(view.cause) and view.last_error.startswith(RESTARTING))
 
 
 def _times(view: JobView) -> str:
@@ -325,22 +333,6 @@ def map_lines(indexes: IndexMap) -> list[str]:
 # --- times -------------------------------------------------------------------------------------------------
 
 
-def format_time(at: datetime | None) -> str:
-    return "-" if at is None else timestamp(at)
-
-
-def ago(at: datetime | None, now: datetime) -> str:
-    return "-" if at is None else output.duration((now - at).total_seconds())
-
-
-def ahead(at: datetime | None, now: datetime) -> str:
-    """Format a future time as `in 12s`, or `now` if it is due."""
-    if at is None:
-        return "-"
-    left = (at - now).total_seconds()
-    return f"in {output.duration(left)}" if left >= 1 else "now"
-
-
 def _ran(row: PodRow, now: datetime) -> str:
     if row.started is None or (row.ended is None and row.state in ("Starting", "Unschedulable")):
         return "-"
@@ -352,7 +344,9 @@ def _quota_time(row: AttemptRow, now: datetime) -> str:
 
 
 def _ended_by(row: AttemptRow) -> str:
-    return gave_up(row.of_budget) if row.cause == GAVE_UP else row.cause or "-"
+    """The cause of the pods, then why the attempt ended."""
+    text = gave_up(row.of_budget) if row.cause == GAVE_UP else row.cause
+    return "; ".join(part for part in (row.pod_cause, text) if part) or "-"
 
 
 def _next_retry(row: AttemptRow, now: datetime) -> str:
@@ -361,9 +355,10 @@ def _next_retry(row: AttemptRow, now: datetime) -> str:
     if row.next_retry is None:
         return "-"
     if row.next_retry > now:
-        return f"{ahead(row.next_retry, now)} ({format_time(row.next_retry)})"
+        return deadline(row.next_retry, now)
     return f"after {output.duration((row.next_retry - row.ended).total_seconds())}"
 
 
 def reason(row: JobView | Step | PodRow) -> str:
+    """Return `reason: message`, or the one that is set."""
     return ": ".join(part for part in (row.reason, row.message) if part)

@@ -21,6 +21,7 @@ ALREADY = {policies.HOLD: "held", policies.HOLD_AND_DRAIN: "draining", policies.
 
 
 def run(args: argparse.Namespace, policy: str) -> int:
+    """Set spec.stopPolicy of a LocalQueue or ClusterQueue; return the exit code."""
     default_ns = read_default_namespace(args)
     queue = queue_of(args.queue, args.namespace or default_ns, cluster_queue=args.cluster_queue)
     return asyncio.run(_run(args, queue, policy, default_ns))

@@ -6,6 +6,7 @@ import contextlib
 import io
 import os
 import re
+import select
 import sys
 
 _CONTROL_CHARACTERS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
@@ -38,6 +39,24 @@ def discard_output() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
+def check_reader() -> None:
+    """Raise BrokenPipeError if standard output is a pipe that nobody reads, which a write alone would show."""
+    if not hasattr(select, "poll"):
+        return
+    with contextlib.suppress(io.UnsupportedOperation):  # a stream that a test has replaced has no descriptor
+        poll = select.poll()
+        poll.register(sys.stdout.fileno(), 0)  # errors are reported although no event is asked for
+        if any(events & select.POLLERR for _, events in poll.poll(0)):
+            raise BrokenPipeError("the reader of standard output has ended")
+
+
 def printable(text: str) -> str:
     """Remove terminal control characters: messages contain untrusted text of Jobs, files and clusters."""
     return _CONTROL_CHARACTERS.sub("�", text)
+
+
+def say(text: str) -> None:
+    """Print one line on standard error, which may be closed."""
+    with contextlib.suppress(OSError):
+        sys.stderr.write(printable(text) + "\n")
+        sys.stderr.flush()

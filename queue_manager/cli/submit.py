@@ -1,4 +1,9 @@
-"""`sluice submit`: creates the Jobs in files after the API server has validated all of them."""
+"""`sluice submit`: creates the Jobs in files after the API server has validated all of them.
+
+With --replace, a Job whose name is taken is created after the old Job and its pods are gone. An API server finds a
+taken name only after it has validated and admitted a Job, so that its dry run proves the new Job before the old one is
+deleted.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +14,7 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from dataclasses import replace as replace_fields
 from typing import Any
 
 import msgspec
@@ -22,13 +28,16 @@ from queue_manager.cli import manifests, output
 from queue_manager.cli.connection import NOT_LOGGED_IN, connect, read_default_namespace
 from queue_manager.cli.decode_errors import explain_decoding
 from queue_manager.cli.exits import EXIT_ERROR, EXIT_NEVER, EXIT_OK, CommandRefused
+from queue_manager.cli.machine_formats import MACHINE_FORMS, Namer, job_names
 from queue_manager.cli.manifests import Manifest
 from queue_manager.cli.queue_view import read_queues
-from queue_manager.cli.streams import printable
-from queue_manager.cli.targets import check_local_queue
+from queue_manager.cli.refusals import nothing_created
+from queue_manager.cli.streams import printable, say
+from queue_manager.cli.targets import check_local_queue, get_or_none
 from queue_manager.engine.api_warnings import warnings
 from queue_manager.engine.client import Client
 from queue_manager.engine.transport import ApiError, Request, Response
+from queue_manager.visibility.job_outcomes import Outcome
 from queue_manager.visibility.job_states import is_judged, refused_equivalent, refused_shapes
 from queue_manager.visibility.obstacles import WAITS, Obstacle, ReadableQueues, obstacle
 
@@ -40,13 +49,15 @@ class Submitted:
     queue: str
     note: str
     never: bool = False  # the Job cannot start unless the Job or its queue is changed
+    uid: str = ""
+    replaced: bool = False  # an older Job of the name was deleted
 
 
 UNQUEUED = "names no queue: starts at once"
 UNQUEUED_SUSPENDED = "names no queue and is suspended: starts when spec.suspend is set to false"
 SCHEDULER_SECONDS = 5.0  # time to wait for the scheduler to try a Job whose verdict is uncertain
 POLL_SECONDS = 0.1
-TOO_MANY, SERVER_FAILED = 429, 500
+CONFLICT, TOO_MANY, SERVER_FAILED = 409, 429, 500
 
 COLUMNS = (
     output.TableColumn("NAMESPACE", lambda row: row.namespace),
@@ -57,22 +68,54 @@ COLUMNS = (
 
 
 def run(args: argparse.Namespace) -> int:
-    found = [manifest for file in args.file for manifest in manifests.read(file)]
-    if not found:
-        raise CommandRefused(f"{', '.join(args.file)}: no manifest in it", EXIT_NEVER)
-    jobs = [(manifest, prepare(manifest, args.queue)) for manifest in found]
-    rows = asyncio.run(_submit(args, jobs))
-    output.show(args.output, COLUMNS, rows, "nothing submitted")
+    """Create the Jobs of the manifests in a queue and print them; return the exit code."""
+    with nothing_created():
+        found = [manifest for file in args.file for manifest in manifests.read(file)]
+        if not found:
+            raise CommandRefused(f"{', '.join(args.file)}: no manifest in it", EXIT_NEVER)
+        jobs = [(manifest, prepare(manifest, args.queue)) for manifest in found]
+    return asyncio.run(_run(args, jobs))
+
+
+async def _run(args: argparse.Namespace, jobs: list[tuple[Manifest, dict[str, Any]]]) -> int:
+    default_ns = read_default_namespace(args)
+    async with connect(args.kubeconfig, args.context) as client:
+        with nothing_created():
+            rows = await _submit(args, client, jobs, default_ns)
+        names = job_names(args.namespace or default_ns)
+        if not args.wait or args.output not in MACHINE_FORMS:
+            output.show(args.output, COLUMNS, rows, "nothing submitted", row_type=Submitted, name=names)
+        if args.wait:
+            return await _wait(args, client, rows, names, default_ns)
     return EXIT_NEVER if any(row.never for row in rows) else EXIT_OK
 
 
-async def _submit(args: argparse.Namespace, jobs: list[tuple[Manifest, dict[str, Any]]]) -> list[Submitted]:
-    default_ns = read_default_namespace(args)
+async def _submit(
+    args: argparse.Namespace, client: Client, jobs: list[tuple[Manifest, dict[str, Any]]], default_ns: str
+) -> list[Submitted]:
     namespace = args.namespace or default_ns
-    async with connect(args.kubeconfig, args.context) as client:
-        for found in sorted(_namespaces(jobs, args.queue, namespace)):
-            await check_local_queue(client, Key(found, args.queue))
-        return await submit(client, jobs, namespace, default_ns)
+    for found in sorted(_namespaces(jobs, args.queue, namespace)):
+        await check_local_queue(client, Key(found, args.queue))
+    return await submit(client, jobs, namespace, default_ns, replace=args.replace)
+
+
+async def _wait(
+    args: argparse.Namespace, client: Client, rows: Sequence[Submitted], names: Namer, default_ns: str
+) -> int:
+    """Wait until all have ended, and print how; return the exit code of `sluice wait`."""
+    from queue_manager.cli import job_waiting  # imports what a plain submit does not need
+
+    sys.stdout.flush()  # the table comes before the progress on standard error
+    jobs = {Key(row.namespace, row.name): row.uid for row in rows}
+    try:
+        ended = await job_waiting.JobWait(client, jobs, default_ns=default_ns).run()
+    except asyncio.CancelledError:  # Ctrl-C
+        say(f"sluice submit: the Jobs go on; to wait again: sluice wait {' '.join(map(str, jobs))}")
+        raise
+    if args.output not in MACHINE_FORMS:
+        sys.stdout.write("\n")
+    output.show(args.output, job_waiting.COLUMNS, ended, "", row_type=Outcome, name=names)
+    return job_waiting.exit_code(ended)
 
 
 def _namespaces(jobs: Iterable[tuple[Manifest, dict[str, Any]]], queue: str | None, namespace: str) -> set[str]:
@@ -111,12 +154,14 @@ async def submit(
     jobs: list[tuple[Manifest, dict[str, Any]]],
     namespace: str = "default",
     default_ns: str = "default",
+    *,
+    replace: bool = False,
 ) -> list[Submitted]:
     """Validate every Job (server-side dry run, fieldValidation=Strict), then create them in order.
 
-    `namespace` applies to Jobs that name none; `default_ns` is the default namespace of commands. Warnings of the
-    server are printed on standard error as they arrive. Raises CommandRefused before anything is created, with all
-    problems and their files and lines.
+    `namespace` applies to Jobs that name none; `default_ns` is the default namespace of commands. With `replace`, a
+    taken name is no problem. Warnings of the server are printed on standard error as they arrive. Raises
+    CommandRefused before anything is created, with all problems and their files and lines.
     """
     for _, job in jobs:
         job["metadata"]["namespace"] = job["metadata"].get("namespace") or namespace
@@ -127,7 +172,7 @@ async def submit(
         warn(manifest, answer, warned)
         if answer.status == NOT_LOGGED_IN:  # concerns the user, not this Job
             raise ApiError.of(answer.status, answer.body)
-        if answer.status >= 300:
+        if answer.status >= 300 and not (replace and is_taken(answer)):
             problems += explain(manifest, answer)
             code = code if _is_refusal(answer.status) else EXIT_ERROR
     if problems:
@@ -136,14 +181,47 @@ async def submit(
 
     queues = await read_queues(client, {job["metadata"]["namespace"] for _, job in jobs}, await published(client))
     created: list[Job] = []
+    replaced: set[Key] = set()
     for manifest, job in jobs:
         answer = await _post(client, job, dry_run=False)
+        deleted = replace and is_taken(answer)
+        if deleted:
+            key = Key(job["metadata"]["namespace"], job["metadata"]["name"])
+            await remove_old(client, key)
+            replaced.add(key)
+            answer = await _post(client, job, dry_run=False)
         warn(manifest, answer, warned)
         if answer.status >= 300:
             done = f"; already submitted: {', '.join(job.metadata.name for job in created)}" if created else ""
+            done += f"; the old Job {job['metadata']['name']} is deleted" if deleted else ""
             raise CommandRefused("\n  ".join([f"stopped{done}:", *explain(manifest, answer)]))
         created.append(msgspec.json.decode(answer.body, type=Job))
-    return await verdicts(client, created, queues, default_ns)
+    rows = await verdicts(client, created, queues, default_ns)
+    return [_with_replacement(row) if Key(row.namespace, row.name) in replaced else row for row in rows]
+
+
+def is_taken(answer: Response) -> bool:
+    """Whether the server refuses a Job only because another one has its name."""
+    return answer.status == CONFLICT and ApiError.of(answer.status, answer.body).reason == "AlreadyExists"
+
+
+async def remove_old(client: Client, key: Key) -> None:
+    """Delete the Job of this name with its pods, and wait until they are gone."""
+    from queue_manager.cli import deletion  # imports what a plain submit does not need
+
+    old = await get_or_none(client, JOBS, key, Job)
+    if old is None:
+        return
+    await deletion.delete(client, old)
+    try:
+        await deletion.until_gone(client, old)
+    except asyncio.CancelledError:  # Ctrl-C
+        say(f"sluice submit: the old Job {key} is being deleted, and no new one was created; submit it again")
+        raise
+
+
+def _with_replacement(row: Submitted) -> Submitted:
+    return replace_fields(row, note=f"{row.note}; replaced the old Job", replaced=True)
 
 
 def _is_refusal(status: int) -> bool:
@@ -189,7 +267,8 @@ def explain(manifest: Manifest, answer: Response) -> list[str]:
         f"{manifest.place(cause.get('field', ''))}: {cause.get('field')}: {cause.get('message')}" for cause in causes
     ]
     lines = list(dict.fromkeys(lines)) or explain_decoding(manifest, error.message)
-    return lines or [f"{manifest.place('metadata.name')}: {error.message}"]
+    advice = "; --replace deletes that one first" if is_taken(answer) else ""
+    return lines or [f"{manifest.place('metadata.name')}: {error.message}{advice}"]
 
 
 async def wait_for_verdicts(client: Client, jobs: Sequence[Job]) -> dict[str, Workload]:
@@ -231,9 +310,9 @@ async def verdicts(client: Client, jobs: Sequence[Job], queues: ReadableQueues, 
 
 
 def _row(job: Job, found: Obstacle | None) -> Submitted:
-    queue = job.metadata.labels.get(keys.QUEUE_NAME, "")
+    queue, uid = job.metadata.labels.get(keys.QUEUE_NAME, ""), job.metadata.uid
     if not queue:
-        return Submitted(*job.metadata.key, queue, UNQUEUED_SUSPENDED if job.spec.suspend else UNQUEUED)
+        return Submitted(*job.metadata.key, queue, UNQUEUED_SUSPENDED if job.spec.suspend else UNQUEUED, uid=uid)
     if found is None:
-        return Submitted(*job.metadata.key, queue, WAITS)
-    return Submitted(*job.metadata.key, queue, found.text, never=found.never)
+        return Submitted(*job.metadata.key, queue, WAITS, uid=uid)
+    return Submitted(*job.metadata.key, queue, found.text, never=found.never, uid=uid)

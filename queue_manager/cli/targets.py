@@ -1,7 +1,8 @@
 """Resolves the Jobs and queues that a command names, and patches them.
 
 A Job is given as NAME or NAMESPACE/NAME; the name of its Workload is accepted too. A queue is given as the NAME of a
-LocalQueue in the namespace, or as cq/NAME for a ClusterQueue.
+LocalQueue in the namespace, or as cq/NAME for a ClusterQueue. What `-o name` prints is accepted: job/NAME,
+job/NAMESPACE/NAME, localqueue/NAME, clusterqueue/NAME. So a namespace called "job" has to be given with -n.
 """
 
 from __future__ import annotations
@@ -17,12 +18,15 @@ from queue_manager.api.resources import CLUSTER_QUEUES, JOBS, LOCAL_QUEUES, WORK
 from queue_manager.api.types import LocalQueue, Workload
 from queue_manager.cli.connection import read_default_namespace
 from queue_manager.cli.exits import EXIT_NEVER, CommandRefused
+from queue_manager.cli.permitted_lists import list_permitted
 from queue_manager.engine.client import Client, O
 from queue_manager.engine.transport import ApiError
 from queue_manager.visibility.inbox import InboxRow
 from queue_manager.visibility.job_states import JobRow, workloads_by_job
 from queue_manager.visibility.similar_names import similar_names
 
+JOB_PREFIXES = ("job/", "job.batch/")
+LOCAL_QUEUE_PREFIX = "localqueue/"
 CLUSTER_QUEUE_PREFIXES = ("cq/", "clusterqueue/")
 FIELD_MANAGER = "sluice"
 
@@ -56,6 +60,7 @@ class QueueTarget:
 
     @property
     def is_cluster_queue(self) -> bool:
+        """Whether this is a ClusterQueue; otherwise it is a LocalQueue."""
         return self.resource == CLUSTER_QUEUES
 
     @property
@@ -72,10 +77,11 @@ class QueueTarget:
 
 def key_of(name: str, namespace: str) -> Key:
     """Parse JOB. Raises CommandRefused for an invalid name, which could otherwise change the path of a request."""
-    head, slash, tail = name.partition("/")
+    short = next((name.removeprefix(prefix) for prefix in JOB_PREFIXES if name.startswith(prefix)), name)
+    head, slash, tail = short.partition("/")
     if not head or (slash and (not tail or "/" in tail)):
         raise CommandRefused(f'"{name}" is not a name; use NAME or NAMESPACE/NAME', EXIT_NEVER)
-    return Key(head, tail) if slash else Key(namespace, name)
+    return Key(head, tail) if slash else Key(namespace, head)
 
 
 def queue_of(name: str, namespace: str, *, cluster_queue: bool = False) -> QueueTarget:
@@ -87,7 +93,7 @@ def queue_of(name: str, namespace: str, *, cluster_queue: bool = False) -> Queue
         if not short or "/" in short:
             raise CommandRefused(f'"{name}" is not a ClusterQueue; use cq/NAME', EXIT_NEVER)
         return QueueTarget(CLUSTER_QUEUES, Key("", short))
-    return QueueTarget(LOCAL_QUEUES, key_of(name, namespace))
+    return QueueTarget(LOCAL_QUEUES, key_of(name.removeprefix(LOCAL_QUEUE_PREFIX), namespace))
 
 
 async def find_all(client: Client, names: Sequence[str], namespace: str) -> list[JobTarget]:
@@ -101,7 +107,7 @@ async def find(client: Client, key: Key) -> JobTarget:
     The Job is read again after its Workload, so that it is never older than that (see `visibility.job_states`).
     """
     job = await get_or_none(client, JOBS, key, Job)
-    workload = await (_workload_of(client, job) if job is not None else get_or_none(client, WORKLOADS, key, Workload))
+    workload = await (workload_of(client, job) if job is not None else get_or_none(client, WORKLOADS, key, Workload))
     if workload is not None:
         return JobTarget(await _job_of(client, workload), workload)
     if job is None:
@@ -119,7 +125,7 @@ async def get_or_none(client: Client, resource: Resource, key: Key, type: type[O
         raise
 
 
-async def _workload_of(client: Client, job: Job) -> Workload | None:
+async def workload_of(client: Client, job: Job) -> Workload | None:
     """Find the Workload by the job-uid label, or by owner reference if another client created it without the label."""
     uid, namespace = job.metadata.uid, job.metadata.namespace
     found = await client.list(WORKLOADS, namespace, label_selector=f"{keys.JOB_UID}={uid}", type=Workload)
@@ -204,12 +210,7 @@ async def missing_queue(client: Client, queue: QueueTarget, default_ns: str) -> 
 
 
 async def _list_visible(client: Client, resource: Resource) -> list[QueueTarget]:
-    try:
-        trees = await client.list(resource)
-    except ApiError as error:
-        if not error.is_forbidden:
-            raise
-        return []
+    trees = await list_permitted(client, resource, dict) or []
     return [
         QueueTarget(resource, Key(tree["metadata"].get("namespace", ""), tree["metadata"]["name"])) for tree in trees
     ]

@@ -7,7 +7,6 @@ import asyncio
 import contextlib
 import errno
 import getpass
-import logging
 import os
 import sys
 import time
@@ -16,23 +15,24 @@ from functools import partial
 from pathlib import Path
 from shlex import quote
 from textwrap import shorten
-from urllib.parse import urlsplit
 
 from queue_manager import assets
-from queue_manager.cli import init_process
-from queue_manager.cli.connection import default_data_dir
+from queue_manager.cli import detached, init_process, stop_report
 from queue_manager.cli.exits import EXIT_NEVER, EXIT_OK, CommandRefused
+from queue_manager.cli.log_options import settings_of
 from queue_manager.cli.output import duration
 from queue_manager.cli.published_config import Publisher
 from queue_manager.cli.reload import Reloader
+from queue_manager.cli.up_address import directory, how_to_reach
 from queue_manager.configuration import ConfigurationError, KueueConfig, load_or_default
-from queue_manager.engine import descriptors, kubeconfig, log
+from queue_manager.engine import descriptors, log, tracing
 from queue_manager.engine.runtime import Runtime
+from queue_manager.engine.service_notification import READY, STOPPING, notify
 from queue_manager.engine.transport import ApiError
 from queue_manager.engine.tuning import event_loop, stop_on_signals, tune_garbage_collector
 from queue_manager.local.agent.cgroups import Cgroups, delegated
 from queue_manager.local.agent.sweep import leftover_processes
-from queue_manager.local.cluster import ClusterOptions, LocalCluster, RunningCounts
+from queue_manager.local.cluster import ClusterOptions, LocalCluster
 from queue_manager.local.storage.data_directory import PODS
 from queue_manager.local.storage.journal import DataDirectoryInUse
 from queue_manager.local.storage.store import JournalUnusable
@@ -44,13 +44,26 @@ ROOT = "every Job can change anything on this machine; start sluice as an ordina
 
 
 def run(args: argparse.Namespace) -> int:
+    """Run the embedded cluster until a signal stops it, or start it with --detach; return the exit code."""
+    if args.wait and not args.detach:
+        raise CommandRefused(
+            "--wait needs --detach: in the foreground, `sluice up` prints when it is ready", EXIT_NEVER
+        )
     data_dir = directory(args.data_dir)
-    options = ClusterOptions(
-        data_dir=data_dir.absolute(), nodes=args.nodes, cpu=args.cpu or "", memory=args.memory or "", port=args.port
-    )
     config = read_config(args.config)
+    if args.detach:
+        return detach(args, data_dir.absolute())
+    options = ClusterOptions(
+        data_dir=data_dir.absolute(),
+        nodes=args.nodes,
+        cpu=args.cpu or "",
+        memory=args.memory or "",
+        port=args.port,
+        leave_running=args.leave_running,
+    )
     init_process.fork_as_init()
-    log.configure(logging.WARNING)
+    log.configure(settings_of(args))
+    tracing.configure("sluice-up", os.environ)
     tune_garbage_collector()
     descriptors.raise_limit()
     try:
@@ -59,7 +72,9 @@ def run(args: argparse.Namespace) -> int:
     except BrokenPipeError:  # the reader of the output has exited: `main` ends the command
         raise
     except DataDirectoryInUse as error:
-        raise CommandRefused(f"{error}{served(error.path)}; stop it first, or choose another --data-dir") from error
+        raise CommandRefused(
+            f"{error}{how_to_reach(error.path)}; stop it first, or choose another --data-dir"
+        ) from error
     except JournalUnusable as error:
         raise CommandRefused(f"{error}; choose another --data-dir, or move this one") from error
     except CannotStart as error:
@@ -73,32 +88,16 @@ def run(args: argparse.Namespace) -> int:
             raise CommandRefused(f"port {options.port} of this machine is taken; choose another --port") from error
         where = f"{error.filename}: " if error.filename else ""
         raise CommandRefused(f"cannot start: {where}{error.strerror or error}") from error
+    finally:
+        tracing.close()
 
 
-def served(data_dir: Path) -> str:
-    """Return how to reach the cluster that already runs in this data directory, or "" if that cannot be read."""
-    path = data_dir / "kubeconfig"
+def detach(args: argparse.Namespace, data_dir: Path) -> int:
+    """Start the cluster in the background; return the exit code."""
     try:
-        url = urlsplit(kubeconfig.load(path).server)
-    except (OSError, ValueError):
-        return ""
-    return f", which serves {url.scheme}://{url.netloc.rpartition('@')[2]} (export KUBECONFIG={quote(str(path))})"
-
-
-def directory(chosen: str | None) -> Path:
-    """Return the data directory of the cluster. Raises CommandRefused if the path is not a directory."""
-    path = expanded(chosen) if chosen else default_data_dir()
-    if path.exists() and not path.is_dir():
-        raise CommandRefused(f"--data-dir {path}: not a directory", EXIT_NEVER)
-    return path
-
-
-def expanded(path: str) -> Path:
-    """Return a path with `~` expanded."""
-    try:
-        return Path(path).expanduser()
-    except RuntimeError as error:
-        raise CommandRefused(f"{path}: {error}") from error
+        return detached.start(args, data_dir)
+    except JournalUnusable as error:
+        raise CommandRefused(f"{error}; choose another --data-dir") from error
 
 
 def user() -> str:
@@ -148,9 +147,15 @@ async def up(options: ClusterOptions, config: KueueConfig, file: str | None = No
         reloader.listen(stop.set)
         print_leftovers(options.data_dir)
         print_next_steps(cluster, time.monotonic() - began)
+        stop_report.forget(options.data_dir)
+        notify(READY, os.environ)
         await stop.wait()
-        sys.stdout.write(f"\nstopping{interruption(cluster.running_counts())} ...\n")
+        notify(STOPPING, os.environ)
+        running = cluster.running_counts()
+        effect = (stop_report.departure if options.leave_running else stop_report.interruption)(running)
+        sys.stdout.write(f"\nstopping{effect} ...\n")
         sys.stdout.flush()
+    stop_report.record(options.data_dir, stop_report.stopped_jobs(running, left=options.leave_running))
     sys.stdout.write("stopped; `sluice up` continues from here\n")
     return EXIT_OK
 
@@ -164,23 +169,8 @@ def enforcement(cgroups: Cgroups | None) -> str:
     return "limits.memory is checked once a second, limits.cpu is not enforced (no cgroup is delegated to Sluice)"
 
 
-def interruption(running: RunningCounts) -> str:
-    """Return what stopping does to running pods, as the end of a line; "" if nothing runs."""
-    if not running.pods:
-        return ""
-    pods = counted(running.pods, "pod")
-    what = counted(running.jobs, "Job") if running.jobs else pods
-    return (
-        f": {what} interrupted, the next `sluice up` starts {pods} again, which counts as no retry; "
-        "waiting up to 10 s for processes to end, Ctrl-C again does not wait"
-    )
-
-
-def counted(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"
-
-
 def print_step(mark: str, step: str, detail: str) -> None:
+    """Print one line of the start-up, at once."""
     sys.stdout.write(f"{mark} {step:12} {detail}\n")
     sys.stdout.flush()
 
@@ -196,9 +186,10 @@ def print_leftovers(data_dir: Path) -> None:
 
 
 def print_next_steps(cluster: LocalCluster, seconds: float) -> None:
+    """Print how long the start took, and the commands to try next."""
     sample = assets.samples() / "hello.yaml"
     with contextlib.suppress(ValueError):
-        sample = sample.relative_to(Path.cwd())
+        sample = sample if detached.is_background() else sample.relative_to(Path.cwd())
     sys.stdout.write(
         f"\nReady in {seconds:.1f} s. In another terminal:\n"
         f"  export KUBECONFIG={quote(str(cluster.kubeconfig))}\n"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 from typing import NamedTuple
 
 OFF = ("0", "")
@@ -13,6 +14,14 @@ class Address(NamedTuple):
 
     host: str | None  # None: all interfaces
     port: int
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether only this machine reaches the server. A name other than localhost counts as reachable by others."""
+        try:
+            return ipaddress.ip_address(self.host or "").is_loopback
+        except ValueError:
+            return self.host == "localhost"
 
 
 def parse(text: str) -> Address:

@@ -32,9 +32,10 @@ from pydantic_core import CoreSchema, PydanticCustomError
 
 from job_controller import quantities
 from queue_manager import durations
+from queue_manager.api import component_names
 
 V1BETA1, V1BETA2 = "v1beta1", "v1beta2"
-DEFAULT_NAMESPACE = "kueue-system"
+DEFAULT_NAMESPACE = component_names.NAMESPACE
 SECOND, MINUTE = timedelta(seconds=1), timedelta(minutes=1)
 INT32 = 2**31
 DURATION = r"^[-+]?(0|([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))+$"

@@ -32,7 +32,7 @@ class ConfigurationError(Exception):
         super().__init__("\n".join(map(str, self.problems)))
 
 
-class Place(NamedTuple):
+class DocumentPlace(NamedTuple):
     """Where a field is in the file: the line of its key (of an element: its own), and its value."""
 
     line: int
@@ -46,13 +46,13 @@ class Findings:
     file: str
     version: str = ""
     problems: list[Problem] = field(default_factory=list)
-    places: dict[str, Place] = field(default_factory=dict)
+    places: dict[str, DocumentPlace] = field(default_factory=dict)
     ignored: list[str] = field(default_factory=list)
     _unread: list[str] = field(default_factory=list)
 
     def place(self, path: str, line: int, value: yaml.Node) -> None:
         """Record where a field is."""
-        self.places[path] = Place(line, value)
+        self.places[path] = DocumentPlace(line, value)
 
     def refuse(self, path: str, message: str, line: int = 0) -> None:
         """Report a problem, at the line of the field unless another is given."""

@@ -19,8 +19,8 @@ from pydantic.json_schema import GenerateJsonSchema
 from job_controller.json_tree import Json
 from queue_manager import durations
 from queue_manager.configuration.config_model import V1BETA1, V1BETA2
+from queue_manager.configuration.config_versions import GROUP, KIND
 from queue_manager.configuration.kueue_config import KueueConfig
-from queue_manager.configuration.versions import GROUP, KIND
 
 FOLDED = ("anyOf", "$ref", "$defs", "title", "x-only", "x-no-effect")
 DIFFERENT_IN_V1BETA1 = ("timeout", "recoveryTimeout", "blockAdmission")
@@ -40,8 +40,8 @@ def schema() -> Json:
         "$schema": "http://json-schema.org/draft-07/schema#",
         "title": "Configuration of Sluice (KueueConfig)",
         "if": {"properties": {"apiVersion": {"const": f"{GROUP}/{V1BETA1}"}}, "required": ["apiVersion"]},
-        "then": _document(V1BETA1),
-        "else": _document(V1BETA2),
+        "then": document(V1BETA1),
+        "else": document(V1BETA2),
     }
 
 
@@ -50,7 +50,8 @@ def render() -> str:
     return json.dumps(schema(), indent=2, ensure_ascii=False) + "\n"
 
 
-def _document(version: str) -> Json:
+def document(version: str) -> Json:
+    """The schema of the files of one version, without references."""
     generated = KueueConfig.model_json_schema(schema_generator=_Generator)
     document = _inlined(generated, version, generated["$defs"])
     fixed = {"apiVersion": f"{GROUP}/{version}", "kind": KIND}

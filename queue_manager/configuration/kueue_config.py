@@ -1,7 +1,7 @@
 """The effective configuration: every field with its type, bounds, default and description.
 
 `KueueConfig()` is the meaning of an empty file. Durations are `timedelta`s. In the file names are camel case
-(config.kueue.x-k8s.io, Kueue's apis/config/v1beta2); `jobController` is Sluice's own section, the others are Kueue's.
+(config.kueue.x-k8s.io, Kueue's apis/config/v1beta2); sections that are Sluice's own say so, the others are Kueue's.
 
 Fields marked `NoEffect` belong to features that Sluice does not have. They are read and checked like the others, so
 that a configuration written for Kueue loads unchanged, and listed in `KueueConfig.ignored`.
@@ -32,6 +32,8 @@ from queue_manager.configuration.config_model import (
     PositiveDuration,
     Quantity,
 )
+from queue_manager.configuration.history import History
+from queue_manager.configuration.notifications import Notifications
 from queue_manager.configuration.process import (
     ClientConnection,
     Controller,
@@ -42,17 +44,10 @@ from queue_manager.configuration.process import (
     VisibilityServer,
 )
 from queue_manager.configuration.selector import LabelSelector, outside
-from queue_manager.configuration.unsupported import (
-    DeviceClassMapping,
-    InternalCertManagement,
-    MultiKueue,
-    PodOptions,
-    Tls,
-    Webhook,
-)
+from queue_manager.configuration.unsupported import DeviceClassMapping, MultiKueue, PodOptions
+from queue_manager.configuration.webhook_server import SERVING, InternalCertManagement, Tls, Webhook
 
 OTHER_KINDS = NoEffect("Sluice manages batch/job only")
-NO_WEBHOOK_SERVER = NoEffect("Sluice serves no webhooks of its own yet")
 STRATEGIES = ("LessThanOrEqualToFinalShare", "LessThanInitialShare")
 
 # --- waiting for pods ----------------------------------------------------------------------------------------
@@ -66,7 +61,7 @@ class RequeuingStrategy(ConfigModel):
     meanwhile) or of its creation (before them)."""
 
     backoff_limit_count: Count | None = None
-    """After so many requeues the Workload is deactivated. Omitted: never."""
+    """After so many requeues the Workload is deactivated; 0: at the first timeout. Omitted: never."""
 
     backoff_base_seconds: Count = 60
     """Seconds before the first retry; doubled with every further one."""
@@ -103,7 +98,7 @@ class WaitForPodsReady(ConfigModel):
     """Whether it is on."""
 
     timeout: Duration = 30 * MINUTE
-    """From admission until all pods are ready."""
+    """From admission until all pods are ready; 0s means 30m."""
 
     block_admission: bool = False
     """Admit nothing else while an admitted Workload waits for its pods."""
@@ -313,19 +308,23 @@ class KueueConfig(ConfigModel):  # noqa: PLW1641 - its mappings have no hash eit
     )
     """The embedded Job controller (Sluice's own section)."""
 
+    history: History = Field(default_factory=History)
+    """What happened to each Job, kept beyond its deletion. Sluice's own section."""
+    notifications: Annotated[Notifications | None, AtStart("notifications are delivered already")] = None
+    """Report ends, deactivations and preemptions of Jobs to a command and a webhook. Omitted: off. Sluice's own
+    section."""
+
     feature_gates: Mapping[str, bool] = Field(default_factory=dict)
     """Features of Kueue by name. Only DisableWaitForPodsReady has an effect; features that Sluice has are on."""
 
-    webhook: Annotated[Webhook, NO_WEBHOOK_SERVER] = Field(default_factory=Webhook)
-    """The webhook server."""
+    webhook: Annotated[Webhook, SERVING] = Field(default_factory=Webhook)
+    """The webhook server of `sluice manager`. `sluice up` applies the same rules in its API server."""
 
-    internal_cert_management: Annotated[InternalCertManagement, NO_WEBHOOK_SERVER] = Field(
-        default_factory=InternalCertManagement
-    )
+    internal_cert_management: Annotated[InternalCertManagement, SERVING] = Field(default_factory=InternalCertManagement)
     """Certificates of the webhook server."""
 
-    tls: Annotated[Tls | None, NoEffect("the TLS versions and ciphers of the visibility API are fixed")] = None
-    """TLS of the servers."""
+    tls: Annotated[Tls | None, SERVING] = None
+    """TLS of the webhook server and of the visibility API (sluice manager)."""
 
     pprof_bind_address: Annotated[str, NoEffect("there is no Go profile to serve")] = ""
     """Where profiles are served."""

@@ -2,7 +2,7 @@
 
 The flow: YAML nodes (`document`, `config_map`), a plain tree with the place of every field (`yaml_tree`), pydantic's
 validation (`kueue_config`, `mistakes`), defaults and differences of the versions (`versions`), values that depend on
-each other (`validation`).
+each other (`config_validation`).
 """
 
 from __future__ import annotations
@@ -14,12 +14,18 @@ import yaml
 
 from queue_manager.configuration.config_map import is_config_map, unwrap
 from queue_manager.configuration.config_model import DEFAULT_NAMESPACE, V1BETA2
+from queue_manager.configuration.config_validation import validate
+from queue_manager.configuration.config_versions import (
+    API_VERSIONS,
+    BOUND_WHILE_ENABLED,
+    KIND,
+    complete,
+    waits_for_pods_ready,
+)
 from queue_manager.configuration.document import ConfigurationError, Findings, Problem, compose, line_of, shown
 from queue_manager.configuration.features import DISABLE_WAIT_FOR_PODS_READY
 from queue_manager.configuration.kueue_config import OTHER_KINDS, KueueConfig
 from queue_manager.configuration.mistakes import is_beyond, report, validated
-from queue_manager.configuration.validation import validate
-from queue_manager.configuration.versions import API_VERSIONS, BOUND_WHILE_ENABLED, KIND, complete, waits_for_pods_ready
 from queue_manager.configuration.yaml_tree import read_section
 
 SERVICE_ACCOUNT_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")

@@ -32,6 +32,7 @@ WANTED = {
     "literal_error": "a word",
     "quantity": "a quantity",
     "duration": durations.EXAMPLES,
+    "store_url": "sqlite:///PATH or postgresql://HOST/DATABASE",
     "model_type": "a mapping",
     "dict_type": "a mapping",
     "tuple_type": "a list",
@@ -138,6 +139,8 @@ def _message(kind: str, field: FieldInfo, node: yaml.Node) -> str:
         return f"{text} cannot be represented in JSON; must be {wanted}"
     if kind == "duration":
         return f'"{text}" is not a duration; must be {wanted}' if node.tag == STR else _without_unit(node)
+    if kind == "store_url":
+        return f'"{text}" is not the URL of a store; must be {wanted}'
     if kind == "quantity" and node.tag in (STR, INT, FLOAT):
         return f'"{text}" is not a quantity; must be like "500m", "2" or "1Gi"'
     quoted = f', in quotes: "{text}"' if kind == "string_type" else ""

@@ -45,7 +45,8 @@ class Metrics(ConfigModel):
     """Prometheus metrics."""
 
     bind_address: Annotated[str, LISTENING] = ":8443"
-    """Where they are served, as host:port; "0" serves none."""
+    """Where they are served, as host:port; "0" serves none. sluice manager serves them over TLS to users who may get
+    /metrics, and over plain HTTP on a loopback address."""
 
     enable_cluster_queue_resources: bool = False
     """Quota and usage of ClusterQueues and LocalQueues as well."""

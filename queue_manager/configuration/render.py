@@ -6,9 +6,9 @@ import yaml
 
 from job_controller.json_tree import Json
 from queue_manager.configuration.config_model import V1BETA2
+from queue_manager.configuration.config_versions import GROUP, KIND
 from queue_manager.configuration.features import DISABLE_WAIT_FOR_PODS_READY
 from queue_manager.configuration.kueue_config import KueueConfig
-from queue_manager.configuration.versions import GROUP, KIND
 
 
 def as_tree(config: KueueConfig) -> Json:
@@ -18,7 +18,10 @@ def as_tree(config: KueueConfig) -> Json:
 
 
 def as_yaml(config: KueueConfig) -> str:
-    """As a v1beta2 file that loads to the same configuration, whatever version the original was in."""
+    """As a v1beta2 file that loads to the same configuration, whatever version the original was in.
+
+    Except the visibility API, which v1beta1 does not have and v1beta2 cannot switch off.
+    """
     tree = as_tree(config)
     if config.wait_for_pods_ready is None:
         # In v1beta2 an absent section is on; only this gate switches it off.

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field
-
 from queue_manager.configuration.config_model import (
     MINUTE,
     V1BETA2,
@@ -59,45 +57,6 @@ class CustomLabel(ConfigModel):
 
     tracked_values: Annotated[List[str], Only(V1BETA2)] = ()
     """Values that the metrics distinguish."""
-
-
-class Webhook(ConfigModel):
-    """The webhook server of Kueue."""
-
-    port: Annotated[int, Field(ge=0, le=65535)] = 9443
-    """The port of the server."""
-
-    host: str = ""
-    """The address that the server binds to."""
-
-    cert_dir: str = "/tmp/k8s-webhook-server/serving-certs"
-    """The directory of the certificate."""
-
-
-class InternalCertManagement(ConfigModel):
-    """Certificates that Kueue issues itself."""
-
-    enable: bool = True
-    """Whether Kueue issues them."""
-
-    webhook_service_name: str = "kueue-webhook-service"
-    """The Service that they are issued for."""
-
-    webhook_secret_name: str = "kueue-webhook-server-cert"
-    """The Secret that they are kept in."""
-
-
-class Tls(ConfigModel):
-    """TLS of Kueue's servers."""
-
-    min_version: str = ""
-    """VersionTLS12 or VersionTLS13."""
-
-    cipher_suites: List[str] = ()
-    """Not with VersionTLS13."""
-
-    curve_preferences: Opaque = None
-    """Curves, in order of preference."""
 
 
 class ExternalFramework(ConfigModel):

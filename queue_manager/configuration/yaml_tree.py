@@ -33,11 +33,18 @@ def read_section(node: yaml.MappingNode, model: type[ConfigModel], path: str, fi
         elif config_model.only_version(field) not in ("", findings.version):
             findings.unreadable(where, f"unknown field; only {config_model.only_version(field)} has it")
         elif child.tag != NULL:
-            if reason := config_model.no_effect_reason(field):
+            if (reason := config_model.no_effect_reason(field)) and not _is_empty(child):
                 findings.ignored.append(f"{where}: {reason}")
             if config_model.core_type(field.annotation) is not Any:
                 tree[key] = _value(child, field.annotation, where, findings)
     return tree
+
+
+def _is_empty(node: yaml.Node) -> bool:
+    """Whether a value sets nothing: a printed configuration has such values for what is not set."""
+    if isinstance(node, yaml.MappingNode):
+        return all(_is_empty(value) for _, value in node.value)
+    return not node.value or node.tag == NULL
 
 
 def _value(node: yaml.Node, annotation: Any, path: str, findings: Findings) -> Any:

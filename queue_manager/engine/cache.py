@@ -20,10 +20,11 @@ deletion of the old object and the addition of the new one.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Generic, NamedTuple, TypeVar
 
-from job_controller.model import Key
+from job_controller.model import Key, ObjectMeta
+from queue_manager.engine.cause_ids import CURRENT, CauseId
 from queue_manager.engine.codec import HasMetadata, revision
 
 log = logging.getLogger(__name__)
@@ -34,6 +35,9 @@ ALL_REVISIONS = 1 << 64  # greater than any resourceVersion
 # A tombstone stays unused when the DELETED event arrives before the response to our DELETE. Beyond this number the
 # oldest is dropped; if it was still needed, the deleted object shows until its DELETED event arrives.
 MAX_TOMBSTONES = 4096  # entries per cache
+
+WritesInFlight = Mapping[tuple[str, str], CauseId]
+"""The causes of our own writes whose response has not arrived yet, by namespace and name."""
 
 
 class _Tombstone(NamedTuple):
@@ -55,6 +59,9 @@ class Cache(Generic[T]):
         self._subscribers: list[Callable[[T | None, T | None], None]] = []
         # Called with a new object and its previous state before it is stored: see `interning`.
         self.share: Callable[[T, T | None], None] | None = None
+        # Called with the revision of a response to one of our writes that the watch has not delivered yet.
+        self.await_revision: Callable[[int], None] | None = None
+        self._in_flight: WritesInFlight = {}
 
     # --- reading ---
 
@@ -104,10 +111,18 @@ class Cache(Generic[T]):
 
     # --- responses to our own writes ---
 
+    def follow_writes(self, in_flight: WritesInFlight) -> None:
+        """Give changes of these objects the causes of the writes: the watch can be faster than the response."""
+        self._in_flight = in_flight
+
     def apply_response(self, obj: T) -> None:
         """Store the object in the response to one of our writes, unless the watch has delivered a newer state."""
         at = revision(obj)
-        if at > self.progress or obj.metadata.uid in self._by_uid:
+        if at > self.progress:
+            if self.await_revision is not None:
+                self.await_revision(at)
+            self._store(obj, at)
+        elif obj.metadata.uid in self._by_uid:
             self._store(obj, at)
 
     def forget(self, obj: T) -> None:
@@ -143,7 +158,7 @@ class Cache(Generic[T]):
         uid, up_to = obj.metadata.uid, revision(obj)
         current = self._by_uid.get(uid)
         if current is not None and revision(current) <= up_to:
-            self._remove(current)
+            self._remove(current, obj.metadata)
         tombstone = self._tombstones.get(uid)
         if tombstone is not None and tombstone.up_to in (ALL_REVISIONS, up_to):
             del self._tombstones[uid]
@@ -204,14 +219,30 @@ class Cache(Generic[T]):
         if self.share is not None:
             self.share(new, old)
         objects[key] = self._by_uid[uid] = new
-        self._changed(old, new)
+        self._changed(old, new, meta)
 
-    def _remove(self, old: T) -> None:
+    def _remove(self, old: T, deleted: ObjectMeta | None = None) -> None:
+        """`deleted`: the metadata in the watch event of the deletion."""
         del self._objects[old.metadata.namespace, old.metadata.name]
         del self._by_uid[old.metadata.uid]
-        self._changed(old, None)
+        self._changed(old, None, deleted or old.metadata)
 
-    def _changed(self, old: T | None, new: T | None) -> None:
+    def _changed(self, old: T | None, new: T | None, meta: ObjectMeta) -> None:
+        """Update indexes and call subscribers, as work that follows from this change or from our write that made it."""
+        if CURRENT.get() is not None:  # the response to a write
+            self._pass_on(old, new)
+            return
+        ours = self._in_flight.get((meta.namespace, meta.name)) if self._in_flight else None
+        token = CURRENT.set(CauseId(meta.uid, meta.resource_version) if ours is None else ours)
+        if ours is None and log.isEnabledFor(logging.DEBUG):
+            kind = "added" if old is None else "deleted" if new is None else "changed"
+            log.debug(kind, extra={"resource": self.name, "key": str(meta.key), "uid": meta.uid})
+        try:
+            self._pass_on(old, new)
+        finally:
+            CURRENT.reset(token)
+
+    def _pass_on(self, old: T | None, new: T | None) -> None:
         for index in self._indexes.values():
             index.change(old, new)
         for subscriber in self._subscribers:  # inlined _notify: runs once per event and subscriber
@@ -229,8 +260,8 @@ class Cache(Generic[T]):
 
     def _failed(self, old: T | None, new: T | None) -> None:
         obj = new if new is not None else old
-        key = "" if obj is None else str(obj.metadata.key)
-        log.exception("a cache subscriber failed", extra={"cache": self.name, "key": key})
+        named = {} if obj is None else {"key": str(obj.metadata.key), "uid": obj.metadata.uid}
+        log.exception("a cache subscriber failed", extra={"cache": self.name, **named})
 
 
 def controller_uid(obj: HasMetadata) -> tuple[str, ...]:

@@ -20,8 +20,14 @@ BACKDATED = timedelta(days=365)  # a clock that is set back does not invalidate 
 class Issued(NamedTuple):
     """PEM texts: key and certificate of a server, and the certificate of the CA that its clients trust."""
 
-    pem: str
+    key: str
+    certificate: str
     authority: str
+
+    @property
+    def pem(self) -> str:
+        """Key and certificate of the server."""
+        return self.key + self.certificate
 
 
 def issue(subject: str, names: Sequence[str], now: datetime) -> Issued:
@@ -45,7 +51,7 @@ def issue(subject: str, names: Sequence[str], now: datetime) -> Issued:
         .sign(authority_key, hashes.SHA256())
     )
     secret = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
-    return Issued(secret + _text(server), _text(authority))
+    return Issued(secret, _text(server), _text(authority))
 
 
 def alternative_names(names: Sequence[str]) -> x509.SubjectAlternativeName:

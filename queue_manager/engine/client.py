@@ -11,11 +11,13 @@ import msgspec
 from typing_extensions import TypeVar
 
 from job_controller.model import ObjectMeta
+from job_controller.ports import Metrics
 from queue_manager.api.resources import Resource
 from queue_manager.engine.cache import Cache, T
 from queue_manager.engine.codec import UNDECODABLE, complete, decoder, encode, revision
 from queue_manager.engine.selector_matching import matcher
 from queue_manager.engine.transport import MERGE_PATCH, ApiError, Request, Response, Transport
+from queue_manager.engine.write_trail import InFlight, Write
 
 log = logging.getLogger(__name__)
 
@@ -61,8 +63,12 @@ class ListMeta(msgspec.Struct, rename={"resource_version": "resourceVersion", "c
 class Client:
     """One API server, used by one identity. Calls raise ApiError on a status other than 2xx, OSError on no response."""
 
-    def __init__(self, transport: Transport) -> None:
+    def __init__(self, transport: Transport, metrics: Metrics | None = None, *, server: str = "") -> None:
+        """`metrics` counts the durations of writes. `server`: the URL of the API server, for traces; "": none."""
         self.transport = transport
+        self._metrics = metrics
+        self._server = server
+        self._in_flight: dict[Resource, InFlight] = {}  # of resources with attached caches
         self._attached: dict[Resource, list[_AttachedCache[Any]]] = {}
 
     def attach_cache(
@@ -71,6 +77,7 @@ class Client:
         """From now on this cache receives each response that is an object of this resource and the selectors."""
         attached = _AttachedCache(cache, resource, type, label_selector, field_selector)
         self._attached.setdefault(resource, []).append(attached)
+        cache.follow_writes(self._in_flight.setdefault(resource, {}))
 
     async def get(
         self,
@@ -122,7 +129,8 @@ class Client:
         """
         body = encode(obj) if subresource else encode(obj, resource)
         request = Request("POST", resource.path(namespace, name, subresource), body=body)
-        return await self._object(resource, request, type)
+        key = (namespace, name or _name_of(obj))
+        return await self._written(self._write("create", resource, subresource, key, request), resource, type)
 
     async def replace(
         self,
@@ -136,7 +144,9 @@ class Client:
         body = encode(obj, resource)
         meta = decoder(Head).decode(body).metadata
         path = resource.path(meta.namespace, meta.name, subresource)
-        return await self._object(resource, Request("PUT", path, body=body), type)
+        key = (meta.namespace, meta.name)
+        write = self._write("update", resource, subresource, key, Request("PUT", path, body=body))
+        return await self._written(write, resource, type)
 
     async def patch(
         self,
@@ -158,7 +168,8 @@ class Client:
         query = {"fieldManager": field_manager, "dryRun": "All" if dry_run else ""}
         path = resource.path(namespace, name, subresource)
         request = Request("PATCH", path, query=_non_empty(query), body=encode(patch), content_type=content_type)
-        return await self._object(resource, request, type)
+        write = self._write("patch", resource, subresource, (namespace, name), request)
+        return await self._written(write, resource, type)
 
     async def delete(
         self,
@@ -170,11 +181,12 @@ class Client:
         resource_version: str = "",
         propagation: str = "",
         grace_period: int | None = None,
+        dry_run: bool = False,
     ) -> None:
         """Delete an object; finalizers and its grace period (seconds) may keep it for a while.
 
         `uid` and `resource_version` are preconditions (ApiError 409); `propagation` is Foreground, Background or
-        Orphan.
+        Orphan. With `dry_run` the API server validates and responds, but deletes nothing.
         """
         preconditions = {"uid": uid, "resourceVersion": resource_version}
         options: dict[str, object] = {"apiVersion": "v1", "kind": "DeleteOptions"}
@@ -184,14 +196,39 @@ class Client:
             options["propagationPolicy"] = propagation
         if grace_period is not None:
             options["gracePeriodSeconds"] = grace_period
-        answer = await self._send(Request("DELETE", resource.path(namespace, name), body=encode(options)))
-        if resource in self._attached:
-            self._apply_delete_to_caches(resource, answer.body)
+        if dry_run:
+            options["dryRun"] = ["All"]
+        request = Request("DELETE", resource.path(namespace, name), body=encode(options))
+        with self._write("delete", resource, "", (namespace, name), request) as write:
+            answer = await self._send(write.request)
+            write.answered(answer)
+            if resource in self._attached:
+                self._apply_delete_to_caches(resource, answer.body)
 
     # --- requests ---
 
     async def _object(self, resource: Resource, request: Request, type: type[O]) -> O:
-        answer = await self._send(request)
+        return self._decoded(resource, await self._send(request), type)
+
+    async def _written(self, started: Write, resource: Resource, type: type[O]) -> O:
+        with started as write:
+            answer = await self._send(write.request)
+            write.answered(answer)
+            return self._decoded(resource, answer, type)
+
+    def _write(self, verb: str, resource: Resource, subresource: str, key: tuple[str, str], request: Request) -> Write:
+        return Write(
+            verb,
+            resource,
+            subresource,
+            key,
+            request,
+            server=self._server,
+            metrics=self._metrics,
+            in_flight=self._in_flight.get(resource),
+        )
+
+    def _decoded(self, resource: Resource, answer: Response, type: type[O]) -> O:
         obj = decoder(type).decode(answer.body)
         if resource in self._attached:
             self._apply_to_caches(resource, answer.body, obj)
@@ -246,6 +283,14 @@ class Deleted(msgspec.Struct, frozen=True):
     details: Details = Details()
 
 
+def _name_of(obj: object) -> str:
+    """The name of an object that is to be created; "" if the API server chooses it."""
+    if isinstance(obj, Mapping):
+        return str((obj.get("metadata") or {}).get("name") or "")
+    meta = getattr(obj, "metadata", None)
+    return meta.name if isinstance(meta, ObjectMeta) else ""
+
+
 def _non_empty(query: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in query.items() if value}
 
@@ -273,7 +318,7 @@ class _AttachedCache(Generic[T]):
         except UNDECODABLE:
             log.warning(
                 "the response to a write cannot be decoded for the cache",
-                extra={"resource": str(self._resource), "key": str(head.metadata.key)},
+                extra={"resource": str(self._resource), "key": str(head.metadata.key), "uid": head.metadata.uid},
                 exc_info=True,
             )
             return

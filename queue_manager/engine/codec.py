@@ -22,7 +22,9 @@ class HasMetadata(Protocol):
     """What an object must have to be cached."""
 
     @property
-    def metadata(self) -> ObjectMeta: ...
+    def metadata(self) -> ObjectMeta:
+        """Name, namespace, uid and revision, by which caches find and order objects."""
+        ...
 
 
 UNDECODABLE = (msgspec.DecodeError, msgspec.ValidationError, UnicodeDecodeError, RecursionError)

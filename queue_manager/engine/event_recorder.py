@@ -5,16 +5,14 @@ has a queue of its own, so that its Events arrive in the order in which they wer
 one object delays no other. `event_correlation` merges repeated Events, aggregates similar ones and limits how many one
 object can cause. An Event that cannot be written after a few attempts is counted in `events_dropped_total` and logged.
 
-Syncs and status writes have priority over Events: while they are backlogged, the Events of each delivery worker are
-spaced, unless more than MAX_DEFERRED are pending. Beyond MAX_PENDING the newest Events are dropped and counted.
+Syncs and status writes go first: `EventPace` slows all recorders of a runtime down while there is a backlog. Beyond
+MAX_PENDING the newest Events are dropped and counted. BEHAVIOUR.md#q60-pending-events.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any, Literal, NamedTuple
 
@@ -22,20 +20,20 @@ from job_controller.model import Object
 from job_controller.ports import Clock, Metrics
 from job_controller.times import timestamp
 from queue_manager.api.resources import EVENTS
+from queue_manager.engine.cause_ids import CURRENT, CauseId
 from queue_manager.engine.client import Client
 from queue_manager.engine.event_correlation import Correlator, Occurrence
+from queue_manager.engine.event_pace import EventPace
 from queue_manager.engine.transport import STRATEGIC_PATCH, ApiError
 from queue_manager.engine.workqueue import WorkQueue
 
 log = logging.getLogger(__name__)
 
-MAX_PENDING = 30_000  # Events in memory, over all objects; about 1 KB each
+MAX_PENDING = 50_000  # Events in memory, over all objects; about 1 KB each
 MAX_MESSAGE = 1024  # characters; the API server refuses longer messages
 MAX_NAME = 253  # characters
 MAX_NAMES_TAKEN = 100  # attempts to find a free name
-CONCURRENCY = 4  # delivery workers
-BACKLOG_DELAY_SECONDS = 0.2  # between two Events of a delivery worker during a backlog
-MAX_DEFERRED = 5_000  # pending Events beyond which a backlog no longer slows delivery
+CONCURRENCY = 8  # delivery workers
 RETRY_DELAYS_SECONDS = (1.0, 2.0, 4.0, 8.0)  # between attempts
 # Other 4xx statuses are final.
 RETRYABLE_STATUSES = (408, 409, 429)
@@ -66,6 +64,7 @@ class Pending(NamedTuple):
     reason: str
     message: str
     time: datetime
+    cause: CauseId | None = None
 
 
 class EventRecorder:
@@ -77,19 +76,19 @@ class EventRecorder:
         clock: Clock,
         component: str,
         *,
-        is_backlogged: Callable[[], bool] = lambda: False,
+        pace: EventPace | None = None,
         metrics: Metrics | None = None,
     ) -> None:
-        """`is_backlogged`: whether more keys are queued than the workers can take at once."""
+        """`pace`: shared by all recorders of the client; None: a recorder of its own, without a backlog."""
         self.component = component
         self.dropped = 0
         self._client = client
         self._clock = clock
-        self._is_backlogged = is_backlogged
+        self._pace = EventPace() if pace is None else pace
         self._metrics = metrics
-        self._by_object: dict[str, deque[Pending]] = {}  # uid (or name) of the object -> its Events, oldest first
+        self._by_object: dict[str, list[Pending]] = {}  # uid (or name) of the object -> its Events, oldest first
         self._pending = 0
-        self._queue: WorkQueue[str] = WorkQueue(f"events-{component}")
+        self._queue: WorkQueue[str] = WorkQueue(f"events-{component}", traced=False)
         self._correlator = Correlator()
         self._last_name = 0
         self._running: asyncio.Task[Any] | None = None
@@ -100,14 +99,15 @@ class EventRecorder:
         reference = ObjectReference(
             regarding.api_version, regarding.kind, meta.namespace, meta.name, meta.uid, meta.resource_version
         )
-        if self._pending >= MAX_PENDING:
+        if self._pace.pending >= MAX_PENDING:
             self._report_lost(reference, reason, "too many Events are waiting for the API server")
             return
         object_id = meta.uid or str(meta.key)
-        self._by_object.setdefault(object_id, deque()).append(
-            Pending(reference, type, reason, message[:MAX_MESSAGE], self._clock.now())
+        self._by_object.setdefault(object_id, []).append(
+            Pending(reference, type, reason, message[:MAX_MESSAGE], self._clock.now(), CURRENT.get())
         )
         self._pending += 1
+        self._pace.pending += 1
         self._queue.add(object_id)
 
     async def run(self) -> None:
@@ -129,16 +129,16 @@ class EventRecorder:
         if events is None:
             return  # the previous delivery has written these Events too
         while events:
-            if self._pending <= MAX_DEFERRED and self._is_backlogged():
-                await asyncio.sleep(BACKLOG_DELAY_SECONDS)
             try:
                 await self._deliver(events[0])
             finally:
-                events.popleft()
+                del events[0]
                 self._pending -= 1
+                self._pace.pending -= 1
         del self._by_object[object_id]
 
     async def _deliver(self, event: Pending) -> None:
+        CURRENT.set(event.cause)
         occurrence = self._correlator.take(
             (self.component, *event.regarding.object), event.type, event.reason, event.message, event.time
         )
@@ -147,7 +147,8 @@ class EventRecorder:
             return
         for delay in (*RETRY_DELAYS_SECONDS, None):
             try:
-                await self._write(event, occurrence)
+                async with self._pace.turn():
+                    await self._write(event, occurrence)
                 return
             except ApiError as error:
                 if error.status < 500 and error.status not in RETRYABLE_STATUSES:
@@ -232,7 +233,8 @@ class EventRecorder:
         if self.dropped & (self.dropped - 1):
             return  # log only the 1st, 2nd, 4th, 8th ...
         key = f"{regarding.namespace}/{regarding.name}" if regarding.namespace else regarding.name
-        log.error("an Event is lost", extra={"key": key, "reason": reason, "error": why, "lost": self.dropped})
+        extra = {"key": key, "uid": regarding.uid, "reason": reason, "error": why, "lost": self.dropped}
+        log.error("an Event is lost", extra=extra)
 
     def _count(self, metric: str) -> None:
         if self._metrics is not None:

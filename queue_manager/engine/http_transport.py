@@ -83,7 +83,7 @@ class HttpTransport:
 
     async def request(self, request: Request) -> Response:
         """See `Transport.request`. Waits for a free slot; the request's timeout includes that wait."""
-        headers = [("Accept", request.accept), *await self._auth()]
+        headers = [("Accept", request.accept), *request.headers, *await self._auth()]
         if request.body is not None:
             headers.append(("Content-Type", request.content_type))
         try:

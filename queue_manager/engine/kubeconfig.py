@@ -38,7 +38,9 @@ class KubeconfigError(ValueError):
 class Authorization(Protocol):
     """Calling it returns the value of the Authorization header, or "" for none. Raises CredentialsError."""
 
-    async def __call__(self) -> str: ...
+    async def __call__(self) -> str:
+        """Return the value; it may be a new one at each call."""
+        ...
 
     def renew(self) -> None:
         """The server has rejected the value (401): obtain a new one at the next call."""
@@ -87,6 +89,16 @@ def namespace(path: str | Path, context: str | None = None) -> str:
     """The default namespace of the given or current context, or "" if it has none."""
     _, _, entry = _context(Path(path), context)
     return str(entry.get("namespace") or "")
+
+
+def certificates(path: str | Path, context: str | None = None) -> dict[str, bytes]:
+    """The PEM texts of the CA of the given or current context and of its user's certificate, by their field names."""
+    path = Path(path)
+    tree, _, entry = _context(path, context)
+    cluster = _named(path, tree, "clusters", "cluster", str(entry.get("cluster") or ""))
+    user = _named(path, tree, "users", "user", str(entry["user"])) if entry.get("user") else {}
+    found = (("certificate-authority", cluster), ("client-certificate", user))
+    return {field: pem for field, section in found if (pem := _content(path, section, field))}
 
 
 def _context(path: Path, context: str | None) -> tuple[Mapping[str, Any], str, Mapping[str, Any]]:
@@ -305,7 +317,7 @@ class _AuthProvider:
 
         configuration = Configuration()
         if self._loader is None:
-            self._loader = await load_kube_config(  # type: ignore[no-untyped-call]
+            self._loader = await load_kube_config(
                 str(self._path), context=self._context, client_configuration=configuration
             )
         else:
@@ -321,16 +333,31 @@ class _AuthProvider:
 
 def _ssl(path: Path, cluster: Mapping[str, Any], user: Mapping[str, Any]) -> tls.SSLContext:
     authority = _content(path, cluster, "certificate-authority")
-    context = tls.create_default_context(cadata=authority.decode() if authority else None)
+    context = _trusting(path, authority) if authority else tls.create_default_context()
     if cluster.get("insecure-skip-tls-verify"):
         context.check_hostname = False
         context.verify_mode = tls.CERT_NONE
     certificate, key = _content(path, user, "client-certificate"), _content(path, user, "client-key")
     if certificate and key:
-        _load_client_certificate(context, certificate, key)
+        try:
+            _load_client_certificate(context, certificate, key)
+        except tls.SSLError as error:
+            raise KubeconfigError(f"{path}: client-certificate and client-key: {_reason(error)}") from error
     elif certificate or key:
         raise KubeconfigError(f"{path}: client-certificate and client-key must be given together")
     return context
+
+
+def _trusting(path: Path, authority: bytes) -> tls.SSLContext:
+    try:
+        return tls.create_default_context(cadata=authority.decode("ascii"))
+    except (UnicodeDecodeError, tls.SSLError) as error:
+        why = _reason(error) if isinstance(error, tls.SSLError) else "it is not text"
+        raise KubeconfigError(f"{path}: certificate-authority is not a PEM certificate: {why}") from error
+
+
+def _reason(error: tls.SSLError) -> str:
+    return (error.reason or str(error)).lower().replace("_", " ")
 
 
 def _content(path: Path, entry: Mapping[str, Any], field: str) -> bytes | None:

@@ -69,6 +69,7 @@ class MetricRegistry(Collector):
         self._series: dict[str, _Series] = {}
         self._callbacks: list[Callable[[], None]] = []
         self._added: dict[str, dict[str, str]] = {}
+        self._included: list[MetricRegistry] = []
         self._encoding = asyncio.Lock()
 
     def inc(self, name: str, labels: Mapping[str, str], by: float = 1) -> None:
@@ -104,6 +105,10 @@ class MetricRegistry(Collector):
         """Call `callback` before each scrape, to set gauges that are computed only for it."""
         self._callbacks.append(callback)
 
+    def include(self, other: MetricRegistry) -> None:
+        """Serve the families of another registry with these. A family may be in one of them only."""
+        self._included.append(other)
+
     async def expose(self, accept: str = "") -> Exposition:
         """All metrics in the format of OpenMetrics if the Accept header asks for it, else in Prometheus' own."""
         encode, content_type = choose_encoder(accept)
@@ -131,6 +136,8 @@ class MetricRegistry(Collector):
                     added |= labels
             for metric in self._series[name].metric.collect():
                 yield _served(metric, added)
+        for other in self._included:
+            yield from other.collect()
 
     def _child(self, name: str, kind: Kind, labels: Mapping[str, str]) -> Counter | Gauge | Histogram:
         series = self._series.get(name) or self._begin(name, labels)

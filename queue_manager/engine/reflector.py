@@ -25,11 +25,13 @@ from job_controller.model import Key, Object
 from job_controller.ports import Metrics
 from queue_manager.api.resources import Resource
 from queue_manager.engine.cache import Cache, T
+from queue_manager.engine.cause_ids import CURRENT
 from queue_manager.engine.client import PAGE_SIZE, Page
 from queue_manager.engine.codec import UNDECODABLE, complete, decoder
 from queue_manager.engine.interning import sharer
 from queue_manager.engine.retry_delays import Backoff
 from queue_manager.engine.transport import ApiError, Request, Transport
+from queue_manager.engine.watch_lag import WatchLag
 
 log = logging.getLogger(__name__)
 
@@ -38,6 +40,7 @@ EMBEDDED_WATCH_SECONDS = 24 * 3600  # timeoutSeconds of a watch in the same proc
 SILENCE_SECONDS = 150.0  # without a byte, after which a watch is abandoned
 SHORT_WATCH_SECONDS = 1.0  # a watch that ends sooner, without a change, counts as a failure
 LIST_TIMEOUT_SECONDS = 60.0  # per page
+MAX_REVISION_DIGITS = 20  # of a 64-bit number
 CHANGES = ("ADDED", "MODIFIED", "DELETED", "BOOKMARK")
 EVENTS_PER_YIELD = 2000  # events applied before other tasks run
 
@@ -61,6 +64,7 @@ class Reflector(Generic[T]):
         cache: Cache[T],
         *,
         rng: Random,
+        namespace: str = "",
         label_selector: str = "",
         field_selector: str = "",
         metrics: Metrics | None = None,
@@ -68,6 +72,8 @@ class Reflector(Generic[T]):
         silence: float | None = SILENCE_SECONDS,
     ) -> None:
         """`undecodable` is called with the head of an object whose body cannot be decoded, and the reason.
+
+        `namespace`: only objects of this one; "": of all.
 
         `silence`: seconds without a byte after which a watch is abandoned. None: the server is in the same process,
         where a watch cannot break unnoticed; then it lasts a day and needs no bookmarks.
@@ -77,6 +83,7 @@ class Reflector(Generic[T]):
         self.synced = asyncio.Event()
         self.undecodable_count = 0
         self._transport = transport
+        self._path = resource.path(namespace)
         self._rng = rng
         self._selectors = {"labelSelector": label_selector, "fieldSelector": field_selector}
         self._metrics = metrics
@@ -87,10 +94,24 @@ class Reflector(Generic[T]):
         self._object: msgspec.json.Decoder[T] = decoder(type)
         self._event = _event_decoder(type)
         cache.share = sharer(resource, type)
+        self._heard_at: float | None = None  # when the server last sent something, by the clock of the loop
+        self._lag: WatchLag | None = None
+        if metrics is not None:
+            self._lag = WatchLag(metrics, str(resource), lambda: asyncio.get_running_loop().time())
+            cache.await_revision = self._lag.await_revision
+
+    def silent_for(self) -> float | None:
+        """Seconds since the server last sent a list, an event or a bookmark; None before the first list, and for a
+        server in this process, which sends no bookmarks.
+        """
+        if self._heard_at is None or self._silence is None:
+            return None
+        return asyncio.get_running_loop().time() - self._heard_at
 
     async def run(self) -> None:
         """List and watch until cancelled. Failures are retried after a delay that grows until objects arrive again."""
         self._listed = False
+        CURRENT.set(None)  # whatever requested the cache: each change is a cause of its own
         retrying = AsyncRetrying(
             retry=retry_if_exception_type((ApiError, OSError, *UNDECODABLE)),
             wait=self._backoff,
@@ -128,15 +149,15 @@ class Reflector(Generic[T]):
                 break
             query["continue"] = page.metadata.continue_
             await asyncio.sleep(0)
-        self.cache.reset(objects, int(page.metadata.resource_version or 0), unreadable)
+        self.cache.reset(objects, _revision(page.metadata.resource_version), unreadable)
+        self._heard_at = asyncio.get_running_loop().time()
+        self._report_progress()
         self._backoff.reset()
         self.synced.set()
         self._count("reflector_lists_total")
 
     async def _page(self, query: dict[str, str]) -> Page:
-        answer = await self._transport.request(
-            Request("GET", self.resource.path(), query=query, timeout=LIST_TIMEOUT_SECONDS)
-        )
+        answer = await self._transport.request(Request("GET", self._path, query=query, timeout=LIST_TIMEOUT_SECONDS))
         if answer.status != 200:
             error = ApiError.of(answer.status, answer.body, answer.headers)
             if answer.status == 410 and "continue" in query:
@@ -162,7 +183,7 @@ class Reflector(Generic[T]):
         try:
             async with (
                 asyncio.timeout(self._silence) as watchdog,
-                self._transport.stream(self.resource.path(), query=query) as chunks,
+                self._transport.stream(self._path, query=query) as chunks,
             ):
                 await self._read(chunks, watchdog)
         except ApiError as error:
@@ -181,7 +202,8 @@ class Reflector(Generic[T]):
         taken = 0
         async for chunk in chunks:
             if self._silence is not None:
-                watchdog.reschedule(loop.time() + self._silence)
+                self._heard_at = loop.time()
+                watchdog.reschedule(self._heard_at + self._silence)
             end = chunk.rfind(b"\n") + 1
             if not end:
                 rest.append(chunk)
@@ -209,7 +231,12 @@ class Reflector(Generic[T]):
         except _UnexpectedEvent:
             self._take_unexpected(bytes(lines))
         self._backoff.reset()
+        self._report_progress()
         return len(events)
+
+    def _report_progress(self) -> None:
+        if self._lag is not None:
+            self._lag.delivered(self.cache.progress)
 
     def _take_singly(self, lines: bytes) -> int:
         """The slow path, for bookmarks of strict types, errors, and objects that cannot be decoded."""
@@ -220,6 +247,7 @@ class Reflector(Generic[T]):
                 self._apply(self._event.decode(line))
             except (*UNDECODABLE, _UnexpectedEvent):
                 self._apply_raw(raw)
+        self._report_progress()
         return len(events)
 
     def _take_unexpected(self, lines: bytes) -> None:
@@ -237,7 +265,7 @@ class Reflector(Generic[T]):
             case "DELETED":
                 self.cache.observe_deleted(obj)
             case "BOOKMARK":
-                self.cache.advance(int(obj.metadata.resource_version or 0))
+                self.cache.advance(_revision(obj.metadata.resource_version))
             case other:
                 # The object of an ERROR is a Status. A type without `status` decodes it as an object without a
                 # name and loses the error, e.g. the 410 after which only a new list helps.
@@ -256,13 +284,11 @@ class Reflector(Generic[T]):
             self.cache.observe_deleted(head)
         elif event.type != "BOOKMARK":
             self._report(head, event.object)
-        self.cache.advance(int(head.metadata.resource_version or 0))
+        self.cache.advance(_revision(head.metadata.resource_version))
 
     def _raise(self, status: msgspec.Raw) -> None:
-        tree = decoder(dict).decode(status)
-        error = ApiError(
-            int(tree.get("code") or 500), str(tree.get("reason") or ""), str(tree.get("message") or ""), tree
-        )
+        found = decoder(_Status).decode(status)
+        error = ApiError(found.code or 500, found.reason, found.message, decoder(dict).decode(status))
         if error.is_expired or error.reason in ("Expired", "Gone"):
             raise Expired(error.message)
         raise error
@@ -296,9 +322,10 @@ class Reflector(Generic[T]):
             why = str(error)
         self.undecodable_count += 1
         self._count("reflector_undecodable_total")
+        meta = head.metadata
         log.error(
             "an object cannot be decoded and is skipped",
-            extra={"resource": str(self.resource), "key": str(head.metadata.key), "error": why},
+            extra={"resource": str(self.resource), "key": str(meta.key), "uid": meta.uid, "error": why},
         )
         if self._undecodable is not None and head.metadata.name:
             self._undecodable(head, why)
@@ -335,6 +362,23 @@ class _RawEvent(msgspec.Struct):
 
 
 _RAW_EVENT = msgspec.json.Decoder(_RawEvent)
+
+
+class _Status(msgspec.Struct):
+    """The object of an ERROR event."""
+
+    code: int = 0
+    reason: str = ""
+    message: str = ""
+
+
+def _revision(text: str) -> int:
+    """A resourceVersion as a number, 0 if absent. Raises ValidationError, as for any other field of the wrong type."""
+    if not text:
+        return 0
+    if text.isascii() and text.isdecimal() and len(text) <= MAX_REVISION_DIGITS:
+        return int(text)
+    raise msgspec.ValidationError(f"resourceVersion {text[:MAX_REVISION_DIGITS]!r} is not a number")
 
 
 def _event_decoder(type: type[Any]) -> msgspec.json.Decoder[_Event]:

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping
 from dataclasses import dataclass
 from random import Random
 from types import TracebackType
@@ -29,8 +29,10 @@ from job_controller.ports import Clock
 from queue_manager.api.resources import Resource
 from queue_manager.engine.cache import Cache, T
 from queue_manager.engine.client import Client
+from queue_manager.engine.event_pace import EventPace
 from queue_manager.engine.event_recorder import EventRecorder
 from queue_manager.engine.metric_registry import MetricRegistry
+from queue_manager.engine.namespaced_cache import NamespacedCache
 from queue_manager.engine.reflector import SILENCE_SECONDS, Reflector
 from queue_manager.engine.transport import Transport
 from queue_manager.engine.workqueue import K, WorkQueue
@@ -43,6 +45,8 @@ DELIVER_SECONDS = 1.0  # for each recorder to write its Events
 CANCEL_SECONDS = 0.5  # each for tasks, workers and reflectors to end after cancel()
 
 BACKLOG_KEYS = 32  # queued keys, over all queues
+BACKLOG_WRITES = 4  # urgent writes, queued or under way
+SILENCE = "reflector_silence_seconds"
 COMPONENT = "sluice"  # reporting component of Events about undecodable objects
 
 Work = Callable[[], Coroutine[Any, Any, object]]
@@ -69,22 +73,30 @@ class Runtime:
         metrics: MetricRegistry | None = None,
         silence: float | None = SILENCE_SECONDS,
         event_transport: Transport | None = None,
+        namespaces: Collection[str] = (),
+        server: str = "",
     ) -> None:
         """`silence`: seconds without a byte after which a watch is abandoned; None: the server is in this process.
 
         `event_transport` sends the Events, so that a rate limit of `transport` does not count them; None: `transport`.
+        `namespaces`: caches have only the objects of these; (): of all. `server`: its URL, for traces; "": none.
         """
-        self.client = Client(transport)
-        self._event_client = self.client if event_transport is None else Client(event_transport)
+        self.metrics = MetricRegistry() if metrics is None else metrics
+        self.client = Client(transport, self.metrics, server=server)
+        self._event_client = (
+            self.client if event_transport is None else Client(event_transport, self.metrics, server=server)
+        )
         self.clock = clock
         self.rng = rng
-        self.metrics = MetricRegistry() if metrics is None else metrics
         self._transport = transport
         self._silence = silence
-        self._reflectors: dict[tuple[Resource, type, str, str], Reflector[Any]] = {}
+        self.namespaces = tuple(dict.fromkeys(namespaces))
+        self._caches: dict[tuple[Resource, type, str, str], Cache[Any]] = {}
+        self._reflectors: list[Reflector[Any]] = []
         self._recorders: dict[str, EventRecorder] = {}
         self._queues: list[WorkQueue[Any]] = []
-        self._backlogs: list[Callable[[], int]] = []
+        self._urgent_writes: list[Callable[[], int]] = []
+        self._event_pace = EventPace(self.is_backlogged)
         self._support_parts: list[_Part] = []  # started before the first list
         self._parts: list[_Part] = []  # workers and tasks, started when the caches are synced
         self._support_tasks: list[asyncio.Task[object]] = []  # of support parts, reflectors and recorders: stopped last
@@ -95,6 +107,7 @@ class Runtime:
         self._stopping = False
         self._fatal_error: BaseException | None = None
         self._interrupted = False
+        self.metrics.before_exposition(self._measure_silence)
 
     # --- what controllers use ---
 
@@ -103,10 +116,11 @@ class Runtime:
     ) -> Cache[T]:
         """The cache of a collection. Equal arguments return the same cache."""
         chosen = (resource, type, label_selector, field_selector)
-        if chosen not in self._reflectors:
-            reflector = self._reflectors[chosen] = self._reflector(resource, type, label_selector, field_selector)
-            self._support(f"reflector {resource}", reflector.run)
-        cache: Cache[T] = self._reflectors[chosen].cache
+        if chosen not in self._caches:
+            selectors = {"label_selector": label_selector, "field_selector": field_selector}
+            made = self._caches[chosen] = self._cache(resource, type, selectors)
+            self.client.attach_cache(made, resource, type, **selectors)
+        cache: Cache[T] = self._caches[chosen]
         return cache
 
     def recorder(self, component: str) -> EventRecorder:
@@ -114,7 +128,7 @@ class Runtime:
         recorder = self._recorders.get(component)
         if recorder is None:
             recorder = EventRecorder(
-                self._event_client, self.clock, component, is_backlogged=self.is_backlogged, metrics=self.metrics
+                self._event_client, self.clock, component, pace=self._event_pace, metrics=self.metrics
             )
             self._recorders[component] = recorder
             self._support(f"events {component}", recorder.run)
@@ -135,13 +149,14 @@ class Runtime:
         """
         self._support_parts.append(_Part(f"support {getattr(run, '__qualname__', '')}", run, self._support_tasks))
 
-    def add_backlog(self, length: Callable[[], int]) -> None:
-        """Count `length()` writes as queued keys: Events wait for them."""
-        self._backlogs.append(length)
+    def add_urgent_writes(self, count: Callable[[], int]) -> None:
+        """`count()` writes are queued or under way that let work run: what only informs waits for them."""
+        self._urgent_writes.append(count)
 
     def is_backlogged(self) -> bool:
-        """Whether BACKLOG_KEYS or more keys and writes are queued, over all queues."""
-        return sum(map(len, self._queues)) + sum(length() for length in self._backlogs) >= BACKLOG_KEYS
+        """Whether BACKLOG_KEYS or more keys are queued over all queues, or BACKLOG_WRITES or more urgent writes."""
+        urgent = sum(count() for count in self._urgent_writes)
+        return urgent >= BACKLOG_WRITES or urgent + sum(map(len, self._queues)) >= BACKLOG_KEYS
 
     def resync_delayed(self) -> None:
         """Sync all delayed keys now, because the clock may have jumped past their time."""
@@ -161,7 +176,7 @@ class Runtime:
 
     def unsynced(self) -> list[str]:
         """Names of the collections that have not been listed yet."""
-        return [str(r.resource) for r in self._reflectors.values() if not r.synced.is_set()]
+        return list(dict.fromkeys(str(r.resource) for r in self._reflectors if not r.synced.is_set()))
 
     async def __aenter__(self) -> Self:
         if self._parent is not None:
@@ -170,11 +185,11 @@ class Runtime:
         try:
             for part in self._support_parts:
                 self._start(part.name, part.run, part.group)
-            for reflector in self._reflectors.values():
+            for reflector in self._reflectors:
                 self._start(f"reflector {reflector.resource}", reflector.run, self._support_tasks)
             for recorder in self._recorders.values():
                 self._start(f"events {recorder.component}", recorder.run, self._support_tasks)
-            for reflector in list(self._reflectors.values()):
+            for reflector in list(self._reflectors):
                 await reflector.synced.wait()
         except asyncio.CancelledError as error:
             await self._stop(0.0)
@@ -210,27 +225,48 @@ class Runtime:
             await asyncio.wait(self._worker_tasks, timeout=grace_seconds)
         await _cancel(self._worker_tasks)
         if self._started:
-            for recorder in self._recorders.values():
+            for recorder in list(self._recorders.values()):  # reflectors still run, and may make a recorder
                 await recorder.drain(DELIVER_SECONDS if grace_seconds else 0.0)
         await _cancel(self._support_tasks)
 
     # --- parts ---
 
-    def _reflector(self, resource: Resource, type: type[T], label_selector: str, field_selector: str) -> Reflector[T]:
+    def _cache(self, resource: Resource, type: type[T], selectors: Mapping[str, str]) -> Cache[T]:
+        """A cache with the reflectors that fill it."""
+        if not resource.namespaced or not self.namespaces:
+            return self._reflected(resource, type, selectors)
+        parts = {each: self._reflected(resource, type, selectors, each) for each in self.namespaces}
+        return NamespacedCache(str(resource), parts)
+
+    def _reflected(
+        self, resource: Resource, type: type[T], selectors: Mapping[str, str], namespace: str = ""
+    ) -> Cache[T]:
         cache: Cache[T] = Cache(str(resource))
-        self.client.attach_cache(cache, resource, type, label_selector=label_selector, field_selector=field_selector)
-        return Reflector(
+        reflector = Reflector(
             self._transport,
             resource,
             type,
             cache,
             rng=self.rng,
-            label_selector=label_selector,
-            field_selector=field_selector,
+            namespace=namespace,
+            **selectors,
             metrics=self.metrics,
             undecodable=self._report_undecodable,
             silence=self._silence,
         )
+        self._reflectors.append(reflector)
+        self._support(f"reflector {resource}", reflector.run)
+        return cache
+
+    def _measure_silence(self) -> None:
+        """Set the gauge of each resource: the longest silence among its watches."""
+        longest: dict[str, float] = {}
+        for reflector in self._reflectors:
+            if (seconds := reflector.silent_for()) is not None:
+                name = str(reflector.resource)
+                longest[name] = max(seconds, longest.get(name, 0.0))
+        for name, seconds in longest.items():
+            self.metrics.set(SILENCE, {"resource": name}, seconds)
 
     def _report_undecodable(self, head: Object, why: str) -> None:
         self.recorder(COMPONENT).event(head, "Warning", "Undecodable", f"The object is ignored: {why}")

@@ -3,8 +3,10 @@
 Every request takes a token, a watch takes one when it opens. The bucket starts with `burst` tokens and gains `qps` per
 second. Requests are sent in the order in which they were made.
 
-Events have a bucket of their own with the same limit, as in Kueue: controller-runtime's event recorder uses a REST
-client of its own, and client-go limits each REST client by itself.
+Events have a bucket of their own with the same limit, as in Kueue: client-go gives each REST client a bucket, unless
+rest.Config.RateLimiter is set, and controller-runtime's event recorder has a REST client of its own. controller-runtime
+also has a REST client for each kind of object. Here all kinds other than Events share one bucket, so that the limit is
+that of the program.
 """
 
 from __future__ import annotations

@@ -25,6 +25,7 @@ class Request(NamedTuple):
     content_type: str = JSON
     accept: str = JSON
     timeout: float = 30  # seconds for the whole answer
+    headers: tuple[tuple[str, str], ...] = ()  # further ones
 
 
 class Response(NamedTuple):
@@ -48,7 +49,9 @@ class Transport(Protocol):
         """A GET whose response arrives in chunks (watch, log -f). Raises ApiError if the status is not 200, OSError."""
         ...
 
-    async def close(self) -> None: ...
+    async def close(self) -> None:
+        """Release the connections. No call is made afterwards."""
+        ...
 
 
 class Relay:

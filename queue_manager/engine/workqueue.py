@@ -11,6 +11,8 @@ A key is in some of these places:
                 processed meanwhile: one whose deadline is an hour away may be synced many times before.
 
 A key whose worker raises is added again after a delay that doubles with each failure in a row.
+
+The worker runs as work that follows from the changes for which the key was added (`cause_ids`).
 """
 
 from __future__ import annotations
@@ -21,6 +23,8 @@ from collections import OrderedDict, deque
 from collections.abc import Awaitable, Callable, Hashable
 from typing import Generic, TypeVar
 
+from queue_manager.engine import tracing
+from queue_manager.engine.cause_ids import CURRENT, CauseId
 from queue_manager.engine.metric_registry import MetricRegistry
 from queue_manager.engine.transport import ApiError
 
@@ -43,8 +47,11 @@ class WorkQueue(Generic[K]):
         *,
         first_delay: float = FIRST_DELAY_SECONDS,
         metrics: MetricRegistry | None = None,
+        traced: bool = True,
     ) -> None:
+        """`first_delay`: seconds after the first failure. `traced`: syncs are logged at level debug, and are spans."""
         self.name = name
+        self._traced = traced
         self._first_delay = first_delay
         self._metrics = metrics
         self._labels = {"name": name}
@@ -56,6 +63,7 @@ class WorkQueue(Generic[K]):
         self._queued_since: dict[K, float] = {}  # loop time of the addition; 0 before the loop runs
         self._processing_since: dict[K, float] = {}  # loop time of the start
         self._added_again: set[K] = set()  # added while processing
+        self._causes: dict[K, CauseId] = {}  # of queued keys, and of those added while processing
         # Due time and timer. For less than half a millisecond uvloop returns a handle without its time.
         self._timers: dict[K, tuple[float, asyncio.Handle]] = {}
         self._failures: dict[K, int] = {}
@@ -73,7 +81,11 @@ class WorkQueue(Generic[K]):
 
         `urgent`: if the key is queued as a new key, it moves to the end of the known keys.
         """
-        if self._closed or key in self._added_again:
+        if self._closed:
+            return
+        if (cause := CURRENT.get()) is not None:
+            self._note_cause(key, cause)
+        if key in self._added_again:
             return
         if key in self._queued_since:
             if urgent and key in self._new_keys:
@@ -155,6 +167,7 @@ class WorkQueue(Generic[K]):
         self._new_keys.clear()
         self._queued_since.clear()
         self._added_again.clear()
+        self._causes.clear()
         self._notify_all_idle()
 
     def _notify_all_idle(self) -> None:
@@ -169,8 +182,9 @@ class WorkQueue(Generic[K]):
             key, is_new = self._take()
             self._observe("workqueue_queue_duration_seconds", loop.time() - self._queued_since.pop(key))
             started = self._processing_since[key] = loop.time()
+            CURRENT.set(self._causes.pop(key, None))
             try:
-                await worker(key)
+                await self._process(worker, key)
             except Exception as error:
                 self._failed(key, error)
             else:
@@ -184,8 +198,25 @@ class WorkQueue(Generic[K]):
                 if key in self._added_again:
                     self._added_again.discard(key)
                     self._enqueue(key)
+            if self._traced and log.isEnabledFor(logging.DEBUG):
+                log.debug("synced", extra={"queue": self.name, "key": _text(key), "seconds": loop.time() - started})
+            CURRENT.set(None)
             # With more keys queued, a sync that never waits would keep every other task from running.
             await asyncio.sleep(0)
+
+    async def _process(self, worker: Callable[[K], Awaitable[object]], key: K) -> None:
+        if tracing.tracer is None or not self._traced:
+            await worker(key)
+        else:
+            with tracing.tracer.sync(self.name, _text(key)):
+                await worker(key)
+
+    def _note_cause(self, key: K, cause: CauseId) -> None:
+        known = self._causes.get(key)
+        if known is None:
+            self._causes[key] = cause
+        elif known is not cause:
+            self._causes[key] = known.joined(cause)
 
     def _take(self) -> tuple[K, bool]:
         """The next key, and whether it is new. Every NEW_KEY_INTERVAL-th key is a new one if there is one."""
@@ -236,7 +267,7 @@ class WorkQueue(Generic[K]):
 
     def _failed(self, key: K, error: Exception) -> None:
         self.add_rate_limited(key)
-        extra = {"queue": self.name, "key": str(key), "failures": self.failures(key), "error": str(error)}
+        extra = {"queue": self.name, "key": _text(key), "failures": self.failures(key), "error": str(error)}
         if isinstance(error, ApiError | OSError):
             # Expected: conflicts, an unreachable server. The text is enough, no traceback.
             log.warning("sync failed, will be repeated", extra=extra)
@@ -262,6 +293,11 @@ class WorkQueue(Generic[K]):
     def _observe(self, metric: str, seconds: float) -> None:
         if self._metrics is not None:
             self._metrics.observe(metric, self._labels, seconds)
+
+
+def _text(key: object) -> str:
+    """A key for people: namespace/name, or the parts of a larger key."""
+    return "/".join(filter(None, map(_text, key))) if isinstance(key, tuple) else str(key)
 
 
 def _loop_time() -> float:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from job_controller.json_tree import Json
 from queue_manager.api.types import Workload
 from queue_manager.lifecycle.causes import Cause
-from queue_manager.lifecycle.status_draft import Draft, Event
+from queue_manager.lifecycle.status_draft import Draft, WorkloadEvent
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,7 +16,7 @@ class CreateWorkload:
     """Create the Workload; `workload` is its manifest."""
 
     workload: Json
-    event: Event
+    event: WorkloadEvent
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class DeleteWorkload:
     """Delete a Workload that no longer stands for the Job."""
 
     workload: Workload
-    event: Event | None = None
+    event: WorkloadEvent | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class UpdateWorkload:
 
     workload: Workload
     patch: Json
-    event: Event | None = None
+    event: WorkloadEvent | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,22 +50,26 @@ class WriteWorkloadStatus:
     workload: Workload
     transition: Callable[[Draft], None]
     cause: Cause
-    event: Event | None = None
+    event: WorkloadEvent | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class PatchJob:
-    """Merge-patch the Job: its start, or one of the two writes of its stop."""
+    """Merge-patch the Job: its start, or one of the two writes of its stop.
+
+    `warning`: an Event about what the write undoes.
+    """
 
     patch: Json
-    event: Event | None = None
+    event: WorkloadEvent | None = None
+    warning: WorkloadEvent | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class RecordEvent:
     """Record an Event about the Job that says why nothing can be done; repeated only when its text changes."""
 
-    event: Event
+    event: WorkloadEvent
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,15 +34,15 @@ from queue_manager.engine.workqueue import WorkQueue
 from queue_manager.jobs import actions, webhook
 from queue_manager.jobs.decide import decide
 from queue_manager.jobs.job_permits import JobPermits
-from queue_manager.jobs.situation import MAX_ANCESTORS, JobContext
+from queue_manager.jobs.job_situation import MAX_ANCESTORS, JobContext
 from queue_manager.jobs.workload_manifest import prebuilt_name, priority_of
+from queue_manager.jobs.write_conflicts import refresh_after_conflict
 from queue_manager.lifecycle import overrides
 from queue_manager.lifecycle.causes import Cause
-from queue_manager.lifecycle.settings import Settings
-from queue_manager.lifecycle.status_draft import Event
+from queue_manager.lifecycle.status_draft import WorkloadEvent
 from queue_manager.lifecycle.transitions import Transition
+from queue_manager.lifecycle.workload_settings import WorkloadSettings
 from queue_manager.scheduler.job_pods import JobPods
-from queue_manager.scheduler.workload_controller import BY_OWNER
 from queue_manager.scheduler.workload_writer import Gone, WorkloadWriter
 
 WORKERS = 10
@@ -58,7 +58,12 @@ class JobQueueController:
     """Reconciles each Job with its Workload. The pods of a Job are the Job controller's."""
 
     def __init__(
-        self, runtime: Runtime, settings: Settings, writer: WorkloadWriter, job_pods: JobPods, permits: JobPermits
+        self,
+        runtime: Runtime,
+        settings: WorkloadSettings,
+        writer: WorkloadWriter,
+        job_pods: JobPods,
+        permits: JobPermits,
     ) -> None:
         """`job_pods`: which Jobs have pods that use nodes."""
         self._runtime = runtime
@@ -76,7 +81,9 @@ class JobQueueController:
         self._permits = permits
         self.queue: WorkQueue[Key] = WorkQueue("jobs-queue", metrics=runtime.metrics)
         self.classes: WorkQueue[str] = WorkQueue("workload-priority-classes", metrics=runtime.metrics)
-        self._last_events: dict[str, Event] = {}  # by Job UID: the last Event about why the Job cannot be queued
+        self._last_events: dict[
+            str, WorkloadEvent
+        ] = {}  # by Job UID: the last Event about why the Job cannot be queued
         self._rejected_annotations: dict[str, str] = {}  # by Job UID: the last Event text about labels and annotations
         self._jobs.index(_BY_CLASS, _class_label)
         self._jobs.index(_BY_PREBUILT, _prebuilt_key)
@@ -93,7 +100,7 @@ class JobQueueController:
         runtime.worker(self.queue, self.sync, WORKERS)
         runtime.worker(self.classes, self.sync_class)
 
-    def reconfigure(self, settings: Settings) -> None:
+    def reconfigure(self, settings: WorkloadSettings) -> None:
         """Apply new settings and sync all Jobs: others may be managed now."""
         self._settings = self._permits.settings = settings
         for job in self._jobs.values():
@@ -191,13 +198,10 @@ class JobQueueController:
         except ApiError as error:
             if error.is_not_found:
                 return
-            if not error.is_conflict or (
-                isinstance(action, actions.CreateWorkload) and not await self._was_created_before(job, action)
-            ):
+            if not (error.is_conflict and await self._refreshed(job, action)):
                 self._report_rejection(job, error)
                 raise
-            again = True  # a conflict: the newer version is not in the cache yet
-            await self._refresh(job)
+            again = True
         if again:
             self.queue.add(key)
 
@@ -240,14 +244,14 @@ class JobQueueController:
         problems = {
             "the configuration applies": overrides.errors(annotations, bounds),
             f"WorkloadPriorityClass {name} cannot set this": overrides.errors(self._of_class(job), bounds),
-            "this has no effect": webhook.without_effect(own, annotations),
+            "this has no effect": webhook.malformed_metadata(own, annotations),
         }
         texts = ["; ".join([*map(str, errors), effect]) for effect, errors in problems.items() if errors]
         text = "; ".join(texts)
         if text != self._rejected_annotations.get(job.metadata.uid, "") and not finished(job.status):
             self._rejected_annotations[job.metadata.uid] = text
             if text:
-                self._record(job, Event("Warning", event_reasons.INVALID_OVERRIDE, text))
+                self._record(job, WorkloadEvent("Warning", event_reasons.INVALID_OVERRIDE, text))
 
     async def _perform(self, job: Job, action: actions.Action) -> bool:
         """Perform the action, then record its Event. Returns whether there may be another action at once."""
@@ -274,8 +278,9 @@ class JobQueueController:
                     return False
                 await self._writer.write(workload, transition, event_reasons.WORKLOAD_COMPONENT, cause)
                 self._record(job, event)
-            case actions.PatchJob(patch, event):
+            case actions.PatchJob(patch, event, warning):
                 job = await client.patch(JOBS, meta.namespace, meta.name, patch, type=Job)
+                self._record(job, warning)
                 self._record(job, event)
             case actions.RecordEvent(event):
                 self._record_once(job, event)
@@ -305,36 +310,22 @@ class JobQueueController:
         patch = {**patch, "metadata": {**(patch.get("metadata") or {}), **own}}
         await self._runtime.client.patch(WORKLOADS, meta.namespace, meta.name, patch, type=Workload)
 
-    async def _refresh(self, job: Job) -> None:
-        """Read the objects that a write conflicted with into the cache, so that the next sync decides on new state."""
-        meta = job.metadata
-        try:
-            await self._runtime.client.get(JOBS, meta.namespace, meta.name, type=Job)
-            for workload in self._workloads.lookup(BY_OWNER, meta.uid):
-                await self._runtime.client.get(WORKLOADS, meta.namespace, workload.metadata.name, type=Workload)
-        except ApiError as error:
-            if not error.is_not_found:  # what is gone leaves the cache with that answer
-                raise
-
-    async def _was_created_before(self, job: Job, action: actions.CreateWorkload) -> bool:
-        """Whether the Workload of this name was created for this Job, by an earlier request whose answer was lost."""
-        meta = action.workload["metadata"]
-        found = await self._runtime.client.get(WORKLOADS, meta["namespace"], meta["name"], type=Workload)
-        return found.job_uid == job.metadata.uid
+    async def _refreshed(self, job: Job, action: actions.Action) -> bool:
+        return await refresh_after_conflict(self._runtime.client, self._workloads, job, action)
 
     def _report_rejection(self, job: Job, error: ApiError) -> None:
         """Record an Event about a request that the API server will reject again; once for each text."""
         if error.is_rejected or error.is_conflict:
             self._record_once(
-                job, Event("Warning", event_reasons.QUEUEING_REFUSED, f"Cannot be queued: {error.message}")
+                job, WorkloadEvent("Warning", event_reasons.QUEUEING_REFUSED, f"Cannot be queued: {error.message}")
             )
 
-    def _record_once(self, job: Job, event: Event) -> None:
+    def _record_once(self, job: Job, event: WorkloadEvent) -> None:
         if self._last_events.get(job.metadata.uid) != event:
             self._last_events[job.metadata.uid] = event
             self._record(job, event)
 
-    def _record(self, job: Job, event: Event | None) -> None:
+    def _record(self, job: Job, event: WorkloadEvent | None) -> None:
         if event is not None:
             self._recorder.event(job, *event)
 
@@ -348,11 +339,11 @@ class JobQueueController:
                 await self._patch_workload(workload, {"spec": {"priority": found.value}})
 
 
-def _without_effect(job: Job) -> Event | None:
+def _without_effect(job: Job) -> WorkloadEvent | None:
     """The Event about fields of the pod template that have no effect."""
     meta = {"labels": job.metadata.labels, "annotations": job.metadata.annotations}
     sentences = without_effect(str(JOBS), {"metadata": meta, "spec": {"template": job.spec.template}})
-    return Event("Warning", reasons.FIELDS_WITHOUT_EFFECT, "; ".join(sentences)) if sentences else None
+    return WorkloadEvent("Warning", reasons.FIELDS_WITHOUT_EFFECT, "; ".join(sentences)) if sentences else None
 
 
 def _prebuilt_key(job: Job) -> list[str]:

@@ -24,13 +24,15 @@ from collections.abc import Sequence
 
 from job_controller.model import Job
 from queue_manager.api.types import Workload
-from queue_manager.jobs import following_rules, pairing_rules, running_rules
+from queue_manager.jobs import following_rules, import_rules, pairing_rules, running_rules
 from queue_manager.jobs.actions import Action, Nothing
-from queue_manager.jobs.situation import JobContext, JobSituation, Rule
+from queue_manager.jobs.job_situation import JobContext, JobSituation, Rule
 
 RULES: tuple[Rule, ...] = (
     pairing_rules.deleted_job_is_ignored,
     pairing_rules.lost_owner_reference_is_restored,
+    import_rules.job_outside_its_queue_runs_on,
+    import_rules.imported_job_awaits_its_admission,
     # Jobs that the queue does not manage, or manages through a Job above them
     pairing_rules.child_leaves_its_queue,
     pairing_rules.too_deep_child_is_reported,

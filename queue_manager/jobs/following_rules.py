@@ -12,12 +12,12 @@ from queue_manager.api import condition_types, event_reasons, keys
 from queue_manager.api.types import Workload
 from queue_manager.jobs import pod_progress
 from queue_manager.jobs.actions import Action, UpdateWorkload, WriteWorkloadStatus
+from queue_manager.jobs.job_situation import JobSituation
 from queue_manager.jobs.pairing_rules import unknown_priority_class
-from queue_manager.jobs.situation import JobSituation
 from queue_manager.jobs.workload_manifest import queue_name, reclaimed
 from queue_manager.lifecycle import overrides, transitions
 from queue_manager.lifecycle.causes import Cause
-from queue_manager.lifecycle.status_draft import Draft, Event
+from queue_manager.lifecycle.status_draft import Draft, WorkloadEvent
 
 _ANY_TIME = datetime(1970, 1, 1, tzinfo=UTC)  # for drafts that only answer whether something changes
 
@@ -105,5 +105,5 @@ def unknown_priority_class_is_reported(s: JobSituation) -> Action | None:
     return unknown_priority_class(s)
 
 
-def _updated(message: str) -> Event:
-    return Event("Normal", event_reasons.UPDATED_WORKLOAD, message)
+def _updated(message: str) -> WorkloadEvent:
+    return WorkloadEvent("Normal", event_reasons.UPDATED_WORKLOAD, message)

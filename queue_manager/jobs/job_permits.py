@@ -2,6 +2,7 @@
 
 All answers are read from caches, which are synced before any worker of the runtime starts. Pods are permitted by:
 
+    outside of any queue            pods, also while `sluice import` makes a Workload for it
     the Job has a Workload          pods while the Workload is admitted and matches the Job
     managed, no Workload yet        no pods
     child of a managed Job          pods while the Workload of that Job is admitted
@@ -23,9 +24,16 @@ from queue_manager.api.resources import JOBS, NAMESPACES, WORKLOADS
 from queue_manager.api.types import Namespace, Workload
 from queue_manager.engine.cache import Cache
 from queue_manager.engine.runtime import Runtime
-from queue_manager.jobs.situation import MAX_ANCESTORS, ParentJob
-from queue_manager.jobs.workload_manifest import is_made_for, matches, permits_pods, prebuilt_name, queue_name
-from queue_manager.lifecycle.settings import Settings
+from queue_manager.jobs.job_situation import MAX_ANCESTORS, ParentJob
+from queue_manager.jobs.workload_manifest import (
+    is_imported,
+    is_made_for,
+    matches,
+    permits_pods,
+    prebuilt_name,
+    queue_name,
+)
+from queue_manager.lifecycle.workload_settings import WorkloadSettings
 from queue_manager.scheduler.job_pods import JobPods
 from queue_manager.scheduler.workload_controller import BY_OWNER
 
@@ -33,7 +41,7 @@ from queue_manager.scheduler.workload_controller import BY_OWNER
 class JobPermits:
     """Implements `job_controller.ports.PodPermits`."""
 
-    def __init__(self, runtime: Runtime, settings: Settings, job_pods: JobPods) -> None:
+    def __init__(self, runtime: Runtime, settings: WorkloadSettings, job_pods: JobPods) -> None:
         """`job_pods`: which Jobs have pods that use nodes."""
         self.settings = settings
         self._jobs: Cache[Job] = runtime.cache(JOBS, Job)
@@ -89,6 +97,8 @@ class JobPermits:
     def may_create_pods(self, job: Job) -> bool:
         """Whether the Job controller may create pods for this Job now; see the table above."""
         workloads = self.workloads_of(job)
+        if not self._is_queued(job):
+            workloads = [w for w in workloads if not is_imported(w)]
         if workloads:
             stopping = keys.STOPPING in job.metadata.annotations
             return not stopping and any(permits_pods(w) and matches(job, w) for w in workloads)

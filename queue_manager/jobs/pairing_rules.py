@@ -22,7 +22,7 @@ from queue_manager.jobs.actions import (
     UpdateWorkload,
     WriteWorkloadStatus,
 )
-from queue_manager.jobs.situation import MAX_ANCESTORS, JobSituation
+from queue_manager.jobs.job_situation import MAX_ANCESTORS, JobSituation
 from queue_manager.jobs.workload_manifest import (
     adopt,
     disown,
@@ -35,7 +35,7 @@ from queue_manager.jobs.workload_manifest import (
 )
 from queue_manager.lifecycle import transitions
 from queue_manager.lifecycle.causes import Cause
-from queue_manager.lifecycle.status_draft import Draft, Event
+from queue_manager.lifecycle.status_draft import Draft, WorkloadEvent
 
 
 def deleted_job_is_ignored(s: JobSituation) -> Action | None:
@@ -65,7 +65,7 @@ def too_deep_child_is_reported(s: JobSituation) -> Action | None:
     if not s.is_child or s.context.parent is None or not s.context.parent.too_deep:
         return None
     message = f"The job has more than {MAX_ANCESTORS} managed or unmanaged ancestors"
-    return RecordEvent(Event("Warning", event_reasons.JOB_NESTING_TOO_DEEP, message))
+    return RecordEvent(WorkloadEvent("Warning", event_reasons.JOB_NESTING_TOO_DEEP, message))
 
 
 def child_of_pending_parent_is_suspended(s: JobSituation) -> Action | None:
@@ -74,7 +74,7 @@ def child_of_pending_parent_is_suspended(s: JobSituation) -> Action | None:
         return None
     if s.context.parent.admitted or s.job.spec.suspend or s.end is not None:
         return Nothing()
-    event = Event("Normal", event_reasons.CHILD_SUSPENDED, messages.CHILD_SUSPENDED_MESSAGE)
+    event = WorkloadEvent("Normal", event_reasons.CHILD_SUSPENDED, messages.CHILD_SUSPENDED_MESSAGE)
     return PatchJob(start_stop.suspend(s.job, mark=False), event)
 
 
@@ -154,7 +154,7 @@ def job_without_its_prebuilt_workload_is_suspended(s: JobSituation) -> Action | 
     """The named Workload does not exist, is another Job's, or is being deleted: without quota the Job must not run."""
     if not s.has_prebuilt_workload or _is_available(s, s.workload) or s.job.spec.suspend:
         return None
-    event = Event("Normal", event_reasons.JOB_STOPPED, messages.STOP_MISSING_PREBUILT)
+    event = WorkloadEvent("Normal", event_reasons.JOB_STOPPED, messages.STOP_MISSING_PREBUILT)
     return PatchJob(start_stop.suspend(s.job, mark=False), event)
 
 
@@ -167,7 +167,7 @@ def prebuilt_workload_of_another_job_is_reported(s: JobSituation) -> Action | No
     if workload is None or owner is None:
         return Nothing()
     message = f"Workload {workload.metadata.key} belongs to {owner.name}"
-    return RecordEvent(Event("Warning", reasons.OUT_OF_SYNC, message))
+    return RecordEvent(WorkloadEvent("Warning", reasons.OUT_OF_SYNC, message))
 
 
 def prebuilt_workload_is_adopted(s: JobSituation) -> Action | None:
@@ -193,7 +193,7 @@ def running_job_without_workload_is_suspended(s: JobSituation) -> Action | None:
     """The Job holds no quota. Without a Workload its template cannot be restored, so one write ends the stop."""
     if s.workload is not None or s.job.spec.suspend:
         return None
-    event = Event("Normal", event_reasons.JOB_STOPPED, messages.STOP_MISSING)
+    event = WorkloadEvent("Normal", event_reasons.JOB_STOPPED, messages.STOP_MISSING)
     return PatchJob(start_stop.suspend(s.job, mark=False), event)
 
 
@@ -218,14 +218,14 @@ def workload_is_created(s: JobSituation) -> Action | None:
         return None
     tree = new_workload(s.job, s.context.priority, s.context.labels_to_copy, s.context.overrides)
     key = f"{s.job.metadata.namespace}/{tree['metadata']['name']}"
-    return CreateWorkload(tree, Event("Normal", event_reasons.CREATED_WORKLOAD, f"Created Workload: {key}"))
+    return CreateWorkload(tree, WorkloadEvent("Normal", event_reasons.CREATED_WORKLOAD, f"Created Workload: {key}"))
 
 
 def unknown_priority_class(s: JobSituation) -> Action:
     """The Event for a Job whose label names a WorkloadPriorityClass that does not exist."""
     name = s.job.metadata.labels.get(keys.PRIORITY_CLASS, "")
     message = f'WorkloadPriorityClass "{name}" not found'
-    return RecordEvent(Event("Warning", event_reasons.PRIORITY_CLASS_NOT_FOUND, message))
+    return RecordEvent(WorkloadEvent("Warning", event_reasons.PRIORITY_CLASS_NOT_FOUND, message))
 
 
 # --- replacing a Workload ----------------------------------------------------------------------------------
@@ -286,7 +286,9 @@ def workload_with_quota_of_edited_job_is_deleted(s: JobSituation) -> Action | No
 
 
 def reclaimable_pods_of_edited_job_are_lowered(s: JobSituation) -> Action | None:
-    """Before the Workload shrinks: its reclaimable pods may not outnumber its pods."""
+    """Lower status.reclaimablePods to what the edited Job has left, before the rule below lowers the pod count of the
+    Workload: an API server rejects a Workload with more reclaimable pods than pods.
+    """
     if s.workload is None or s.matches:
         return None
     left = pod_progress.reclaimable(s.job, pod_set(s.job)["count"])
@@ -301,9 +303,9 @@ def pending_workload_follows_edited_job(s: JobSituation) -> Action | None:
         return None
     spec = {"podSets": [pod_set(s.job)], "maximumExecutionTimeSeconds": max_execution_time(s.job)}
     message = f"Updated not matching Workload for suspended job: {s.workload.metadata.key}"
-    return UpdateWorkload(s.workload, {"spec": spec}, Event("Normal", event_reasons.UPDATED_WORKLOAD, message))
+    return UpdateWorkload(s.workload, {"spec": spec}, WorkloadEvent("Normal", event_reasons.UPDATED_WORKLOAD, message))
 
 
-def _deleted_event(workload: Workload) -> Event:
+def _deleted_event(workload: Workload) -> WorkloadEvent:
     message = f"Deleted not matching Workload: {workload.metadata.key}"
-    return Event("Normal", event_reasons.DELETED_WORKLOAD, message)
+    return WorkloadEvent("Normal", event_reasons.DELETED_WORKLOAD, message)

@@ -12,10 +12,10 @@ from queue_manager.api.check_states import CheckState
 from queue_manager.api.types import Workload
 from queue_manager.jobs import start_stop
 from queue_manager.jobs.actions import Action, Nothing, PatchJob, RecordEvent, WriteWorkloadStatus
-from queue_manager.jobs.situation import JobSituation
+from queue_manager.jobs.job_situation import JobSituation
 from queue_manager.lifecycle import transitions
 from queue_manager.lifecycle.causes import Cause
-from queue_manager.lifecycle.status_draft import Event
+from queue_manager.lifecycle.status_draft import WorkloadEvent
 
 
 def job_of_evicted_workload_is_stopped(s: JobSituation) -> Action | None:
@@ -58,7 +58,7 @@ def admitted_job_is_started(s: JobSituation) -> Action | None:
         return WriteWorkloadStatus(s.workload, finish, Cause.FINISH, event)
     admission = s.workload.status.admission
     queue = admission.cluster_queue if admission is not None else ""
-    return PatchJob(patch, Event("Normal", event_reasons.JOB_STARTED, f"Admitted by clusterQueue {queue}"))
+    return PatchJob(patch, WorkloadEvent("Normal", event_reasons.JOB_STARTED, f"Admitted by clusterQueue {queue}"))
 
 
 def job_that_is_not_admitted_is_stopped(s: JobSituation) -> Action | None:
@@ -75,11 +75,11 @@ def missing_flavor_or_queue_is_reported(s: JobSituation) -> Action | None:
     admission = s.workload.status.admission
     if admission is not None and not s.context.cluster_queue_exists:
         text = f"Cannot be started: {messages.does_not_exist('ClusterQueue', admission.cluster_queue)}"
-        return RecordEvent(Event("Warning", reasons.MISCONFIGURED, text))
+        return RecordEvent(WorkloadEvent("Warning", reasons.MISCONFIGURED, text))
     try:
         start_stop.start(s.job, s.workload, s.context.flavors)
     except start_stop.FlavorMissing as missing:
-        return RecordEvent(Event("Warning", reasons.FLAVOR_NOT_FOUND, f"Cannot be started: {missing}"))
+        return RecordEvent(WorkloadEvent("Warning", reasons.FLAVOR_NOT_FOUND, f"Cannot be started: {missing}"))
     return None
 
 
@@ -91,7 +91,7 @@ def pending_admission_checks_are_reported(s: JobSituation) -> Action | None:
     texts = [f"{c.name}: {c.message}" for c in w.status.admission_checks if c.state == CheckState.PENDING and c.message]
     if not texts or not start_stop.is_stopped(s, w):
         return None
-    return RecordEvent(Event("Normal", event_reasons.UPDATED_ADMISSION_CHECK, "; ".join(texts)))
+    return RecordEvent(WorkloadEvent("Normal", event_reasons.UPDATED_ADMISSION_CHECK, "; ".join(texts)))
 
 
 def _may_run(s: JobSituation, w: Workload) -> bool:

@@ -14,13 +14,13 @@ from collections.abc import Iterable, Mapping
 from job_controller.annotations import integer
 from job_controller.json_tree import Json
 from job_controller.model import Job
-from queue_manager.api import condition_types, event_reasons, keys
+from queue_manager.api import condition_types, event_reasons, keys, messages
 from queue_manager.api.types import ResourceFlavor, Workload
 from queue_manager.jobs import pod_progress
 from queue_manager.jobs.actions import Action, Nothing, PatchJob
-from queue_manager.jobs.situation import JobSituation
+from queue_manager.jobs.job_situation import JobSituation
 from queue_manager.jobs.workload_manifest import is_injected, is_synchronous, reclaimed
-from queue_manager.lifecycle.status_draft import Event
+from queue_manager.lifecycle.status_draft import WorkloadEvent
 
 _LABEL_VALUE = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?\Z")
 
@@ -43,10 +43,10 @@ def stop_step(s: JobSituation, workload: Workload, message: str) -> Action | Non
     which the last patch records.
     """
     job, uses_nodes = s.job, s.context.uses_nodes
-    event = Event("Normal", event_reasons.JOB_STOPPED, message)
+    event = WorkloadEvent("Normal", event_reasons.JOB_STOPPED, message)
     restores = must_restore(job, workload)
     if not job.spec.suspend:
-        return PatchJob(suspend(job, mark=restores), None if restores else event)
+        return PatchJob(suspend(job, mark=restores), None if restores else event, _violation(s, workload))
     # Without quota and traces of a start, a template that differs from the Workload is a user's edit.
     was_started = restores and workload.is_true(condition_types.QUOTA_RESERVED) and is_injected(job)
     if s.is_stopping or was_started:
@@ -54,15 +54,22 @@ def stop_step(s: JobSituation, workload: Workload, message: str) -> Action | Non
     return None if pod_progress.is_idle(job, uses_nodes) else Nothing()
 
 
+def _violation(s: JobSituation, workload: Workload) -> WorkloadEvent | None:
+    """The Event about a Job that runs though it was not started by the queue; None if an admitted Job is stopped."""
+    if workload.is_true(condition_types.ADMITTED) and not s.is_stopping:
+        return None
+    return WorkloadEvent("Warning", event_reasons.POLICY_VIOLATION, messages.NOT_SUSPENDED_WITHOUT_ADMISSION)
+
+
 def is_stopped(s: JobSituation, workload: Workload) -> bool:
     """Whether the Job is suspended, has the template that the user wrote, and has no pods."""
     return stop_step(s, workload, "") is None
 
 
-def finished_event(workload: Workload) -> Event:
+def finished_event(workload: Workload) -> WorkloadEvent:
     """The Event about a Job whose Workload is finished."""
     message = f"Workload '{workload.metadata.key}' is declared finished"
-    return Event("Normal", event_reasons.FINISHED_WORKLOAD, message)
+    return WorkloadEvent("Normal", event_reasons.FINISHED_WORKLOAD, message)
 
 
 # --- starting ----------------------------------------------------------------------------------------------

@@ -1,7 +1,7 @@
 """Defaults and validation of Jobs in a queue: Kueue's webhook for Jobs (pkg/controller/jobs/job `JobWebhook`).
 
-The rules are pure functions of the Job and its SubmissionContext. The embedded API server calls them through
-`JobAdmission`.
+The rules are pure functions of the Job and its SubmissionContext. The embedded API server and the webhooks of
+`sluice manager` call them through `JobAdmission`.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from job_controller.annotations import integer
 from job_controller.api_rules import names
 from job_controller.api_rules.field_errors import IMMUTABLE, FieldError, forbidden, invalid
 from job_controller.json_tree import Json
-from queue_manager.api import keys
+from queue_manager.api import keys, messages
+from queue_manager.api.admission_review import AdmissionReview
 from queue_manager.api.resources import JOBS
-from queue_manager.api.webhook import WebhookReview
 from queue_manager.api.workload_validation import validate_admission_gates, validate_admission_gates_update
 from queue_manager.lifecycle import overrides
-from queue_manager.lifecycle.settings import Bounds
+from queue_manager.lifecycle.workload_settings import Bounds
 
 LABELS = "metadata.labels"
 ANNOTATIONS = "metadata.annotations"
@@ -37,6 +37,7 @@ class SubmissionContext:
     default_queue: bool = False  # LocalQueue "default" exists in the namespace
     default_class: bool = False  # WorkloadPriorityClass "default" exists
     owner_managed: bool = False  # the Job belongs to a managed Job
+    imported_to: str = ""  # the queue of the admitted Workload that `sluice import` made for the Job
     bounds: Bounds = field(default_factory=Bounds)  # of the override annotations
 
 
@@ -128,8 +129,8 @@ def _validate_boolean(annotations: Json) -> list[FieldError]:
     return [invalid(path, text, f'strconv.ParseBool: parsing "{text}": invalid syntax')]
 
 
-def without_effect(own: Json, annotations: Json) -> list[FieldError]:
-    """The malformed labels and annotations of a Job that passed no webhook; the rules treat them as absent."""
+def malformed_metadata(own: Json, annotations: Json) -> list[FieldError]:
+    """Errors of the labels and annotations of a Job that no webhook validated; the rules treat these as absent."""
     path = f"{ANNOTATIONS}[{keys.MIN_PARALLELISM}]"
     errors = _validate_max_exec_time(own)
     errors += _positive(annotations, keys.MIN_PARALLELISM, path, lambda n: n > 0, "should be greater than 0")
@@ -178,12 +179,21 @@ def _validate_override_change(now: Json, was: Json, context: SubmissionContext) 
 def _validate_queue_change(new: Json, now: Json, was: Json, context: SubmissionContext) -> list[FieldError]:
     queue, before = now.get(keys.QUEUE_NAME, ""), was.get(keys.QUEUE_NAME, "")
     errors = []
-    if not _is_suspended(new) and queue != before:
+    joins = not before and queue == context.imported_to
+    if not _is_suspended(new) and queue != before and not joins:
         errors.append(_immutable(keys.QUEUE_NAME, now))
     if before and not queue and context.default_queue:
         detail = "queue-name must not be empty in namespace with default queue"
         errors.append(invalid(f"{LABELS}[{keys.QUEUE_NAME}]", queue, detail))
     return errors
+
+
+def joins_queue_while_running(review: AdmissionReview) -> bool:
+    """Whether a running Job gets the label of a queue, which only an import may give it."""
+    if not _is_about_jobs(review) or review.operation != "UPDATE" or review.old is None:
+        return False
+    labelled = _labels(review.object).get(keys.QUEUE_NAME) and not _labels(review.old).get(keys.QUEUE_NAME)
+    return bool(labelled) and not _is_suspended(review.object)
 
 
 def _validate_class_change(new: Json, now: Json, was: Json) -> list[FieldError]:
@@ -192,9 +202,9 @@ def _validate_class_change(new: Json, now: Json, was: Json) -> list[FieldError]:
     if not now.get(keys.QUEUE_NAME) or name == before:
         return []
     if not before and not _is_suspended(new):
-        return [invalid(path, name, "WorkloadPriorityClass cannot be added to a non-suspended workload")]
+        return [invalid(path, name, messages.CLASS_ADDED_TO_RUNNING)]
     if not name:
-        return [invalid(path, name, "WorkloadPriorityClass cannot be removed from a workload")]
+        return [invalid(path, name, messages.CLASS_REMOVED)]
     return []
 
 
@@ -259,13 +269,12 @@ class JobAdmission:
     def __init__(self, contexts: Callable[[Json], SubmissionContext]) -> None:
         self._context_of = contexts
 
-    def mutate(self, review: WebhookReview) -> list[FieldError] | None:
+    def mutate(self, review: AdmissionReview) -> None:
         """Set defaults on a Job that is created."""
         if _is_about_jobs(review) and review.operation == "CREATE":
             prepare_job(review.object, self._context_of(review.object))
-        return None
 
-    def validate(self, review: WebhookReview) -> list[FieldError]:
+    def validate(self, review: AdmissionReview) -> list[FieldError]:
         """The errors for which a create or update of a Job is rejected."""
         if not _is_about_jobs(review):
             return []
@@ -278,10 +287,10 @@ class JobAdmission:
             return validate_job_update(review.object, review.old, context)
         return []
 
-    def webhook(self, review: WebhookReview) -> str:
+    def webhook(self, review: AdmissionReview) -> str:
         """The webhook's name, as error messages print it."""
         return WEBHOOK
 
 
-def _is_about_jobs(review: WebhookReview) -> bool:
+def _is_about_jobs(review: AdmissionReview) -> bool:
     return review.resource == JOBS and not review.subresource

@@ -41,6 +41,11 @@ def is_made_for(job: Job, workload: Workload) -> bool:
     return is_named_for(workload.metadata.name, job.metadata.name, job.metadata.uid)
 
 
+def is_imported(workload: Workload) -> bool:
+    """Whether `sluice import` made the Workload, for a Job that ran already."""
+    return workload.metadata.labels.get(keys.IMPORTED) == "true"
+
+
 def permits_pods(workload: Workload) -> bool:
     """Whether a Job may run: its Workload is admitted, and not evicted, finished or being deleted."""
     ended = any(workload.is_true(end) for end in (condition_types.EVICTED, condition_types.FINISHED))

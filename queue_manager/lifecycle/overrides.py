@@ -19,7 +19,7 @@ from datetime import timedelta
 from job_controller.api_rules.field_errors import FieldError, forbidden, invalid
 from queue_manager import durations
 from queue_manager.api import keys
-from queue_manager.lifecycle.settings import Bounds, PodsReadyBounds, PodsReadySettings
+from queue_manager.lifecycle.workload_settings import Bounds, PodsReadyBounds, PodsReadySettings
 
 KEYS = (keys.PODS_READY_TIMEOUT_OVERRIDE, keys.REQUEUING_LIMIT_OVERRIDE, keys.MIN_RUNTIME)
 OF_CLASSES = (keys.MIN_RUNTIME,)  # those that a WorkloadPriorityClass may have for its Jobs

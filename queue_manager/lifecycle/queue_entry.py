@@ -7,14 +7,13 @@ import msgspec
 from queue_manager.api import condition_types, keys
 from queue_manager.api.types import Workload
 from queue_manager.lifecycle import requeuing
-from queue_manager.lifecycle.settings import Settings
+from queue_manager.lifecycle.workload_settings import WorkloadSettings
 from queue_manager.queueing.queue_set import Queues
-from queue_manager.scheduling.pod_surroundings import PodSurroundings
 from queue_manager.scheduling.quota_state import SchedulerState
-from queue_manager.scheduling.workload_info import Info, info
+from queue_manager.scheduling.workload_info import Info, RequestReader, info
 
 
-def configure(state: SchedulerState, queues: Queues, settings: Settings) -> None:
+def configure(state: SchedulerState, queues: Queues, settings: WorkloadSettings) -> None:
     """Use these settings from now on. Workloads are not read again."""
     state.ignore_undeclared = settings.resources.ignore_undeclared
     state.fair_sharing = settings.fair_sharing
@@ -34,9 +33,9 @@ def waits(workload: Workload) -> bool:
     )
 
 
-def read(workload: Workload, settings: Settings, around: PodSurroundings) -> Info:
-    """The Workload's requests, its rank, and until when it must not be admitted."""
-    found = info(workload, settings.timestamp, settings.resources, around)
+def read(workload: Workload, settings: WorkloadSettings, reader: RequestReader) -> Info:
+    """The Workload's requests, its rank, and until when it must not be admitted. `reader`: that of its namespace."""
+    found = info(workload, settings.timestamp, reader)
     if requeuing.ends_instead_of_retry(workload, settings) is not None:
         return msgspec.structs.replace(found, held=True)
     return found

@@ -16,14 +16,24 @@ from queue_manager.lifecycle.status_draft import Draft
 MAX_ATTEMPTS = 10  # kept per Workload
 
 
-def record(draft: Draft, reason: str, cause: str, retry_at: datetime | None = None) -> None:
-    """Append the attempt that ends now, if Admitted is True. Call it before the conditions are reset."""
+def record(draft: Draft, reason: str, cause: str, retry_at: datetime | None = None, pod_cause: str = "") -> None:
+    """Append the attempt that ends now, if Admitted is True. Call it before the conditions are reset.
+
+    `pod_cause`: why its pods were not ready. The eviction deletes them, and with them their status.
+    """
     admitted = draft.condition(condition_types.ADMITTED)
     if admitted is None or not admitted.is_true:
         return
     known = draft.status.requeue_history or RequeueHistory()
     since = not_ready_since(draft.workload)
-    attempt = Attempt(start=admitted.last_transition_time, end=draft.now, reason=reason, cause=cause, retry_at=retry_at)
+    attempt = Attempt(
+        start=admitted.last_transition_time,
+        end=draft.now,
+        reason=reason,
+        cause=cause,
+        pod_cause=pod_cause,
+        retry_at=retry_at,
+    )
     draft.put(requeue_history=RequeueHistory(since=since, attempts=(*known.attempts, attempt)[-MAX_ATTEMPTS:]))
 
 

@@ -11,8 +11,9 @@ At the last deadline it is deactivated. That also holds during a backoff, and at
 last deadline. It does not hold while the Workload is pending for quota: one that is admitted at or after its last
 deadline gets a whole attempt.
 
-`Unscheduled` is read from the pods when the decision is made and is not part of the Workload's state. It changes the
-cause and the message of an eviction, and which timeout counts. See BEHAVIOUR.md#q20-podsready-timeout.
+`Unscheduled` and the cause of the pods are read from the pods when the decision is made and are not part of the
+Workload's state. They change the cause and the message of an eviction, the former also which timeout counts. See
+BEHAVIOUR.md#q20-podsready-timeout.
 """
 
 from __future__ import annotations
@@ -26,16 +27,10 @@ from queue_manager.api import condition_types, messages, reasons
 from queue_manager.api.types import RequeueState, Workload
 from queue_manager.lifecycle import requeue_history, transitions
 from queue_manager.lifecycle.overrides import effective
-from queue_manager.lifecycle.settings import PodsReadySettings, Settings
 from queue_manager.lifecycle.status_draft import Draft
+from queue_manager.lifecycle.unscheduled import Unscheduled
+from queue_manager.lifecycle.workload_settings import PodsReadySettings, WorkloadSettings
 from queue_manager.queueing.requeue_backoff import backoff_seconds
-
-
-class Unscheduled(NamedTuple):
-    """How many pods of a Job no node can take, and the scheduler's message about the first."""
-
-    pods: int
-    message: str
 
 
 class Deadline(NamedTuple):
@@ -46,12 +41,12 @@ class Deadline(NamedTuple):
     last: bool = False
 
 
-def settings_for(w: Workload, settings: Settings) -> PodsReadySettings | None:
+def settings_for(w: Workload, settings: WorkloadSettings) -> PodsReadySettings | None:
     """waitForPodsReady for one Workload, overrides applied; None if it is off."""
     return None if settings.pods_ready is None else effective(settings.pods_ready, w.metadata.annotations)
 
 
-def pods_deadline(w: Workload, settings: Settings, unscheduled: Unscheduled | None = None) -> Deadline | None:
+def pods_deadline(w: Workload, settings: WorkloadSettings, unscheduled: Unscheduled | None = None) -> Deadline | None:
     """The deadline by which the pods of an admitted Workload must be ready; None if it does not exist."""
     own, admitted = settings_for(w, settings), w.condition(condition_types.ADMITTED)
     if own is None or admitted is None or not admitted.is_true or w.is_true(condition_types.PODS_READY):
@@ -92,7 +87,7 @@ def give_up_at(w: Workload, own: PodsReadySettings | None) -> datetime | None:
     return None if since is None else _after(own.give_up_after, since)
 
 
-def ends_instead_of_retry(w: Workload, settings: Settings) -> datetime | None:
+def ends_instead_of_retry(w: Workload, settings: WorkloadSettings) -> datetime | None:
     """When a Workload in backoff is deactivated, because giveUpAfter ends by its requeueAt; None: it is retried."""
     state, evicted = w.status.requeue_state, w.condition(condition_types.EVICTED)
     at = state.requeue_at if state is not None else None
@@ -107,32 +102,47 @@ def _after(seconds: float, time: datetime) -> datetime:
     return later(time, ceil(seconds))
 
 
-def time_out(draft: Draft, settings: Settings, jitter: float, unscheduled: Unscheduled | None = None) -> None:
-    """Evict or deactivate, if the deadline has also passed on the newest state: the pods may have become ready."""
+def time_out(
+    draft: Draft,
+    settings: WorkloadSettings,
+    jitter: float,
+    unscheduled: Unscheduled | None = None,
+    pod_cause: str = "",
+) -> None:
+    """Evict or deactivate, if the deadline has also passed on the newest state: the pods may have become ready.
+
+    `pod_cause`: why the pods are not ready (`pod_causes`).
+    """
     w = draft.workload
     own, deadline = settings_for(w, settings), pods_deadline(w, settings, unscheduled)
     if own is None or deadline is None or deadline.at > draft.now or draft.is_true(condition_types.EVICTED):
         return
     end = give_up_at(w, own)
     if end is not None and end <= draft.now:
-        give_up(draft, unscheduled if deadline.waits_for == reasons.WAIT_FOR_START else None)
+        give_up(draft, unscheduled if deadline.waits_for == reasons.WAIT_FOR_START else None, pod_cause)
         return
-    evict_or_deactivate(draft, own, deadline.waits_for, jitter, unscheduled)
+    evict_or_deactivate(draft, own, deadline.waits_for, jitter, unscheduled, pod_cause)
 
 
-def give_up(draft: Draft, unscheduled: Unscheduled | None = None) -> None:
+def give_up(draft: Draft, unscheduled: Unscheduled | None = None, pod_cause: str = "") -> None:
     """Announce the deactivation: giveUpAfter is over."""
-    message = _with_pods(messages.REQUEUING_TIME_MESSAGE, unscheduled)
+    message = _with_pods(messages.REQUEUING_TIME_MESSAGE, unscheduled, pod_cause)
     transitions.target_deactivation(draft, reasons.REQUEUING_LIMIT_EXCEEDED, message)
 
 
-def _with_pods(message: str, unscheduled: Unscheduled | None) -> str:
-    """The message, with the pods that no node could take: they differ from pods that did not become ready."""
-    return f"{message}; {messages.pods_unschedulable(*unscheduled)}" if unscheduled is not None else message
+def _with_pods(message: str, unscheduled: Unscheduled | None, pod_cause: str) -> str:
+    """The message, with the pods that no node could take, else with why the pods did not become ready."""
+    why = messages.pods_unschedulable(*unscheduled) if unscheduled is not None else pod_cause
+    return f"{message}; {why}" if why else message
 
 
 def evict_or_deactivate(
-    draft: Draft, own: PodsReadySettings, waits_for: str, jitter: float, unscheduled: Unscheduled | None = None
+    draft: Draft,
+    own: PodsReadySettings,
+    waits_for: str,
+    jitter: float,
+    unscheduled: Unscheduled | None = None,
+    pod_cause: str = "",
 ) -> None:
     """Evict with the next backoff; announce the deactivation if the number of retries is used up.
 
@@ -142,15 +152,16 @@ def evict_or_deactivate(
     count = (state.count or 0) + 1
     unscheduled = unscheduled if waits_for == reasons.WAIT_FOR_START else None
     if own.limit is not None and count > own.limit:
-        message = _with_pods(messages.REQUEUING_LIMIT_MESSAGE, unscheduled)
+        message = _with_pods(messages.REQUEUING_LIMIT_MESSAGE, unscheduled, pod_cause)
         transitions.target_deactivation(draft, reasons.REQUEUING_LIMIT_EXCEEDED, message)
         return
     at = draft.now + _wait(count, own, jitter)
     retry_at = at if state.requeue_at is None else max(at, state.requeue_at)
     draft.put(requeue_state=RequeueState(count=count, requeue_at=retry_at))
     cause = waits_for if unscheduled is None else reasons.UNSCHEDULABLE
-    message = _with_pods(messages.pods_ready_timeout(str(draft.original.metadata.key)), unscheduled)
-    transitions.evict(draft, reasons.PODS_READY_TIMEOUT, message, cause=cause, retry_at=retry_at)
+    message = _with_pods(messages.pods_ready_timeout(str(draft.original.metadata.key)), unscheduled, pod_cause)
+    timed_out = reasons.PODS_READY_TIMEOUT
+    transitions.evict(draft, timed_out, message, cause=cause, retry_at=retry_at, pod_cause=pod_cause)
 
 
 def _wait(count: int, own: PodsReadySettings, jitter: float) -> timedelta:

@@ -28,9 +28,10 @@ from queue_manager.api import condition_types, event_reasons, keys, messages, po
 from queue_manager.api.types import Workload, stops
 from queue_manager.lifecycle import admission_checks, clock_set_back, requeuing, transitions
 from queue_manager.lifecycle.causes import Cause
-from queue_manager.lifecycle.settings import Settings
+from queue_manager.lifecycle.queue_entry import waits
 from queue_manager.lifecycle.status_draft import Draft
 from queue_manager.lifecycle.steps import (
+    ApplyTransition,
     Deactivate,
     DeleteExpired,
     Idle,
@@ -38,15 +39,15 @@ from queue_manager.lifecycle.steps import (
     Step,
     Wait,
     WorkloadContext,
-    WriteStatus,
 )
+from queue_manager.lifecycle.workload_settings import WorkloadSettings
 from queue_manager.queueing.pending import PendingReason
 from queue_manager.scheduling.execution_time import execution_deadline
 
-Rule = Callable[[Workload, WorkloadContext, Settings, datetime], Step | None]
+Rule = Callable[[Workload, WorkloadContext, WorkloadSettings, datetime], Step | None]
 
 
-def next_step(workload: Workload, context: WorkloadContext, settings: Settings, now: datetime) -> Step:
+def next_step(workload: Workload, context: WorkloadContext, settings: WorkloadSettings, now: datetime) -> Step:
     """The step of the first rule that applies, else Idle."""
     for rule in RULES:
         step = rule(workload, context, settings, now)
@@ -59,7 +60,7 @@ def next_step(workload: Workload, context: WorkloadContext, settings: Settings, 
 
 
 def workload_without_owner_is_finished(
-    w: Workload, context: WorkloadContext, settings: Settings, now: datetime
+    w: Workload, context: WorkloadContext, settings: WorkloadSettings, now: datetime
 ) -> Step | None:
     """If its Job is gone, a Workload is Finished with OwnerNotFound; if it is being deleted, it loses its finalizer."""
     if not context.owner_gone or w.is_true(condition_types.FINISHED):
@@ -67,11 +68,11 @@ def workload_without_owner_is_finished(
     if w.metadata.deletion_timestamp is not None:
         return _remove_finalizer(w)
     finish = partial(transitions.finish, reason=reasons.OWNER_NOT_FOUND, message=messages.OWNER_NOT_FOUND_MESSAGE)
-    return WriteStatus(finish, Cause.FINISH)
+    return ApplyTransition(finish, Cause.FINISH)
 
 
 def finished_workload_is_released_and_expires(
-    w: Workload, context: WorkloadContext, settings: Settings, now: datetime
+    w: Workload, context: WorkloadContext, settings: WorkloadSettings, now: datetime
 ) -> Step | None:
     """A finished Workload loses its finalizer at once, and is deleted after the retention."""
     finished = w.condition(condition_types.FINISHED)
@@ -86,7 +87,7 @@ def finished_workload_is_released_and_expires(
 
 
 def deleted_workload_without_job_is_released(
-    w: Workload, context: WorkloadContext, settings: Settings, now: datetime
+    w: Workload, context: WorkloadContext, settings: WorkloadSettings, now: datetime
 ) -> Step | None:
     """A deleted Workload loses its finalizer; if it has a Job, `jobs` removes the finalizer after stopping the Job."""
     if w.metadata.deletion_timestamp is None:
@@ -110,17 +111,17 @@ def _expire(since: datetime | None, keep: float | None, now: datetime, *, owner:
 
 
 def times_in_the_future_are_corrected(
-    w: Workload, context: WorkloadContext, settings: Settings, now: datetime
+    w: Workload, context: WorkloadContext, settings: WorkloadSettings, now: datetime
 ) -> Step | None:
     """Times in the future are corrected, before the rules below count from them."""
-    return WriteStatus(clock_set_back.correct, Cause.CLOCK) if clock_set_back.is_ahead(w, now) else None
+    return ApplyTransition(clock_set_back.correct, Cause.CLOCK) if clock_set_back.is_ahead(w, now) else None
 
 
 # --- spec.active -------------------------------------------------------------------------------------------
 
 
 def announced_deactivation_is_written(
-    w: Workload, context: WorkloadContext, settings: Settings, now: datetime
+    w: Workload, context: WorkloadContext, settings: WorkloadSettings, now: datetime
 ) -> Step | None:
     """DeactivationTarget sets spec.active to false, once per announcement. If a user has reactivated the Workload
     before the eviction was written, the eviction is still written, without setting spec.active again: its cause
@@ -131,12 +132,12 @@ def announced_deactivation_is_written(
         return None
     announced = target.last_transition_time.isoformat() if target.last_transition_time is not None else ""
     if announced and w.metadata.annotations.get(keys.DEACTIVATED_FOR) == announced:
-        return WriteStatus(transitions.deactivate, Cause.DEACTIVATION)
+        return ApplyTransition(_deactivate(context), Cause.DEACTIVATION)
     return Deactivate(announced)
 
 
 def inactive_workload_is_evicted(
-    w: Workload, context: WorkloadContext, settings: Settings, now: datetime
+    w: Workload, context: WorkloadContext, settings: WorkloadSettings, now: datetime
 ) -> Step | None:
     """An inactive Workload with quota is evicted. If a rule deactivated it, its Job is deleted after the retention."""
     if w.spec.active:
@@ -144,7 +145,7 @@ def inactive_workload_is_evicted(
     draft = Draft(w, now)
     transitions.deactivate(draft)
     if draft.changed:
-        return WriteStatus(transitions.deactivate, Cause.DEACTIVATION)
+        return ApplyTransition(_deactivate(context), Cause.DEACTIVATION)
     release = _release_without_job(w)
     if release is not None:
         return release
@@ -156,11 +157,15 @@ def inactive_workload_is_evicted(
     return _expire(evicted.last_transition_time, settings.retain_deactivated, now, owner=True)
 
 
+def _deactivate(context: WorkloadContext) -> Callable[[Draft], None]:
+    return partial(transitions.deactivate, pod_cause=context.pod_cause)
+
+
 # --- without quota -----------------------------------------------------------------------------------------
 
 
 def gated_workload_is_not_enqueued(
-    w: Workload, context: WorkloadContext, settings: Settings, now: datetime
+    w: Workload, context: WorkloadContext, settings: WorkloadSettings, now: datetime
 ) -> Step | None:
     """A Workload whose annotation names admission gates is not enqueued."""
     gates = w.metadata.annotations.get(keys.ADMISSION_GATED_BY, "")
@@ -170,7 +175,7 @@ def gated_workload_is_not_enqueued(
     if gates:
         return _change_or_idle(w, now, lambda d: _gate(d, gates))
     if reserved is not None and reserved.reason == reasons.ADMISSION_GATED:
-        return WriteStatus(_open_gate, Cause.REQUEUE)
+        return ApplyTransition(_open_gate, Cause.REQUEUE)
     return None
 
 
@@ -191,7 +196,7 @@ def _open_gate(draft: Draft) -> None:
 
 
 def workload_in_backoff_is_requeued(
-    w: Workload, context: WorkloadContext, settings: Settings, now: datetime
+    w: Workload, context: WorkloadContext, settings: WorkloadSettings, now: datetime
 ) -> Step | None:
     """A Workload without quota waits until requeueAt, or until the cause of Requeued=False ends, and is requeued."""
     if w.is_true(condition_types.QUOTA_RESERVED):
@@ -209,15 +214,15 @@ def workload_in_backoff_is_requeued(
         return None
     draft = Draft(w, now)
     transitions.requeue(draft)
-    return WriteStatus(transitions.requeue, Cause.REQUEUE) if draft.changed else None
+    return ApplyTransition(transitions.requeue, Cause.REQUEUE) if draft.changed else None
 
 
-def _wait_for_retry(w: Workload, settings: Settings, at: datetime, now: datetime) -> Step:
+def _wait_for_retry(w: Workload, settings: WorkloadSettings, at: datetime, now: datetime) -> Step:
     """Wait for requeueAt, or for giveUpAfter if that ends first."""
     end = requeuing.ends_instead_of_retry(w, settings)
     if end is not None:
-        return Wait(end) if now < end else WriteStatus(requeuing.give_up, Cause.DEACTIVATION)
-    return Wait(at) if now < at else WriteStatus(transitions.end_backoff, Cause.REQUEUE)
+        return Wait(end) if now < end else ApplyTransition(requeuing.give_up, Cause.DEACTIVATION)
+    return Wait(at) if now < at else ApplyTransition(transitions.end_backoff, Cause.REQUEUE)
 
 
 # Reasons that the scheduler writes, and replaces itself.
@@ -233,15 +238,39 @@ _BY_SCHEDULER = (
 
 
 def pending_reason_is_kept_up_to_date(
-    w: Workload, context: WorkloadContext, settings: Settings, now: datetime
+    w: Workload, context: WorkloadContext, settings: WorkloadSettings, now: datetime
 ) -> Step | None:
     """The reason of QuotaReserved=False is kept up to date."""
     reserved = w.condition(condition_types.QUOTA_RESERVED)
     if reserved is not None and reserved.is_true:
         return None
     if reserved is None and blocker(w, context) is None:
-        return None
+        return _explain_untried(w, context, settings, now)
     return _change_or_idle(w, now, lambda d: _update_reason(d, context))
+
+
+def _explain_untried(w: Workload, context: WorkloadContext, settings: WorkloadSettings, now: datetime) -> Step | None:
+    """One that is passed over with an equal one gets its reason when it has waited for a period: most start before.
+
+    Later, while urgent writes wait: a backlog has thousands of them, and their reasons would delay its starts.
+    """
+    created = w.metadata.creation_timestamp
+    if created is None or not waits(w):
+        return None
+    due = later(created, settings.pending_reason_period)
+    if now < due:
+        return Wait(due)
+    refused = context.bypassed
+    if refused is None:
+        return None
+    if context.urgent_writes_wait and settings.pending_reason_period > 0:
+        return Wait(later(now, settings.pending_reason_period))
+    return ApplyTransition(lambda d: _pass_over(d, refused), Cause.REASON)
+
+
+def _pass_over(draft: Draft, refused: PendingReason) -> None:
+    if draft.condition(condition_types.QUOTA_RESERVED) is None:
+        transitions.block(draft, refused.reason, messages.EQUIVALENT_MESSAGE)
 
 
 def _update_reason(draft: Draft, context: WorkloadContext) -> None:
@@ -287,7 +316,7 @@ def _reason_after_blocker(reason: str, context: WorkloadContext) -> PendingReaso
 def _change_or_idle(w: Workload, now: datetime, apply: Callable[[Draft], None]) -> Step:
     draft = Draft(w, now)
     apply(draft)
-    return WriteStatus(apply, Cause.REASON) if draft.changed else Idle()
+    return ApplyTransition(apply, Cause.REASON) if draft.changed else Idle()
 
 
 # --- holding quota -----------------------------------------------------------------------------------------
@@ -296,12 +325,12 @@ def _change_or_idle(w: Workload, now: datetime, apply: Callable[[Draft], None]) 
 def _release_without_job(w: Workload) -> Step | None:
     """An evicted Workload without a Job releases its quota at once: there is nothing to stop."""
     if not w.job_uid and w.is_true(condition_types.EVICTED) and w.is_true(condition_types.QUOTA_RESERVED):
-        return WriteStatus(lambda d: transitions.unreserve(d, waits_for_pods=False), Cause.RELEASE)
+        return ApplyTransition(lambda d: transitions.unreserve(d, waits_for_pods=False), Cause.RELEASE)
     return None
 
 
 def evicted_workload_keeps_quota_until_job_stops(
-    w: Workload, context: WorkloadContext, settings: Settings, now: datetime
+    w: Workload, context: WorkloadContext, settings: WorkloadSettings, now: datetime
 ) -> Step | None:
     """An evicted Workload keeps its quota until `jobs` has stopped its Job; without a Job it releases it at once."""
     if not w.is_true(condition_types.EVICTED) or not w.is_true(condition_types.QUOTA_RESERVED):
@@ -310,7 +339,7 @@ def evicted_workload_keeps_quota_until_job_stops(
 
 
 def admission_checks_take_effect(
-    w: Workload, context: WorkloadContext, settings: Settings, now: datetime
+    w: Workload, context: WorkloadContext, settings: WorkloadSettings, now: datetime
 ) -> Step | None:
     """The list of admission checks is kept up to date, and their states take effect (see `admission_checks`)."""
     if w.is_true(condition_types.EVICTED) and w.is_true(condition_types.QUOTA_RESERVED):
@@ -323,11 +352,11 @@ def admission_checks_take_effect(
 
     draft = Draft(w, now)
     check(draft)
-    return WriteStatus(check, Cause.ADMISSION_CHECK) if draft.changed else None
+    return ApplyTransition(check, Cause.ADMISSION_CHECK) if draft.changed else None
 
 
 def reservation_of_stopped_queue_is_released(
-    w: Workload, context: WorkloadContext, settings: Settings, now: datetime
+    w: Workload, context: WorkloadContext, settings: WorkloadSettings, now: datetime
 ) -> Step | None:
     """A reservation without admission is released if one of its queues is stopped, terminating or missing."""
     if (
@@ -337,7 +366,7 @@ def reservation_of_stopped_queue_is_released(
     ):
         return None
     why = _why_released(w, context)
-    return WriteStatus(lambda d: transitions.release(d, *why), Cause.RELEASE) if why is not None else None
+    return ApplyTransition(lambda d: transitions.release(d, *why), Cause.RELEASE) if why is not None else None
 
 
 def _why_released(w: Workload, context: WorkloadContext) -> tuple[str, str] | None:
@@ -354,13 +383,13 @@ def _why_released(w: Workload, context: WorkloadContext) -> tuple[str, str] | No
 
 
 def workload_of_draining_queue_is_evicted(
-    w: Workload, context: WorkloadContext, settings: Settings, now: datetime
+    w: Workload, context: WorkloadContext, settings: WorkloadSettings, now: datetime
 ) -> Step | None:
     """A queue with stopPolicy HoldAndDrain evicts the Workloads that it has admitted."""
     if not w.is_true(condition_types.ADMITTED) or context.draining is None:
         return None
     reason, message = context.draining
-    return WriteStatus(lambda d: _evict_once(d, reason, message), Cause.EVICTION)
+    return ApplyTransition(lambda d: _evict_once(d, reason, message), Cause.EVICTION)
 
 
 def _evict_once(draft: Draft, reason: str, message: str) -> None:
@@ -369,7 +398,7 @@ def _evict_once(draft: Draft, reason: str, message: str) -> None:
 
 
 def workload_past_deadline_is_evicted(
-    w: Workload, context: WorkloadContext, settings: Settings, now: datetime
+    w: Workload, context: WorkloadContext, settings: WorkloadSettings, now: datetime
 ) -> Step | None:
     """An admitted Workload is evicted or deactivated at its deadline for ready pods, or for the execution time."""
     if not w.is_true(condition_types.ADMITTED) or w.is_true(condition_types.EVICTED):
@@ -378,11 +407,15 @@ def workload_past_deadline_is_evicted(
     execution = execution_deadline(w)
     if ready is not None and ready.at <= now:
         time_out = partial(
-            requeuing.time_out, settings=settings, jitter=context.jitter, unscheduled=context.unscheduled
+            requeuing.time_out,
+            settings=settings,
+            jitter=context.jitter,
+            unscheduled=context.unscheduled,
+            pod_cause=context.pod_cause,
         )
-        return WriteStatus(time_out, Cause.EVICTION)
+        return ApplyTransition(time_out, Cause.EVICTION)
     if execution is not None and execution <= now:
-        return WriteStatus(_exceed_execution_time, Cause.DEACTIVATION)
+        return ApplyTransition(_exceed_execution_time, Cause.DEACTIVATION)
     deadlines = [ready.at] if ready is not None else []
     deadlines += [execution] if execution is not None else []
     return Wait(min(deadlines)) if deadlines else None

@@ -21,10 +21,10 @@ from queue_manager.api import condition_types, keys, policies, reasons
 from queue_manager.api.check_states import CheckState
 from queue_manager.api.types import Workload, WorkloadSpec
 from queue_manager.lifecycle import admission_checks, requeuing, rules, steps, transitions
-from queue_manager.lifecycle.settings import PodsReadySettings, Settings
 from queue_manager.lifecycle.status_draft import Draft
 from queue_manager.lifecycle.steps import WorkloadContext
 from queue_manager.lifecycle.transitions import Transition
+from queue_manager.lifecycle.workload_settings import PodsReadySettings, WorkloadSettings
 from queue_manager.scheduling.flavor_assignment import Assignment
 from queue_manager.scheduling.workload_info import info
 
@@ -35,22 +35,24 @@ class LifeState:
 
     workload: Workload
     context: WorkloadContext
-    settings: Settings
+    settings: WorkloadSettings
     now: datetime
     job_runs: bool = False
 
     def after(self, transition: Transition) -> LifeState:
+        """Return this state with the edits of one transition."""
         draft = Draft(self.workload, self.now)
         transition(draft)
         return replace(self, workload=draft.workload)
 
     def is_true(self, type: str) -> bool:
+        """Whether the Workload's condition of this type is True."""
         return self.workload.is_true(type)
 
 
 Move = Callable[[LifeState], LifeState | None]
 
-SETTINGS = Settings(pods_ready=PodsReadySettings(timeout=300, recovery_timeout=300, limit=1, base=60))
+SETTINGS = WorkloadSettings(pods_ready=PodsReadySettings(timeout=300, recovery_timeout=300, limit=1, base=60))
 CREATED = datetime(2026, 1, 1, tzinfo=UTC)
 
 
@@ -112,6 +114,7 @@ PHASES: tuple[tuple[str, str, Callable[[Workload], bool]], ...] = (
 
 
 def phase(workload: Workload) -> str:
+    """The name of the first of PHASES whose test holds."""
     return next(name for name, _, test in PHASES if test(workload))
 
 
@@ -119,13 +122,14 @@ def phase(workload: Workload) -> str:
 
 
 def next_step(life: LifeState) -> steps.Step:
+    """What the rules of the life cycle do next in this state."""
     return rules.next_step(life.workload, life.context, life.settings, life.now)
 
 
 def step(life: LifeState) -> LifeState | None:
     """The state after the next step, or at the time when there is one; None if no rule has a step."""
     match next_step(life):
-        case steps.WriteStatus(apply):
+        case steps.ApplyTransition(apply):
             return life.after(apply)
         case steps.Deactivate(announced):
             meta = life.workload.metadata
@@ -160,6 +164,7 @@ def eligible(life: LifeState) -> bool:
 
 
 def admit(life: LifeState, assignment: Assignment = _NO_PODS) -> LifeState | None:
+    """The state after the scheduler reserves quota; None if the Workload is not eligible."""
     if not eligible(life):
         return None
 
@@ -172,11 +177,13 @@ def admit(life: LifeState, assignment: Assignment = _NO_PODS) -> LifeState | Non
 
 
 def start_job(life: LifeState) -> LifeState | None:
+    """The state after the Job of an admitted Workload is unsuspended; None if it may not be, or runs already."""
     wanted = life.is_true(condition_types.ADMITTED) and not life.is_true(condition_types.EVICTED)
     return replace(life, job_runs=True) if wanted and not life.job_runs else None
 
 
 def stop_job(life: LifeState) -> LifeState | None:
+    """The state after the Job of an evicted or unadmitted Workload is suspended; None if there is nothing to stop."""
     unwanted = life.is_true(condition_types.EVICTED) or not life.is_true(condition_types.ADMITTED)
     return replace(life, job_runs=False) if unwanted and life.job_runs else None
 
@@ -189,16 +196,19 @@ def give_back(life: LifeState) -> LifeState | None:
 
 
 def pods_ready(life: LifeState) -> LifeState | None:
+    """The state after all pods of the Job are ready; None unless they can become so."""
     return life.after(lambda d: transitions.pods_ready(d, ready=True)) if _starts(life) else None
 
 
 def lose_pod(life: LifeState) -> LifeState | None:
+    """The state after one ready pod fails; None unless all pods were ready."""
     if not life.is_true(condition_types.PODS_READY) or not life.is_true(condition_types.ADMITTED):
         return None
     return life.after(lambda d: transitions.pods_ready(d, ready=False))
 
 
 def end_job(life: LifeState) -> LifeState | None:
+    """The state after the Job succeeds; None if it does not run, or its Workload is evicted or finished."""
     if not life.job_runs or life.is_true(condition_types.EVICTED) or life.is_true(condition_types.FINISHED):
         return None
     return replace(life.after(lambda d: transitions.finish(d, reasons.SUCCEEDED, "done")), job_runs=False)
@@ -209,16 +219,19 @@ def _starts(life: LifeState) -> bool:
 
 
 def preempt(life: LifeState) -> LifeState | None:
+    """The state after another Workload preempts this one; None if it is not admitted, or evicted already."""
     if not life.is_true(condition_types.ADMITTED) or life.is_true(condition_types.EVICTED):
         return None
     return life.after(lambda d: transitions.evict(d, condition_types.PREEMPTED, "Preempted"))
 
 
 def deactivate(life: LifeState) -> LifeState | None:
+    """The state after spec.active is set to false; None if that changes nothing."""
     return replace(life, workload=_active(life.workload, False)) if _may_switch(life, True) else None
 
 
 def reactivate(life: LifeState) -> LifeState | None:
+    """The state after spec.active is set to true; None if that changes nothing."""
     return replace(life, workload=_active(life.workload, True)) if _may_switch(life, False) else None
 
 

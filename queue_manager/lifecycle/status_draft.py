@@ -15,7 +15,7 @@ MAX_MESSAGE = 32 * 1024  # characters; the API server refuses longer messages
 _FIELDS = tuple(zip(WorkloadStatus.__struct_fields__, WorkloadStatus.__struct_encode_fields__, strict=True))
 
 
-class Event(NamedTuple):
+class WorkloadEvent(NamedTuple):
     """An Event to record after the write has succeeded."""
 
     type: Literal["Normal", "Warning"]
@@ -30,7 +30,7 @@ class Draft:
         self.original = workload
         self.now = now.astimezone(UTC).replace(microsecond=0)
         self.status = workload.status
-        self.events: list[Event] = []
+        self.events: list[WorkloadEvent] = []
 
     @property
     def workload(self) -> Workload:
@@ -71,7 +71,7 @@ class Draft:
 
     def event(self, type: Literal["Normal", "Warning"], reason: str, message: str) -> None:
         """Record an Event after the write."""
-        self.events.append(Event(type, reason, message))
+        self.events.append(WorkloadEvent(type, reason, message))
 
     # --- the result ---
 

@@ -8,8 +8,8 @@ from datetime import datetime
 
 from queue_manager.api import messages, policies, reasons
 from queue_manager.lifecycle.causes import Cause
-from queue_manager.lifecycle.requeuing import Unscheduled
 from queue_manager.lifecycle.status_draft import Draft
+from queue_manager.lifecycle.unscheduled import Unscheduled
 from queue_manager.queueing.pending import PendingReason
 
 
@@ -25,11 +25,13 @@ class WorkloadContext:
     cluster_queue_stop: str = policies.STOP_NONE
     error: str = ""  # why its spec can never be admitted
     bypassed: PendingReason | None = None
+    urgent_writes_wait: bool = False  # then a reason that can wait is not written
     checks: tuple[str, ...] = ()  # required admission checks
     cluster_queue_terminating: bool = False
     owner_gone: bool = False
     jitter: float = 0.0
     unscheduled: Unscheduled | None = None  # pods that no node can take, while their readiness is awaited
+    pod_cause: str = ""  # why the pods are not ready, while their readiness is awaited
 
     @property
     def draining(self) -> tuple[str, str] | None:
@@ -42,7 +44,7 @@ class WorkloadContext:
 
 
 @dataclass(frozen=True, slots=True)
-class WriteStatus:
+class ApplyTransition:
     """Write the status that this transition produces."""
 
     apply: Callable[[Draft], None]
@@ -81,4 +83,4 @@ class Idle:
     """Nothing to do until something changes."""
 
 
-Step = WriteStatus | Deactivate | RemoveFinalizer | DeleteExpired | Wait | Idle
+Step = ApplyTransition | Deactivate | RemoveFinalizer | DeleteExpired | Wait | Idle

@@ -149,13 +149,14 @@ def evict(
     quiet: bool = False,
     retry_at: datetime | None = None,
     attempt_cause: str = "",
+    pod_cause: str = "",
 ) -> None:
     """Set Evicted: the Job must stop, and the quota is kept until it has.
 
     `kind` (default: `reason`) and `cause` count in status.schedulingStats. `quiet`: record no Event. `retry_at` goes
-    into status.requeueHistory, as does `attempt_cause` (default: `cause`).
+    into status.requeueHistory, as do `attempt_cause` (default: `cause`) and `pod_cause`.
     """
-    requeue_history.record(draft, reason, attempt_cause or cause, retry_at)
+    requeue_history.record(draft, reason, attempt_cause or cause, retry_at, pod_cause)
     draft.set(condition_types.EVICTED, "True", reason, message)
     _count_eviction(draft, kind or reason, cause)
     draft.put(admission_checks=tuple(_reset(check, draft.now) for check in draft.status.admission_checks))
@@ -214,8 +215,10 @@ def target_deactivation(draft: Draft, reason: str, message: str) -> None:
     draft.set(condition_types.DEACTIVATION_TARGET, "True", reason, message)
 
 
-def deactivate(draft: Draft) -> None:
+def deactivate(draft: Draft, pod_cause: str = "") -> None:
     """Evict a deactivated Workload for the announced cause, and remove its requeueState.
+
+    `pod_cause`: why its pods were not ready.
 
     BEHAVIOUR.md#q21-deactivation
     """
@@ -232,6 +235,7 @@ def deactivate(draft: Draft) -> None:
             kind=reasons.DEACTIVATED,
             cause=cause,
             quiet=draft.status.admission is None,
+            pod_cause=pod_cause,
         )
     draft.drop(condition_types.DEACTIVATION_TARGET)
     draft.put(requeue_state=None)

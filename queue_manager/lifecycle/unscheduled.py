@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import NamedTuple
 
 from job_controller.model import Condition, Pod
 from queue_manager.api import reasons
-from queue_manager.lifecycle.requeuing import Unscheduled
+
+
+class Unscheduled(NamedTuple):
+    """How many pods of a Job no node can take, and the scheduler's message about the first."""
+
+    pods: int
+    message: str
 
 
 def unschedulable(pod: Pod) -> Condition | None:

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple, Self
 
 from job_controller import quantities
 from queue_manager import assets, kube_yaml
+from queue_manager.api.crd_conversion import converted_by, service
 from queue_manager.api.resources import CRDS, JOBS
 from queue_manager.configuration import KueueConfig
 from queue_manager.engine.client import Client
@@ -28,12 +29,11 @@ from queue_manager.engine.clock_jumps import follow_clock
 from queue_manager.engine.metric_registry import MetricRegistry
 from queue_manager.engine.runtime import Runtime
 from queue_manager.engine.throttle import RateLimit, throttled
-from queue_manager.local import certificates
+from queue_manager.local import loopback_certificate
 from queue_manager.local.agent.agent import Agent
 from queue_manager.local.agent.cgroups import Cgroups
 from queue_manager.local.agent.layout import Layout
-from queue_manager.local.agent.logs import LogFiles
-from queue_manager.local.certificates import ServerCertificate
+from queue_manager.local.agent.pod_logs import LogFiles
 from queue_manager.local.controllers.expiry import EventExpiry
 from queue_manager.local.controllers.garbage_collector import GarbageCollector
 from queue_manager.local.controllers.namespace_deletion import NamespaceController
@@ -43,6 +43,7 @@ from queue_manager.local.first_queue import CLUSTER_QUEUE, LOCAL_QUEUE, FirstQue
 from queue_manager.local.job_advice import JobAdvice
 from queue_manager.local.kinds.registry import KindRegistry
 from queue_manager.local.kubeconfig_file import write_kubeconfig
+from queue_manager.local.loopback_certificate import ServerCertificate
 from queue_manager.local.node_registration import NodeSpec, node_specs, register
 from queue_manager.local.placement import Placement
 from queue_manager.local.priority import PodPriority, ensure_system_classes
@@ -50,7 +51,7 @@ from queue_manager.local.server import http_server
 from queue_manager.local.server.admission_chain import AdmissionPlugin
 from queue_manager.local.server.api_server import ApiServer
 from queue_manager.local.server.in_process import LocalTransport
-from queue_manager.local.storage.data_directory import CERTIFICATE, KUBECONFIG, PODS
+from queue_manager.local.storage.data_directory import CERTIFICATE, HISTORY, KUBECONFIG, PODS
 from queue_manager.local.storage.journal import Journal
 from queue_manager.local.storage.store import Store
 from queue_manager.local.unsupported_pod_fields import UnsupportedPodFields
@@ -65,12 +66,15 @@ RuntimeHook = Callable[[Runtime, AsyncExitStack], Awaitable[None]]
 
 
 async def no_hook(runtime: Runtime, stack: AsyncExitStack) -> None:
-    pass
+    """Do nothing: the default of a start-up hook."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterOptions:
-    """The data directory and the nodes. Quantities are as in the API; empty means those of this machine."""
+    """The data directory and the nodes. Quantities are as in the API; empty means those of this machine.
+
+    `stop_grace_seconds`: how long a stop waits, at most, for pods that ignore SIGTERM.
+    """
 
     data_dir: Path
     nodes: int = 1
@@ -78,13 +82,16 @@ class ClusterOptions:
     memory: str = ""
     port: int = 0
     first_queue: bool = True
+    stop_grace_seconds: float = 10.0
+    leave_running: bool = False  # at the end, instead of interrupting the pods
 
 
 class RunningCounts(NamedTuple):
-    """The number of pods that run on the nodes, and of their Jobs."""
+    """The number of pods that run on the nodes, and of their Jobs, with the names of these (`namespace/name`)."""
 
     jobs: int
     pods: int
+    names: tuple[str, ...] = ()
 
 
 class LocalCluster:
@@ -132,8 +139,12 @@ class LocalCluster:
     def running_counts(self) -> RunningCounts:
         """The running pods and their Jobs, which a stop would interrupt."""
         pods = self._agent.running_pods()
-        owners = [owner for pod in pods if (owner := pod.metadata.controller) is not None]
-        return RunningCounts(len({owner.uid for owner in owners if owner.kind == JOBS.kind}), len(pods))
+        jobs = {
+            owner.uid: f"{pod.metadata.namespace}/{owner.name}"
+            for pod in pods
+            if (owner := pod.metadata.controller) is not None and owner.kind == JOBS.kind
+        }
+        return RunningCounts(len(jobs), len(pods), tuple(sorted(jobs.values())))
 
     async def _start(self, stack: AsyncExitStack) -> None:
         clock, rng = SystemClock(), random.SystemRandom()
@@ -168,7 +179,10 @@ class LocalCluster:
         await register(self.client, self._nodes, clock.now())
 
         job_options = self.config.job_controller.options()
-        queue = attach_controllers(runtime, self.config, job_controller=job_options, pod_controllers=True)
+        history = f"sqlite:///{self.options.data_dir / HISTORY}"
+        queue = attach_controllers(
+            runtime, self.config, job_controller=job_options, pod_controllers=True, history=history
+        )
         self._queue = queue
         server.registry.mount(queue.pending_summaries)
         undone = UnsupportedPodFields(limits_cpu=self._cgroups is not None and self._cgroups.limits_cpu)
@@ -182,7 +196,7 @@ class LocalCluster:
         agent = self._agent = Agent(runtime, pods.root, [node.host for node in self._nodes], cgroups=self._cgroups)
         token = secrets.token_urlsafe(32)
         file = self.options.data_dir / CERTIFICATE
-        identity = certificates.provide(file, clock.now())
+        identity = loopback_certificate.provide(file, clock.now())
         context = identity.context()
         listening = await http_server.serve(server, context, port=self.options.port, token=token)
         stack.push_async_callback(listening.close)
@@ -191,9 +205,12 @@ class LocalCluster:
             context.load_cert_chain(renewed.file)
             write_kubeconfig(self.kubeconfig, listening.url, token, renewed.authority)
 
-        runtime.task(partial(certificates.keep_current, identity, clock, present))
+        runtime.task(partial(loopback_certificate.keep_current, identity, clock, present))
+        if self.options.leave_running:
+            stack.push_async_callback(agent.leave)  # after the runtime has stopped
         await stack.enter_async_context(runtime)
-        stack.push_async_callback(agent.shutdown)
+        if not self.options.leave_running:
+            stack.push_async_callback(agent.shutdown, self.options.stop_grace_seconds)
 
         self.url = listening.url
         write_kubeconfig(self.kubeconfig, self.url, token, identity.authority)
@@ -227,8 +244,11 @@ async def install_crds(client: Client) -> None:
 
 @cache
 def _definition(file: Path, digest: str) -> dict[str, Any]:
-    """The definition in a file, annotated with its digest. Cached, because parsing takes longer than installing."""
-    tree: dict[str, Any] = kube_yaml.load(file.read_text())
+    """The definition in a file, annotated with its digest; the server converts v1beta1 itself.
+
+    Cached, because parsing takes longer than installing.
+    """
+    tree: dict[str, Any] = converted_by(kube_yaml.load(file.read_text()), service())
     tree["metadata"].setdefault("annotations", {})[DIGEST] = digest
     return tree
 

@@ -71,10 +71,12 @@ def _kind_name(resource: Resource) -> str:
 
 
 def bad_request(message: str) -> StatusError:
+    """400: the request is malformed."""
     return StatusError(400, "BadRequest", message)
 
 
 def unauthorized() -> StatusError:
+    """401: no valid credentials."""
     return StatusError(401, "Unauthorized", "Unauthorized")
 
 
@@ -94,10 +96,12 @@ def denied(webhook: str, errors: Iterable[FieldError]) -> StatusError:
 
 
 def not_found(resource: Resource, name: str) -> StatusError:
+    """404: no object of this name."""
     return StatusError(404, "NotFound", f'{resource} "{name}" not found', _details(resource, name))
 
 
 def no_such_path() -> StatusError:
+    """404: the path is not served."""
     return StatusError(404, "NotFound", "the server could not find the requested resource", {})
 
 
@@ -114,10 +118,12 @@ def no_streams(subresource: str) -> StatusError:
 
 
 def method_not_allowed() -> StatusError:
+    """405: the path does not support the method."""
     return StatusError(405, "MethodNotAllowed", "the server does not allow this method on the requested resource", {})
 
 
 def not_acceptable(accepted: Iterable[str]) -> StatusError:
+    """406: none of the media types that the client accepts is served."""
     text = ", ".join(accepted)
     return StatusError(406, "NotAcceptable", f"only the following media types are accepted: {text}")
 
@@ -132,6 +138,7 @@ MODIFIED = "the object has been modified; please apply your changes to the lates
 
 
 def conflict(resource: Resource, name: str, why: str = MODIFIED) -> StatusError:
+    """409: the write was based on another resourceVersion, or `why` says what else is in conflict."""
     message = f'Operation cannot be fulfilled on {resource} "{name}": {why}'
     return StatusError(409, "Conflict", message, _details(resource, name))
 
@@ -148,10 +155,12 @@ def gone(message: str, *, continue_token: str = "") -> StatusError:
 
 
 def too_large(limit: int) -> StatusError:
+    """413: the body is longer than `limit` bytes."""
     return StatusError(413, "RequestEntityTooLarge", f"Request entity too large: limit is {limit}")
 
 
 def unsupported_media_type(message: str) -> StatusError:
+    """415: the content type of the body is not supported."""
     return StatusError(415, "UnsupportedMediaType", message)
 
 
@@ -177,6 +186,7 @@ def unexplained(message: str) -> StatusError:
 
 
 def internal(message: str) -> StatusError:
+    """500: the server failed."""
     cause = {"message": message}
     return StatusError(500, "InternalError", f"Internal error occurred: {message}", {"causes": [cause]})
 

@@ -7,8 +7,8 @@ The objects are created once in the life of a cluster and not again after a user
 namespace of the LocalQueue records that they were created. It is written last, so the next start completes a creation
 that failed halfway.
 
-The quota of the ClusterQueue is what the nodes have minus the quotas of all other ClusterQueues, so this queue never
-raises the sum above the nodes. It is recomputed when the nodes (at a restart) or other ClusterQueues change, until
+The quota of the ClusterQueue is what the nodes have minus the quotas of all other ClusterQueues and of Cohorts, so this
+queue never raises the sum above the nodes. It is recomputed when the nodes (at a restart) or those others change, until
 another client changes the quota or applies a manifest over it. Each change is recorded as an Event on the ClusterQueue
 with the calculation; one that leaves nothing of a resource is also logged as a warning.
 
@@ -28,8 +28,8 @@ from tenacity import AsyncRetrying, retry_if_exception
 from job_controller import quantities
 from job_controller.json_tree import Json
 from queue_manager.api.keys import API_VERSION
-from queue_manager.api.resources import CLUSTER_QUEUES, LOCAL_QUEUES, NAMESPACES, RESOURCE_FLAVORS, Resource
-from queue_manager.api.types import ClusterQueue
+from queue_manager.api.resources import CLUSTER_QUEUES, COHORTS, LOCAL_QUEUES, NAMESPACES, RESOURCE_FLAVORS, Resource
+from queue_manager.api.types import ClusterQueue, Cohort
 from queue_manager.engine.client import Client
 from queue_manager.engine.runtime import Runtime
 from queue_manager.engine.transport import ApiError
@@ -46,7 +46,7 @@ DONE = "sluice/first-queue"  # annotation
 QUOTA = "sluice/quota-of-nodes"  # annotation of the ClusterQueue: the quota set by Sluice, "CPU MEMORY"
 COMPONENT = "first-queue"
 QUOTA_CHANGED = "QuotaChanged"  # reason of the Event
-MAX_NAMES = 5  # of other ClusterQueues in its message
+MAX_NAMES = 5  # of others in its message
 
 
 class NodeQuota(NamedTuple):
@@ -69,7 +69,8 @@ class FirstQueue:
         self._nodes = nodes
         self._ensured = False
         self._queue: WorkQueue[str] = WorkQueue("first-queue", metrics=runtime.metrics)
-        runtime.cache(CLUSTER_QUEUES, ClusterQueue).subscribe(self._on_cluster_queue)
+        runtime.cache(CLUSTER_QUEUES, ClusterQueue).subscribe(self._on_quotas)
+        runtime.cache(COHORTS, Cohort).subscribe(self._on_quotas)
         runtime.worker(self._queue, self._sync)
 
     async def ensure(self) -> NodeQuota | None:
@@ -87,7 +88,7 @@ class FirstQueue:
         await self._client.patch(NAMESPACES, "", NAMESPACE, {"metadata": {"annotations": {DONE: LOCAL_QUEUE}}})
         return self._nodes if wanted else None
 
-    def _on_cluster_queue(self, old: ClusterQueue | None, new: ClusterQueue | None) -> None:
+    def _on_quotas(self, old: ClusterQueue | Cohort | None, new: ClusterQueue | Cohort | None) -> None:
         if self._ensured and (old is None or new is None or old.spec != new.spec):
             self._queue.add(CLUSTER_QUEUE)
 
@@ -106,7 +107,8 @@ class FirstQueue:
         queues = {queue["metadata"]["name"]: queue for queue in await self._client.list(CLUSTER_QUEUES)}
         first = queues.pop(CLUSTER_QUEUE, None)
         given = given_quota(first) if first is not None else None
-        left = left_over(self._nodes, queues.values())
+        others = queues | {f"Cohort {each['metadata']['name']}": each for each in await self._client.list(COHORTS)}
+        left = left_over(self._nodes, others.values())
         if first is None or given is None or given == left:
             return None
         wanted = _cluster_queue(left)
@@ -117,7 +119,7 @@ class FirstQueue:
         spec = {"resourceGroups": wanted["spec"]["resourceGroups"]}
         patch = {"metadata": metadata, "spec": spec}
         changed = await self._client.patch(CLUSTER_QUEUES, "", CLUSTER_QUEUE, patch, type=ClusterQueue)
-        self._report(changed, left, queues)
+        self._report(changed, left, others)
         return left
 
     def _report(self, queue: ClusterQueue, quota: NodeQuota, others: Mapping[str, Json]) -> None:
@@ -129,13 +131,13 @@ class FirstQueue:
 
 
 def quota_message(quota: NodeQuota, nodes: NodeQuota, others: Mapping[str, Json]) -> str:
-    """How the quota of the first queue is calculated. `others`: all other ClusterQueues by name."""
+    """How the quota of the first queue is calculated. `others`: all other ClusterQueues, and Cohorts, by name."""
     if not others:
         return f"quota is {quota}: all that the nodes have"
     names = ", ".join(sorted(others)[:MAX_NAMES])
     more = f" and {len(others) - MAX_NAMES} more" if len(others) > MAX_NAMES else ""
     return (
-        f"quota is {quota}: the nodes have {nodes}, other ClusterQueues, active or not, have "
+        f"quota is {quota}: the nodes have {nodes}, other ClusterQueues, active or not, and Cohorts have "
         f"{taken(others.values())} ({names}{more})"
     )
 
@@ -153,17 +155,17 @@ def given_quota(queue: Json) -> NodeQuota | None:
 
 
 def left_over(nodes: NodeQuota, others: Iterable[Json]) -> NodeQuota:
-    """The resources of the nodes minus the quotas of other ClusterQueues, at least 0."""
+    """The resources of the nodes minus the quotas of other ClusterQueues and of Cohorts, at least 0."""
     total, used = nodes._asdict(), taken(others)._asdict()
     left = {name: quantities.parse(text, name) - quantities.parse(used[name], name) for name, text in total.items()}
     return NodeQuota(**{name: quantities.to_text(max(0, amount), name) for name, amount in left.items()})
 
 
 def taken(queues: Iterable[Json]) -> NodeQuota:
-    """The sum of the nominal quotas of all flavors of these ClusterQueues."""
+    """The sum of the nominal quotas of all flavors of these ClusterQueues and Cohorts."""
     sums = dict.fromkeys(NodeQuota._fields, 0)
     for queue in queues:
-        for group in queue["spec"].get("resourceGroups") or ():
+        for group in (queue.get("spec") or {}).get("resourceGroups") or ():
             for flavor in group["flavors"]:
                 for resource in flavor["resources"]:
                     if (name := resource["name"]) in sums:

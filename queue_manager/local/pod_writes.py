@@ -5,17 +5,26 @@ A pod that is gone is not an error.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
+
 from job_controller.json_tree import Json
 from job_controller.model import Object
 from queue_manager.api.resources import PODS
 from queue_manager.engine.client import Client
 from queue_manager.engine.transport import STRATEGIC_PATCH, ApiError
 
+NONE: Mapping[str, str] = MappingProxyType({})
 
-async def patch_pod_status(client: Client, pod: Object, status: Json) -> bool:
-    """Patch these status fields, conditions merged by type. False: the pod is gone. Raises ApiError."""
+
+async def patch_pod_status(client: Client, pod: Object, status: Json, annotations: Mapping[str, str] = NONE) -> bool:
+    """Patch these status fields, conditions merged by type, and annotations. False: the pod is gone. Raises ApiError.
+
+    A write to the status of a pod may change its annotations, as with Kubernetes.
+    """
     meta = pod.metadata
-    patch = {"metadata": {"uid": meta.uid}, "status": status}
+    added = {"annotations": dict(annotations)} if annotations else {}
+    patch = {"metadata": {"uid": meta.uid, **added}, "status": status}
     try:
         await client.patch(
             PODS,

@@ -23,7 +23,7 @@ HOOKS = "not called here"
 RIGHTS = "has no effect here, commands run as the user who started the cluster"
 COMMAND = "a container without one does not start here, no image is pulled and the command runs as a local process"
 CPU = "not enforced here, the container may use all cpus of this machine"
-MESSAGES = "not followed here, the message of a container's end is not read"
+MESSAGES = "not read here, the message of a failed container is the end of its log"
 
 
 class UnsupportedPodFields:
@@ -87,7 +87,5 @@ def _of_container(container: Json) -> Iterator[tuple[str, str]]:
         yield "securityContext", RIGHTS
     if limits_of(container).cpu is not None:
         yield "resources.limits.cpu", CPU
-    if container.get("terminationMessagePolicy") == "FallbackToLogsOnError":
-        yield "terminationMessagePolicy", MESSAGES
     if container.get("terminationMessagePath") not in (None, "/dev/termination-log"):
         yield "terminationMessagePath", MESSAGES

@@ -5,4 +5,5 @@ Modules:
     workloads    counters and histograms, from the conditions of Workloads
     gauges       gauges, computed for each exposition
     evictions    counters of evictions
+    build_info   the version that runs
 """

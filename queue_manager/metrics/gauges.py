@@ -13,16 +13,18 @@ from queue_manager.api import condition_types, reasons
 from queue_manager.api.types import Workload, stops
 from queue_manager.scheduler.quota_cache import QuotaCache
 from queue_manager.scheduling.fair_sharing import Share, Shares
-from queue_manager.scheduling.quota_state import Holding, SchedulerState
+from queue_manager.scheduling.holdings import Holding
+from queue_manager.scheduling.quota_state import SchedulerState
 from queue_manager.scheduling.quota_tree import FlavorResource, QuotaNode, Usage
 from queue_manager.scheduling.usage_decay import PER_UNIT
 
 BLOCKED = "sluice_cluster_queue_blocked_by_never_fitting_head"
+HEAD_QUEUED = "sluice_cluster_queue_head_queued_timestamp_seconds"
 UNITS = {"cpu": 1000}  # amounts per exported unit: cpu is counted in thousandths
 
 
 class Gauge(NamedTuple):
-    """One series; `name` without the prefix `kueue_`."""
+    """One series; `name` without the prefix `kueue_`, or with the prefix `sluice_`."""
 
     name: str
     labels: dict[str, str]
@@ -62,7 +64,10 @@ def _of_cluster_queue(quota_cache: QuotaCache, name: str) -> Iterator[Gauge]:
         yield Gauge("pending_workloads", {**own, "status": status}, count)
         yield Gauge("pending_scheduling_hashes", {**own, "status": status}, kinds)
     asked: Counter[str] = Counter()
-    for info in pending.in_order() if pending is not None else ():
+    infos = list(pending.in_order()) if pending is not None else []
+    if infos:
+        yield Gauge(HEAD_QUEUED, own, infos[0].queued_at.timestamp())
+    for info in infos:
         for pod_set in info.pod_sets:
             asked.update(pod_set.total)
     for resource, amount in asked.items():

@@ -11,13 +11,14 @@ from collections.abc import Iterator
 from datetime import datetime
 
 from job_controller.model import Key
-from queue_manager.api import condition_types
+from queue_manager.api import condition_types, reasons
 from queue_manager.api.resources import WORKLOADS
 from queue_manager.api.types import Condition, Workload
 from queue_manager.configuration.process import Metrics
 from queue_manager.engine.metric_registry import Labels, MetricRegistry
 from queue_manager.engine.runtime import Runtime
 from queue_manager.metrics import evictions, gauges
+from queue_manager.metrics.build_info import set_build_info
 from queue_manager.scheduler.quota_cache import QuotaCache
 from queue_manager.scheduler.workload_writer import WorkloadWriter
 
@@ -37,6 +38,7 @@ class QueueMetrics:
         self._workloads = runtime.cache(WORKLOADS, Workload)
         self._shown: dict[str, set[Labels]] = {}
         self._metrics.add_label("kueue_", ROLE, "standalone")
+        set_build_info(self._metrics)
         writer.listeners.append(self._on_written)
         self._workloads.subscribe(self._on_workload)
         self._metrics.before_exposition(self.collect)
@@ -99,7 +101,10 @@ class QueueMetrics:
         if evicted is None or not evicted.is_true or reserved is None or old.status.admission is None:
             return
         if evicted.last_transition_time is not None and reserved.last_transition_time is not None:
-            own = {"cluster_queue": old.status.admission.cluster_queue, "reason": evicted.reason}
+            reason = evicted.reason
+            if reason.startswith(reasons.DEACTIVATED_DUE_TO):  # as in the counters of evictions, without the cause
+                reason = reasons.DEACTIVATED
+            own = {"cluster_queue": old.status.admission.cluster_queue, "reason": reason}
             seconds = (reserved.last_transition_time - evicted.last_transition_time).total_seconds()
             self._metrics.observe(EVICTION_LATENCY, own, max(0.0, seconds))
 
@@ -115,7 +120,7 @@ class QueueMetrics:
             resources=self.config.enable_cluster_queue_resources,
         )
         for name, own, value in found:
-            full = name if name == gauges.BLOCKED else f"kueue_{name}"
+            full = name if name.startswith("sluice_") else f"kueue_{name}"
             self._metrics.set(full, own, value)
             shown.setdefault(full, set()).add(tuple(sorted(own.items())))
         for name, series in self._shown.items():

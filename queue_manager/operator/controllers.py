@@ -11,12 +11,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
+from typing import Literal
 
 from queue_manager.configuration import KueueConfig
 from queue_manager.engine.clock import SystemClock
 from queue_manager.engine.clock_jumps import follow_clock
-from queue_manager.engine.metric_registry import Exposition
+from queue_manager.engine.metric_registry import Exposition, MetricRegistry
 from queue_manager.engine.reflector import SILENCE_SECONDS
 from queue_manager.engine.runtime import Runtime
 from queue_manager.engine.throttle import throttled
@@ -27,11 +28,14 @@ from queue_manager.operator.permissions import ALL, JOB_CONTROLLER, QUEUE
 from queue_manager.operator.preflight import CannotStart
 from queue_manager.operator.renewing_transport import ClusterTransport
 from queue_manager.operator.rivals import RivalDetector
+from queue_manager.operator.standby import Standby
 from queue_manager.operator.unserved_paths import UnservedPathTransport
 from queue_manager.visibility.pending_summary import PendingSummaries
 from queue_manager.wiring import attach_controllers
 
 log = logging.getLogger(__name__)
+
+MASTER_STATUS = "leader_election_master_status"  # as controller-runtime names it
 
 
 class Controllers:
@@ -47,10 +51,17 @@ class Controllers:
         chosen: Iterable[str] = ALL,
         *,
         election: Election | None = None,
+        namespaces: Collection[str] = (),
         silence: float = SILENCE_SECONDS,
         report: Callable[[str], None] = log.info,
+        metrics: MetricRegistry | None = None,
+        stands_by: bool = False,
     ) -> None:
         """`election`: None if no other manager can exist. `report` logs one line for users.
+
+        `namespaces`: the controllers see only objects of these, and of kinds without a namespace; (): all.
+        `metrics`: those of other parts of the process, which are served with the metrics of each term.
+        `stands_by`: answer the visibility API while another process leads, too.
 
         `silence`: seconds without data after which a watch counts as broken.
         """
@@ -59,11 +70,15 @@ class Controllers:
         self._config = config
         self._chosen = list(chosen)
         self._election = election
+        self._namespaces = namespaces
         self._silence = silence
         self._report = report
+        self._metrics = metrics
         self._stop = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._term = self._new_term()
+        self._stands_by = stands_by and election is not None
+        self._standby: Standby | None = None
 
     @property
     def runtime(self) -> Runtime:
@@ -75,25 +90,30 @@ class Controllers:
         return await self.runtime.metrics.expose(accept)
 
     def pending_summaries(self) -> PendingSummaries | None:
-        """Return the visibility API of the current term; None while this process does not lead or its caches fill."""
+        """Return the visibility API, of the standby while this process does not lead; None while the caches fill."""
         leads = self._election is None or self._election.is_leader
-        return self._term.pending_summaries if leads and not self.runtime.unready() else None
+        if leads and not self.runtime.unready():
+            return self._term.pending_summaries
+        return self._standby.pending_summaries if self._standby is not None else None
 
     def reconfigure(self, config: KueueConfig) -> None:
         """Apply a new configuration. The caller has checked that no field changed that needs a restart."""
         self._config = config
         self._term.reconfigure(config)
+        if self._standby is not None:
+            self._standby.reconfigure(config)
 
     def unready(self) -> str:
         """Return why /readyz must fail, or "" if the process is ready.
 
-        A candidate that waits for the Lease is ready. Otherwise a rolling update of a Deployment could not proceed past
-        its first replica.
+        A candidate that waits for the Lease is ready once its standby is. Otherwise a rolling update of a Deployment
+        could not proceed past its first replica.
         """
         if self._stop.is_set():
             return "stopping"
-        waits = self._election is not None and not self._election.is_leader
-        return "" if waits else self.runtime.unready()
+        if self._election is not None and not self._election.is_leader:
+            return self._standby.unready() if self._standby is not None else ""
+        return self.runtime.unready()
 
     async def run(self) -> None:
         """Acquire the Lease, fill the caches and run the controllers until `stop`; start over after a lost Lease.
@@ -116,20 +136,44 @@ class Controllers:
         term = self._term
         try:
             if self._election is not None:
-                await self._election.acquire()
+                await self._acquire(self._election)
             await term.serve(self._ready, self._stop)
         finally:
             term.close()
+            if self._standby is not None:
+                await self._standby.stopped()
+                self._standby = None
             if self._election is not None:
                 await self._election.release()
 
+    async def _acquire(self, election: Election) -> None:
+        """Acquire the Lease; while another process holds it, the standby answers."""
+        if not self._stands_by:
+            await election.acquire()
+            return
+        self._standby = Standby(self._transport, self._config, self._namespaces, self._silence)
+        await election.acquire(self._standby.start)
+
     def _ready(self) -> None:
+        if self._standby is not None:
+            self._standby.stop()
         if self.ready.is_set():
             self._report("is the leader again")
         self.ready.set()
 
     def _new_term(self) -> LeadershipTerm:
-        return LeadershipTerm(self._transport, self._config, self._chosen, self._election, self._silence, self._report)
+        term = LeadershipTerm(
+            self._transport,
+            self._config,
+            self._chosen,
+            self._election,
+            self._namespaces,
+            self._silence,
+            self._report,
+        )
+        if self._metrics is not None:
+            term.runtime.metrics.include(self._metrics)
+        return term
 
     def stop(self) -> None:
         """Make `run` return. Requests in flight get up to 4.5 s to finish; the remaining work is cancelled."""
@@ -147,6 +191,7 @@ class LeadershipTerm:
         config: KueueConfig,
         chosen: Iterable[str],
         election: Election | None,
+        namespaces: Collection[str],
         silence: float,
         report: Callable[[str], None],
     ) -> None:
@@ -163,6 +208,8 @@ class LeadershipTerm:
             random.SystemRandom(),
             silence=silence,
             event_transport=throttled(self._fence, limit),
+            namespaces=namespaces,
+            server=transport.access.server,
         )
         self._sync_timeout = config.controller.cache_sync_timeout.total_seconds()
         self._task: asyncio.Task[object] | None = None
@@ -172,9 +219,10 @@ class LeadershipTerm:
         self._queue = attach_controllers(self.runtime, config, queue=QUEUE in chosen, job_controller=options)
         if election is not None:
             self.runtime.support(self._lead)
-            self.runtime.metrics.add_label("kueue_", ROLE, "follower")
+            self._report_role("follower")
 
     def reconfigure(self, config: KueueConfig) -> None:
+        """Apply a new configuration to the queue's controllers."""
         if self._queue is not None:
             self._queue.reconfigure(config)
 
@@ -194,7 +242,7 @@ class LeadershipTerm:
         """
         self._task = asyncio.current_task()
         if self._election is not None:
-            self.runtime.metrics.add_label("kueue_", ROLE, "leader")
+            self._report_role("leader")
         try:
             async with asyncio.timeout(self._sync_timeout or None) as waiting, self.runtime:
                 waiting.reschedule(None)
@@ -207,6 +255,11 @@ class LeadershipTerm:
             if self._lost is not None:
                 raise self._lost from None
             raise
+
+    def _report_role(self, role: Literal["leader", "follower"]) -> None:
+        assert self._election is not None
+        self.runtime.metrics.add_label("kueue_", ROLE, role)
+        self.runtime.metrics.set(MASTER_STATUS, {"name": self._election.lease}, float(role == "leader"))
 
     async def _lead(self) -> None:
         """Renew the Lease until it is lost, then end the term at once. Losing the Lease is not a task failure."""

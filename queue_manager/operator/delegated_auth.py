@@ -10,14 +10,16 @@ DelegatingAuthenticationOptions of k8s.io/apiserver.
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
+import msgspec
+
 from queue_manager.api.resources import CONFIG_MAPS, Resource
 from queue_manager.engine.client import Client
+from queue_manager.engine.codec import UNDECODABLE
 from queue_manager.engine.transport import ApiError
 
 log = logging.getLogger(__name__)
@@ -31,11 +33,17 @@ BEARER = "bearer "
 class Headers(Protocol):
     """Headers of a request; names in any case, each with one or more values."""
 
-    def get(self, name: str, default: str, /) -> str: ...
+    def get(self, name: str, default: str, /) -> str:
+        """Return the first value, or `default`."""
+        ...
 
-    def getall(self, name: str, default: list[str], /) -> list[str]: ...
+    def getall(self, name: str, default: list[str], /) -> list[str]:
+        """Return all values, or `default`."""
+        ...
 
-    def keys(self) -> Any: ...
+    def keys(self) -> Any:
+        """Return the names, as an iterable of str."""
+        ...
 
 
 class Identity(NamedTuple):
@@ -59,12 +67,15 @@ class FrontProxy:
 
     @classmethod
     def read(cls, data: Mapping[str, str]) -> FrontProxy | None:
-        """From the data of the ConfigMap; None if the API server does not aggregate."""
+        """From the data of the ConfigMap; None if the API server does not aggregate.
+
+        Raises ValueError for a field that is not a list of strings: names that cannot be read allow no client.
+        """
         authority = data.get("requestheader-client-ca-file", "")
         if not authority:
             return None
         names, *headers = (
-            tuple(json.loads(data.get(f"requestheader-{key}") or "[]"))
+            _strings(f"requestheader-{key}", data)
             for key in ("allowed-names", "username-headers", "group-headers", "extra-headers-prefix")
         )
         return cls(authority, names, *headers)
@@ -85,6 +96,66 @@ class FrontProxy:
         return found
 
 
+def _strings(key: str, data: Mapping[str, str]) -> tuple[str, ...]:
+    try:
+        return msgspec.json.decode(data.get(key) or "[]", type=tuple[str, ...])
+    except UNDECODABLE as error:
+        raise ValueError(f"{key}: {error}") from None
+
+
+class Authorizer(Protocol):
+    """Says who makes a request, and what that user may do. Raises ApiError or OSError if it cannot say."""
+
+    async def identify(self, headers: Headers, peer: Mapping[str, Any] | None) -> Identity | None:
+        """Return the user of a request, by its bearer token or by the client certificate of `peer`; None: unknown."""
+        ...
+
+    async def allows(self, identity: Identity, attributes: Mapping[str, Any]) -> bool:
+        """Whether the user may do this. `attributes`: as in the spec of a SubjectAccessReview."""
+        ...
+
+
+NO_ANSWER = "the API server cannot be asked whether this is allowed"
+MAY_NOT_ASK = (
+    "this manager may not ask the API server whether this is allowed: bind the ClusterRole system:auth-delegator to "
+    "its service account"
+)
+
+
+class AccessDecision(NamedTuple):
+    """200, or the status of the refusal; the user, if one is known; what prevented an answer, with 503."""
+
+    status: int
+    identity: Identity | None
+    problem: str = ""
+
+
+async def judge(
+    auth: Authorizer, headers: Headers, peer: Mapping[str, Any] | None, attributes: Mapping[str, Any]
+) -> AccessDecision:
+    """Whether a request may be answered: 200; 401 without a known user, 403 without permission, 503 if it is unknown.
+
+    `peer`: the verified certificate of the client. `attributes`: resourceAttributes or nonResourceAttributes.
+    """
+    identity = None
+    try:
+        identity = await auth.identify(headers, peer)
+        if identity is None:
+            return AccessDecision(401, None)
+        return AccessDecision(200 if await auth.allows(identity, attributes) else 403, identity)
+    except (ApiError, OSError, *UNDECODABLE) as error:
+        log.warning("a request could not be authorized: %s", error)
+        return AccessDecision(
+            503, identity, MAY_NOT_ASK if isinstance(error, ApiError) and error.is_forbidden else NO_ANSWER
+        )
+
+
+def bearer_token(headers: Headers) -> str:
+    """The token of a request, "" without one."""
+    authorization = headers.get("Authorization", "")
+    return authorization[len(BEARER) :].strip() if authorization.lower().startswith(BEARER) else ""
+
+
 def _common_names(peer: Mapping[str, Any]) -> list[str]:
     return [value for names in peer.get("subject", ()) for key, value in names if key == "commonName"]
 
@@ -97,12 +168,36 @@ async def read_front_proxy(client: Client) -> FrontProxy | None:
     except ApiError as error:
         if not (error.is_forbidden or error.is_not_found):
             raise
-        log.warning("requests through the API server are refused: %s/%s: %s", NAMESPACE, CONFIG_MAP, error.message)
-        return None
+        why = error.message
+    except ValueError as error:
+        why = str(error)
+    log.warning("requests through the API server are refused: %s/%s: %s", NAMESPACE, CONFIG_MAP, why)
+    return None
+
+
+class _User(msgspec.Struct):
+    username: str = ""
+    groups: tuple[str, ...] | None = None
+    uid: str = ""
+    extra: dict[str, list[str]] | None = None
+
+
+class _Verdict(msgspec.Struct):
+    authenticated: bool = False
+    allowed: bool = False
+    user: _User | None = None
+
+
+class _Answer(msgspec.Struct):
+    """A TokenReview or SubjectAccessReview as it comes back."""
+
+    status: _Verdict | None = None
 
 
 class DelegatedAuth:
-    """Asks the API server. Raises ApiError if it does not answer the question, OSError without a response."""
+    """Asks the API server. Raises ApiError if it does not answer the question, OSError without a response; what
+    `codec.UNDECODABLE` names if the answer has another shape.
+    """
 
     def __init__(self, client: Client, front_proxy: FrontProxy | None) -> None:
         self._client = client
@@ -114,23 +209,20 @@ class DelegatedAuth:
             found = self._front_proxy.identity(headers, peer)
             if found is not None:
                 return found
-        authorization = headers.get("Authorization", "")
-        if not authorization.lower().startswith(BEARER):
-            return None
-        return await self._review_token(authorization[len(BEARER) :].strip())
+        token = bearer_token(headers)
+        return await self._review_token(token) if token else None
 
     async def _review_token(self, token: str) -> Identity | None:
-        review = await self._client.create(TOKEN_REVIEWS, "", {"metadata": {}, "spec": {"token": token}})
-        status = review.get("status") or {}
-        if not status.get("authenticated"):
+        question = {"metadata": {}, "spec": {"token": token}}
+        status = (await self._client.create(TOKEN_REVIEWS, "", question, type=_Answer)).status
+        if status is None or not status.authenticated:
             return None
-        user = status.get("user") or {}
-        groups, extra = tuple(user.get("groups") or ()), user.get("extra") or {}
-        return Identity(user.get("username", ""), groups, user.get("uid", ""), extra)
+        user = status.user or _User()
+        return Identity(user.username, user.groups or (), user.uid, user.extra or {})
 
     async def allows(self, identity: Identity, attributes: Mapping[str, Any]) -> bool:
         """Whether the user may do this. `attributes`: resourceAttributes or nonResourceAttributes of the review."""
         subject = {"user": identity.user, "groups": list(identity.groups), "extra": dict(identity.extra)}
         spec = {**subject, "uid": identity.uid, **attributes}
-        review = await self._client.create(ACCESS_REVIEWS, "", {"metadata": {}, "spec": spec})
-        return bool((review.get("status") or {}).get("allowed"))
+        answer = await self._client.create(ACCESS_REVIEWS, "", {"metadata": {}, "spec": spec}, type=_Answer)
+        return answer.status is not None and answer.status.allowed

@@ -101,11 +101,14 @@ class Election:
 
     @property
     def _ends(self) -> float:
-        """Return when another process may take the Lease if this one does not renew it."""
+        """The time from which another process may take the Lease, unless this one renews it before."""
         return self._renewed_at + self._duration
 
-    async def acquire(self) -> None:
-        """Wait until this process holds the Lease. Raises CannotStart if the API server refuses access to it."""
+    async def acquire(self, on_wait: Callable[[], None] = lambda: None) -> None:
+        """Wait until this process holds the Lease. Raises CannotStart if the API server refuses access to it.
+
+        `on_wait` is called with each holder for which this process begins to wait.
+        """
         reported = ""
 
         def report_holder(attempt: RetryCallState) -> None:
@@ -114,6 +117,7 @@ class Election:
             if self._holder not in ("", reported, self.name):
                 reported = self._holder
                 self._report(f"waiting: {reported} holds the lease {self.namespace}/{self.lease}")
+                on_wait()
 
         campaign = AsyncRetrying(retry=retry_if_result(operator.not_), wait=self._pause, before_sleep=report_holder)
         await campaign(self._try_acquire_or_renew)
@@ -224,6 +228,7 @@ class Fence(Relay):
         self._closed = True
 
     async def request(self, request: Request) -> Response:
+        """Send the request. Raises ConnectionError, unsent, for a write while this process does not lead."""
         is_leader = self._election is None or self._election.is_leader
         if request.method != "GET" and (self._closed or not is_leader):
             raise ConnectionError("write not sent: this process is not the leader")

@@ -38,11 +38,12 @@ READ = ("list", "watch")
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """Verbs on a resource, or on one of its subresources, in all namespaces."""
+    """Verbs on a resource, or on one of its subresources. `names`: only on objects of these names; (): on all."""
 
     resource: Resource
     verbs: tuple[str, ...]
     subresource: str = ""
+    names: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -71,6 +72,7 @@ NEEDS: Mapping[str, tuple[Need, ...]] = MappingProxyType(
             Need(LOCAL_QUEUES, READ),
             Need(LOCAL_QUEUES, ("patch",), "status"),
             Need(COHORTS, READ),
+            Need(COHORTS, ("patch",), "status"),  # the share, with fairSharing
             Need(RESOURCE_FLAVORS, ("patch", *READ)),
             Need(WORKLOAD_PRIORITY_CLASSES, READ),
             Need(PRIORITY_CLASSES, READ),
@@ -88,6 +90,12 @@ NEEDS: Mapping[str, tuple[Need, ...]] = MappingProxyType(
 # Granted by a Role in the namespace of the Lease, not cluster-wide: Leases elsewhere are the heartbeats of nodes and
 # the locks of other controllers.
 LEADER = Need(LEASES, ("get", "create", "update"))
+
+
+# Events about objects without a namespace (ClusterQueues, ResourceFlavors) are in this one. A manager of listed
+# namespaces needs a Role there.
+CLUSTER_EVENTS_NAMESPACE = "default"
+CLUSTER_EVENTS = Need(EVENTS, ("create", "patch"))
 
 
 def needs(controllers: Iterable[str]) -> list[Need]:
@@ -112,10 +120,12 @@ def rules(controllers: Iterable[str]) -> list[dict[str, Any]]:
 
 def rule(need: Need) -> dict[str, Any]:
     """Return the RBAC rule that grants a need."""
-    return {"apiGroups": [need.resource.group], "resources": [need.name], "verbs": sorted(need.verbs)}
+    named = {"resourceNames": sorted(need.names)} if need.names else {}
+    return {"apiGroups": [need.resource.group], "resources": [need.name], **named, "verbs": sorted(need.verbs)}
 
 
 def each_verb(needed: Iterable[Need]) -> Iterator[tuple[Need, str]]:
+    """Yield each need once per verb."""
     for need in needed:
         for verb in need.verbs:
             yield need, verb

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from types import MappingProxyType
 
 import msgspec
 
@@ -12,7 +13,15 @@ from queue_manager.api.resources import Resource
 from queue_manager.engine.client import Client
 from queue_manager.engine.exec_plugin import CredentialsError
 from queue_manager.engine.transport import ApiError, Request, Transport
-from queue_manager.operator.permissions import LEADER, Need, custom_resources, each_verb, needs
+from queue_manager.operator.permissions import (
+    CLUSTER_EVENTS,
+    CLUSTER_EVENTS_NAMESPACE,
+    LEADER,
+    Need,
+    custom_resources,
+    each_verb,
+    needs,
+)
 
 REVIEWS = Resource("authorization.k8s.io", "v1", "selfsubjectaccessreviews", "SelfSubjectAccessReview", False)
 RESPONSE_TIMEOUT_SECONDS = 10.0  # seconds to wait for the first response
@@ -23,10 +32,19 @@ class CannotStart(Exception):
     """The program cannot start or continue; the text gives the reason in one line."""
 
 
-async def check(transport: Transport, server: str, controllers: Iterable[str], lease_namespace: str = "") -> str:
+async def check(
+    transport: Transport,
+    server: str,
+    controllers: Iterable[str],
+    lease_namespace: str = "",
+    namespaces: Collection[str] = (),
+    further: Mapping[str, Sequence[Need]] = MappingProxyType({}),
+) -> str:
     """Return the server's version after checking that it responds, serves the CRDs and grants the permissions.
 
     `server`: its URL, for messages. `lease_namespace`: the namespace of the Lease, "" without leader election.
+    `namespaces`: where the permissions on namespaced objects must be granted; (): in all.
+    `further`: other needs by namespace, "" for all namespaces.
     Raises CannotStart.
     """
     controllers = list(controllers)
@@ -34,9 +52,11 @@ async def check(transport: Transport, server: str, controllers: Iterable[str], l
     try:
         version = await _server_version(transport)
         await _check_kinds(transport, custom_resources(controllers))
-        await _check_permissions(client, needs(controllers))
+        await _check_controllers(client, needs(controllers), namespaces)
         if lease_namespace:
             await _check_permissions(client, [LEADER], lease_namespace)
+        for namespace, needed in further.items():
+            await _check_permissions(client, list(needed), namespace)
     except ApiError as error:
         raise CannotStart(_refused(server, error)) from error
     except CredentialsError as error:
@@ -61,9 +81,8 @@ async def _check_kinds(transport: Transport, wanted: list[Resource]) -> None:
         answer = await transport.request(Request("GET", root, timeout=RESPONSE_TIMEOUT_SECONDS))
         if answer.status not in (200, 404):
             raise ApiError.of(answer.status, answer.body)
-        tree = (
-            _tree(answer.body) if answer.status == 200 else {}
-        )  # an unknown group yields 404 with a body that is not JSON
+        # An unknown group yields 404 with a body that is not JSON.
+        tree = _tree(answer.body) if answer.status == 200 else {}
         served = {entry["name"] for entry in tree.get("resources") or ()}
         missing += [resource for resource in wanted if resource.root == root and resource.plural not in served]
     if missing:
@@ -73,32 +92,44 @@ async def _check_kinds(transport: Transport, wanted: list[Resource]) -> None:
         )
 
 
+async def _check_controllers(client: Client, wanted: list[Need], namespaces: Collection[str]) -> None:
+    """Check the needs of the controllers: those on namespaced objects in each of the namespaces, (): in all at once."""
+    if namespaces:
+        for namespace in namespaces:
+            await _check_permissions(client, [need for need in wanted if need.resource.namespaced], namespace)
+        wanted = [need for need in wanted if not need.resource.namespaced]
+        if wanted:
+            await _check_permissions(client, [CLUSTER_EVENTS], CLUSTER_EVENTS_NAMESPACE)
+    await _check_permissions(client, wanted)
+
+
 async def _check_permissions(client: Client, needed: list[Need], namespace: str = "") -> None:
     """Review access for each verb on each resource, in all namespaces or in one, and report all denials together."""
     slots = asyncio.Semaphore(MAX_CONCURRENT_REVIEWS)
 
-    async def denied(need: Need, verb: str) -> bool:
+    async def denied(need: Need, verb: str, name: str) -> bool:
         attributes = {
             "namespace": namespace,
             "group": need.resource.group,
             "version": need.resource.version,
             "resource": need.resource.plural,
             "subresource": need.subresource,
+            "name": name,
             "verb": verb,
         }
         async with slots:
             review = await client.create(REVIEWS, "", {"spec": {"resourceAttributes": attributes}})
         return not review["status"].get("allowed")
 
-    wanted = list(each_verb(needed))
-    answers = await asyncio.gather(*(denied(need, verb) for need, verb in wanted))
+    wanted = [(need, verb, name) for need, verb in each_verb(needed) for name in need.names or ("",)]
+    answers = await asyncio.gather(*(denied(need, verb, name) for need, verb, name in wanted))
     refused: dict[str, list[str]] = {}
-    for (need, verb), no in zip(wanted, answers, strict=True):
+    for (need, verb, object_name), no in zip(wanted, answers, strict=True):
         if no:
             group = f".{need.resource.group}" if need.resource.group else ""
             plural, _, subresource = need.name.partition("/")
             name = f"{plural}{group}" + (f"/{subresource}" if subresource else "")
-            refused.setdefault(name, []).append(verb)
+            refused.setdefault(f"{name} {object_name}".strip(), []).append(verb)
     if refused:
         what = "; ".join(f"{', '.join(verbs)} {name}" for name, verbs in refused.items())
         where, role = (f"namespace {namespace}", "Role") if namespace else ("all namespaces", "ClusterRole")

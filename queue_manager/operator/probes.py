@@ -1,24 +1,27 @@
-"""Serves /healthz, /readyz and /metrics over plain HTTP.
+"""Serves /healthz and /readyz over plain HTTP, and /metrics over TLS, or over plain HTTP on a loopback address.
 
 - /healthz returns 200 as long as the event loop runs, so that the kubelet restarts a process that hangs.
 - /readyz returns 200 when every cache is filled and the controllers run, or while another manager leads; otherwise
   503 with what is missing.
 - /metrics returns Prometheus text, or OpenMetrics if the Accept header asks for it.
 
-Everybody who reaches the port may ask. So each connection serves one request and is then closed, and one without a
-complete request is closed after seconds (`engine.connections`): idle connections cannot use up the file descriptors.
+Every client that reaches the port of the probes may ask; for metrics over TLS, see `metrics_access`. So a connection
+serves one request and is then closed, and one without a complete request is closed after seconds
+(`engine.connections`): idle connections cannot use up the file descriptors. A connection over TLS is closed after
+these seconds in any case.
 
 kopf's own probe server is not used: it always returns 200, so it cannot express "not ready"; it caches a result for
-ten seconds, longer than the start takes; and it serves one path on one address. Metrics over TLS with authorization by
-the API server are not implemented: in a cluster, restrict access to the port by a NetworkPolicy.
+ten seconds, longer than the start takes; and it serves one path on one address.
 """
 
 from __future__ import annotations
 
 import asyncio
 import socket
+import ssl
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
+from types import MappingProxyType
 from typing import Protocol
 
 from aiohttp import web
@@ -66,6 +69,22 @@ def explicit_addresses(config: KueueConfig) -> dict[Address, list[str]]:
     return {address: parts for address, parts in found.items() if parts}
 
 
+def over_tls(served: Mapping[Address, list[str]]) -> Address | None:
+    """Return the address that serves metrics to other machines, which needs TLS; None if no address does.
+
+    Raises CannotStart if the probes have the same address.
+    """
+    for address, parts in served.items():
+        if "metrics" in parts and not address.is_loopback:
+            if parts != ["metrics"]:
+                raise CannotStart(
+                    "metrics.bindAddress: the probes are served there (health.healthProbeBindAddress); metrics need an "
+                    "address of their own, because they are served over TLS"
+                )
+            return address
+    return None
+
+
 def _address(field: str, text: str) -> Address:
     try:
         return parse(text)
@@ -107,9 +126,15 @@ def _path(name: str) -> str:
 
 
 async def serve(
-    stack: AsyncExitStack, served: Mapping[Address, list[str]], answers: Mapping[str, dict[str, Answer]]
+    stack: AsyncExitStack,
+    served: Mapping[Address, list[str]],
+    answers: Mapping[str, dict[str, Answer]],
+    contexts: Mapping[Address, ssl.SSLContext] = MappingProxyType({}),
 ) -> list[str]:
-    """Serve until the stack is closed; returns the URLs of all paths. Raises CannotStart if a port is taken."""
+    """Serve until the stack is closed; returns the URLs of all paths. Raises CannotStart if a port is taken.
+
+    `contexts`: of the addresses with TLS.
+    """
     urls = []
     for address, parts in served.items():
         paths = {path: answer for part in parts for path, answer in answers[part].items()}
@@ -119,12 +144,16 @@ async def serve(
             where = f"{address.host or ''}:{address.port}"
             raise CannotStart(f"cannot serve {', '.join(parts)} on {where}: {error.strerror or error}") from error
         port = listener.getsockname()[1]
-        await _serve(stack, listener, paths)
-        urls += [f"http://{address.host or 'localhost'}:{port}{path}" for path in paths]
+        context = contexts.get(address)
+        await _serve(stack, listener, paths, context)
+        scheme = "http" if context is None else "https"
+        urls += [f"{scheme}://{address.host or 'localhost'}:{port}{path}" for path in paths]
     return urls
 
 
-async def _serve(stack: AsyncExitStack, listener: socket.socket, paths: Mapping[str, Answer]) -> None:
+async def _serve(
+    stack: AsyncExitStack, listener: socket.socket, paths: Mapping[str, Answer], context: ssl.SSLContext | None
+) -> None:
     app = web.Application()
     runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=SHUTDOWN_SECONDS)
 
@@ -132,7 +161,8 @@ async def _serve(stack: AsyncExitStack, listener: socket.socket, paths: Mapping[
         """The handler of one request, after whose response the connection is closed."""
 
         async def handle(request: web.Request) -> web.Response:
-            connections.trust(request.protocol)
+            if context is None:
+                connections.trust(request.protocol)
             response = await answer(request)
             response.force_close()
             if request.transport is not None:
@@ -146,5 +176,5 @@ async def _serve(stack: AsyncExitStack, listener: socket.socket, paths: Mapping[
     await runner.setup()
     stack.push_async_callback(runner.cleanup)
     assert runner.server is not None
-    connections = Connections(listener, runner.server)
+    connections = Connections(listener, runner.server, context)
     stack.callback(connections.close)

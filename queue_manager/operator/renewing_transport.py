@@ -55,9 +55,11 @@ class ClusterTransport:
 
     @property
     def access(self) -> Access:
+        """The server and the identity that requests use now; both may change when the files do."""
         return self._link.access
 
     async def request(self, request: Request) -> Response:
+        """Send a request; if its credentials are rejected (401), once more with new ones."""
         for last in (False, True):
             used = await self.access.authorization()
             link = self._link
@@ -72,6 +74,7 @@ class ClusterTransport:
 
     @asynccontextmanager
     async def stream(self, path: str, *, query: Mapping[str, str] | None = None) -> AsyncIterator[AsyncIterator[bytes]]:
+        """Open a stream with the credentials of now. If they are rejected, new ones are read and ApiError is raised."""
         used = await self.access.authorization()
         link = self._link
         link.requests += 1  # counts until the response head arrives; after that the link may be closed
@@ -90,6 +93,7 @@ class ClusterTransport:
                 self._done(link)
 
     async def close(self) -> None:
+        """Close the connections in use, and wait for those that are being replaced."""
         await self._link.http.close()
         if self._closing:
             await asyncio.wait(self._closing)

@@ -56,6 +56,7 @@ class RivalDetector(Relay):
         self._reported: datetime | None = None
 
     async def request(self, request: Request) -> Response:
+        """Send the request, and log whether the Job in the response has another writer as well."""
         answer = await super().request(request)
         now = _date(answer)
         if now is not None:
@@ -76,7 +77,7 @@ class RivalDetector(Relay):
                 f"disable the other Job controller (kube-controller-manager --controllers=*,-job-controller), "
                 f"or set jobController.manage: ManagedBy"
             )
-            log.error("two Job controllers", extra={"job": f"{namespace}/{name}", "other": rival})
+            log.error("two Job controllers", extra={"key": f"{namespace}/{name}", "other": rival})
             self._report(f"! {line}")
 
 

@@ -1,8 +1,10 @@
 """Runs the controllers inside kopf, the process framework of `sluice manager`.
 
-kopf runs the startup and cleanup handlers, calls the login handler for credentials, and shuts down in order when its
-stop flag is set. The controllers start before kopf: importing kopf takes a fifth of the time budget for readiness, so
-a thread imports it once the controllers are ready, and its startup handler finds them running.
+kopf runs the startup and cleanup handlers, calls the login handler for credentials, runs the handlers of admission
+webhooks (`webhooks.kopf_admission`), and shuts down in order when its stop flag is set. The controllers start before
+kopf: importing kopf takes a fifth of the time budget for readiness, so a thread imports it once the controllers are
+ready, and its startup handler finds them running. With webhooks kopf is imported at once, because a process that does
+not lead answers them too.
 
 kopf is not used for the following:
 
@@ -24,7 +26,6 @@ kopf is not used for the following:
 from __future__ import annotations
 
 import asyncio
-import logging
 import sys
 from collections.abc import Awaitable, Callable
 from types import ModuleType
@@ -35,29 +36,40 @@ import aiohttp
 from queue_manager.engine.tuning import stop_on_signals
 from queue_manager.operator.controllers import Controllers
 from queue_manager.operator.renewing_transport import ClusterTransport
+from queue_manager.operator.webhooks.kopf_admission import NoMemories
+from queue_manager.operator.webhooks.service import Webhooks
 
 OPTIONAL_CLIENTS = ("kubernetes", "kubernetes_asyncio", "pykube")
 
 
-async def run(controllers: Controllers, transport: ClusterTransport) -> None:
-    """Run the controllers until a signal. Raises the exception that ended the controllers or kopf."""
+async def run(controllers: Controllers, transport: ClusterTransport, webhooks: Webhooks | None = None) -> None:
+    """Run the controllers until a signal. Raises the exception that ended the controllers or kopf.
+
+    `webhooks` are answered from the start, also by a process that does not lead yet.
+    """
     stop = asyncio.Event()
     stop_on_signals(stop.set)
     work = asyncio.create_task(controllers.run(), name="controllers")
     work.add_done_callback(lambda _: stop.set())
     try:
-        await _wait_for_any(controllers.ready, stop)
+        if webhooks is None:
+            await _wait_for_any(controllers.ready, stop)
         if not stop.is_set():
             kopf = await asyncio.to_thread(import_kopf)
-            await _run_in_kopf(kopf, controllers, transport, work, stop)
+            await _run_in_kopf(kopf, controllers, transport, webhooks, work, stop)
     finally:
         # If kopf did not begin, was cancelled, or failed on its way up, the clean-up handler did not run.
-        await _finish(controllers, transport, work)
+        await _finish(controllers, transport, webhooks, work)
     work.result()
 
 
 async def _run_in_kopf(
-    kopf: Any, controllers: Controllers, transport: ClusterTransport, work: asyncio.Task[None], stop: asyncio.Event
+    kopf: Any,
+    controllers: Controllers,
+    transport: ClusterTransport,
+    webhooks: Webhooks | None,
+    work: asyncio.Task[None],
+    stop: asyncio.Event,
 ) -> None:
     """Hand over to kopf until it ends."""
     ours = asyncio.all_tasks()
@@ -65,13 +77,18 @@ async def _run_in_kopf(
 
     async def finish() -> None:
         """First the controllers, then what they write through, and last what kopf left behind."""
-        await _finish(controllers, transport, work)
+        await _finish(controllers, transport, webhooks, work)
         for task in asyncio.all_tasks() - ours - kopfs - {asyncio.current_task()}:
             task.cancel()
 
+    registry = _registry(kopf, controllers, transport, finish, may_wait=webhooks is None)
+    settings = _settings(kopf)
+    if webhooks is not None:
+        webhooks.attach(kopf, registry, settings)
     tasks = await kopf.spawn_tasks(
-        registry=_registry(kopf, controllers, transport, finish),
-        settings=_settings(kopf),
+        registry=registry,
+        settings=settings,
+        memories=NoMemories(),
         clusterwide=True,
         standalone=True,
         stop_flag=stop,
@@ -82,13 +99,20 @@ async def _run_in_kopf(
 
 
 def _registry(
-    kopf: Any, controllers: Controllers, transport: ClusterTransport, finish: Callable[[], Awaitable[None]]
+    kopf: Any,
+    controllers: Controllers,
+    transport: ClusterTransport,
+    finish: Callable[[], Awaitable[None]],
+    *,
+    may_wait: bool,
 ) -> Any:
+    """`may_wait`: whether kopf starts only with the controllers, because no webhook needs it before."""
     registry = kopf.OperatorRegistry()
 
     @kopf.on.startup(registry=registry)  # type: ignore[untyped-decorator]
     async def start(**_: object) -> None:
-        await controllers.ready.wait()
+        if may_wait:
+            await controllers.ready.wait()
 
     @kopf.on.login(registry=registry)  # type: ignore[untyped-decorator]
     async def login(**_: object) -> Any:
@@ -135,10 +159,17 @@ def _settings(kopf: Any) -> Any:
     return settings
 
 
-async def _finish(controllers: Controllers, transport: ClusterTransport, work: asyncio.Task[None]) -> None:
-    """Stop the controllers and close their connections. A second call has no effect."""
+async def _finish(
+    controllers: Controllers, transport: ClusterTransport, webhooks: Webhooks | None, work: asyncio.Task[None]
+) -> None:
+    """Stop the controllers, then the webhooks, and close their connections. A second call has no effect.
+
+    Reviews are answered to the last: an API server learns only seconds later that this replica is not ready any more.
+    """
     controllers.stop()
     await asyncio.wait([work])
+    if webhooks is not None:
+        await webhooks.close()
     await transport.close()
 
 
@@ -151,5 +182,4 @@ def import_kopf() -> ModuleType:
     finally:
         for name in hidden:
             del sys.modules[name]
-    logging.getLogger("kopf").setLevel(logging.WARNING)  # at INFO kopf logs its own internal steps
     return kopf

@@ -17,6 +17,7 @@ class UnservedPathTransport(Relay):
     """Transport wrapper that turns a 404 without a NotFound Status into a 503, which callers retry."""
 
     async def request(self, request: Request) -> Response:
+        """Send the request; its status becomes 503 if the path is not served."""
         answer = await super().request(request)
         if answer.status == NOT_FOUND and ApiError.of(answer.status, answer.body).reason != "NotFound":
             return answer._replace(status=UNAVAILABLE)

@@ -1,15 +1,14 @@
 """Serves the visibility API of `sluice manager` over TLS, for the aggregation layer of a cluster and for tokens.
 
 Each request is authenticated and authorized by the API server (`delegated_auth`), on the subresource `pendingworkloads`
-of the queue that it names. While another manager leads, or the caches are not filled, the response is 503. The
-certificate is issued at each start, so an APIService skips its verification, as Kueue's does.
+of the queue that it names. While the caches are not filled, the response is 503. A replica that does not lead answers
+from its standby. The certificate is that of the webhook server, whose CA the manager writes into the APIService
+(`webhooks.ca_injection`). Without webhooks it is issued at each start, and an APIService has to skip its verification.
 """
 
 from __future__ import annotations
 
-import logging
 import ssl
-import tempfile
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from typing import Any
@@ -19,13 +18,14 @@ from aiohttp import web
 
 from job_controller.json_tree import Json
 from job_controller.ports import Clock
+from queue_manager.api.component_names import NAMESPACE, VISIBILITY_SERVICE
 from queue_manager.configuration.addresses import Address
 from queue_manager.engine.certificates import issue
 from queue_manager.engine.client import Client
 from queue_manager.engine.connections import Connections
-from queue_manager.engine.transport import ApiError
-from queue_manager.operator.delegated_auth import DelegatedAuth, FrontProxy, Identity, read_front_proxy
+from queue_manager.operator.delegated_auth import DelegatedAuth, Identity, judge, read_front_proxy
 from queue_manager.operator.listening import listen
+from queue_manager.operator.tls import ServingCertificate
 from queue_manager.visibility.pending_summary import (
     GROUP,
     SUBRESOURCE,
@@ -38,14 +38,12 @@ from queue_manager.visibility.pending_summary import (
     resource_list,
 )
 
-log = logging.getLogger(__name__)
-
-SERVICE_NAMES = ("localhost", "kueue-visibility-server.kueue-system.svc")
+SERVICE_NAMES = ("localhost", f"{VISIBILITY_SERVICE}.{NAMESPACE}.svc")
 SHUTDOWN_SECONDS = 0.2  # for responses in flight
 
 
 class VisibilityServer:
-    """Answers requests. `summaries`: of the leading term; None while this process does not lead."""
+    """Answers requests. `summaries`: from the caches of this process; None while they are not filled."""
 
     def __init__(self, auth: DelegatedAuth, summaries: Callable[[], PendingSummaries | None]) -> None:
         self._auth = auth
@@ -54,15 +52,12 @@ class VisibilityServer:
     async def answer(self, request: web.Request) -> Answer:
         """Authenticate, authorize and answer."""
         peer = request.transport.get_extra_info("peercert") if request.transport is not None else None
-        try:
-            identity = await self._auth.identify(request.headers, peer)
-            if identity is None:
-                return failure(401, "Unauthorized", "Unauthorized")
-            allowed = await self._auth.allows(identity, attributes(request.path))
-        except (ApiError, OSError) as error:
-            log.warning("a request could not be authorized: %s", error)
-            return failure(503, "ServiceUnavailable", "the API server cannot be asked whether this is allowed")
-        if not allowed:
+        status, identity, problem = await judge(self._auth, request.headers, peer, attributes(request.path))
+        if status == 503:
+            return failure(503, "ServiceUnavailable", problem)
+        if identity is None:
+            return failure(401, "Unauthorized", "Unauthorized")
+        if status == 403:
             return failure(403, "Forbidden", _forbidden(identity, request.path))
         return self._authorized(request)
 
@@ -76,7 +71,7 @@ class VisibilityServer:
             return failure(404, "NotFound", "the server could not find the requested resource")
         summaries = self._summaries()
         found = summaries.answer(request.path, dict(request.query)) if summaries is not None else None
-        return found or failure(503, "ServiceUnavailable", "this manager does not lead, or is starting")
+        return found or failure(503, "ServiceUnavailable", "this manager is starting: its caches are not filled yet")
 
 
 def attributes(path: str) -> dict[str, Any]:
@@ -114,12 +109,18 @@ async def serve(
     stack: AsyncExitStack,
     address: Address,
     client: Client,
-    clock: Clock,
+    context: ssl.SSLContext,
     summaries: Callable[[], PendingSummaries | None],
 ) -> str:
-    """Serve until the stack is closed; returns the URL. Raises OSError if the port is taken."""
+    """Serve until the stack is closed; returns the URL. Raises OSError if the port is taken.
+
+    `context` has the certificate. It lets a client present one that the CA of the front proxy has signed.
+    """
     listener = listen(address)
     front_proxy = await read_front_proxy(client)
+    if front_proxy is not None:
+        context.verify_mode = ssl.CERT_OPTIONAL
+        context.load_verify_locations(cadata=front_proxy.authority)
     server = VisibilityServer(DelegatedAuth(client, front_proxy), summaries)
 
     async def handle(request: web.Request) -> web.Response:
@@ -132,7 +133,7 @@ async def serve(
     await runner.setup()
     stack.push_async_callback(runner.cleanup)
     assert runner.server is not None
-    connections = Connections(listener, runner.server, tls_context(clock, front_proxy))
+    connections = Connections(listener, runner.server, context)
     stack.callback(connections.close)
     return f"https://{address.host or 'localhost'}:{listener.getsockname()[1]}/apis/{GROUP}"
 
@@ -150,15 +151,8 @@ def _trusting(connections: Callable[[], Connections], handle: Any) -> Any:
     return answer
 
 
-def tls_context(clock: Clock, front_proxy: FrontProxy | None) -> ssl.SSLContext:
-    """TLS with a new certificate; a client may present one that the CA of the front proxy has signed."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    with tempfile.NamedTemporaryFile(suffix=".pem") as file:  # mode 0600; the ssl module reads files only
-        file.write(issue("sluice visibility", SERVICE_NAMES, clock.now()).pem.encode())
-        file.flush()
-        context.load_cert_chain(file.name)
-    if front_proxy is not None:
-        context.verify_mode = ssl.CERT_OPTIONAL
-        context.load_verify_locations(cadata=front_proxy.authority)
-    return context
+def new_certificate(clock: Clock) -> ServingCertificate:
+    """A certificate for this process alone, which no client can verify."""
+    certificate = ServingCertificate()
+    certificate.present(issue("sluice visibility", SERVICE_NAMES, clock.now()).pem)
+    return certificate

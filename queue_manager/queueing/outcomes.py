@@ -16,8 +16,9 @@ from queue_manager.queueing.queue_set import Queues
 from queue_manager.scheduling import cycle
 from queue_manager.scheduling.backfill import Backfilling
 from queue_manager.scheduling.cycle import Admit, Outcome, Preempt, Refuse, Retry, run_cycle
+from queue_manager.scheduling.holdings import Holding
 from queue_manager.scheduling.preemption import Victim
-from queue_manager.scheduling.quota_state import Holding, SchedulerState
+from queue_manager.scheduling.quota_state import SchedulerState
 from queue_manager.scheduling.workload_info import Info
 
 NEVER_FITS_REASONS = (reasons.EXCEEDS_MAX_QUOTA, reasons.NO_MATCHING_FLAVOR)  # hold until quota or flavors change
@@ -50,6 +51,7 @@ def assume(
             admitted=admitted,
             priority=candidate.priority,
             queued_at=candidate.queued_at,
+            arrival=candidate.rank.arrival,
             reserved_at=second,
             ends_by=later(second, longest) if admitted and longest is not None else None,
             protected_until=later(second, min_runtime) if admitted and min_runtime is not None else None,

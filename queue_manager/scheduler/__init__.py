@@ -8,6 +8,7 @@ Modules:
     workload_controller    carries out the life cycle of each Workload (`lifecycle`)
     workload_writer        the only writer of the status of Workloads
     queue_status           status and finalizers of ClusterQueues, LocalQueues and ResourceFlavors
+    usage_sampling         samples the past usage of LocalQueues (admission fair sharing)
     job_pods               which pods of a Job use a node, or cannot be scheduled
     without_effect_events  Events about fields without effect
 """

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine
+from datetime import datetime
 
 from queue_manager.api import event_reasons, messages, policies, reasons
 from queue_manager.api.resources import WORKLOADS
@@ -20,18 +21,20 @@ from queue_manager.engine.runtime import Runtime
 from queue_manager.lifecycle import admission_checks, transitions
 from queue_manager.lifecycle.causes import Cause
 from queue_manager.lifecycle.queue_entry import waits
-from queue_manager.lifecycle.settings import Settings
 from queue_manager.lifecycle.status_draft import Draft
+from queue_manager.lifecycle.workload_settings import WorkloadSettings
 from queue_manager.queueing import outcomes
 from queue_manager.queueing.outcomes import NEVER_FITS_REASONS
+from queue_manager.scheduler.cycle_metrics import CycleMetrics
+from queue_manager.scheduler.cycle_trail import CycleTrail
 from queue_manager.scheduler.pending_reasons import PendingReasons
 from queue_manager.scheduler.preemptions import Preemptions
 from queue_manager.scheduler.quota_cache import QuotaCache
 from queue_manager.scheduler.rejections import RETRY_SECONDS, Rejections, is_rejection, report
 from queue_manager.scheduler.workload_writer import Gone, WorkloadWriter
 from queue_manager.scheduling.backfill import Backfilling
-from queue_manager.scheduling.cycle import Admit, Outcome, Preempt, Refuse, Retry, run_cycle
-from queue_manager.scheduling.quota_state import reserves_quota
+from queue_manager.scheduling.cycle import Admit, Preempt, Refuse, Retry, run_cycle
+from queue_manager.scheduling.holdings import reserves_quota
 from queue_manager.scheduling.workload_info import Info
 
 BUDGET_SECONDS = 0.01  # of consecutive cycles, before watches and writes proceed
@@ -40,7 +43,9 @@ BUDGET_SECONDS = 0.01  # of consecutive cycles, before watches and writes procee
 class Scheduler:
     """Admits Workloads."""
 
-    def __init__(self, runtime: Runtime, settings: Settings, quota_cache: QuotaCache, writer: WorkloadWriter) -> None:
+    def __init__(
+        self, runtime: Runtime, settings: WorkloadSettings, quota_cache: QuotaCache, writer: WorkloadWriter
+    ) -> None:
         self.cycles = 0
         self._runtime = runtime
         self._settings = settings
@@ -49,20 +54,24 @@ class Scheduler:
         self._writer = writer
         self._workloads: Cache[Workload] = runtime.cache(WORKLOADS, Workload)
         self._writes: set[asyncio.Task[None]] = set()
+        self._metrics = CycleMetrics(runtime.metrics, quota_cache.state)
+        self._trail = CycleTrail(quota_cache.changed)
         self._rejections = Rejections(runtime)
         self._reasons = PendingReasons(runtime, settings, quota_cache, writer, self._rejections)
         self._preemptions = Preemptions(runtime, quota_cache, writer, self._reasons, self._rejections)
         self._workloads.subscribe(self._on_workload)
         runtime.task(self.run)
 
-    def reconfigure(self, settings: Settings) -> None:
+    def reconfigure(self, settings: WorkloadSettings) -> None:
         """Use these settings from the next cycle on."""
         self._settings = settings
         self._backfilling = _backfilling(settings)
         self._reasons.reconfigure(settings)
 
     def _on_workload(self, old: Workload | None, new: Workload | None) -> None:
-        if new is None and old is not None:
+        if new is not None:
+            self._trail.changed(new.metadata.uid)
+        elif old is not None:
             self._rejections.forget(old.metadata.uid)
 
     # --- cycles ---
@@ -76,6 +85,8 @@ class Scheduler:
                 changed.clear()
                 if self._run_cycles():
                     changed.set()
+                else:
+                    self._trail.settle()
                 await asyncio.sleep(0)  # let watches and writes proceed
         finally:
             for task in self._writes:
@@ -98,27 +109,37 @@ class Scheduler:
         if not heads:
             return False
         self.cycles += 1
+        with self._trail.cycle(len(heads)):
+            return self._decide(heads, now)
+
+    def _decide(self, heads: list[tuple[str, Info]], now: datetime) -> bool:
+        """Decide about these heads and start the writes. False if nothing more can be tried."""
         started = self._loop_time()
         waiting = self._quota_cache.queues.waiting_heads() if self._backfilling is not None else {}
         decided = run_cycle(self._quota_cache.state, heads, now, self._backfilling, waiting)
         blocked = self._is_blocked_by_pods()
         progress, admissions = False, list[Admit]()
         for outcome in decided:
+            self._trail.follow(outcome.info.uid)
             match outcome:
                 case Admit() if blocked:
+                    self._trail.record("blocked", outcome)
                     self._reasons.report(outcome.info, _wait_for_pods)
                 case Admit():
+                    self._trail.record("admitted", outcome)
                     self._admit(outcome)
                     admissions.append(outcome)
                     progress, blocked = True, self._is_blocked_by_pods()
                 case Preempt():
+                    self._trail.record("preempting", outcome)
                     self._preemptions.preempt(outcome)
                     progress = True
                 case Refuse():
+                    self._trail.record("refused", outcome)
                     self._refuse(outcome)
                     progress = progress or outcome.retry is not Retry.NEXT_CYCLE
         self._quota_cache.queues.requeue_inadmissible(outcomes.concerned_by(self._quota_cache.state, admissions), now)
-        self._record_metrics(decided, self._loop_time() - started)
+        self._metrics.record(decided, self._loop_time() - started)
         return progress
 
     def _is_blocked_by_pods(self) -> bool:
@@ -208,14 +229,8 @@ class Scheduler:
     def _loop_time(self) -> float:
         return asyncio.get_running_loop().time()
 
-    def _record_metrics(self, decided: list[Outcome], seconds: float) -> None:
-        admitted = sum(isinstance(outcome, Admit) for outcome in decided)
-        result = {"result": "success" if admitted else "inadmissible"}
-        self._runtime.metrics.inc("kueue_admission_attempts_total", result)
-        self._runtime.metrics.observe("kueue_admission_attempt_duration_seconds", result, seconds)
 
-
-def _backfilling(settings: Settings) -> Backfilling | None:
+def _backfilling(settings: WorkloadSettings) -> Backfilling | None:
     return Backfilling(settings.backfill) if settings.backfill is not None else None
 
 

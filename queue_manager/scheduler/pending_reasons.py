@@ -3,10 +3,12 @@
 The scheduler tries the same Workloads again each time quota is released, and nearly every refusal has other numbers in
 its message ("2 more needed"). So:
 
-    the reason has changed      it is queued for writing, behind whatever lets work run (`write_queue`)
+    the reason has changed (*)  it is queued for writing, behind whatever lets work run (`write_queue`)
     only the message or the     it is written once in `pendingReasonPeriod`, at a time in the period that depends on
     requests have changed       the Workload's uid: the writes of many Workloads are spread evenly
     neither                     nothing is written, and a queued write is withdrawn
+
+(*) also to and from "kept for a workload that has waited longer": the reason stays WaitingForQuota then, but not why.
 
 The newest refusal counts. A Workload that is admitted meanwhile gets no reason. BEHAVIOUR.md#q6-pending-reasons.
 """
@@ -17,15 +19,15 @@ import asyncio
 import zlib
 from typing import NamedTuple
 
-from queue_manager.api import condition_types, event_reasons
+from queue_manager.api import condition_types, event_reasons, messages
 from queue_manager.api.resources import WORKLOADS
 from queue_manager.api.types import Workload
 from queue_manager.engine.cache import Cache
 from queue_manager.engine.runtime import Runtime
 from queue_manager.lifecycle.causes import Cause
-from queue_manager.lifecycle.settings import Settings
 from queue_manager.lifecycle.status_draft import Draft
 from queue_manager.lifecycle.transitions import Transition
+from queue_manager.lifecycle.workload_settings import WorkloadSettings
 from queue_manager.scheduler.quota_cache import QuotaCache
 from queue_manager.scheduler.rejections import Rejections, report
 from queue_manager.scheduler.workload_writer import Gone, WorkloadWriter
@@ -48,7 +50,7 @@ class PendingReasons:
     def __init__(
         self,
         runtime: Runtime,
-        settings: Settings,
+        settings: WorkloadSettings,
         quota_cache: QuotaCache,
         writer: WorkloadWriter,
         rejections: Rejections,
@@ -63,7 +65,7 @@ class PendingReasons:
         self._retry_timers: dict[str, asyncio.TimerHandle] = {}  # by uid: no write before
         self._workloads.subscribe(self._on_workload)
 
-    def reconfigure(self, settings: Settings) -> None:
+    def reconfigure(self, settings: WorkloadSettings) -> None:
         """Use this period for the next messages."""
         self._period = settings.pending_reason_period
 
@@ -149,6 +151,8 @@ def next_turn(uid: str, period: float, now: float) -> float:
     return now + (phase - now) % period
 
 
-def _reason(workload: Workload) -> tuple[str, str] | None:
+def _reason(workload: Workload) -> tuple[str, str, bool] | None:
     reserved = workload.condition(condition_types.QUOTA_RESERVED)
-    return None if reserved is None else (reserved.status, reserved.reason)
+    if reserved is None:
+        return None
+    return reserved.status, reserved.reason, reserved.message == messages.KEPT_FOR_HEAD_MESSAGE

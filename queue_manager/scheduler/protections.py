@@ -31,7 +31,7 @@ class Protections:
         self._sync_workload = sync_workload
         self._workloads: Cache[Workload] = runtime.cache(WORKLOADS, Workload)
         self._protected: set[str] = set()  # uids of the Workloads whose end was not reacted to yet
-        self.queue: WorkQueue[str] = WorkQueue("minimum-runtimes", metrics=runtime.metrics)  # the same uids
+        self.queue: WorkQueue[str] = WorkQueue("minimum-runtimes", metrics=runtime.metrics)
         quota_cache.protection_listeners.append(self._on_change)
         runtime.worker(self.queue, self.sync)
 

@@ -2,9 +2,11 @@
 
 A status is computed from the quota cache and written only when it differs. Changes of Workloads are batched for
 STATUS_BATCH_SECONDS, so that a burst of admissions costs one write per queue (Kueue: UpdatesBatchPeriod), and the next
-write of the same queue comes no earlier than that after the last one. Only a changed condition does not wait.
+write of the same queue comes no earlier than that after the last one, or BACKLOG_BATCH_SECONDS while writes that let
+work run are waiting. Only a changed condition does not wait.
 
-The status of a Cohort is only its share: it is written only with fair sharing. Past usage of LocalQueues is sampled.
+The status of a Cohort is only its share: it is written only with fair sharing. Past usage of LocalQueues is sampled
+(`usage_sampling`).
 BEHAVIOUR.md#q30-queue-status.
 """
 
@@ -46,16 +48,19 @@ from queue_manager.api.without_effect import without_effect
 from queue_manager.engine.runtime import Runtime
 from queue_manager.engine.transport import ApiError
 from queue_manager.engine.workqueue import WorkQueue
-from queue_manager.lifecycle.settings import Settings
 from queue_manager.lifecycle.status_draft import make_condition
+from queue_manager.lifecycle.workload_settings import WorkloadSettings
 from queue_manager.scheduler.fair_sharing_status import merge_patch, share_status, usage_status
 from queue_manager.scheduler.quota_cache import QuotaCache, flavors_of
+from queue_manager.scheduler.usage_sampling import sample_usage, seconds_to_next_sample
 from queue_manager.scheduling.amounts import text
-from queue_manager.scheduling.quota_state import Holding, QueueState
+from queue_manager.scheduling.holdings import Holding
+from queue_manager.scheduling.quota_state import QueueState
 from queue_manager.scheduling.quota_tree import FlavorResource
 from queue_manager.scheduling.usage_decay import Sample
 
 STATUS_BATCH_SECONDS = 1.0  # from a Workload's change to the status write, and between two writes of one queue
+BACKLOG_BATCH_SECONDS = 10.0  # between two writes of one queue during a backlog
 
 
 class QueueStatusController:
@@ -80,7 +85,7 @@ class QueueStatusController:
         quota_cache.cycle_listeners.append(self._on_cycle)
         runtime.worker(self.queue, self.sync)
 
-    def reconfigure(self, settings: Settings) -> None:
+    def reconfigure(self, settings: WorkloadSettings) -> None:
         """Fair sharing may have been switched on or off. The quota cache has the settings already."""
         for kind, cache in (("cq", self._cluster_queues), ("co", self._cohorts), ("lq", self._local_queues)):
             for queue in cache.values():
@@ -263,17 +268,19 @@ class QueueStatusController:
 
     def _is_postponed(self, item: tuple[str, Key]) -> bool:
         """Whether the last write of this status is too recent; it is synced again when it is not."""
-        remaining = self._written_at.get(item, float("-inf")) + STATUS_BATCH_SECONDS - asyncio.get_running_loop().time()
+        period = BACKLOG_BATCH_SECONDS if self._runtime.is_backlogged() else STATUS_BATCH_SECONDS
+        remaining = self._written_at.get(item, float("-inf")) + period - asyncio.get_running_loop().time()
         if remaining > 0:
-            self.queue.add_after(item, remaining)
+            self.queue.add_after(item, min(remaining, STATUS_BATCH_SECONDS))  # the backlog may be over by then
         return remaining > 0
 
     def _past_usage(self, key: Key) -> Sample | None:
         """The past usage of a LocalQueue, and a sync for the next sample; None if it is not kept."""
-        sample, decay = self._quota_cache.sample_usage(key), self._quota_cache.queues.ledger.decay
-        if sample is not None and decay is not None:
-            passed = (self._runtime.clock.now() - sample.at).total_seconds()
-            self.queue.add_after(("lq", key), max(STATUS_BATCH_SECONDS, decay.interval - passed))
+        now = self._runtime.clock.now()
+        sample = sample_usage(self._quota_cache, key, now)
+        wait = seconds_to_next_sample(self._quota_cache, sample, now)
+        if wait is not None:
+            self.queue.add_after(("lq", key), max(STATUS_BATCH_SECONDS, wait))
         return sample
 
     def _local_active(self, queue: LocalQueue) -> tuple[str, str, str]:

@@ -42,17 +42,18 @@ from queue_manager.api.types import (
 from queue_manager.engine.cache import Cache
 from queue_manager.engine.runtime import Runtime
 from queue_manager.lifecycle.queue_entry import configure, read, waits
-from queue_manager.lifecycle.settings import Settings
 from queue_manager.lifecycle.steps import WorkloadContext
+from queue_manager.lifecycle.workload_settings import WorkloadSettings
 from queue_manager.queueing import outcomes
 from queue_manager.queueing.queue_set import Queues
+from queue_manager.scheduler.cycle_trail import CycleTrigger
 from queue_manager.scheduling.cycle import Admit
 from queue_manager.scheduling.execution_time import min_runtime
-from queue_manager.scheduling.pod_surroundings import PodSurroundings, pod_surroundings
+from queue_manager.scheduling.holdings import Holding, holding_of, reserves_quota
+from queue_manager.scheduling.pod_surroundings import pod_surroundings
 from queue_manager.scheduling.quota_forest import Cycle
-from queue_manager.scheduling.quota_state import Holding, SchedulerState, holding_of, reserves_quota
-from queue_manager.scheduling.usage_decay import Sample, consumption
-from queue_manager.scheduling.workload_info import Info
+from queue_manager.scheduling.quota_state import SchedulerState
+from queue_manager.scheduling.workload_info import Info, RequestReader
 
 SECOND_TRY_SECONDS = 1.0  # after the spec of a ClusterQueue or Cohort has changed
 
@@ -60,10 +61,10 @@ SECOND_TRY_SECONDS = 1.0  # after the spec of a ClusterQueue or Cohort has chang
 class QuotaCache:
     """Pending Workloads (`queues`) and quota in use (`state`). `changed` is set when a cycle may admit something."""
 
-    def __init__(self, runtime: Runtime, settings: Settings) -> None:
+    def __init__(self, runtime: Runtime, settings: WorkloadSettings) -> None:
         self.state = SchedulerState()
         self.queues = Queues()
-        self.changed = asyncio.Event()
+        self.changed = CycleTrigger()
         self._clock = runtime.clock
         self._take_settings(settings)
         self._workloads: Cache[Workload] = runtime.cache(WORKLOADS, Workload)
@@ -87,10 +88,9 @@ class QuotaCache:
         self._limit_ranges.subscribe(self._on_limit_range)
         self._runtime_classes: Cache[RuntimeClass] = runtime.cache(RUNTIME_CLASSES, RuntimeClass)
         self._runtime_classes.subscribe(self._on_runtime_class)
-        self._surroundings: dict[str, PodSurroundings] = {}
         self._workloads.subscribe(self._on_workload)
 
-    def reconfigure(self, settings: Settings) -> None:
+    def reconfigure(self, settings: WorkloadSettings) -> None:
         """Use these settings from now on: every Workload is read again, and refused ones are eligible again."""
         self._take_settings(settings)
         for local in self.queues.local_queues.values():
@@ -98,8 +98,9 @@ class QuotaCache:
         self._reread(lambda workload: True)
         self.requeue_inadmissible(list(self.queues.cluster_queues))
 
-    def _take_settings(self, settings: Settings) -> None:
+    def _take_settings(self, settings: WorkloadSettings) -> None:
         self._settings = settings
+        self._readers: dict[str, RequestReader] = {}  # by namespace
         configure(self.state, self.queues, settings)
 
     # --- used by the scheduler ---
@@ -108,7 +109,7 @@ class QuotaCache:
         """(ClusterQueue, head) for each active ClusterQueue with a Workload to try.
 
         Where quota was released since the last call, everything that its cohort has refused is eligible again: each
-        cohort is woken once, however many Workloads have ended.
+        cohort is requeued once, however many Workloads have ended.
         """
         if self._freed:
             freed, self._freed = self._freed, {}
@@ -117,7 +118,7 @@ class QuotaCache:
 
     def read(self, workload: Workload) -> Info:
         """The Workload's requests, its rank, and until when it must not be admitted."""
-        return read(workload, self._settings, self._pod_surroundings(workload.metadata.namespace))
+        return read(workload, self._settings, self._reader(workload.metadata.namespace))
 
     def assume(self, decision: Admit) -> None:
         """Count an admission before it is written; the Workload is not pending. `resolve_assumption` must follow."""
@@ -163,24 +164,6 @@ class QuotaCache:
         if latest is not None and self.queues.get(latest.metadata.key) is delayed:
             self._enqueue(latest)
         self.requeue_inadmissible([cluster_queue])
-
-    # --- past usage of LocalQueues ---
-
-    def sample_usage(self, queue: Key) -> Sample | None:
-        """The past usage of a LocalQueue, brought up to date if the sampling interval is over; None if it is not kept.
-
-        The order of the LocalQueues may be another one then.
-        """
-        local, ledger, now = self.queues.local_queues.get(queue), self.queues.ledger, self._clock.now()
-        if local is None or not self.queues.is_ordered_by_usage(local.spec.cluster_queue):
-            return None
-        if ledger.is_due(queue, now):
-            state = self.state.queues.get(local.spec.cluster_queue)
-            holdings = state.holdings.values() if state is not None else ()
-            running = consumption(h.usage for h in holdings if h.queue == queue and h.admitted)
-            self.queues.sample_usage(queue, running, now)
-            self.changed.set()
-        return ledger.get(queue)
 
     # --- queries ---
 
@@ -320,21 +303,26 @@ class QuotaCache:
             return
         self._active.clear()
         name = cohort.metadata.name
-        before = self._cycles_around(name)
+        members = set(self.state.members_of_cycle(name))
+        before = self._cycles_around({name, *members})
         if new is not None:
             self.state.set_cohort(new)
         else:
             self.state.drop_cohort(name)
-        after = self._cycles_around(name)
+        after = self._cycles_around({name, *members, *self.state.members_of_cycle(name)})
         concerned = list(dict.fromkeys([*before, *after]))
         self._quotas_changed(concerned, again=old is not None)
         changed = [queue for queue in concerned if before.get(queue, ()) != after.get(queue, ())]
         for listener in self.cycle_listeners if changed else ():
             listener(changed)
 
-    def _cycles_around(self, cohort: str) -> dict[str, Cycle]:
-        """The ClusterQueues of the cohort's tree, with the cycle of Cohorts above each."""
-        names = self.state.relatives_of_cohort(cohort)
+    def _cycles_around(self, cohorts: Iterable[str]) -> dict[str, Cycle]:
+        """The ClusterQueues of the trees of these cohorts, with the cycle of Cohorts above each.
+
+        Each member of a cycle is the root of its own tree, so the trees of all members are needed to see all
+        ClusterQueues for which the cycle is closed or broken.
+        """
+        names = dict.fromkeys(name for cohort in sorted(cohorts) for name in self.state.relatives_of_cohort(cohort))
         return {name: self.state.cycle_above(name) for name in names}
 
     def _quotas_changed(self, concerned: Sequence[str], *, again: bool) -> None:
@@ -380,12 +368,12 @@ class QuotaCache:
     def _on_limit_range(self, old: LimitRange | None, new: LimitRange | None) -> None:
         limit_range = new or old
         if limit_range is not None and (old is None or new is None or old.spec != new.spec):
-            self._surroundings.pop(limit_range.metadata.namespace, None)
+            self._readers.pop(limit_range.metadata.namespace, None)
             self._reread(lambda w: w.metadata.namespace == limit_range.metadata.namespace)
 
     def _on_runtime_class(self, old: RuntimeClass | None, new: RuntimeClass | None) -> None:
         if old is None or new is None or old.overhead != new.overhead:
-            self._surroundings.clear()
+            self._readers.clear()
             self._reread(_names_runtime_class)
 
     def _reread(self, concerned: Callable[[Workload], bool]) -> None:
@@ -398,17 +386,19 @@ class QuotaCache:
             elif reserves_quota(workload):
                 self._hold(workload)
 
-    def _pod_surroundings(self, namespace: str) -> PodSurroundings:
-        found = self._surroundings.get(namespace)
+    def _reader(self, namespace: str) -> RequestReader:
+        found = self._readers.get(namespace)
         if found is None:
             ranges = self._limit_ranges.lookup("namespace", namespace)
-            found = self._surroundings[namespace] = pod_surroundings(ranges, self._runtime_classes.values())
+            surroundings = pod_surroundings(ranges, self._runtime_classes.values())
+            found = self._readers[namespace] = RequestReader(self._settings.resources, surroundings)
         return found
 
     def _on_namespace(self, old: Namespace | None, new: Namespace | None) -> None:
         if new is None:
             if old is not None:
                 self.state.namespaces.pop(old.metadata.name, None)
+                self._readers.pop(old.metadata.name, None)
             return
         self.state.namespaces[new.metadata.name] = new.metadata.labels
         if old is None or old.metadata.labels != new.metadata.labels:

@@ -47,7 +47,7 @@ def is_rejection(error: Exception) -> bool:
 
 def report(error: Exception, text: str, info: Info) -> None:
     """Log a failed write; with a traceback unless the server is busy or unreachable."""
-    extra = {"key": str(info.key), "error": str(error)}
+    extra = {"key": str(info.key), "uid": info.uid, "error": str(error)}
     if isinstance(error, ApiError | OSError):
         log.warning(text, extra=extra)
     else:

@@ -17,11 +17,11 @@ from queue_manager.engine.transport import ApiError
 from queue_manager.engine.workqueue import WorkQueue
 from queue_manager.lifecycle import steps
 from queue_manager.lifecycle.causes import Cause
-from queue_manager.lifecycle.requeuing import Unscheduled
+from queue_manager.lifecycle.pod_causes import worst_cause
 from queue_manager.lifecycle.rules import next_step
-from queue_manager.lifecycle.settings import Settings, without_future_times
 from queue_manager.lifecycle.transitions import Transition
-from queue_manager.lifecycle.unscheduled import unschedulable, unscheduled
+from queue_manager.lifecycle.unscheduled import Unscheduled, unschedulable, unscheduled
+from queue_manager.lifecycle.workload_settings import WorkloadSettings, without_future_times
 from queue_manager.scheduler.job_pods import JobPods
 from queue_manager.scheduler.quota_cache import QuotaCache
 from queue_manager.scheduler.workload_writer import Gone, WorkloadWriter
@@ -36,7 +36,12 @@ class WorkloadController:
     """Advances each Workload by one step per sync."""
 
     def __init__(
-        self, runtime: Runtime, settings: Settings, quota_cache: QuotaCache, writer: WorkloadWriter, running: JobPods
+        self,
+        runtime: Runtime,
+        settings: WorkloadSettings,
+        quota_cache: QuotaCache,
+        writer: WorkloadWriter,
+        running: JobPods,
     ) -> None:
         """`running`: the pods that use nodes."""
         self._runtime = runtime
@@ -56,11 +61,12 @@ class WorkloadController:
         quota_cache.cycle_listeners.append(self._enqueue_cluster_queues)
         self._unschedulable = JobPods(runtime, "no node can take", lambda pod: unschedulable(pod) is not None)
         self._unschedulable.subscribe(self._on_unschedulable)
+        self._failed = JobPods(runtime, "have failed", lambda pod: pod.status.phase == "Failed")
         self._running = running
         self._running.subscribe(self._on_running)
         runtime.worker(self.queue, self.sync, WORKERS)
 
-    def reconfigure(self, settings: Settings) -> None:
+    def reconfigure(self, settings: WorkloadSettings) -> None:
         """Use these settings from now on: every Workload is synced, since its deadlines may have changed."""
         self._settings = settings
         for workload in self._workloads.values():
@@ -131,7 +137,9 @@ class WorkloadController:
             return
         view = replace(
             self._quota_cache.view(workload),
+            urgent_writes_wait=self._writer.is_busy,
             unscheduled=self._unscheduled(workload),
+            pod_cause=self._pod_cause(workload),
             owner_gone=await self._owner_gone(workload),
             jitter=self._rng.random(),
         )
@@ -148,14 +156,16 @@ class WorkloadController:
 
     def _unscheduled(self, workload: Workload) -> Unscheduled | None:
         """Pods of its Job that no node can take, while the Workload waits for its pods; else None."""
-        job_uid = workload.job_uid
-        if (
-            not job_uid
-            or not workload.is_true(condition_types.ADMITTED)
-            or workload.is_true(condition_types.PODS_READY)
-        ):
-            return None
-        return unscheduled(self._unschedulable.of(job_uid))
+        return unscheduled(self._unschedulable.of(workload.job_uid)) if _awaits_pods(workload) else None
+
+    def _pod_cause(self, workload: Workload) -> str:
+        """Why pods of its Job are not ready, while the Workload waits for its pods; else ""."""
+        admitted = workload.condition(condition_types.ADMITTED)
+        if admitted is None or not _awaits_pods(workload) or workload.is_true(condition_types.EVICTED):
+            return ""
+        uid = workload.job_uid
+        worst = worst_cause((*self._running.of(uid), *self._failed.of(uid)), admitted.last_transition_time)
+        return worst.text if worst is not None else ""
 
     async def _carry_out(self, workload: Workload, step: steps.Step) -> None:
         key, meta = workload.metadata.key, workload.metadata
@@ -165,10 +175,10 @@ class WorkloadController:
                 return
             case steps.Idle():
                 return
-            case steps.WriteStatus(apply, cause) if cause.explains:
+            case steps.ApplyTransition(apply, cause) if cause.explains:
                 self._explain(workload, apply, cause)
                 return
-            case steps.WriteStatus(apply, cause):
+            case steps.ApplyTransition(apply, cause):
                 await self._writer.write(workload, apply, event_reasons.WORKLOAD_COMPONENT, cause)
             case steps.Deactivate(announced):
                 own = {"resourceVersion": meta.resource_version, "annotations": {keys.DEACTIVATED_FOR: announced}}
@@ -240,6 +250,12 @@ class WorkloadController:
             if error.is_not_found:
                 return False
             raise
+
+
+def _awaits_pods(workload: Workload) -> bool:
+    """Whether it is admitted for a Job whose pods are not all ready."""
+    ready = workload.is_true(condition_types.PODS_READY)
+    return bool(workload.job_uid) and workload.is_true(condition_types.ADMITTED) and not ready
 
 
 def _job_uid(workload: Workload) -> tuple[str, ...]:

@@ -17,12 +17,13 @@ from job_controller.model import Key
 from queue_manager.api.resources import WORKLOADS
 from queue_manager.api.types import Workload
 from queue_manager.engine.cache import Cache
+from queue_manager.engine.cause_ids import CURRENT, CauseId, join
 from queue_manager.engine.runtime import Runtime
 from queue_manager.engine.transport import ApiError
 from queue_manager.lifecycle.causes import Cause, main_cause
-from queue_manager.lifecycle.settings import Settings
 from queue_manager.lifecycle.status_draft import Draft
 from queue_manager.lifecycle.transitions import Transition
+from queue_manager.lifecycle.workload_settings import WorkloadSettings
 from queue_manager.scheduler.write_queue import WriteQueue
 
 MAX_ATTEMPTS = 5  # before a conflict is raised to the caller
@@ -40,13 +41,14 @@ class _PendingWrite(NamedTuple):
     cause: Cause
     written: Callable[[Workload], None]
     failed: Callable[[Exception], None]
+    follows: CauseId | None  # the change from which the transition follows
     slot: str = ""  # of an explanation: a newer one of the same slot replaces it
 
 
 class WorkloadWriter:
     """Applies transitions. `listeners` are called with (before, after) of each write."""
 
-    def __init__(self, runtime: Runtime, settings: Settings, cache: Cache[Workload]) -> None:
+    def __init__(self, runtime: Runtime, settings: WorkloadSettings, cache: Cache[Workload]) -> None:
         self._runtime = runtime
         self._cache = cache
         self.listeners: list[Callable[[Workload, Workload], None]] = []
@@ -54,13 +56,18 @@ class WorkloadWriter:
         self._pending: dict[Key, list[_PendingWrite]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._explanation_added = asyncio.Event()
-        runtime.add_backlog(lambda: self._queue.urgent)
+        runtime.add_urgent_writes(lambda: self._queue.urgent)
         runtime.support(self._pace_explanations)
 
-    def reconfigure(self, settings: Settings) -> None:
+    def reconfigure(self, settings: WorkloadSettings) -> None:
         """Use these settings from now on."""
         self._queue.period = settings.pending_reason_period
         self._explanation_added.set()
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether urgent writes wait for the API server."""
+        return self._queue.is_busy
 
     # --- adding ---
 
@@ -80,7 +87,7 @@ class WorkloadWriter:
                 done.set_exception(error)
                 done.exception()  # retrieved, in case the caller was cancelled
 
-        write = _PendingWrite(workload.metadata.uid, transition, component, cause, written, failed)
+        write = _PendingWrite(workload.metadata.uid, transition, component, cause, written, failed, CURRENT.get())
         self._add(workload.metadata.key, write)
         return await asyncio.shield(done)
 
@@ -100,8 +107,8 @@ class WorkloadWriter:
         """
         key = workload.metadata.key
         self._remove(key, slot)
-        write = _PendingWrite(workload.metadata.uid, transition, component, cause, lambda latest: None, failed, slot)
-        self._add(key, write)
+        uid = workload.metadata.uid
+        self._add(key, _PendingWrite(uid, transition, component, cause, _ignore, failed, CURRENT.get(), slot))
         self._explanation_added.set()
 
     def withdraw(self, key: Key, slot: str) -> None:
@@ -153,6 +160,7 @@ class WorkloadWriter:
                 await asyncio.sleep(0)
             # Explanations come last: what the others write can make them untrue, and then they have no Event either.
             writes = sorted(self._pending.pop(key, []), key=lambda write: bool(write.slot))
+            CURRENT.set(join(write.follows for write in writes))
             try:
                 await self._write(key, writes)
             except Exception as error:
@@ -197,6 +205,7 @@ class WorkloadWriter:
                 for listener in self.listeners:
                     listener(current, latest)
             for write, draft in drafts:
+                CURRENT.set(write.follows)
                 for event in draft.events:
                     self._runtime.recorder(write.component).event(latest, *event)
                 write.written(latest)
@@ -224,6 +233,10 @@ def _for(current: Workload | None, writes: list[_PendingWrite]) -> list[_Pending
     uid = current.metadata.uid if current is not None else ""
     _fail([write for write in writes if write.uid != uid], Gone("the Workload is gone"))
     return [write for write in writes if write.uid == uid]
+
+
+def _ignore(latest: Workload) -> None:
+    """Nobody waits for an explanation."""
 
 
 def _fail(writes: list[_PendingWrite], error: Exception) -> None:

@@ -6,9 +6,10 @@ Two kinds of writes compete for the API server, which is the slowest part of an 
     explaining   why a Workload is pending, and which pods are expected: only readers wait for it
 
 Urgent writes go first, in order of arrival. Explaining ones use the slots that are left, at most EXPLAINING_SLOTS, at a
-steady pace: EXPLANATIONS_PER_SECOND, or as many as are needed to write the oldest within `period` seconds. So a burst
-of arrivals is admitted before it is explained, most explanations are dropped because their Workload has been admitted
-meanwhile, and none waits for ever: one in FAIR_TURN writes is an explanation that is older than the period.
+steady pace: EXPLANATIONS_PER_SECOND, fewer beside urgent writes, or as many as are needed to write the oldest within
+`period` seconds, BUSY_PERIODS times that beside urgent writes. So a burst of arrivals is admitted before it is
+explained, most explanations are dropped because their Workload has been admitted meanwhile, and none waits for ever:
+one in FAIR_TURN writes is an explanation that is older than that.
 
 A Workload is written by one task at a time. Added while it is written, it is queued again afterwards; an urgent
 addition makes a queued explanation urgent, since one patch carries both. BEHAVIOUR.md#q39-status-writes.
@@ -23,6 +24,9 @@ from job_controller.model import Key
 SLOTS = 50  # concurrent writes
 EXPLAINING_SLOTS = 10  # of them
 EXPLANATIONS_PER_SECOND = 20.0
+BUSY_EXPLANATIONS_PER_SECOND = 1.0  # beside BUSY_WRITES or more urgent writes: they cost the API server as much
+BUSY_WRITES = 4
+BUSY_PERIODS = 10
 BURST = 20  # explanations without a pause, after as many as that were not needed
 FAIR_TURN = 8
 
@@ -48,6 +52,11 @@ class WriteQueue:
     def urgent(self) -> int:
         """Urgent keys, queued or being written."""
         return len(self._urgent) + len(self._writing) - self._explaining_slots_used()
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether urgent writes wait for the API server: each explanation would delay them."""
+        return self.urgent >= BUSY_WRITES
 
     def add(self, key: Key, now: float, *, explains: bool) -> None:
         """Queue a key. A queued key keeps its place, and leaves the explanations if it becomes urgent."""
@@ -102,7 +111,7 @@ class WriteQueue:
 
     def _deadline(self) -> float:
         """Until when the oldest explanation is to be written."""
-        return next(iter(self._explaining.values())) + self.period
+        return next(iter(self._explaining.values())) + self.period * (BUSY_PERIODS if self.is_busy else 1)
 
     def _start_of_pace(self, now: float) -> float:
         """The time from which the next pause counts; in the past after a time without explanations (`BURST`)."""
@@ -110,6 +119,7 @@ class WriteQueue:
 
     def _pause(self, now: float) -> float:
         """Seconds between two explanations."""
+        usual = 1 / (BUSY_EXPLANATIONS_PER_SECOND if self.is_busy else EXPLANATIONS_PER_SECOND)
         if not self._explaining:
-            return 1 / EXPLANATIONS_PER_SECOND
-        return min(1 / EXPLANATIONS_PER_SECOND, max(0.0, self._deadline() - now) / len(self._explaining))
+            return usual
+        return min(usual, max(0.0, self._deadline() - now) / len(self._explaining))

@@ -25,7 +25,8 @@ from enum import Enum
 
 from job_controller.times import LATEST, later
 from queue_manager.scheduling.flavor_assignment import Assignment, Mode, assign
-from queue_manager.scheduling.quota_state import Holding, QueueState, SchedulerState
+from queue_manager.scheduling.holdings import Holding
+from queue_manager.scheduling.quota_state import QueueState, SchedulerState
 from queue_manager.scheduling.quota_tree import FlavorResource, QuotaNode, Usage
 from queue_manager.scheduling.workload_info import Info
 

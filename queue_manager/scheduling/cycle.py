@@ -29,10 +29,12 @@ from queue_manager.api import messages, policies, reasons
 from queue_manager.scheduling.backfill import Backfilling, Candidate
 from queue_manager.scheduling.fair_sharing import Claim, fair_order
 from queue_manager.scheduling.flavor_assignment import Assignment, Mode
+from queue_manager.scheduling.holdings import Reservation
 from queue_manager.scheduling.nomination import Nomination, nominate
 from queue_manager.scheduling.planned_usage import PlannedUsage, passes
-from queue_manager.scheduling.preemption import Victim, with_new_candidates
-from queue_manager.scheduling.quota_state import QueueState, Reservation, SchedulerState
+from queue_manager.scheduling.preemption import Victim
+from queue_manager.scheduling.preemption_candidates import with_new_candidates
+from queue_manager.scheduling.quota_state import QueueState, SchedulerState
 from queue_manager.scheduling.quota_tree import FlavorResource, QuotaNode, Usage
 from queue_manager.scheduling.workload_info import Info, Rank
 
@@ -65,6 +67,7 @@ class Refuse:
     reason: str
     message: str
     retry: Retry
+    skips_preemption: bool = False  # it could preempt, had others of this cycle not taken quota or victims
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,13 +128,15 @@ def run_cycle(
     guard = _HeadGuard(state, now, backfilling, waiting) if backfilling is not None and waiting else None
     outcomes: list[Outcome] = []
     entries: list[_Entry] = []
-    with PlannedUsage(state) as planned:
-        for name, info in heads:
-            refused = _inadmissible(state, name, info, now)
-            if refused is not None:
-                outcomes.append(refused)
-            else:
-                entries.append(_entry(state, planned, state.queues[name], info, now))
+    admissible: list[tuple[str, Info]] = []
+    for name, info in heads:
+        refused = _inadmissible(state, name, info, now)
+        if refused is not None:
+            outcomes.append(refused)
+        else:
+            admissible.append((name, info))
+    with PlannedUsage(state, (name for name, _ in admissible)) as planned:
+        entries += (_entry(state, planned, state.queues[name], info, now) for name, info in admissible)
         taken: set[str] = set()  # victims of this cycle
         freed: list[QuotaNode] = []  # their ClusterQueues
         for entry in _in_order(state, entries, freed):
@@ -284,7 +289,9 @@ def _reservable(entry: _Entry) -> Usage:
 
 def _lost(entry: _Entry, message: str) -> Refuse:
     """The quota or the victims of a nominated Workload went to another one in this cycle."""
-    return _refuse(entry, reasons.WAITING_FOR_QUOTA, message, Retry.NEXT_CYCLE)
+    skips_preemption = not entry.nomination.fits
+    waits = reasons.WAITING_FOR_QUOTA
+    return Refuse(entry.info, entry.queue.name, waits, message, Retry.NEXT_CYCLE, skips_preemption)
 
 
 def _refuse(entry: _Entry, reason: str, message: str, retry: Retry) -> Refuse:

@@ -22,6 +22,10 @@ preemptor's share is below the victim's before it stops. And each victim must sa
 results, with the other victims that were given back; one that does not is excluded, and the search starts again. A node
 is only taken from while it, and each cohort between it and the common one, borrows a resource that the preemptor needs.
 
+Three or more Workloads of different sizes can still preempt each other in a circle over two levels of cohorts: within a
+cohort a larger one replaces a smaller one, and with it the cohort's own share is higher than another's. Such a circle
+ends as in classical preemption (`preemption_candidates.MOST_RECLAIMS`).
+
 Kueue: fairPreemptions in pkg/scheduler/preemption, pkg/scheduler/preemption/fairsharing;
 BEHAVIOUR.md#q47-fair-preemption.
 """
@@ -37,13 +41,15 @@ from typing import NamedTuple
 
 from queue_manager.api import policies, reasons
 from queue_manager.scheduling.fair_sharing import Share, Shares
-from queue_manager.scheduling.preemption import Preemptor, Victim, is_within_quota, may_be_preempted
-from queue_manager.scheduling.quota_state import Holding, QueueState, Ranking, SchedulerState
-from queue_manager.scheduling.quota_tree import FlavorResource, QuotaNode, Usage
+from queue_manager.scheduling.holdings import Holding, Ranking
+from queue_manager.scheduling.preemption import Victim
+from queue_manager.scheduling.preemption_candidates import Preemptor, may_be_preempted
+from queue_manager.scheduling.quota_state import QueueState, SchedulerState
+from queue_manager.scheduling.quota_tree import FlavorResource, QuotaNode, Usage, is_within_quota
 
 FINAL_SHARE = "LessThanOrEqualToFinalShare"
 INITIAL_SHARE = "LessThanInitialShare"
-NO_RANKING: Ranking = (False, 0, 0, "")
+NO_RANKING: Ranking = (False, 0, 0, 0, 0, "")
 MAX_SEARCHES = 8  # each excludes the victims that turned out unfair in the result of the one before
 
 
@@ -67,6 +73,22 @@ def find_victims(state: SchedulerState, preemptor: Preemptor, now: datetime) -> 
             finally:
                 search.restore()
         return ()
+    finally:
+        preemptor.node.remove_all(preemptor.usage)
+
+
+def stoppable(state: SchedulerState, preemptor: Preemptor, now: datetime) -> frozenset[str]:
+    """The uids of the Workloads that a search which finds no victims may stop: all of them together do not suffice.
+
+    The other candidates are protected by the rule about shares.
+    """
+    preemptor.node.add_all(preemptor.usage)
+    try:
+        search = _Search(state, preemptor, _Candidates(state, preemptor, set(), now))
+        found = search.run()
+        taken = frozenset() if found else frozenset(victim.holding.uid for victim in search.victims)
+        search.restore()
+        return taken
     finally:
         preemptor.node.remove_all(preemptor.usage)
 
@@ -105,7 +127,7 @@ class _Candidates:
 
     def _of(self, queue: QueueState, policy: str, *, evicted: bool) -> Iterator[Holding]:
         below = inf if policy == policies.ANY else self._preemptor.info.priority + 1
-        for holding in self._state.ranked(queue, evicted=evicted, below=below):
+        for _, holding in self._state.ranked(queue, evicted=evicted, below=below):
             if holding.uid in self._excluded:
                 continue
             if may_be_preempted(holding, self._preemptor, policy, self._now):

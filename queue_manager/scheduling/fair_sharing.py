@@ -24,8 +24,7 @@ from math import ceil
 from typing import Generic, NamedTuple, TypeVar
 
 from job_controller.quantities import INT64_MAX
-from queue_manager.scheduling.preemption import is_within_quota
-from queue_manager.scheduling.quota_tree import QuotaNode, Usage
+from queue_manager.scheduling.quota_tree import QuotaNode, Usage, is_within_quota
 from queue_manager.scheduling.workload_info import Rank
 
 T = TypeVar("T")

@@ -47,7 +47,7 @@ MODE_TEXTS = {
 }
 
 
-class Room(Protocol):
+class AvailableQuota(Protocol):
     """What the ClusterQueue of the Workload has free, and could have free after preemption."""
 
     def free(self, fr: FlavorResource) -> int:
@@ -183,7 +183,7 @@ def assign(
     queue: ClusterQueueSpec,
     node: QuotaNode,
     flavors: Mapping[str, ResourceFlavor],
-    room: Room,
+    room: AvailableQuota,
     *,
     ignore_undeclared: bool = False,
     lost: AbstractSet[Choice] = frozenset(),
@@ -204,7 +204,7 @@ class _Assigner:
         queue: ClusterQueueSpec,
         node: QuotaNode,
         flavors: Mapping[str, ResourceFlavor],
-        room: Room,
+        room: AvailableQuota,
         lost: AbstractSet[Choice],
         ignore_undeclared: bool,
     ) -> None:

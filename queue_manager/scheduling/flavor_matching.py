@@ -26,6 +26,8 @@ def first_untolerated(taints: Sequence[Taint], tolerations: Sequence[Json]) -> T
 def refusal(flavor: ResourceFlavor, pod_spec: Json) -> str:
     """Why pods with this spec, or its PLACEMENT_FIELDS, cannot use the flavor, as Kueue words it; "" if they can."""
     spec = flavor.spec
+    if not spec.node_taints and not spec.node_labels and not pod_spec.get("affinity"):
+        return ""
     tolerations = [*(pod_spec.get("tolerations") or ()), *spec.tolerations]
     taint = first_untolerated(spec.node_taints, tolerations)
     name = flavor.metadata.name

@@ -17,7 +17,8 @@ from queue_manager.scheduling import fair_preemption, preemption
 from queue_manager.scheduling.flavor_assignment import NEEDS_PREEMPTION, Assignment, Choice, Mode, assign
 from queue_manager.scheduling.partial_admission import largest_fit
 from queue_manager.scheduling.planned_usage import PlannedUsage
-from queue_manager.scheduling.preemption import FindVictims, Preemptor, Victim, after, prospect
+from queue_manager.scheduling.preemption import FindVictims, Victim, after, prospect
+from queue_manager.scheduling.preemption_candidates import Preemptor
 from queue_manager.scheduling.quota_state import QueueState, SchedulerState
 from queue_manager.scheduling.quota_tree import FlavorResource, Usage
 from queue_manager.scheduling.workload_info import Info
@@ -126,6 +127,8 @@ class _Judgement:
         node = self.queue.node
         if value <= node.available(fr):  # when the planned preemptions are done
             return Mode.RECLAIM, node.borrow_level(fr, value)
+        if not self.info.may_preempt:
+            return Mode.NO_CANDIDATES, node.borrow_level(fr, value)
         preemptor = self._preemptor({fr: value})
         earlier = self._earlier_victims(preemptor.usage)
         if earlier:

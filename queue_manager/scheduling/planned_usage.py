@@ -18,9 +18,9 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from types import TracebackType
 
 from queue_manager.api import policies
-from queue_manager.scheduling.preemption import smallest_subtree
-from queue_manager.scheduling.quota_state import QueueState, Reservation, SchedulerState
-from queue_manager.scheduling.quota_tree import FlavorResource, QuotaNode, Usage
+from queue_manager.scheduling.holdings import Reservation
+from queue_manager.scheduling.quota_state import QueueState, SchedulerState
+from queue_manager.scheduling.quota_tree import FlavorResource, QuotaNode, Usage, smallest_subtree
 from queue_manager.scheduling.workload_info import Info
 
 Amounts = dict[FlavorResource, int]
@@ -29,8 +29,10 @@ Amounts = dict[FlavorResource, int]
 class PlannedUsage:
     """The two versions, and the reservations that are planned. To be used in a `with` statement."""
 
-    def __init__(self, state: SchedulerState) -> None:
+    def __init__(self, state: SchedulerState, concerned: Iterable[str] | None = None) -> None:
+        """`concerned`: the ClusterQueues that are asked about, whose trees alone are planned; None: all."""
         self._state = state
+        self._roots = None if concerned is None else {state.queues[name].node.root for name in concerned}
         self._original: dict[QuotaNode, Amounts] = {}
         self._now: dict[QuotaNode, Amounts] = {}  # where the usage now differs from the planned one
         self._victims: Counter[str] = Counter()  # by uid: in how many planned reservations
@@ -39,7 +41,8 @@ class PlannedUsage:
 
     def __enter__(self) -> PlannedUsage:
         for reservation in self._state.reservations.values():
-            self.plan(reservation)
+            if self._is_concerned(reservation.cluster_queue):
+                self.plan(reservation)
         for reservation in self._planned.values():
             root = self._state.queues[reservation.cluster_queue].node.root
             self._standing.setdefault(root, []).append(reservation)
@@ -53,6 +56,10 @@ class PlannedUsage:
     def victims(self) -> Counter[str]:
         """The uids of the Workloads that are planned to be gone."""
         return self._victims
+
+    def _is_concerned(self, cluster_queue: str) -> bool:
+        queue = self._state.queues.get(cluster_queue)
+        return queue is not None and (self._roots is None or queue.node.root in self._roots)
 
     # --- queries ---
 

@@ -9,87 +9,31 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import datetime
 from fractions import Fraction
-from types import MappingProxyType
-from typing import NamedTuple
-
-import msgspec
 
 from job_controller.api_rules import label_selectors
 from job_controller.model import Key
 from job_controller.quantities import exact
-from queue_manager.api import condition_types, messages, policies, reasons
+from queue_manager.api import messages, policies, reasons
 from queue_manager.api.types import (
-    Admission,
     AdmissionCheck,
     AdmissionCheckRule,
     ClusterQueue,
     Cohort,
     FairSharing,
-    PodSetAssignment,
     ResourceFlavor,
     ResourceGroup,
-    Workload,
     stops,
 )
 from queue_manager.scheduling.amounts import amount
-from queue_manager.scheduling.execution_time import execution_deadline, protection_end
-from queue_manager.scheduling.flavor_assignment import requests_of
+from queue_manager.scheduling.holdings import Holding, Ranking, Reservation, with_all_requests
 from queue_manager.scheduling.quota_forest import Cycle, QuotaForest
-from queue_manager.scheduling.quota_tree import FlavorResource, Quota, QuotaNode, Usage
+from queue_manager.scheduling.quota_tree import FlavorResource, Quota, QuotaNode
 from queue_manager.scheduling.usage_decay import WeightedUsage
-from queue_manager.scheduling.workload_info import EPOCH, Info, PodSetInfo
 
 CYCLE_NAMES = 50  # that the message of a ClusterQueue lists
-
-
-# Candidates for preemption, the first one first: evicted, lower priority, later reservation, uid.
-Ranking = tuple[bool, int, int, str]
-
-
-class Holding(NamedTuple):
-    """The quota that one Workload holds."""
-
-    uid: str
-    key: Key
-    cluster_queue: str
-    queue: Key  # LocalQueue
-    usage: Usage
-    admitted: bool
-    ready: bool = False  # PodsReady is True
-    # For preemption:
-    priority: int = 0
-    queued_at: datetime = EPOCH  # the time by which the Workload was ordered in its queue
-    reserved_at: datetime = EPOCH  # when quota was reserved
-    evicted: bool = False  # its Job is being stopped, and then the quota is free
-    protected_until: datetime | None = None  # when its minimum runtime is over; None: it has none
-    ends_by: datetime | None = None  # when maximumExecutionTimeSeconds ends its run at the latest; None: not declared
-    unassigned: Mapping[str, int] = MappingProxyType({})  # requests to which the status assigns no flavor, by resource
-
-    @property
-    def ranking(self) -> Ranking:
-        """Its place among the candidates for preemption in its ClusterQueue."""
-        return not self.evicted, self.priority, -int(self.reserved_at.timestamp()), self.uid
-
-    def is_protected(self, now: datetime) -> bool:
-        """Whether it must not be preempted yet. What is being stopped anyway is not protected."""
-        return self.protected_until is not None and now < self.protected_until and not self.evicted
-
-
-class Reservation(NamedTuple):
-    """The quota that is kept for a Workload while its victims are being stopped.
-
-    `borrow` is the height of the lowest subtree whose quota holds the Workload (`QuotaNode.borrow_level`).
-    """
-
-    info: Info
-    cluster_queue: str
-    usage: Usage
-    borrow: int
-    victims: Mapping[str, str]  # by uid, the reason of the preemption
 
 
 @dataclass(slots=True)
@@ -195,6 +139,11 @@ class SchedulerState:
         """The cycle of Cohorts that the ClusterQueue is below, () if there is none. Such a ClusterQueue is inactive."""
         return self.forest.cycle_above(self.queues[name].node)
 
+    def members_of_cycle(self, cohort: str) -> Cycle:
+        """The cycle of Cohorts that this cohort is in or below, () if there is none."""
+        node = self.forest.cohorts.get(cohort)
+        return self.forest.cycle_above(node) if node is not None else ()
+
     def missing_flavors(self, name: str) -> list[str]:
         """The flavors that the ClusterQueue names and that do not exist, without duplicates."""
         spec = self.queues[name].queue.spec
@@ -277,7 +226,7 @@ class SchedulerState:
 
     def _add_usage(self, holding: Holding) -> None:
         state = self.queues.get(holding.cluster_queue)
-        counted = holding if state is None else _with_all_requests(holding, state.node.quotas)
+        counted = holding if state is None else with_all_requests(holding, state.node.quotas)
         self._holdings_of.setdefault(holding.cluster_queue, {})[holding.uid] = counted
         if state is not None:
             state.node.add_all(counted.usage)
@@ -285,7 +234,7 @@ class SchedulerState:
     def _recount(self, state: QueueState) -> None:
         """Quotas have changed, and with them the flavors in which requests without a flavor count."""
         for uid, counted in state.holdings.items():
-            state.holdings[uid] = new = _with_all_requests(self.holdings[uid], state.node.quotas)
+            state.holdings[uid] = new = with_all_requests(self.holdings[uid], state.node.quotas)
             state.node.remove_all(counted.usage)
             state.node.add_all(new.usage)
 
@@ -338,21 +287,22 @@ class SchedulerState:
         self.preempted.pop(uid, None)
         return self.end_reservation(uid)
 
-    def ranked(self, queue: QueueState, *, evicted: bool, below: float) -> Iterator[Holding]:
+    def ranked(self, queue: QueueState, *, evicted: bool, below: float) -> Iterator[tuple[Ranking, Holding]]:
         """The evicted or the other holdings of a priority below this one, in the order in which they are preempted.
 
         Where past usage orders the LocalQueues, those of the LocalQueue with the highest usage come first (KEP-4136).
         """
-        ranking = queue.ranking
+        ranking, holdings = queue.ranking, queue.holdings
         first, end = bisect_left(ranking, (not evicted,)), bisect_left(ranking, (not evicted, below))
         usage = self.usage_order
         if usage is None or not is_usage_based(queue.queue):
             for place in range(first, end):
-                yield queue.holdings[ranking[place][-1]]
+                rank = ranking[place]
+                yield rank, holdings[rank[-1]]
             return
-        found = [queue.holdings[rank[-1]] for rank in ranking[first:end]]
-        usages = {local: usage(local) for local in {holding.queue for holding in found}}
-        yield from sorted(found, key=lambda holding: usages[holding.queue], reverse=True)  # stable
+        found = [(rank, holdings[rank[-1]]) for rank in ranking[first:end]]
+        usages = {local: usage(local) for local in {holding.queue for _, holding in found}}
+        yield from sorted(found, key=lambda each: usages[each[1].queue], reverse=True)  # stable
 
     def mark_evicted(self, uid: str, *, evicted: bool = True) -> None:
         """The eviction of this Workload is decided, before it is written; `evicted=False`: the write has failed."""
@@ -403,83 +353,3 @@ def quotas_of(groups: Iterable[ResourceGroup]) -> dict[FlavorResource, Quota]:
                 fr = FlavorResource(flavor.name, quota.name)
                 result[fr] = Quota(amount(quota.name, quota.nominal_quota), borrowing, lending)
     return result
-
-
-def reserves_quota(workload: Workload) -> bool:
-    """Whether the Workload holds quota by its own status: QuotaReserved and not Finished."""
-    reserved = workload.status.admission is not None and workload.is_true(condition_types.QUOTA_RESERVED)
-    return reserved and not workload.is_true(condition_types.FINISHED)
-
-
-def holding_of(workload: Workload, info: Info, max_min_runtime: float | None) -> Holding | None:
-    """What a Workload holds, with its requests and rank from `info`; None if it holds nothing.
-
-    `max_min_runtime`: the bound of its minimum runtime, in seconds; None: it may have none.
-
-    The status determines only the ClusterQueue and the flavors. The amounts are computed from the pod sets, which
-    cannot change while quota is reserved, by the rules of the scheduler: so write access to the status cannot free
-    quota that pods use. Neither does leaving out the flavors: see `_with_all_requests`.
-    """
-    admission = workload.status.admission
-    if admission is None or not reserves_quota(workload):
-        return None
-    usage, unassigned = _usage(admission, info.pod_sets)
-    return Holding(
-        uid=workload.metadata.uid,
-        key=workload.metadata.key,
-        cluster_queue=admission.cluster_queue,
-        queue=workload.local_queue,
-        usage=usage,
-        admitted=workload.is_true(condition_types.ADMITTED),
-        ready=workload.is_true(condition_types.PODS_READY),
-        priority=info.priority,
-        queued_at=info.queued_at,
-        reserved_at=_reserved_at(workload),
-        evicted=workload.is_true(condition_types.EVICTED),
-        protected_until=protection_end(workload, max_min_runtime),
-        ends_by=execution_deadline(workload),
-        unassigned=unassigned,
-    )
-
-
-def _reserved_at(workload: Workload) -> datetime:
-    reserved = workload.condition(condition_types.QUOTA_RESERVED)
-    return (reserved.last_transition_time if reserved is not None else None) or EPOCH
-
-
-def _usage(admission: Admission, pod_sets: Sequence[PodSetInfo]) -> tuple[Usage, Mapping[str, int]]:
-    """The requests of each pod set in its assigned flavors, and those without a flavor by resource."""
-    usage: dict[FlavorResource, int] = {}
-    unassigned: dict[str, int] = {}
-    assignments = {assigned.name: assigned for assigned in admission.pod_set_assignments}
-    for pod_set in pod_sets:
-        assigned = assignments.get(pod_set.name, PodSetAssignment())
-        running = msgspec.structs.replace(pod_set, count=_running(pod_set, assigned.count))
-        requests = requests_of(running, covers_pods=True)
-        for resource, flavor in assigned.flavors.items():
-            fr = FlavorResource(flavor, resource)
-            usage[fr] = usage.get(fr, 0) + requests.get(resource, 0)
-        for resource in requests.keys() - assigned.flavors.keys():
-            unassigned[resource] = unassigned.get(resource, 0) + requests[resource]
-    return usage, unassigned
-
-
-def _with_all_requests(holding: Holding, quotas: Iterable[FlavorResource]) -> Holding:
-    """The holding with each request without a flavor counted in the first flavor that has quota for its resource.
-
-    The scheduler assigns a flavor to every request for which there is quota. The others are in a status that another
-    client wrote, or their resource got quota after the admission; in both cases the pods use it.
-    """
-    first = {fr.resource: fr for fr in reversed(list(quotas))}
-    extra = {first[resource]: n for resource, n in holding.unassigned.items() if n and resource in first}
-    if not extra:
-        return holding
-    usage = {fr: holding.usage.get(fr, 0) + extra.get(fr, 0) for fr in {**holding.usage, **extra}}
-    return holding._replace(usage=usage)
-
-
-def _running(pod_set: PodSetInfo, assigned: int | None) -> int:
-    """How many pods hold quota: with minCount the admitted number, without the pods that have been reclaimed."""
-    if pod_set.minimum is None or assigned is None:
-        return pod_set.count
-    return min(pod_set.count, max(assigned, pod_set.minimum))

@@ -111,13 +111,13 @@ class QuotaNode:
         """The amount that can still be used here. Negative if quota was lowered below the usage."""
         node, kept, most = self, 0, INT64_MAX  # `kept`: free in local quotas from here to below `node`
         while node.parent is not None:
-            kept += node.local_available(fr)
             quota = node.quotas.get(fr)
-            limit = quota.borrowing_limit if quota is not None else None
-            if limit is not None:
-                local = node.local_quota(fr)
-                borrowed = max(0, node.usage.get(fr, 0) - local)
-                most = min(most, kept + node.subtree.get(fr, 0) - local - borrowed + limit)
+            if quota is not None:
+                used, local = node.usage.get(fr, 0), node.local_quota(fr) if quota.lending_limit is not None else 0
+                kept += max(0, local - used)
+                if quota.borrowing_limit is not None:
+                    borrowed = max(0, used - local)
+                    most = min(most, kept + node.subtree.get(fr, 0) - local - borrowed + quota.borrowing_limit)
             node = node.parent
         return min(most, kept + node.subtree.get(fr, 0) - node.usage.get(fr, 0))
 
@@ -167,6 +167,21 @@ class QuotaNode:
         """Remove every amount of `usage`."""
         for fr, amount in usage.items():
             self.remove(fr, amount)
+
+
+# --- questions to the tree ---------------------------------------------------------------------------------
+
+
+def smallest_subtree(node: QuotaNode, height: int) -> QuotaNode:
+    """The lowest ancestor of `node`, or the node itself, of at least this height (see `QuotaNode.borrow_level`)."""
+    while node.height < height and node.parent is not None:
+        node = node.parent
+    return node
+
+
+def is_within_quota(node: QuotaNode, needs: frozenset[FlavorResource]) -> bool:
+    """Whether the subtree uses no more than its own quota of each of these."""
+    return all(node.usage.get(fr, 0) <= node.subtree.get(fr, 0) for fr in needs)
 
 
 # --- changes of the tree -----------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from queue_manager.scheduling.amounts import Amounts
 
 
 @dataclass(frozen=True, slots=True)
-class Transformation:
+class ResourceTransformation:
     """Outputs per unit of a resource. `multiply_by`: a resource whose amount multiplies them, or ""."""
 
     replace: bool
@@ -30,7 +30,7 @@ class ResourceRules:
     """The configuration's `resources`."""
 
     excluded_prefixes: tuple[str, ...] = ()
-    transformations: Mapping[str, Transformation] = field(default_factory=dict)  # by input
+    transformations: Mapping[str, ResourceTransformation] = field(default_factory=dict)  # by input
     ignore_undeclared: bool = False  # resources without quota in the ClusterQueue do not count
 
     def apply(self, requests: Amounts) -> Amounts:

@@ -62,7 +62,7 @@ class UsageDecay:
         return self.after(NOTHING, requests, self.interval)
 
     def weighted(self, consumed: Consumption, weight: Fraction) -> WeightedUsage:
-        """The usage of a LocalQueue with this weight, as it is compared with others."""
+        """What a LocalQueue of this weight has consumed, divided by the weight: comparable between LocalQueues."""
         total = sum((self.weights.get(r, 1) * Fraction(amount) for r, amount in consumed.items()), Fraction(0))
         return WeightedUsage(True, total) if weight <= 0 else WeightedUsage(False, total / weight)
 

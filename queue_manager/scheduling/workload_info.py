@@ -6,7 +6,7 @@ Workloads can be parked and released as one. BEHAVIOUR.md#q10-equivalent-workloa
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from datetime import UTC, datetime
 from hashlib import blake2b
 from sys import intern
@@ -29,6 +29,7 @@ Timestamp = Literal["Eviction", "Creation"]
 PODS = "pods"
 PLACEMENT_FIELDS = ("nodeSelector", "affinity", "tolerations")  # of a pod spec
 ANYWHERE: Json = {}
+MAX_REMEMBERED = 1 << 10  # pod sets of one namespace; beyond that all are read again
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -73,6 +74,7 @@ class Info(msgspec.Struct, frozen=True, eq=False, gc=False):
     held: bool = False  # not eligible before a write of the life cycle
     longest_run: int | None = None  # seconds until it is stopped, from its start on; None: not declared
     error: str = ""  # why its spec can never be admitted
+    may_preempt: bool = True  # False before the first admission of a Job that runs already (`sluice import`)
     preempting: bool = False  # its status says that it waits for its victims
 
     @property
@@ -90,26 +92,60 @@ class Info(msgspec.Struct, frozen=True, eq=False, gc=False):
         return self.held or (self.requeue_at is not None and self.requeue_at > now)
 
 
-def info(
-    workload: Workload,
-    timestamp: Timestamp = "Eviction",
-    rules: ResourceRules = COUNT_ALL,
-    surroundings: PodSurroundings = NO_SURROUNDINGS,
-) -> Info:
-    """Read a Workload. A malformed quantity or a violated bound becomes its `error`.
+class Requests(NamedTuple):
+    """What the pod sets of a Workload request."""
 
+    pod_sets: tuple[PodSetInfo, ...]
+    error: str  # why they can never be admitted
+    shape: bytes
+
+
+class RequestReader:
+    """Reads the pod sets of the Workloads of one namespace; equal ones only once.
+
+    Most changes of a Workload leave its spec unchanged, and the cache lets Workloads of Jobs that are alike share one
+    tuple of pod sets. So they are known by the identity of that tuple, which is kept for as long as it is remembered.
     Defaults of the namespace and overhead of the RuntimeClass are counted, but never written into the Workload.
     """
-    error = ""
-    try:
-        specs = [surroundings.complete(pod_set.template.get("spec") or {}) for pod_set in workload.spec.pod_sets]
+
+    def __init__(self, rules: ResourceRules = COUNT_ALL, surroundings: PodSurroundings = NO_SURROUNDINGS) -> None:
+        self._rules = rules
+        self._surroundings = surroundings
+        self._known: dict[Hashable, tuple[tuple[PodSet, ...], Requests]] = {}
+
+    def requests(self, workload: Workload) -> Requests:
+        """The requests without reclaimed pods. A malformed quantity or a violated bound becomes the error."""
+        if workload.status.reclaimable_pods:
+            return self._read(workload)
+        meta, spec = workload.metadata, workload.spec
+        key = (id(spec.pod_sets), meta.namespace, spec.priority, longest_run(workload))
+        known = self._known.get(key)
+        if known is None:
+            if len(self._known) >= MAX_REMEMBERED:
+                self._known.clear()
+            known = self._known[key] = (spec.pod_sets, self._read(workload))
+        return known[1]
+
+    def _read(self, workload: Workload) -> Requests:
+        try:
+            pod_sets, error = self._pod_sets(workload)
+        except ValueError as e:
+            pod_sets, error = (), f"resources validation failed: {e}"
+        return Requests(pod_sets, error, _shape(workload, pod_sets))
+
+    def _pod_sets(self, workload: Workload) -> tuple[tuple[PodSetInfo, ...], str]:
+        written = [pod_set.template.get("spec") or {} for pod_set in workload.spec.pod_sets]
+        complete = [self._surroundings.complete(spec) for spec in written]
         pod_sets = tuple(
-            _pod_set(pod_set, spec, workload, rules)
-            for pod_set, spec in zip(workload.spec.pod_sets, specs, strict=True)
+            _pod_set(pod_set, spec, workload, self._rules)
+            for pod_set, spec in zip(workload.spec.pod_sets, complete, strict=True)
         )
-        error = _out_of_bounds([p.template.get("spec") or {} for p in workload.spec.pod_sets], specs, surroundings)
-    except ValueError as e:
-        pod_sets, error = (), f"resources validation failed: {e}"
+        return pod_sets, _out_of_bounds(written, complete, self._surroundings)
+
+
+def info(workload: Workload, timestamp: Timestamp = "Eviction", reader: RequestReader | None = None) -> Info:
+    """Read a Workload. `reader`: that of its namespace; None: one without any rules and surroundings."""
+    pod_sets, error, shape = (reader or RequestReader()).requests(workload)
     queued_at = queue_time(workload, timestamp)
     requeue = workload.status.requeue_state
     return Info(
@@ -117,13 +153,14 @@ def info(
         uid=workload.metadata.uid,
         queue=workload.local_queue,
         rank=_rank(workload, queued_at),
-        shape=_shape(workload, pod_sets),
+        shape=shape,
         pod_sets=pod_sets,
         queued_at=queued_at,
         requeue_at=requeue.requeue_at if requeue else None,
         held=_held(workload),
         longest_run=longest_run(workload),
         error=error,
+        may_preempt=_may_preempt(workload),
         preempting=_preempting(workload),
     )
 
@@ -157,6 +194,12 @@ def _held(workload: Workload) -> bool:
 def _preempting(workload: Workload) -> bool:
     reserved = workload.condition(condition_types.QUOTA_RESERVED)
     return reserved is not None and not reserved.is_true and reserved.reason == reasons.WAITING_FOR_PREEMPTED
+
+
+def _may_preempt(workload: Workload) -> bool:
+    """A Workload that was admitted has been evicted since, or it would not be pending."""
+    imported = workload.metadata.labels.get(keys.IMPORTED) == "true"
+    return not imported or workload.condition(condition_types.EVICTED) is not None
 
 
 def _rank(workload: Workload, queued_at: datetime) -> Rank:
@@ -194,5 +237,5 @@ def _out_of_bounds(written: Sequence[Json], complete: Sequence[Json], surroundin
 def _shape(workload: Workload, pod_sets: tuple[PodSetInfo, ...]) -> bytes:
     """A digest: the values themselves would be most of what a pending Workload takes."""
     parts = [(p.name, p.count, p.minimum, p.single, p.placement) for p in pod_sets]
-    where = (workload.metadata.namespace, workload.spec.priority or 0, longest_run(workload))
+    where = (workload.metadata.namespace, workload.spec.priority or 0, longest_run(workload), _may_preempt(workload))
     return blake2b(msgspec.json.encode((where, parts), order="sorted"), digest_size=16).digest()

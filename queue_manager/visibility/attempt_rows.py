@@ -26,7 +26,8 @@ _EVENT_DELAY = timedelta(seconds=2)  # an Event may be this much later than the 
 class AttemptRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """One period with quota. `ended`: None while quota is held. `next_retry`: when the Workload is requeued.
 
-    `number` counts all attempts, `of_budget` those since the Workload was last activated.
+    `number` counts all attempts, `of_budget` those since the Workload was last activated. `pod_cause`: why the pods
+    were not ready.
     """
 
     number: int
@@ -35,6 +36,7 @@ class AttemptRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     ended: datetime | None
     cause: str
     next_retry: datetime | None
+    pod_cause: str = ""
 
 
 def attempt_rows(workload: Workload, events: Iterable[Event]) -> list[AttemptRow]:
@@ -79,7 +81,14 @@ def _recorded(workload: Workload) -> list[AttemptRow]:
     if history is None or not history.attempts:
         return []
     ended = [
-        AttemptRow(number=0, admitted=a.start, ended=a.end, cause=_cause(a.reason, a.cause), next_retry=a.retry_at)
+        AttemptRow(
+            number=0,
+            admitted=a.start,
+            ended=a.end,
+            cause=_cause(a.reason, a.cause),
+            next_retry=a.retry_at,
+            pod_cause=a.pod_cause,
+        )
         for a in history.attempts
     ]
     ended[-1] = _with_due_retry(ended[-1], workload)
@@ -102,6 +111,8 @@ def _with_due_retry(row: AttemptRow, workload: Workload) -> AttemptRow:
 
 
 def _cause(reason: str, cause: str) -> str:
+    if reason == reasons.PREEMPTED and cause:
+        return f"{reason} {cause}"  # "for ..."
     return f"{reason} ({cause})" if cause and cause not in reason else reason
 
 

@@ -28,16 +28,18 @@ from queue_manager.api.types import (
 )
 from queue_manager.lifecycle.queue_entry import configure, read, waits
 from queue_manager.lifecycle.rules import blocker
-from queue_manager.lifecycle.settings import Settings
 from queue_manager.lifecycle.steps import WorkloadContext
+from queue_manager.lifecycle.workload_settings import WorkloadSettings
 from queue_manager.queueing import outcomes
 from queue_manager.queueing.queue_set import Queues
-from queue_manager.scheduling.backfill import Backfilling
+from queue_manager.scheduling.admission_evidence import Evidence, evidence
+from queue_manager.scheduling.backfill import Backfilling, Promise, promise
 from queue_manager.scheduling.cycle import Admit, Outcome, Preempt, Refuse, Retry
-from queue_manager.scheduling.explanation import Evidence, evidence
-from queue_manager.scheduling.pod_surroundings import PodSurroundings, pod_surroundings
-from queue_manager.scheduling.quota_state import SchedulerState, holding_of, reserves_quota
-from queue_manager.scheduling.workload_info import Info
+from queue_manager.scheduling.holdings import holding_of, reserves_quota
+from queue_manager.scheduling.planned_usage import passes
+from queue_manager.scheduling.pod_surroundings import pod_surroundings
+from queue_manager.scheduling.quota_state import SchedulerState
+from queue_manager.scheduling.workload_info import Info, RequestReader
 
 NEVER_REASONS = (*outcomes.NEVER_FITS_REASONS, reasons.MISCONFIGURED)
 
@@ -74,7 +76,7 @@ class Judgement:
     `reason` and `message` are for QuotaReserved=False; reason "": it is admitted. `head`: the Workload that blocks its
     StrictFIFO queue. `twin`: the Workload of the same shape that was tried in its place. `evidence`: None if it is
     not tried: its queues do not exist or do not admit (`closed`; `inactive`: what keeps the ClusterQueue inactive), or
-    it backs off.
+    it backs off. `promise`: with backfilling, when the head of a queue starts at the latest, as quota is kept for it.
     """
 
     reason: str
@@ -88,12 +90,13 @@ class Judgement:
     evidence: Evidence | None = None
     closed: bool = False
     inactive: str = ""
+    promise: Promise | None = None
 
 
 class ClusterState:
     """Quota in use, pending Workloads and queues at one time."""
 
-    def __init__(self, objects: ClusterObjects, settings: Settings, now: datetime) -> None:
+    def __init__(self, objects: ClusterObjects, settings: WorkloadSettings, now: datetime) -> None:
         self.state = SchedulerState()
         self.queues = Queues()
         configure(self.state, self.queues, settings)
@@ -101,7 +104,7 @@ class ClusterState:
         self._now = now
         self._ranges: dict[str, list[LimitRange]] = {}
         self._classes = tuple(objects.runtime_classes)
-        self._surroundings: dict[str, PodSurroundings] = {}
+        self._readers: dict[str, RequestReader] = {}  # by namespace
         block = settings.pods_ready is not None and settings.pods_ready.block_admission
         backfilling = Backfilling(settings.backfill) if settings.backfill is not None else None
         self._rehearsal = outcomes.Rehearsal(self.state, self.queues, now, block, backfilling)
@@ -135,9 +138,10 @@ class ClusterState:
 
     def _read(self, workload: Workload) -> Info:
         namespace = workload.metadata.namespace
-        if namespace not in self._surroundings:
-            self._surroundings[namespace] = pod_surroundings(self._ranges.get(namespace, ()), self._classes)
-        return read(workload, self._settings, self._surroundings[namespace])
+        if namespace not in self._readers:
+            surroundings = pod_surroundings(self._ranges.get(namespace, ()), self._classes)
+            self._readers[namespace] = RequestReader(self._settings.resources, surroundings)
+        return read(workload, self._settings, self._readers[namespace])
 
     # --- one Workload ---
 
@@ -155,6 +159,27 @@ class ClusterState:
         if info is None or info.in_backoff(self._now):
             return Judgement(reasons.PENDING_EVALUATION, messages.PENDING_EVALUATION_MESSAGE, name, info, place=place)
         return self._settle(name, info, place)
+
+    def refusals(self, workloads: Iterable[Workload]) -> dict[str, str]:
+        """Why the scheduler does not admit these pending Workloads now, by uid; "" for one that it admits.
+
+        Settles the state: to be called once.
+        """
+        decided = self._rehearsal.settle()
+        return {workload.metadata.uid: self._refusal(workload, decided) for workload in workloads}
+
+    def _refusal(self, workload: Workload, decided: Mapping[str, Outcome]) -> str:
+        local = self.queues.local_queues.get(workload.local_queue)
+        name = local.spec.cluster_queue if local is not None else ""
+        blocked = blocker(workload, self._context(local, name))
+        if blocked is not None:
+            return blocked[1]
+        outcome = decided.get(workload.metadata.uid)
+        if outcome is None and (info := self.queues.get(workload.metadata.key)) is not None:
+            outcome = self._alone(name, info)
+        if outcome is None:
+            return messages.PENDING_EVALUATION_MESSAGE
+        return "" if isinstance(outcome, Admit) and workload.metadata.uid in decided else _why_not(outcome)
 
     def _context(self, local: LocalQueue | None, name: str) -> WorkloadContext:
         return WorkloadContext(
@@ -184,7 +209,23 @@ class ClusterState:
             self.state.release(info.uid)
         reason, message = ("", "") if isinstance(outcome, Admit) else (outcome.reason, outcome.message)
         shown = evidence(self.state, name, info, self._now)
-        return Judgement(reason, message, name, info, outcome, place, head, twin, shown)
+        promised = self._promise(name, info)
+        return Judgement(reason, message, name, info, outcome, place, head, twin, shown, promise=promised)
+
+    def _promise(self, name: str, info: Info) -> Promise | None:
+        """What backfilling promises this Workload: nothing unless it is the head that found no quota."""
+        backfilling, head = self._rehearsal.backfilling, self.queues.waiting_heads().get(name)
+        if backfilling is None or head is not info or not backfilling.is_aged(info, self._now):
+            return None
+        if self._is_behind_a_preemptor(name, info):
+            return None
+        return promise(self.state, self.state.queues[name], info, self._now)
+
+    def _is_behind_a_preemptor(self, name: str, info: Info) -> bool:
+        """Whether quota of its cohort is kept for another Workload, which takes it first."""
+        queue, around = self.state.queues[name], set(self.state.relatives(name))
+        others = (r for r in self.state.reservations.values() if r.info.uid != info.uid and r.cluster_queue in around)
+        return any(not passes(self.state, info, queue, r) for r in others)
 
     def _alone(self, name: str, info: Info) -> Outcome:
         """The decision if nothing were before it in its queue. With blockAdmission it waits for pods, or for ever."""
@@ -198,6 +239,10 @@ class ClusterState:
         """The first Workload of the queue that was tried and is still pending."""
         tried = (info.key for info in self.queues.cluster_queues[name].in_order() if info.uid in decided)
         return next(tried, None)
+
+
+def _why_not(outcome: Outcome) -> str:
+    return "others wait before it" if isinstance(outcome, Admit) else outcome.message
 
 
 def _is_refusal_of_twin(outcome: Outcome, info: Info, cluster_queue: str) -> bool:

@@ -6,8 +6,10 @@ from collections.abc import Callable, Iterable, Sequence
 
 from job_controller.model import Key
 from queue_manager.api import reasons
+from queue_manager.scheduling.admission_evidence import FlavorEvidence
 from queue_manager.scheduling.amounts import text
-from queue_manager.scheduling.explanation import FlavorEvidence, Verdict
+from queue_manager.scheduling.preemption_advice import NO_WAYS
+from queue_manager.scheduling.workload_info import PODS
 from queue_manager.visibility import reason_codes
 from queue_manager.visibility.cluster_state import NEVER_REASONS, ClusterObjects, Judgement, victims_of
 from queue_manager.visibility.explanation_rows import nearest
@@ -26,10 +28,10 @@ REASON_TEXTS = {
 }
 
 
-def decided(found: Judgement, argument: str, kubectl: str, objects: ClusterObjects) -> Finding:
+def decided(found: Judgement, argument: str, objects: ClusterObjects) -> Finding:
     """The dominant reason of a Workload that the scheduler has tried, or that waits behind one that it has tried.
 
-    `argument`, `kubectl`: the Job as arguments of `sluice` and kubectl.
+    `argument`: the Job as an argument of `sluice`.
     """
     text_of = _TEXTS.get(found.reason)
     if text_of is None and found.head is None:
@@ -40,9 +42,7 @@ def decided(found: Judgement, argument: str, kubectl: str, objects: ClusterObjec
     if text_of is None:
         return _finding(found, found.reason, sentence_of(found.message), (), f"sluice show {argument}")
     sentence, changes = text_of(found)
-    command = (
-        f"kubectl delete job {kubectl}" if found.reason in NEVER_REASONS else f"sluice ps -q cq/{found.cluster_queue}"
-    )
+    command = f"sluice cancel {argument}" if found.reason in NEVER_REASONS else f"sluice ps -q cq/{found.cluster_queue}"
     return _finding(found, found.reason, sentence, changes, command)
 
 
@@ -108,20 +108,35 @@ def _waits_for_quota(found: Judgement) -> Text:
         return sentence_of(f"the quota that is free in {queue} is not for it: {found.message}"), ("more is released",)
     asks = _joined(_amount(row, row.requested) for row in lacking)
     free = _joined(f"{_amount(row, max(0, row.free))} of flavor {row.flavor}" for row in lacking)
-    missing = _joined(f"{_amount(row, row.requested - row.free)} of flavor {row.flavor}" for row in lacking)
-    released = f"{missing} {'is' if len(lacking) == 1 else 'are'} released"
-    return f"It requests {asks}, and {queue} has {free} free.", (released, *_by_preemption(found))
+    kept = "; what is released is kept for it" if found.promise is not None else ""
+    return f"It requests {asks}, and {queue} has {free} free{kept}.", (_release(found, lacking), *_by_preemption(found))
+
+
+def _release(found: Judgement, nearest_one: Sequence[FlavorEvidence]) -> str:
+    """What must be released: in any one of the flavors that were tried, if it has one pod set."""
+    choices = {
+        row.flavor: nearest([r for r in _rows(found) if r.flavor == row.flavor], found.reason) for row in _rows(found)
+    }
+    several = len({row.pod_set for row in _rows(found)}) > 1
+    ways = [nearest_one] if several else sorted(filter(None, choices.values()), key=lambda some: some != nearest_one)
+    return f"running Workloads release {', or '.join(map(_missing, ways))}"
+
+
+def _missing(lacking: Sequence[FlavorEvidence]) -> str:
+    return _joined(f"{_amount(row, row.requested - row.free)} of flavor {row.flavor}" for row in lacking)
 
 
 def _by_preemption(found: Judgement) -> list[str]:
     """What would let it preempt."""
-    checks = found.evidence.preemptions if found.evidence is not None else ()
-    fields = sorted({check.policy[0] for check in checks if check.verdict is Verdict.POLICY_NEVER})
-    ways = ["it gets a higher priority"] if any(check.verdict is Verdict.NOT_LOWER for check in checks) else []
-    return [
-        *ways,
-        *(f"an admin allows it to preempt ({each} of ClusterQueue {found.cluster_queue})" for each in fields),
-    ]
+    ways = found.evidence.ways if found.evidence is not None else NO_WAYS
+    texts = []
+    if ways.protected_until is not None:
+        texts.append("a minimum runtime ends, which protects a running Workload")
+    if ways.priority:
+        texts.append("it gets a higher priority")
+    for field, value in ways.policies:
+        texts.append(f"an admin allows it to preempt ({field}: {value} of ClusterQueue {found.cluster_queue})")
+    return texts
 
 
 _TEXTS: dict[str, Callable[[Judgement], Text]] = {
@@ -141,7 +156,8 @@ def _rows(found: Judgement) -> Sequence[FlavorEvidence]:
 
 
 def _amount(row: FlavorEvidence, amount: int) -> str:
-    return f"{text(row.resource, amount)} {row.resource}"
+    number = text(row.resource, amount)
+    return f"{number} {'pod' if row.resource == PODS and number == '1' else row.resource}"
 
 
 def _joined(parts: Iterable[str]) -> str:

@@ -7,7 +7,8 @@ The first line that applies decides; each gives one code of `reason_codes`.
     its Workload is finished or inactive     NEVER/Refused, HOLD/Deactivated
     it holds quota                           WAIT/Evicted, WAIT/UnsatisfiedAdmissionChecks, FAULT/AdmittedNotRunning
     it is gated                              HOLD/AdmissionGated
-    its queues do not admit                  NEVER/Misconfigured, HOLD/Suspended
+    its queues are missing or inactive       NEVER/Misconfigured
+    its queues are stopped                   HOLD/Suspended
     it waits for requeueAt                   WAIT/Backoff
     it is pending                            the decision of the scheduler at this moment (`cluster_state.judge`)
 
@@ -20,12 +21,11 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from job_controller.model import Job, Key
-from job_controller.times import timestamp
 from queue_manager.api import condition_types, keys, reasons
 from queue_manager.api.check_states import CheckState
 from queue_manager.api.types import ClusterQueue, LocalQueue, Workload, stops
 from queue_manager.lifecycle.queue_entry import waits
-from queue_manager.lifecycle.settings import Settings
+from queue_manager.lifecycle.workload_settings import WorkloadSettings
 from queue_manager.visibility import reason_codes
 from queue_manager.visibility.cluster_state import ClusterObjects, ClusterState, Judgement
 from queue_manager.visibility.consequences import queue_argument, queue_obstacle
@@ -34,6 +34,7 @@ from queue_manager.visibility.finding import Finding, sentence_of
 from queue_manager.visibility.inbox import job_name
 from queue_manager.visibility.job_states import JobState, explain_state, is_overdue, job_state, state_without_job
 from queue_manager.visibility.obstacles import Obstacle
+from queue_manager.visibility.preempted import preempted_for
 
 ADMITTED_SECONDS = 15.0  # in which an admitted Job is unsuspended
 
@@ -48,7 +49,7 @@ class Surroundings:
     """
 
     objects: ClusterObjects | None = None
-    settings: Settings = field(default_factory=Settings)
+    settings: WorkloadSettings = field(default_factory=WorkloadSettings)
     local: LocalQueue | None = None
     above: ClusterQueue | None = None
     obstacle: Obstacle | None = None
@@ -166,7 +167,7 @@ def _held_back(case: Case, workload: Workload) -> Finding | None:
         _, message = explain_state(case.job, workload, case.state, case.now)
         sentence = "Its Workload is finished although the Job has not run."
         changes = ("what the message says is put right, and the Job is submitted again",)
-        return Finding(reason_codes.REFUSED, sentence, changes, f"kubectl delete job {case.kubectl}", message)
+        return Finding(reason_codes.REFUSED, sentence, changes, f"sluice cancel {case.argument}", message)
     if case.state == JobState.DEACTIVATED:
         _, message = explain_state(case.job, workload, case.state, case.now)
         sentence = "It is deactivated and stays out of the queue until somebody reactivates it."
@@ -194,7 +195,9 @@ def _reserved(case: Case, workload: Workload) -> Finding:
     command = f"sluice show {case.argument}"
     if workload.is_true(condition_types.EVICTED):
         _, message = explain_state(case.job, workload, JobState.EVICTED, case.now)
-        sentence = "It was evicted, and its pods are being stopped; then it is pending again."
+        victim = preempted_for(workload)
+        was = f"preempted {victim}" if victim else "evicted"
+        sentence = f"It was {was}, and its pods are being stopped; then it is pending again."
         return Finding(reason_codes.EVICTED, sentence, ("its last pod has stopped",), command, message)
     admitted = workload.condition(condition_types.ADMITTED)
     if admitted is None or not admitted.is_true:
@@ -223,7 +226,7 @@ def _pending(case: Case, workload: Workload) -> Finding:
         return _closed(case, workload, found)
     if found.evidence is None:
         return _backing_off(case, workload) or _about_to_be_requeued(case)
-    return decided(found, case.argument, case.kubectl, objects)
+    return decided(found, case.argument, objects)
 
 
 def _closed_to(case: Case, workload: Workload) -> Finding | None:
@@ -252,7 +255,7 @@ def _closed(case: Case, workload: Workload, found: Judgement | None) -> Finding:
         text = f"ClusterQueue {above.metadata.name}: {found.inactive}" if found is not None else status
         changes = ("an admin puts right what keeps the ClusterQueue inactive",)
         return Finding(
-            reasons.SUSPENDED, sentence_of(text), changes, f"kubectl describe clusterqueue {above.metadata.name}"
+            reasons.MISCONFIGURED, sentence_of(text), changes, f"kubectl describe clusterqueue {above.metadata.name}"
         )
     return Finding(reasons.SUSPENDED, sentence_of(text), ("the queue is released",), f"sluice release {command}")
 
@@ -263,7 +266,7 @@ def _backing_off(case: Case, workload: Workload) -> Finding | None:
     if at is None or at <= case.now:
         return None
     _, message = explain_state(case.job, workload, JobState.BACKOFF, case.now)
-    sentence = f"It was evicted and backs off until {timestamp(at)}; then it is pending again."
+    sentence = "It was evicted and backs off; then it is pending again."
     return Finding(reason_codes.BACKOFF, sentence, ("the backoff ends",), f"sluice show {case.argument}", message)
 
 

@@ -13,6 +13,7 @@ import msgspec
 
 from job_controller.model import Job, Key
 from queue_manager.api.types import Workload
+from queue_manager.scheduling.backfill import NEVER
 from queue_manager.visibility import reason_codes
 from queue_manager.visibility.cluster_state import ClusterObjects, Judgement
 from queue_manager.visibility.demand import demand
@@ -26,6 +27,7 @@ from queue_manager.visibility.explanation_rows import (
     preemption_row,
 )
 from queue_manager.visibility.finding import Finding
+from queue_manager.visibility.future_events import Prediction
 from queue_manager.visibility.inbox import job_name
 from queue_manager.visibility.job_states import JobState
 
@@ -39,7 +41,7 @@ class AheadRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class Position(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Its position among the pending Workloads, 1 is first. `ahead`: those before it, by LocalQueue."""
+    """Where a pending Workload stands in its queues, 1 is first. `ahead`: how many are before it, by LocalQueue."""
 
     cluster_queue: int
     of: int | None
@@ -50,7 +52,9 @@ class Position(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 class Explanation(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Why a Job does not run. `code` "" if it runs or has ended; else one of `reason_codes.CODES`, and always the same
     for the same situation. `message`: as Kueue words it. `not_seen`: what the reader may not see, so that the rest may
-    be incomplete. `next_command` "": only time helps.
+    be incomplete. `next_command` "": only time helps. `kept_for_it`: backfilling keeps released quota for it, and
+    `starts_by` is when it starts at the latest, if that is known. `cause`: why its pods are not ready, or were not in
+    its last attempt; `deadlines`: what happens when, soonest first. The reader of the pods adds both.
     """
 
     namespace: str
@@ -68,7 +72,11 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     preemptions: list[PreemptionRow]
     changes: list[str]
     next_command: str
+    kept_for_it: bool
+    starts_by: datetime | None
     not_seen: list[str]
+    cause: str = ""
+    deadlines: list[Prediction] = []
 
 
 def explain(
@@ -102,8 +110,23 @@ def _explanation(case: Case, found: Finding, served: Position | None) -> Explana
         preemptions=[preemption_row(check, priority) for check in evidence.preemptions] if evidence is not None else [],
         changes=[change for change in found.changes if change],
         next_command=found.command,
+        kept_for_it=judgement is not None and judgement.promise is not None,
+        starts_by=_starts_by(judgement, case.now),
         not_seen=list(around.not_seen) if found.reason else [],
+        deadlines=_end_of_protection(judgement),
     )
+
+
+def _end_of_protection(judgement: Judgement | None) -> list[Prediction]:
+    evidence = judgement.evidence if judgement is not None else None
+    at = evidence.ways.protected_until if evidence is not None else None
+    return [Prediction(at=at, what="the first minimum runtime ends")] if at is not None else []
+
+
+def _starts_by(judgement: Judgement | None, now: datetime) -> datetime | None:
+    """None: unknown. A Workload that is being stopped, or runs for longer than declared, has no known end."""
+    promised = judgement.promise if judgement is not None else None
+    return promised.starts_by if promised is not None and now < promised.starts_by < NEVER else None
 
 
 def _position(judgement: Judgement | None) -> Position | None:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from fractions import Fraction
 
 import msgspec
 
 from job_controller.model import Key
-from queue_manager.api import reasons
+from queue_manager.api import policies, reasons
+from queue_manager.scheduling.admission_evidence import FlavorEvidence, HeldQuota, PreemptionCheck, PreemptionVerdict
 from queue_manager.scheduling.amounts import text
-from queue_manager.scheduling.explanation import FlavorEvidence, Held, PreemptionCheck, Verdict
 
 
 class FlavorRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -43,7 +44,10 @@ class HolderRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class PreemptionRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Why the `running` Workloads of a ClusterQueue that use a flavor do not make room, or do."""
+    """Why the `running` Workloads of a ClusterQueue that use a flavor do not make room, or do.
+
+    `protected_until`: when the first of the minimum runtimes ends that keep some of them from making room.
+    """
 
     cluster_queue: str
     flavor: str
@@ -52,6 +56,7 @@ class PreemptionRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     candidates: int
     verdict: str
     text: str
+    protected_until: datetime | None
 
 
 def flavor_row(row: FlavorEvidence) -> FlavorRow:
@@ -85,7 +90,7 @@ def _fits(row: FlavorEvidence) -> str:
     return "fits"
 
 
-def holder_row(held: Held, jobs: Mapping[Key, str]) -> HolderRow:
+def holder_row(held: HeldQuota, jobs: Mapping[Key, str]) -> HolderRow:
     """`jobs`: names of Jobs by the key of their Workload."""
     return HolderRow(
         cluster_queue=held.cluster_queue,
@@ -107,19 +112,33 @@ def preemption_row(check: PreemptionCheck, priority: int) -> PreemptionRow:
         running=check.running,
         candidates=check.candidates,
         verdict=check.verdict,
-        text=_VERDICTS[check.verdict].format(value=value, priority=priority, may=check.candidates),
+        text=_verdict_text(check, priority),
+        protected_until=check.protected_until,
+    )
+
+
+def _verdict_text(check: PreemptionCheck, priority: int) -> str:
+    value = check.policy[1]
+    newer = ", or an equal one and is newer" if value == policies.LOWER_OR_NEWER_EQUAL else ""
+    limit = f"; {check.limited_by} excludes others" if check.limited_by else ""
+    return _VERDICTS[check.verdict].format(
+        value=value, priority=priority, may=check.candidates, newer=newer, limit=limit, rule=check.limited_by
     )
 
 
 _VERDICTS = {
-    Verdict.CHOSEN: "some of them are being stopped for it",
-    Verdict.POLICY_NEVER: "the policy allows none",
-    Verdict.MUST_BORROW: "it would still have to borrow, and may not preempt to borrow (borrowWithinCohort)",
-    Verdict.WITHIN_QUOTA: "that queue uses no more than its own quota",
-    Verdict.SPOKEN_FOR: "all of them are being stopped for other Workloads",
-    Verdict.NOT_LOWER: "none has a priority below {priority}, as {value} requires",
-    Verdict.PROTECTED: "those that {value} allows are protected",
-    Verdict.NOT_ENOUGH: "the {may} that may be stopped do not free enough",
+    PreemptionVerdict.CHOSEN: "some of them are being stopped for it",
+    PreemptionVerdict.POLICY_NEVER: "the policy allows none",
+    PreemptionVerdict.MUST_BORROW: "it would still have to borrow, and may not preempt to borrow (borrowWithinCohort)",
+    PreemptionVerdict.WITHIN_QUOTA: "that queue uses no more than its own quota",
+    PreemptionVerdict.SPOKEN_FOR: "all of them are being stopped for other Workloads",
+    PreemptionVerdict.NOT_LOWER: "none has a priority below {priority}{newer}, as {value} requires",
+    PreemptionVerdict.RECLAIMED_BEFORE: "it has preempted each of them as often as it may",
+    PreemptionVerdict.PROTECTED: "those that {value} allows are protected by their minimum runtime",
+    PreemptionVerdict.SPARED: "others make room for it",
+    PreemptionVerdict.ABOVE_THRESHOLD: "it would still have to borrow, and {rule} excludes them",
+    PreemptionVerdict.SHARES: "fair sharing protects them: stopping them would give its queue the larger share",
+    PreemptionVerdict.NOT_ENOUGH: "all that may be stopped, {may} of them here, do not free enough{limit}",
 }
 
 

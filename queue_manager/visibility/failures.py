@@ -14,11 +14,11 @@ from job_controller.options import JobControllerOptions
 from job_controller.pod_facts import finish_time
 from job_controller.switches import effective
 from queue_manager.api.types import Workload
+from queue_manager.lifecycle.pod_causes import ended_text
 from queue_manager.visibility.attempt_counts import budget_attempts
+from queue_manager.visibility.causes import pods_by_job
 from queue_manager.visibility.pod_attempts import backoff_end, delay_of_index, failed_container
 from queue_manager.visibility.wire_types import Pod
-
-OOM_KILLED = "OOMKilled"
 
 
 class Failure(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -35,11 +35,8 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
     @property
     def text(self) -> str:
-        """`exit 3: ValueError: no such column`, `OOMKilled (exit 137)`."""
-        code = "" if self.exit_code is None else f"exit {self.exit_code}"
-        named = self.reason if self.reason != "Error" else ""
-        head = f"{named} ({code})" if named and code else named or code
-        return ": ".join(part for part in (head, (self.last_line or self.message).strip()) if part)
+        """`exit 3: ValueError: no such column`, `OOMKilled`."""
+        return ended_text(self.exit_code, self.reason, self.last_line or self.message)
 
 
 def newest_failure(pods: Iterable[Pod]) -> Failure | None:
@@ -82,11 +79,7 @@ def failures(
     `pods`: the failed pods. `jobs`: the Jobs that the user may read.
     """
     by_uid = {job.metadata.uid: job for job in jobs}
-    by_job: dict[str, list[Pod]] = {}
-    for pod in pods:
-        owner = pod.metadata.controller
-        if owner is not None:
-            by_job.setdefault(owner.uid, []).append(pod)
+    by_job = pods_by_job(pods)
     found: dict[str, Failure] = {}
     for workload in workloads:
         owner = workload.metadata.controller

@@ -9,7 +9,7 @@ from queue_manager.visibility.cluster_state import Judgement
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """The dominant reason, and what belongs to it."""
+    """The dominant reason of one Job: its sentence, what would change it, and the command to type next."""
 
     reason: str  # "": it runs or has ended
     sentence: str

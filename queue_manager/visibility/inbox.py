@@ -2,8 +2,8 @@
 
 The cause is derived from four sources: the Evicted condition (its reason names the cause, unless another eviction came
 first), status.schedulingStats (the number of attempts; requeueState is reset on deactivation), the pods that failed
-(`failures`; running pods are deleted), and Warning Events about pods. A Workload whose pods were not ready because
-they failed is reported as crashing.
+(`failures`; running pods are deleted), the record of the last attempt, which outlives its pods, and Warning Events
+about pods. A Workload whose pods were not ready because they failed is reported as crashing.
 """
 
 from __future__ import annotations
@@ -15,21 +15,25 @@ import msgspec
 
 from queue_manager.api import condition_types, keys, messages, reasons
 from queue_manager.api.types import Workload
+from queue_manager.lifecycle.pod_causes import OOM_KILLED
 from queue_manager.visibility.attempt_counts import count_budget_attempts
-from queue_manager.visibility.failures import OOM_KILLED, Failure
+from queue_manager.visibility.causes import recorded_cause
+from queue_manager.visibility.failures import Failure
 from queue_manager.visibility.wire_types import Event
 
 LIMIT = reasons.deactivated_due_to(reasons.REQUEUING_LIMIT_EXCEEDED)
 RUN_TIME = reasons.deactivated_due_to(reasons.MAX_EXEC_TIME_EXCEEDED)
 CHECK = reasons.deactivated_due_to(reasons.ADMISSION_CHECK)
+BY_A_USER = "by a user"
 CRASHES, OUT_OF_MEMORY = "crashes", "out of memory"
+FAULTS_OF_PODS = (CRASHES, OUT_OF_MEMORY, "pods not ready", "pods lost", "no node")  # what a pod's error explains
 RESTARTING = "Back-off restarting failed container"  # prefix of the message of the kubelet's BackOff Event
 
 
 class InboxRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """One deactivated Workload. `why` classifies the cause; `reason` and `message` are those of the API.
 
-    `attempts`: counted since the last activation.
+    `attempts`: counted since the last activation. `cause`: the last error of its pods, else `why`.
     """
 
     namespace: str
@@ -38,6 +42,7 @@ class InboxRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     queue: str
     priority: int
     why: str
+    cause: str
     reason: str
     message: str
     attempts: int
@@ -85,6 +90,7 @@ def _row(
     name = job_name(workload)
     event = last_warning(name, warnings.get(workload.metadata.namespace, ()))
     why = cause(workload, failure, event)
+    last_error = failure.text if failure is not None else recorded_cause(workload) or warning_text(event)
     return InboxRow(
         namespace=workload.metadata.namespace,
         name=name,
@@ -92,11 +98,12 @@ def _row(
         queue=workload.spec.queue_name,
         priority=workload.spec.priority or 0,
         why=why,
+        cause=last_error if last_error and why in FAULTS_OF_PODS else why,
         reason=evicted.reason if evicted is not None else "",
         message=evicted.message if evicted is not None else "",
         attempts=count_budget_attempts(workload),
         exit_code=failure.exit_code if failure is not None else None,
-        last_error=failure.text if failure is not None else warning_text(event),
+        last_error=last_error,
         since=since,
         deactivated_seconds=(now - since).total_seconds() if since is not None else None,
         action=action(why, job_argument(workload, default_ns), failure, default_ns),
@@ -127,7 +134,7 @@ def cause(workload: Workload, failure: Failure | None = None, warning: Event | N
         return _unready(workload, failure, warning)
     if reason.startswith(reasons.DEACTIVATED_DUE_TO):
         return reason.removeprefix(reasons.DEACTIVATED_DUE_TO)
-    return "by a user"
+    return BY_A_USER
 
 
 _UNREADY = {
@@ -146,6 +153,9 @@ def _unready(workload: Workload, failure: Failure | None, warning: Event | None)
         return OUT_OF_MEMORY if failure.reason == OOM_KILLED else CRASHES
     if warning is not None and warning.message.startswith(RESTARTING):
         return CRASHES
+    recorded = recorded_cause(workload)
+    if recorded.startswith((OOM_KILLED, "exit ")):
+        return OUT_OF_MEMORY if recorded.startswith(OOM_KILLED) else CRASHES
     stats = workload.status.scheduling_stats
     timeouts = [e for e in stats.evictions if e.reason == reasons.PODS_READY_TIMEOUT] if stats else []
     if not timeouts:
@@ -157,9 +167,10 @@ def _unready(workload: Workload, failure: Failure | None, warning: Event | None)
 def action(why: str, job: str, failure: Failure | None = None, default_ns: str = "default") -> str:
     """Return the suggested next step of an operator. `job`: as a command-line argument."""
     again = f"sluice reactivate {job}"
-    if failure is not None and why in (CRASHES, OUT_OF_MEMORY):
-        fix = "raise its memory limit" if why == OUT_OF_MEMORY else f"fix what {_log(failure, default_ns)} shows"
-        return f"{fix}, then: {again}"
+    if why == OUT_OF_MEMORY:
+        return f"raise its memory limit, then: {again}"
+    if failure is not None and why == CRASHES:
+        return f"fix what {_log(failure, default_ns)} shows, then: {again}"
     match why:
         case "crashes":
             return f"see why its containers end (sluice show {job}), then: {again}"

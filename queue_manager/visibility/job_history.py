@@ -12,7 +12,7 @@ import msgspec
 
 from job_controller.model import Condition, Job
 from job_controller.pod_facts import LONG_AGO
-from queue_manager.api import condition_types
+from queue_manager.api import condition_types, reasons
 from queue_manager.api.types import Workload
 
 # Order of steps within the same second.
@@ -36,7 +36,10 @@ _ORDER = (
 
 
 class Step(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """One step. `what` is a condition type, "Created" or "Started"; `status` "True" or "False"."""
+    """One step. `what` is a condition type, "Created" or "Started"; `status` "True" or "False".
+
+    `note`: what it means, where reason and message mislead.
+    """
 
     at: datetime | None
     object: str
@@ -44,6 +47,7 @@ class Step(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     status: str
     reason: str
     message: str
+    note: str = ""
 
     @property
     def text(self) -> str:
@@ -62,7 +66,7 @@ def history(job: Job | None, workload: Workload | None) -> list[Step]:
     if workload is not None:
         if job is None or workload.metadata.creation_timestamp != job.metadata.creation_timestamp:
             steps.append(_plain(workload.metadata.creation_timestamp, "Workload", "Created"))
-        steps += [_step("Workload", condition) for condition in workload.status.conditions]
+        steps += [_step("Workload", condition, _note(condition, workload)) for condition in workload.status.conditions]
     return sorted(steps, key=lambda step: (step.at or LONG_AGO, _rank(step.what), step.object))
 
 
@@ -70,7 +74,16 @@ def _plain(at: datetime | None, kind: str, what: str) -> Step:
     return Step(at=at, object=kind, what=what, status="True", reason="", message="")
 
 
-def _step(kind: str, condition: Condition) -> Step:
+def _note(condition: Condition, workload: Workload) -> str:
+    """Pods that are stopped for an eviction make PodsReady False as failed ones do."""
+    evicted = workload.condition(condition_types.EVICTED)
+    if evicted is None or not evicted.is_true or condition.type != condition_types.PODS_READY or condition.is_true:
+        return ""
+    since, stopped = evicted.last_transition_time or LONG_AGO, condition.last_transition_time or LONG_AGO
+    return "its pods were stopped" if condition.reason == reasons.WAIT_FOR_RECOVERY and since <= stopped else ""
+
+
+def _step(kind: str, condition: Condition, note: str = "") -> Step:
     return Step(
         at=condition.last_transition_time,
         object=kind,
@@ -78,6 +91,7 @@ def _step(kind: str, condition: Condition) -> Step:
         status=condition.status,
         reason=condition.reason,
         message=condition.message,
+        note=note,
     )
 
 

@@ -32,13 +32,15 @@ from enum import StrEnum
 import msgspec
 
 from job_controller import conditions
-from job_controller.model import Condition, Job, Key
+from job_controller.model import Condition, Job, Key, Pod
 from queue_manager.api import condition_types, keys, messages, reasons
 from queue_manager.api.types import Workload
 from queue_manager.jobs.workload_manifest import prebuilt_name
 from queue_manager.scheduling import workload_info
 from queue_manager.visibility import inbox
 from queue_manager.visibility.attempt_counts import count_budget_attempts
+from queue_manager.visibility.causes import job_cause, pods_by_job
+from queue_manager.visibility.preempted import preempted_for
 
 WORKLOAD_CREATION_TIMEOUT = timedelta(seconds=15)  # within this time the queue creates the Workload of a new Job
 NOT_QUEUED = "NotQueued"
@@ -64,14 +66,18 @@ class JobState(StrEnum):
     FINISHED = "Finished"
 
 
+LISTED_STATES = tuple(state for state in JobState if state not in (JobState.ORPHANED, JobState.FINISHED))
 _ORDER = tuple(JobState)
+_LOST_QUOTA = (JobState.EVICTED, JobState.PENDING)
 
 
 class JobRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """A Job as `sluice ps` shows it. Times are in seconds; None if the phase was never entered.
 
-    `attempts`: counted since its Workload was last activated. `obstacle`: why its queue admits nothing, with the
-    command that resolves it, or why a Job without a Workload gets none.
+    `attempts`: counted since its Workload was last activated. `preempted_for`: who needed the quota of its last run, if
+    a preemption ended that. `obstacle`: why its queue admits nothing, with the
+    command that resolves it, or why a Job without a Workload gets none. `cause`: why its pods are not ready, or were
+    not in its last attempt. `retry_at`: when its backoff ends. `finished`: when the Job ended, None before.
     """
 
     namespace: str
@@ -91,15 +97,25 @@ class JobRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     reason: str
     message: str
     equivalent: str
+    preempted_for: str = ""
     obstacle: str = ""
+    cause: str = ""
+    retry_at: datetime | None = None
+    created: datetime | None = None
+    finished: datetime | None = None
 
 
-def job_rows(jobs: Iterable[Job], workloads: Iterable[Workload], now: datetime) -> list[JobRow]:
-    """Return rows ordered by namespace, then by state: running, waiting, ended."""
+def job_rows(
+    jobs: Iterable[Job], workloads: Iterable[Workload], now: datetime, pods: Iterable[Pod] = ()
+) -> list[JobRow]:
+    """Return rows ordered by namespace, then by state: running, waiting, ended. `pods`: those that may have a cause."""
     by_job = workloads_by_job(workloads)
     refused = refused_shapes(by_job.values())
     seen = ((job, by_job.get(job.metadata.uid)) for job in jobs)
-    rows = [job_row(job, its, now, equivalent_name(its, refused)) for job, its in seen]
+    pods_of = pods_by_job(pods)
+    rows = [
+        job_row(job, its, now, equivalent_name(its, refused), pods_of.get(job.metadata.uid, ())) for job, its in seen
+    ]
     return sorted(rows, key=lambda row: (row.namespace, _ORDER.index(row.state), -row.priority, row.name))
 
 
@@ -148,7 +164,9 @@ def _shape(workload: Workload) -> Shape:
     return workload.local_queue, workload_info.info(workload).shape
 
 
-def job_row(job: Job, workload: Workload | None, now: datetime, equivalent: str = "") -> JobRow:
+def job_row(
+    job: Job, workload: Workload | None, now: datetime, equivalent: str = "", pods: Iterable[Pod] = ()
+) -> JobRow:
     """Return the row of a Job. `equivalent`: a Job with equal requests that was tried and does not fit."""
     state = job_state(job, workload, now)
     reason, message = explain_state(job, workload, state, now, equivalent)
@@ -172,7 +190,17 @@ def job_row(job: Job, workload: Workload | None, now: datetime, equivalent: str 
         reason=reason,
         message=message,
         equivalent=equivalent,
+        preempted_for=lost_quota_for(workload, state),
+        cause="" if state == JobState.DELETING else job_cause(job, workload, pods),
+        retry_at=_retry_at(workload) if state == JobState.BACKOFF else None,
+        created=job.metadata.creation_timestamp,
+        finished=_ended_at(job),
     )
+
+
+def lost_quota_for(workload: Workload | None, state: JobState) -> str:
+    """Return who needed the quota of a preempted Workload that is being stopped or is pending; "" for any other."""
+    return preempted_for(workload) if workload is not None and state in _LOST_QUOTA else ""
 
 
 def job_state(job: Job, workload: Workload | None, now: datetime) -> JobState:
@@ -197,6 +225,14 @@ def job_state(job: Job, workload: Workload | None, now: datetime) -> JobState:
     if workload is None:
         return JobState.PENDING if job.metadata.labels.get(keys.QUEUE_NAME) else JobState.SUSPENDED
     return JobState.RESERVED if workload.is_true(condition_types.QUOTA_RESERVED) else JobState.PENDING
+
+
+def is_pending(job: Job | None, workload: Workload | None, now: datetime) -> bool:
+    """Whether it has a Workload that waits in its queue."""
+    if workload is None:
+        return False
+    state = job_state(job, workload, now) if job is not None else state_without_job(workload, now)
+    return state == JobState.PENDING
 
 
 def state_without_job(workload: Workload, now: datetime) -> JobState:
@@ -285,7 +321,7 @@ def spans(job: Job, workload: Workload | None, now: datetime) -> tuple[float | N
     """
     created = job.metadata.creation_timestamp or now
     started = job.status.start_time
-    ended = job.status.completion_time or _failed_at(job)
+    ended = _ended_at(job)
     waiting = _seconds(created, started or ended or now) if workload or job.spec.suspend else None
     if waiting is not None and workload is not None:
         waiting = max(0.0, waiting - (workload.status.accumulated_past_execution_time_seconds or 0))
@@ -298,8 +334,17 @@ def _seconds(start: datetime, end: datetime) -> float:
     return max(0.0, (end - start).total_seconds())
 
 
+def _ended_at(job: Job) -> datetime | None:
+    return job.status.completion_time or _failed_at(job)
+
+
 def _failed_at(job: Job) -> datetime | None:
     return next((c.last_transition_time for c in job.status.conditions if c.type == "Failed" and c.is_true), None)
+
+
+def _retry_at(workload: Workload | None) -> datetime | None:
+    state = workload.status.requeue_state if workload is not None else None
+    return state.requeue_at if state is not None else None
 
 
 def _retries(workload: Workload | None) -> int:

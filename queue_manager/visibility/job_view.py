@@ -14,13 +14,23 @@ from queue_manager.api.types import Workload
 from queue_manager.visibility import inbox
 from queue_manager.visibility.attempt_counts import count_attempts, count_budget_attempts
 from queue_manager.visibility.attempt_rows import AttemptRow, attempt_rows
+from queue_manager.visibility.causes import job_cause, recorded_cause
 from queue_manager.visibility.demand import DemandRow, demand
+from queue_manager.visibility.explanation import Position
 from queue_manager.visibility.failures import Failure
+from queue_manager.visibility.future_events import Prediction
 from queue_manager.visibility.indexes import IndexMap, index_map
 from queue_manager.visibility.job_history import Step, history
-from queue_manager.visibility.job_states import JobState, explain_state, job_state, spans, state_without_job
+from queue_manager.visibility.job_states import (
+    JobState,
+    explain_state,
+    job_state,
+    lost_quota_for,
+    spans,
+    state_without_job,
+)
 from queue_manager.visibility.pod_attempts import PodRow, pod_rows
-from queue_manager.visibility.predictions import Prediction, PredictionContext, predict
+from queue_manager.visibility.predictions import PredictionContext, predict
 from queue_manager.visibility.wire_types import Event, Pod
 
 
@@ -54,7 +64,10 @@ class EventRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class JobView(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """The record of one Job. Times are timezone-aware; durations end now, or at the end of the Job."""
+    """The record of one Job. Times are timezone-aware; durations end now, or at the end of the Job.
+
+    `cause`, `preempted_for`: as in `JobRow`. `position`: of a pending Job, if it is known.
+    """
 
     namespace: str
     name: str
@@ -68,7 +81,10 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     state: JobState
     reason: str
     message: str
+    cause: str
     equivalent: str
+    preempted_for: str
+    position: Position | None
     waiting_seconds: float | None
     running_seconds: float | None
     next: list[Prediction]
@@ -134,6 +150,8 @@ def job_view(
         else explain_state(job, workload, state, now, equivalent)
     )
     waiting, running = spans(shown, workload, now)
+    cause = _cause(job, workload, pods, failure) if state != JobState.DELETING else ""
+    victim = lost_quota_for(workload, state)
     admission = workload.status.admission if workload is not None else None
     ref = workload.spec.priority_class_ref if workload is not None else None
     return JobView(
@@ -149,7 +167,10 @@ def job_view(
         state=state,
         reason=reason,
         message=message,
+        cause=cause,
         equivalent=equivalent,
+        preempted_for=victim,
+        position=context.outlook.position if context.outlook is not None else None,
         waiting_seconds=waiting,
         running_seconds=running,
         next=predict(job, workload, pods, indexes, state, context, now, refused=refusal is not None),
@@ -164,9 +185,16 @@ def job_view(
         pods=pod_rows(shown, pods),
         indexes=indexes,
         retries=_retries(workload, sorted_events),
-        last_error=_last_error(sorted_events, failure, message) if state in _TROUBLED else "",
+        # The pods of a preempted Workload end because they are stopped.
+        last_error=_last_error(sorted_events, failure, message) if state in _TROUBLED and not victim else "",
         events=[_event(event) for event in sorted_events],
     )
+
+
+def _cause(job: Job | None, workload: Workload | None, pods: Sequence[Pod], failure: Failure | None) -> str:
+    """Return the cause by pods or record, with the last line of the log if only `failure` has it."""
+    found = job_cause(job, workload, pods) if job is not None else recorded_cause(workload)
+    return failure.text if found and failure is not None and failure.text.startswith(found) else found
 
 
 def _last_error(events: Sequence[Event], failure: Failure | None, message: str) -> str:

@@ -7,7 +7,7 @@ obstacle, because the Job only has to wait for it. The first rule that applies d
     its priority class does not exist             no Workload is created
     its namespace is not selected                 the ClusterQueue's namespaceSelector does not match
     it requests more than the queue can ever provide
-    its queue is missing, held or inactive        all Workloads of the queue stay pending
+    its queue is missing, held or inactive        all Workloads of the queue stay pending, until it is created or mended
     its queue has no quota for a resource         unless the configuration excludes the resource
 
 Only the configuration of the queue manager says which resources are excluded (`resources`). If it cannot be read, the
@@ -23,7 +23,7 @@ from typing import NamedTuple
 from job_controller.api_rules import label_selectors
 from job_controller.model import Job, Key, ObjectMeta
 from queue_manager.api import condition_types, keys, reasons
-from queue_manager.api.types import ClusterQueue, Cohort, LocalQueue, ResourceFlavor, Workload
+from queue_manager.api.types import ClusterQueue, Cohort, LocalQueue, ResourceFlavor, Workload, stops
 from queue_manager.jobs.workload_manifest import prebuilt_name
 from queue_manager.scheduling.resource_rules import COUNT_ALL, ResourceRules
 from queue_manager.visibility.consequences import queue_obstacle
@@ -92,12 +92,21 @@ def obstacle(
         return found
     text = queue_obstacle(key, local, cluster_queue, default_ns)
     if text:
-        return Obstacle(f"waits: {text}")
+        return _of_queues(text, local, cluster_queue)
     return (
         _of_resources(judged, workload, cluster_queue, queues.rules)
         if cluster_queue is not None and judged is not None
         else None
     )
+
+
+def _of_queues(text: str, local: LocalQueue | None, cluster_queue: ClusterQueue | None) -> Obstacle:
+    """The Job waits for a stopped queue. With one that is missing or inactive it cannot start until an admin acts."""
+    if local is None or (cluster_queue is None and not stops(local.spec.stop_policy)):
+        return Obstacle(f"cannot start: {text}", "use another queue, or have an admin create it", never=True)
+    if stops(local.spec.stop_policy) or (cluster_queue is not None and stops(cluster_queue.spec.stop_policy)):
+        return Obstacle(f"waits: {text}")
+    return Obstacle(f"cannot start: {text}", "use another queue, or have an admin put it right", never=True)
 
 
 def local_queue_of(job: Job | None, workload: Workload | None) -> Key:

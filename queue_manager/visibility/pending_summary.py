@@ -20,11 +20,12 @@ import msgspec
 
 from job_controller.json_tree import Json
 from job_controller.model import Key, ObjectMeta
+from queue_manager.api.component_names import VISIBILITY_GROUP
 from queue_manager.api.types import Workload
 from queue_manager.queueing.queue_set import Queues
 from queue_manager.scheduling.workload_info import Info
 
-GROUP = "visibility.kueue.x-k8s.io"
+GROUP = VISIBILITY_GROUP
 VERSIONS = ("v1beta2", "v1beta1")  # the preferred one first
 KIND = "PendingWorkloadsSummary"
 SUBRESOURCE = "pendingworkloads"

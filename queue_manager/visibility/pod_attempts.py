@@ -48,6 +48,7 @@ def pod_rows(job: Job, pods: Iterable[Pod]) -> list[PodRow]:
 
 
 def creation_order(pod: Pod) -> tuple[datetime, int, str]:
+    """Return a sort key: creation time in seconds, then attempt, then resourceVersion (or name)."""
     version = pod.metadata.resource_version
     return (
         pod.metadata.creation_timestamp or LONG_AGO,

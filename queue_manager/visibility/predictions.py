@@ -10,8 +10,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
-import msgspec
-
 from job_controller import conditions
 from job_controller.model import Job
 from job_controller.options import JobControllerOptions
@@ -21,14 +19,18 @@ from queue_manager.api.check_states import CheckState
 from queue_manager.api.types import Condition, Workload
 from queue_manager.jobs.workload_manifest import prebuilt_name
 from queue_manager.lifecycle.requeuing import Deadline, give_up_at, pods_deadline, settings_for
-from queue_manager.lifecycle.settings import Settings
 from queue_manager.lifecycle.unscheduled import unscheduled
+from queue_manager.lifecycle.workload_settings import WorkloadSettings
 from queue_manager.scheduling.execution_time import execution_deadline
+from queue_manager.visibility import reason_codes
+from queue_manager.visibility.explanation import Explanation
+from queue_manager.visibility.future_events import Prediction
 from queue_manager.visibility.inbox import job_argument
 from queue_manager.visibility.indexes import IndexMap
 from queue_manager.visibility.job_states import JobState, is_overdue
 from queue_manager.visibility.obstacles import Obstacle
 from queue_manager.visibility.pod_attempts import next_pod_at
+from queue_manager.visibility.preempted import preempted_for
 from queue_manager.visibility.wire_types import Pod
 
 NO_WORKLOAD = (
@@ -37,27 +39,22 @@ NO_WORKLOAD = (
 )
 REFUSED_EVENT = "nothing, until the problem that its state names is fixed"
 REFUSED = "nothing: its Workload is finished; fix what the reason names, then delete the Job and submit it again"
+WAITS_FOR_QUOTA = reason_codes.code(reasons.WAITING_FOR_QUOTA)
 MAX_DEADLINE_SECONDS = 100 * 365 * 86_400  # caps deadlines that a datetime cannot represent
-
-
-class Prediction(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A future event; `at` is None if its time is unknown."""
-
-    at: datetime | None
-    what: str
 
 
 @dataclass(frozen=True, slots=True)
 class PredictionContext:
     """The surroundings of the Job. `settings`: None if the configuration is unknown.
 
-    `default_ns`: the default namespace of commands.
+    `default_ns`: the default namespace of commands. `outlook`: of a pending Job, why it does not run; None if unknown.
     """
 
     obstacle: Obstacle | None = None
-    settings: Settings | None = None
+    settings: WorkloadSettings | None = None
     options: JobControllerOptions = field(default_factory=JobControllerOptions)
     default_ns: str = "default"
+    outlook: Explanation | None = None
 
 
 def predict(
@@ -188,19 +185,29 @@ def _evicted(workload: Workload, context: PredictionContext, now: datetime) -> l
 
 def _pending(workload: Workload, context: PredictionContext, now: datetime) -> list[Prediction]:
     found = _obstacles(context) or [
-        _untimed(_why_pending(workload.condition(condition_types.QUOTA_RESERVED), workload, context.default_ns))
+        _untimed(_why_pending(workload.condition(condition_types.QUOTA_RESERVED), workload, context)),
+        *_kept_for_it(context.outlook),
     ]
     return [*found, *_preempted(workload)]
 
 
+def _kept_for_it(outlook: Explanation | None) -> list[Prediction]:
+    """Say that backfilling keeps quota, and when the Job starts at the latest, if all that run end as declared."""
+    if outlook is None or not outlook.kept_for_it:
+        return []
+    kept = "quota that is released is kept for it (backfill)"
+    if outlook.starts_by is None:
+        return [_untimed(kept)]
+    return [Prediction(at=outlook.starts_by, what=f"starts at the latest: {kept}")]
+
+
 def _preempted(workload: Workload) -> list[Prediction]:
     """Say who needed the quota of a victim, and that it keeps its place in the queue."""
-    evicted, history = workload.condition(condition_types.EVICTED), workload.status.requeue_history
-    if evicted is None or not evicted.is_true or evicted.reason != reasons.PREEMPTED:
+    cause = preempted_for(workload)
+    if not cause:
         return []
-    cause = history.attempts[-1].cause if history is not None and history.attempts else ""
-    text = f"made room {cause}" if cause else "made room for another one"
-    return [_untimed(f"{text}; it is tried again by its priority and creation time, without a backoff")]
+    text = f"preempted {cause}: keeps its place in the queue, by priority and creation time"
+    return [_untimed(f"{text}, and is tried again without a backoff")]
 
 
 def _obstacles(context: PredictionContext) -> list[Prediction]:
@@ -220,13 +227,16 @@ _PENDING = {
 }
 
 
-def _why_pending(reserved: Condition | None, workload: Workload, default_ns: str) -> str:
+def _why_pending(reserved: Condition | None, workload: Workload, context: PredictionContext) -> str:
     reason = reserved.reason if reserved is not None else ""
     if reason == reasons.ADMISSION_GATED:
         gates = workload.metadata.annotations.get(keys.ADMISSION_GATED_BY, "")
         return f"enters the queue when its admission gates are removed: {gates}"
     text = _PENDING.get(reason, f"is tried when it is its turn in {workload.spec.queue_name}")
-    return f"{text} (sluice explain {job_argument(workload, default_ns)})"
+    outlook = context.outlook
+    if outlook is not None and outlook.changes and outlook.code == WAITS_FOR_QUOTA:
+        text = f"starts when {outlook.changes[0]}"
+    return f"{text} (sluice explain {job_argument(workload, context.default_ns)})"
 
 
 def _reserved(workload: Workload, context: PredictionContext, now: datetime) -> list[Prediction]:
@@ -294,7 +304,7 @@ def _queue_deadlines(workload: Workload, pods: Sequence[Pod], context: Predictio
     return found
 
 
-def _end_of_attempts(workload: Workload, settings: Settings | None) -> datetime | None:
+def _end_of_attempts(workload: Workload, settings: WorkloadSettings | None) -> datetime | None:
     """Return when giveUpAfter ends a backoff, or None if unknown."""
     evicted = workload.condition(condition_types.EVICTED)
     if settings is None or evicted is None or evicted.reason != reasons.PODS_READY_TIMEOUT:
@@ -302,13 +312,13 @@ def _end_of_attempts(workload: Workload, settings: Settings | None) -> datetime 
     return give_up_at(workload, settings_for(workload, settings))
 
 
-def _limit(workload: Workload, settings: Settings | None) -> int | None:
+def _limit(workload: Workload, settings: WorkloadSettings | None) -> int | None:
     """Return the limit of retries, or None if unknown."""
     own = settings_for(workload, settings) if settings is not None else None
     return own.limit if own is not None else None
 
 
-def _eviction(workload: Workload, deadline: Deadline, settings: Settings) -> str:
+def _eviction(workload: Workload, deadline: Deadline, settings: WorkloadSettings) -> str:
     if deadline.last:
         return "is deactivated if its pods are not all ready (giveUpAfter)"
     state = workload.status.requeue_state

@@ -91,6 +91,7 @@ def least(job: Job, rules: ResourceRules = COUNT_ALL) -> Amounts:
 
 
 def smallest_count(job: Job) -> int:
+    """Return the fewest parallel pods with which the Job may start; all of them without partial admission."""
     minimum, all_of_them = min_parallelism(job), pod_count(job.spec)
     return all_of_them if minimum is None else min(minimum, all_of_them)
 

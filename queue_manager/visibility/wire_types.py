@@ -9,23 +9,16 @@ from job_controller.model import Object, Record
 from job_controller.pod_facts import LONG_AGO
 
 
-class Waiting(Record):
-    reason: str = ""
-    message: str = ""
-
-
 class Running(Record):
     started_at: datetime | None = None
 
 
 class Terminated(model.TerminatedState):
     signal: int = 0
-    message: str = ""
     started_at: datetime | None = None
 
 
 class ContainerState(model.ContainerState):
-    waiting: Waiting | None = None
     running: Running | None = None
     terminated: Terminated | None = None
 
@@ -72,6 +65,7 @@ class Event(Object):
 
     @property
     def first(self) -> datetime | None:
+        """Return the time of the first occurrence."""
         return self.first_timestamp or self.event_time or self.metadata.creation_timestamp
 
     @property

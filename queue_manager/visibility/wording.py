@@ -7,9 +7,16 @@ from __future__ import annotations
 
 import re
 
-from job_controller.reasons import COMPLETIONS_REACHED
+from job_controller.reasons import (
+    BACKOFF_LIMIT_EXCEEDED,
+    COMPLETIONS_REACHED,
+    FAILED_INDEXES,
+    MAX_FAILED_INDEXES_EXCEEDED,
+    POD_FAILURE_POLICY,
+)
 from queue_manager.api import condition_types, messages, reasons
 
+NOT_READY = "its pods were not ready in time"
 GAVE_UP = reasons.deactivated_due_to(reasons.REQUEUING_LIMIT_EXCEEDED)
 
 _PREFIX = re.compile(r"couldn't assign flavors to pod set \S+: ")
@@ -22,10 +29,31 @@ _CAPACITY = re.compile(
     r"\((?P<before>[^)]*)\) \+ current podset request \((?P<asked>[^)]*)\) > maximum capacity \((?P<limit>[^)]*)\)"
 )
 _LACKS = (_UNCOVERED, _UNUSED, _CAPACITY)
+_ENDED_BY_PODS = (BACKOFF_LIMIT_EXCEEDED, FAILED_INDEXES, MAX_FAILED_INDEXES_EXCEEDED, POD_FAILURE_POLICY)
+_VICTIMS = re.compile(r"Pending the preemption of (?P<count>\d+) workload\(s\)$")
+_SHORT = {
+    messages.WILL_FIT_MESSAGE: "waits until Workloads that another one has preempted stop",
+    messages.OVERLAPPING_TARGETS_MESSAGE: "waits: another one preempts the same Workloads",
+    messages.KEPT_FOR_HEAD_MESSAGE: "quota is kept for one that has waited longer",
+}
 
 
-def plain(reason: str, message: str, *, attempts: int = 0, equivalent: str = "") -> str:
-    """Return one sentence. `equivalent`: a Job with equal requests that was tried and does not fit."""
+def plain(reason: str, message: str, *, attempts: int = 0, equivalent: str = "", preempted_for: str = "") -> str:
+    """Return one sentence. `equivalent`: a Job with equal requests that was tried and does not fit.
+
+    `preempted_for`: of a victim, who needed its quota (`preempted.preempted_for`).
+    """
+    if preempted_for:
+        rest = (
+            "its pods are being stopped"
+            if reason == reasons.PREEMPTED
+            else plain(reason, message, attempts=attempts, equivalent=equivalent)
+        )
+        return "; ".join(part for part in (f"preempted {preempted_for}", rest) if part)
+    if message in _SHORT:
+        return _SHORT[message]
+    if victims := _VICTIMS.search(message):
+        return _waits_for(int(victims["count"]))
     if reason == GAVE_UP:
         return gave_up(attempts)
     if reason == COMPLETIONS_REACHED:
@@ -40,7 +68,28 @@ def plain(reason: str, message: str, *, attempts: int = 0, equivalent: str = "")
     return quota(message) or ": ".join(part for part in (reason, message) if part)
 
 
+def _waits_for(victims: int) -> str:
+    return f"waits until {victims} preempted {'Workload stops' if victims == 1 else 'Workloads stop'}"
+
+
+def cause_first(cause: str, reason: str, message: str, text: str) -> str:
+    """`exit 3: no such column; gave up after 3 attempts`: the cause of the pods, then what it led to.
+
+    `text`: the sentence about `reason` and `message`, which say less than the cause or repeat it.
+    """
+    if not cause:
+        return text
+    if reason in (reasons.WAIT_FOR_START, reasons.WAIT_FOR_RECOVERY):
+        return cause
+    if message.startswith(messages.pods_ready_timeout("")):
+        text = NOT_READY
+    elif reason in _ENDED_BY_PODS:
+        text = reason
+    return "; ".join(part for part in (cause, text.removesuffix(f"; {cause}")) if part)
+
+
 def gave_up(attempts: int) -> str:
+    """Return the sentence for a Workload that was deactivated after its last retry."""
     return f"gave up after {attempts} {'attempt' if attempts == 1 else 'attempts'}"
 
 

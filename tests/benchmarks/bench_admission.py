@@ -15,7 +15,8 @@ import msgspec
 from queue_manager.api.types import ClusterQueue, LocalQueue, ResourceFlavor, Workload
 from queue_manager.queueing.queue_set import Queues
 from queue_manager.scheduling.cycle import Admit, run_cycle
-from queue_manager.scheduling.quota_state import Holding, SchedulerState
+from queue_manager.scheduling.holdings import Holding
+from queue_manager.scheduling.quota_state import SchedulerState
 from queue_manager.scheduling.workload_info import Info, info
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

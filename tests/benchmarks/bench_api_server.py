@@ -28,8 +28,8 @@ from rich.table import Table
 
 from queue_manager.engine.clock import SystemClock
 from queue_manager.engine.tuning import tune_garbage_collector
-from queue_manager.local.certificates import provide
 from queue_manager.local.kinds.registry import KindRegistry
+from queue_manager.local.loopback_certificate import provide
 from queue_manager.local.server.api_server import ApiServer
 from queue_manager.local.server.http_server import serve
 from queue_manager.local.storage.journal import Journal

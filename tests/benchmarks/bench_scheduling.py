@@ -28,7 +28,8 @@ from queue_manager.engine.interning import sharer
 from queue_manager.engine.tuning import tune_garbage_collector
 from queue_manager.queueing.queue_set import Queues
 from queue_manager.scheduling.cycle import Admit, run_cycle
-from queue_manager.scheduling.quota_state import Holding, SchedulerState
+from queue_manager.scheduling.holdings import Holding
+from queue_manager.scheduling.quota_state import SchedulerState
 from queue_manager.scheduling.workload_info import info
 from tests.process_figures import resident_bytes
 

@@ -1,6 +1,6 @@
 """What happened to the Workloads of a load, recorded from the changes that a watch delivers.
 
-The watch delivers every version of an object, so each change is one write, and the difference of two versions tells
+The watch delivers every version of an object, so each change is one write, and the difference of two versions shows
 its cause.
 """
 
@@ -36,6 +36,8 @@ class Life:
     first_admitted: float | None = None
     last_admitted: float | None = None
     finished: float | None = None
+    preemptions: int = 0
+    causes: Counter[str] = field(default_factory=Counter)  # of the writes
 
 
 @dataclass
@@ -71,8 +73,10 @@ class Record:
         if old is None:
             self._add(new, now)
         else:
-            self.causes[cause(old, new)] += 1
-            self._change(self.lives[new.metadata.key], old, new, now)
+            life, why = self.lives[new.metadata.key], cause(old, new)
+            self.causes[why] += 1
+            life.causes[why] += 1
+            self._change(life, old, new, now)
         self.most_pending = max(self.most_pending, self.pending)
 
     def _add(self, new: Workload, now: float) -> None:
@@ -91,6 +95,7 @@ class Record:
             life.first_admitted = life.first_admitted or now
             life.last_admitted = now
         if became_true(old, new, condition_types.PREEMPTED):
+            life.preemptions += 1
             preempted = new.condition(condition_types.PREEMPTED)
             self.preemptions[preempted.reason if preempted else ""] += 1
         if became_true(old, new, condition_types.FINISHED):
@@ -122,6 +127,15 @@ class Record:
     @property
     def status_writes(self) -> int:
         return sum(count for name, count in self.causes.items() if name not in METADATA)
+
+    def writes_of_preempted(self) -> tuple[int, Counter[str]]:
+        """How many Workloads were preempted once, and the causes of our status writes of these.
+
+        Each needs three: it is admitted, evicted and admitted again; each further preemption adds two.
+        """
+        once = [life for life in self.lives.values() if life.preemptions == 1]
+        causes = sum((life.causes for life in once), Counter[str]())
+        return len(once), Counter({why: n for why, n in causes.items() if why not in (BY_RUNNER, *METADATA)})
 
     def wait(self, kind: str, *, last: bool) -> float:
         """Mean seconds from creation to the first or the last admission. Kueue's benchmark takes the last."""

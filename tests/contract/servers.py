@@ -25,7 +25,7 @@ from queue_manager.local.controllers.namespace_deletion import NamespaceControll
 from queue_manager.local.kinds.registry import KindRegistry
 from queue_manager.local.kubeconfig_file import write_kubeconfig
 from queue_manager.local.server import http_server
-from queue_manager.local.server.api_server import ApiServer
+from queue_manager.local.server.api_server import AdmissionPlugin, ApiServer
 from queue_manager.local.storage.store import Store
 from tests.control_plane.server import ControlPlane
 from tests.local.tls import tls
@@ -55,6 +55,7 @@ class Embedded:
     api: ApiServer
     transport: HttpTransport
     kubeconfig: Path
+    admission: list[AdmissionPlugin]
     name: str = "embedded"
 
     async def put_in_storage(self, resource: Resource, obj: Json) -> None:
@@ -105,13 +106,14 @@ def _encode(data: bytes) -> str:
 async def embedded(folder: Path, *, controllers: bool = False) -> AsyncIterator[Embedded]:
     """A new embedded server, with its garbage collector and namespace controller if `controllers` is set."""
     clock = SystemClock()
-    api = ApiServer(Store(clock, random.Random(7), history=HISTORY), KindRegistry.builtin(), clock)
+    admission: list[AdmissionPlugin] = []
+    api = ApiServer(Store(clock, random.Random(7), history=HISTORY), KindRegistry.builtin(), clock, admission)
     listening = await http_server.serve(api, tls().server, token="secret")
     write_kubeconfig(folder / "kubeconfig", listening.url, "secret", tls().authority)
     transport = HttpTransport(listening.url, token="secret", ssl=tls().client)
     tasks = [asyncio.ensure_future(c.run()) for c in (GarbageCollector(api), NamespaceController(api)) if controllers]
     try:
-        yield Embedded(api, transport, folder / "kubeconfig")
+        yield Embedded(api, transport, folder / "kubeconfig", admission)
     finally:
         await transport.close()
         for task in tasks:

@@ -50,8 +50,8 @@ async def test_orphaned_dependents_stay_without_owner_reference(s: Session) -> N
 
 
 async def test_an_object_whose_owner_does_not_exist_is_collected(s: Session) -> None:
-    nobody = {"apiVersion": "v1", "kind": "Pod", "name": "x", "uid": "11111111-1111-4111-8111-111111111111"}
-    await s.create(config_map("c", None, ownerReferences=[nobody]), silent=True)
+    missing_owner = {"apiVersion": "v1", "kind": "Pod", "name": "x", "uid": "11111111-1111-4111-8111-111111111111"}
+    await s.create(config_map("c", None, ownerReferences=[missing_owner]), silent=True)
     await s.gone(CONFIG_MAPS, "c")
 
 

@@ -16,9 +16,14 @@ CONTROLLERS = ("garbage-collector-controller", "namespace-controller")
 
 @pytest.fixture(scope="session")
 def control_plane() -> Iterator[ControlPlane]:
-    """etcd and kube-apiserver, started with the first test that needs them."""
+    """etcd and kube-apiserver, started with the first test that needs them.
+
+    At the end, no service account with the rights of an installation has been refused anything, in any test.
+    """
     with ControlPlane.start() as plane:
         yield plane
+        refused = plane.refusals()
+        assert not refused, "\n".join(map(str, refused))
 
 
 @pytest.fixture(scope="module")

@@ -1,8 +1,8 @@
-"""Provide kube-apiserver, kube-controller-manager, kubectl and etcd for the tests: `make control-plane`.
+"""Provide kube-apiserver, kube-controller-manager, kubectl, etcd and helm for the tests: `make control-plane`.
 
 Binaries in $KUBEBUILDER_ASSETS (default /usr/local/kubebuilder/bin, where envtest keeps them) are used as they are.
-Missing ones are built from the Go modules pinned in go.mod and etcd/go.mod beside this file, into a cache outside the
-checkout that is keyed by those versions: a second run takes no time.
+Missing ones are built from the Go modules pinned in go.mod, etcd/go.mod and helm/go.mod beside this file, into caches
+outside the checkout that are keyed by those versions: a second run takes no time.
 """
 
 from __future__ import annotations
@@ -18,13 +18,16 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 KUBERNETES = ("kube-apiserver", "kube-controller-manager", "kubectl")
-BINARIES = (*KUBERNETES, "etcd")
+BINARIES = (*KUBERNETES, "etcd", "helm")
+MODULES = {"etcd": HERE / "etcd", "helm": HERE / "helm"}  # the others are of the module in this folder
+PACKAGES = {"etcd": "go.etcd.io/etcd/server/v3", "helm": "helm.sh/helm/v4/cmd/helm"}
 
 
 @dataclass(frozen=True)
 class Versions:
     kubernetes: str
     etcd: str
+    helm: str
 
 
 def versions() -> Versions:
@@ -37,7 +40,9 @@ def versions() -> Versions:
         return found[1]
 
     return Versions(
-        pinned(HERE / "go.mod", "k8s.io/kubernetes"), pinned(HERE / "etcd" / "go.mod", "go.etcd.io/etcd/server/v3")
+        pinned(HERE / "go.mod", "k8s.io/kubernetes"),
+        pinned(HERE / "etcd" / "go.mod", "go.etcd.io/etcd/server/v3"),
+        pinned(HERE / "helm" / "go.mod", "helm.sh/helm/v4"),
     )
 
 
@@ -45,15 +50,18 @@ def assets() -> Path:
     return Path(os.environ.get("KUBEBUILDER_ASSETS") or "/usr/local/kubebuilder/bin")
 
 
-def cache() -> Path:
+def cache(name: str) -> Path:
+    """The folder that a binary is built into."""
     base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     pins = versions()
+    if name == "helm":
+        return base / "sluice" / f"helm-{pins.helm}"
     return base / "sluice" / f"control-plane-kubernetes-{pins.kubernetes}-etcd-{pins.etcd}"
 
 
 def find(name: str) -> Path | None:
     """The path of a binary, or None."""
-    for folder in (assets(), cache()):
+    for folder in (assets(), cache(name)):
         file = folder / name
         if file.is_file() and os.access(file, os.X_OK):
             return file
@@ -66,10 +74,10 @@ def missing() -> list[str]:
 
 def build(name: str, target: Path) -> None:
     """Build one binary into `target`, printing the number of finished packages meanwhile."""
-    module = HERE / "etcd" if name == "etcd" else HERE
-    package = "go.etcd.io/etcd/server/v3" if name == "etcd" else f"k8s.io/kubernetes/cmd/{name}"
+    module = MODULES.get(name, HERE)
+    package = PACKAGES.get(name, f"k8s.io/kubernetes/cmd/{name}")
     flags = "-s -w"
-    if name != "etcd":
+    if name in KUBERNETES:
         flags += f" -X k8s.io/component-base/version.gitVersion={versions().kubernetes}"
     scratch = target / f".{name}.part"
     command = ["go", "build", "-v", "-mod=readonly", "-ldflags", flags, "-o", str(scratch), package]
@@ -94,10 +102,11 @@ def main() -> int:
         if shutil.which("go") is None:
             print(f"no {', '.join(wanted)} in {assets()}, and no go to build them with", file=sys.stderr)
             return 1
-        target = cache()
-        target.mkdir(parents=True, exist_ok=True)
-        print(f"building {', '.join(wanted)} (kubernetes {versions().kubernetes}, etcd {versions().etcd}) ...")
+        pins = versions()
+        print(f"building {', '.join(wanted)} (kubernetes {pins.kubernetes}, etcd {pins.etcd}, helm {pins.helm}) ...")
         for name in wanted:
+            target = cache(name)
+            target.mkdir(parents=True, exist_ok=True)
             build(name, target)
     for name in BINARIES:
         print(f"✔ {name:24} {find(name)}")

@@ -21,12 +21,13 @@ import urllib.request
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from tests.control_plane import provide
+from tests.control_plane import audit, provide
 
 READY_SECONDS = 60.0
 # These processes die with the tests, by prctl(PR_SET_PDEATHSIG, SIGKILL): tests that are killed cannot stop them.
@@ -46,6 +47,7 @@ class ControlPlane:
     etcd: str  # its client URL
     _flags: tuple[str, ...]  # of kube-apiserver
     _processes: dict[str, subprocess.Popen[bytes]]
+    _restarts: list[tuple[datetime, datetime]]  # from the start of the API server until it was ready
 
     def stop_api_server(self) -> None:
         """kill -9: watches break without a response. etcd stays."""
@@ -54,8 +56,20 @@ class ControlPlane:
 
     def start_api_server(self) -> None:
         """Start it on the port and with the data that it had before."""
+        began = datetime.now(UTC)
         self._processes["kube-apiserver"] = _spawn(self.folder, "kube-apiserver", *self._flags)
         _wait_ready(self, list(self._processes.values()))
+        self._restarts.append((began, datetime.now(UTC)))
+
+    def refusals(self) -> list[audit.Act]:
+        """What service accounts asked for without the right to it.
+
+        Without those of LIMITED accounts, which tests give too few rights, and those of a server that has just started
+        and does not know the roles yet.
+        """
+        acts = (act for act in audit.acts(audit.log_of(self.folder)) if not act.is_allowed)
+        known = [act for act in acts if not any(began <= act.time <= ready for began, ready in self._restarts)]
+        return [act for act in known if not act.account.partition(":")[2].startswith(audit.LIMITED)]
 
     def check(self) -> None:
         """Raise RuntimeError with the end of the logs if one of its processes has ended."""
@@ -72,8 +86,12 @@ class ControlPlane:
 
     @classmethod
     @contextlib.contextmanager
-    def start(cls, *extra_flags: str) -> Iterator[ControlPlane]:
-        """Start etcd and kube-apiserver; raises RuntimeError with the end of the log if they do not become ready."""
+    def start(cls, *extra_flags: str, address: str = "127.0.0.1") -> Iterator[ControlPlane]:
+        """Start etcd and kube-apiserver; raises RuntimeError with the end of the log if they do not become ready.
+
+        `address`: where kube-apiserver serves; pods in network namespaces of their own cannot reach loopback. The audit
+        log records what service accounts do; `extra_flags` may set another one.
+        """
         folder = Path(tempfile.mkdtemp(prefix="sluice-control-plane-"))
         processes: dict[str, subprocess.Popen[bytes]] = {}
         try:
@@ -96,7 +114,7 @@ class ControlPlane:
             flags = (
                 f"--etcd-servers={etcd}",
                 f"--secure-port={port}",
-                "--bind-address=127.0.0.1",
+                f"--bind-address={address}",
                 f"--cert-dir={folder / 'certs'}",
                 f"--service-account-key-file={key}",
                 f"--service-account-signing-key-file={key}",
@@ -105,12 +123,13 @@ class ControlPlane:
                 "--authorization-mode=RBAC",
                 "--disable-admission-plugins=ServiceAccount,TaintNodesByCondition",
                 "--service-cluster-ip-range=10.0.0.0/24",
+                *audit.flags(folder),
                 *extra_flags,
             )
             processes["kube-apiserver"] = _spawn(folder, "kube-apiserver", *flags)
             ca = folder / "certs" / "apiserver.crt"
-            url = f"https://127.0.0.1:{port}"
-            plane = cls(url, token, ca, folder / "kubeconfig", folder, etcd, flags, processes)
+            url = f"https://{address}:{port}"
+            plane = cls(url, token, ca, folder / "kubeconfig", folder, etcd, flags, processes, [])
             _wait_ready(plane, list(processes.values()))
             plane.kubeconfig.write_text(json.dumps(_kubeconfig(plane)))
             yield plane

@@ -1,6 +1,6 @@
 """`make bench-queue` in small: the load is played to its end by the manager and by the plain client.
 
-No figure of time is looked at.
+Figures of time are not compared.
 """
 
 from __future__ import annotations

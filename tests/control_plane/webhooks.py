@@ -23,8 +23,9 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
+from queue_manager.api.conversion import conversion_review
+from queue_manager.api.queue_admission import RULES
 from queue_manager.api.resources import JOBS, WORKLOADS, Resource, by_kind
-from queue_manager.api.webhook import RULES
 from queue_manager.engine.client import Client
 from queue_manager.jobs.webhook import WEBHOOK
 from queue_manager.local.errors import sentence
@@ -56,18 +57,22 @@ class Webhooks:
         """The configuration that makes the API server call `path` for Jobs in namespaces labelled with NAME, and for
         queue kinds.
         """
-        _, begin, certificate = self.certificate.read_text().partition("-----BEGIN CERTIFICATE-----")
-        authority = base64.b64encode((begin + certificate).encode()).decode()
-        hooks = [self._hook(path, authority, JOBS, WEBHOOK, namespaceSelector={"matchLabels": {NAME: "true"}})]
-        hooks += [self._hook(path, authority, resource, f"v{resource.kind.lower()}.kb.io") for resource in RULES]
+        hooks = [self._hook(path, JOBS, WEBHOOK, namespaceSelector={"matchLabels": {NAME: "true"}})]
+        hooks += [self._hook(path, resource, f"v{resource.kind.lower()}.kb.io") for resource in RULES]
         return {"metadata": {"name": NAME}, "webhooks": hooks}
 
-    def _hook(self, path: str, authority: str, resource: Resource, name: str, **more: Json) -> Json:
+    def client_config(self, path: str) -> Json:
+        """How the API server calls a path here: /mutate, /validate or /convert."""
+        _, begin, certificate = self.certificate.read_text().partition("-----BEGIN CERTIFICATE-----")
+        authority = base64.b64encode((begin + certificate).encode()).decode()
+        return {"url": f"https://127.0.0.1:{self.port}/{path}", "caBundle": authority}
+
+    def _hook(self, path: str, resource: Resource, name: str, **more: Json) -> Json:
         parts = [resource.plural, *([f"{resource.plural}/status"] if resource == WORKLOADS else [])]
         rule = {"apiGroups": [resource.group], "apiVersions": [resource.version], "resources": parts}
         return {
             "name": name,
-            "clientConfig": {"url": f"https://127.0.0.1:{self.port}/{path}", "caBundle": authority},
+            "clientConfig": self.client_config(path),
             "rules": [{**rule, "operations": ["CREATE", "UPDATE"]}],
             "sideEffects": "None",
             "admissionReviewVersions": ["v1"],
@@ -89,6 +94,7 @@ class Webhooks:
             )
 
         app = web.Application(client_max_size=1 << 26)
+        app.router.add_post("/convert", _converted)
         app.router.add_post("/{path}", answer)
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(self.certificate)
@@ -111,6 +117,10 @@ async def registered(api: Client, hooks: Webhooks) -> AsyncIterator[None]:
     finally:
         for resource in CONFIGURATIONS.values():
             await api.delete(resource, "", NAME)
+
+
+async def _converted(request: web.Request) -> web.Response:
+    return web.json_response(conversion_review.answer(json.loads(await request.read())))
 
 
 def _review(asked: Json) -> AdmissionReview:

@@ -1,7 +1,9 @@
-"""Runs the console blocks of the README and compares their output with the README.
+"""Runs the commands of the README and compares their output with the README.
 
-A line after `$ ` is a command, the lines up to the next one are its output. Times, generated name suffixes and ports
-differ from run to run and are compared by their form only; a line `...` stands for any lines.
+In a console block a line after `$ ` is a command, the lines up to the next one are its output. Times, generated name
+suffixes and ports differ from run to run and are compared by their form only; a line `...` stands for any lines. Blocks
+marked `console` run on a cluster of this machine, those marked `console cluster` on a real API server. Commands in
+running text and in tables are run as well, with VALUES for their words in capitals, unless NOT_RUN has a reason.
 """
 
 from __future__ import annotations
@@ -16,15 +18,44 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.control_plane import provide
+from tests.control_plane.server import ControlPlane
 
 README = Path(__file__).resolve().parents[2] / "README.md"
+LOCAL, CLUSTER = "console", "console cluster"
+PROGRAMS = ("sluice", "kubectl", "make", "helm", "python")
+VALUES = {
+    "JOB": "huge",
+    "QUEUE": "research",
+    "CLUSTERQUEUE": "research",
+    "FILE": "new.yaml",
+    "F": "config/kueue_config.yaml",
+    "WORD": "Backoff",
+    "TEXT": "user",
+    "RAN": "flaky",
+    "INDEXED": "pi",
+}
+NOT_RUN = {
+    "kubectl patch": "names a verb; what it would patch is said beside it",
+    "python -m tests.local.readme_picture": "takes 90 s; tests/unit/test_readme.py draws from a recording",
+    "sluice manager --config F": "needs a cluster; tests/control_plane/manager runs it",
+    "sluice cancel JOB": "others need that Job; tests/local/cli/test_verbs.py cancels one",
+    "sluice down": "others need the cluster; tests/local/cluster/test_background.py runs it",
+    "sluice ps --watch": "does not end; tests/local/cli/test_ps_watch.py runs it",
+    "sluice up --detach": "a second cluster; tests/local/cluster/test_background.py starts one",
+    "sluice up --detach --wait": "a second cluster; tests/local/cluster/test_background.py starts one",
+    "sluice up": "the first console block runs it",
+    "sluice up --config F": "a second cluster; tests/local/cluster/test_reload.py starts one with a file",
+}
+"""Commands that are not run, and why. Targets of make take minutes: they are run with --dry-run."""
+INSTEAD = {"sluice run -- CMD": "sluice run -q user-queue -- true"}
+"""What is run for a command: at the end of the README there are several queues, and QUEUE is held."""
 LAST_LINE_OF_UP = "Ctrl-C"
 OTHERS = "! left behind"  # processes of other clusters on this machine, which the README knows nothing of
 VARIABLE = (
     (re.compile(r"127\.0\.0\.1:\d+"), "127.0.0.1:PORT"),
     (re.compile(r"(?<![\w.-])\d+(\.\d+)?(ms|s|m\d+s|m|h\d+m)(?![\w-])"), "TIME"),
     (re.compile(r"\d+(\.\d+)? s\b"), "TIME"),
-    (re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ"), "TIME"),
+    (re.compile(r"(\d{4}-\d\d-\d\d[T ])?\d\d:\d\d:\d\dZ?"), "TIME"),
     # Suffixes of generated names and hashes in names of Workloads have one form: a hash may look like a suffix.
     (re.compile(r"-([bcdfghjklmnpqrstvwxz2456789]{5}|[0-9a-f]{5})(?=[\s'\"]|$)"), "-ENDING"),
     (re.compile(r"[█░]+"), "BAR"),
@@ -38,13 +69,13 @@ class Step:
     line: int
 
 
-def steps(text: str) -> list[list[Step]]:
-    """The console blocks of a Markdown text, in order."""
+def steps(text: str, kind: str = LOCAL) -> list[list[Step]]:
+    """The console blocks of this kind in a Markdown text, in order."""
     blocks: list[list[Step]] = []
     inside = False
     for number, line in enumerate(text.splitlines(), 1):
         if line.startswith("```"):
-            inside = line == "```console" if not inside else False
+            inside = line == f"```{kind}" if not inside else False
             if inside:
                 blocks.append([])
         elif inside and line.startswith("$ "):
@@ -52,6 +83,33 @@ def steps(text: str) -> list[list[Step]]:
         elif inside and blocks[-1]:
             blocks[-1][-1].output.append(line)
     return blocks
+
+
+def other_commands(text: str) -> list[str]:
+    """The commands outside of console blocks: code in running text and tables, and indented lines; each one once."""
+    prose = re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL)
+    indented = re.findall(r"^    (\S.*?)(?:\s{2,}#.*)?$", prose, re.MULTILINE)
+    found = [*indented, *re.findall(r"`([^`\n]+)`", prose)]
+    return list(dict.fromkeys(code for code in found if code.split()[0] in PROGRAMS and " " in code))
+
+
+def runnable(command: str) -> str:
+    """The command with VALUES in place of its words in capitals, a target of make as a dry run."""
+    command = INSTEAD.get(command, command)
+    if command.startswith("make "):
+        return command.replace("make ", "make --dry-run ", 1)
+    return re.sub(r"\b[A-Z]+\b", lambda match: VALUES.get(match[0], match[0]), command)
+
+
+def difference(session: Session, blocks: list[list[Step]]) -> str:
+    """Run the blocks; return the first output that has another form than the README shows, or ""."""
+    for step in (step for block in blocks for step in block):
+        actual = session.run(step)
+        if not matches(step.output, actual):
+            expected = [form(line) for line in step.output]
+            lines = ["expected:", *expected, "printed:", *(form(line) for line in actual)]
+            return "\n".join([f"README.md:{step.line}: $ {step.command}", *lines])
+    return ""
 
 
 def form(line: str) -> str:
@@ -82,10 +140,14 @@ def _matches(want: list[str], have: list[str]) -> bool:
 
 
 class Session:
-    """A shell with an empty home directory. `sluice up` runs in the background until the session is closed."""
+    """A shell with an empty home directory. `sluice up` runs in the background until the session is closed.
 
-    def __init__(self, folder: Path) -> None:
+    `kubeconfig`: of a cluster that is running already.
+    """
+
+    def __init__(self, folder: Path, kubeconfig: Path | None = None) -> None:
         self.folder = folder
+        self.code = 0  # exit code of the last command
         self.env = {
             **os.environ,
             "HOME": str(folder),
@@ -93,6 +155,8 @@ class Session:
             "COLUMNS": "150",
         }
         self.env.pop("KUBECONFIG", None)
+        if kubeconfig is not None:
+            self.env["KUBECONFIG"] = str(kubeconfig)
         self._cluster: subprocess.Popen[str] | None = None
 
     def run(self, step: Step) -> list[str]:
@@ -103,8 +167,12 @@ class Session:
             name, _, value = step.command.removeprefix("export ").partition("=")
             self.env[name] = value.replace("~", str(self.folder))
             return []
+        return self.execute(step.command)
+
+    def execute(self, command: str) -> list[str]:
+        """Run any other command; returns its lines, and keeps its exit code."""
         done = subprocess.run(
-            ["bash", "-c", step.command],
+            ["bash", "-c", command],
             check=False,
             cwd=README.parent,
             env=self.env,
@@ -113,6 +181,7 @@ class Session:
             text=True,
             timeout=90,
         )
+        self.code = done.returncode
         return self._home(done.stdout).splitlines()
 
     def _up(self, step: Step) -> list[str]:
@@ -152,17 +221,27 @@ def _kubectl() -> list[str]:
 
 def rewrite() -> None:
     """Put the current output of the commands into the README: `python -m tests.local.readme`."""
-    lines = README.read_text().splitlines()
+    text = README.read_text()
     with tempfile.TemporaryDirectory() as folder:
-        session = Session(Path(folder))
-        try:
-            outputs = [(step, session.run(step)) for block in steps("\n".join(lines)) for step in block]
-        finally:
-            session.close()
-    for step, output in reversed(outputs):
+        outputs = _outputs(Session(Path(folder)), steps(text))
+    with tempfile.TemporaryDirectory() as folder, ControlPlane.start() as plane:
+        outputs += _outputs(Session(Path(folder), plane.kubeconfig), steps(text, CLUSTER))
+    lines = text.splitlines()
+    for step, output in sorted(outputs, key=lambda one: one[0].line, reverse=True):
         if "..." not in step.output:
-            lines[step.line : step.line + len(step.output)] = output
+            of_machine = [line for line in step.output if line.startswith("!")]
+            lines[step.line : step.line + len(step.output)] = [
+                *of_machine,
+                *(o for o in output if not o.startswith("!")),
+            ]
     README.write_text("\n".join(lines) + "\n")
+
+
+def _outputs(session: Session, blocks: list[list[Step]]) -> list[tuple[Step, list[str]]]:
+    try:
+        return [(step, session.run(step)) for block in blocks for step in block]
+    finally:
+        session.close()
 
 
 if __name__ == "__main__":

@@ -33,6 +33,6 @@ async def test_backoff_limit_per_index_with_restarts_in_place_is_a_warning(
     request = ServerRequest("POST", JOBS.path("default"), {}, {"content-type": JSON}, orjson.dumps(body), "user")
     answer = await server.handle(request)
     assert answer.status == 201
-    told = answer.headers.get("Warning", "")
-    assert told.startswith('299 - "spec.backoffLimitPerIndex: has no effect with restartPolicy OnFailure') == warned
-    assert bool(told) == warned
+    warning = answer.headers.get("Warning", "")
+    assert warning.startswith('299 - "spec.backoffLimitPerIndex: has no effect with restartPolicy OnFailure') == warned
+    assert bool(warning) == warned

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from queue_manager.engine.clock import SystemClock
-from queue_manager.local.certificates import provide
+from queue_manager.local.loopback_certificate import provide
 
 
 class Tls(NamedTuple):

@@ -23,7 +23,8 @@ from queue_manager.api.types import LocalQueue, Workload
 from queue_manager.queueing.queue_set import Queues
 from queue_manager.scheduling.backfill import Backfilling, BackfillRules
 from queue_manager.scheduling.cycle import Admit, run_cycle
-from queue_manager.scheduling.quota_state import Holding, SchedulerState
+from queue_manager.scheduling.holdings import Holding
+from queue_manager.scheduling.quota_state import SchedulerState
 from queue_manager.scheduling.workload_info import Info, info
 from tests.unit.queueing.builders import T0, at, cluster_queue, flavor, wire
 

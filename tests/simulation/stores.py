@@ -40,8 +40,8 @@ from queue_manager.api.types import (
 )
 from queue_manager.engine.runtime import Runtime
 from queue_manager.engine.transport import Request, Response
-from queue_manager.lifecycle.settings import PodsReadySettings, Settings
 from queue_manager.lifecycle.status_draft import Draft
+from queue_manager.lifecycle.workload_settings import PodsReadySettings, WorkloadSettings
 from queue_manager.scheduler.admission_loop import Scheduler
 from queue_manager.scheduler.pending_reasons import PendingReasons
 from queue_manager.scheduler.quota_cache import QuotaCache
@@ -111,7 +111,8 @@ def _cluster_queue(rng: Random, name: str) -> ClusterQueue:
         found |= {"borrowingLimit": str(rng.randint(0, 3))} if rng.random() < 0.3 else {}
         return found | ({"lendingLimit": str(rng.randint(0, 3))} if rng.random() < 0.3 else {})
 
-    borrowing = {"borrowWithinCohort": {"policy": "LowerPriority"}} if rng.random() < 0.3 else {}
+    most = {"maxPriorityThreshold": rng.randint(0, 1)} if rng.random() < 0.5 else {}
+    borrowing = {"borrowWithinCohort": {"policy": "LowerPriority", **most}} if rng.random() < 0.3 else {}
     spec: dict[str, Any] = {
         "preemption": {
             "withinClusterQueue": rng.choice(WITHIN),
@@ -194,7 +195,7 @@ class Decided:
     quota_cache: QuotaCache
 
 
-class _NoServer:
+class NoServer:
     """No request is sent: the scheduler's writes do not start within a test."""
 
     async def request(self, request: Request) -> Response:
@@ -204,10 +205,10 @@ class _NoServer:
         pass
 
 
-def random_settings(rng: Random) -> Settings:
+def random_settings(rng: Random) -> WorkloadSettings:
     """Classical or fair preemption, with or without backfilling, minimum runtimes and blockAdmission."""
     backfill = BackfillRules(timedelta(seconds=rng.randint(0, 40)), shortest_first=rng.random() < 0.5)
-    return Settings(
+    return WorkloadSettings(
         PodsReadySettings(block_admission=rng.random() < 0.1),
         fair_sharing=(FINAL_SHARE, INITIAL_SHARE) if rng.random() < 0.25 else (),
         backfill=backfill if rng.random() < 0.25 else None,
@@ -215,13 +216,70 @@ def random_settings(rng: Random) -> Settings:
     )
 
 
-def decide(objects: ClusterObjects, settings: Settings) -> Decided:
+def decide(objects: ClusterObjects, settings: WorkloadSettings) -> Decided:
     """The first decisions of a scheduler that starts on this store, until nothing more can be decided."""
     return run_virtual(_decide(objects, settings))
 
 
-async def _decide(objects: ClusterObjects, settings: Settings) -> Decided:
-    runtime = Runtime(_NoServer(), virtual_clock(), Random(0))
+async def _decide(objects: ClusterObjects, settings: WorkloadSettings) -> Decided:
+    _, quota_cache, scheduler = _start(objects, settings)
+    reported = _reports(scheduler)
+    while scheduler.cycle():
+        pass
+    decisions = {w.metadata.uid: _decision(w, quota_cache, reported) for w in objects.workloads}
+    _cancel_tasks()
+    return Decided(decisions, quota_cache)
+
+
+class Rest(NamedTuple):
+    """What is kept for or held by whom, by uid, when no cycle has anything to do; `stopping`: some hold on, evicted."""
+
+    held: dict[str, bool]  # True: is being stopped
+    reserved: dict[str, dict[str, str]]
+
+    @property
+    def stopping(self) -> bool:
+        """Whether victims of a preemption still hold their quota."""
+        return any(self.held.values())
+
+
+def rests(objects: ClusterObjects, settings: WorkloadSettings, rng: Random) -> list[tuple[Rest, Rest]]:
+    """States at rest of a scheduler, and what they are after every Workload was tried again.
+
+    Between them a Workload goes: a victim, else any that runs.
+    """
+    return run_virtual(_rests(objects, settings, rng))
+
+
+async def _rests(objects: ClusterObjects, settings: WorkloadSettings, rng: Random) -> list[tuple[Rest, Rest]]:
+    runtime, quota_cache, scheduler = _start(objects, settings)
+    state, left, found = quota_cache.state, list(objects.workloads), []
+    while True:
+        while scheduler.cycle():
+            pass
+        before = _rest(quota_cache)
+        quota_cache.requeue_inadmissible(list(quota_cache.queues.cluster_queues))
+        while scheduler.cycle():
+            pass
+        found.append((before, _rest(quota_cache)))
+        going = [uid for uid, holding in state.holdings.items() if holding.evicted] or list(state.holdings)
+        if not going:
+            break
+        gone = rng.choice(sorted(going))
+        left = [w for w in left if w.metadata.uid != gone]
+        runtime.cache(WORKLOADS, Workload).reset(left, len(found) + 1)
+    _cancel_tasks()
+    return found
+
+
+def _rest(quota_cache: QuotaCache) -> Rest:
+    state = quota_cache.state
+    held = {uid: holding.evicted for uid, holding in state.holdings.items()}
+    return Rest(held, {uid: dict(each.victims) for uid, each in state.reservations.items()})
+
+
+def _start(objects: ClusterObjects, settings: WorkloadSettings) -> tuple[Runtime, QuotaCache, Scheduler]:
+    runtime = Runtime(NoServer(), virtual_clock(), Random(0))
     writer = WorkloadWriter(runtime, settings, runtime.cache(WORKLOADS, Workload))
     quota_cache = QuotaCache(runtime, settings)
     scheduler = Scheduler(runtime, settings, quota_cache, writer)
@@ -237,13 +295,12 @@ async def _decide(objects: ClusterObjects, settings: Settings) -> Decided:
         (WORKLOADS, Workload, objects.workloads),
     ):
         runtime.cache(resource, kind).reset(list(some), 1)
-    reported = _reports(scheduler)
-    while scheduler.cycle():
-        pass
-    decisions = {w.metadata.uid: _decision(w, quota_cache, reported) for w in objects.workloads}
+    return runtime, quota_cache, scheduler
+
+
+def _cancel_tasks() -> None:
     for task in asyncio.all_tasks() - {asyncio.current_task()}:
         task.cancel()
-    return Decided(decisions, quota_cache)
 
 
 def _reports(scheduler: Scheduler) -> dict[str, str]:

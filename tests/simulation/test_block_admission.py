@@ -25,7 +25,7 @@ async def second_queue(c: Cluster, cpu: str) -> None:
 def test_heads_that_fit_only_one_at_a_time_cost_no_cycle_while_admission_is_blocked() -> None:
     """Each would fit, and the second would not after the first: neither is admitted, and neither is tried again."""
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with cluster(CONFIG, slow=SLOW) as c:
             await c.queues("2", cohortName="co")
             await second_queue(c, "0")
@@ -40,11 +40,11 @@ def test_heads_that_fit_only_one_at_a_time_cost_no_cycle_while_admission_is_bloc
             assert c.world.queue.scheduler.cycles == cycles
             await c.until(c.running, ["first", "slow"], seconds=60)
 
-    run_virtual(story())
+    run_virtual(scenario())
 
 
-def test_another_queue_goes_on_with_its_reasons_and_counts_while_admission_is_blocked() -> None:
-    async def story() -> None:
+def test_another_queue_updates_reasons_and_counts_while_admission_is_blocked() -> None:
+    async def scenario() -> None:
         async with cluster(CONFIG, slow=SLOW) as c:
             await c.queues("2", cohortName="co")
             await second_queue(c, "0")
@@ -60,7 +60,7 @@ def test_another_queue_goes_on_with_its_reasons_and_counts_while_admission_is_bl
             await c.until(lambda: c.condition("huge", "QuotaReserved"), ("False", "ExceedsMaxQuota", never), seconds=5)
             await c.until(lambda: pending(c, "cq2"), 1, seconds=5)
 
-    run_virtual(story())
+    run_virtual(scenario())
 
 
 async def pending(c: Cluster, name: str) -> int:

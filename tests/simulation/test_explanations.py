@@ -8,18 +8,21 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from datetime import datetime
 from random import Random
 
 import pytest
+from msgspec import structs
 
 from queue_manager.api import reasons
-from queue_manager.api.types import Workload
+from queue_manager.api.types import ClusterQueue, Preemption, Workload, stops
 from queue_manager.lifecycle.queue_entry import waits
-from queue_manager.lifecycle.settings import Settings
+from queue_manager.lifecycle.workload_settings import WorkloadSettings
 from queue_manager.queueing.outcomes import is_active
 from queue_manager.scheduling.amounts import amount
+from queue_manager.scheduling.holdings import reserves_quota
 from queue_manager.scheduling.quota_tree import FlavorResource, Usage
 from queue_manager.visibility import reason_codes
 from queue_manager.visibility.cluster_state import ClusterObjects
@@ -33,7 +36,7 @@ STORES = int(os.environ.get("EXPLAINED_STORES", "1000"))
 BATCH = 100
 
 
-def explained(w: Workload, objects: ClusterObjects, settings: Settings) -> Explanation:
+def explained(w: Workload, objects: ClusterObjects, settings: WorkloadSettings) -> Explanation:
     local = next((q for q in objects.local_queues if q.metadata.key == w.local_queue), None)
     name = local.spec.cluster_queue if local is not None else ""
     above = next((q for q in objects.cluster_queues if q.metadata.name == name), None)
@@ -47,8 +50,10 @@ def expected(w: Workload, decided: Decided) -> set[str]:
     state = cache.state
     if local is None or local.spec.cluster_queue not in state.queues:
         return {"NEVER/Misconfigured"}
-    if cache.queues.is_stopped(w.local_queue) or not is_active(state, local.spec.cluster_queue):
+    if cache.queues.is_stopped(w.local_queue) or stops(state.queues[local.spec.cluster_queue].queue.spec.stop_policy):
         return {"HOLD/Suspended"}
+    if not is_active(state, local.spec.cluster_queue):  # nobody holds it: a flavor is missing, or Cohorts form a cycle
+        return {"NEVER/Misconfigured"}
     if decision.admitted:
         return {"WAIT/PendingEvaluation"}
     if decision.reason:
@@ -95,6 +100,74 @@ def test_free_limit_borrowable_holders_and_position_are_those_of_a_recount(batch
             if any(row.free is not None and row.flavor for row in found.flavors):
                 check_numbers(w, found, objects, decided, checked)
     assert min(checked["free"], 4 * checked["holders"]) > BATCH, checked
+
+
+@pytest.mark.parametrize("batch", range(0, STORES, BATCH))
+def test_advice_about_preemption_is_given_if_and_only_if_it_helps(batch: int) -> None:
+    """One Workload is pending. Each advice is followed in the store, and the scheduler decides again."""
+    advised: Counter[tuple[str, bool]] = Counter()
+    for seed in range(batch, batch + BATCH):
+        rng = Random(seed)
+        objects, settings = store(rng), replace(random_settings(rng), pods_ready=None)
+        running = [w for w in objects.workloads if reserves_quota(w)]
+        for w in [each for each in objects.workloads if waits(each)][:2]:
+            alone = replace(objects, workloads=[*running, w])
+            found = explained(w, alone, settings)
+            if found.code != "WAIT/WaitingForQuota" or not found.preemptions:
+                continue
+            for field, changed in changed_policies(alone, found.cluster_queue):
+                helps = decide(changed, settings).decisions[w.metadata.uid].preempts > 0
+                text = f"an admin allows it to preempt ({field} of ClusterQueue {found.cluster_queue})"
+                advised[field, helps] += 1
+                assert (text in found.changes) == helps, (seed, w.metadata.name, text, found)
+            higher = structs.replace(w, spec=structs.replace(w.spec, priority=100))
+            helps = (
+                decide(replace(alone, workloads=[*running, higher]), settings).decisions[w.metadata.uid].preempts > 0
+            )
+            assert ("it gets a higher priority" in found.changes) == helps, (seed, w.metadata.name, found)
+            advised["priority", helps] += 1
+    helpful = sum(count for (_, helps), count in advised.items() if helps)
+    assert min(helpful, advised.total() - helpful) >= 1, advised
+
+
+FIRST_STEPS = ("withinClusterQueue: LowerPriority", "reclaimWithinCohort: LowerPriority")
+
+
+def changed_policies(objects: ClusterObjects, name: str) -> Iterator[tuple[str, ClusterObjects]]:
+    """The objects with a policy of the ClusterQueue that allows some preemption instead of none."""
+    queue = next(each for each in objects.cluster_queues if each.metadata.name == name)
+    given = queue.spec.preemption
+    if given.within_cluster_queue == "Never":
+        yield FIRST_STEPS[0], with_policy(objects, queue, structs.replace(given, within_cluster_queue="LowerPriority"))
+    if given.reclaim_within_cohort == "Never":
+        yield FIRST_STEPS[1], with_policy(objects, queue, structs.replace(given, reclaim_within_cohort="LowerPriority"))
+
+
+def with_policy(objects: ClusterObjects, queue: ClusterQueue, policy: Preemption) -> ClusterObjects:
+    changed = structs.replace(queue, spec=structs.replace(queue.spec, preemption=policy))
+    return replace(objects, cluster_queues=[changed if each is queue else each for each in objects.cluster_queues])
+
+
+def test_candidates_that_do_not_suffice_let_it_wait_even_without_them() -> None:
+    """One Workload is pending. Where it could stop all that runs in a ClusterQueue, it waits without them too."""
+    seen: Counter[str] = Counter()
+    for seed in range(3 * BATCH):
+        rng = Random(seed)
+        objects, settings = store(rng), replace(random_settings(rng), pods_ready=None, backfill=None)
+        running = [w for w in objects.workloads if reserves_quota(w)]
+        for w in filter(waits, objects.workloads):
+            found = explained(w, replace(objects, workloads=[*running, w]), settings)
+            seen.update(row.verdict for row in found.preemptions)
+            queues = {row.cluster_queue for row in found.preemptions if row.candidates == row.running}
+            other = {row.cluster_queue for row in found.preemptions if row.verdict != "NotEnough"}
+            if found.code != "WAIT/WaitingForQuota" or not queues - other:
+                continue
+            queues -= other
+            staying = [r for r in running if r.status.admission and r.status.admission.cluster_queue not in queues]
+            left = decide(replace(objects, workloads=[*staying, w]), settings).decisions[w.metadata.uid]
+            assert not left.admitted, (seed, w.metadata.name, found)
+            seen["checked"] += 1
+    assert seen["checked"] >= 3, seen
 
 
 def position(w: Workload, objects: ClusterObjects) -> Position:

@@ -131,7 +131,9 @@ async def evictions(c: Cluster) -> dict[str, str]:
     return found
 
 
-def test_the_queue_that_has_less_preempts_until_the_shares_are_equal_and_then_no_more() -> None:
+def test_the_queue_with_the_lower_share_preempts_until_shares_are_equal() -> None:
+    """It preempts nothing more after that."""
+
     async def scenario() -> None:
         async with cluster(SHARING) as c:
             policy = {"preemption": {"reclaimWithinCohort": "Any"}, "cohortName": "all"}
@@ -152,6 +154,40 @@ def test_the_queue_that_has_less_preempts_until_the_shares_are_equal_and_then_no
             assert len(await evictions(c)) == 3
 
     run_virtual(scenario())
+
+
+# ClusterQueue, nominal quota, cohort and weight of the circle in `unit/scheduling/test_fair_preemption.py`.
+CIRCLE = (("a", "0", "left", "0"), ("b", "1", "left", "0"), ("c", "0", "right", "0"), ("d", "0", "right", "500m"))
+
+
+def test_three_queues_in_two_cohorts_stop_preempting_each_other() -> None:
+    """c takes from a, d from c, and a from d; then nothing changes for ten hours."""
+
+    async def scenario() -> None:
+        async with cluster(SHARING) as c:
+            await c.queues("0")
+            await add_cohort(c, "all", "4")
+            await add_cohort(c, "left", "1", parentName="all")
+            await add_cohort(c, "right", "0", parentName="all", fairSharing={"weight": "2"})
+            for name, cpu, parent, weight in CIRCLE:
+                policy = {"reclaimWithinCohort": "Any"}
+                await add_queue(c, name, cpu, cohortName=parent, preemption=policy, fairSharing={"weight": weight})
+            for name, cpu in (("a1", "1"), ("a2", "3"), ("c3", "3"), ("d4", "5")):
+                await c.submit(name, cpu=cpu, queue=name[0])
+                await asyncio.sleep(5)
+            await asyncio.sleep(3600)
+            before = await preemptions(c)
+            assert before >= 3
+            await asyncio.sleep(36_000)
+            assert await preemptions(c) == before
+
+    run_virtual(scenario())
+
+
+async def preemptions(c: Cluster) -> int:
+    """How often a Workload was preempted."""
+    statistics = [w.get("status", {}).get("schedulingStats", {}) for w in await c.client.list(WORKLOADS, NS)]
+    return sum(each["count"] for found in statistics for each in found.get("evictions", ()))
 
 
 def test_nominal_quota_is_reclaimed_whatever_the_shares_are() -> None:

@@ -13,9 +13,12 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import msgspec
+import pytest
 
+from queue_manager.api.messages import KEPT_FOR_HEAD_MESSAGE
 from queue_manager.api.resources import CLUSTER_QUEUES, WORKLOADS
 from queue_manager.configuration import loads
+from queue_manager.engine.runtime import Runtime
 from queue_manager.engine.transport import Relay, Request, Response, Transport
 from queue_manager.lifecycle.causes import Cause
 from queue_manager.scheduler.write_queue import SLOTS
@@ -166,7 +169,7 @@ def test_a_crowd_costs_at_most_two_status_writes_per_workload() -> None:
     run_virtual(scenario())
 
 
-def test_those_that_fit_are_admitted_before_the_others_are_told_why_they_wait() -> None:
+def test_fitting_workloads_are_admitted_before_the_others_are_explained() -> None:
     """150 Workloads that fit arrive after 150 that do not, each of another size."""
 
     async def scenario() -> None:
@@ -181,8 +184,8 @@ def test_those_that_fit_are_admitted_before_the_others_are_told_why_they_wait() 
             await c.cluster.client.patch(CLUSTER_QUEUES, "", "cq", {"spec": {"stopPolicy": "None"}})
             await c.cluster.until(lambda: admitted(c), 150)
             last = max(place for place, (_, said) in enumerate(c.written) if said == "QuotaReserved")
-            told = sum(said != "QuotaReserved" for _, said in c.written[:last])
-            assert told <= 25, "a first burst of explanations, and no more"
+            explained = sum(said != "QuotaReserved" for _, said in c.written[:last])
+            assert explained <= 25, "a first burst of explanations, and no more"
             await asyncio.sleep(2 * PERIOD)
             assert await messages_of(c, "big") == {"ExceedsMaxQuota": 150}
             at_rest(c.world)
@@ -220,6 +223,27 @@ def test_changed_numbers_are_written_once_in_a_period_and_are_right_after_it() -
             revision = c.world.store.revision
             await asyncio.sleep(3 * PERIOD)
             assert c.world.store.revision == revision, "nothing is written at rest"
+
+    run_virtual(scenario())
+
+
+def test_a_workload_that_is_held_back_by_backfilling_says_so_at_once() -> None:
+    """The reason WaitingForQuota stays; that quota is kept for another one is no change of numbers."""
+
+    async def scenario() -> None:
+        async with crowd("backfill: {headAge: 5s}\n") as c:
+            await c.cluster.queues("4")
+            await c.create("short", 2, runs=20.0)
+            await c.create("long", 1)
+            await c.cluster.until(lambda: admitted(c), 2)
+            await c.create("all", 4)
+            await c.create("behind", 2)
+            await c.cluster.until(lambda: c.message("behind"), FULL.format(1))
+            await c.cluster.until(c.finished, 1)
+            ended = c.world.clock.now()
+            await c.cluster.until(lambda: c.message("behind"), KEPT_FOR_HEAD_MESSAGE)
+            assert (c.world.clock.now() - ended).total_seconds() < 1
+            assert c.writes()["reason_refresh"] == 0
 
     run_virtual(scenario())
 
@@ -267,21 +291,31 @@ async def is_evicted(c: Crowd, name: str) -> bool:
     return found is not None and found[0] == "True"
 
 
-def test_the_status_of_a_queue_is_written_at_most_once_per_second_and_exact_at_rest() -> None:
+@pytest.mark.parametrize(
+    ("backlog", "writes"),
+    [(False, range(9, 16)), (True, range(2, 6))],  # of each queue, within 12 seconds of changes and 2 at rest
+)
+def test_the_status_of_a_queue_is_written_rarely_and_exact_at_rest(
+    backlog: bool, writes: range, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At most once per second and queue; during a backlog of urgent writes once in ten."""
+    monkeypatch.setattr(Runtime, "is_backlogged", lambda runtime: backlog)
+
     async def scenario() -> None:
         async with crowd() as c:
             await c.cluster.queues("5")
             begun = len(c.world.history)
-            for number in range(60):
-                await c.create(f"one{number}", 1, runs=0.3)
-                await asyncio.sleep(0.1)
-            await c.cluster.until(c.finished, 60)
-            await asyncio.sleep(5)
+            for number in range(40):
+                await c.create(f"one{number}", 1, runs=1.5)
+                await asyncio.sleep(0.2)
+            await c.cluster.until(c.finished, 40)
+            monkeypatch.setattr(Runtime, "is_backlogged", lambda runtime: False)
+            await asyncio.sleep(2)
             times = Counter(
                 line.split(b" ")[1] for line in c.world.history[begun:] if b"queues.kueue.x-k8s.io " in line[:60]
             )
-            assert 3 <= times[b"clusterqueues.kueue.x-k8s.io"] <= 12
-            assert 3 <= times[b"localqueues.kueue.x-k8s.io"] <= 12
+            assert times[b"clusterqueues.kueue.x-k8s.io"] in writes
+            assert times[b"localqueues.kueue.x-k8s.io"] in writes
             status = (await c.world.client.get(CLUSTER_QUEUES, "", "cq"))["status"]
             assert (status["pendingWorkloads"], status["reservingWorkloads"], status["admittedWorkloads"]) == (0, 0, 0)
 

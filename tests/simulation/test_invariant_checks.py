@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from copy import deepcopy
+from dataclasses import replace
 from functools import cache
 from types import SimpleNamespace
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from queue_manager.scheduling.quota_tree import set_quotas
 from queue_manager.simulation.virtual import run_virtual
 from tests.local.queue.invariants import Broken, History, at_rest, condition, is_true, owner
 from tests.simulation import lives
@@ -121,7 +123,7 @@ def around_release(change: Callable[[Tree, list[Line]], None]) -> list[Line]:
             if old is not None and lost("QuotaReserved")(old, tree) and not is_true(tree, "Finished"):
                 change(job_of(tree, result, tree), result)
                 return result
-    raise AssertionError("nobody gives quota back")
+    raise AssertionError("no quota is released")
 
 
 def while_the_queue_is_held() -> list[Line]:
@@ -220,7 +222,7 @@ WRONG: dict[str, tuple[str, Callable[[], list[Line]]]] = {
         lambda: at(became("QuotaReserved"), lambda w: set_condition(w, "DeactivationTarget", "True")),
     ),
     "a reactivation that keeps its count": ("S22", lambda: at(reactivated, lambda w: deeper(w, count=2))),
-    "a reactivation that is nobody's": ("S22", no_user),
+    "a reactivation without a user": ("S22", no_user),
     "a wait that is too short": ("S23", lambda: at(timed_out, lambda w: deeper(w, requeueAt="2026-01-01T00:00:00Z"))),
     "a wait that is too long": ("S23", lambda: at(timed_out, lambda w: deeper(w, requeueAt="2027-01-01T00:00:00Z"))),
     "no quota, and the Job runs on": ("L3", lambda: around_release(suspend_only)),
@@ -286,9 +288,24 @@ def forget_a_holding(one: lives.Lives) -> None:
     ledger.queues.put(ledger.read(workload), one.world.clock.now())
 
 
+def count_more_than_the_store_says(one: lives.Lives) -> None:
+    """A holding is larger than its Workload, and all numbers in memory agree with it."""
+    state = one.world.queue.quota_cache.state
+    holding = next(iter(state.holdings.values()))
+    state.hold(holding._replace(usage={fr: 2 * amount for fr, amount in holding.usage.items()}))
+
+
+def raise_the_quota_in_memory(one: lives.Lives) -> None:
+    """What waits for quota would be admitted if it were tried again, and nothing tries it."""
+    node = one.world.queue.quota_cache.state.queues["cq"].node
+    set_quotas(node, {fr: replace(quota, nominal=100 * quota.nominal) for fr, quota in node.quotas.items()})
+
+
 @pytest.mark.parametrize(
     ("number", "spoil"),
     [
+        (r"S2: cq counts [0-9]+ m cpu, and its Workloads hold 3$", count_more_than_the_store_says),
+        (r"S26: job-c-\w+ says WaitingForQuota, and it is admitted$", raise_the_quota_in_memory),
         ("S4", lose_from_the_queue),
         ("S2", forget_a_holding),
         ("S2: ClusterQueue cq", count_twice_in_the_queue),

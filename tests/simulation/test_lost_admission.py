@@ -29,7 +29,7 @@ class LosesStatusWrites(Relay):
 
 
 def test_queues_do_not_count_an_admission_that_was_lost() -> None:
-    """The Workload is the same before and after, so no watch event tells the queues."""
+    """The Workload is the same before and after, so no watch event reaches the queues."""
 
     async def scenario() -> None:
         lines: list[LosesStatusWrites] = []

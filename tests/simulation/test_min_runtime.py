@@ -222,8 +222,8 @@ def test_a_minimum_of_a_class_beyond_the_bound_is_one_event_and_has_no_effect() 
         async with cluster(CONFIG, low=RUNS_ON, high=RUNS_ON) as c:
             await low_and_high(c, None, "2h")
             assert await preempted_after(c, 10) <= LATE_SECONDS
-            told = [text for _, reason, text in await c.events("low") if reason == "InvalidOverride"]
-            assert told == [
+            messages = [text for _, reason, text in await c.events("low") if reason == "InvalidOverride"]
+            assert messages == [
                 f'metadata.annotations[{MIN_RUNTIME}]: Invalid value: "2h": must be at most 1h0m0s; '
                 "WorkloadPriorityClass low cannot set this"
             ]
@@ -255,7 +255,7 @@ def test_ends_in_the_same_second_lead_to_one_try() -> None:
             await c.until(c.running, ["blocker"])
             for i in range(12):
                 await c.submit(f"low{i}", annotations={MIN_RUNTIME: "5m"})
-            await c.submit("equal", "12")  # of the same priority: it may preempt nobody
+            await c.submit("equal", "12")  # of the same priority: it may not preempt
             await c.client.delete(JOBS, NS, "blocker", propagation="Background")
             await c.until(c.running, sorted(f"low{i}" for i in range(12)))
             await asyncio.sleep(10)

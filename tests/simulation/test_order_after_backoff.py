@@ -52,7 +52,7 @@ class Reservations:
             now = self.world.clock.now()
             able = [w for w in (old, *self.pending.values()) if not backs_off(w, now)]
             first = min(able, key=lambda w: rank(w, self.timestamp), default=None)
-            self.made.append((job_of(new), job_of(first) if first is not None else "nobody"))
+            self.made.append((job_of(new), job_of(first) if first is not None else "none"))
         if not is_true(new, "QuotaReserved"):
             self.pending[new["metadata"]["uid"]] = new
 

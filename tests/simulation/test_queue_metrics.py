@@ -20,6 +20,7 @@ from tests.local.queue.cluster import NS, Cluster, cluster
 
 HANGS = PodScript(ready_after=None, ends_after=None)
 LABELS = {
+    "build_info": "git_version git_commit build_date go_version compiler platform",
     "admission_attempts_total": "result",
     "admission_attempt_duration_seconds": "result",
     "pending_workloads": "cluster_queue status",
@@ -94,6 +95,7 @@ async def busy(c: Cluster) -> None:
 
 
 PREEMPTIONS = "kueue_preempted_workloads_total"
+SKIPS = "kueue_admission_cycle_preemption_skips"
 CONFIG = """metrics: {enableClusterQueueResources: true}
 waitForPodsReady: {timeout: 60s}
 fairSharing: {preemptionStrategies: [LessThanOrEqualToFinalShare]}
@@ -145,7 +147,7 @@ def test_no_family_is_declared_that_nothing_counts(lines: list[str]) -> None:
     seen = {line.split()[2] for line in lines if line.startswith("# TYPE")}
     checks = "admission_checks_wait_time_seconds"
     queue = {family.name for title in list(TABLES)[:2] for family in TABLES[title]}
-    unseen = {f"kueue_{checks}", f"kueue_local_queue_{checks}", PREEMPTIONS}
+    unseen = {f"kueue_{checks}", f"kueue_local_queue_{checks}", PREEMPTIONS, SKIPS}
     assert queue - seen == unseen
     packages = (Path(job_controller.__file__).parent, Path(queue_manager.__file__).parent)
     files = {file for package in packages for file in package.rglob("*.py")} - {Path(metric_families.__file__)}

@@ -1,4 +1,7 @@
-"""`make setup` with an existing .venv: a broken one is set up again, one that it has not made is left alone."""
+"""`make setup` with an existing .venv: a broken one is set up again, one that it has not made is left alone.
+
+`make demo` installs the product alone; targets that need development tools add them.
+"""
 
 from __future__ import annotations
 
@@ -62,5 +65,26 @@ def test_a_python_that_is_too_old_is_reported(checkout: Path) -> None:
 
 def test_pip_installs_into_the_venv_with_user_set(checkout: Path) -> None:
     """Without PIP_USER=0 pip refuses."""
-    script(checkout / ".venv/bin/python", 'case "$*" in *pip*) echo "user $PIP_USER";; esac')
-    assert make(checkout, "setup").stdout == "Setting up .venv (once) ...\nuser 0\n"
+    script(checkout / ".venv/bin/python", 'case "$*" in "-m pip "*) echo "user $PIP_USER: ${*##* }";; esac')
+    assert make(checkout, "setup").stdout.splitlines() == [
+        "Setting up .venv (once) ...",
+        "user 0: .",
+        "Adding the development tools to .venv (once) ...",
+        "user 0: .[dev]",
+    ]
+
+
+def test_the_demo_installs_no_development_tools(checkout: Path) -> None:
+    script(checkout / ".venv/bin/python", 'case "$*" in "-m pip "*) echo "pip: ${*##* }";; esac')
+    script(checkout / ".venv/bin/sluice", 'echo "sluice $*"')
+    assert make(checkout, "demo").stdout.splitlines() == ["Setting up .venv (once) ...", "pip: .", "sluice demo"]
+    assert make(checkout, "demo").stdout == "sluice demo\n"
+
+
+def test_a_new_venv_gets_its_development_tools_again(checkout: Path) -> None:
+    """Both stamps are in the .venv that is cleared."""
+    for stamp in (".installed", ".tools-installed"):
+        (checkout / ".venv" / stamp).touch()
+    script(checkout / ".venv/bin/python", 'case "$*" in "-m pip "*) echo "pip: ${*##* }";; esac')
+    script(checkout / ".venv/bin/sluice", "exit 1")
+    assert "pip: .[dev]" in make(checkout, "lint").stdout

@@ -1,7 +1,8 @@
 """The kinds of kueue.x-k8s.io/v1beta2 as pydantic models: the source of the CRDs and of `kubectl explain`.
 
 Controllers decode into `queue_manager.api.types` instead; the models describe exactly, and with every field, what an
-API server accepts. Their docstrings are the descriptions in the CRDs.
+API server accepts. Their docstrings are the descriptions in the CRDs. The package `v1beta1` has the kinds that differ
+in that version.
 """
 
 from queue_manager.api.models.admission_check import AdmissionCheck

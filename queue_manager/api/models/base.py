@@ -157,7 +157,7 @@ class CustomKind(ApiModel):
     selectable: ClassVar[tuple[str, ...]] = ()
 
     api_version: str | None = None
-    """The versioned schema of this object, kueue.x-k8s.io/v1beta2."""
+    """The API group and version of this object."""
 
     kind: str | None = None
     """The kind of this object."""

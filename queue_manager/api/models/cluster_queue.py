@@ -35,8 +35,8 @@ RECLAIM_NEVER = "reclaimWithinCohort=Never and borrowWithinCohort.Policy!=Never"
 PREFERENCE_NEEDS_BOTH = "preference can only be set when both whenCanBorrow and whenCanPreempt are TryNextFlavor"
 
 
-class FlavorFungibility(ApiModel):
-    """When to try the next flavor before borrowing or preempting in this one."""
+class FungibilityPreference(ApiModel):
+    """What flavor fungibility has in both versions."""
 
     model_config = ConfigDict(
         json_schema_extra=cel(
@@ -48,17 +48,21 @@ class FlavorFungibility(ApiModel):
         )
     )
 
+    preference: Literal["BorrowingOverPreemption", "PreemptionOverBorrowing"] | None = None
+    """
+    Which to prefer when every flavor needs borrowing, preemption or both. Unset is BorrowingOverPreemption.
+    Only with TryNextFlavor for both other policies.
+    """
+
+
+class FlavorFungibility(FungibilityPreference):
+    """When to try the next flavor before borrowing or preempting in this one."""
+
     when_can_borrow: Literal["MayStopSearch", "TryNextFlavor"] = "MayStopSearch"
     """MayStopSearch takes a flavor in which the workload fits by borrowing; TryNextFlavor tries the next."""
 
     when_can_preempt: Literal["MayStopSearch", "TryNextFlavor"] = "TryNextFlavor"
     """MayStopSearch takes a flavor in which the workload fits after preemption; TryNextFlavor tries the next."""
-
-    preference: Literal["BorrowingOverPreemption", "PreemptionOverBorrowing"] | None = None
-    """
-    Which to prefer when every flavor needs borrowing, preemption or both. Unset is BorrowingOverPreemption.
-    Only with TryNextFlavor for both of the above.
-    """
 
 
 class BorrowWithinCohort(ApiModel):
@@ -137,27 +141,20 @@ class ConcurrentAdmissionPolicy(ApiModel):
     """What happens once a better flavor becomes free."""
 
 
-class ClusterQueueSpec(ApiModel):
-    """Quota and policies."""
-
-    model_config = ConfigDict(
-        json_schema_extra=cel(
-            Rule(
-                "has(self.cohortName) || !has(self.resourceGroups) || self.resourceGroups.all(rg,"
-                " rg.flavors.all(f, f.resources.all(r, !has(r.borrowingLimit))))",
-                BORROWING_WITHOUT_COHORT,
-            )
-        )
+def borrowing_needs(cohort: str) -> Rule:
+    """The rule that borrowing limits need a cohort, with the name that the cohort's field has in a version."""
+    return Rule(
+        f"has(self.{cohort}) || !has(self.resourceGroups) || self.resourceGroups.all(rg,"
+        " rg.flavors.all(f, f.resources.all(r, !has(r.borrowingLimit))))",
+        BORROWING_WITHOUT_COHORT,
     )
+
+
+class ClusterQueueFields(ApiModel):
+    """What the spec of a ClusterQueue has in both versions."""
 
     resource_groups: ResourceGroups | None = None
     """The quota of this queue, at most 16 groups of resources."""
-
-    cohort_name: Name | None = None
-    """
-    The cohort in which this queue lends and borrows unused quota. The Cohort object is optional. Unset: neither
-    lends nor borrows.
-    """
 
     queueing_strategy: Literal["StrictFIFO", "BestEffortFIFO"] = "BestEffortFIFO"
     """
@@ -168,14 +165,8 @@ class ClusterQueueSpec(ApiModel):
     namespace_selector: LabelSelector | None = None
     """Namespaces whose workloads may use this queue. Unset: none. {}: all."""
 
-    flavor_fungibility: Annotated[FlavorFungibility | None, DEFAULT_EMPTY] = Field(default_factory=FlavorFungibility)
-    """When to try the next flavor before borrowing or preempting in this one."""
-
     preemption: Annotated[ClusterQueuePreemption | None, DEFAULT_EMPTY] = Field(default_factory=ClusterQueuePreemption)
     """Which workloads a pending workload may evict when it does not fit."""
-
-    admission_checks_strategy: AdmissionChecksStrategy | None = None
-    """Checks between quota reservation and admission."""
 
     stop_policy: StopPolicy | None = "None"
     """
@@ -188,6 +179,24 @@ class ClusterQueueSpec(ApiModel):
 
     admission_scope: AdmissionScope | None = None
     """Whether the LocalQueues of this queue are ordered by their past usage."""
+
+
+class ClusterQueueSpec(ClusterQueueFields):
+    """Quota and policies."""
+
+    model_config = ConfigDict(json_schema_extra=cel(borrowing_needs("cohortName")))
+
+    cohort_name: Name | None = None
+    """
+    The cohort in which this queue lends and borrows unused quota. The Cohort object is optional. Unset: neither
+    lends nor borrows.
+    """
+
+    flavor_fungibility: Annotated[FlavorFungibility | None, DEFAULT_EMPTY] = Field(default_factory=FlavorFungibility)
+    """When to try the next flavor before borrowing or preempting in this one."""
+
+    admission_checks_strategy: AdmissionChecksStrategy | None = None
+    """Checks between quota reservation and admission."""
 
     concurrent_admission_policy: ConcurrentAdmissionPolicy | None = None
     """Trying several flavors at the same time. Immutable."""
@@ -244,13 +253,10 @@ class ClusterQueueStatus(ApiModel):
     """The state of fair sharing, when it is configured."""
 
 
-class ClusterQueue(CustomKind):
-    """A pool of quota for the workloads of the namespaces it selects."""
-
-    plural: ClassVar[str] = "clusterqueues"
-    short_names: ClassVar[tuple[str, ...]] = ("cq",)
-    columns: ClassVar[tuple[PrinterColumn, ...]] = (
-        PrinterColumn("Cohort", ".spec.cohortName", "string", "Cohort that this ClusterQueue belongs to"),
+def cluster_queue_columns(cohort: str) -> tuple[PrinterColumn, ...]:
+    """The columns of a version, with the name that the cohort's field has in it."""
+    return (
+        PrinterColumn("Cohort", f".spec.{cohort}", "string", "Cohort that this ClusterQueue belongs to"),
         PrinterColumn(
             "Strategy",
             ".spec.queueingStrategy",
@@ -267,6 +273,14 @@ class ClusterQueue(CustomKind):
             priority=1,
         ),
     )
+
+
+class ClusterQueue(CustomKind):
+    """A pool of quota for the workloads of the namespaces it selects."""
+
+    plural: ClassVar[str] = "clusterqueues"
+    short_names: ClassVar[tuple[str, ...]] = ("cq",)
+    columns: ClassVar[tuple[PrinterColumn, ...]] = cluster_queue_columns("cohortName")
 
     spec: ClusterQueueSpec | None = None
     """Quota and policies."""

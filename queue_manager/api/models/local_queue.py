@@ -59,8 +59,8 @@ class LocalQueueFlavorUsage(ApiModel):
 FlavorUsages = Annotated[list[LocalQueueFlavorUsage], Field(max_length=64), list_map("name")]
 
 
-class LocalQueueStatus(ApiModel):
-    """The observed state of a LocalQueue."""
+class LocalQueueStatusFields(ApiModel):
+    """What the status of a LocalQueue has in both versions."""
 
     conditions: Conditions | None = None
     """Active: whether workloads of this queue can be admitted, and why not."""
@@ -77,11 +77,15 @@ class LocalQueueStatus(ApiModel):
     flavors_reservation: FlavorUsages | None = None
     """Quota reserved by the workloads of this queue, per flavor."""
 
-    flavors_usage: FlavorUsages | None = None
-    """Quota used by the admitted workloads of this queue, per flavor."""
-
     fair_sharing: LocalQueueFairSharingStatus | None = None
     """The state of fair sharing, when it is configured."""
+
+
+class LocalQueueStatus(LocalQueueStatusFields):
+    """The observed state of a LocalQueue."""
+
+    flavors_usage: FlavorUsages | None = None
+    """Quota used by the admitted workloads of this queue, per flavor."""
 
 
 class LocalQueue(CustomKind):

@@ -25,8 +25,8 @@ class SliceTopologyConstraint(ApiModel):
     """How many pods make a group on this layer."""
 
 
-class PodSetTopologyRequest(ApiModel):
-    """Where the pods of a set should be, relative to each other."""
+class TopologyRequestFields(ApiModel):
+    """What a topology request has in both versions."""
 
     required: Level | None = None
     """The level within which all pods must be."""
@@ -54,6 +54,10 @@ class PodSetTopologyRequest(ApiModel):
 
     pod_set_slice_size: Int32 | None = None
     """How many pods make a slice."""
+
+
+class PodSetTopologyRequest(TopologyRequestFields):
+    """Where the pods of a set should be, relative to each other."""
 
     podset_slice_required_topology_constraints: (
         Annotated[list[SliceTopologyConstraint], Field(max_length=3), ATOMIC] | None

@@ -33,8 +33,8 @@ def _holds(who: str, condition: str) -> str:
 
 RESERVED, WAS_RESERVED = _holds("self", "QuotaReserved"), _holds("oldSelf", "QuotaReserved")
 ADMITTED, WAS_ADMITTED = _holds("self", "Admitted"), _holds("oldSelf", "Admitted")
-BOTH_REFER = "has(oldSelf.spec.priorityClassRef) && has(self.spec.priorityClassRef)"
 REF = "spec.priorityClassRef"
+EITHER_LACKS_REF = f"!has(oldSelf.{REF}) || !has(self.{REF})"
 
 COUNT_RULE = Rule(
     "!has(self.minCount) || self.minCount <= self.count",
@@ -52,41 +52,44 @@ WORKLOAD_CLASS_RULE = Rule(
     "self.group != 'kueue.x-k8s.io' || self.kind == 'WorkloadPriorityClass'",
     "only the WorkloadPriorityClass kind is allowed for the kueue.x-k8s.io group",
 )
+# The API server evaluates these at each write, and each field that a rule reads costs it a copy of the schema around
+# that field. So a rule first compares what hardly ever differs, and reads the conditions only if that does.
 ASSIGNMENTS_RULE = Rule(
-    f"!({RESERVED} && has(self.status.admission)) || (has(self.spec.podSets) ? size(self.spec.podSets) : 0) =="
-    " (has(self.status.admission.podSetAssignments) ? size(self.status.admission.podSetAssignments) : 0)",
+    "!has(self.status) || !has(self.status.admission) || (has(self.spec.podSets) ? size(self.spec.podSets) : 0) =="
+    " (has(self.status.admission.podSetAssignments) ? size(self.status.admission.podSetAssignments) : 0)"
+    f" || !({RESERVED})",
     "podSetAssignments must have the same number of podSets as the spec",
 )
 REF_RULE = Rule(
-    f"!({WAS_RESERVED}) || has(oldSelf.{REF}) == has(self.{REF})",
+    f"has(oldSelf.{REF}) == has(self.{REF}) || !({WAS_RESERVED})",
     "priorityClassRef is immutable while workload quota reserved",
 )
 REF_GROUP_RULE = Rule(
-    f"!({WAS_RESERVED} && {BOTH_REFER}) || oldSelf.{REF}.group == self.{REF}.group",
+    f"{EITHER_LACKS_REF} || oldSelf.{REF}.group == self.{REF}.group || !({WAS_RESERVED})",
     "priorityClassRef.group is immutable while workload quota reserved",
 )
 REF_KIND_RULE = Rule(
-    f"!({WAS_RESERVED} && {BOTH_REFER}) || oldSelf.{REF}.kind == self.{REF}.kind",
+    f"{EITHER_LACKS_REF} || oldSelf.{REF}.kind == self.{REF}.kind || !({WAS_RESERVED})",
     "priorityClassRef.kind is immutable while workload quota reserved",
 )
 REF_NAME_RULE = Rule(
-    f"!({WAS_RESERVED} && {BOTH_REFER} && self.{REF}.group == 'scheduling.k8s.io'"
-    f" && self.{REF}.kind == 'PriorityClass') || oldSelf.{REF}.name == self.{REF}.name",
+    f"{EITHER_LACKS_REF} || oldSelf.{REF}.name == self.{REF}.name"
+    f" || self.{REF}.group != 'scheduling.k8s.io' || self.{REF}.kind != 'PriorityClass' || !({WAS_RESERVED})",
     "priorityClassRef.name is immutable for scheduling.k8s.io/priorityclass while workload quota reserved",
 )
 # Kueue allows removing the name, and then setting another one.
 QUEUE_RULE = Rule(
-    f"!({WAS_RESERVED} && {RESERVED}) ||"
-    " (has(oldSelf.spec.queueName) ? oldSelf.spec.queueName : '') =="
-    " (has(self.spec.queueName) ? self.spec.queueName : '')",
+    "(has(oldSelf.spec.queueName) ? oldSelf.spec.queueName : '') =="
+    f" (has(self.spec.queueName) ? self.spec.queueName : '') || !({WAS_RESERVED} && {RESERVED})",
     "queueName is immutable while workload quota reserved",
 )
 EXECUTION_TIME_RULE = Rule(
-    f"!({WAS_ADMITTED} && {ADMITTED}) ||"
-    " (has(oldSelf.spec.maximumExecutionTimeSeconds) ? oldSelf.spec.maximumExecutionTimeSeconds : 0) =="
-    " (has(self.spec.maximumExecutionTimeSeconds) ? self.spec.maximumExecutionTimeSeconds : 0)",
+    "(has(oldSelf.spec.maximumExecutionTimeSeconds) ? oldSelf.spec.maximumExecutionTimeSeconds : 0) =="
+    " (has(self.spec.maximumExecutionTimeSeconds) ? self.spec.maximumExecutionTimeSeconds : 0)"
+    f" || !({WAS_ADMITTED} && {ADMITTED})",
     "maximumExecutionTimeSeconds is immutable while workload quota reserved",
 )
+SHARED_RULES = (ASSIGNMENTS_RULE, QUEUE_RULE, EXECUTION_TIME_RULE)  # of both versions
 
 
 class PriorityClassRef(ApiModel):
@@ -104,8 +107,8 @@ class PriorityClassRef(ApiModel):
     """The name of the class."""
 
 
-class PodSet(ApiModel):
-    """Pods of one template."""
+class PodSetFields(ApiModel):
+    """What a pod set has in both versions."""
 
     model_config = ConfigDict(json_schema_extra=cel(COUNT_RULE))
 
@@ -121,6 +124,10 @@ class PodSet(ApiModel):
     min_count: Positive | None = None
     """The least number of pods, for partial admission. Only one pod set may have it."""
 
+
+class PodSet(PodSetFields):
+    """Pods of one template."""
+
     topology_request: PodSetTopologyRequest | None = None
     """Where the pods should be, relative to each other."""
 
@@ -132,19 +139,11 @@ class PreemptionGate(ApiModel):
     """The name of the gate."""
 
 
-class WorkloadSpec(ApiModel):
-    """The requests of the workload."""
-
-    model_config = ConfigDict(json_schema_extra=cel(PRIORITY_RULE))
-
-    pod_sets: Annotated[list[PodSet], Field(min_length=1, max_length=18), list_map("name")] | None = None
-    """The pods, one set per template. Immutable while quota is reserved, except that a count may be lowered."""
+class WorkloadFields(ApiModel):
+    """What the spec of a Workload has in both versions."""
 
     queue_name: Name | None = None
     """The LocalQueue. Immutable while quota is reserved."""
-
-    priority_class_ref: PriorityClassRef | None = None
-    """The class from which the priority was taken."""
 
     priority: Int32 | None = None
     """Higher is admitted first. Required if a priority class is named; may be changed at any time."""
@@ -158,6 +157,18 @@ class WorkloadSpec(ApiModel):
     Immutable while admitted.
     """
 
+
+class WorkloadSpec(WorkloadFields):
+    """The requests of the workload."""
+
+    model_config = ConfigDict(json_schema_extra=cel(PRIORITY_RULE))
+
+    pod_sets: Annotated[list[PodSet], Field(min_length=1, max_length=18), list_map("name")] | None = None
+    """The pods, one set per template. Immutable while quota is reserved, except that a count may be lowered."""
+
+    priority_class_ref: PriorityClassRef | None = None
+    """The class from which the priority was taken."""
+
     preemption_gates: Annotated[list[PreemptionGate], Field(max_length=8), list_map("name")] | None = None
     """Gates, closed at first, that keep the workload from preempting others."""
 
@@ -166,15 +177,7 @@ class Workload(CustomKind):
     """A unit of admission: all pods of one Job, or none."""
 
     model_config = ConfigDict(
-        json_schema_extra=cel(
-            ASSIGNMENTS_RULE,
-            REF_RULE,
-            REF_GROUP_RULE,
-            REF_KIND_RULE,
-            REF_NAME_RULE,
-            QUEUE_RULE,
-            EXECUTION_TIME_RULE,
-        )
+        json_schema_extra=cel(*SHARED_RULES, REF_RULE, REF_GROUP_RULE, REF_KIND_RULE, REF_NAME_RULE)
     )
 
     plural: ClassVar[str] = "workloads"

@@ -37,8 +37,8 @@ Reason = Annotated[str, Field(max_length=316)]
 ClusterName = Annotated[str, Field(max_length=256)]
 
 
-class PodSetAssignment(ApiModel):
-    """The quota assigned to one pod set."""
+class PodSetAssignmentFields(ApiModel):
+    """What an assignment to a pod set has in both versions."""
 
     name: PodSetName = "main"
     """The pod set."""
@@ -56,11 +56,15 @@ class PodSetAssignment(ApiModel):
     count: Count | None = None
     """How many pods were admitted."""
 
-    topology_assignment: TopologyAssignment | None = None
-    """The domains that the pods were assigned to."""
-
     delayed_topology_request: Literal["Pending", "Ready"] | None = None
     """Whether the topology is assigned later, and whether that has happened."""
+
+
+class PodSetAssignment(PodSetAssignmentFields):
+    """The quota assigned to one pod set."""
+
+    topology_assignment: TopologyAssignment | None = None
+    """The domains that the pods were assigned to."""
 
 
 class Admission(ApiModel):
@@ -187,6 +191,9 @@ class Attempt(ApiModel):
     cause: Reason | None = None
     """The underlying cause."""
 
+    pod_cause: Annotated[str, Field(max_length=256)] | None = None
+    """Why its pods were not ready: the worst cause, for example "exit 3: cannot open data.csv"."""
+
     retry_at: Time | None = None
     """When the backoff ended. Unset: no backoff, or the workload was deactivated or its queue stopped."""
 
@@ -221,16 +228,13 @@ class PreemptionGateState(ApiModel):
     """When the state last changed."""
 
 
-class WorkloadStatus(ApiModel):
-    """Assigned quota, conditions and counters."""
+class WorkloadStatusFields(ApiModel):
+    """What the status of a Workload has in both versions."""
 
     model_config = ConfigDict(json_schema_extra=cel(CLUSTER_RULE, NOMINATED_RULE))
 
     conditions: Conditions | None = None
     """QuotaReserved, Admitted, PodsReady, Evicted, Preempted, Requeued, DeactivationTarget and Finished."""
-
-    admission: Admission | None = None
-    """The quota that the workload holds. Can be removed, but not changed."""
 
     requeue_state: RequeueState | None = None
     """Retries after pods did not become ready in time."""
@@ -243,9 +247,6 @@ class WorkloadStatus(ApiModel):
 
     resource_requests: Annotated[list[PodSetRequest], Field(max_length=18), list_map("name")] | None = None
     """The requests at the last admission attempt; empty while quota is reserved."""
-
-    accumulated_past_execution_time_seconds: Int32 | None = None
-    """Seconds in admitted state in all past attempts."""
 
     scheduling_stats: SchedulingStats | None = None
     """Counters over the life of the workload."""
@@ -261,6 +262,16 @@ class WorkloadStatus(ApiModel):
 
     unhealthy_nodes: Annotated[list[UnhealthyNode], Field(max_length=8), list_map("name")] | None = None
     """Failed nodes whose pods wait for another node."""
+
+
+class WorkloadStatus(WorkloadStatusFields):
+    """Assigned quota, conditions and counters."""
+
+    admission: Admission | None = None
+    """The quota that the workload holds. Can be removed, but not changed."""
+
+    accumulated_past_execution_time_seconds: Int32 | None = None
+    """Seconds in admitted state in all past attempts."""
 
     preemption_gates: Annotated[list[PreemptionGateState], Field(max_length=8), list_map("name")] | None = None
     """The state of the preemption gates."""

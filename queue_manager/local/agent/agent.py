@@ -30,23 +30,18 @@ from queue_manager.local.agent.cgroups import Cgroups
 from queue_manager.local.agent.environment import ConfigError, Host
 from queue_manager.local.agent.evictor import Evictor
 from queue_manager.local.agent.layout import Layout
-from queue_manager.local.agent.logs import LogIndexer
 from queue_manager.local.agent.node_admission import REJECTED, Preempting, Rejected
 from queue_manager.local.agent.node_conditions import OwnNodes
 from queue_manager.local.agent.oom_killer import OomKiller
 from queue_manager.local.agent.pod_admitter import PodAdmitter
-from queue_manager.local.agent.pressure import Policy
+from queue_manager.local.agent.pod_logs import LogIndexer
+from queue_manager.local.agent.pressure import PressurePolicy
 from queue_manager.local.agent.status import PREEMPTED, Termination
 from queue_manager.local.agent.sweep import Sweeper
-from queue_manager.local.agent.worker import (
-    MIN_GRACE_SECONDS,
-    NodePod,
-    PodWorker,
-    WorkerDependencies,
-    awaits_confirmation,
-)
-from queue_manager.local.placement.preemption import Held
-from queue_manager.local.pod_writes import delete_pod, patch_pod_status
+from queue_manager.local.agent.worker import MIN_GRACE_SECONDS, PodWorker
+from queue_manager.local.agent.worker_dependencies import NodePod, WorkerDependencies, awaits_confirmation
+from queue_manager.local.placement.pod_preemption import PlacedPod
+from queue_manager.local.pod_writes import NONE, delete_pod, patch_pod_status
 
 log = logging.getLogger(__name__)
 
@@ -72,7 +67,7 @@ class Agent:
         runtime: Runtime,
         directory: Path,
         hosts: Sequence[Host],
-        policy: Policy | None = None,
+        policy: PressurePolicy | None = None,
         cgroups: Cgroups | None = None,
     ) -> None:
         """`directory`: root of the pods' files, made readable by its owner only. `hosts`: the nodes this agent serves.
@@ -91,7 +86,7 @@ class Agent:
         self._shutdown: float | None = None
         self._idle = asyncio.Event()
         self._events = runtime.recorder("kubelet")
-        policy = policy or Policy()
+        policy = policy or PressurePolicy()
         self._nodes = OwnNodes(runtime, hosts, policy.transition)
         self._admitter = PodAdmitter(self._nodes)
         self._evictor = Evictor(self, self._nodes, policy, self.layout.root)
@@ -124,6 +119,16 @@ class Agent:
                 await asyncio.wait_for(self._idle.wait(), grace + 10)
             except TimeoutError:
                 log.error("pods did not end in time", extra={"pods": sorted(self._workers)})
+        await self._sweeper.finish()
+
+    async def leave(self) -> None:
+        """Stop without ending a pod: its processes go on, and the next agent finds them, as after a crash.
+
+        To be called when the runtime has stopped, so that no worker starts or watches a process any more.
+        """
+        for worker in self._workers.values():
+            worker.processes.release()
+        self._indexer.close()
         await self._sweeper.finish()
 
     async def _begin(self) -> None:
@@ -234,7 +239,7 @@ class Agent:
         self._queue.add(uid)
 
     def _end_pod(self, uid: str, pod: NodePod | None) -> None:
-        self._workers.pop(uid).release()
+        self._workers.pop(uid).processes.release()
         if pod is None:
             self._forget(uid)
         else:
@@ -258,7 +263,7 @@ class Agent:
         """The workers of all pods that are not finished."""
         return list(self._workers.values())
 
-    def held(self, uid: str) -> Held | None:
+    def held(self, uid: str) -> PlacedPod | None:
         """The node and the requests of an admitted pod."""
         return self._admitter.held(uid)
 
@@ -268,9 +273,9 @@ class Agent:
 
     # --- what workers report ---
 
-    async def patch_status(self, pod: NodePod, status: Json) -> None:
+    async def patch_status(self, pod: NodePod, status: Json, annotations: Mapping[str, str] = NONE) -> None:
         """Write the changed fields of a status. Nothing is written if the pod is gone or was replaced by name."""
-        await patch_pod_status(self._runtime.client, pod, status)
+        await patch_pod_status(self._runtime.client, pod, status, annotations)
 
     async def delete(self, pod: NodePod) -> None:
         """Delete the pod from the API with grace period 0, because none of its processes runs any more."""

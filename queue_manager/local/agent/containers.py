@@ -157,6 +157,7 @@ def containers_of(spec: Json) -> list[Container]:
 
 
 def increased(delay: timedelta) -> timedelta:
+    """The next delay between restarts: twice the last one, at most CRASH_BACKOFF_CAP."""
     return min(delay * 2, CRASH_BACKOFF_CAP)
 
 
@@ -183,6 +184,7 @@ def waiting_since_crash(container: Container, restart_policy: str, now: datetime
 
 
 def failed_for_good(container: Container, restart_policy: str) -> bool:
+    """Whether the container exited with an error and is not restarted."""
     return container.exit is not None and container.exit.code != 0 and not _restarts(container, restart_policy)
 
 

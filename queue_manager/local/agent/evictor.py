@@ -15,10 +15,10 @@ from typing import Protocol
 from job_controller import quantities
 from queue_manager.local.agent.containers import Container
 from queue_manager.local.agent.memory import Limit, Sizes, by_container, over_limit
-from queue_manager.local.agent.pressure import ContainerUse, PodUse, Policy, available, evict
+from queue_manager.local.agent.pressure import ContainerUse, PodUse, PressurePolicy, available, evict
 from queue_manager.local.agent.status import Termination
 from queue_manager.local.agent.worker import PodWorker
-from queue_manager.local.placement.preemption import Held
+from queue_manager.local.placement.pod_preemption import PlacedPod
 from queue_manager.scheduling.amounts import Amounts
 
 log = logging.getLogger(__name__)
@@ -29,7 +29,7 @@ class EvictablePods(Protocol):
 
     def pods(self) -> Collection[PodWorker]: ...
 
-    def held(self, uid: str) -> Held | None: ...
+    def held(self, uid: str) -> PlacedPod | None: ...
 
     def evict(self, uid: str, verdict: Termination) -> None: ...
 
@@ -43,7 +43,7 @@ class AllocatableNodes(Protocol):
 class Evictor:
     """Run `run` as a task; call `wake` when a container runs."""
 
-    def __init__(self, pods: EvictablePods, nodes: AllocatableNodes, policy: Policy, root: Path) -> None:
+    def __init__(self, pods: EvictablePods, nodes: AllocatableNodes, policy: PressurePolicy, root: Path) -> None:
         self._pods = pods
         self._nodes = nodes
         self._policy = policy
@@ -107,8 +107,8 @@ class Evictor:
             self._pods.evict(eviction.uid, eviction.verdict)
 
 
-def _use(worker: PodWorker, held: Held, sizes: Mapping[int, int]) -> PodUse:
-    used = by_container(sizes, worker.sessions())
+def _use(worker: PodWorker, held: PlacedPod, sizes: Mapping[int, int]) -> PodUse:
+    used = by_container(sizes, worker.processes.sessions())
     running = [container for container in worker.containers if container.running]
     containers = [_container_use(container, used.get(container.name, 0)) for container in running]
     return PodUse(held.uid, sum(sizes.values()), held.requests.get("memory", 0), held.priority, containers)

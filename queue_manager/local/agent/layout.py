@@ -10,6 +10,8 @@
     <root>/<pod uid>/<container>/<n>.end   SIGTERM was requested; its mtime is the time of the first request
     <root>/<pod uid>/<container>/<n>.oom   the container was, or is about to be, killed for exceeding its memory limit
     <root>/<pod uid>/<container>/<n>.cg    the path of its cgroup, if it has one
+    <root>/<pod uid>/<container>/<n>.times CPU time of its processes, as the shell prints it
+    <root>/<pod uid>/<container>/use       what its ended starts used (see resource_usage.py)
 
 A file without its trailing newline is still being written and counts as absent.
 """
@@ -74,6 +76,15 @@ class RunFiles:
         return Path(self.base + ".cg")
 
     @property
+    def times(self) -> Path:
+        return Path(self.base + ".times")
+
+    @property
+    def usage(self) -> Path:
+        """One file for all starts of the container."""
+        return self.container / "use"
+
+    @property
     def pod(self) -> str:
         """The uid of the pod."""
         return self.container.parent.name
@@ -98,7 +109,7 @@ class RunFiles:
 
     def reset(self) -> None:
         """Remove all traces of the start except its log, which the next start of the same number continues."""
-        for path in (self.eof, self.exit, self.pid, self.end, self.oom, self.cgroup):
+        for path in (self.eof, self.exit, self.pid, self.end, self.oom, self.cgroup, self.times):
             path.unlink(missing_ok=True)
 
     def remove(self) -> None:

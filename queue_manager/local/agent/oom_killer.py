@@ -34,7 +34,7 @@ class OomKiller:
     async def run(self) -> None:
         while True:
             await self._awake.wait()
-            limits = {worker.uid: found for worker in self._pods() if (found := worker.sampled_limits())}
+            limits = {worker.uid: found for worker in self._pods() if (found := worker.processes.sampled_limits())}
             if not limits:
                 self._awake.clear()
                 continue
@@ -52,10 +52,10 @@ class OomKiller:
                 self._judge(worker, suspects[worker.uid])
 
     def _judge(self, worker: PodWorker, sizes: Sizes) -> None:
-        sessions = worker.sessions()
+        sessions = worker.processes.sessions()
         used = by_container(sizes[worker.uid], sessions)
-        for container, limit in worker.sampled_limits().items():
+        for container, limit in worker.processes.sampled_limits().items():
             if used.get(container, 0) > limit:
-                worker.kill_for_memory(container)
+                worker.processes.kill_for_memory(container)
                 if len(sessions) == 1:  # a single container: all processes of the pod are its
                     kill({worker.uid}, self._root)

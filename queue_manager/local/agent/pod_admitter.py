@@ -28,11 +28,11 @@ from queue_manager.local.agent.node_admission import (
     admit_critical,
     is_critical,
 )
-from queue_manager.local.agent.worker import NodePod
+from queue_manager.local.agent.worker_dependencies import NodePod
 from queue_manager.local.placement.filters import BEST_EFFORT, tolerates_pressure
-from queue_manager.local.placement.objects import held_by, priority_of
-from queue_manager.local.placement.preemption import Held
-from queue_manager.local.placement.room import Room
+from queue_manager.local.placement.node_usage import NodeUsage
+from queue_manager.local.placement.placement_objects import held_by, priority_of
+from queue_manager.local.placement.pod_preemption import PlacedPod
 from queue_manager.scheduling.amounts import Amounts
 
 
@@ -49,7 +49,7 @@ class PodAdmitter:
 
     def __init__(self, nodes: KnownNodes) -> None:
         self._nodes = nodes
-        self._room = Room()
+        self._room = NodeUsage()
         self._quality: dict[str, str] = {}
         self._nominated: dict[str, None] = {}
 
@@ -87,7 +87,7 @@ class PodAdmitter:
                 self._room.withdraw(uid)
         return answer
 
-    def held(self, uid: str) -> Held | None:
+    def held(self, uid: str) -> PlacedPod | None:
         """The node and the requests of an admitted pod; None if it is not admitted."""
         return self._room.held(uid)
 
@@ -101,7 +101,7 @@ class PodAdmitter:
             return False
         return not tolerates_pressure(_quality(pod), spec)
 
-    def _decide(self, wanted: Held) -> NodeDecision:
+    def _decide(self, wanted: PlacedPod) -> NodeDecision:
         room, node, uid, priority = self._room, wanted.node, wanted.uid, wanted.priority
         allocatable, used = self._nodes.allocatable(node), room.usage(uid, priority).get(node) or {}
         if not is_critical(priority):
@@ -113,7 +113,7 @@ class PodAdmitter:
         soon = room.usage_after_deletions(uid, priority).get(node) or {}
         return admit_critical(wanted.requests, allocatable, used, soon, others)
 
-    def _admit(self, pod: NodePod, wanted: Held) -> None:
+    def _admit(self, pod: NodePod, wanted: PlacedPod) -> None:
         self._nominated.pop(wanted.uid, None)
         self._quality[wanted.uid] = _quality(pod)
         self._room.take(wanted)

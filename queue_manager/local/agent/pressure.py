@@ -18,7 +18,7 @@ RECLAIMING = "Attempting to reclaim memory"
 
 
 @dataclass(frozen=True, slots=True)
-class Policy:
+class PressurePolicy:
     """When a node is short of memory; the defaults are the kubelet's.
 
     period: seconds between two samples. threshold: bytes that have to stay free. transition: seconds for which the

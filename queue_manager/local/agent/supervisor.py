@@ -11,8 +11,8 @@ shell
      sender of SIGTERM creates the file `.end` before, and the child, after it has restored the default action of
      SIGTERM, checks for that file. The child enters the cgroup of the container, if it has one; the shell stays
      outside and survives an OOM kill;
-  3. writes the exit code, retrying while the disk is full. The mtime of that file is the finish time, which saves a
-     `date` process;
+  3. writes the CPU time of its descendants, then the exit code, retrying while the disk is full. The mtime of that file
+     is the finish time, which saves a `date` process;
   4. kills its process group and with it itself: background children end with their container, as they would
      with a PID namespace, even if no agent is alive.
 
@@ -44,6 +44,7 @@ from typing import Any
 
 from queue_manager.engine.descriptors import INHERITED_LIMIT
 from queue_manager.local.agent.layout import RunFiles
+from queue_manager.local.agent.resource_usage import Usage, of_child, own_peak
 
 _DESCRIPTORS = "unlimited" if INHERITED_LIMIT == resource.RLIM_INFINITY else INHERITED_LIMIT
 # Prefixed variable names: a variable that the container inherits under the same name would be changed.
@@ -61,6 +62,7 @@ if [ "$_sluice_end" ]; then (exit 143); else (
   exec "$@" 2>&1
 ); fi
 _sluice_code=$? PATH=/bin:/usr/bin
+times >"$_sluice_run.times"
 until echo "$_sluice_code" >"$_sluice_run.exit"; do [ -d "${_sluice_run%/*}" ] || break; sleep 1; done
 kill -KILL 0
 """
@@ -81,8 +83,13 @@ class Process:
     complete.
     """
 
-    def __init__(self, run: RunFiles, pid: int, pidfd: int | None, log_starter: int | None = None) -> None:
+    def __init__(
+        self, run: RunFiles, pid: int, pidfd: int | None, log_starter: int | None = None, starter_peak: int = 0
+    ) -> None:
+        """`starter_peak`: the peak memory of this process just after it started the supervisor, in bytes."""
         self.pid = pid
+        self.usage = Usage()  # of the ended container; unknown if the supervisor is no child of this process
+        self._starter_peak = starter_peak
         self._run = run
         self._pidfd = pidfd
         self._log_starter = log_starter  # pid of our child that forked the log writer and exited
@@ -121,7 +128,7 @@ class Process:
     def _has_ended(self) -> bool:
         """Whether the supervisor has ended. A zombie counts as running: its pid and group are not reused yet."""
         if self._pidfd is None:
-            return not _reap_or_exists(self.pid)
+            return not self._reap_or_exists()
         try:
             signal.pidfd_send_signal(self._pidfd, 0)
         except ProcessLookupError:
@@ -131,7 +138,7 @@ class Process:
     def _end(self, on_exit: Callable[[], None]) -> None:
         self.release()
         self._gone = True  # set before the pid is reaped and can be reused
-        _reap_or_exists(self.pid)
+        self._reap_or_exists()
         self._await_log(on_exit, asyncio.get_running_loop().time() + LINGER_SECONDS)
 
     def _await_log(self, on_exit: Callable[[], None], deadline: float) -> None:
@@ -143,10 +150,17 @@ class Process:
             loop.call_later(_LOG_POLL_SECONDS, self._await_log, on_exit, deadline)
 
     def _poll(self, on_exit: Callable[[], None]) -> None:
-        if _reap_or_exists(self.pid):
+        if self._reap_or_exists():
             asyncio.get_running_loop().call_later(_POLL_SECONDS, self._poll, on_exit)
         else:
             self._end(on_exit)
+
+    def _reap_or_exists(self) -> bool:
+        """Reap the supervisor if it has ended, and keep the kernel's account. Returns whether it still exists."""
+        exists, account = _reap(self.pid)
+        if account is not None:
+            self.usage = of_child(account, self._starter_peak)
+        return exists
 
 
 def keep_files_to_ourselves() -> None:
@@ -186,12 +200,13 @@ def spawn(
         ]
         command = ["/bin/sh", "-c", _SCRIPT, NAME, run.base, cgroup, directory, *argv]
         pid = _spawn(command, environment, files)
+        starter_peak = own_peak()
     finally:
         os.close(reading)
         os.close(writing)
     with open(run.pid, "a") as file:  # the shell writes it too, because either process may be killed first
         file.write(f"{pid}\n")
-    return Process(run, pid, _open(pid), log_starter)
+    return Process(run, pid, _open(pid), log_starter, starter_peak)
 
 
 def _spawn_log(run: RunFiles, reading: int) -> int:
@@ -253,19 +268,20 @@ def _open(pid: int) -> int | None:
 
 
 def _reap_soon(pid: int) -> None:
-    if _reap_or_exists(pid):
+    if _reap(pid)[0]:
         asyncio.get_running_loop().call_later(_POLL_SECONDS, _reap_soon, pid)
 
 
-def _reap_or_exists(pid: int) -> bool:
-    """Reap the process if it is a child that has ended. Returns whether the process still exists."""
+def _reap(pid: int) -> tuple[bool, resource.struct_rusage | None]:
+    """Reap the process if it is a child that has ended. Returns whether it still exists, and what a reaped one used."""
     try:
-        if os.waitpid(pid, os.WNOHANG)[0] == pid:
-            return False
+        reaped, _, account = os.wait4(pid, os.WNOHANG)
+        if reaped == pid:
+            return False, account
     except ChildProcessError:
         pass
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
-        return False
-    return True
+        return False, None
+    return True, None

@@ -52,6 +52,7 @@ def _by_keys(kind: ListType, item: Json) -> str:
 
 
 def grouped(kind: ListType, items: list[Json]) -> dict[str, list[Json]]:
+    """The items of a list by their path element; items without a valid key are left out."""
     found: dict[str, list[Json]] = {}
     for item in items:
         try:

@@ -11,6 +11,7 @@ new objects (the pods of a Job) share one result, and unchanged entries are neve
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -18,9 +19,9 @@ import orjson
 
 from job_controller.json_tree import Json
 from queue_manager.local.apply.field_types import DEDUCED, FieldType, custom_type, empty_object, type_named
-from queue_manager.local.apply.field_values import compare
+from queue_manager.local.apply.field_values import FieldDifference, compare
 from queue_manager.local.kinds.custom_kinds import CustomSchema
-from queue_manager.local.kinds.kind import Schema
+from queue_manager.local.kinds.kind import OtherVersion, Schema
 from queue_manager.local.schema.fieldset import (
     SELF,
     FieldSet,
@@ -83,9 +84,20 @@ Managers = dict[ManagerId, Entry]
 class OwnedView:
     """The part of an object that managers of one (sub)resource can own."""
 
-    __slots__ = ("_created", "_dropped", "_meta", "empty", "type")
+    __slots__ = ("_created", "_dropped", "_meta", "_others", "empty", "type")
 
-    def __init__(self, schema: Schema, has_status: bool, subresource: str, kind: str) -> None:
+    def __init__(
+        self,
+        schema: Schema,
+        has_status: bool,
+        subresource: str,
+        kind: str,
+        versions: Mapping[str, OtherVersion] | None = None,
+    ) -> None:
+        self._others = {
+            version: VersionedView(OwnedView(other.schema, has_status, subresource, kind), other.convert, other.back)
+            for version, other in (versions or {}).items()
+        }
         custom = isinstance(schema, CustomSchema)
         self.type = _type(schema)
         dropped = {"apiVersion", "kind"}
@@ -100,6 +112,10 @@ class OwnedView:
         self._meta = meta
         self._created: dict[tuple[bytes, bytes], orjson.Fragment | None] = {}
         self.empty: Json = empty_object(schema.definition) if isinstance(schema, TypedSchema) else {}
+
+    def at(self, api_version: str) -> VersionedView:
+        """Return the view in an API version; this one, unless the kind has other fields in that version."""
+        return self._others.get(api_version) or VersionedView(self, _same, _same)
 
     def of(self, tree: Json) -> Json:
         view = {name: value for name, value in tree.items() if name not in self._dropped}
@@ -157,6 +173,38 @@ class OwnedView:
         return out
 
 
+class VersionedView(NamedTuple):
+    """The view of objects in one of the versions of a kind, and the conversion of whole objects to it and back."""
+
+    view: OwnedView
+    convert: Callable[[Json], Json]
+    back: Callable[[Json], Json]
+
+
+def _same(tree: Json) -> Json:
+    return tree
+
+
+class ChangeByVersion:
+    """What a write changed, as fields of each version: a manager owns fields of the version in which it wrote."""
+
+    def __init__(self, view: OwnedView, old: Json, new: Json) -> None:
+        self.own = compare(view.type, view.of(old), view.of(new))
+        self._view = view
+        self._trees = old, new
+        self._others: dict[str, FieldDifference] = {}
+
+    def at(self, api_version: str) -> FieldDifference:
+        """Return the change as fields of a version."""
+        view, convert, _ = self._view.at(api_version)
+        if view is self._view:
+            return self.own
+        if api_version not in self._others:
+            old, new = (view.of(convert(tree)) for tree in self._trees)
+            self._others[api_version] = compare(view.type, old, new)
+        return self._others[api_version]
+
+
 def _type(schema: Schema) -> FieldType:
     if isinstance(schema, CustomSchema):
         return custom_type(schema.definition)
@@ -167,14 +215,17 @@ def update(
     view: OwnedView, old: Json, new: Json, managers: Managers, who: ManagerId, version: str, now: str
 ) -> Managers:
     """Return the managers after `who` has changed `old` to `new`."""
-    change = compare(view.type, view.of(old), view.of(new))
+    changes = ChangeByVersion(view, old, new)
+    change = changes.own
     if not (change.added or change.modified or change.removed):
         return managers
     taken = union(change.added, change.modified)
     mine = view.owned(taken)
     out: Managers = {}
     for identity, entry in managers.items():
-        lost = change.removed if identity == who and mine == taken else union(taken, change.removed)
+        there = changes.at(entry.api_version)
+        everything = union(union(there.added, there.modified), there.removed)
+        lost = change.removed if identity == who and mine == taken else everything
         fields = difference(entry.fields, lost)
         if fields:
             out[identity] = entry.owning(fields)
@@ -259,6 +310,7 @@ def _encoded(identity: ManagerId, entry: Entry) -> Json:
 
 
 def wire(identity: ManagerId, api_version: str, time: str | None, fields: orjson.Fragment) -> Json:
+    """One entry of metadata.managedFields."""
     out: dict[str, Any] = {}
     if identity.name:
         out["manager"] = identity.name

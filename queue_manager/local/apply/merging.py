@@ -13,6 +13,7 @@ client-side apply explains are not conflicts, and the annotation is kept up to d
 from __future__ import annotations
 
 import copy
+from functools import reduce
 from typing import NamedTuple
 
 import orjson
@@ -25,10 +26,12 @@ from queue_manager.local.apply.field_values import compare, field_set
 from queue_manager.local.apply.managers import (
     APPLY,
     UPDATE,
+    ChangeByVersion,
     Entry,
     ManagerId,
     Managers,
     OwnedView,
+    VersionedView,
     update,
 )
 from queue_manager.local.apply.type_check import check_value
@@ -123,11 +126,10 @@ def _apply(
     mine = view.owned_by_applier(field_set(view.type, config))
     managers = {**managers, who: Entry(mine, version, last.time if last else None)}
     if last is not None and last.fields:
-        merged = _prune(view.type, merged, managers, last.fields)
-    change = compare(view.type, view.of(live), view.of(merged))
-    taken = union(change.added, change.modified)
+        merged = _prune(view, merged, managers, last)
+    changes = ChangeByVersion(view, live, merged)
     others = {identity: entry for identity, entry in managers.items() if identity != who}
-    conflicts = {identity: intersection(entry.fields, taken) for identity, entry in others.items()}
+    conflicts = {identity: _changed_fields(entry, changes) for identity, entry in others.items()}
     found = [
         OwnershipConflict(identity, path)
         for identity in sorted(conflicts, key=ManagerId.sort_key)
@@ -137,7 +139,7 @@ def _apply(
         raise Conflicts(found)
     out: Managers = {}
     for identity, entry in others.items():
-        fields = difference(difference(entry.fields, conflicts[identity]), change.removed)
+        fields = difference(difference(entry.fields, conflicts[identity]), changes.at(entry.api_version).removed)
         if fields:
             out[identity] = entry.owning(fields)
     if mine:
@@ -148,21 +150,39 @@ def _apply(
     return Applied(merged, out)
 
 
+def _changed_fields(entry: Entry, changes: ChangeByVersion) -> FieldSet:
+    """Return the fields of a manager that get another value."""
+    change = changes.at(entry.api_version)
+    return intersection(entry.fields, union(change.added, change.modified))
+
+
 # --- pruning -------------------------------------------------------------------------------------------------
 
 
-def _prune(type_: FieldType, merged: Json, managers: Managers, last: FieldSet) -> Json:
-    """Remove what was applied last time, then add back what a manager owns and what was never applied."""
-    named_last = named_fields_too(type_, last)
-    pruned = remove(type_, merged, named_last)
-    owned: FieldSet = {}
-    for entry in managers.values():
-        owned = union(owned, entry.fields)
-    everything = named_fields_too(type_, field_set(type_, merged))
-    left = named_fields_too(type_, field_set(type_, pruned))
-    pruned = remove(type_, merged, difference(everything, union(left, named_fields_too(type_, owned))))
-    left = named_fields_too(type_, field_set(type_, pruned))
-    return remove(type_, merged, intersection(difference(everything, left), named_last))
+def _prune(view: OwnedView, merged: Json, managers: Managers, last: Entry) -> Json:
+    """Remove what was applied last time, then add back what a manager owns and what was never applied.
+
+    Each step is taken in the version in which the fields are owned.
+    """
+    there, convert, back = view.at(last.api_version)
+    whole = convert(merged)
+    named_last = named_fields_too(there.type, last.fields)
+    pruned = back(remove(there.type, whole, named_last))
+    for api_version in sorted({entry.api_version for entry in managers.values()}, key=last.api_version.__ne__):
+        owned = [entry.fields for entry in managers.values() if entry.api_version == api_version]
+        pruned = _with_owned(view.at(api_version), merged, pruned, owned)
+    left = named_fields_too(there.type, field_set(there.type, convert(pruned)))
+    everything = named_fields_too(there.type, field_set(there.type, whole))
+    return back(remove(there.type, whole, intersection(difference(everything, left), named_last)))
+
+
+def _with_owned(form: VersionedView, merged: Json, pruned: Json, owned: list[FieldSet]) -> Json:
+    """Return `pruned` with those fields of `merged` that are owned."""
+    type_, whole = form.view.type, form.convert(merged)
+    left = field_set(type_, form.convert(pruned))
+    everything = named_fields_too(type_, field_set(type_, whole))
+    kept = union(named_fields_too(type_, left), named_fields_too(type_, reduce(union, owned)))
+    return form.back(remove(type_, whole, difference(everything, kept)))
 
 
 # --- conflicts -----------------------------------------------------------------------------------------------

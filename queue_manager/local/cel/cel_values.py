@@ -75,14 +75,17 @@ NONE = Optional(False)
 
 
 def no_overload() -> CelError:
+    """The error of a function or operator that does not exist for the types of its arguments."""
     return CelError("no such overload")
 
 
 def is_number(value: Any) -> bool:
+    """Whether CEL treats the value as int, uint or double; a bool is not a number."""
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def equal(left: Any, right: Any) -> bool:
+    """CEL's ==: numbers compare by value across types, other values of different types are unequal."""
     if is_number(left) and is_number(right):
         return bool(left == right)
     if isinstance(left, Optional) and isinstance(right, Optional):
@@ -125,6 +128,7 @@ def whole(value: int) -> int:
 
 
 def type_of(value: Any) -> CelType:
+    """The CEL type of a value, as `type()` returns it."""
     if value is None:
         return CelType("null_type")
     if isinstance(value, datetime):

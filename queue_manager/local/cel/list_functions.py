@@ -22,6 +22,7 @@ def _sum(value: list[Any]) -> Any:
 
 
 def extreme(value: list[Any], largest: bool) -> Any:
+    """The largest or smallest item of a list. Raises CelError if it is empty."""
     if not value:
         raise CelError(f"{'max' if largest else 'min'} called on empty list")
     best = value[0]
@@ -32,6 +33,7 @@ def extreme(value: list[Any], largest: bool) -> Any:
 
 
 def flatten(value: list[Any]) -> list[Any]:
+    """The list with the items of its inner lists in their place, one level deep."""
     return [inner for item in value for inner in (item if isinstance(item, list) else [item])]
 
 

@@ -11,6 +11,7 @@ from queue_manager.local.cel.text_functions import as_text
 
 
 def ip(value: Any) -> Any:
+    """Parse an IPv4 or IPv6 address. Raises CelError."""
     try:
         return ipaddress.ip_address(as_text(value))
     except ValueError as error:
@@ -18,6 +19,7 @@ def ip(value: Any) -> Any:
 
 
 def cidr(value: Any) -> Any:
+    """Parse an address with a prefix length. Raises CelError."""
     try:
         if "/" not in as_text(value):
             raise ValueError("no '/'")

@@ -21,6 +21,7 @@ from queue_manager.local.cel.parser import Uint
 
 
 def add(left: Any, right: Any) -> Any:
+    """CEL's +: numbers, strings, bytes, lists and times; sets and maps of a schema merge. Raises CelError."""
     if isinstance(left, SetList) and isinstance(right, list):
         return SetList([*left, *(item for item in right if not any(equal(item, one) for one in left))])
     if isinstance(left, MapList) and isinstance(right, list):
@@ -50,6 +51,7 @@ def _add_by_key(left: MapList, right: list[Any]) -> MapList:
 
 
 def subtract(left: Any, right: Any = None) -> Any:
+    """CEL's -, with one argument the negation. Raises CelError for other types and on overflow."""
     if right is None:
         if not is_number(left) or isinstance(left, Uint):
             raise no_overload()
@@ -62,6 +64,7 @@ def subtract(left: Any, right: Any = None) -> Any:
 
 
 def arithmetic(left: Any, right: Any, operation: Callable[[Any, Any], Any]) -> Any:
+    """Apply `operation` to two numbers of one type. Raises CelError for other types and on overflow."""
     if not is_number(left) or not is_number(right):
         raise no_overload()
     if isinstance(left, float) and isinstance(right, float):
@@ -79,6 +82,7 @@ def _signed(left: int, result: int) -> int:
 
 
 def divide(left: Any, right: Any) -> Any:
+    """CEL's /: integers are truncated towards zero. Raises CelError for an integer division by zero."""
     if isinstance(left, float) and isinstance(right, float):
         return left / right if right else math.copysign(math.inf, left) if left else math.nan
     if is_number(right) and right == 0:
@@ -87,6 +91,7 @@ def divide(left: Any, right: Any) -> Any:
 
 
 def modulo(left: Any, right: Any) -> Any:
+    """CEL's %: the result has the sign of the dividend. Raises CelError for doubles and for a modulus of zero."""
     if isinstance(left, float) or isinstance(right, float):
         raise no_overload()
     if is_number(right) and right == 0:
@@ -95,6 +100,7 @@ def modulo(left: Any, right: Any) -> Any:
 
 
 def is_in(item: Any, where: Any) -> bool:
+    """CEL's `in`: an item of a list, or a key of a map. Raises CelError for other containers."""
     if isinstance(where, dict):
         return not isinstance(item, list | dict) and item in where
     if not isinstance(where, list):
@@ -103,6 +109,7 @@ def is_in(item: Any, where: Any) -> bool:
 
 
 def negate(value: Any) -> bool:
+    """CEL's !. Raises CelError unless the value is a bool."""
     if not isinstance(value, bool):
         raise no_overload()
     return not value
@@ -112,6 +119,7 @@ def negate(value: Any) -> bool:
 
 
 def size(value: Any) -> int:
+    """The length of a string in code points, of bytes, a list or a map. Raises CelError for other types."""
     if not isinstance(value, str | bytes | list | dict):
         raise no_overload()
     return len(value)
@@ -125,12 +133,14 @@ _ENDLESS = re.compile(r"[+-]?inf(?:inity)?|nan", re.IGNORECASE)
 
 
 def to_int(value: Any) -> int:
+    """CEL's int(): seconds since the epoch for a timestamp; doubles are truncated. Raises CelError out of range."""
     if isinstance(value, datetime):
         return int(value.timestamp())
     return whole(_integral(value, _SIGNED, "int"))
 
 
 def to_uint(value: Any) -> Uint:
+    """CEL's uint(). Raises CelError for negative values and out of range."""
     return Uint(whole(Uint(_integral(value, _DIGITS, "uint"))))
 
 
@@ -147,6 +157,7 @@ def _integral(value: Any, digits: re.Pattern[str], wanted: str) -> int:
 
 
 def to_double(value: Any) -> float:
+    """CEL's double(), of numbers and strings. Raises CelError."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         raise no_overload()
     if not isinstance(value, str):
@@ -165,6 +176,7 @@ def to_double(value: Any) -> float:
 
 
 def to_string(value: Any) -> str:
+    """CEL's string(). Raises CelError for types without a text form."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, float):
@@ -205,6 +217,7 @@ def _plainly(value: float) -> str:
 
 
 def to_bool(value: Any) -> bool:
+    """CEL's bool(), which accepts the strings of Go's strconv.ParseBool. Raises CelError."""
     if isinstance(value, bool):
         return value
     if value in ("true", "True", "TRUE", "t", "1"):
@@ -215,6 +228,7 @@ def to_bool(value: Any) -> bool:
 
 
 def timestamp(value: Any) -> datetime:
+    """CEL's timestamp(), of an RFC 3339 string or seconds since the epoch. Raises CelError."""
     if isinstance(value, datetime):
         return value
     if isinstance(value, int) and not isinstance(value, bool):
@@ -235,6 +249,7 @@ _DURATION_PART = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(h|ms|us|µs|ns|m|s)")
 
 
 def duration(value: Any) -> timedelta:
+    """CEL's duration(), of a string such as 1h30m. Raises CelError if it is malformed or out of range."""
     if isinstance(value, timedelta):
         return value
     if not isinstance(value, str):

@@ -63,7 +63,10 @@ class Uint(int):
 def parse(text: str) -> Node:
     """The tree of an expression. Raises SyntaxProblem."""
     parser = _Parser(_tokens(text), len(text))
-    tree = parser.expression()
+    try:
+        tree = parser.expression()
+    except RecursionError:  # nine calls a level: the interpreter's limit can come before MAX_DEPTH
+        raise SyntaxProblem("expression recursion limit exceeded", 0) from None
     if parser.kind != "end":
         raise parser.unexpected()
     return tree
@@ -260,7 +263,10 @@ def _number(text: str, at: int) -> int | float:
     if len(text) > _LONGEST_NUMBER:  # int() refuses more than 4300 digits
         raise SyntaxProblem("invalid int literal", at)
     if text[-1] in "uU":
-        return Uint(int(text[:-1], 0))
+        number = int(text[:-1], 16 if text[:2] in ("0x", "0X") else 10)  # base 0 refuses leading zeros
+        if number >= 2**64:
+            raise SyntaxProblem("invalid uint literal", at)
+        return Uint(number)
     plain = text.lstrip("-").lower()
     if plain.startswith("0x"):
         value: int | float = int(text, 16)

@@ -144,7 +144,7 @@ def _select(node: Node, of: Node, name: str, optional: bool, known: frozenset[st
     def select(scope: Scope) -> Any:
         value = inner(scope)
         if isinstance(value, Optional):
-            if not value.present or name not in value.value:
+            if not value.present or (isinstance(value.value, dict) and name not in value.value):
                 return NONE
             return Optional(True, _get(value.value, name))
         if optional:

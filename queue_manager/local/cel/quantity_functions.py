@@ -11,6 +11,7 @@ from queue_manager.local.schema import scalars
 
 
 def quantity(value: Any) -> CelQuantity:
+    """Parse a Kubernetes quantity. Raises CelError."""
     try:
         return CelQuantity(scalars.number(as_text(value)))
     except ValueError as error:

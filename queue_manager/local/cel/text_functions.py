@@ -12,6 +12,7 @@ MAX_TEXT = 10_000_000  # characters of one text
 
 
 def as_text(value: Any) -> str:
+    """Return the value if it is a string; raises CelError otherwise."""
     if not isinstance(value, str):
         raise no_overload()
     return value
@@ -26,6 +27,7 @@ def pattern(text: str) -> Pattern:
 
 
 def matches(value: Any, regex: Any) -> bool:
+    """Whether the RE2 expression matches any part of the string. Raises CelError."""
     return pattern(as_text(regex)).search(as_text(value)) is not None
 
 

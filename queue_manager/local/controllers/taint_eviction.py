@@ -19,7 +19,7 @@ from job_controller.times import WaitStart, later, wait_start
 from queue_manager.api.resources import NODES, PODS
 from queue_manager.engine.runtime import Runtime
 from queue_manager.engine.workqueue import WorkQueue
-from queue_manager.local.placement.objects import UNFINISHED, NodeObject, PodObject
+from queue_manager.local.placement.placement_objects import UNFINISHED, NodeObject, PodObject
 from queue_manager.local.placement.tolerations import tolerated_for
 from queue_manager.local.pod_disruption import disrupt
 

@@ -10,7 +10,8 @@ from job_controller.json_tree import Json
 from queue_manager.api.resources import CRDS
 from queue_manager.local.kinds.build import builtin, immutable, lookup
 from queue_manager.local.kinds.crd_schemas import validate_schema
-from queue_manager.local.kinds.crd_versions import validate_deprecation, validate_stored
+from queue_manager.local.kinds.crd_versions import is_converted_here, validate_deprecation, validate_stored
+from queue_manager.local.kinds.crd_webhooks import set_webhook_defaults, validate_webhook
 from queue_manager.local.schema.time_limits import TimeLimitExceeded, limited
 
 _COLUMN_TYPES = ("boolean", "date", "integer", "number", "string")
@@ -25,6 +26,7 @@ def _default(crd: Json) -> None:
     if not names_.get("listKind") and kind:
         names_["listKind"] = f"{kind}List"
     spec.setdefault("conversion", {"strategy": "None"})
+    set_webhook_defaults(spec)
     for version in spec.get("versions") or []:
         version.setdefault("served", False)
         version.setdefault("storage", False)
@@ -91,7 +93,9 @@ def _validate_conversion(spec: Json) -> list[FieldError]:
     if not strategy:
         return [required(f"{path}.strategy")]
     if strategy == "Webhook":
-        return [not_supported(f"{path}.strategy", strategy, ("None",))]
+        if not is_converted_here(spec):
+            return [not_supported(f"{path}.strategy", strategy, ("None",))]
+        return validate_webhook(lookup(spec, "conversion.webhook"), path)
     errors = [] if strategy == "None" else [not_supported(f"{path}.strategy", strategy, ("None", "Webhook"))]
     webhook = lookup(spec, "conversion.webhook") or {}
     for field, shown in (("clientConfig", "webhookClientConfig"), ("conversionReviewVersions",) * 2):

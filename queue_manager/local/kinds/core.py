@@ -9,7 +9,7 @@ from typing import Any
 from job_controller.api_rules import names
 from job_controller.api_rules.field_errors import FieldError, forbidden, invalid, required
 from job_controller.json_tree import Json
-from queue_manager.api.resources import CONFIG_MAPS, LIMIT_RANGES, NAMESPACES, Resource
+from queue_manager.api.resources import CONFIG_MAPS, LIMIT_RANGES, NAMESPACES, SECRETS, Resource
 from queue_manager.local.kinds.build import builtin, immutable, lookup
 from queue_manager.local.kinds.kind import Column
 from queue_manager.local.kinds.limit_ranges import default_limits, validate_limits
@@ -17,7 +17,6 @@ from queue_manager.local.kinds.tables import AGE, NAME, age
 from queue_manager.local.schema.fieldset import of_paths
 
 CORE = "io.k8s.api.core.v1."
-SECRETS = Resource("", "v1", "secrets", "Secret")
 SERVICE_ACCOUNTS = Resource("", "v1", "serviceaccounts", "ServiceAccount")
 _SIZE_LIMIT = 1024 * 1024  # bytes of all values of a ConfigMap or Secret
 

@@ -1,8 +1,9 @@
 """Conversion between the versions of a custom kind: each object is served in every version.
 
-The conversion strategy is None: only the apiVersion changes. An object is stored in the storage version and pruned by
-its schema, and it is returned pruned by the schema of the requested version. An object that was stored before the
-definition last changed is pruned and defaulted by the current schema when it is read.
+With the conversion strategy None, only the apiVersion changes. The strategy Webhook is for the queue's own kinds: the
+server converts them itself and calls no webhook. An object is stored in the storage version and pruned by its schema,
+and it is returned pruned by the schema of the requested version. An object that was stored before the definition last
+changed is pruned and defaulted by the current schema when it is read.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ import orjson
 
 from job_controller.api_rules.field_errors import FieldError, invalid
 from job_controller.json_tree import Json
+from queue_manager.api.conversion import FACETS, convert
+from queue_manager.api.keys import GROUP
 
 MAX_DEPRECATION = 256  # bytes of a deprecationWarning
 
@@ -28,6 +31,30 @@ def version_order(name: str) -> tuple[Any, ...]:
     if not name.startswith("v") or not head.isdigit() or (rest and not rest.isdigit()):
         return (3, name)
     return (stage, -int(head), -int(rest or 0))
+
+
+def api_version(crd: Json, version: str) -> str:
+    """The apiVersion of objects in a version of a definition."""
+    return f"{crd['spec']['group']}/{version}"
+
+
+def to_version(crd: Json, version: str) -> Callable[[Json], Json]:
+    """What converts objects of a definition to a version. It returns another object and changes none."""
+    target = api_version(crd, version)
+    if has_webhook(crd):
+        return lambda tree: convert(tree, target)
+    return lambda tree: {**tree, "apiVersion": target}
+
+
+def has_webhook(crd: Json) -> bool:
+    """Whether a definition has a conversion webhook, whose place this server takes."""
+    return (crd["spec"].get("conversion") or {}).get("strategy") == "Webhook"
+
+
+def is_converted_here(spec: Json) -> bool:
+    """Whether this server can take the place of the conversion webhook of a definition."""
+    known = {version["name"] for version in spec.get("versions") or ()} <= {"v1beta1", "v1beta2"}
+    return spec.get("group") == GROUP and spec["names"].get("kind") in FACETS and known
 
 
 class VersionSchema(Protocol):
@@ -52,14 +79,19 @@ def conversion(crd: Json, version: Json, schemas: Mapping[str, VersionSchema]) -
     """The conversion for a version of a definition; `schemas` are those of all its versions."""
     spec, name = crd["spec"], version["name"]
     reader, writer, since = None, None, 0
-    # Without a change, a definition with one version only has objects stored in that version.
-    if len(schemas) > 1 or crd["metadata"].get("generation", 1) > 1:
+    storage = storage_version(spec)["name"]
+    # While a definition is unchanged, all objects are stored in its storage version.
+    if name != storage or crd["metadata"].get("generation", 1) > 1:
         since = int(crd["metadata"].get("resourceVersion") or 0)
-        reader = _reader(f"{spec['group']}/{name}", schemas[name], since)
-    storage = next((v["name"] for v in spec["versions"] if v.get("storage")), name)
+        reader = _reader(api_version(crd, name), schemas[name], since, to_version(crd, name))
     if storage != name:
-        writer = _writer(f"{spec['group']}/{storage}", schemas[storage])
+        writer = _writer(schemas[storage], to_version(crd, storage))
     return Conversion(reader, writer, since)
+
+
+def storage_version(spec: Json) -> Json:
+    """The version in which objects are stored."""
+    return next(version for version in spec["versions"] if version.get("storage"))
 
 
 def deprecation_warning(crd: Json, version: Json) -> str:
@@ -69,10 +101,12 @@ def deprecation_warning(crd: Json, version: Json) -> str:
     return str(version.get("deprecationWarning") or _deprecation(crd["spec"], version["name"]))
 
 
-def _reader(api_version: str, schema: VersionSchema, since: int) -> Callable[[Json], Json]:
+def _reader(
+    target: str, schema: VersionSchema, since: int, converted: Callable[[Json], Json]
+) -> Callable[[Json], Json]:
     def as_shown(tree: Json) -> Json:
-        if tree.get("apiVersion") != api_version:
-            tree["apiVersion"] = api_version
+        if tree.get("apiVersion") != target:
+            tree = converted(tree)
             schema.prune(tree)
         elif int(tree["metadata"].get("resourceVersion") or 0) < since:
             schema.prune(tree)
@@ -82,9 +116,9 @@ def _reader(api_version: str, schema: VersionSchema, since: int) -> Callable[[Js
     return as_shown
 
 
-def _writer(api_version: str, schema: VersionSchema) -> Callable[[Json], Json]:
+def _writer(schema: VersionSchema, converted: Callable[[Json], Json]) -> Callable[[Json], Json]:
     def as_stored(tree: Json) -> Json:
-        tree = orjson.loads(orjson.dumps(tree)) | {"apiVersion": api_version}
+        tree = converted(orjson.loads(orjson.dumps(tree)))
         schema.prune(tree)
         schema.complete(tree)
         return tree

@@ -15,9 +15,17 @@ from job_controller.json_tree import Json
 from queue_manager.api.resources import Resource
 from queue_manager.local.errors import bad_request
 from queue_manager.local.kinds.ages import since
-from queue_manager.local.kinds.crd_versions import conversion, deprecation_warning, version_order
+from queue_manager.local.kinds.crd_versions import (
+    api_version,
+    conversion,
+    deprecation_warning,
+    has_webhook,
+    storage_version,
+    to_version,
+    version_order,
+)
 from queue_manager.local.kinds.jsonpath import Path, compile_path, find
-from queue_manager.local.kinds.kind import Column, Kind
+from queue_manager.local.kinds.kind import Column, Kind, OtherVersion
 from queue_manager.local.kinds.tables import AGE, NAME, age
 from queue_manager.local.schema.memo import text_of
 from queue_manager.local.schema.shapes import shape_of
@@ -146,6 +154,8 @@ def _kind(crd: Json, version: Json, schemas: Mapping[str, CustomSchema]) -> Kind
     columns, row = _columns(version.get("additionalPrinterColumns"))
     subresources = version.get("subresources") or {}
     versions = conversion(crd, version, schemas)
+    storage = storage_version(spec)
+    is_stored = storage is version or not storage.get("served")
     return Kind(
         resource=resource,
         schema=schema,
@@ -168,7 +178,21 @@ def _kind(crd: Json, version: Json, schemas: Mapping[str, CustomSchema]) -> Kind
         to_stored=versions.to_stored,
         from_stored=versions.from_stored,
         converted_since=versions.since,
+        stored_as=None if is_stored else replace(resource, version=storage["name"]),
+        stored_fields=None if is_stored else _fields(storage.get("selectableFields") or ()),
+        versions=_other_versions(crd, version["name"], schemas),
     )
+
+
+def _other_versions(crd: Json, name: str, schemas: Mapping[str, CustomSchema]) -> dict[str, OtherVersion]:
+    """The versions whose fields differ: those of a definition with conversion webhook."""
+    if not has_webhook(crd):
+        return {}
+    return {
+        api_version(crd, other): OtherVersion(schema, to_version(crd, other), to_version(crd, name))
+        for other, schema in schemas.items()
+        if other != name
+    }
 
 
 def _validate_create(schema: CustomSchema, namespaced: bool) -> Callable[[Json], list[FieldError]]:

@@ -23,6 +23,7 @@ COLUMNS = (
 
 
 def row(job: Json, now: datetime) -> list[Any]:
+    """The cells of a Job in `kubectl get`, in the order of the columns."""
     spec, status = job.get("spec") or {}, job.get("status") or {}
     containers = ((spec.get("template") or {}).get("spec") or {}).get("containers") or []
     return [

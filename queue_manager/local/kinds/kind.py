@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from job_controller.api_rules.field_errors import FieldError
 from job_controller.json_tree import Json
@@ -43,23 +43,36 @@ class Column:
     priority: int = 0
 
 
-def nothing(*_: Json) -> None: ...
+def nothing(*_: Json) -> None:
+    """Defaulting of a kind without defaults."""
 
 
 def no_errors(*_: Json) -> list[FieldError]:
+    """Validation of a kind without rules."""
     return []
 
 
 def no_warnings(_new: Json, _old: Json | None) -> list[str]:
+    """Warnings of a kind that has none."""
     return []
 
 
 def no_fields(_: Json) -> Mapping[str, str]:
+    """Fields for field selectors of a kind that has only metadata."""
     return {}
 
 
 def no_generated_fields(_: Json) -> FieldSet:
+    """Fields that the server generates, of a kind that has none."""
     return {}
+
+
+class OtherVersion(NamedTuple):
+    """Another version of a kind that has other fields."""
+
+    schema: Schema
+    convert: Callable[[Json], Json]  # to that version
+    back: Callable[[Json], Json]
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,9 +111,11 @@ class Kind:
     deprecation: str = ""  # warning of a deprecated version
     # Conversion between the form that is stored and the form that this kind shows; None: they are the same.
     stored_as: Resource | None = None  # the kind whose objects are stored: events of both API groups share one table
+    stored_fields: Callable[[Json], Mapping[str, str]] | None = None  # `fields` of the stored kind, if they differ
     to_stored: Callable[[Json], Json] | None = None
     from_stored: Callable[[Json], Json] | None = None
     converted_since: int = 0  # resourceVersion of the definition: objects stored before it are converted by from_stored
+    versions: Mapping[str, OtherVersion] = field(default_factory=dict)  # with other fields, by apiVersion
     table: str = field(init=False)  # where the objects are stored
 
     def __post_init__(self) -> None:

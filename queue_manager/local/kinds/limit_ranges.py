@@ -25,6 +25,7 @@ def default_limits(object: Json) -> None:
 
 
 def validate_limits(object: Json) -> list[FieldError]:
+    """Return the errors of a LimitRange's spec.limits, as an API server words them."""
     errors: list[FieldError] = []
     seen: set[str] = set()
     for index, item in enumerate((object.get("spec") or {}).get("limits") or []):

@@ -30,6 +30,7 @@ NONE = "<none>"
 
 
 def row(pod: Json, now: datetime) -> list[Any]:
+    """The cells of a Pod in `kubectl get`, in the order of the columns."""
     spec, status = pod.get("spec") or {}, pod.get("status") or {}
     progress = _Progress(pod, spec, status)
     restarts = str(progress.restarts)

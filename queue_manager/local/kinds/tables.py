@@ -45,6 +45,7 @@ def to_row(kind: Kind, tree: Json, now: datetime, include: str) -> Json:
 
 
 def columns_of(kind: Kind) -> Sequence[Column]:
+    """The columns of a kind in `kubectl get`; name and creation time if it defines none."""
     return kind.columns if kind.row else (NAME, CREATED_AT)
 
 
@@ -64,4 +65,5 @@ def _default_row(object: Json, _now: datetime) -> list[Any]:
 
 
 def age(object: Json, now: datetime) -> str:
+    """The time since the creation of an object, as kubectl prints ages."""
     return since(object["metadata"].get("creationTimestamp"), now)

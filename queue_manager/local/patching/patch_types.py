@@ -47,10 +47,12 @@ def apply_patch(kind: Kind, content_type: str, current: Json, patch: bytes) -> J
 
 
 def is_merge(content_type: str) -> bool:
+    """Whether the content type is that of a JSON merge patch."""
     return content_type.partition(";")[0].strip().lower() == MERGE_PATCH
 
 
 def is_strategic(content_type: str) -> bool:
+    """Whether the content type is that of a strategic merge patch."""
     return content_type.partition(";")[0].strip().lower() == STRATEGIC_PATCH
 
 

@@ -1,10 +1,10 @@
 """Pod placement: the scheduler of the embedded cluster.
 
-filters      which nodes fit a pod, and why the others do not     pure
-preemption   victims for a pod that fits nowhere                  pure
-room         requests held and reserved on the nodes
-loop         the pending pods and the rounds that place them
-reports      bindings, conditions and Events
+filters         which nodes fit a pod, and why the others do not    pure
+pod_preemption  victims for a pod that fits nowhere                 pure
+node_usage      requests held and reserved on the nodes
+loop            the pending pods and the rounds that place them
+reports         bindings, conditions and Events
 """
 
 from queue_manager.local.placement.loop import Placement

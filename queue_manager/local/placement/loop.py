@@ -28,7 +28,8 @@ from queue_manager.api.resources import NODES, PODS
 from queue_manager.engine.runtime import Runtime
 from queue_manager.engine.workqueue import WorkQueue
 from queue_manager.local.placement.filters import NodeRoom, PlacementPod, Unschedulable, place
-from queue_manager.local.placement.objects import (
+from queue_manager.local.placement.node_usage import NodeUsage
+from queue_manager.local.placement.placement_objects import (
     UNFINISHED,
     NodeObject,
     PodObject,
@@ -38,9 +39,8 @@ from queue_manager.local.placement.objects import (
     priority_of,
     requests_of,
 )
-from queue_manager.local.placement.preemption import NEVER, Held, preempt
+from queue_manager.local.placement.pod_preemption import NEVER, PlacedPod, preempt
 from queue_manager.local.placement.reports import PlacementReports
-from queue_manager.local.placement.room import Room
 
 WRITES_IN_FLIGHT = 16
 BINDING_RETRY_SECONDS = 1.0
@@ -85,7 +85,7 @@ class Placement:
         self._binding: dict[str, PendingPod] = {}  # placed; the binding is being written
         self._refused: dict[str, Unschedulable] = {}
         self._victims: dict[str, str] = {}  # uid -> uid of the preemptor
-        self._room = Room()
+        self._room = NodeUsage()
         self._nodes = runtime.cache(NODES, NodeObject)
         self._pods = runtime.cache(PODS, PodObject, field_selector=UNFINISHED)
         self._nodes.subscribe(lambda old, new: self._rounds.add("nodes"))
@@ -119,7 +119,7 @@ class Placement:
         created = meta.creation_timestamp.isoformat() if meta.creation_timestamp else ""
         priority = priority_of(spec)
         if before is None and (node := pod.status.nominated_node_name):  # nominated by an earlier run
-            self._room.nominate(Held(meta.uid, node, known.requests, priority))
+            self._room.nominate(PlacedPod(meta.uid, node, known.requests, priority))
         self._waiting[meta.uid] = PendingPod(known, priority, (-priority, created, meta.key), signature)
         self._rounds.add("pods")
 
@@ -174,7 +174,7 @@ class Placement:
             return
         self._refused.pop(uid, None)
         self._binding[uid] = self._waiting.pop(uid)
-        room.take(Held(uid, answer, pod.requests, waiting.priority))
+        room.take(PlacedPod(uid, answer, pod.requests, waiting.priority))
         self._writes.add(uid)
 
     def _refuse(self, uid: str, refusal: Unschedulable) -> None:
@@ -196,7 +196,7 @@ class Placement:
             attempt.unresolvable.add(waiting.signature)
             room.withdraw(uid)
             return ""
-        room.nominate(Held(uid, found.node, pod.requests, priority))
+        room.nominate(PlacedPod(uid, found.node, pod.requests, priority))
         for victim in found.victims:
             room.leaving.add(victim.uid)
             self._victims[victim.uid] = uid

@@ -11,7 +11,7 @@ from queue_manager.api.resources import PODS
 from queue_manager.engine.runtime import Runtime
 from queue_manager.engine.transport import ApiError, Request
 from queue_manager.local.placement.filters import Unschedulable
-from queue_manager.local.placement.objects import SCHEDULER, PodObject
+from queue_manager.local.placement.placement_objects import SCHEDULER, PodObject
 from queue_manager.local.pod_disruption import disrupt
 from queue_manager.local.pod_writes import patch_pod_status
 
@@ -44,7 +44,7 @@ class PlacementReports:
         error = ApiError.of(answer.status, answer.body)
         if answer.status not in (404, 409):
             raise error
-        log.info("a pod could not be bound", extra={"key": str(meta.key), "error": str(error)})
+        log.info("a pod could not be bound", extra={"key": str(meta.key), "uid": meta.uid, "error": str(error)})
         return False
 
     async def preempt(self, pod: PodObject, preemptor: str, node: str) -> None:

@@ -27,6 +27,7 @@ SELF = "."
 
 
 def is_member(node: FieldSet) -> bool:
+    """Whether the field of this node is in the set itself, not only fields below it."""
     return not node or SELF in node
 
 
@@ -38,6 +39,7 @@ def node_of(member: bool, children: FieldSet) -> FieldSet | None:
 
 
 def children_of(node: FieldSet) -> FieldSet:
+    """The fields below a node, without the mark that the node itself is in the set."""
     if SELF not in node:
         return node
     return {element: below for element, below in node.items() if element != SELF}
@@ -55,6 +57,7 @@ def of_paths(*paths: Path) -> FieldSet:
 
 
 def union(one: FieldSet, other: FieldSet) -> FieldSet:
+    """The fields that are in either set."""
     if not other:
         return one
     if not one:
@@ -71,6 +74,7 @@ def union(one: FieldSet, other: FieldSet) -> FieldSet:
 
 
 def intersection(one: FieldSet, other: FieldSet) -> FieldSet:
+    """The fields that are in both sets."""
     out: FieldSet = {}
     for element, left in one.items():
         right = other.get(element)
@@ -122,11 +126,13 @@ def below(one: FieldSet, element: str) -> FieldSet:
 
 
 def has(one: FieldSet, element: str) -> bool:
+    """Whether the set contains this field at its top level."""
     node = one.get(element)
     return node is not None and is_member(node)
 
 
 def contains(one: FieldSet, path: Path) -> bool:
+    """Whether the set contains the field at `path`."""
     node: FieldSet | None = one
     for element in path:
         node = None if node is None else node.get(element)
@@ -193,10 +199,12 @@ def _value(text: str) -> Any:
 
 
 def key_element(keys: dict[str, Any]) -> str:
+    """The path element of a list item that is known by its keys, as in fieldsV1."""
     return "k:" + orjson.dumps(keys, option=orjson.OPT_SORT_KEYS).decode()
 
 
 def value_element(value: Any) -> str:
+    """The path element of a list item that is known by its value, as in fieldsV1."""
     return "v:" + orjson.dumps(value).decode()
 
 
@@ -206,6 +214,7 @@ def show(path: Path) -> str:
 
 
 def show_element(element: str) -> str:
+    """A path element as messages about conflicts print it."""
     kind, _, rest = element.partition(":")
     if kind == "f":
         return f".{rest}"

@@ -107,4 +107,5 @@ def syntax_error(body: bytes, error: Exception) -> str:
 
 
 def quoted(char: str) -> str:
+    """A character in quotes, as Go's JSON decoder prints it in errors."""
     return {"'": r"'\''", '"': "'\"'", "\n": r"'\n'"}.get(char, f"'{char}'")

@@ -185,6 +185,7 @@ class Walk:
 
 
 def quantity(item: Json, digits: int = 9) -> str:
+    """The canonical text of a quantity. Raises Undecodable."""
     if type(item) not in (str, int, float):
         raise Undecodable(scalars.QUANTITY_FORMAT)
     try:
@@ -201,6 +202,7 @@ def zero(shape: Shape) -> Json:
 
 
 def number(item: float) -> str:
+    """A number as JSON text."""
     return json.dumps(item)
 
 
@@ -213,6 +215,7 @@ def place(found: str, go: str, trail: Trail) -> str:
 
 
 def json_path(trail: Trail | None) -> str:
+    """The path to a field, such as spec.containers[0].name."""
     path = ""
     for step in _steps(trail):
         if isinstance(step, int):

@@ -6,26 +6,12 @@ The order is that of a Kubernetes API server: all `mutate`, then defaults and va
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from typing import Protocol
 
 from job_controller.api_rules.field_errors import FieldError
-from job_controller.json_tree import Json
-from queue_manager.api.resources import Resource
+from queue_manager.api.admission_review import AdmissionReview
 
-
-@dataclass(slots=True)
-class AdmissionReview:
-    """One write under review. `object` is the object as it would be stored; on DELETE, as it is stored now."""
-
-    operation: Literal["CREATE", "UPDATE", "DELETE"]
-    resource: Resource
-    subresource: str
-    object: Json
-    old: Json | None
-    user: str
-    dry_run: bool = False
-    warnings: list[str] = field(default_factory=list)
+__all__ = ["AdmissionPlugin", "AdmissionReview"]
 
 
 class AdmissionPlugin(Protocol):

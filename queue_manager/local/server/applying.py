@@ -33,6 +33,7 @@ class Writes(Protocol):
 
 
 def is_apply(call: Call) -> bool:
+    """Whether the request is a server-side apply."""
     return media_type(call.request) == APPLY_PATCH
 
 

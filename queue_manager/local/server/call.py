@@ -77,8 +77,13 @@ class Call:
         """Decode a stored object into a new tree, in the form of this kind."""
         return shown(self.kind, decode(stored))
 
+    def stored(self, obj: Json) -> tuple[Json, dict[str, str]]:
+        """Return the object in its stored form, and its fields by which the stored kind is selected."""
+        form, stored_fields = self.stored_form(obj), self.kind.stored_fields
+        return form, dict(stored_fields(form) if stored_fields else self.kind.fields(obj))
+
     def stored_form(self, obj: Json) -> Json:
-        """Return the object in its stored form. It differs only for kinds that are a second name of another kind."""
+        """Return the object in its stored form. It differs for other versions and names of a kind."""
         translate = self.kind.to_stored
         return translate(obj) if translate else obj
 
@@ -118,4 +123,5 @@ def _manager_problems(manager: str) -> list[FieldError]:
 
 
 def name_of(obj: Json) -> str:
+    """metadata.name of an object, or ""."""
     return str(obj["metadata"].get("name", ""))

@@ -165,7 +165,7 @@ class Deleter:
                 self._store.remove(call.table, call.stored_form(last))
             return DeletionResult(obj, gone=True)
         if changed and not options.dry_run:
-            written = self._store.put(call.table, call.stored_form(obj), dict(call.kind.fields(obj)))
+            written = self._store.put(call.table, *call.stored(obj))
             obj["metadata"]["resourceVersion"] = str(written.revision)
         return DeletionResult(obj, gone=False, status=202 if options.orphan_dependents is False else 200)
 

@@ -121,6 +121,7 @@ def protobuf_refusal(kind: str, field: str = "") -> str:
 
 
 def media_type(request: ServerRequest) -> str:
+    """The content type of a request in lower case, without parameters."""
     return request.headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
@@ -233,6 +234,7 @@ def json_type(value: Json) -> str:
 
 
 def respond(status: int, body: bytes, warnings: list[str] | None = None) -> Response:
+    """A JSON response, with each distinct warning in the Warning header as far as they fit."""
     headers = {"Content-Type": JSON_TYPE}
     if warnings:
         headers["Warning"] = ", ".join(f"299 - {quote(text)}" for text in _fitting(list(dict.fromkeys(warnings))))

@@ -38,7 +38,7 @@ EXPIRED_TOKEN_MESSAGE = (
 )
 
 
-class Position(NamedTuple):
+class ListPosition(NamedTuple):
     """Start of the next page: after this key, at this revision (-1: the newest)."""
 
     revision: int
@@ -49,7 +49,7 @@ class Position(NamedTuple):
         return base64.urlsafe_b64encode(orjson.dumps(tree)).decode().rstrip("=")
 
     @classmethod
-    def of(cls, token: str) -> Position:
+    def of(cls, token: str) -> ListPosition:
         """Decode a continue token. Raises 400."""
         foreign = _bad_token("it was not made by this server")
         stray = next((index for index, char in enumerate(token) if not (char.isalnum() or char in "-_")), len(token))
@@ -154,22 +154,22 @@ async def list_objects(store: Store, call: Call) -> bytes:
     if call.view.plain and isinstance(call.kind.schema, CustomSchema):
         meta["continue"] = ""
     if more:
-        meta["continue"] = Position(position.revision, found[-1].key).token()
+        meta["continue"] = ListPosition(position.revision, found[-1].key).token()
         if not selection:
             meta["remainingItemCount"] = more
     return await call.view.many(found, meta, store.now())
 
 
-def _position(store: Store, call: Call, limit: int, revision: int) -> Position:
+def _position(store: Store, call: Call, limit: int, revision: int) -> ListPosition:
     token = call.option("continue")
     if token:
         if revision:
             raise errors.bad_request("specifying resource version is not allowed when using continue")
-        position = Position.of(token)
-        return position if position.revision >= 0 else Position(store.revision, position.after)
+        position = ListPosition.of(token)
+        return position if position.revision >= 0 else ListPosition(store.revision, position.after)
     match = call.option("resourceVersionMatch")
     exact = match == "Exact" or (bool(limit) and revision > 0 and not match)
-    return Position(revision if exact else store.revision, "")
+    return ListPosition(revision if exact else store.revision, "")
 
 
 async def _page(candidates: list[Stored], selection: Selection, limit: int) -> tuple[list[Stored], int]:
@@ -186,13 +186,13 @@ async def _page(candidates: list[Stored], selection: Selection, limit: int) -> t
     return found, 0
 
 
-def _expired(call: Call, position: Position) -> errors.StatusError:
+def _expired(call: Call, position: ListPosition) -> errors.StatusError:
     if call.option("continue"):
-        return errors.gone(EXPIRED_TOKEN_MESSAGE, continue_token=Position(-1, position.after).token())
+        return errors.gone(EXPIRED_TOKEN_MESSAGE, continue_token=ListPosition(-1, position.after).token())
     return errors.gone("The resourceVersion for the provided list is too old.")
 
 
-def _candidates(store: Store, call: Call, selection: Selection, position: Position) -> list[Stored]:
+def _candidates(store: Store, call: Call, selection: Selection, position: ListPosition) -> list[Stored]:
     """Return the objects to select the page from, all at one revision. Raises 410."""
     name = selection.name()
     newest = position.revision == store.revision

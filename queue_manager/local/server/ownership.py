@@ -42,7 +42,7 @@ def view_of(call: Call) -> OwnedView:
     key = (kind.resource.kind, call.subresource, kind.has_status)
     view = views.get(key)
     if view is None:
-        view = views[key] = OwnedView(kind.schema, kind.has_status, call.subresource, kind.resource.kind)
+        view = views[key] = OwnedView(kind.schema, kind.has_status, call.subresource, kind.resource.kind, kind.versions)
     return view
 
 
@@ -62,6 +62,7 @@ def _first_word(agent: str) -> str:
 
 
 def manager_id(call: Call, operation: str) -> ManagerId:
+    """The field manager of a request, as managedFields identifies it."""
     version = "" if operation == APPLY else call.resource.api_version
     return ManagerId(manager_name(call.request), operation, version, call.subresource)
 

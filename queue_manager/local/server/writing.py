@@ -24,6 +24,7 @@ from queue_manager.local.server import applying, object_metadata, ownership
 from queue_manager.local.server.admission_chain import AdmissionPlugin, AdmissionReview
 from queue_manager.local.server.call import Call, check_write_options, name_of
 from queue_manager.local.server.decoding import SCHEME, read_object
+from queue_manager.local.server.equivalent_review import adopt_changes, reviewed_as, reviewed_form
 from queue_manager.local.storage.store import Stored, WritableStore, decode
 
 MAX_NAME_ATTEMPTS = 8  # names tried for one generateName, as upstream
@@ -71,7 +72,7 @@ class Writer:
         generated = kind.generated_fields(obj)
         kind.prepare_create(obj)
         self._refuse(call, name_of(obj), kind.validate_create(obj))
-        self._validate(call, review)
+        self._validate(call, review, obj)
         call.warnings.extend(kind.warnings(obj, None))
         name = name_of(obj)
         existing = self._store.get(call.table, obj["metadata"].get("namespace", ""), name)
@@ -173,7 +174,7 @@ class Writer:
             problems = kind.validate_update(new, old)
         common = object_metadata.check_immutable_name(new, old) + object_metadata.check_finalizers(new, old)
         self._refuse(call, call.name, common + problems)
-        self._validate(call, review)
+        self._validate(call, review, new)
         if not status:
             call.warnings.extend(kind.warnings(new, old))
         if applied:
@@ -198,7 +199,7 @@ class Writer:
         return timestamp(self._store.now())
 
     def _put(self, call: Call, obj: Json) -> bytes:
-        return self._store.put(call.table, call.stored_form(obj), dict(call.kind.fields(obj))).data
+        return self._store.put(call.table, *call.stored(obj)).data
 
     # --- steps ---------------------------------------------------------------------------------------------
 
@@ -260,12 +261,16 @@ class Writer:
         self, operation: Literal["CREATE", "UPDATE"], call: Call, obj: Json, old: Json | None
     ) -> AdmissionReview:
         user, dry_run = call.request.user, call.dry_run
-        review = AdmissionReview(operation, call.resource, call.subresource, obj, old, user, dry_run, call.warnings)
+        resource, form = reviewed_as(call), reviewed_form(call, obj)
+        before = None if old is None else reviewed_form(call, old)
+        review = AdmissionReview(operation, resource, call.subresource, form, before, user, dry_run, call.warnings)
         for rule in self._admission:
             self._refuse(call, name_of(obj), rule.mutate(review) or [])
+        adopt_changes(call, obj, review)
         return review
 
-    def _validate(self, call: Call, review: AdmissionReview) -> None:
+    def _validate(self, call: Call, review: AdmissionReview, obj: Json) -> None:
+        review.object = reviewed_form(call, obj)
         for rule in self._admission:
             problems, webhook = rule.validate(review), getattr(rule, "webhook", None)
             if problems and webhook is not None:

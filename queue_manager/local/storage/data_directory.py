@@ -8,6 +8,9 @@ and nobody else may be able to replace them. Each function raises JournalUnusabl
     pods             the folder of the node agent (agent/layout.py)
     kubeconfig       with the token of the API server (kubeconfig_file.py)
     serving.pem      key and certificate of the API server (certificates.py)
+    history.db       what happened to each Job (queue_manager/accounting), with -wal and -shm beside it
+    up.log           the output of a cluster that runs in the background
+    last-stop        what the last stop did to running Jobs, one sentence per line
 """
 
 from __future__ import annotations
@@ -27,7 +30,15 @@ LOCK = "lock"
 PODS = "pods"
 KUBECONFIG = "kubeconfig"
 CERTIFICATE = "serving.pem"
-ALL = (DATABASE, WRITE_AHEAD_LOG, SHARED_MEMORY, LOCK, PODS, KUBECONFIG, CERTIFICATE)
+HISTORY = "history.db"
+HISTORY_FILES = (HISTORY, f"{HISTORY}-wal", f"{HISTORY}-shm")
+UP_LOG = "up.log"
+OLD_UP_LOG = "up.log.1"
+LAST_STOP = "last-stop"
+ALL = (
+    DATABASE, WRITE_AHEAD_LOG, SHARED_MEMORY, LOCK, PODS, KUBECONFIG, CERTIFICATE, UP_LOG, OLD_UP_LOG, LAST_STOP,
+    *HISTORY_FILES,
+)  # fmt: skip
 WITH_A_DATABASE = (PODS, WRITE_AHEAD_LOG, KUBECONFIG, CERTIFICATE)  # all of these are written after the database
 SMALLEST_DATABASE = 512  # bytes: the smallest page of SQLite
 

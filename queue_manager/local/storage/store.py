@@ -44,7 +44,7 @@ class JournalRow(NamedTuple):
     data: bytes | None
 
 
-class Journal(Protocol):
+class StoreJournal(Protocol):
     """The interface of a store to its disk."""
 
     def load(self) -> tuple[int, Iterable[JournalRow]]:
@@ -77,6 +77,7 @@ _head = msgspec.json.Decoder(_Head)
 
 
 def object_key(namespace: str, name: str) -> str:
+    """The key of an object within its kind."""
     return f"{namespace}/{name}"
 
 
@@ -129,7 +130,9 @@ class WritableStore(Protocol):
 class Store:
     """The object store. Resources are named as in error messages: "pods", "jobs.batch"."""
 
-    def __init__(self, clock: Clock, rng: Random, journal: Journal | None = None, *, history: int = HISTORY) -> None:
+    def __init__(
+        self, clock: Clock, rng: Random, journal: StoreJournal | None = None, *, history: int = HISTORY
+    ) -> None:
         self._clock = clock
         self._identities = IdGenerator(rng)
         self._journal = journal
@@ -145,7 +148,7 @@ class Store:
         if journal is not None:
             self._load(journal)  # raises JournalUnusable
 
-    def _load(self, journal: Journal) -> None:
+    def _load(self, journal: StoreJournal) -> None:
         revision, rows = journal.load()
         self.revision = self.committed = self._started_at = revision
         newest = ""
@@ -379,10 +382,10 @@ def _encoded(obj: Json) -> bytes:
 __all__ = [
     "ChangeLog",
     "Compacted",
-    "Journal",
     "JournalRow",
     "JournalUnusable",
     "Store",
+    "StoreJournal",
     "Stored",
     "StoredChange",
     "decode",

@@ -88,11 +88,13 @@ def built_in(plane: ControlPlane, *controllers: str) -> Iterator[ControllerProce
 
 
 @contextlib.contextmanager
-def ours(plane: ControlPlane, options: Mapping[str, object]) -> Iterator[ControllerProcess]:
-    """Our controller in a process of its own."""
+def ours(
+    plane: ControlPlane, options: Mapping[str, object], kubeconfig: Path | None = None
+) -> Iterator[ControllerProcess]:
+    """Our controller in a process of its own. `kubeconfig`: by default that of the administrator."""
     (port,) = free_ports(1)
     module = [sys.executable, "-m", "tests.control_plane.jobs.our_controller"]
-    command = [*module, str(plane.kubeconfig), str(port), json.dumps(options)]
+    command = [*module, str(kubeconfig or plane.kubeconfig), str(port), json.dumps(options)]
     with _running(plane, "ours", command, f"http://127.0.0.1:{port}") as controller:
         yield controller
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -19,6 +20,8 @@ from queue_manager.api.resources import EVENTS, JOBS, NAMESPACES, PODS
 from queue_manager.engine.clock import SystemClock
 from queue_manager.engine.http_transport import HttpTransport
 from queue_manager.engine.runtime import Runtime
+from queue_manager.operator.permissions import JOB_CONTROLLER as PERMISSIONS
+from queue_manager.operator.permissions import rules
 from tests.control_plane.jobs.canary import POLL_SECONDS, Canary
 from tests.control_plane.jobs.controller_processes import (
     GARBAGE_COLLECTOR,
@@ -29,10 +32,12 @@ from tests.control_plane.jobs.controller_processes import (
     ours,
 )
 from tests.control_plane.jobs.snapshot import Seen, SeenEvent
+from tests.control_plane.manager.service_account import account, write_kubeconfig
 from tests.control_plane.server import ControlPlane
 
 Json = Any
 QUIET_SECONDS = 1.5
+LONGEST_RUN_SECONDS = 24 * 3600
 BUILT_IN, OURS = "built-in", "ours"
 SIDES = (BUILT_IN, OURS)
 JOB = "job"
@@ -89,18 +94,20 @@ class SharedServer:
     # --- the two controllers ---
 
     async def start(self) -> None:
-        """Start both controllers. Starting waits for processes, so it runs in a thread."""
-        await asyncio.to_thread(self._spawn)
+        """Start both controllers, ours under its service account. Waiting for processes is done in a thread."""
+        token, _ = await (await account(self.user, "default", rules([PERMISSIONS]))).token(LONGEST_RUN_SECONDS)
+        path = self.plane.folder / "job-controller-kubeconfig"
+        await asyncio.to_thread(self._spawn, write_kubeconfig(path, self.plane.url, {"token": token}, self.plane))
         self._rested_after = asyncio.get_running_loop().time()
         for side in SIDES:
             if side not in self._canaries:
                 self._canaries[side] = Canary(self, side)
 
-    def _spawn(self) -> None:
+    def _spawn(self, kubeconfig: Path) -> None:
         options = {"manage": "ManagedBy"}
         self._controllers = {
             BUILT_IN: self._stack.enter_context(built_in(self.plane, JOB_CONTROLLER, GARBAGE_COLLECTOR)),
-            OURS: self._stack.enter_context(ours(self.plane, options)),
+            OURS: self._stack.enter_context(ours(self.plane, options, kubeconfig)),
         }
 
     def stop(self) -> None:

@@ -8,6 +8,7 @@ import re
 import signal
 import subprocess
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import aiohttp
@@ -22,6 +23,7 @@ kind: Configuration
 jobController:
   manage: All
 """
+GRACE_SECONDS = 10  # terminationGracePeriodSeconds of an installation: then a kubelet kills the manager
 
 
 async def refusal(*flags: str, kubeconfig: Path | None = None) -> str:
@@ -50,19 +52,27 @@ class Manager:
         self.url = ""
 
     @classmethod
-    async def start(cls, kubeconfig: Path, *flags: str, config: str = ALL_JOBS, until: str = "ready") -> Manager:
-        """Start it and wait until it prints `until`."""
-        began = time.monotonic()
+    async def start(
+        cls,
+        kubeconfig: Path,
+        *flags: str,
+        config: str = ALL_JOBS,
+        until: str = "ready",
+        ports: Sequence[str] = ("--metrics-port", "0"),
+    ) -> Manager:
+        """Start it and wait until it prints `until`. `ports`: flags that say where it serves; (): as configured."""
         folder = kubeconfig.parent
         (folder / "config.yaml").write_text(config)
-        log = folder / "manager.log"
+        command = [*SLUICE, "manager", "--kubeconfig", str(kubeconfig), "--config", str(folder / "config.yaml")]
+        return await cls.run([*command, *ports, *flags], folder / "manager.log", until)
+
+    @classmethod
+    async def run(cls, command: Sequence[str | Path], log: Path, until: str = "ready") -> Manager:
+        """Run a command that becomes a manager, and wait until it prints `until`."""
+        began = time.monotonic()
         with log.open("ab") as stderr:
             process = await asyncio.create_subprocess_exec(
-                *[*LEASH, *SLUICE, "manager", "--kubeconfig", str(kubeconfig), "--config", str(folder / "config.yaml")],
-                *["--metrics-port", "0", *flags],
-                cwd=ROOT,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=stderr,
+                *[*LEASH, *command], cwd=ROOT, stdout=asyncio.subprocess.PIPE, stderr=stderr
             )
         manager = cls(process, log)
         await manager.read_until(until, SECONDS)
@@ -111,7 +121,7 @@ class Manager:
         assert "Traceback" not in text, text
         assert self.may_be_forbidden or "orbidden" not in text, text
         assert self.process.returncode == 0, text
-        assert took < 5, text
+        assert took < GRACE_SECONDS, text
         return took
 
     def memory(self) -> int:

@@ -10,15 +10,16 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from queue_manager.api.resources import Resource
+from queue_manager.api.resources import SECRETS, Resource
 from queue_manager.engine.client import Client
-from queue_manager.operator.permissions import ALL, rules
+from queue_manager.operator.permissions import ALL, JOB_CONTROLLER, QUEUE, rules
+from tests.control_plane.audit import LIMITED
 from tests.control_plane.server import ControlPlane
 
 RBAC = ("rbac.authorization.k8s.io", "v1")
 ACCOUNTS = Resource("", "v1", "serviceaccounts", "ServiceAccount")
-SECRETS = Resource("", "v1", "secrets", "Secret")
 ROLES = Resource(*RBAC, "clusterroles", "ClusterRole", namespaced=False)
+ROLE_BINDINGS = Resource(*RBAC, "rolebindings", "RoleBinding")
 BINDINGS = Resource(*RBAC, "clusterrolebindings", "ClusterRoleBinding", namespaced=False)
 
 
@@ -28,14 +29,14 @@ class Account:
     namespace: str
     name: str
 
-    async def token(self) -> tuple[str, str]:
+    async def token(self, seconds: int = 3600) -> tuple[str, str]:
         """A token, and the name of the Secret whose deletion makes it invalid within ten seconds."""
         secret = await self.api.create(SECRETS, self.namespace, {"metadata": {"name": f"key-{uuid4().hex[:8]}"}})
         bound = {"kind": "Secret", "apiVersion": "v1", "name": secret["metadata"]["name"]}
         request = {
             "apiVersion": "authentication.k8s.io/v1",
             "kind": "TokenRequest",
-            "spec": {"audiences": [], "expirationSeconds": 3600, "boundObjectRef": bound},
+            "spec": {"audiences": [], "expirationSeconds": seconds, "boundObjectRef": bound},
         }
         answer = await self.api.create(ACCOUNTS, self.namespace, request, name=self.name, subresource="token")
         return answer["status"]["token"], secret["metadata"]["name"]
@@ -45,13 +46,23 @@ class Account:
 
 
 async def account(api: Client, namespace: str, allowed: list[dict[str, Any]] | None = None) -> Account:
-    """A new service account; `allowed` are its rules, by default those of all controllers."""
-    name = f"sluice-{uuid4().hex[:8]}"
+    """A new service account; `allowed` are its rules, by default those of all controllers.
+
+    The name of one that has fewer rights than a controller uses says so. The others may read how the API server
+    presents itself to the visibility API, as in an installation.
+    """
+    allowed = rules(ALL) if allowed is None else allowed
+    is_installed = any(all(rule in allowed for rule in rules(chosen)) for chosen in (ALL, [QUEUE], [JOB_CONTROLLER]))
+    name = f"{'sluice-' if is_installed else LIMITED}{uuid4().hex[:8]}"
     await api.create(ACCOUNTS, namespace, {"metadata": {"name": name}})
-    await api.create(ROLES, "", {"metadata": {"name": name}, "rules": rules(ALL) if allowed is None else allowed})
+    await api.create(ROLES, "", {"metadata": {"name": name}, "rules": allowed})
     reference = {"apiGroup": RBAC[0], "kind": "ClusterRole", "name": name}
     subject = {"kind": "ServiceAccount", "name": name, "namespace": namespace}
     await api.create(BINDINGS, "", {"metadata": {"name": name}, "roleRef": reference, "subjects": [subject]})
+    if is_installed:
+        reader = {"apiGroup": RBAC[0], "kind": "Role", "name": "extension-apiserver-authentication-reader"}
+        binding = {"metadata": {"name": name}, "roleRef": reader, "subjects": [subject]}
+        await api.create(ROLE_BINDINGS, "kube-system", binding)
     return Account(api, namespace, name)
 
 

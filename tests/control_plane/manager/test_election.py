@@ -71,9 +71,13 @@ async def test_a_follower_is_ready_and_takes_over_at_once_when_the_leader_stops(
     assert await second.get("/readyz") == (200, "ok\n")
     assert 'replica_role="leader"' in (await first.get("/metrics"))[1]
     assert 'replica_role="leader"' not in (await second.get("/metrics"))[1]
+    status = 'leader_election_master_status{name="c1f6bfd2.kueue.x-k8s.io"}'
+    assert (await first.metric(status), await second.metric(status)) == (1, 0)
+    assert f"{status} 0.0" in (await second.get("/metrics"))[1]
     await first.stop()
     await second.read_until("ready", 5)
     assert await holder(scenario) not in ("", leader)
+    assert await second.metric(status) == 1
     await all_done(scenario)
 
 

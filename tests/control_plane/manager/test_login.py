@@ -11,7 +11,7 @@ from queue_manager.engine import kubeconfig as kubeconfigs
 from queue_manager.engine.client import Client
 from queue_manager.engine.transport import ApiError
 from queue_manager.operator import preflight
-from queue_manager.operator.permissions import ALL
+from queue_manager.operator.permissions import ALL, Need
 from queue_manager.operator.renewing_transport import ClusterTransport
 from tests.control_plane.manager.service_account import account
 from tests.control_plane.server import ControlPlane
@@ -34,8 +34,9 @@ async def test_a_manager_in_a_pod_uses_the_mounted_service_account(
     transport = ClusterTransport(lambda: kubeconfigs.service_account(tmp_path))
     client = Client(transport)
     assert (await preflight.check(transport, plane.url, ALL)).startswith("v1.")
-    with pytest.raises(ApiError, match="forbidden"):
-        await client.get(PODS, namespace, "single")  # pods are listed and watched, not read one by one
+    single = {namespace: [Need(PODS, ("get",))]}  # pods are listed and watched, not read one by one
+    with pytest.raises(preflight.CannotStart, match=f"missing permissions in namespace {namespace}: get pods"):
+        await preflight.check(transport, plane.url, ALL, further=single)
     await who.invalidate(secret)
 
     async def refused() -> bool:

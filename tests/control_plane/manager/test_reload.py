@@ -16,7 +16,7 @@ pytestmark = pytest.mark.control_plane
 
 
 async def hang_up(manager: Manager, file: Path, body: str) -> str:
-    """Write the file, send the signal; returns the line that answers it."""
+    """Write the file, send the signal; returns the log line that reports the result."""
     file.write_text(ALL_JOBS + body)
     manager.process.send_signal(signal.SIGHUP)
     await manager.read_until("config: ", 30)

@@ -135,6 +135,22 @@ async def test_every_mistake_of_a_configuration_is_reported_with_its_line(kubeco
     assert f"{file}:5: manageJobs: unknown field" in said
 
 
+@pytest.mark.parametrize(
+    ("tls", "said"),
+    [
+        ("{minVersion: VersionTLS11}", 'tls: "VersionTLS11" is not a minVersion'),
+        ("{cipherSuites: [TLS_RSA_WITH_RC4_128_SHA]}", "tls.cipherSuites[0]: "),
+        ("{minVersion: VersionTLS13, cipherSuites: [TLS_AES_128_GCM_SHA256]}", "tls.cipherSuites: cannot be chosen"),
+    ],
+)
+async def test_tls_settings_that_cannot_be_used_prevent_the_start(
+    kubeconfig: Path, tmp_path: Path, tls: str, said: str
+) -> None:
+    file = tmp_path / "bad.yaml"
+    file.write_text(f"{HEAD}tls: {tls}\n")
+    assert said in await refusal("--config", str(file), kubeconfig=kubeconfig)
+
+
 async def test_a_port_in_use_is_reported(kubeconfig: Path, start: Start) -> None:
     first = await start(kubeconfig)
     port = first.url.rpartition(":")[2]

@@ -5,23 +5,31 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import AsyncIterator, Iterator
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import aiohttp
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
-from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from queue_manager import kube_yaml
-from queue_manager.api.resources import CLUSTER_QUEUES, LOCAL_QUEUES, NAMESPACES, RESOURCE_FLAVORS, WORKLOADS, Resource
+from queue_manager.api.component_names import WEBHOOK_SECRET
+from queue_manager.api.resources import (
+    API_SERVICES,
+    CLUSTER_QUEUES,
+    LOCAL_QUEUES,
+    NAMESPACES,
+    RESOURCE_FLAVORS,
+    SECRETS,
+    WORKLOADS,
+    Resource,
+)
 from queue_manager.engine.client import Client
 from queue_manager.engine.http_transport import HttpTransport
-from queue_manager.operator.permissions import ALL, rules
+from queue_manager.installation.objects import objects
+from queue_manager.installation.settings import Settings
+from queue_manager.operator.permissions import ALL, LEADER, rule, rules
+from queue_manager.operator.webhooks.webhook_permissions import CA_INJECTION, certificate_secret
+from tests.control_plane import front_proxy
 from tests.control_plane.conftest import install_kinds
+from tests.control_plane.manager.guarded import config
 from tests.control_plane.manager.process import Manager
 from tests.control_plane.manager.service_account import ACCOUNTS, BINDINGS, RBAC, ROLES, Account, write_kubeconfig
 from tests.control_plane.server import ControlPlane, free_ports
@@ -29,8 +37,6 @@ from tests.waiting import until
 
 pytestmark = pytest.mark.control_plane
 
-MANIFEST = Path(__file__).parents[3] / "deploy" / "visibility.yaml"
-API_SERVICES = Resource("apiregistration.k8s.io", "v1", "apiservices", "APIService", namespaced=False)
 SERVICES = Resource("", "v1", "services", "Service")
 ROLE_BINDINGS = Resource(*RBAC, "rolebindings", "RoleBinding")
 KINDS = {each.kind: each for each in (API_SERVICES, SERVICES, ROLE_BINDINGS, ROLES, BINDINGS)}
@@ -43,37 +49,9 @@ SYSTEM, ACCOUNT = "kueue-system", "kueue-controller-manager"
 @pytest.fixture(scope="module")
 def aggregating(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
     """An API server that aggregates others: with a front proxy's certificate and its CA."""
-    folder = tmp_path_factory.mktemp("front-proxy")
-    front_proxy_files(folder)
-    with ControlPlane.start(
-        f"--requestheader-client-ca-file={folder / 'ca.pem'}",
-        "--requestheader-allowed-names=front-proxy",
-        "--requestheader-username-headers=X-Remote-User",
-        "--requestheader-group-headers=X-Remote-Group",
-        "--requestheader-extra-headers-prefix=X-Remote-Extra-",
-        f"--proxy-client-cert-file={folder / 'client.pem'}",
-        f"--proxy-client-key-file={folder / 'client.key'}",
-    ) as plane:
+    with ControlPlane.start(*front_proxy.flags(tmp_path_factory.mktemp("front-proxy"))) as plane:
         install_kinds(plane)
         yield plane
-
-
-def front_proxy_files(folder: Path) -> None:
-    keys = [ec.generate_private_key(ec.SECP256R1()) for _ in range(2)]
-    names = [x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)]) for name in ("front-proxy-ca", "front-proxy")]
-    now = datetime.now(UTC)
-    for subject, key, is_ca in ((names[0], keys[0], True), (names[1], keys[1], False)):
-        builder = x509.CertificateBuilder(names[0], subject, key.public_key(), x509.random_serial_number())
-        certificate = (
-            builder.not_valid_before(now - timedelta(hours=1))
-            .not_valid_after(now + timedelta(days=1))
-            .add_extension(x509.BasicConstraints(is_ca, None), critical=True)
-            .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.CLIENT_AUTH]), critical=False)
-            .sign(keys[0], hashes.SHA256())
-        )
-        (folder / ("ca.pem" if is_ca else "client.pem")).write_bytes(certificate.public_bytes(Encoding.PEM))
-    secret = keys[1].private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-    (folder / "client.key").write_bytes(secret)
 
 
 @pytest.fixture
@@ -84,13 +62,19 @@ async def api(aggregating: ControlPlane) -> AsyncIterator[Client]:
 
 
 async def create_all(api: Client, port: int) -> None:
-    """The manifest as it is shipped; only the Service leads to the manager on this machine."""
-    for tree in kube_yaml.load_all(MANIFEST.read_text()):
+    """What is installed for the visibility API; only the Service leads to the manager on this machine."""
+    for tree in objects(Settings()):
+        if not concerns_visibility(tree["metadata"]["name"]):
+            continue
         if tree["kind"] == "Service":
             tree["spec"] = {"type": "ExternalName", "externalName": "localhost"}
         elif tree["kind"] == "APIService":
             tree["spec"]["service"]["port"] = port
         await api.create(KINDS[tree["kind"]], tree["metadata"].get("namespace", ""), tree)
+
+
+def concerns_visibility(name: str) -> bool:
+    return any(part in name for part in ("visibility", "auth-delegator", "pending-workloads", "kueue-batch"))
 
 
 async def create_queues(api: Client) -> None:
@@ -113,7 +97,9 @@ async def create_queues(api: Client) -> None:
 async def manager_account(api: Client) -> Account:
     await api.create(NAMESPACES, "", {"metadata": {"name": SYSTEM}})
     await api.create(ACCOUNTS, SYSTEM, {"metadata": {"name": ACCOUNT}})
-    await api.create(ROLES, "", {"metadata": {"name": ACCOUNT}, "rules": rules(ALL)})
+    await api.create(SECRETS, SYSTEM, {"metadata": {"name": WEBHOOK_SECRET}})
+    own = [*rules(ALL), rule(LEADER), rule(certificate_secret(WEBHOOK_SECRET)), *map(rule, CA_INJECTION)]
+    await api.create(ROLES, "", {"metadata": {"name": ACCOUNT}, "rules": own})
     await bind(api, BINDINGS, "", ACCOUNT, {"kind": "ServiceAccount", "name": ACCOUNT, "namespace": SYSTEM})
     return Account(api, SYSTEM, ACCOUNT)
 
@@ -131,6 +117,7 @@ def names(body: str) -> list[tuple[str, int]]:
 async def test_users_read_positions_through_the_api_server_as_roles_allow(
     api: Client, aggregating: ControlPlane, tmp_path: Path
 ) -> None:
+    """The API server verifies the manager's certificate, by the caBundle that the manager wrote."""
     manager_token, _ = await (await manager_account(api)).token()
     kubeconfig = write_kubeconfig(tmp_path / "kubeconfig", aggregating.url, {"token": manager_token}, aggregating)
     manager: Manager | None = None
@@ -146,7 +133,8 @@ async def test_users_read_positions_through_the_api_server_as_roles_allow(
             [port] = free_ports(1)
             await create_all(api, port)
             await create_queues(api)
-            manager = await Manager.start(kubeconfig, "--visibility-port", str(port))
+            flags = ("--visibility-port", str(port), "--webhook-port", "0")
+            manager = await Manager.start(kubeconfig, *flags, config=config(SYSTEM))
 
             async def is_served() -> bool:
                 return (await read(OF_CQ))[0] == 200

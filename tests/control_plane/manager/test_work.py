@@ -97,7 +97,7 @@ async def test_a_second_start_writes_nothing(scenario: Scenario, kubeconfig: Pat
             "finalizers"
         )
 
-    await until(at_rest, "the Workload is let go")
+    await until(at_rest, "the Workload is released")
     await first.stop()
     before = await state_of(scenario)
     second = await start(kubeconfig)

@@ -53,6 +53,25 @@ async def test_a_failure_keeps_its_exit_code(world: World, script: str, code: in
     assert condition(pod, "ContainersReady")["reason"] == "PodFailed"
 
 
+@pytest.mark.parametrize(
+    ("policy", "message"),
+    [("File", "boom: no file"), ("FallbackToLogsOnError", "starts\nboom: no file\n")],
+)
+async def test_a_failed_container_leaves_the_end_of_its_log_as_message(world: World, policy: str, message: str) -> None:
+    async with world.running():
+        script = "echo starts; echo boom: no file >&2; echo; exit 3"
+        await world.create(script, container={"terminationMessagePolicy": policy})
+        pod = await world.over()
+        assert terminated(pod)["message"] == message
+
+
+async def test_a_container_that_succeeds_leaves_no_message(world: World) -> None:
+    async with world.running():
+        await world.create("echo done")
+        pod = await world.over()
+        assert "message" not in terminated(pod)
+
+
 async def test_a_pod_costs_two_status_writes_and_its_binding(world: World) -> None:
     async with world.running():
         await world.create("while ! [ -e stop ]; do sleep 0.02; done")

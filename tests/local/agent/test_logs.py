@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from queue_manager.local.agent.layout import Layout, RunFiles
-from queue_manager.local.agent.logs import PIECE_BYTES, LogFiles, LogIndexer
+from queue_manager.local.agent.pod_logs import PIECE_BYTES, LogFiles, LogIndexer
 from queue_manager.local.errors import StatusError
 from queue_manager.local.pod_logs import LogOptions
 from tests.local.agent.world import World, running

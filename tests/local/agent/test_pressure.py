@@ -18,7 +18,7 @@ import pytest
 from queue_manager.api.resources import EVENTS, NODES
 from queue_manager.local.agent import memory, sweep
 from queue_manager.local.agent.evictor import Evictor
-from queue_manager.local.agent.pressure import ContainerUse, PodUse, Policy, evict, eviction_message, ranked
+from queue_manager.local.agent.pressure import ContainerUse, PodUse, PressurePolicy, evict, eviction_message, ranked
 from queue_manager.local.agent.status import Termination
 from queue_manager.local.agent.worker import PodWorker
 from queue_manager.local.node_registration import node_specs
@@ -63,7 +63,7 @@ def test_pods_above_their_requests_are_evicted_first(pods: Sequence[PodUse], ord
         ([pod("critical", 950, priority=CRITICAL), pod("within", 10, 20)], "within"),
         ([], None),
     ],
-    ids=["enough is left", "too little is left", "nothing is left", "all are critical", "critical ones stay", "nobody"],
+    ids=["enough is left", "too little is left", "nothing is left", "all are critical", "critical ones stay", "no pod"],
 )
 def test_one_pod_is_evicted_below_the_threshold(pods: Sequence[PodUse], victim: str | None) -> None:
     eviction = evict(1000 * MI, 100 * MI, pods)
@@ -108,7 +108,7 @@ def test_an_ended_process_uses_no_memory() -> None:
 # --- with processes ---
 
 NODE = node_specs(cpu="4", memory="128Mi")
-QUICK = Policy(period=0.1, threshold=32 * MI)
+QUICK = PressurePolicy(period=0.1, threshold=32 * MI)
 HOLD = "import time; held = b'x' * ({} << 20); open('ready', 'w').close(); time.sleep(1000)"
 
 
@@ -221,8 +221,8 @@ async def test_a_node_under_memory_pressure_gets_no_best_effort_pods(world: Worl
         await world.create(name="greedy", container=holding(100))
         await world.over("greedy")
         await until(lambda: pressed(world))
-        told = await pressure(world)
-        assert (told["reason"], told["message"]) == (
+        reported = await pressure(world)
+        assert (reported["reason"], reported["message"]) == (
             "KubeletHasInsufficientMemory",
             "kubelet has insufficient memory available",
         )
@@ -288,7 +288,7 @@ def test_the_memory_of_an_idle_node_is_not_sampled() -> None:
 
     async def a_day() -> int:
         nodes = IdleNodes()
-        evictor = Evictor(nodes, nodes, Policy(), Path("pods"))
+        evictor = Evictor(nodes, nodes, PressurePolicy(), Path("pods"))
         watching = asyncio.create_task(evictor.run())
         evictor.wake()
         await asyncio.sleep(86_400)

@@ -8,6 +8,7 @@ import errno
 import os
 import shutil
 import signal
+import sys
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from queue_manager.local.agent import supervisor, sweep
+from queue_manager.local.agent import resource_usage, supervisor, sweep
 from queue_manager.local.agent.layout import Layout, RunFiles
 from tests.waiting import until
 
@@ -245,3 +246,27 @@ def children(pid: int) -> list[str]:
             if int(tail.split()[1]) == pid:
                 found.append(head.partition("(")[2])
     return found
+
+
+BURN = "i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done"
+
+
+async def test_the_cpu_time_of_all_processes_of_a_container_is_known(run: RunFiles) -> None:
+    process, ended = start(run, f"sh -c '{BURN}'; {BURN}")
+    await ended.wait()
+    reported = resource_usage.of_times(run)
+    assert process.usage.cpu_seconds is not None
+    assert reported.cpu_seconds is not None
+    assert 0.02 < reported.cpu_seconds <= process.usage.cpu_seconds
+
+
+async def test_the_peak_of_a_container_is_known_if_it_is_larger_than_ours(run: RunFiles, tmp_path: Path) -> None:
+    size = resource_usage.own_peak() + (100 << 20)
+    process, ended = start(run, f"{sys.executable} -c 'bytearray({size})'")
+    await ended.wait()
+    assert process.usage.peak_bytes is not None
+    assert size < process.usage.peak_bytes < size + (100 << 20)
+    other = Layout(tmp_path).run(uid_of(run), "main", 1)
+    process, ended = start(other, "true")
+    await ended.wait()
+    assert process.usage.peak_bytes is None

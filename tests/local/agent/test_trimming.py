@@ -10,7 +10,7 @@ import pytest
 
 from queue_manager.local.agent import trimming
 from queue_manager.local.agent.layout import Layout, RunFiles
-from queue_manager.local.agent.logs import LogIndexer
+from queue_manager.local.agent.pod_logs import LogIndexer
 from queue_manager.local.agent.trimming import CUT_BYTES, MAX_LOG_BYTES, PIECE_BYTES
 from tests.local.agent.test_logs import read, wrote
 from tests.local.agent.world import World

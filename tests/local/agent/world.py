@@ -19,8 +19,8 @@ from queue_manager.local.agent import sweep
 from queue_manager.local.agent.agent import Agent
 from queue_manager.local.agent.cgroups import Cgroups
 from queue_manager.local.agent.layout import Layout
-from queue_manager.local.agent.logs import LogFiles
-from queue_manager.local.agent.pressure import Policy
+from queue_manager.local.agent.pod_logs import LogFiles
+from queue_manager.local.agent.pressure import PressurePolicy
 from queue_manager.local.controllers.taint_eviction import TaintEviction
 from queue_manager.local.kinds.registry import KindRegistry
 from queue_manager.local.node_registration import NodeSpec, node_specs, register
@@ -52,7 +52,7 @@ class World:
     async def running(
         self,
         nodes: Sequence[NodeSpec] | None = None,
-        policy: Policy | None = None,
+        policy: PressurePolicy | None = None,
         cgroups: Cgroups | None = None,
     ) -> AsyncIterator[Agent]:
         """Agent and placement run in this block; leaving it drops them without clean-up, as a kill does."""

@@ -109,7 +109,7 @@ STEPS = [
     Step("two wrong types", "PATCH", f"{JOBS}/j4?fieldManager=one", job("j4", parallelism="x", suspend=3)),
     Step("create a pod", "POST", PODS, POD, JSON),
     Step("forget all managers", "PATCH", f"{MAPS}/a", {"metadata": {"managedFields": [{}]}}, MERGE),
-    Step("nobody is tracked", "PATCH", f"{MAPS}/a?fieldManager=m", {"data": {"z": "1"}}, MERGE),
+    Step("no manager is tracked", "PATCH", f"{MAPS}/a?fieldManager=m", {"data": {"z": "1"}}, MERGE),
     Step("before the first apply", "PATCH", f"{MAPS}/a?fieldManager=one", config_map({"y": "1"})),
     *(
         Step(f"updater {index}", "PATCH", f"{MAPS}/a?fieldManager=u{index:02}", {"data": {f"k{index}": "1"}}, MERGE)

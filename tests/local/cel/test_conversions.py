@@ -9,6 +9,7 @@ from zoneinfo import available_timezones
 import pytest
 
 from queue_manager.local.cel.cel_values import CelError
+from queue_manager.local.cel.parser import SyntaxProblem, parse
 from queue_manager.local.cel.program import Scope, compile_text
 
 PLACE = "America/New_York"
@@ -125,3 +126,11 @@ def test_an_expression_has_the_value_that_the_real_server_gave_it(expression: st
 @pytest.mark.skipif(PLACE not in available_timezones(), reason="this machine knows no time zones")
 def test_a_time_zone_has_its_own_hours() -> None:
     assert value_of(f"{WHEN}.getHours('{PLACE}')") == 22
+
+
+def test_an_unsigned_literal_may_have_leading_zeros() -> None:
+    assert [parse(text) for text in ("06u", "0x1Fu", "18446744073709551615U")] == [
+        ("lit", number) for number in (6, 31, 2**64 - 1)
+    ]
+    with pytest.raises(SyntaxProblem, match="invalid uint literal"):
+        parse("18446744073709551616u")

@@ -6,19 +6,18 @@ import asyncio
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import orjson
 import pytest
 
 from job_controller import quantities
 from queue_manager import assets
-from queue_manager.api.resources import CLUSTER_QUEUES, EVENTS, LOCAL_QUEUES, NAMESPACES
+from queue_manager.api.resources import CLUSTER_QUEUES, COHORTS, EVENTS, LOCAL_QUEUES, NAMESPACES
 from queue_manager.api.types import ClusterQueue
 from queue_manager.engine.client import Client
 from queue_manager.engine.runtime import Runtime
 from queue_manager.engine.transport import JSON_PATCH, Relay, Request, Response
-from queue_manager.local.first_queue import DONE, FirstQueue, NodeQuota, create_first_queue, left_over, quota_message
+from queue_manager.local.first_queue import DONE, FirstQueue, NodeQuota, create_first_queue
 from queue_manager.local.server.in_process import LocalTransport
 from queue_manager.simulation.virtual import run_virtual
 from queue_manager.simulation.world import World
@@ -68,24 +67,6 @@ def apply(up: Up, *arguments: str, stdin: str = "") -> subprocess.CompletedProce
     return subprocess.run(command, check=True, capture_output=True, text=True, input=stdin, timeout=SECONDS)
 
 
-def queue_with(*quotas: tuple[str, str | int]) -> dict[str, object]:
-    resources = [{"name": name, "nominalQuota": text} for name, text in quotas]
-    return {"spec": {"resourceGroups": [{"flavors": [{"name": "f", "resources": resources}]}]}}
-
-
-@pytest.mark.parametrize(
-    ("others", "left"),
-    [
-        ([], NodeQuota("4", "8Gi")),
-        ([{"spec": {}}], NodeQuota("4", "8Gi")),
-        ([queue_with(("cpu", 1)), queue_with(("cpu", "500m"), ("memory", "1Gi"))], NodeQuota("2500m", "7Gi")),
-        ([queue_with(("cpu", "9"), ("nvidia.com/gpu", 8))], NodeQuota("0", "8Gi")),
-    ],
-)
-def test_left_over_quota(others: list[dict[str, object]], left: NodeQuota) -> None:
-    assert left_over(NodeQuota("4", "8Gi"), others) == left
-
-
 @pytest.mark.kubectl
 async def test_sample_and_first_queue_share_the_capacity_of_the_nodes(start: Start) -> None:
     up = start("--cpu", "4", "--memory", "8Gi")
@@ -131,19 +112,19 @@ async def test_the_first_queue_is_created_once_in_the_life_of_a_cluster(start: S
 
 
 async def test_the_quota_of_the_first_queue_follows_the_nodes_until_a_user_edit(start: Start) -> None:
-    def told(up: Up) -> bool:
+    def reports_smaller_quota(up: Up) -> bool:
         return any("user-queue → cluster-queue (quota 1 cpu, 2Gi memory)" in line for line in up.lines)
 
     start("--cpu", "4", "--memory", "8Gi").stop()
     smaller = start("--cpu", "500m", "--memory", "1Gi", "--nodes", "2")
     async with smaller.client() as client:
-        assert (await quota(client), told(smaller)) == (["1", "2Gi"], True)
+        assert (await quota(client), reports_smaller_quota(smaller)) == (["1", "2Gi"], True)
         change = [{"op": "replace", "path": QUOTA_OF_CPU, "value": "3"}]
         await client.patch(CLUSTER_QUEUES, "", "cluster-queue", change, content_type=JSON_PATCH)
     smaller.stop()
     larger = start("--cpu", "8", "--memory", "8Gi")
     async with larger.client() as client:
-        assert (await quota(client), told(larger)) == (["3", "2Gi"], False)
+        assert (await quota(client), reports_smaller_quota(larger)) == (["3", "2Gi"], False)
 
 
 def test_a_conflicting_write_is_retried_and_the_quota_is_set() -> None:
@@ -160,27 +141,6 @@ def test_a_conflicting_write_is_retried_and_the_quota_is_set() -> None:
             assert await quota(world.client) == ["2", "8Gi"]
 
     run_virtual(scenario())
-
-
-@pytest.mark.parametrize(
-    ("others", "message"),
-    [
-        ({}, "quota is 4 cpu, 8Gi memory: all that the nodes have"),
-        (
-            {"b": queue_with(("cpu", 1)), "a": queue_with(("cpu", "500m"), ("memory", "1Gi"))},
-            "quota is 2500m cpu, 7Gi memory: the nodes have 4 cpu, 8Gi memory, "
-            "other ClusterQueues, active or not, have 1500m cpu, 1Gi memory (a, b)",
-        ),
-        (
-            {str(number): queue_with(("cpu", 1)) for number in range(7)},
-            "quota is 0 cpu, 8Gi memory: the nodes have 4 cpu, 8Gi memory, "
-            "other ClusterQueues, active or not, have 7 cpu, 0 memory (0, 1, 2, 3, 4 and 2 more)",
-        ),
-    ],
-)
-def test_the_quota_message_gives_the_sum(others: dict[str, Any], message: str) -> None:
-    nodes = NodeQuota("4", "8Gi")
-    assert quota_message(left_over(nodes, others.values()), nodes, others) == message
 
 
 def test_each_change_of_the_quota_is_an_event(caplog: pytest.LogCaptureFixture) -> None:
@@ -200,8 +160,8 @@ def test_each_change_of_the_quota_is_an_event(caplog: pytest.LogCaptureFixture) 
                 inactive = await world.client.get(CLUSTER_QUEUES, "", "team-0", type=ClusterQueue)
                 assert [c.reason for c in inactive.status.conditions] == ["FlavorNotFound"]
                 found = await world.client.list(EVENTS, "default")
-        told = [(e["type"], e["message"].split(":")[0]) for e in found if e["reason"] == "QuotaChanged"]
-        assert sorted(told) == [
+        changes = [(e["type"], e["message"].split(":")[0]) for e in found if e["reason"] == "QuotaChanged"]
+        assert sorted(changes) == [
             ("Normal", "quota is 1 cpu, 8Gi memory"),
             ("Normal", "quota is 2 cpu, 8Gi memory"),
             ("Normal", "quota is 3 cpu, 8Gi memory"),
@@ -211,6 +171,28 @@ def test_each_change_of_the_quota_is_an_event(caplog: pytest.LogCaptureFixture) 
 
     run_virtual(scenario())
     assert [record.getMessage() for record in caplog.records] == ["nothing is left for the first queue"]
+
+
+def test_the_first_queue_leaves_the_quota_of_a_cohort_to_it() -> None:
+    async def scenario() -> None:
+        async with World(script=None) as world:
+            runtime = Runtime(LocalTransport(world.server, "first"), world.clock, world.rng, silence=None)
+            first = FirstQueue(runtime, NodeQuota("4", "8Gi"))
+            async with runtime:
+                await first.ensure()
+                resources = [{"name": "cpu", "nominalQuota": "3"}]
+                flavors = [{"name": "default-flavor", "resources": resources}]
+                groups = [{"coveredResources": ["cpu"], "flavors": flavors}]
+                cohort = {"metadata": {"name": "team"}, "spec": {"resourceGroups": groups}}
+                await world.client.create(COHORTS, "", cohort)
+                await world.client.create(COHORTS, "", {"metadata": {"name": "empty"}})
+                await asyncio.sleep(1)
+                assert await quota(world.client) == ["1", "8Gi"]
+                await world.client.delete(COHORTS, "", "team")
+                await asyncio.sleep(1)
+                assert await quota(world.client) == ["4", "8Gi"]
+
+    run_virtual(scenario())
 
 
 async def create_queue(client: Client, name: str, flavor: str) -> None:

@@ -12,6 +12,7 @@ from tests.local.cluster.conftest import Up
 from tests.local.cluster.fleet import Fleet
 from tests.local.cluster.test_stories import queue, submission, until_workload, workload
 from tests.local.cluster.work import ended, running
+from tests.waiting import until
 
 Begin = Callable[..., Up | Fleet]
 
@@ -23,9 +24,7 @@ def submit(name: str, command: str, *, priority: str, grace: int = 1) -> dict[st
     return tree
 
 
-async def test_a_victim_may_use_its_grace_period_and_its_preemptor_starts_only_when_it_has_ended(
-    cluster: Begin, tmp_path: Path
-) -> None:
+async def test_a_preemptor_starts_only_when_its_victim_has_ended(cluster: Begin, tmp_path: Path) -> None:
     """`saves` needs more than a second to save its work, and is not killed; `deaf` ignores the signal, and is."""
     saved, again = tmp_path / "saved", tmp_path / "again"
     up = cluster()
@@ -35,12 +34,16 @@ async def test_a_victim_may_use_its_grace_period_and_its_preemptor_starts_only_w
         await client.patch(CLUSTER_QUEUES, "", "story", {"spec": preemption})
         for name, value in (("low", 1), ("high", 100)):
             await client.create(WORKLOAD_PRIORITY_CLASSES, "", {"metadata": {"name": name}, "value": value})
-        work = f"[ -e {again} ] && exit 0; trap 'sleep 1.5; touch {saved}; exit 1' TERM; while :; do sleep 0.1; done"
-        deaf = f"[ -e {again} ] && exit 0; trap '' TERM; while :; do sleep 0.1; done"
+        began = [tmp_path / name for name in ("saves-began", "deaf-began")]  # the signal before the trap would kill
+        loop = "while :; do sleep 0.1; done"
+        save = f"trap 'sleep 1.5; touch {saved}; exit 1' TERM"
+        work = f"[ -e {again} ] && exit 0; {save}; touch {began[0]}; {loop}"
+        deaf = f"[ -e {again} ] && exit 0; trap '' TERM; touch {began[1]}; {loop}"
         await client.create(JOBS, "default", submit("saves", work, priority="low", grace=30))
         await client.create(JOBS, "default", submit("deaf", deaf, priority="low", grace=1))
         await running(client, "saves")
         await running(client, "deaf")
+        await until(lambda: all(file.exists() for file in began), "both have set their traps")
         urgent = submit("urgent", f"test -e {saved} && touch {again}", priority="high")
         urgent["spec"]["template"]["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "400m"
         urgent["spec"]["backoffLimit"] = 0
@@ -51,7 +54,7 @@ async def test_a_victim_may_use_its_grace_period_and_its_preemptor_starts_only_w
             )
             history = victim.status.requeue_history
             assert history is not None
-            assert history.attempts[-1].cause == "for ClusterQueue story, priority 100"
+            assert history.attempts[-1].cause == "for priority 100 of ClusterQueue story"
         await ended(client, "urgent")  # it fails if it was started before the work was saved
         await ended(client, "saves")
         await ended(client, "deaf")

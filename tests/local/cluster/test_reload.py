@@ -22,7 +22,7 @@ HEAD = "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\n"
 
 
 async def hang_up(up: Up, file: Path, body: str) -> str:
-    """Write the file, send the signal; returns the line that answers it."""
+    """Write the file, send the signal; returns the log line that reports the result."""
     file.write_text(HEAD + body)
     up.process.send_signal(signal.SIGHUP)
     assert up.process.stdout is not None

@@ -51,8 +51,8 @@ async def test_a_victim_gets_its_condition_and_event_before_it_ends(world: World
         await trapped(world, "victim")
         urgent = await world.create(FOREVER, "urgent", container=cpu("3"), priorityClassName="high")
         going = await world.when(lambda pod: "deletionTimestamp" in pod["metadata"], "victim")
-        told = condition(going, "DisruptionTarget")
-        assert (told["status"], told["reason"], told["message"]) == (
+        disruption = condition(going, "DisruptionTarget")
+        assert (disruption["status"], disruption["reason"], disruption["message"]) == (
             "True",
             "PreemptionByScheduler",
             "default-scheduler: preempting to accommodate a higher priority pod",

@@ -42,7 +42,7 @@ Tree = dict[str, Any]
 
 
 BY_SCHEDULER = ("WaitingForQuota", "ExceedsMaxQuota", "NoMatchingFlavor", "WaitingForPreemptedWorkloads")
-MAX_PREEMPTIONS = 2  # of one Workload, in a story with few arrivals
+MAX_PREEMPTIONS = 2  # of one Workload, in a scenario with few arrivals
 IN_FLIGHT = 12  # writes that may be on their way when something changes
 
 
@@ -62,7 +62,7 @@ class History:
     base: int = 1  # backoff, seconds
     maximum: int = 3600
     limit: int | None = None
-    by_user: Mapping[str, Tree] | None = None  # None: nobody looked
+    by_user: Mapping[str, Tree] | None = None  # None: not recorded
     inactive: dict[str, int] = field(default_factory=dict)  # by uid: since which line
     reactivated: set[str] = field(default_factory=set)  # uids: and their budget is not new yet
     lines: int = 0
@@ -160,7 +160,7 @@ class History:
             self._released(name, new)
         if new["spec"].get("active") is False:
             self.inactive.setdefault(uid, self.lines)
-        elif self.lines - self.inactive.pop(uid, self.lines) > IN_FLIGHT:  # else nobody could see that it was off
+        elif self.lines - self.inactive.pop(uid, self.lines) > IN_FLIGHT:  # else too short to be observed
             self._reactivated(name, new)
         if uid in self.reactivated:
             self._renewed(name, old, new)

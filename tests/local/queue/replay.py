@@ -120,7 +120,7 @@ async def play(
         start, zero = time(), world.clock.now()
         for step in trace["steps"]:
             await asyncio.sleep(max(0.0, start + step.get("t", 0) - time()))
-            answer, expected = await _do(world, step), _expected(step)
+            answer, expected = await do_step(world, step), _expected(step)
             if answer != expected:
                 answers[f"step {step['n']}"] = expected, answer
         await asyncio.sleep(max(0.0, start + max(change["t"] for change in trace["history"]) + 0.5 - time()))
@@ -163,7 +163,8 @@ CONFIGURED = (
 )
 
 
-async def _do(world: ReplayTarget, step: dict[str, Any]) -> object:
+async def do_step(world: ReplayTarget, step: dict[str, Any]) -> object:
+    """Take one step of a recording; returns "done", what a lookup found, or the refusal."""
     what, obj, body = step["do"], step.get("obj", ""), step.get("body")
     match what:
         case "kill -9":
@@ -174,7 +175,7 @@ async def _do(world: ReplayTarget, step: dict[str, Any]) -> object:
             await _kubelet(world, obj.removeprefix("Pods of "), body)
         case "create" | "patch" | "patch status" | "delete" | "get":
             try:
-                return await _request(world, what, obj, _with_times(await _with_uids(body, world), world))
+                return await _request(world, what, obj, _with_times(await with_uids(body, world), world))
             except ApiError as error:
                 return error.status if what == "get" else (error.status, error.reason, plain(error.message))
     return "done"
@@ -199,7 +200,7 @@ async def _request(world: ReplayTarget, what: str, obj: str, body: Any) -> objec
     return "done"
 
 
-async def _with_uids(body: Any, world: ReplayTarget) -> Any:
+async def with_uids(body: Any, world: ReplayTarget) -> Any:
     """The body with the uids that the referenced objects have here."""
     text = json.dumps(body)
     for kind, name in re.findall(r"<uid (\w+):([^>]*)>", text):

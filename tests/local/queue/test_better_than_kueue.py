@@ -9,12 +9,17 @@ from typing import Any
 
 import pytest
 
+from queue_manager.api.messages import EQUIVALENT_MESSAGE
 from queue_manager.simulation.virtual import run_virtual
 from tests.local.queue import compare
 from tests.local.queue.compare import Course
 from tests.local.queue.replay import differences, load, play, played
 
 CYCLE = 'Can\'t admit new workloads: Cohort "a" has a cycle in hierarchy: a -> b -> a.'
+
+UNSUSPENDED = "The Job was unsuspended while its Workload was not admitted, and is suspended again; the queue starts it"
+I07_WARNING = {"events": ([], [("Warning", "PolicyViolation", UNSUSPENDED, "Job/ns/wait")])}
+"""The only difference of i07: Kueue says nothing to the user whose start it takes back."""
 
 
 def reasons(course: Course, job: str, condition: str) -> list[tuple[str, str]]:
@@ -163,7 +168,29 @@ def test_x27_the_drained_older_ones_go_before_a_younger_one() -> None:
     assert order == ["one", "two", "one", "two"]
 
 
+# --- reasons of those that wait ------------------------------------------------------------------------------
+
+
+def only_adds_the_reason_of_a_bypassed_workload(trace: str) -> bool:
+    """Kueue writes no condition for a Workload until it has been tried itself."""
+    [(key, (theirs, ours))] = differences(load(trace)).items()
+    bypassed = ("False", "WaitingForQuota", EQUIVALENT_MESSAGE)
+    return key == "Workload/ns/job-new-HASH cond.QuotaReserved" and ours == [bypassed, *theirs]
+
+
+def test_b01_a_workload_that_is_passed_over_says_why_it_waits() -> None:
+    assert only_adds_the_reason_of_a_bypassed_workload("b01")
+
+
+def test_b07_a_workload_that_is_passed_over_says_why_it_waits() -> None:
+    assert only_adds_the_reason_of_a_bypassed_workload("b07")
+
+
 # --- queues changed by users -------------------------------------------------------------------------------
+
+
+def test_i07_the_attempt_of_a_user_to_start_a_job_is_a_warning() -> None:
+    assert differences(load("i07")) == I07_WARNING
 
 
 def test_i13_a_job_that_leaves_its_queue_leaves_no_workload_behind() -> None:

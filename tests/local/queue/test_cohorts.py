@@ -45,7 +45,7 @@ def refused(reason: str, said: str) -> tuple[str, str, str]:
     return "False", reason, f"couldn't assign flavors to pod set main: {said}"
 
 
-def test_a_queue_borrows_what_the_cohorts_above_it_have_and_is_tried_again_when_that_changes(
+def test_a_queue_borrows_from_cohorts_above_and_is_tried_when_they_change(
     environment: Environment,
 ) -> None:
     async def scenario() -> None:
@@ -120,6 +120,33 @@ def test_a_cycle_of_cohorts_stops_the_queues_below_it_until_it_is_broken(
             await c.until(lambda: active(c), ("True", "Ready", "Can admit new workloads"), seconds=1)
             await c.until(of_local_queue, ("True", "Ready"), seconds=1)
             await c.until(c.running, ["runs", "waits"])
+
+    run(scenario())
+
+
+def test_a_cycle_closed_further_up_stops_the_queue_and_its_workloads(environment: Environment) -> None:
+    """The Cohort that is patched is not the one that the ClusterQueue names."""
+
+    async def scenario() -> None:
+        async with cluster() as c:
+
+            async def why() -> str:
+                return (await c.condition("waits", "QuotaReserved") or ("", "", ""))[1]
+
+            await set_cohort(c, "b")
+            await set_cohort(c, "a", parent="b")
+            await c.queues("1", cohortName="a")
+            await c.submit("runs")
+            await c.until(c.running, ["runs"])
+            await c.submit("waits")
+            await c.until(why, "WaitingForQuota")
+            await patch(c, "b", parentName="a")
+            await c.until(lambda: active(c), CYCLE, seconds=2)
+            reason = ("False", "Suspended", "ClusterQueue cq is inactive")
+            await c.until(lambda: c.condition("waits", "QuotaReserved"), reason, seconds=2)
+            await patch(c, "b", parentName=None)
+            await c.until(lambda: active(c), ("True", "Ready", "Can admit new workloads"), seconds=2)
+            await c.until(why, "WaitingForQuota", seconds=2)
 
     run(scenario())
 

@@ -85,9 +85,9 @@ def test_two_timeouts_are_retried_after_growing_waits_and_the_third_deactivates(
             ]
             await asyncio.sleep(2)
             name = workload["metadata"]["name"]
-            told = await c.events(name, component="kueue-workload-controller")
-            assert ("Normal", "EvictedDueToPodsReadyTimeout", f"Exceeded the PodsReady timeout ns/{name}") in told
-            assert ("Normal", "EvictedDueToDeactivatedDueToRequeuingLimitExceeded", LIMIT) in told
+            recorded = await c.events(name, component="kueue-workload-controller")
+            assert ("Normal", "EvictedDueToPodsReadyTimeout", f"Exceeded the PodsReady timeout ns/{name}") in recorded
+            assert ("Normal", "EvictedDueToDeactivatedDueToRequeuingLimitExceeded", LIMIT) in recorded
             before = len(c.world.history)
             await rest(3600)
             assert len(c.world.history) == before
@@ -400,8 +400,8 @@ def test_the_maximum_execution_time_deactivates_once() -> None:
             await asyncio.sleep(3.5)
             assert await c.running() == ["a"]
             name = (await c.workload("a"))["metadata"]["name"]
-            told = ("Warning", "MaximumExecutionTimeExceeded", "The maximum execution time (5s) exceeded")
-            assert (await c.events(name)).count(told) == 1
+            recorded = ("Warning", "MaximumExecutionTimeExceeded", "The maximum execution time (5s) exceeded")
+            assert (await c.events(name)).count(recorded) == 1
 
     run(scenario())
 

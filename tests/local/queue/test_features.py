@@ -151,7 +151,7 @@ def test_deleting_a_prebuilt_workload_stops_its_job_before_quota_is_free() -> No
     run(scenario())
 
 
-@pytest.mark.parametrize("whose", ["of another Job", "nobody's, and being deleted"])
+@pytest.mark.parametrize("whose", ["of another Job", "without owner, and being deleted"])
 def test_a_job_unsuspended_without_its_prebuilt_workload_is_suspended_again(whose: str) -> None:
     """Without quota it must not run (queue_manager/BEHAVIOUR.md#q5-no-run-without-admission)."""
 
@@ -198,8 +198,8 @@ def test_a_child_of_a_waiting_job_is_suspended_and_has_no_workload() -> None:
             job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": meta, "spec": {"template": {"spec": pod}}}
             await c.client.create(JOBS, NS, job)
             await c.until(c.running, ["busy"])
-            told = [e[1:] for e in await c.events("child", component="kueue")]
-            assert told == [("Suspended", "Kueue managed child job suspended")]
+            recorded = [e[1:] for e in await c.events("child", component="kueue")]
+            assert recorded == [("Suspended", "Kueue managed child job suspended")]
             assert len(await c.client.list(WORKLOADS, NS)) == 2
 
     run(scenario())
@@ -315,8 +315,8 @@ def test_a_job_admitted_to_a_deleted_flavor_waits_until_it_exists_again() -> Non
             await c.client.delete(RESOURCE_FLAVORS, "", "default")
             await c.until(lambda: names(c, RESOURCE_FLAVORS), [])
             await answer(c, "a", state="Ready")
-            told = ("Warning", "FlavorNotFound", "Cannot be started: missing ResourceFlavor(s): default")
-            await c.until(lambda: has_event(c, "a", told), True)
+            event = ("Warning", "FlavorNotFound", "Cannot be started: missing ResourceFlavor(s): default")
+            await c.until(lambda: has_event(c, "a", event), True)
             assert await c.running() == []
             await c.flavor("default", nodeLabels={"kind": "spot"})
             await c.until(c.running, ["a"])
@@ -329,8 +329,8 @@ async def names(c: Cluster, resource: Resource) -> list[str]:
     return [found["metadata"]["name"] for found in await c.client.list(resource)]
 
 
-async def has_event(c: Cluster, name: str, told: tuple[str, str, str]) -> bool:
-    return told in await c.events(name)
+async def has_event(c: Cluster, name: str, event: tuple[str, str, str]) -> bool:
+    return event in await c.events(name)
 
 
 def test_a_retry_waits_as_long_as_the_check_asks_for() -> None:

@@ -98,6 +98,7 @@ def test_a_pending_job_unsuspended_by_a_user_is_suspended_again() -> None:
             await c.until(c.running, ["run"])
             await asyncio.sleep(2)
             assert await stopped(c, "wait") == ["Not admitted by cluster queue"]
+            assert [event[0] for event in await c.events("wait") if event[1] == "PolicyViolation"] == ["Warning"]
 
     run(scenario())
 

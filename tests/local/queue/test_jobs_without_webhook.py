@@ -42,10 +42,10 @@ def test_an_invalid_job_without_workload_gets_one_event(queue: str, notes: dict[
             await c.queues()
             await c.submit("a", queue=queue, annotations=notes)
             await asyncio.sleep(5)  # three tries
-            told = [event for event in await c.events("a") if event[1] == "QueueingRefused"]
-            assert len(told) == 1
-            assert told[0][0] == "Warning"
-            assert field in told[0][2]
+            recorded = [event for event in await c.events("a") if event[1] == "QueueingRefused"]
+            assert len(recorded) == 1
+            assert recorded[0][0] == "Warning"
+            assert field in recorded[0][2]
             notes_off = dict.fromkeys(notes)
             await c.client.patch(JOBS, NS, "a", {"metadata": {"labels": {QUEUE: "lq"}, "annotations": notes_off}})
             await c.until(c.running, ["a"])
@@ -69,9 +69,9 @@ def test_an_unreadable_annotation_has_no_effect_and_is_one_event() -> None:
             await c.until(c.running, ["a"])
             await c.client.patch(LOCAL_QUEUES, NS, "lq", {"spec": {"stopPolicy": "HoldAndDrain"}})
             await c.until(c.running, [])
-            (told,) = [text for _, reason, text in await c.events("a") if reason == "InvalidOverride"]
-            assert told.startswith('metadata.labels[kueue.x-k8s.io/max-exec-time-seconds]: Invalid value: "1h": ')
-            assert told.endswith('ParseBool: parsing "maybe": invalid syntax; this has no effect')
+            (recorded,) = [text for _, reason, text in await c.events("a") if reason == "InvalidOverride"]
+            assert recorded.startswith('metadata.labels[kueue.x-k8s.io/max-exec-time-seconds]: Invalid value: "1h": ')
+            assert recorded.endswith('ParseBool: parsing "maybe": invalid syntax; this has no effect')
 
     run(scenario())
 
@@ -119,6 +119,27 @@ def test_a_foreign_workload_with_the_jobs_name_is_reported() -> None:
     run(scenario())
 
 
+def test_a_stored_workload_of_another_shape_is_ignored_with_an_event() -> None:
+    """Its place in the queue is before that of the Job, which is admitted nevertheless."""
+
+    async def scenario() -> None:
+        async with cluster() as c:
+            await c.queues()
+            c.world.admission.clear()
+            meta = {"name": "misshapen", "namespace": NS}
+            sets = [{"name": "main", "count": 1, "template": {"spec": {"containers": [True]}}}]
+            tree = {**API, "kind": "Workload", "metadata": meta, "spec": {"queueName": "lq", "podSets": sets}}
+            await c.create(WORKLOADS, tree)
+            await c.submit("a")
+            await c.until(c.running, ["a"])
+            ((severity, reason, text),) = await c.events("misshapen")
+            assert (severity, reason) == ("Warning", "Undecodable")
+            assert "template.spec.containers[0] must be an object" in text
+            assert "status" not in await c.client.get(WORKLOADS, NS, "misshapen")
+
+    run(scenario())
+
+
 FOREIGN = {"status": "True", "reason": "X", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"}
 
 
@@ -138,10 +159,10 @@ def test_a_refused_admission_is_one_event_and_backs_off() -> None:
                 await c.client.patch(ADMISSION_CHECKS, "", check["name"], {"status": status}, subresource="status")
             await c.submit("a")
             await asyncio.sleep(8)  # four tries
-            told = [event for event in await c.events("job-a") if event[1] == "QueueingRefused"]
-            assert len(told) == 1
-            assert told[0][0] == "Warning"
-            assert "status.admissionChecks" in told[0][2]
+            recorded = [event for event in await c.events("job-a") if event[1] == "QueueingRefused"]
+            assert len(recorded) == 1
+            assert recorded[0][0] == "Warning"
+            assert "status.admissionChecks" in recorded[0][2]
             spec = {"admissionChecksStrategy": {"admissionChecks": checks[:8]}}
             await c.client.patch(CLUSTER_QUEUES, "", "cq", {"spec": spec})
             await c.until(lambda: _reserved(c, "a"), True, 60)

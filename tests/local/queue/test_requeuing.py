@@ -100,10 +100,10 @@ def test_without_webhook_an_invalid_override_is_one_event_and_has_no_effect() ->
             await c.submit("a", annotations={TIMEOUT: "2h"}, suspend=True)
             await c.until(lambda: target(c, "a"), ("True", "PodsReadyTimeout"), seconds=11)
             assert TIMEOUT not in (await c.workload("a"))["metadata"]["annotations"]
-            told = [e for e in await c.events("a") if e[1] == "InvalidOverride"]
-            assert len(told) == 1
-            assert told[0][0] == "Warning"
-            assert f"metadata.annotations[{TIMEOUT}]" in told[0][2]
+            recorded = [e for e in await c.events("a") if e[1] == "InvalidOverride"]
+            assert len(recorded) == 1
+            assert recorded[0][0] == "Warning"
+            assert f"metadata.annotations[{TIMEOUT}]" in recorded[0][2]
 
     run(scenario())
 

@@ -301,8 +301,8 @@ def test_a_job_admitted_to_a_cluster_queue_that_does_not_exist_waits_until_it_do
             await c.until(c.running, ["a"])
             await asyncio.sleep(1)
             await forge(c, "b", "1", queue="nowhere")
-            told = ("Warning", "Misconfigured", "Cannot be started: ClusterQueue nowhere doesn't exist")
-            await c.until(lambda: was_told(c, "b", told), True)
+            event = ("Warning", "Misconfigured", "Cannot be started: ClusterQueue nowhere doesn't exist")
+            await c.until(lambda: has_event(c, "b", event), True)
             assert await c.running() == ["a"]
             quota = {"flavors": [{"name": "default", "resources": [{"name": "cpu", "nominalQuota": "1"}]}]}
             spec = {"namespaceSelector": {}, "resourceGroups": [{"coveredResources": ["cpu"], **quota}]}
@@ -312,8 +312,8 @@ def test_a_job_admitted_to_a_cluster_queue_that_does_not_exist_waits_until_it_do
     run(scenario())
 
 
-async def was_told(c: Cluster, name: str, told: tuple[str, str, str]) -> bool:
-    return told in await c.events(name)
+async def has_event(c: Cluster, name: str, event: tuple[str, str, str]) -> bool:
+    return event in await c.events(name)
 
 
 @pytest.mark.parametrize("usage", ["-1", "-100m", -1])

@@ -2,84 +2,20 @@
 
 from __future__ import annotations
 
-import copy
-import json
 from typing import Any
 
 import pytest
 
-from queue_manager.api.resources import JOBS, NAMESPACES, by_kind
-from queue_manager.engine.transport import JSON_PATCH, MERGE_PATCH, ApiError
 from queue_manager.simulation.virtual import run_virtual
 from queue_manager.simulation.world import World
-from tests.local.queue.replay import API_VERSIONS, GOLDEN
-from tests.unit.api.test_golden_validation import BETTER_WORDING, EXISTING, NOT_COVERED, STRICTER
-
-RECORDS = [json.loads(line) for line in (GOLDEN / "validation.jsonl").read_text().splitlines()]
-QUEUE = {"kueue.x-k8s.io/queue-name": "q"}
-CLASS = {"kueue.x-k8s.io/priority-class": "low"}
-
-BY_FIELD = {"ClusterQueue: nominalQuota not a quantity": "spec.resourceGroups[0].flavors[0].resources[0].nominalQuota"}
-"""Kueue's webhook cannot read the object and answers 400 without saying where; ours is refused at its field."""
-
-FULL_PATH = {"Workload: requeueState.count negative"}
-"""Of a status alone the real server tells where inside the status, twice differently; ours says the whole path."""
+from tests.local.queue.validation_replay import RECORDS, check, replay
 
 
 async def ask() -> dict[str, dict[str, Any]]:
-    """The answers to all recorded requests, in order, from one server without controllers."""
-    answers: dict[str, dict[str, Any]] = {}
+    """The answers of one server without controllers."""
     async with World(1, None, separate_queue=True) as world:
         await world.kill()
-        await _prepare(world)
-        for record in RECORDS:
-            if record["case"] not in NOT_COVERED:
-                answers[record["case"]] = await _answer(world, record)
-    return answers
-
-
-async def _prepare(world: World) -> None:
-    await world.client.create(NAMESPACES, "", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "ns"}})
-    for obj, tree in EXISTING.items():
-        kind, *rest = obj.split("/")
-        body = {"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": kind, **copy.deepcopy(tree)}
-        await world.client.create(by_kind(body["apiVersion"], kind), rest[0] if len(rest) == 2 else "", body)
-    notes = {"kueue.x-k8s.io/job-min-parallelism": "2"}
-    await _job(world, "run", {**QUEUE, **CLASS})
-    await _job(world, "nopri", QUEUE)
-    await _job(world, "part", QUEUE, notes)
-    await _job(world, "pend", {**QUEUE, **CLASS}, suspend=True)
-
-
-async def _job(
-    world: World, name: str, labels: dict[str, str], notes: dict[str, str] | None = None, *, suspend: bool = False
-) -> None:
-    pod = {"restartPolicy": "Never", "containers": [{"name": "c", "image": "x"}]}
-    spec = {"parallelism": 4 if notes else 1, "completions": 4 if notes else 1, "template": {"spec": pod}}
-    meta = {"name": name, "namespace": "ns", "labels": labels, "annotations": notes or {}}
-    await world.client.create(JOBS, "ns", {"apiVersion": "batch/v1", "kind": "Job", "metadata": meta, "spec": spec})
-    if not suspend:
-        await world.client.patch(JOBS, "ns", name, {"spec": {"suspend": False}})
-
-
-async def _answer(world: World, record: dict[str, Any]) -> dict[str, Any]:
-    kind, *rest = record["obj"].split("/")
-    body = record["body"]
-    version = body.get("apiVersion", "") if isinstance(body, dict) and record["op"] == "create" else ""
-    resource = by_kind(version or API_VERSIONS.get(kind, "kueue.x-k8s.io/v1beta2"), kind)
-    namespace, name = rest if len(rest) == 2 else ("", rest[0])
-    try:
-        if record["op"] == "create":
-            await world.client.create(resource, namespace, body)
-            await world.client.delete(resource, namespace, name)
-        else:
-            how = JSON_PATCH if isinstance(body, list) else MERGE_PATCH
-            sub = "status" if record["op"] == "patch status" else ""
-            await world.client.patch(resource, namespace, name, body, subresource=sub, content_type=how)
-    except ApiError as error:
-        causes = (error.body.get("details") or {}).get("causes") or []
-        return {"code": error.status, "reason": error.reason, "message": error.message, "causes": causes}
-    return {"accepted": True}
+        return await replay(world.client)
 
 
 @pytest.fixture(scope="module")
@@ -89,21 +25,4 @@ def answers() -> dict[str, dict[str, Any]]:
 
 @pytest.mark.parametrize("record", RECORDS, ids=lambda record: record["case"])
 def test_the_answer_is_the_recorded_one(record: dict[str, Any], answers: dict[str, dict[str, Any]]) -> None:
-    case = record["case"]
-    if case in NOT_COVERED:
-        assert case not in answers
-        return
-    answer = answers[case]
-    if case in STRICTER:
-        assert STRICTER[case] in answer["message"]
-    elif record.get("accepted"):
-        assert answer == {"accepted": True}
-    elif case in BY_FIELD:
-        assert (answer["code"], answer["reason"]) == (422, "Invalid")
-        assert BY_FIELD[case] in [cause["field"] for cause in answer["causes"]]
-    elif case in BETTER_WORDING or case in FULL_PATH:
-        assert (answer["code"], answer["reason"]) == (record["code"], record["reason"])
-    else:
-        expected = {key: record.get(key, "") for key in ("code", "reason", "message")}
-        assert {key: answer.get(key) for key in expected} == expected
-        assert answer["causes"] == record.get("causes", [])
+    check(record, answers)

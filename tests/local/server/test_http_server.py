@@ -102,6 +102,14 @@ async def test_localhost_is_an_accepted_host_name(site: ListeningWorld) -> None:
     assert (await site.ask("GET", MAPS, headers={"Host": f"localhost:{port}"}))[0] == 200
 
 
+@pytest.mark.parametrize("method", ["GET", "OPTIONS"])
+async def test_no_page_of_another_origin_may_read_a_response(site: ListeningWorld, method: str) -> None:
+    """A browser then keeps the response from the page, and sends it no request that needs a preflight."""
+    headers = {"Origin": "https://evil.example", "Access-Control-Request-Method": "POST"}
+    async with site.session.request(method, f"{site.listening.url}{MAPS}", headers=headers) as answer:
+        assert not [name for name in answer.headers if name.lower().startswith("access-control-")]
+
+
 @pytest.mark.parametrize("host", ["0.0.0.0", "192.0.2.1", "::"])
 async def test_only_loopback_is_listened_on(host: str) -> None:
     with pytest.raises(ValueError, match="not a loopback address"):

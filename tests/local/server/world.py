@@ -16,7 +16,7 @@ from queue_manager.engine.transport import Response
 from queue_manager.local.kinds.kind import Kind
 from queue_manager.local.kinds.registry import MountedGroup
 from queue_manager.local.server.api_server import ApiServer, ServerRequest, Stream
-from queue_manager.local.storage.store import Journal, Store
+from queue_manager.local.storage.store import Store, StoreJournal
 
 Json = Any
 
@@ -124,7 +124,7 @@ class Answer:
 class World:
     """A server, and methods to send requests."""
 
-    def __init__(self, journal: Journal | None = None, *, history: int = 1000, **options: Any) -> None:
+    def __init__(self, journal: StoreJournal | None = None, *, history: int = 1000, **options: Any) -> None:
         self.clock = StillClock()
         self.store = Store(self.clock, random.Random(1), journal, history=history)
         self.registry = SmallRegistry()

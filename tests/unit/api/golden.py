@@ -13,7 +13,7 @@ RECORDS = [
     json.loads(line) for line in (Path(__file__).parents[2] / "golden/kueue/validation.jsonl").read_text().splitlines()
 ]
 NOT_COVERED = {"ClusterQueue: v1beta1 with v1beta1 field names (accepted, deprecation warning)"}
-"""v1beta1 is not served."""
+"""v1beta1 needs a conversion webhook: tests/contract/test_conversion.py."""
 
 STRICTER = {
     "LocalQueue: clusterQueue absent (accepted?)": "spec.clusterQueue",

@@ -9,15 +9,21 @@ import pytest
 import yaml
 
 from job_controller.json_tree import Json
-from queue_manager.api import crd_generation
+from queue_manager.api import crd_conversion, crd_generation
 from queue_manager.api.models import KINDS, CustomKind
 
 CHECKED_IN = Path(__file__).parents[3] / "config" / "crds"
 IDS = [kind.__name__ for kind in KINDS]
+VERSIONS = ("v1beta2", "v1beta1")
+SAME = ("Cohort", "ResourceFlavor", "WorkloadPriorityClass")  # in both versions
 
 
-def schema_of(kind: type[CustomKind]) -> Json:
-    return crd_generation.crd(kind)["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+def version_of(kind: type[CustomKind], name: str = "v1beta2") -> Json:
+    return next(version for version in crd_generation.crd(kind)["spec"]["versions"] if version["name"] == name)
+
+
+def schema_of(kind: type[CustomKind], version: str = "v1beta2") -> Json:
+    return version_of(kind, version)["schema"]["openAPIV3Schema"]
 
 
 def at(schema: Json, path: str) -> Json:
@@ -50,8 +56,9 @@ def test_a_rendered_crd_reads_back_unchanged(kind: type[CustomKind]) -> None:
     assert yaml.safe_load(crd_generation.render(crd_generation.crd(kind))) == crd_generation.crd(kind)
 
 
+@pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("kind", KINDS, ids=IDS)
-def test_every_node_of_a_schema_is_structural(kind: type[CustomKind]) -> None:
+def test_every_node_of_a_schema_is_structural(kind: type[CustomKind], version: str) -> None:
     """A type everywhere except for int-or-string, no references, no nulls, only keys that a CRD may have."""
     allowed = {
         "additionalProperties", "anyOf", "default", "description", "enum", "format", "items", "maxItems", "maxLength",
@@ -59,22 +66,24 @@ def test_every_node_of_a_schema_is_structural(kind: type[CustomKind]) -> None:
         "x-kubernetes-int-or-string", "x-kubernetes-list-map-keys", "x-kubernetes-list-type", "x-kubernetes-map-type",
         "x-kubernetes-preserve-unknown-fields", "x-kubernetes-validations",
     }  # fmt: skip
-    for path, node in nodes(schema_of(kind)):
+    for path, node in nodes(schema_of(kind, version)):
         assert set(node) <= allowed, path
         assert ("type" in node) != ("x-kubernetes-int-or-string" in node), path
 
 
+@pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("kind", KINDS, ids=IDS)
-def test_every_field_is_described(kind: type[CustomKind]) -> None:
-    for path, node in nodes(schema_of(kind)):
+def test_every_field_is_described(kind: type[CustomKind], version: str) -> None:
+    for path, node in nodes(schema_of(kind, version)):
         for name, child in node.get("properties", {}).items():
             if (path, name) != ("", "metadata"):
                 assert child.get("description"), f"{path}.{name}"
 
 
+@pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("kind", KINDS, ids=IDS)
-def test_a_key_of_a_list_map_is_required_or_has_a_default(kind: type[CustomKind]) -> None:
-    for path, node in nodes(schema_of(kind)):
+def test_a_key_of_a_list_map_is_required_or_has_a_default(kind: type[CustomKind], version: str) -> None:
+    for path, node in nodes(schema_of(kind, version)):
         for key in node.get("x-kubernetes-list-map-keys", ()):
             item = node["items"]
             assert key in item.get("required", ()) or "default" in item["properties"][key], f"{path}: {key}"
@@ -149,13 +158,84 @@ def test_fields_carry_their_limits_and_defaults(kind: str, path: str, expected: 
 def test_names_and_printer_columns_are_kueues(
     kind: str, scope: str, short_names: list[str], columns: list[str]
 ) -> None:
-    spec = crd_generation.crd(KINDS[IDS.index(kind)])["spec"]
+    model = KINDS[IDS.index(kind)]
+    spec = crd_generation.crd(model)["spec"]
     assert spec["scope"] == scope
     assert spec["names"]["shortNames"] == short_names
-    assert [column["name"] for column in spec["versions"][0].get("additionalPrinterColumns", [])] == columns
+    for version in VERSIONS:
+        found = version_of(model, version).get("additionalPrinterColumns", [])
+        assert [column["name"] for column in found] == columns
+
+
+@pytest.mark.parametrize(
+    ("kind", "path", "expected"),
+    [
+        ("ClusterQueue", "spec.cohort", {"type": "string", "maxLength": 253}),
+        (
+            "ClusterQueue",
+            "spec.flavorFungibility.whenCanBorrow",
+            {"enum": ["MayStopSearch", "TryNextFlavor", "Borrow"]},
+        ),
+        ("ClusterQueue", "spec.admissionChecks", {"type": "array", "maxItems": 64}),
+        ("LocalQueue", "status.flavorUsage", {"x-kubernetes-list-map-keys": ["name"]}),
+        ("AdmissionCheck", "spec.retryDelayMinutes", {"default": 15, "format": "int64"}),
+        ("Workload", "spec", {"default": {}}),
+        ("Workload", "spec.priorityClassSource", {"default": ""}),
+        ("Workload", "status.accumulatedPastExexcutionTimeSeconds", {"type": "integer", "format": "int32"}),
+        (
+            "Workload",
+            "status.admission.podSetAssignments.[].topologyAssignment.domains.[].count",
+            {"minimum": 1},
+        ),
+    ],
+)
+def test_v1beta1_has_its_own_fields(kind: str, path: str, expected: Json) -> None:
+    model = KINDS[IDS.index(kind)]
+    assert expected.items() <= at(schema_of(model, "v1beta1"), path).items()
+    if path != "spec" and not path.endswith("whenCanBorrow"):
+        with pytest.raises(KeyError):
+            at(schema_of(model), path)
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=IDS)
+def test_v1beta1_is_deprecated_and_never_stored(kind: type[CustomKind]) -> None:
+    old = version_of(kind, "v1beta1")
+    assert (old["storage"], old["deprecated"]) == (False, True)
+    assert old["deprecationWarning"] == "This version is deprecated. Use v1beta2 instead."
+    assert version_of(kind)["storage"]
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=IDS)
+def test_without_webhook_v1beta1_is_served_where_it_is_the_same(kind: type[CustomKind]) -> None:
+    """With the strategy None, an API server would store an object of another version in the wrong shape."""
+    definition = crd_generation.crd(kind)
+    assert "conversion" not in definition["spec"]
+    assert version_of(kind, "v1beta1")["served"] == (kind.__name__ in SAME)
+    if kind.__name__ in SAME:
+        assert schema_of(kind, "v1beta1") == schema_of(kind)
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=IDS)
+def test_with_a_webhook_v1beta1_of_all_kinds_is_served(kind: type[CustomKind]) -> None:
+    definition = crd_conversion.converted_by(crd_generation.crd(kind), crd_conversion.service(ca_bundle="Q0E="))
+    assert all(version["served"] for version in definition["spec"]["versions"])
+    client = {
+        "service": {"namespace": "kueue-system", "name": "sluice-conversion-service", "path": "/convert", "port": 443},
+        "caBundle": "Q0E=",
+    }
+    expected = {"strategy": "Webhook", "webhook": {"clientConfig": client, "conversionReviewVersions": ["v1"]}}
+    assert definition["spec"].get("conversion") == (None if kind.__name__ in SAME else expected)
+
+
+def test_the_rules_of_v1beta1_name_its_fields() -> None:
+    for kind in KINDS:
+        for _, node in nodes(schema_of(kind, "v1beta1")):
+            for rule in node.get("x-kubernetes-validations", ()):
+                assert "cohortName" not in rule["rule"]
+                assert "priorityClassRef" not in rule["rule"]
 
 
 def test_workloads_can_be_selected_by_the_cluster_queue_that_admitted_them() -> None:
-    version = crd_generation.crd(KINDS[IDS.index("Workload")])["spec"]["versions"][0]
+    version = version_of(KINDS[IDS.index("Workload")])
     assert version["selectableFields"] == [{"jsonPath": ".status.admission.clusterQueue"}]
     assert version["subresources"] == {"status": {}}

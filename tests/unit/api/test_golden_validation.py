@@ -1,7 +1,7 @@
 """The recorded answers of a real API server and of Kueue's webhooks are those of our rules.
 
 What the schema decides is asked of the embedded API server's evaluation of our CRDs, everything else of
-`queue_manager.api.validation`.
+`queue_manager.api.queue_validation`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import pytest
 
 from job_controller.api_rules.field_errors import FieldError, sentence
 from job_controller.json_tree import Json
-from queue_manager.api import crd_generation, validation
+from queue_manager.api import crd_generation, queue_validation
 from queue_manager.api.models import KINDS
 from queue_manager.local.kinds.custom_kinds import custom_kinds
 from tests.unit.api.golden import (
@@ -32,17 +32,17 @@ from tests.unit.api.golden import (
 )
 
 RULES: dict[str, Callable[[Json, Json | None], list[FieldError]]] = {
-    "AdmissionCheck": validation.validate_admission_check,
-    "ClusterQueue": validation.validate_cluster_queue,
-    "Cohort": validation.validate_cohort,
-    "LocalQueue": validation.validate_local_queue,
-    "ResourceFlavor": validation.validate_resource_flavor,
-    "Workload": validation.validate_workload,
+    "AdmissionCheck": queue_validation.validate_admission_check,
+    "ClusterQueue": queue_validation.validate_cluster_queue,
+    "Cohort": queue_validation.validate_cohort,
+    "LocalQueue": queue_validation.validate_local_queue,
+    "ResourceFlavor": queue_validation.validate_resource_flavor,
+    "Workload": queue_validation.validate_workload,
 }
 PREPARE: dict[str, Callable[[Json, Json | None], None]] = {
-    "ClusterQueue": validation.prepare_cluster_queue,
-    "ResourceFlavor": validation.prepare_resource_flavor,
-    "Workload": validation.prepare_workload,
+    "ClusterQueue": queue_validation.prepare_cluster_queue,
+    "ResourceFlavor": queue_validation.prepare_resource_flavor,
+    "Workload": queue_validation.prepare_workload,
 }
 
 SERVED = {kind.__name__: custom_kinds(crd_generation.crd(kind))[0] for kind in KINDS}
@@ -122,7 +122,7 @@ def test_the_rules_in_our_schema_answer_as_recorded(record: Json, new: Json, old
 def test_a_negative_weight_of_a_local_queue_is_refused() -> None:
     """Kueue has no webhook for LocalQueues and accepts it."""
     queue = {"metadata": {"name": "l"}, "spec": {"clusterQueue": "q", "fairSharing": {"weight": "-1"}}}
-    errors = validation.validate_local_queue(queue)
+    errors = queue_validation.validate_local_queue(queue)
     assert sentence(errors) == 'spec.fairSharing: Invalid value: "-1": must be greater than or equal to 0'
 
 
@@ -130,10 +130,10 @@ def test_an_absent_nominal_quota_is_zero_with_a_warning() -> None:
     queue = patched(EXISTING["ClusterQueue/q"], {})
     del queue["spec"]["resourceGroups"][0]["flavors"][0]["resources"][0]["nominalQuota"]
     where = "spec.resourceGroups[0].flavors[0].resources[0].nominalQuota"
-    assert validation.cluster_queue_warnings(queue) == [
+    assert queue_validation.cluster_queue_warnings(queue) == [
         f"{where}: not set, taken as 0: nothing can be admitted with it"
     ]
-    validation.prepare_cluster_queue(queue)
+    queue_validation.prepare_cluster_queue(queue)
     assert queue["spec"]["resourceGroups"][0]["flavors"][0]["resources"][0]["nominalQuota"] == "0"
-    assert validation.validate_cluster_queue(queue) == []
-    assert validation.cluster_queue_warnings(queue) == []
+    assert queue_validation.validate_cluster_queue(queue) == []
+    assert queue_validation.cluster_queue_warnings(queue) == []

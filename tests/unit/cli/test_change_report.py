@@ -43,3 +43,22 @@ async def test_a_table_is_not_followed_by_its_lines_as_text(capsys: pytest.Captu
         "default/one reactivated: requeued\n",
         "default/two failed: interrupted: the change may or may not have been made\n",
     )
+
+
+def test_names_are_those_of_the_objects_that_are_as_wanted(capsys: pytest.CaptureFixture[str]) -> None:
+    report = ChangeReport("name", dry_run=False)
+    report.add("Job", "default", "one", "reactivated", "requeued")
+    report.add("LocalQueue", "default", "q", "unchanged", "it is held already")
+    report.add("Job", "default", "two", "refused", "it has ended")
+    assert report.end("") == 2
+    assert capsys.readouterr() == ("job/one\nlocalqueue/q\n", "default/two refused: it has ended\n")
+
+
+def test_csv_of_changes_has_a_line_for_each(capsys: pytest.CaptureFixture[str]) -> None:
+    report = ChangeReport("csv", dry_run=True)
+    report.add("Job", "default", "one", "reactivated", "requeued, behind others")
+    assert report.end("") == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "schemaVersion,kind,namespace,name,result,note,dryRun",
+        '1,Job,default,one,reactivated,"requeued, behind others",true',
+    ]

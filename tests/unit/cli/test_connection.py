@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from queue_manager.api.resources import JOBS
-from queue_manager.cli import up
+from queue_manager.cli import up, up_address
 from queue_manager.cli.connection import connect, find_kubeconfig
 from queue_manager.cli.exits import EXIT_ERROR, EXIT_NEVER, CommandRefused
 from queue_manager.cli.main import main
@@ -214,7 +214,7 @@ async def test_an_unknown_context_is_refused_by_name(home: Path) -> None:
             pass
 
 
-def test_a_user_without_name_and_home_is_told_what_to_set(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_error_for_a_user_without_name_and_home_says_what_to_set(monkeypatch: pytest.MonkeyPatch) -> None:
     """As in a container that runs with an arbitrary user id."""
     for name in ("HOME", "LOGNAME", "USER", "LNAME", "USERNAME"):
         monkeypatch.delenv(name, raising=False)
@@ -222,7 +222,7 @@ def test_a_user_without_name_and_home_is_told_what_to_set(monkeypatch: pytest.Mo
     with pytest.raises(CommandRefused, match="set HOME"):
         find_kubeconfig(None)
     with pytest.raises(CommandRefused, match="~nobody-of-this-name"):
-        up.expanded("~nobody-of-this-name/data")
+        up_address.expanded("~nobody-of-this-name/data")
     assert up.user() == str(os.getuid())
 
 
@@ -234,9 +234,9 @@ def test_the_commands_that_up_prints_are_quoted(tmp_path: Path, capsys: pytest.C
 
 
 def test_a_running_cluster_is_named_without_its_token(home: Path) -> None:
-    assert up.served(home) == ""
+    assert up_address.how_to_reach(home) == ""
     put(home / "kubeconfig", KUBECONFIG.replace("127.0.0.1:1", "user:secret@127.0.0.1:1/secret"))
-    assert up.served(home) == f", which serves http://127.0.0.1:1 (export KUBECONFIG={home}/kubeconfig)"
+    assert up_address.how_to_reach(home) == f", which serves http://127.0.0.1:1 (export KUBECONFIG={home}/kubeconfig)"
 
 
 async def test_missing_crds_are_reported_with_the_command_that_installs_them(

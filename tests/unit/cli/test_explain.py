@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 import yaml
 
@@ -22,7 +23,7 @@ from queue_manager.api.resources import (
     RESOURCE_FLAVORS,
     WORKLOADS,
 )
-from queue_manager.cli import explain
+from queue_manager.cli import explain, explanation_view
 from queue_manager.cli.arguments import parser
 from queue_manager.engine.client import Client
 from queue_manager.engine.transport import Request, Response
@@ -129,7 +130,7 @@ async def test_an_admin_sees_who_holds_the_quota(admin: Client) -> None:
     found = await explained("train", "-n", "mine")
     assert (found["code"], found["position"]["of"]) == ("WAIT/WaitingForQuota", 2)
     assert [(h["namespace"], h["jobs"]) for h in found["holders"]] == [("theirs", ["theirs/secret"])]
-    assert found["notSeen"] == [explain.DEFAULTS_ASSUMED]
+    assert found["notSeen"] == [explanation_view.DEFAULTS_ASSUMED]
 
 
 async def test_a_user_of_one_namespace_sees_no_name_of_another(admin: Client, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -144,7 +145,7 @@ async def test_a_user_of_one_namespace_sees_no_name_of_another(admin: Client, mo
 
 
 @pytest.mark.parametrize(("job", "code"), [("mine/train", 0), ("mine/big", 2), ("theirs/secret", 1)])
-async def test_the_exit_code_tells_never_and_fault(admin: Client, job: str, code: int) -> None:
+async def test_the_exit_code_distinguishes_never_from_an_error(admin: Client, job: str, code: int) -> None:
     """`secret` was admitted a long time ago, and its Job is still suspended."""
     found = await explain.explanation(parser().parse_args(["explain", job]))
     assert explain.exit_code(found) == code, found.code
@@ -153,3 +154,10 @@ async def test_the_exit_code_tells_never_and_fault(admin: Client, job: str, code
 async def test_yaml_has_the_fields_of_json(admin: Client) -> None:
     found = await explain.explanation(parser().parse_args(["explain", "mine/big"]))
     assert yaml.safe_load(explain.output.as_yaml(found)) == json.loads(explain.output.as_json(found))
+
+
+async def test_the_page_of_the_reason_is_named(admin: Client) -> None:
+    found = await explain.explanation(parser().parse_args(["explain", "mine/big"]))
+    assert ("more", ["sluice explain --reason ExceedsMaxQuota"]) in explain.lines(found, T0)
+    invented = msgspec.structs.replace(found, code="WAIT/Invented")
+    assert ("more", []) in explain.lines(invented, T0)

@@ -80,7 +80,9 @@ async def user(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Client:
 
 def asked(**more: Any) -> argparse.Namespace:
     common = {"kubeconfig": None, "context": None, "namespace": "mine", "output": "table", "dry_run": False}
-    return argparse.Namespace(**{**common, "jobs": [], "all": False, "queue": None, "stagger": 0.0, **more})
+    return argparse.Namespace(
+        **{**common, "jobs": [], "all": False, "queue": None, "why": None, "stagger": 0.0, **more}
+    )
 
 
 @pytest.mark.parametrize("more", [{"jobs": ["train"]}, {"all": True, "queue": "q"}], ids=["named", "all of a queue"])

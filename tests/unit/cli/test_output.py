@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
-import sys
 
 import msgspec
 import pytest
@@ -46,39 +44,43 @@ def test_a_pipe_gets_every_word_and_no_padding(capsys: pytest.CaptureFixture[str
     assert capsys.readouterr().out == f"NAME{' ' * 198}TEXT\n{'a' * 200}  {'b' * 300}\nc\n"
 
 
-@pytest.mark.parametrize(("columns", "lines"), [(44, ["NAME", "n" * 20, ""]), (43, ["NAME", "n" * 20])])
-def test_a_terminal_too_narrow_for_a_table_breaks_its_lines_and_hides_no_name(
-    columns: int, lines: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """With room for 20 letters the text is wrapped; with less, the terminal wraps the line."""
-    monkeypatch.setenv("COLUMNS", str(columns))
-    monkeypatch.setenv("TERM", "xterm")  # the width of a dumb terminal is ignored
-    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
-    two = (*COLUMNS[:1], output.TableColumn("", lambda row: ""), *COLUMNS[1:])
-    output.show("table", two, [Row("n" * 20, "word " * 7)], "none")
-    assert [line.split("  ")[0] for line in re.sub("\x1b.*?m", "", capsys.readouterr().out).splitlines()] == lines
-
-
 def test_a_pipe_gets_the_text_of_a_drawn_table(capsys: pytest.CaptureFixture[str]) -> None:
-    """Drawing takes milliseconds per row. Wide letters, several lines in a cell, right-aligned numbers."""
+    """Wide letters, several lines in a cell, right-aligned numbers."""
     columns = (*COLUMNS[:1], output.TableColumn("", lambda row: f"{len(row.name)}\n!", right=True), *COLUMNS[1:])
     rows = [Row("漢字", "b"), Row("[red]c[/red]", "d\ne\n\nf"), Row(""), Row("a\tb", "  g ")]
     output.show("table", columns, rows, "none")
     printed = capsys.readouterr().out
-    output.show_table(output.table(columns, rows))
+    output.show_table(output.FittedTable(columns, rows))
     assert printed == capsys.readouterr().out
     assert printed.splitlines()[:3] == ["NAME              TEXT", "漢字           2  b", "               !"]
 
 
 def test_json_has_the_same_rows(capsys: pytest.CaptureFixture[str]) -> None:
     output.show("json", COLUMNS, [Row("a", "b")], "none")
-    assert json.loads(capsys.readouterr().out) == [{"name": "a", "longText": "b"}]
+    assert json.loads(capsys.readouterr().out) == [{"schemaVersion": 1, "name": "a", "longText": "b"}]
 
 
-@pytest.mark.parametrize(("form", "says"), [("table", "none\n"), ("json", "[]\n")])
-def test_no_rows_are_a_sentence_or_an_empty_json_list(form: str, says: str, capsys: pytest.CaptureFixture[str]) -> None:
-    output.show(form, COLUMNS, [], "none")
+@pytest.mark.parametrize(
+    ("form", "says"),
+    [
+        ("table", "none\n"),
+        ("wide", "none\n"),
+        ("json", "[]\n"),
+        ("yaml", "[]\n"),
+        ("csv", "schemaVersion,name,longText\r\n"),
+        ("name", ""),
+    ],
+)
+def test_no_rows_are_a_sentence_or_an_empty_list(form: str, says: str, capsys: pytest.CaptureFixture[str]) -> None:
+    output.show(form, COLUMNS, [], "none", row_type=Row)
     assert capsys.readouterr().out == says
+
+
+def test_a_wide_column_is_only_in_the_wide_table(capsys: pytest.CaptureFixture[str]) -> None:
+    columns = (*COLUMNS, output.TableColumn("MORE", lambda row: "more", wide=True))
+    for form, has in (("table", False), ("wide", True)):
+        output.show(form, columns, [Row("a")], "none")
+        assert ("MORE" in capsys.readouterr().out) == has
 
 
 @pytest.mark.parametrize("evil", ["\x1b[2J", "\x1b]0;title\x07", "\r", "\x9b31m", "\u202e", "\x00"])

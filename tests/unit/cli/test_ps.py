@@ -10,7 +10,7 @@ import pytest
 
 from queue_manager.api import keys, messages
 from queue_manager.api.resources import CLUSTER_QUEUES, JOBS, LOCAL_QUEUES, WORKLOADS
-from queue_manager.cli import ps
+from queue_manager.cli import output, ps
 from queue_manager.cli.ps import job_table
 from queue_manager.engine.client import Client
 from queue_manager.engine.transport import ApiError
@@ -106,6 +106,32 @@ async def test_a_job_that_no_queue_takes_up_says_why_at_once(client: Client) -> 
         "new": "",
         "waits": WAITS,
     }
+
+
+async def test_a_terminal_gets_the_command_that_explains_a_job_that_waits(
+    client: Client, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    await submit(client, "runs", {"ready": 1, "active": 1})
+    rows = await job_table(client)
+    assert ps.hint(rows, "default") == ""
+    await submit(client, "waits")
+    rows = await job_table(client)
+    assert ps.hint(rows, "default") == "why a Job waits: sluice explain waits"
+    assert ps.hint(rows, "other") == "why a Job waits: sluice explain default/waits"
+    for form, terminal in (("table", True), ("table", False), ("json", True)):
+        monkeypatch.setattr("sys.stdout.isatty", lambda terminal=terminal: terminal)
+        output.show(form, ps.COLUMNS, rows, "no Jobs", ps.hint(rows, "default"))
+        assert ("sluice explain" in capsys.readouterr().out) == (form == "table" and terminal)
+
+
+async def test_a_job_that_somebody_stopped_gets_no_command_that_explains_it(client: Client) -> None:
+    """REASON of a held or deactivated Job says already what stopped it."""
+    await take_up(client, await submit(client, "held"), "Suspended", "LocalQueue q is inactive")
+    await take_up(client, await submit(client, "stopped"))
+    await client.patch(WORKLOADS, "default", "stopped", {"spec": {"active": False}})
+    rows = await job_table(client)
+    assert sorted(row.state for row in rows) == ["Deactivated", "Pending"]
+    assert ps.hint(rows, "default") == ""
 
 
 async def test_a_cluster_without_the_kinds_is_no_empty_one(bare: Client) -> None:

@@ -7,8 +7,9 @@ from datetime import UTC, datetime
 
 import pytest
 
+from queue_manager.api.component_names import CONFIG_MAP, NAMESPACE
 from queue_manager.api.resources import CONFIG_MAPS
-from queue_manager.cli.published_config import NAME, NAMESPACE, Publisher, published
+from queue_manager.cli.published_config import Publisher, published
 from queue_manager.configuration import KueueConfig, loads
 from queue_manager.engine.client import Client
 from queue_manager.engine.transport import Request, Response
@@ -41,7 +42,7 @@ async def test_the_last_published_configuration_is_read(client: Client) -> None:
 
 async def test_an_invalid_config_map_counts_as_absent(client: Client) -> None:
     await Publisher(client).publish(FIRST)
-    await client.patch(CONFIG_MAPS, NAMESPACE, NAME, {"data": {"controller_manager_config.yaml": "newField: 1"}})
+    await client.patch(CONFIG_MAPS, NAMESPACE, CONFIG_MAP, {"data": {"controller_manager_config.yaml": "newField: 1"}})
     assert await published(client) is None
 
 

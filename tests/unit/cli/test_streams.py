@@ -78,23 +78,25 @@ def test_a_broken_pipe_ends_a_dry_run(unread: int, monkeypatch: pytest.MonkeyPat
     out.close()
 
 
+@pytest.mark.thorough
 def test_characters_outside_of_the_encoding_are_question_marks() -> None:
     done = shell(f'PYTHONIOENCODING=latin-1 {PYTHON} -c "{MARK}"')
     assert (done.stdout, done.stderr) == ("? store        x\n", "")
 
 
+@pytest.mark.thorough
 def test_standard_input_is_read_as_utf_8() -> None:
     """As files are, whatever the terminal's encoding; invalid UTF-8 is reported in the C locale too."""
     for encoding in ("latin-1", "utf-8:surrogateescape"):
         command = f"PYTHONIOENCODING={encoding} {PYTHON} -m queue_manager.cli.main submit -f -"
         done = shell(f"printf 'a: \\377' | {command}")
-        assert (done.returncode, done.stderr) == (2, "sluice submit: <stdin>: byte 3 is not UTF-8\n")
+        assert (done.returncode, done.stderr) == (4, "sluice submit: <stdin>: byte 3 is not UTF-8\n")
 
 
 @pytest.mark.parametrize(
     ("command", "text", "code"),
     [
-        ("submit -f", 'apiVersion: v1\nkind: "Job\\e[2J\\x9b2J"\n', 2),
+        ("submit -f", 'apiVersion: v1\nkind: "Job\\e[2J\\x9b2J"\n', 4),
         ("check-config", 'kind: Configuration\n"foo\\e[2J\\x9b2J": 1\n', 2),
         ("ps --kubeconfig", 'contexts: []\ncurrent-context: "a\\e[2J\\x9b2J"\n', 3),
     ],
@@ -109,12 +111,12 @@ def test_control_characters_of_a_refused_file_are_escaped(
     assert not set("\x1b\x9b") & set(said)
 
 
-# The command, interrupted as soon as anything is read beyond the module that starts it.
+# The command, interrupted as soon as anything is read beyond the module that starts it and the exit codes.
 INTERRUPTED = """
 import os, signal, sys
 class Interrupt:
     def find_spec(self, name, *args):
-        if name not in ("__future__", "queue_manager", "queue_manager.cli", "queue_manager.cli.main"):
+        if name.removeprefix("queue_manager") not in ("__future__", "", ".cli", ".cli.main", ".cli.exits"):
             os.kill(os.getpid(), signal.SIGINT)
 signal.signal(signal.SIGINT, signal.default_int_handler)  # what runs in the background inherits that it is ignored
 sys.meta_path.insert(0, Interrupt())

@@ -16,7 +16,7 @@ from queue_manager.api import keys
 from queue_manager.api.resources import CLUSTER_QUEUES, JOBS, LOCAL_QUEUES, NAMESPACES, RESOURCE_FLAVORS, WORKLOADS
 from queue_manager.cli import main, manifests
 from queue_manager.cli import submit as submit_module
-from queue_manager.cli.exits import EXIT_ERROR, EXIT_NEVER, CommandRefused
+from queue_manager.cli.exits import EXIT_ERROR, EXIT_NEVER, EXIT_REFUSED, CommandRefused
 from queue_manager.cli.published_config import Publisher
 from queue_manager.cli.submit import Submitted, _namespaces, prepare, submit
 from queue_manager.cli.targets import check_local_queue
@@ -164,7 +164,7 @@ async def test_a_refusal_after_the_dry_run_reports_the_created_jobs(
         (job("fits"), "waits in its queue"),
         (job("big", cpu="64"), "can never start: asks 64 cpu, queue limit 4"),
         (job("wide", cpu="1500m", parallelism=3), "can never start: asks 4500m cpu, queue limit 4"),
-        (job("lost", queue="nope"), "waits: LocalQueue nope does not exist in namespace default"),
+        (job("lost", queue="nope"), "cannot start: LocalQueue nope does not exist in namespace default"),
         (job("free", queue=""), "names no queue and is suspended: starts when spec.suspend is set to false"),
         (job("now", queue="").replace("suspend: true", "suspend: false"), "names no queue: starts at once"),
         (
@@ -272,7 +272,7 @@ async def test_a_held_queue_is_reported_with_the_command_that_releases_it(client
     ("text", "note"),
     [
         (job("a"), "waits: LocalQueue q is stopped (sluice release q)"),
-        (job("a", queue="nope"), "waits: LocalQueue nope does not exist in namespace default"),
+        (job("a", queue="nope"), "cannot start: LocalQueue nope does not exist in namespace default"),
         (job("a", queue="open", cpu="64"), "waits in its queue"),
     ],
     ids=["held", "missing", "open"],
@@ -373,7 +373,7 @@ def test_every_given_file_is_read(tmp_path: Path, capsys: pytest.CaptureFixture[
     first, second = tmp_path / "first.yaml", tmp_path / "second.yaml"
     first.write_text("no mapping\n")
     second.write_text(job("second"))
-    assert main.main(["submit", "-f", str(first), "-f", str(second)]) == EXIT_NEVER
+    assert main.main(["submit", "-f", str(first), "-f", str(second)]) == EXIT_REFUSED
     assert f"{first}:1: a manifest is a mapping" in capsys.readouterr().err
 
 
@@ -396,7 +396,7 @@ def test_a_namespace_that_is_no_string_is_refused_with_its_line(
     """`n` is a boolean in YAML: the Job must not go to the default namespace."""
     file = tmp_path / "job.yaml"
     file.write_text(job("a").replace("{name: a", f"{{namespace: {namespace}, name: a"))
-    assert main.main(["submit", "-f", str(file)]) == EXIT_NEVER
+    assert main.main(["submit", "-f", str(file)]) == EXIT_REFUSED
     assert f"{file}:3: metadata.namespace is not a string; put it in quotes" in capsys.readouterr().err
 
 

@@ -41,3 +41,17 @@ def test_a_queue_is_printed_with_its_namespace_unless_it_is_the_default(home: st
 )
 def test_only_similar_names_are_suggested(typed: str, meant: list[str]) -> None:
     assert similar_names(typed, ["primes", "research", "hello"]) == meant
+
+
+def test_names_that_lists_print_are_taken() -> None:
+    """By -o name."""
+    assert key_of("job/a", "n") == key_of("job.batch/a", "n") == Key("n", "a")
+    assert key_of("job/m/a", "n") == Key("m", "a")
+    assert queue_of("localqueue/q", "n") == queue_of("q", "n")
+    assert queue_of("clusterqueue/c", "n") == queue_of("cq/c", "n")
+
+
+@pytest.mark.parametrize("wrong", ["job/", "job/m/", "job/m/a/b", "localqueue/"])
+def test_a_kind_without_a_name_is_refused(wrong: str) -> None:
+    with pytest.raises(CommandRefused, match="is not a name"):
+        queue_of(wrong, "n")

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from queue_manager.cli.up import enforcement, interruption
+from queue_manager.cli.stop_report import interruption
+from queue_manager.cli.up import enforcement
 from queue_manager.local.agent.cgroups import Cgroups
 from queue_manager.local.cluster import RunningCounts
 

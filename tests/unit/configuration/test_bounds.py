@@ -128,6 +128,8 @@ BEYOND: list[tuple[Json, list[str]]] = [
         ["tls.cipherSuites: cannot be chosen with VersionTLS13; must be omitted then"],
     ),
     ({"tls": {"minVersion": "VersionTLS11"}}, ['tls: "VersionTLS11" is not a minVersion;']),
+    ({"tls": {"cipherSuites": ["RC4"]}}, ['tls.cipherSuites[0]: "RC4" is not a secure cipher suite;']),
+    ({"webhook": {"host": "example.com"}}, ['webhook.host: "example.com" is not an address;']),
     (
         {"internalCertManagement": {"enable": True, "webhookServiceName": "1service"}},
         [f"internalCertManagement.webhookServiceName: is not a Service name; {names.dns_1035_label('1service')[0]}"],

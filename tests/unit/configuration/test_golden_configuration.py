@@ -80,7 +80,7 @@ def agrees(ours: Any, recorded: Any, path: str = "") -> list[str]:
 def comparable(config: KueueConfig, recorded: Json) -> Json:
     """Ours without fields of our own, and without effective values that Go's output omits."""
     tree = as_tree(config)
-    del tree["jobController"], tree["pendingReasonPeriod"]
+    del tree["history"], tree["jobController"], tree["pendingReasonPeriod"]
     if "waitForPodsReady" in tree:
         assert tree["waitForPodsReady"]["requeuingStrategy"].pop("backoffFormula") == "Kueue"
     assert tree["webhook"].pop("certDir").endswith(recorded["webhook"]["certDir"])

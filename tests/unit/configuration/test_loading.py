@@ -68,6 +68,14 @@ def problems(text: str) -> list[str]:
             "f:3: jobController.maxUncountedPods: 0 is out of range; must be greater than or equal to 1",
         ),
         (
+            "history: {url: 'mysql://host/db'}",
+            'f:3: history.url: "mysql://host/db" is not the URL of a store; must be sqlite:///PATH or postgresql://HOST/DATABASE',
+        ),
+        (
+            "history: {maxRows: 0}",
+            "f:3: history.maxRows: 0 is out of range; must be greater than or equal to 1",
+        ),
+        (
             "jobController: {concurrentSyncs: 1000000}",
             "f:3: jobController.concurrentSyncs: 1000000 is out of range; must be 1-10000",
         ),
@@ -97,6 +105,24 @@ def problems(text: str) -> list[str]:
             "managedJobsNamespaceSelector: {matchExpressions: [{key: a, operator: Like}]}",
             "f:3: managedJobsNamespaceSelector.matchExpressions[0].operator: "
             '"Like" is not supported; must be "In", "NotIn", "Exists" or "DoesNotExist"',
+        ),
+        (
+            "notifications:\n  events: [JobDone]",
+            'f:4: notifications.events[0]: "JobDone" is not an event; '
+            'must be "JobSucceeded", "JobFailed", "JobDeactivated" or "JobPreempted"',
+        ),
+        ('notifications: {command: [""]}', "f:3: notifications.command[0]: is empty; must be a program"),
+        (
+            "notifications: {webhook: {url: 'https://host/', urlFile: f, secretEnv: S}}",
+            "f:3: notifications.webhook.url: exactly one of url and urlFile is required",
+        ),
+        (
+            "notifications: {webhook: {url: 'https://host/'}}",
+            "f:3: notifications.webhook.secretFile: exactly one of secretFile and secretEnv is required",
+        ),
+        (
+            "notifications: {webhook: {url: 'https://user:pass@host/', secretEnv: S}}",
+            "f:3: notifications.webhook.url: is not a URL; must be http or https, with a host and without a user",
         ),
     ],
 )
@@ -253,13 +279,13 @@ def test_a_null_is_the_same_as_an_absent_field() -> None:
 
 def test_each_field_without_effect_is_named_once() -> None:
     config = loads(
-        HEAD + "multiKueue: {origin: here, dispatcherName: x}\ntls: {minVersion: VersionTLS12}\n"
+        HEAD + "multiKueue: {origin: here, dispatcherName: x}\ntls: {curvePreferences: [X25519]}\n"
         "integrations: {frameworks: [batch/job, pod]}\nfeatureGates: {PartialAdmission: false}\n"
         "resources: {deviceClassMappings: [{name: a, deviceClassNames: [b]}]}\n"
     )
     assert [line.split(":")[0] for line in config.ignored] == [
         "multiKueue",
-        "tls",
+        "tls.curvePreferences",
         "resources.deviceClassMappings",
         "integrations.frameworks[1] (pod)",
         "featureGates[PartialAdmission]",
@@ -282,6 +308,14 @@ def test_bounds_of_waiting_count_only_while_it_is_on_and_types_always() -> None:
 @pytest.mark.parametrize("value", ["!!binary aGk=", "!foo x"])
 def test_a_string_with_another_tag_is_refused(value: str) -> None:
     assert problems(f"{HEAD}namespace: {value}\n")[0].startswith("f:3: namespace: ")
+
+
+@pytest.mark.parametrize(
+    "body", ["metrics: {customLabels: []}", "controller: {groupKindConcurrency: {}}", "multiKueue: {origin: ''}"]
+)
+def test_an_empty_value_sets_nothing_that_is_ignored(body: str) -> None:
+    """`sluice check-config` prints such values for what is not set."""
+    assert loads(HEAD + body).ignored == ()
 
 
 def test_the_gate_that_switches_waiting_off_is_not_ignored() -> None:
@@ -343,6 +377,7 @@ def test_importing_the_configuration_imports_no_asyncio_or_wire_types() -> None:
     assert {"msgspec", "asyncio", "aiohttp"} & imported_with("queue_manager.configuration") == set()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("command", ["ps", "queues", "submit", "drain", "release", "main", "arguments"])
 def test_commands_that_read_no_configuration_do_not_import_pydantic(command: str) -> None:
     """Importing it takes longer than the commands take to start."""

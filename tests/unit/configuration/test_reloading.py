@@ -16,11 +16,17 @@ AT_START = {
     "namespace",
     "metrics.bindAddress",
     "health",
+    "history.enable",
+    "history.url",
     "controller.cacheSyncTimeout",
     "clientConnection",
     "leaderElection",
     "jobController",
+    "notifications",
+    "internalCertManagement",
+    "tls",
     "visibilityServer",
+    "webhook",
 }
 
 

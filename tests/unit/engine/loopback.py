@@ -40,6 +40,7 @@ class Loopback:
         self.history: list[tuple[int, bytes]] = []
         self.refusals: deque[web.Response] = deque()  # answers to the next requests of any kind
         self.requests: list[tuple[str, str, dict[str, str]]] = []
+        self.headers: list[dict[str, str]] = []  # of the requests
         self.bodies: list[Tree] = []
         self.chunk = 0  # if set, watch lines are sent in pieces of so many bytes
         self.page = 0  # if set, the most objects in one answer
@@ -108,6 +109,7 @@ class Loopback:
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         self.requests.append((request.method, request.path, dict(request.query)))
+        self.headers.append(dict(request.headers))
         if self.refusals:
             return self.refusals.popleft()
         if request.method == "GET":

@@ -9,6 +9,7 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invaria
 from job_controller.model import Key, Object, ObjectMeta, Pod
 from queue_manager.engine.cache import Cache
 from queue_manager.engine.codec import revision
+from tests.examples import examples
 
 
 def thing(name: str, uid: str, at: int, **labels: str) -> Object:
@@ -47,19 +48,19 @@ def test_events_under_way_do_not_bring_back_what_we_deleted() -> None:
 def test_a_reused_name_is_a_deletion_and_an_addition() -> None:
     old, new = thing("a", "u1", 5), thing("a", "u2", 12)
     cache = a_cache(old)
-    told: list[tuple[Object | None, Object | None]] = []
-    cache.subscribe(lambda before, after: told.append((before, after)))
+    notified: list[tuple[Object | None, Object | None]] = []
+    cache.subscribe(lambda before, after: notified.append((before, after)))
     cache.apply_response(new)
-    assert told == [(None, old), (old, None), (None, new)]
+    assert notified == [(None, old), (old, None), (None, new)]
     assert cache.by_uid("u1") is None
 
 
 def test_a_list_deletes_what_it_does_not_contain() -> None:
     cache = a_cache(thing("a", "u", 5))
-    told: list[tuple[Object | None, Object | None]] = []
-    cache.subscribe(lambda before, after: told.append((before, after)))
+    notified: list[tuple[Object | None, Object | None]] = []
+    cache.subscribe(lambda before, after: notified.append((before, after)))
     cache.reset([thing("b", "v", 11)], 12)
-    assert [(bool(before), bool(after)) for before, after in told] == [(False, True), (True, False), (False, True)]
+    assert [(bool(before), bool(after)) for before, after in notified] == [(False, True), (True, False), (False, True)]
     assert [obj.metadata.name for obj in cache] == ["b"]
 
 
@@ -162,15 +163,15 @@ def test_an_index_added_later_contains_existing_objects() -> None:
 
 def test_a_failing_subscriber_does_not_stop_the_others() -> None:
     cache = a_cache()
-    told: list[str] = []
+    notified: list[str] = []
 
     def fails(old: Object | None, new: Object | None) -> None:
         raise RuntimeError("bug")
 
     cache.subscribe(fails)
-    cache.subscribe(lambda old, new: told.append("heard"))
+    cache.subscribe(lambda old, new: notified.append("heard"))
     cache.apply_response(thing("a", "u", 11))
-    assert told == ["heard"]
+    assert notified == ["heard"]
 
 
 def test_values_do_not_change_while_they_are_iterated() -> None:
@@ -207,7 +208,7 @@ class ServerAndCache(RuleBasedStateMachine):
         if old is None and new is not None and new.metadata.name in self.followed:
             self.wrong.append("added twice")
         if old is not None and self.followed.pop(old.metadata.name, None) is not old:
-            self.wrong.append("told of an old state that was never told")
+            self.wrong.append("notified of an old state that was never the new one")
         if old is not None and new is None and not self._was_deleted(old):
             self.wrong.append("dropped an object that is there")
         if new is not None:
@@ -285,7 +286,7 @@ class ServerAndCache(RuleBasedStateMachine):
     def relist(self, listed: tuple[int, list[Pod]]) -> None:
         at, pods = listed
         if at < self.cache.progress:
-            return  # no server gives a list older than what its watch has told
+            return  # no server gives a list older than what its watch has delivered
         self.cache.reset(pods, at)
         self.watching = True
 
@@ -310,4 +311,4 @@ class ServerAndCache(RuleBasedStateMachine):
 
 
 TestServerAndCache = ServerAndCache.TestCase
-TestServerAndCache.settings = settings(max_examples=100, stateful_step_count=30, deadline=None)
+TestServerAndCache.settings = settings(max_examples=examples(100), stateful_step_count=30, deadline=None)

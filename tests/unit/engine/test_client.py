@@ -20,8 +20,10 @@ from queue_manager.engine.client import Client
 from queue_manager.engine.exec_plugin import CredentialsError
 from queue_manager.engine.http_transport import HttpTransport
 from queue_manager.engine.kubeconfig import RENEW_AFTER_SECONDS, KubeconfigError, load
+from queue_manager.engine.metric_registry import MetricRegistry
 from queue_manager.engine.selector_matching import matcher
 from queue_manager.engine.transport import ApiError, Request
+from queue_manager.engine.write_trail import WRITE_DURATION
 from queue_manager.operator import shell
 from queue_manager.operator.renewing_transport import ClusterTransport
 from tests.frozen_time import freeze_time
@@ -48,6 +50,24 @@ async def test_reads_and_writes_trees_and_structs(served: Served) -> None:
         "propagationPolicy": "Foreground",
         "gracePeriodSeconds": 0,
     }
+
+
+async def test_the_duration_of_each_write_is_counted_by_verb_and_resource(served: Served) -> None:
+    metrics = MetricRegistry()
+    client = Client(served[1], metrics)
+    await client.create(PODS, "default", pod("a"))
+    await client.list(PODS)
+    await client.patch(PODS, "default", "a", {"status": {"phase": "Running"}})
+    served[0].refusals.append(status(409, "Conflict", "changed"))
+    with pytest.raises(ApiError):
+        await client.replace(PODS, await client.get(PODS, "default", "a"))
+    served[0].refusals.append(status(422, "Invalid", "invalid"))
+    with pytest.raises(ApiError):
+        await client.patch(PODS, "default", "a", {"status": {}}, subresource="status")
+    await client.delete(PODS, "default", "a")
+    expected = [("create", "pods"), ("patch", "pods"), ("patch", "pods/status"), ("delete", "pods")]
+    lines = [line for line in metrics.exposition().splitlines() if line.startswith(f"{WRITE_DURATION}_count")]
+    assert lines == [f'{WRITE_DURATION}_count{{resource="{name}",verb="{verb}"}} 1.0' for verb, name in expected]
 
 
 async def test_a_struct_without_kind_is_sent_with_it(served: Served) -> None:
@@ -250,6 +270,24 @@ def test_client_certificates_as_data_and_as_files(tmp_path: Path) -> None:
             {},
             None,
             "certificate-authority-data is not base64",
+        ),
+        (
+            {"server": "https://x", "certificate-authority-data": "uA=="},
+            {},
+            None,
+            "certificate-authority is not a PEM certificate: it is not text",
+        ),
+        (
+            {"server": "https://x", "certificate-authority-data": "eA=="},
+            {},
+            None,
+            "certificate-authority is not a PEM certificate: ",
+        ),
+        (
+            {"server": "https://x"},
+            {"client-certificate-data": "eA==", "client-key-data": "eA=="},
+            None,
+            "client-certificate and client-key: ",
         ),
         ({"server": "https://x"}, {"client-key-data": "eA=="}, None, "must be given together"),
         ({}, {"token": 12345}, None, r"is not a kubeconfig: .*`int` - at `\$.users\[0\].user.token`"),

@@ -10,9 +10,11 @@ import pytest
 
 from job_controller.model import ObjectMeta, Pod
 from queue_manager.api.resources import EVENTS
+from queue_manager.engine import event_pace
 from queue_manager.engine import event_recorder as module
 from queue_manager.engine.client import Client
 from queue_manager.engine.event_correlation import MAX_ENTRIES, Correlator
+from queue_manager.engine.event_pace import EventPace
 from queue_manager.engine.event_recorder import EventRecorder
 from queue_manager.engine.http_transport import HttpTransport
 from queue_manager.engine.metric_registry import MetricRegistry
@@ -128,33 +130,69 @@ async def test_too_many_waiting_events_are_dropped_and_counted(served: Served, m
 
 
 @pytest.mark.parametrize(
-    ("rush", "patient", "told"),
+    ("backlog", "deferred", "written"),
     [
-        (False, module.MAX_DEFERRED, range(20, 21)),
-        (True, module.MAX_DEFERRED, range(8, 9)),  # two batches of each of four
-        (True, 16, range(8 + 4, 20)),  # and before them the Events beyond the limit
+        (False, event_pace.MAX_DEFERRED, range(20, 21)),
+        (True, event_pace.MAX_DEFERRED, range(10, 11)),  # two batches
+        (True, 16, range(14, 19)),  # the first four are more than may be deferred, and so may be those beside them
     ],
 )
-def test_events_wait_for_other_writes_unless_too_many_are_queued(
-    rush: bool, patient: int, told: range, monkeypatch: pytest.MonkeyPatch
+def test_events_wait_for_other_writes_unless_too_many_are_pending(
+    backlog: bool, deferred: int, written: range, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "MAX_DEFERRED", patient)
+    monkeypatch.setattr(event_pace, "MAX_DEFERRED", deferred)
+    monkeypatch.setattr(event_pace, "BATCH", 5)
 
     async def scenario() -> int:
         async with World() as world:
-            recorder = EventRecorder(world.client, world.clock, "c", is_backlogged=lambda: rush)
+            pace = EventPace(lambda: backlog)
+            recorder = EventRecorder(world.client, world.clock, "c", pace=pace)
             for number in range(20):
-                meta = ObjectMeta(name=f"pod-{number}", namespace="default", uid=f"u{number}")
-                recorder.event(Pod(api_version="v1", kind="Pod", metadata=meta), "Normal", "Started", "text")
+                recorder.event(_pod(number), "Normal", "Started", "text")
             run = asyncio.create_task(recorder.run())
-            await asyncio.sleep(2.5 * module.BACKLOG_DELAY_SECONDS)
+            await asyncio.sleep(1.5 * event_pace.BATCH_SECONDS)
             known = len(await world.client.list(EVENTS, "default"))
             await recorder.drain(5)
             await run
             assert len(await world.client.list(EVENTS, "default")) == 20
+            assert pace.pending == 0
             return known
 
-    assert run_virtual(scenario()) in told
+    assert run_virtual(scenario()) in written
+
+
+async def test_recorders_of_one_pace_share_its_connections(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(event_pace, "IN_FLIGHT", 2)
+    pace, client = EventPace(), _SlowClient()
+    recorders = [EventRecorder(client, StoppedClock(), name, pace=pace) for name in "abc"]  # type: ignore[arg-type]
+    for recorder in recorders:
+        for number in range(5):
+            recorder.event(_pod(number), "Normal", "Started", "text")
+    async with asyncio.TaskGroup() as group:
+        for recorder in recorders:
+            group.create_task(recorder.run())
+            group.create_task(recorder.drain(5))
+    assert (client.created, client.most) == (15, 2)
+
+
+class _SlowClient:
+    """Counts how many creations are under way at the same time."""
+
+    def __init__(self) -> None:
+        self.created = self.most = self._running = 0
+
+    async def create(self, *_: object, **__: object) -> None:
+        self._running += 1
+        self.most = max(self.most, self._running)
+        for _ in range(10):
+            await asyncio.sleep(0)
+        self._running -= 1
+        self.created += 1
+
+
+def _pod(number: int) -> Pod:
+    meta = ObjectMeta(name=f"pod-{number}", namespace="default", uid=f"u{number}")
+    return Pod(api_version="v1", kind="Pod", metadata=meta)
 
 
 async def test_the_version_of_the_object_is_not_part_of_an_events_identity(served: Served) -> None:
@@ -178,14 +216,14 @@ async def test_many_lost_events_are_few_log_lines(served: Served, monkeypatch, c
 
 def test_the_tenth_similar_event_starts_an_aggregate() -> None:
     correlator = Correlator()
-    told = [correlator.take(("c", "u"), "Normal", "Created", f"pod {n}", NOW) for n in range(12)]
-    messages = [occurrence.message for occurrence in told if occurrence]
+    recorded = [correlator.take(("c", "u"), "Normal", "Created", f"pod {n}", NOW) for n in range(12)]
+    messages = [occurrence.message for occurrence in recorded if occurrence]
     assert messages[:9] == [f"pod {n}" for n in range(9)]
-    assert told[10] is told[9]
-    assert told[11] is not None
-    assert (told[11].message, told[11].count) == ("(combined from similar events): pod 11", 3)
+    assert recorded[10] is recorded[9]
+    assert recorded[11] is not None
+    assert (recorded[11].message, recorded[11].count) == ("(combined from similar events): pod 11", 3)
     again = correlator.take(("c", "u"), "Normal", "Created", "pod 3", NOW)
-    assert again is told[3]
+    assert again is recorded[3]
     assert again is not None
     assert (again.message, again.count) == ("pod 3", 2)
 
@@ -202,11 +240,11 @@ def test_similar_events_far_apart_are_not_aggregated() -> None:
 def test_events_of_an_object_are_limited_to_25_and_one_per_five_minutes() -> None:
     correlator = Correlator()
 
-    def told(count: int, now: datetime) -> int:
+    def recorded(count: int, now: datetime) -> int:
         return sum(correlator.take(("c", "u"), "Normal", "Created", f"pod {n}", now) is not None for n in range(count))
 
-    assert told(40, NOW) == 25
-    assert told(40, NOW + timedelta(minutes=10)) == 2
+    assert recorded(40, NOW) == 25
+    assert recorded(40, NOW + timedelta(minutes=10)) == 2
     assert correlator.take(("c", "u"), "Normal", "Completed", "Job completed", NOW) is not None
 
 
@@ -303,9 +341,9 @@ async def test_events_that_a_stop_leaves_unsent_are_logged(
 def test_similar_events_are_one_group_until_ten_minutes_after_the_last() -> None:
     correlator = Correlator()
     times = [NOW + number * timedelta(minutes=9) for number in range(10)]
-    told = [correlator.take(("c", "u"), "Normal", "Created", f"pod {n}", now) for n, now in enumerate(times)]
-    assert told[-1] is not None
-    assert told[-1].message == "(combined from similar events): pod 9"
+    recorded = [correlator.take(("c", "u"), "Normal", "Created", f"pod {n}", now) for n, now in enumerate(times)]
+    assert recorded[-1] is not None
+    assert recorded[-1].message == "(combined from similar events): pod 9"
 
 
 def test_the_correlator_forgets_the_least_recently_used_events() -> None:

@@ -37,16 +37,16 @@ async def test_the_path_is_relative_to_the_kubeconfig(tmp_path: Path) -> None:
 
 
 async def test_cluster_info_is_passed_if_requested(tmp_path: Path) -> None:
-    who = user(tmp_path, f"echo \"$KUBERNETES_EXEC_INFO\" > {tmp_path}/told; echo '{answer(token='t')}'")
+    who = user(tmp_path, f"echo \"$KUBERNETES_EXEC_INFO\" > {tmp_path}/received; echo '{answer(token='t')}'")
     extension = {"name": "client.authentication.k8s.io/exec", "extension": {"audience": "a"}}
     cluster = {"server": "http://x", "extensions": [extension]}
     await load(kubeconfig(tmp_path, cluster, who)).authorization()
-    told = {"apiVersion": VERSION, "kind": "ExecCredential", "spec": {"interactive": False}}
-    assert json.loads((tmp_path / "told").read_text()) == told
+    received = {"apiVersion": VERSION, "kind": "ExecCredential", "spec": {"interactive": False}}
+    assert json.loads((tmp_path / "received").read_text()) == received
     who["exec"]["provideClusterInfo"] = True  # type: ignore[index]
     await load(kubeconfig(tmp_path, cluster, who)).authorization()
-    told["spec"] = {"interactive": False, "cluster": {"server": "http://x", "config": {"audience": "a"}}}
-    assert json.loads((tmp_path / "told").read_text()) == told
+    received["spec"] = {"interactive": False, "cluster": {"server": "http://x", "config": {"audience": "a"}}}
+    assert json.loads((tmp_path / "received").read_text()) == received
 
 
 @pytest.mark.parametrize("status", [{"expirationTimestamp": "2999-01-01T00:00:00Z"}, {}], ids=["a time", "no time"])

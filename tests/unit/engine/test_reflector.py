@@ -14,6 +14,7 @@ import pytest
 from job_controller.model import Object, Pod
 from queue_manager.api.resources import PODS
 from queue_manager.engine.cache import Cache
+from queue_manager.engine.codec import UNDECODABLE
 from queue_manager.engine.http_transport import HttpTransport
 from queue_manager.engine.reflector import SILENCE_SECONDS, Expired, Reflector
 from tests.unit.engine.loopback import Loopback, pod, status
@@ -146,13 +147,13 @@ async def test_410_lists_anew_and_reports_only_changes(served: Served, in_stream
         server.put(pod(name))
     async with reflecting(transport) as reflector:
         await watching(server)
-        told: list[tuple[str, str]] = []
+        notified: list[tuple[str, str]] = []
 
         def changed(old: Pod | None, new: Pod | None) -> None:
-            told.append((old.metadata.name if old else "", new.metadata.name if new else ""))
+            notified.append((old.metadata.name if old else "", new.metadata.name if new else ""))
 
         reflector.cache.subscribe(changed)
-        told.clear()
+        notified.clear()
         server.stalled = True
         server.remove("b")
         server.put(pod("d"))
@@ -167,7 +168,7 @@ async def test_410_lists_anew_and_reports_only_changes(served: Served, in_stream
             server.cut()
         await until(lambda: names(reflector) == ["a", "c", "d"])
         assert len(server.lists()) == 2
-    assert told == [("b", ""), ("", "d")]
+    assert notified == [("b", ""), ("", "d")]
 
 
 @pytest.mark.parametrize("type", [Object, Pod])
@@ -181,6 +182,24 @@ def test_410_within_a_watch_is_noticed_for_each_object_type(type: type[Object]) 
     with pytest.raises(Expired):
         reflector.take("".join(json.dumps(line) + "\n" for line in lines).encode())
     assert [obj.metadata.name for obj in cache] == ["a"]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        {"type": "ERROR", "object": {"kind": "Status", "code": {"a": 1}}},
+        {"type": "ERROR", "object": []},
+        {"type": "BOOKMARK", "object": {"metadata": {"resourceVersion": "soon"}}},
+        {"type": "BOOKMARK", "object": {"metadata": {"resourceVersion": "1" * 5000}}},
+    ],
+    ids=["status", "no status", "word", "digits"],
+)
+def test_an_event_of_another_shape_is_an_error_that_is_retried(line: object) -> None:
+    """Any other exception would end the reflector, and the cache would stay as it is."""
+    cache: Cache[Pod] = Cache("things")
+    reflector = Reflector(HttpTransport("http://localhost"), PODS, Pod, cache, rng=NoJitter(1))
+    with pytest.raises(UNDECODABLE):
+        reflector.take(json.dumps(line).encode() + b"\n")
 
 
 async def test_an_error_event_that_is_not_410_keeps_the_cache_and_the_place(served: Served) -> None:

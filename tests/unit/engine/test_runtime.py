@@ -50,7 +50,7 @@ async def test_one_cache_for_the_same_arguments(served: Served) -> None:
     assert runtime.cache(PODS, Pod) is not runtime.cache(PODS, Pod, label_selector="a=b")
 
 
-async def test_a_write_is_in_the_cache_before_the_watch_tells_of_it(served: Served) -> None:
+async def test_a_write_is_in_the_cache_before_the_watch_delivers_it(served: Served) -> None:
     server, transport = served
     runtime = a_runtime(transport)
     pods = runtime.cache(PODS, Pod)
@@ -225,6 +225,26 @@ async def test_events_recorded_last_are_delivered_before_the_stop(served: Served
     runtime = a_runtime(transport)
     pods = runtime.cache(PODS, Pod)
     recorder = runtime.recorder("test")
+    async with runtime:
+        regarding = pods.get("default", "a")
+        assert regarding is not None
+        recorder.event(regarding, "Normal", "Stopping", "bye")
+    assert [body["reason"] for body in server.bodies] == ["Stopping"]
+
+
+async def test_an_event_of_a_new_component_does_not_disturb_the_stop(served: Served) -> None:
+    server, transport = served
+    server.put(pod("a"))
+    runtime = a_runtime(transport)
+    pods = runtime.cache(PODS, Pod)
+    recorder = runtime.recorder("test")
+
+    async def report() -> None:
+        while not server.bodies:
+            await asyncio.sleep(0)
+        runtime.recorder("late")
+
+    runtime.support(report)
     async with runtime:
         regarding = pods.get("default", "a")
         assert regarding is not None

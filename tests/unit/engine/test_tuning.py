@@ -14,7 +14,7 @@ from queue_manager.engine.tuning import event_loop
 def test_errors_on_a_closed_connection_are_not_logged(closed: bool, caplog: pytest.LogCaptureFixture) -> None:
     """uvloop answers late TLS data, fails, and would log a traceback when the manager stops."""
 
-    async def story() -> None:
+    async def scenario() -> None:
         server = await asyncio.start_server(lambda reader, writer: None, "127.0.0.1", 0)
         _, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
         if closed:
@@ -26,6 +26,6 @@ def test_errors_on_a_closed_connection_are_not_logged(closed: bool, caplog: pyte
         server.close()
 
     with caplog.at_level(logging.ERROR), event_loop() as runner:
-        runner.run(story())
-    told = [record.message.splitlines()[0] for record in caplog.records]
-    assert told == [*([] if closed else ["Fatal error on SSL protocol"]), "a task failed"]
+        runner.run(scenario())
+    reported = [record.message.splitlines()[0] for record in caplog.records]
+    assert reported == [*([] if closed else ["Fatal error on SSL protocol"]), "a task failed"]

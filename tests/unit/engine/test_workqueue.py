@@ -22,10 +22,10 @@ Worker = Callable[[str], Awaitable[None]]
 
 async def work(queue: WorkQueue[str], worker: Worker, seconds: float, concurrency: int = 1) -> None:
     """Let the queue run for so long."""
-    hands = asyncio.create_task(queue.run(worker, concurrency))
+    running = asyncio.create_task(queue.run(worker, concurrency))
     await asyncio.sleep(seconds)
     queue.close()
-    await hands
+    await running
 
 
 def times_of_attempts(seconds: float) -> list[float]:
@@ -381,7 +381,7 @@ def test_counters_of_an_unused_queue_are_zero() -> None:
 
 def test_gauges_of_depth_and_unfinished_work() -> None:
     metrics = MetricRegistry()
-    told: list[str] = []
+    reported: list[str] = []
 
     async def main() -> None:
         queue: WorkQueue[str] = WorkQueue("job", metrics=metrics)
@@ -389,7 +389,7 @@ def test_gauges_of_depth_and_unfinished_work() -> None:
         async def worker(key: str) -> None:
             await asyncio.sleep(2)
             if key == "a":
-                told.append(metrics.exposition())
+                reported.append(metrics.exposition())
 
         for key in "abc":
             queue.add(key)
@@ -397,7 +397,7 @@ def test_gauges_of_depth_and_unfinished_work() -> None:
 
     run_virtual(main())
     for line in ("depth", 2), ("unfinished_work_seconds", 2), ("longest_running_processor_seconds", 2):
-        assert f'workqueue_{line[0]}{{name="job"}} {line[1]}.0\n' in told[0]
+        assert f'workqueue_{line[0]}{{name="job"}} {line[1]}.0\n' in reported[0]
     assert 'workqueue_depth{name="job"} 0.0\n' in metrics.exposition()
     assert 'workqueue_unfinished_work_seconds{name="job"} 0.0\n' in metrics.exposition()
 
@@ -412,7 +412,7 @@ def test_no_key_is_processed_twice_at_once_and_none_is_missed(
     additions: list[tuple[str, int, int, bool]], concurrency: int
 ) -> None:
     """Keys are added at times with delays; a sync takes a while, and may fail the first time."""
-    hands: set[str] = set()
+    in_progress: set[str] = set()
     done: dict[str, float] = {}  # key -> when its last sync began
     failing = {key for key, _, _, fails in additions if fails}
 
@@ -421,8 +421,8 @@ def test_no_key_is_processed_twice_at_once_and_none_is_missed(
         loop = asyncio.get_running_loop()
 
         async def worker(key: str) -> None:
-            assert key not in hands
-            hands.add(key)
+            assert key not in in_progress
+            in_progress.add(key)
             began = loop.time()
             try:
                 await asyncio.sleep(3)
@@ -430,7 +430,7 @@ def test_no_key_is_processed_twice_at_once_and_none_is_missed(
                     failing.discard(key)
                     raise OSError("first time")
             finally:
-                hands.discard(key)
+                in_progress.discard(key)
             done[key] = began
 
         for key, at, delay, _ in additions:

@@ -137,8 +137,8 @@ def test_recorded_pod_that_still_exists_counts_once() -> None:
 def test_running_pod_that_was_recorded_is_released() -> None:
     """A failing Job recorded it before a crash. It must not delay the end of the Job."""
     target = {"type": "FailureTarget", "status": "True", "reason": "R", "message": "m"}
-    told = job(status={"uncountedTerminatedPods": {"failed": ["a"]}, "conditions": [target]})
-    assert released(run(told, pod("a"), pod("b"), pods_done=True)) == ["a"]
+    uncounted = job(status={"uncountedTerminatedPods": {"failed": ["a"]}, "conditions": [target]})
+    assert released(run(uncounted, pod("a"), pod("b"), pods_done=True)) == ["a"]
 
 
 def test_pod_recorded_as_failed_stays_failed_when_its_phase_changes() -> None:

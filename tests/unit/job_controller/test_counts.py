@@ -31,18 +31,18 @@ def test_pods_count_as_they_become_numbers() -> None:
 
 
 def test_indexes_count_once_and_not_those_that_status_has() -> None:
-    told = indexed(5, status={"completedIndexes": "0,1", "succeeded": 2})
+    a_job = indexed(5, status={"completedIndexes": "0,1", "succeeded": 2})
     pods = [pod("a", "Succeeded", 0), pod("b", "Succeeded", 2), pod("c", "Succeeded", 2), pod("d", index=3)]
-    assert counted(run(told, *pods)) == {
+    assert counted(run(a_job, *pods)) == {
         (PODS, "Indexed", "succeeded"): 1,
         (INDEXES, "global", "succeeded"): 1,
     }
 
 
 def test_indexes_that_failed_for_good_count_too() -> None:
-    told = indexed(4, backoff_limit_per_index=0, status={"failedIndexes": "0", "failed": 1})
+    a_job = indexed(4, backoff_limit_per_index=0, status={"failedIndexes": "0", "failed": 1})
     pods = [pod("b", "Failed", 1), pod("c", "Failed", 2), pod("d", "Succeeded", 3)]
-    assert counted(run(told, *pods)) == {
+    assert counted(run(a_job, *pods)) == {
         (PODS, "Indexed", "succeeded"): 1,
         (PODS, "Indexed", "failed"): 2,
         (INDEXES, "perIndex", "succeeded"): 1,

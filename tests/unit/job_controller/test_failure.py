@@ -95,10 +95,10 @@ def test_restarts_in_place_count_for_the_limit(limit: int, restarts: int, fails:
     ],
 )
 def test_restarts_count_of_all_pods_that_run_or_will(pods: list[Pod], fails: bool) -> None:
-    told = job(
+    a_job = job(
         backoff_limit=3, restart_policy="OnFailure", parallelism=2, completions=2, pod_replacement_policy="Failed"
     )
-    assert (condition_texts(final(run(told, *pods, now=1))) != []) is fails
+    assert (condition_texts(final(run(a_job, *pods, now=1))) != []) is fails
 
 
 def test_restarts_do_not_matter_to_jobs_that_never_restart_in_place() -> None:
@@ -256,7 +256,7 @@ def test_recorded_interim_condition_is_not_written_again() -> None:
 
 
 def test_last_failed_pod_is_kept_until_replaced_with_limit_zero() -> None:
-    """After a restart only this pod tells how long to wait."""
+    """After a restart the wait is computed from this pod alone."""
 
     def pruned(decision: Decision) -> list[str]:
         return [p.metadata.name for step in decision.steps if isinstance(step, PrunePods) for p in step.pods]

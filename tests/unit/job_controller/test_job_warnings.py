@@ -113,8 +113,8 @@ async def test_the_event_stands_on_the_job_and_its_pods_run_all_the_same() -> No
         status = await cluster.finished()
         assert status["succeeded"] == 1
 
-        async def told() -> bool:
+        async def recorded() -> bool:
             found = await cluster.user.list(EVENTS, "default")
             return any(e["reason"] == "InvalidAnnotation" and e["involvedObject"]["kind"] == "Job" for e in found)
 
-        await cluster.until(told, seconds=timedelta(minutes=1).total_seconds())
+        await cluster.until(recorded, seconds=timedelta(minutes=1).total_seconds())

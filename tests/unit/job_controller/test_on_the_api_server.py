@@ -164,11 +164,12 @@ async def test_terminal_event_is_recorded_however_many_pods_the_job_had() -> Non
         await cluster.submit(completions=40, parallelism=40)
         await cluster.finished()
         await asyncio.sleep(10)
-        told = {event["message"]: event["count"] for event in await cluster.user.list(EVENTS, "default")}
-    assert told["Job completed"] == 1
-    assert sum(told.values()) == 26
+        recorded = {event["message"]: event["count"] for event in await cluster.user.list(EVENTS, "default")}
+    assert recorded["Job completed"] == 1
+    assert sum(recorded.values()) == 26
 
 
+@pytest.mark.thorough
 @virtually
 async def test_large_job_is_synced_less_often_except_at_its_end() -> None:
     """400 pods that end ten per second: a window of 1 s is 2 s at first, and 1 s for the last pods."""
@@ -430,7 +431,7 @@ def test_pods_made_before_a_change_of_manage_are_counted_after_it(
     """They have the other finalizer and still belong to the Job."""
 
     @virtually
-    async def story() -> None:
+    async def scenario() -> None:
         cluster = Cluster()
         async with cluster.controllers(always(ends_after=None), managing(before)):
             await cluster.submit(managedBy="sluice/job-controller", completions=2, parallelism=2)
@@ -442,7 +443,7 @@ def test_pods_made_before_a_change_of_manage_are_counted_after_it(
             assert {pod["metadata"]["name"] for pod in await cluster.pods()} == names
             assert not any(pod["metadata"].get("finalizers") for pod in await cluster.pods())
 
-    story()
+    scenario()
 
 
 @virtually
@@ -480,6 +481,7 @@ async def test_pod_that_lost_its_label_is_released_and_adopted_again_when_it_is_
         assert len(await cluster.pods()) == 1
 
 
+@pytest.mark.thorough
 @virtually
 async def test_a_pod_that_succeeds_costs_the_controller_two_writes() -> None:
     cluster = Cluster()

@@ -27,7 +27,7 @@ class Refused(Exception):
         self.status = status
 
 
-class Story:
+class OrphanCluster:
     """A cluster with these pods; `known` is the cached Job, `stored` the live one."""
 
     def __init__(self, *pods: Pod, known: Job | None = None, stored: Job | None = None) -> None:
@@ -83,63 +83,63 @@ def owned(name: str = "a", *, api: str = "batch/v1", kind: str = "Job", **more: 
 
 @pytest.mark.parametrize("now", [None, ENDED, AGAIN], ids=["gone", "finished", "made anew under its name"])
 def test_pods_are_released_when_their_job_is_gone_or_finished(now: Job | None) -> None:
-    assert Story(owned("a"), owned("b"), known=now, stored=now).sweep() == ["a", "b"]
+    assert OrphanCluster(owned("a"), owned("b"), known=now, stored=now).sweep() == ["a", "b"]
 
 
 @pytest.mark.parametrize("now", [job(), OF_ANOTHER_CONTROLLER], ids=["it runs", "another controller's"])
 def test_pods_are_kept_while_their_job_counts_them(now: Job) -> None:
-    assert Story(owned(), known=now, stored=now).sweep() == []
+    assert OrphanCluster(owned(), known=now, stored=now).sweep() == []
 
 
 @pytest.mark.parametrize("known", [None, ENDED, AGAIN])
 def test_a_job_that_the_cache_does_not_know_yet_keeps_its_pods(known: Job | None) -> None:
-    assert Story(owned(), known=known, stored=job()).sweep() == []
+    assert OrphanCluster(owned(), known=known, stored=job()).sweep() == []
 
 
 def test_job_that_ends_or_is_deleted_enqueues_its_pods() -> None:
     for new in (ENDED, None):
-        story = Story(owned("a"), owned("b", tracked=False), known=new, stored=new)
-        story.sweeper.job_changed(job(), new)
-        assert story.work() == ["a"]
-    quiet = Story(owned("a"), owned("b", tracked=False), known=job(), stored=job())
+        cluster = OrphanCluster(owned("a"), owned("b", tracked=False), known=new, stored=new)
+        cluster.sweeper.job_changed(job(), new)
+        assert cluster.work() == ["a"]
+    quiet = OrphanCluster(owned("a"), owned("b", tracked=False), known=job(), stored=job())
     quiet.sweeper.job_changed(None, job())
-    done = Story(owned("b", tracked=False), known=ENDED, stored=ENDED)
+    done = OrphanCluster(owned("b", tracked=False), known=ENDED, stored=ENDED)
     done.sweeper.job_changed(job(), ENDED)
     assert quiet.keys == done.keys == []
 
 
 def test_pod_without_controller_is_released_unless_it_is_adopted_first() -> None:
     lost = pod("lost", owner=None)
-    assert Story(lost).sweep() == ["lost"]
+    assert OrphanCluster(lost).sweep() == ["lost"]
     for after in (pod("lost"), pod("lost", owner=None, tracked=False), None):
-        story = Story(lost)
-        story.sweeper.pod_changed(None, lost)
-        story.pods = {after.metadata.key: after} if after is not None else {}
-        assert story.work() == []
+        cluster = OrphanCluster(lost)
+        cluster.sweeper.pod_changed(None, lost)
+        cluster.pods = {after.metadata.key: after} if after is not None else {}
+        assert cluster.work() == []
 
 
 @pytest.mark.parametrize(
     ("api", "kind"), [("apps/v1", "ReplicaSet"), ("batch.volcano.sh/v1", "Job"), ("batch/v1", "X")]
 )
 def test_pods_of_other_controllers_are_ignored(api: str, kind: str) -> None:
-    assert Story(owned(api=api, kind=kind)).sweep() == []
+    assert OrphanCluster(owned(api=api, kind=kind)).sweep() == []
 
 
 def test_untracked_and_deleted_pods_are_ignored() -> None:
-    story = Story()
-    story.sweeper.pod_changed(None, owned(tracked=False))
-    story.sweeper.pod_changed(owned(), None)
-    assert story.keys == []
+    cluster = OrphanCluster()
+    cluster.sweeper.pod_changed(None, owned(tracked=False))
+    cluster.sweeper.pod_changed(owned(), None)
+    assert cluster.keys == []
 
 
 def test_failed_patch_is_retried_unless_the_pod_changed_or_is_gone() -> None:
     for status in (404, 409):
-        story = Story(owned())
-        story.refusal = status
-        assert story.sweep() == []
-    story.refusal = 500
+        cluster = OrphanCluster(owned())
+        cluster.refusal = status
+        assert cluster.sweep() == []
+    cluster.refusal = 500
     with pytest.raises(Refused):
-        story.work()
+        cluster.work()
 
 
 def test_a_sweep_is_named_by_its_job_or_its_pod() -> None:

@@ -42,7 +42,7 @@ def world_with(allowance: Allowance, **spec: object) -> World:
     world = World(spec)
     options = JobControllerOptions(sync_batch_period=0.0, writes_in_flight=1)
     world.controller = JobController(world, world.queue, world, world, world, options, allowance)
-    world._tell_job(None, world.seen_job)
+    world._notify_of_job(None, world.seen_job)
     return world
 
 

@@ -76,7 +76,7 @@ def test_identities_are_kept_only_while_annotations_differ() -> None:
     [restored] = known.restored(UID, [annotated("2")])
     assert of_annotations(restored.metadata.annotations) == PodIdentity("0", "1", None)
     assert known.pod_changed(annotated("2"), first) is None
-    assert known._altered == {}, "somebody put it right"
+    assert known._altered == {}, "the annotation is restored"
     known.pod_changed(first, forged)
     known.pod_changed(forged, None)
     assert known._altered == {}, "the pod is gone"
@@ -161,8 +161,8 @@ def test_each_index_runs_once_though_an_annotation_is_forged(forgery: Callable[[
             status = await cluster.finished()
         assert (status["completedIndexes"], status["succeeded"], status.get("failed", 0)) == ("0,1", 2, 0)
         assert indexes_run(cluster) == ["0", "1"]
-        [told] = [event["message"] for event in events if event["reason"] == "PodAnnotationIgnored"]
-        assert told.endswith('but "0" applies')
+        [message] = [event["message"] for event in events if event["reason"] == "PodAnnotationIgnored"]
+        assert message.endswith('but "0" applies')
 
     scenario()
 

@@ -53,7 +53,7 @@ def on_condition(action: str, type: str, status: str = "True") -> dict[str, Any]
         ([on_codes("FailJob", "In", 1, 2)], 3, [], None),
         ([on_codes("Count", "NotIn", 1)], 3, [], "Count"),
         ([on_codes("Count", "NotIn", 1)], 1, [], None),
-        ([on_codes("Ignore", "NotIn", 5)], 0, [], None),  # containers that succeeded are not looked at
+        ([on_codes("Ignore", "NotIn", 5)], 0, [], None),  # containers that succeeded are not considered
         ([on_codes("FailJob", "In", 1, container="c")], 1, [], "FailJob"),
         ([on_codes("FailJob", "In", 1, container="other")], 1, [], None),
         ([on_codes("FailJob", "Around", 1)], 1, [], None),  # unknown operator

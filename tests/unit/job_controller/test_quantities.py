@@ -121,3 +121,9 @@ def test_numbers_of_json_are_quantities() -> None:
 def test_huge_amounts_saturate_without_effort(text: str) -> None:
     assert parse(text) == INT64_MAX
     assert parse("-" + text) == -INT64_MAX
+
+
+@pytest.mark.parametrize("text", ["1000000000000000e900000", "9e400", "1e399", "-1000000e900000"])
+def test_a_huge_exponent_is_the_same_when_read_again(text: str) -> None:
+    written = quantities.canonical_text(text)
+    assert quantities.canonical_text(written) == written

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from tests.unit.job_controller.ledger import is_active, is_terminating
 from tests.unit.job_controller.world import World
 
@@ -162,7 +163,7 @@ def check_nothing_was_missed(world: World) -> None:
 
 
 @example({"parallelism": 2, "backoffLimit": 0}, [("succeed", 0), ("fail", 0), ("hear", 1)], [], set())
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(150), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     specs(),
     st.lists(st.tuples(st.sampled_from(ACTIONS), st.integers(0, 11)), max_size=25),
@@ -182,6 +183,7 @@ def test_pods_are_counted_exactly_once_whatever_happens(
     settle(world)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("moment", ["before", "after"])
 @pytest.mark.parametrize(
     "spec",

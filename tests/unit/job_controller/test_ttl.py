@@ -24,7 +24,7 @@ def finished(ttl: int | None, status: dict[str, Any], *, deleted: bool = False) 
 
 
 @pytest.mark.parametrize(
-    ("told", "left"),
+    ("its_job", "left"),
     [
         (finished(100, ended()), 90),
         (finished(100, ended("Failed")), 90),
@@ -37,8 +37,8 @@ def finished(ttl: int | None, status: dict[str, Any], *, deleted: bool = False) 
         (finished(100, ended(), deleted=True), None),
     ],
 )
-def test_the_time_to_live_runs_from_the_terminal_condition(told: Job, left: float | None) -> None:
-    assert remaining(told, at(20)) == left
+def test_the_time_to_live_runs_from_the_terminal_condition(its_job: Job, left: float | None) -> None:
+    assert remaining(its_job, at(20)) == left
 
 
 def test_a_clock_that_is_set_back_does_not_prolong_the_time_to_live() -> None:

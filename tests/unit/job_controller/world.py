@@ -218,9 +218,9 @@ class World:
         self.queue, self.orphan_queue = FirstComeQueue(self), FirstComeQueue(self)
         self.controller = JobController(self, self.queue, self, self, self, options)
         self.sweeper = OrphanSweeper(self, self.orphan_queue, options)
-        self._tell_job(None, self.seen_job)
+        self._notify_of_job(None, self.seen_job)
         for tree in self.seen.values():
-            self._tell_pod(None, tree)
+            self._notify_of_pod(None, tree)
 
     def work(self, rounds: int = 50) -> None:
         """Sync until nothing is due. A process that dies is restarted."""
@@ -287,24 +287,24 @@ class World:
         else:
             self.seen[key] = copy.deepcopy(new)
         if old != new:
-            self._tell_pod(old, new)
+            self._notify_of_pod(old, new)
 
     def deliver_job(self) -> None:
         old, self.seen_job = self.seen_job, copy.deepcopy(self.job_tree)
         if old != self.seen_job:
-            self._tell_job(old, self.seen_job)
+            self._notify_of_job(old, self.seen_job)
 
     def deliver_all(self) -> None:
         self.deliver_job()
         for key in list({**self.seen, **self.store}):
             self.deliver_pod(key)
 
-    def _tell_pod(self, old: Tree | None, new: Tree | None) -> None:
+    def _notify_of_pod(self, old: Tree | None, new: Tree | None) -> None:
         before, after = (_pod(tree) if tree is not None else None for tree in (old, new))
         self.controller.pod_changed(before, after)
         self.sweeper.pod_changed(before, after)
 
-    def _tell_job(self, old: Tree | None, new: Tree | None) -> None:
+    def _notify_of_job(self, old: Tree | None, new: Tree | None) -> None:
         self.controller.job_changed(_job(old), _job(new))
         self.sweeper.job_changed(_job(old), _job(new))
 

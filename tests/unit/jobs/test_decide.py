@@ -8,9 +8,9 @@ from queue_manager.api.types import Admission, PriorityClassRef, ReclaimablePod,
 from queue_manager.api.workload_names import workload_name
 from queue_manager.jobs import actions, pod_progress
 from queue_manager.jobs.decide import decide
-from queue_manager.jobs.situation import JobContext
+from queue_manager.jobs.job_situation import JobContext
 from queue_manager.jobs.workload_manifest import Priority, matches, new_workload, priority_of
-from queue_manager.lifecycle.status_draft import Draft, Event
+from queue_manager.lifecycle.status_draft import Draft, WorkloadEvent
 from tests.unit.queueing.builders import at, condition, flavor
 
 CONTEXT = JobContext(flavors={"default": flavor("default"), "gpu": flavor("gpu", nodeLabels={"kind": "gpu"})})
@@ -145,7 +145,7 @@ def test_an_edit_while_checks_are_awaited_starts_over_with_it():
     reserved = workload(condition("QuotaReserved", "True"))
     edited = job(pod={"nodeSelector": {"disk": "fast"}})
     assert decide(edited, [reserved], CONTEXT) == actions.DeleteWorkload(
-        reserved, Event("Normal", "DeletedWorkload", f"Deleted not matching Workload: {reserved.metadata.key}")
+        reserved, WorkloadEvent("Normal", "DeletedWorkload", f"Deleted not matching Workload: {reserved.metadata.key}")
     )
 
 
@@ -158,6 +158,29 @@ def test_a_running_job_that_is_not_admitted_is_stopped():
     action = decide(job(False), [workload()], CONTEXT)
     assert action.patch["spec"] == {"suspend": True}
     assert action.event.message == "Not admitted by cluster queue"
+    assert action.warning == VIOLATION
+
+
+VIOLATION = (
+    "Warning",
+    "PolicyViolation",
+    "The Job was unsuspended while its Workload was not admitted, and is suspended again; the queue starts it",
+)
+
+
+@pytest.mark.parametrize(
+    ("conditions", "annotations", "violation"),
+    [
+        ([condition("QuotaReserved", "True")], {}, True),
+        ([condition("Evicted", "True", "PodsReadyTimeout")], {}, True),
+        (ADMITTED, STOPPING, True),
+        ([*ADMITTED, condition("Evicted", "True", "Preempted")], {}, False),
+    ],
+)
+def test_a_job_that_others_unsuspended_is_reported_and_a_stop_is_not(conditions, annotations, violation):
+    action = decide(job(False, annotations=annotations, **RUNS), [workload(*conditions)], CONTEXT)
+    assert action.patch["spec"] == {"suspend": True}
+    assert action.warning == (VIOLATION if violation else None)
 
 
 def test_an_edit_while_waiting_updates_the_workload():

@@ -8,10 +8,10 @@ import pytest
 from queue_manager.api.types import PriorityClassRef, Workload
 from queue_manager.jobs import actions
 from queue_manager.jobs.decide import decide
-from queue_manager.jobs.situation import JobContext, ParentJob
+from queue_manager.jobs.job_situation import JobContext, ParentJob
 from queue_manager.jobs.workload_manifest import Priority
 from queue_manager.lifecycle import overrides
-from queue_manager.lifecycle.status_draft import Draft, Event
+from queue_manager.lifecycle.status_draft import Draft, WorkloadEvent
 from tests.unit.jobs.test_decide import ADMITTED, CONFIRMED, CONTEXT, RUNS, job, workload
 from tests.unit.queueing.builders import at, condition, flavor
 
@@ -161,7 +161,7 @@ def test_a_workload_takes_over_the_overrides_of_its_job():
 # --- what is reported --------------------------------------------------------------------------------------
 
 
-def told(of, its: Workload, **context) -> Draft:
+def followed(of, its: Workload, **context) -> Draft:
     action = decide(of, [its], JobContext(flavors=FLAVORS, **context))
     assert isinstance(action, actions.WriteWorkloadStatus)
     draft = Draft(its, at(9))
@@ -172,8 +172,8 @@ def told(of, its: Workload, **context) -> Draft:
 def test_ready_and_reclaimable_pods_are_reported_to_the_workload():
     many = {"parallelism": 3, "completions": 3}
     admitted = workload(*ADMITTED, of=job(**many))
-    assert told(job(False, status={"ready": 3}, **many, **RUNS), admitted).is_true("PodsReady")
-    draft = told(job(False, status={"ready": 1, "succeeded": 1}, **many, **RUNS), admitted)
+    assert followed(job(False, status={"ready": 3}, **many, **RUNS), admitted).is_true("PodsReady")
+    draft = followed(job(False, status={"ready": 1, "succeeded": 1}, **many, **RUNS), admitted)
     assert [(r.name, r.count) for r in draft.status.reclaimable_pods] == [("main", 1)]
     assert not draft.is_true("PodsReady")
 
@@ -218,7 +218,7 @@ def test_an_evicted_workload_without_quota_is_not_written_again():
 
 
 def test_a_job_that_contradicts_its_injected_fields_fails_to_start():
-    draft = told(
+    draft = followed(
         job(pod={"nodeSelector": {"kind": "cpu"}}), workload(*ADMITTED, of=job(pod={"nodeSelector": {"kind": "cpu"}}))
     )
     finished = draft.condition("Finished")
@@ -229,7 +229,7 @@ def test_a_job_that_contradicts_its_injected_fields_fails_to_start():
 def test_a_job_whose_cluster_queue_does_not_exist_says_so_and_waits():
     action = decide(job(), [workload(*ADMITTED)], replace(CONTEXT, cluster_queue_exists=False))
     assert action == actions.RecordEvent(
-        Event("Warning", "Misconfigured", "Cannot be started: ClusterQueue cq doesn't exist")
+        WorkloadEvent("Warning", "Misconfigured", "Cannot be started: ClusterQueue cq doesn't exist")
     )
 
 

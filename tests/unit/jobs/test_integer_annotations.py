@@ -47,9 +47,9 @@ def test_the_minimum_parallelism_is_read_or_refused(text, count, error):
     notes = {keys.MIN_PARALLELISM: text}
     tree = {"metadata": {"annotations": notes}, "spec": {"suspend": True, "parallelism": 5, "completions": 5}}
     assert [sentence([found]).endswith(error) for found in validate_job(tree)] == ([True] if error else [])
-    told = job(annotations=notes, parallelism=5, completions=5)
-    assert pod_set(told).get("minCount") == count
-    assert smallest_count(told) == (count or 5)
+    annotated = job(annotations=notes, parallelism=5, completions=5)
+    assert pod_set(annotated).get("minCount") == count
+    assert smallest_count(annotated) == (count or 5)
 
 
 @pytest.mark.parametrize(

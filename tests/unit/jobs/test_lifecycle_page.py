@@ -1,10 +1,13 @@
 """queue_manager/lifecycle/LIFECYCLE.md is generated from the rules of both sides, and is up to date."""
 
+import pytest
+
 from queue_manager.jobs import lifecycle_page, retry_walk
 from queue_manager.lifecycle import diagram
 from queue_manager.lifecycle.state_space import MOVES
 
 
+@pytest.mark.thorough
 def test_the_page_is_up_to_date() -> None:
     """The page in the repository is what `make crds` generates now."""
     assert diagram.FILE.read_text(encoding="utf-8") == lifecycle_page.render()

@@ -6,7 +6,7 @@ from job_controller.model import Job
 from queue_manager.api.types import Workload
 from queue_manager.jobs import actions
 from queue_manager.jobs.decide import decide
-from queue_manager.jobs.situation import JobContext
+from queue_manager.jobs.job_situation import JobContext
 from queue_manager.lifecycle.status_draft import Draft
 from tests.unit.jobs.test_decide import ADMITTED, CONFIRMED, CONTEXT, job, workload
 from tests.unit.queueing.builders import at, condition
@@ -36,7 +36,7 @@ def act(of: Job, prebuilt: Workload | None, **context) -> actions.Action:
 @pytest.mark.parametrize(
     "prebuilt",
     [None, made(*ADMITTED, owner="other"), made(owner="", **DELETED)],
-    ids=["there is none", "another Job has it", "nobody has it, and it is being deleted"],
+    ids=["does not exist", "owned by another Job", "without owner and being deleted"],
 )
 def test_a_job_does_not_run_without_the_workload_that_it_names(prebuilt):
     """A user who unsuspends it is overruled."""

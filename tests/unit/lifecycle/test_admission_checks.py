@@ -3,7 +3,7 @@
 import pytest
 
 from queue_manager.lifecycle import admission_checks, transitions
-from queue_manager.lifecycle.status_draft import Draft, Event
+from queue_manager.lifecycle.status_draft import Draft, WorkloadEvent
 from tests.unit.queueing.builders import at, condition, wire, workload
 
 RESERVED = condition("QuotaReserved", "True", seconds=10)
@@ -72,7 +72,9 @@ def test_the_states_together_decide(given, conditions, changed):
 def test_an_admission_reports_how_long_the_checks_took():
     d = draft(answered("a", "Ready"))
     admission_checks.act(d)
-    assert d.events == [Event("Normal", "Admitted", "Admitted by ClusterQueue cq, wait time since reservation was 10s")]
+    assert d.events == [
+        WorkloadEvent("Normal", "Admitted", "Admitted by ClusterQueue cq, wait time since reservation was 10s")
+    ]
     assert d.condition("Admitted").last_transition_time == at(20)
 
 
@@ -102,7 +104,7 @@ def test_an_admission_reports_how_long_the_checks_took():
 def test_rejected_checks_are_named_with_their_messages(state, given, event):
     d = draft(*(answered(name, state, message=message) for name, message in given.items()), answered("c", "Ready"))
     admission_checks.act(d)
-    assert d.events == [Event(*event)]
+    assert d.events == [WorkloadEvent(*event)]
 
 
 @pytest.mark.parametrize(
@@ -131,9 +133,9 @@ def test_an_eviction_resets_all_checks_and_counts_their_retries():
         answered("c", "Pending", message="working on it"),
     )
     transitions.evict(d, "Preempted", "by another")
-    told = [(c.name, c.state, c.message, c.retry_count, c.last_transition_time) for c in d.status.admission_checks]
+    written = [(c.name, c.state, c.message, c.retry_count, c.last_transition_time) for c in d.status.admission_checks]
     reset = "Reset to Pending after eviction. Previously: "
-    assert told == [
+    assert written == [
         ("a", "Pending", f"{reset}Retry", 2, at(20)),
         ("b", "Pending", f"{reset}Ready", 3, at(20)),
         ("c", "Pending", "working on it", None, at(11)),

@@ -3,9 +3,14 @@
 import pytest
 
 from queue_manager.lifecycle import clock_set_back, rules
-from queue_manager.lifecycle.settings import PodsReadySettings, Settings, reconfigured, without_future_times
 from queue_manager.lifecycle.status_draft import Draft
-from queue_manager.lifecycle.steps import DeleteExpired, Idle, Wait, WorkloadContext, WriteStatus
+from queue_manager.lifecycle.steps import ApplyTransition, DeleteExpired, Idle, Wait, WorkloadContext
+from queue_manager.lifecycle.workload_settings import (
+    PodsReadySettings,
+    WorkloadSettings,
+    reconfigured,
+    without_future_times,
+)
 from tests.unit.queueing.builders import at, condition, wire, workload
 
 DAY = 86400
@@ -41,11 +46,11 @@ def test_a_backoff_in_the_future_keeps_its_length_and_starts_now(reason):
 
 
 def test_times_are_corrected_before_the_wait_for_the_retry():
-    step = rules.next_step(evicted(), WorkloadContext(), Settings(), at(0))
-    assert isinstance(step, WriteStatus)
+    step = rules.next_step(evicted(), WorkloadContext(), WorkloadSettings(), at(0))
+    assert isinstance(step, ApplyTransition)
     draft = Draft(evicted(), at(0))
     step.apply(draft)
-    assert rules.next_step(draft.workload, WorkloadContext(), Settings(), at(0)) == Wait(at(60))
+    assert rules.next_step(draft.workload, WorkloadContext(), WorkloadSettings(), at(0)) == Wait(at(60))
 
 
 def test_give_up_after_counts_from_now_at_the_latest():
@@ -55,7 +60,7 @@ def test_give_up_after_counts_from_now_at_the_latest():
 
 def test_the_pods_ready_timeout_counts_from_now_at_the_latest():
     w = workload(conditions=[condition("QuotaReserved", "True"), condition("Admitted", "True", seconds=DAY)])
-    assert rules.next_step(corrected(w), WorkloadContext(), Settings(), at(0)) == Wait(at(1800))
+    assert rules.next_step(corrected(w), WorkloadContext(), WorkloadSettings(), at(0)) == Wait(at(1800))
 
 
 def test_the_time_of_a_deactivation_target_is_not_corrected():
@@ -83,9 +88,9 @@ FINISHED = workload(conditions=[condition("Finished", "True", seconds=DAY)])
 
 
 def test_a_finished_workload_is_kept_no_longer_than_its_retention():
-    kept = Settings(retain_finished=60)
+    kept = WorkloadSettings(retain_finished=60)
     step = rules.next_step(FINISHED, WorkloadContext(), kept, at(0))
-    assert isinstance(step, WriteStatus)
+    assert isinstance(step, ApplyTransition)
     draft = Draft(FINISHED, at(0))
     step.apply(draft)
     assert rules.next_step(draft.workload, WorkloadContext(), kept, at(0)) == Wait(at(60))
@@ -93,13 +98,15 @@ def test_a_finished_workload_is_kept_no_longer_than_its_retention():
 
 
 def test_a_finished_workload_keeps_its_times_while_nothing_counts_from_them():
-    assert rules.next_step(FINISHED, WorkloadContext(), Settings(), at(0)) == Idle()
+    assert rules.next_step(FINISHED, WorkloadContext(), WorkloadSettings(), at(0)) == Idle()
 
 
 def test_a_deadline_counts_from_a_reload_no_later_than_now():
     """waitForPodsReady was switched on a day ahead of the clock, while the Workload was running."""
     w = workload(conditions=[condition("QuotaReserved", "True"), condition("Admitted", "True", seconds=-DAY)])
-    ahead = reconfigured(Settings(pods_ready=None), Settings(pods_ready=PodsReadySettings(timeout=60)), at(DAY))
+    ahead = reconfigured(
+        WorkloadSettings(pods_ready=None), WorkloadSettings(pods_ready=PodsReadySettings(timeout=60)), at(DAY)
+    )
     known = without_future_times(ahead, at(0))
     assert rules.next_step(w, WorkloadContext(), known, at(0)) == Wait(at(60))
     assert without_future_times(known, at(30)) is known

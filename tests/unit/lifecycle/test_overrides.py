@@ -3,7 +3,7 @@
 import pytest
 
 from queue_manager.lifecycle import overrides
-from queue_manager.lifecycle.settings import Bounds, PodsReadyBounds, PodsReadySettings
+from queue_manager.lifecycle.workload_settings import Bounds, PodsReadyBounds, PodsReadySettings
 
 TIMEOUT, LIMIT, MIN_RUNTIME = "sluice/pods-ready-timeout", "sluice/requeuing-limit", "sluice/min-runtime"
 BOUNDS = PodsReadyBounds(min_timeout=60, max_timeout=7200, max_limit=10)

@@ -1,14 +1,17 @@
 """PodsReady timeouts: which deadline applies, what is written, and what is recorded."""
 
+from dataclasses import replace
+
 import msgspec
 import pytest
 
 from queue_manager.lifecycle import requeue_history, requeuing, transitions
-from queue_manager.lifecycle.requeuing import Deadline, Unscheduled
+from queue_manager.lifecycle.requeuing import Deadline
 from queue_manager.lifecycle.rules import next_step
-from queue_manager.lifecycle.settings import PodsReadyBounds, PodsReadySettings, Settings
 from queue_manager.lifecycle.status_draft import Draft
-from queue_manager.lifecycle.steps import Deactivate, Wait, WorkloadContext, WriteStatus
+from queue_manager.lifecycle.steps import ApplyTransition, Deactivate, Wait, WorkloadContext
+from queue_manager.lifecycle.unscheduled import Unscheduled
+from queue_manager.lifecycle.workload_settings import PodsReadyBounds, PodsReadySettings, WorkloadSettings
 from tests.unit.queueing.builders import at, condition, wire, workload
 
 RUNNING = [condition("QuotaReserved", "True"), condition("Admitted", "True", "Admitted", seconds=10)]
@@ -17,8 +20,8 @@ STUCK = Unscheduled(2, "0/3 nodes are available")
 CONTEXT = WorkloadContext(cluster_queue="cq")
 
 
-def settings(**values) -> Settings:
-    return Settings(pods_ready=PodsReadySettings(**{"timeout": 300, "recovery_timeout": 60, **values}))
+def settings(**values) -> WorkloadSettings:
+    return WorkloadSettings(pods_ready=PodsReadySettings(**{"timeout": 300, "recovery_timeout": 60, **values}))
 
 
 def history(since: float | None = None, ends: tuple[float, ...] = ()) -> dict:
@@ -26,7 +29,7 @@ def history(since: float | None = None, ends: tuple[float, ...] = ()) -> dict:
     return {"requeueHistory": {"attempts": tried, **({"since": wire(since)} if since is not None else {})}}
 
 
-def timed_out(w, own: Settings, seconds: float, unscheduled=None) -> Draft:
+def timed_out(w, own: WorkloadSettings, seconds: float, unscheduled=None) -> Draft:
     draft = Draft(w, at(seconds))
     requeuing.time_out(draft, own, 0.0, unscheduled)
     return draft
@@ -67,7 +70,7 @@ def test_a_fractional_timeout_that_has_passed_evicts(conditions, stuck):
         wait = next_step(w, context, own, at(500.1 if conditions is LOST else 10.1))
         assert isinstance(wait, Wait)
         step = next_step(w, context, own, wait.until)
-        assert isinstance(step, WriteStatus)
+        assert isinstance(step, ApplyTransition)
         draft = Draft(w, wait.until)
         step.apply(draft)
         assert draft.changed
@@ -106,7 +109,7 @@ def test_give_up_after_also_ends_a_backoff(retry):
     assert next_step(w, CONTEXT, own, at(20)) == Wait(at(600))
     assert next_step(w, CONTEXT, settings(give_up_after=1200), at(20)) == Wait(at(retry))
     step = next_step(w, CONTEXT, own, at(600))
-    assert isinstance(step, WriteStatus)
+    assert isinstance(step, ApplyTransition)
     draft = Draft(w, at(600))
     step.apply(draft)
     assert isinstance(next_step(draft.workload, CONTEXT, own, at(600)), Deactivate)
@@ -184,6 +187,25 @@ def test_a_preempted_ready_run_resets_give_up_after():
     transitions.evict(draft, "Preempted", "by another")
     assert draft.status.requeue_history.since is None
     assert draft.patch()["status"]["requeueHistory"]["since"] is None
+
+
+def test_an_eviction_keeps_the_cause_of_the_pods_in_one_write():
+    draft = Draft(workload(conditions=RUNNING), at(310))
+    requeuing.time_out(draft, settings(), 0.0, None, "exit 3: boom")
+    status = draft.patch()["status"]
+    (attempt,) = status["requeueHistory"]["attempts"]
+    (evicted,) = [c for c in status["conditions"] if c["type"] == "Evicted"]
+    assert attempt["podCause"] == "exit 3: boom"
+    assert evicted["message"] == f"Exceeded the PodsReady timeout {draft.original.metadata.key}; exit 3: boom"
+
+
+def test_a_deactivation_keeps_the_cause_of_the_pods():
+    announced = condition("DeactivationTarget", "True", "RequeuingLimitExceeded", seconds=20)
+    w = workload(conditions=[*RUNNING, announced], spec={"active": False})
+    step = next_step(w, replace(CONTEXT, pod_cause="OOMKilled"), settings(), at(40))
+    draft = Draft(w, at(40))
+    step.apply(draft)
+    assert [a.pod_cause for a in draft.status.requeue_history.attempts] == ["OOMKilled"]
 
 
 def test_a_deactivation_keeps_the_attempts_and_resets_give_up_after():

@@ -9,22 +9,22 @@ from queue_manager.api.keys import ADMISSION_GATED_BY, DEACTIVATED_FOR
 from queue_manager.api.messages import UNSATISFIED_CHECKS_MESSAGE
 from queue_manager.api.reasons import UNSATISFIED_CHECKS
 from queue_manager.lifecycle.rules import next_step
-from queue_manager.lifecycle.settings import PodsReadySettings, Settings
 from queue_manager.lifecycle.status_draft import Draft
 from queue_manager.lifecycle.steps import (
+    ApplyTransition,
     Deactivate,
     DeleteExpired,
     Idle,
     RemoveFinalizer,
     Wait,
     WorkloadContext,
-    WriteStatus,
 )
+from queue_manager.lifecycle.workload_settings import PodsReadySettings, WorkloadSettings
 from queue_manager.queueing.pending import PendingReason
 from tests.unit.queueing.builders import at, condition, workload
 
 CONTEXT = WorkloadContext(cluster_queue="cq")
-SETTINGS = Settings()
+SETTINGS = WorkloadSettings()
 RUNNING = [condition("QuotaReserved", "True"), condition("Admitted", "True", "Admitted", seconds=10)]
 ADMISSION = {"admission": {"clusterQueue": "cq", "podSetAssignments": []}}
 OWNED = {"ownerReferences": [{"kind": "Job", "name": "j", "uid": "u", "controller": True}]}
@@ -44,7 +44,7 @@ def step(w, context=CONTEXT, settings=SETTINGS, seconds=20):
 def outcome(w, context=CONTEXT, settings=SETTINGS, seconds=20):
     """What the change makes of QuotaReserved."""
     change = step(w, context, settings, seconds)
-    assert isinstance(change, WriteStatus), change
+    assert isinstance(change, ApplyTransition), change
     draft = Draft(w, at(seconds))
     change.apply(draft)
     assert draft.changed
@@ -84,8 +84,17 @@ def test_a_workload_equal_to_a_refused_one_has_its_reason():
     )
 
 
-def test_a_fresh_workload_equal_to_a_parked_one_gets_no_condition():
-    assert isinstance(step(make(), replace(CONTEXT, bypassed=PendingReason("WaitingForQuota", "full"))), Idle)
+def test_a_fresh_workload_equal_to_a_parked_one_gets_its_reason_after_a_period():
+    parked = replace(CONTEXT, bypassed=PendingReason("WaitingForQuota", "full"))
+    assert step(make(), parked, seconds=20) == Wait(at(30))
+    assert isinstance(step(make(), CONTEXT, seconds=30), Idle)
+    assert outcome(make(), parked, seconds=30)[0] == "WaitingForQuota"
+
+
+def test_a_reason_that_can_wait_is_not_written_while_urgent_writes_wait():
+    busy = replace(CONTEXT, bypassed=PendingReason("WaitingForQuota", "full"), urgent_writes_wait=True)
+    assert step(make(), busy, seconds=40) == Wait(at(70))
+    assert outcome(make(), replace(busy, urgent_writes_wait=False), seconds=70)[0] == "WaitingForQuota"
 
 
 def test_an_error_of_the_scheduler_stays_while_it_holds():
@@ -98,7 +107,7 @@ def test_a_newer_condition_of_the_scheduler_stays():
     """A reactivated Workload may be refused before the life cycle writes that it is pending."""
     context = replace(CONTEXT, error="workload namespace doesn't match ClusterQueue selector")
     change = step(make([condition("QuotaReserved", "False", "Deactivated")]), context)
-    assert isinstance(change, WriteStatus)
+    assert isinstance(change, ApplyTransition)
     draft = Draft(make([condition("QuotaReserved", "False", "Misconfigured", context.error)]), at(20))
     change.apply(draft)
     reserved = draft.condition("QuotaReserved")
@@ -110,7 +119,7 @@ def test_any_eviction_ends_with_its_backoff(reason):
     """An eviction by another controller has no backoff, and must not keep the Workload out of the queue."""
     w = make([condition("QuotaReserved", "False", "PendingEvaluation"), condition("Requeued", "False", reason)])
     change = step(w)
-    assert isinstance(change, WriteStatus)
+    assert isinstance(change, ApplyTransition)
     draft = Draft(w, at(20))
     change.apply(draft)
     assert draft.is_true("Requeued")
@@ -124,11 +133,15 @@ def test_conditions_of_the_scheduler_are_left_alone():
 @pytest.mark.parametrize(
     ("conditions", "settings", "deadline"),
     [
-        ([], Settings(pods_ready=PodsReadySettings(timeout=60)), 70),
-        ([condition("PodsReady", "False", "WaitForStart")], Settings(pods_ready=PodsReadySettings(timeout=60)), 70),
+        ([], WorkloadSettings(pods_ready=PodsReadySettings(timeout=60)), 70),
+        (
+            [condition("PodsReady", "False", "WaitForStart")],
+            WorkloadSettings(pods_ready=PodsReadySettings(timeout=60)),
+            70,
+        ),
         (
             [condition("PodsReady", "False", "WaitForRecovery", seconds=15)],
-            Settings(pods_ready=PodsReadySettings(timeout=60, recovery_timeout=30)),
+            WorkloadSettings(pods_ready=PodsReadySettings(timeout=60, recovery_timeout=30)),
             45,
         ),
     ],
@@ -137,7 +150,7 @@ def test_the_pods_ready_deadline_is_a_wait_and_then_an_eviction(conditions, sett
     w = make([*RUNNING, *conditions], status=ADMISSION)
     assert step(w, settings=settings) == Wait(at(deadline))
     change = step(w, settings=settings, seconds=deadline)
-    assert isinstance(change, WriteStatus)
+    assert isinstance(change, ApplyTransition)
     draft = Draft(w, at(deadline))
     change.apply(draft)
     assert draft.is_true("Evicted")
@@ -146,12 +159,12 @@ def test_the_pods_ready_deadline_is_a_wait_and_then_an_eviction(conditions, sett
 @pytest.mark.parametrize(
     ("conditions", "settings"),
     [
-        ([condition("PodsReady", "True", "Started")], Settings()),
+        ([condition("PodsReady", "True", "Started")], WorkloadSettings()),
         (
             [condition("PodsReady", "False", "WaitForRecovery")],
-            Settings(pods_ready=PodsReadySettings(recovery_timeout=0)),
+            WorkloadSettings(pods_ready=PodsReadySettings(recovery_timeout=0)),
         ),
-        ([], Settings(pods_ready=None)),
+        ([], WorkloadSettings(pods_ready=None)),
     ],
 )
 def test_ready_pods_or_a_disabled_timeout_set_no_deadline(conditions, settings):
@@ -160,7 +173,7 @@ def test_ready_pods_or_a_disabled_timeout_set_no_deadline(conditions, settings):
 
 def test_pods_that_became_ready_meanwhile_are_not_evicted():
     w = make(RUNNING, status=ADMISSION)
-    change = step(w, settings=Settings(pods_ready=PodsReadySettings(timeout=5)))
+    change = step(w, settings=WorkloadSettings(pods_ready=PodsReadySettings(timeout=5)))
     newer = make([*RUNNING, condition("PodsReady", "True", "Started")], status=ADMISSION)
     draft = Draft(newer, at(20))
     change.apply(draft)
@@ -216,7 +229,7 @@ def test_a_reactivation_before_the_clean_up_is_not_undone():
     target = condition("DeactivationTarget", "True")
     w = make([*RUNNING, target], status=status, meta={"annotations": {DEACTIVATED_FOR: at(0).isoformat()}})
     change = step(w)
-    assert isinstance(change, WriteStatus)
+    assert isinstance(change, ApplyTransition)
     draft = Draft(w, at(20))
     change.apply(draft)
     assert draft.condition("DeactivationTarget") is None
@@ -234,7 +247,7 @@ def test_execution_time_counts_over_all_runs():
         spec={"maximumExecutionTimeSeconds": 100},
     )
     assert step(w) == Wait(at(70))
-    assert isinstance(step(w, seconds=70), WriteStatus)
+    assert isinstance(step(w, seconds=70), ApplyTransition)
 
 
 FINISHED = [condition("Finished", "True", "Succeeded", seconds=10)]
@@ -243,7 +256,7 @@ KUEUE = "kueue.x-k8s.io/resource-in-use"
 
 def test_a_finished_workload_loses_its_finalizer_and_later_is_deleted():
     assert step(make(FINISHED, meta={"finalizers": [KUEUE]})) == RemoveFinalizer()
-    kept = Settings(retain_finished=60)
+    kept = WorkloadSettings(retain_finished=60)
     assert step(make(FINISHED), settings=kept) == Wait(at(70))
     assert step(make(FINISHED), settings=kept, seconds=70) == DeleteExpired(
         False, "Deleted finished workload due to elapsed retention"
@@ -268,12 +281,12 @@ def test_retention_of_deactivated_jobs_spares_those_a_user_deactivated(reason, e
         condition("Admitted", "False", "NoReservation", "The workload has no reservation"),
     ]
     w = make(conditions, spec={"active": False})
-    assert step(w, settings=Settings(retain_deactivated=60), seconds=100) == expected
+    assert step(w, settings=WorkloadSettings(retain_deactivated=60), seconds=100) == expected
 
 
 def test_an_orphan_is_finished_unless_it_is_being_deleted():
     gone = replace(CONTEXT, owner_gone=True)
-    assert isinstance(step(make(), gone), WriteStatus)
+    assert isinstance(step(make(), gone), ApplyTransition)
     deleting = {"deletionTimestamp": "2026-01-01T00:00:01Z", "finalizers": [KUEUE]}
     assert step(make(meta=deleting), gone) == RemoveFinalizer()
 
@@ -293,7 +306,7 @@ DELETING = {"deletionTimestamp": "2026-01-01T00:00:01Z"}
     ],
 )
 def test_finalizers_of_deleted_workloads(w, context, expected):
-    assert step(w, context, Settings(retain_finished=60)) == expected
+    assert step(w, context, WorkloadSettings(retain_finished=60)) == expected
 
 
 RESERVED = [condition("QuotaReserved", "True"), condition("Admitted", "False", "UnsatisfiedAdmissionChecks")]
@@ -406,7 +419,7 @@ def test_steps_come_to_an_end():
         for context in views:
             for _ in range(5):
                 found = step(w, context, seconds=10**6)
-                if not isinstance(found, WriteStatus):
+                if not isinstance(found, ApplyTransition):
                     break
                 draft = Draft(w, at(10**6))
                 found.apply(draft)
@@ -423,13 +436,13 @@ def test_the_largest_time_has_deadlines():
     spec = {"maximumExecutionTimeSeconds": 2**31 - 1}
     draft = Draft(make(admitted, status=ADMISSION, spec=spec), at(0))
     change = step(draft.original, seconds=0)
-    assert isinstance(change, WriteStatus)
+    assert isinstance(change, ApplyTransition)
     change.apply(draft)
     assert draft.workload.condition("Admitted").last_transition_time == at(0)
     assert isinstance(step(draft.workload, seconds=0), Wait)
     finished = make([condition("Finished", "True", "Succeeded") | last], meta={"ownerReferences": []})
     change = step(finished, settings=replace(SETTINGS, retain_finished=60.0))
-    assert isinstance(change, WriteStatus)
+    assert isinstance(change, ApplyTransition)
     draft = Draft(finished, at(0))
     change.apply(draft)
     assert step(draft.workload, seconds=0, settings=replace(SETTINGS, retain_finished=60.0)) == Wait(at(60))

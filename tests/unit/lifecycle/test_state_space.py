@@ -5,16 +5,18 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import timedelta
 
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from queue_manager.api import condition_types, policies, reasons
 from queue_manager.lifecycle import diagram, state_space
-from queue_manager.lifecycle.requeuing import Unscheduled
-from queue_manager.lifecycle.settings import PodsReadySettings, Settings
 from queue_manager.lifecycle.state_space import MOVES, PHASES, LifeState, eligible, phase, settled, step
+from queue_manager.lifecycle.unscheduled import Unscheduled
+from queue_manager.lifecycle.workload_settings import PodsReadySettings, WorkloadSettings
 from queue_manager.queueing.requeue_backoff import backoff_seconds
+from tests.examples import examples
 
 BASE, MAXIMUM, LIMIT = 60, 300, 3
 OWN, END = "its own step", "its Job has ended"
@@ -70,7 +72,7 @@ class LifeOfAWorkload(RuleBasedStateMachine):
         )
         one = state_space.new_life(checks)
         context = replace(one.context, unscheduled=unscheduled)  # type: ignore[arg-type]
-        self.life = replace(one, context=context, settings=Settings(pods_ready=own))
+        self.life = replace(one, context=context, settings=WorkloadSettings(pods_ready=own))
 
     def become(self, after: LifeState) -> None:
         before, self.life = self.life, after
@@ -187,11 +189,12 @@ class LifeOfAWorkload(RuleBasedStateMachine):
 
 
 LifeOfAWorkload.TestCase.settings = settings(
-    max_examples=60, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=examples(60), stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
 )
 TestLifeOfAWorkload = LifeOfAWorkload.TestCase
 
 
+@pytest.mark.thorough
 def test_every_phase_can_be_left_and_reached() -> None:
     found = diagram.arrows()
     names = {name for name, _, _ in PHASES}

@@ -83,9 +83,9 @@ def knows_no_limit(patch: pytest.MonkeyPatch) -> None:
 def keeps_the_count(patch: pytest.MonkeyPatch) -> None:
     before = transitions.deactivate
 
-    def deactivate(draft: Draft) -> None:
+    def deactivate(draft: Draft, pod_cause: str = "") -> None:
         state = draft.status.requeue_state
-        before(draft)
+        before(draft, pod_cause)
         draft.put(requeue_state=state)
 
     patch.setattr(transitions, "deactivate", deactivate)
@@ -113,7 +113,7 @@ def runs_without_quota(patch: pytest.MonkeyPatch) -> None:
 
 def never_rests(patch: pytest.MonkeyPatch) -> None:
     def again(*_: object) -> steps.Step:
-        return steps.WriteStatus(lambda draft: None, Cause.CLOCK)
+        return steps.ApplyTransition(lambda draft: None, Cause.CLOCK)
 
     patch.setattr(rules, "RULES", (*rules.RULES, again))
 
@@ -144,6 +144,7 @@ def test_the_unchanged_rules_keep_the_invariants() -> None:
     run_state_machine_as_test(LifeOfAWorkload, settings=settings(MANY, max_examples=30))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("what", BROKEN)
 def test_a_broken_rule_is_found(what: str, monkeypatch: pytest.MonkeyPatch) -> None:
     number, breaks = BROKEN[what]

@@ -4,8 +4,8 @@ import msgspec
 import pytest
 
 from queue_manager.lifecycle import admission_checks, requeuing, transitions
-from queue_manager.lifecycle.settings import PodsReadySettings
-from queue_manager.lifecycle.status_draft import Draft, Event
+from queue_manager.lifecycle.status_draft import Draft, WorkloadEvent
+from queue_manager.lifecycle.workload_settings import PodsReadySettings
 from queue_manager.scheduling.flavor_assignment import Assignment, PodSetResult
 from queue_manager.scheduling.quota_tree import FlavorResource
 from tests.unit.queueing.builders import at, condition, workload
@@ -44,8 +44,8 @@ def test_admission_is_one_write_with_two_conditions_the_assignment_and_two_event
     assert status["conditions"][0]["lastTransitionTime"] == "2026-01-01T00:00:07Z"
     assert status["conditions"][0]["observedGeneration"] == 1
     assert draft.events == [
-        Event("Normal", "QuotaReserved", "Quota reserved in ClusterQueue cq, wait time since queued was 7s"),
-        Event("Normal", "Admitted", "Admitted by ClusterQueue cq, wait time since reservation was 0s"),
+        WorkloadEvent("Normal", "QuotaReserved", "Quota reserved in ClusterQueue cq, wait time since queued was 7s"),
+        WorkloadEvent("Normal", "Admitted", "Admitted by ClusterQueue cq, wait time since reservation was 0s"),
     ]
 
 
@@ -65,7 +65,7 @@ def test_a_refusal_is_one_event_per_reason():
         "Admitted": ("False", "NoReservation", "The workload has no reservation"),
     }
     assert patched(draft)["resourceRequests"] == [{"name": "main", "resources": {"cpu": "1"}}]
-    assert draft.events == [Event("Warning", "WaitingForQuota", "full")]
+    assert draft.events == [WorkloadEvent("Warning", "WaitingForQuota", "full")]
     again = Draft(draft.workload, at(2))
     transitions.refuse(again, "WaitingForQuota", "full", {"main": {"cpu": 1000}})
     assert not again.changed
@@ -134,7 +134,9 @@ def test_a_timeout_counts_and_sets_the_time_of_the_next_try():
     assert status["schedulingStats"] == {
         "evictions": [{"reason": "PodsReadyTimeout", "underlyingCause": "WaitForStart", "count": 1}]
     }
-    assert draft.events == [Event("Normal", "EvictedDueToPodsReadyTimeout", "Exceeded the PodsReady timeout ns/w")]
+    assert draft.events == [
+        WorkloadEvent("Normal", "EvictedDueToPodsReadyTimeout", "Exceeded the PodsReady timeout ns/w")
+    ]
 
 
 @pytest.mark.parametrize(("limit", "count", "evicts"), [(0, 0, False), (1, 0, True), (1, 1, False), (None, 99, True)])
@@ -166,7 +168,7 @@ def test_a_deactivation_names_its_cause_and_clears_the_retries():
     assert patch["schedulingStats"]["evictions"] == [
         {"reason": "Deactivated", "underlyingCause": "RequeuingLimitExceeded", "count": 1}
     ]
-    assert draft.events == [Event("Normal", "EvictedDueToDeactivatedDueToRequeuingLimitExceeded", text)]
+    assert draft.events == [WorkloadEvent("Normal", "EvictedDueToDeactivatedDueToRequeuingLimitExceeded", text)]
 
 
 def test_deactivating_a_pending_workload_records_no_event():
@@ -250,7 +252,7 @@ def test_unknown_conditions_of_others_survive_a_patch():
 
 BECAUSE = "Preempted to accommodate a workload (UID: u, JobUID: j) due to prioritization in the ClusterQueue"
 PRIORITIES = "preemptor effective priority: 9 (base: 9, boost: 0); preemptee effective priority: 1 (base: 1, boost: 0)"
-NEEDED_BY = "for ClusterQueue cq, priority 9"
+NEEDED_BY = "for priority 9 of ClusterQueue cq"
 
 
 def preempt(draft: Draft) -> None:
@@ -268,8 +270,8 @@ def test_a_preemption_is_one_write_with_two_conditions_and_two_events():
     assert said(draft)["Preempted"] == ("True", "InClusterQueue", BECAUSE)
     assert said(draft)["QuotaReserved"][0] == "True", "quota is held until the Job has stopped"
     assert draft.events == [
-        Event("Normal", "EvictedDueToPreempted", BECAUSE),
-        Event("Normal", "Preempted", f"{BECAUSE}; {PRIORITIES}"),
+        WorkloadEvent("Normal", "EvictedDueToPreempted", BECAUSE),
+        WorkloadEvent("Normal", "Preempted", f"{BECAUSE}; {PRIORITIES}"),
     ]
     assert patched(draft)["schedulingStats"] == {
         "evictions": [{"reason": "Preempted", "underlyingCause": "", "count": 1}]

@@ -97,7 +97,7 @@ class Candidate:
         await self.stop()
 
 
-def story(play: Callable[[World, Callable[[str], Candidate]], Any]) -> None:
+def run_scenario(play: Callable[[World, Callable[[str], Candidate]], Any]) -> None:
     async def run() -> None:
         async with world_of() as (world, enter):
             await play(world, enter)
@@ -130,7 +130,7 @@ async def spec(world: World) -> dict[str, Any]:
     return found
 
 
-def test_the_first_leads_and_the_others_say_for_whom_they_wait() -> None:
+def test_the_first_leads_and_the_others_log_the_leader_they_wait_for() -> None:
     async def play(world: World, enter: Callable[[str], Candidate]) -> None:
         first = enter("a")
         await first.won()
@@ -144,7 +144,7 @@ def test_the_first_leads_and_the_others_say_for_whom_they_wait() -> None:
         renewed = await spec(world)
         assert renewed["acquireTime"] == lease["acquireTime"] < renewed["renewTime"]
 
-    story(play)
+    run_scenario(play)
 
 
 def test_a_stopping_leader_releases_the_lease() -> None:
@@ -156,7 +156,7 @@ def test_a_stopping_leader_releases_the_lease() -> None:
         assert await second.won() - left <= LONGEST_RETRY
         assert (await spec(world))["leaseTransitions"] == 1
 
-    story(play)
+    run_scenario(play)
 
 
 def test_a_killed_leader_is_replaced_when_its_lease_expires() -> None:
@@ -166,7 +166,7 @@ def test_a_killed_leader_is_replaced_when_its_lease_expires() -> None:
         await first.die()
         assert LASTS - RETRY - 0.1 <= await second.won() - left <= LASTS + 2 * LONGEST_RETRY
 
-    story(play)
+    run_scenario(play)
 
 
 def test_a_leader_without_connection_ends_before_another_starts() -> None:
@@ -181,7 +181,7 @@ def test_a_leader_without_connection_ends_before_another_starts() -> None:
         assert second.won_at is None
         await second.won()
 
-    story(play)
+    run_scenario(play)
 
 
 def test_a_short_failure_does_not_end_the_leadership() -> None:
@@ -195,7 +195,7 @@ def test_a_short_failure_does_not_end_the_leadership() -> None:
         assert first.election.is_leader
         assert second.won_at is None
 
-    story(play)
+    run_scenario(play)
 
 
 @pytest.mark.parametrize("phase", [0.0, 0.3, 0.7, 1.0, 1.4, 1.9])
@@ -216,7 +216,7 @@ def test_repeated_stalls_do_not_end_the_leadership(phase: float, length: float) 
         assert not first.task.done()
         assert second.won_at is None
 
-    story(play)
+    run_scenario(play)
 
 
 def test_a_former_leader_does_not_wait_for_its_own_lease() -> None:
@@ -233,7 +233,7 @@ def test_a_former_leader_does_not_wait_for_its_own_lease() -> None:
         await again
         assert first.heard == []
 
-    story(play)
+    run_scenario(play)
 
 
 def test_a_paused_leader_sends_nothing_before_it_has_renewed() -> None:
@@ -251,7 +251,7 @@ def test_a_paused_leader_sends_nothing_before_it_has_renewed() -> None:
         await asyncio.sleep(2 * RETRY)  # no other candidate has the lease, so it is renewed
         await fenced.create(CONFIG_MAPS, "default", {"metadata": {"name": "leads-again"}})
 
-    story(play)
+    run_scenario(play)
 
 
 def test_delayed_writes_of_an_earlier_term_are_refused() -> None:
@@ -265,7 +265,7 @@ def test_delayed_writes_of_an_earlier_term_are_refused() -> None:
             await Client(fence).create(CONFIG_MAPS, "default", {"metadata": {"name": "ghost"}})
         assert await Client(fence).list(LEASES, "default")
 
-    story(play)
+    run_scenario(play)
 
 
 def test_who_lost_the_lease_wins_it_again_with_the_same_election() -> None:
@@ -287,7 +287,7 @@ def test_who_lost_the_lease_wins_it_again_with_the_same_election() -> None:
             assert first.election.is_leader
             first.task, second = asyncio.create_task(first.keep()), enter("b")
 
-    story(play)
+    run_scenario(play)
 
 
 def test_the_duration_and_foreign_fields_of_the_lease_are_kept() -> None:
@@ -305,7 +305,7 @@ def test_the_duration_and_foreign_fields_of_the_lease_are_kept() -> None:
         assert lease["spec"]["strategy"] == "OldestEmulationVersion"
         assert lease["spec"]["leaseDurationSeconds"] == 15
 
-    story(play)
+    run_scenario(play)
 
 
 def test_a_deleted_or_taken_lease_ends_the_leader_if_another_holds_it() -> None:
@@ -321,7 +321,7 @@ def test_a_deleted_or_taken_lease_ends_the_leader_if_another_holds_it() -> None:
         with pytest.raises(LeadershipLost, match="lost the lease: admin holds it"):
             first.task.result()
 
-    story(play)
+    run_scenario(play)
 
 
 def test_a_missing_namespace_is_reported_at_once() -> None:
@@ -334,6 +334,7 @@ def test_a_missing_namespace_is_reported_at_once() -> None:
     run_virtual(play())
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("seed", range(8))
 def test_two_candidates_never_lead_at_once(seed: int) -> None:
     """Five candidates for half an hour; their connections are slowed, cut and restored at random, responses lost,

@@ -11,13 +11,14 @@ from queue_manager.queueing.pending import PendingReason, PendingWorkloads
 from queue_manager.scheduling.backfill import HeadOrder
 from queue_manager.scheduling.cycle import Retry
 from queue_manager.scheduling.usage_decay import WeightedUsage
+from tests.examples import examples
 from tests.unit.queueing.builders import T0, at, condition, pending
 
 WAITS = "WaitingForPreemptedWorkloads"
 WHY = PendingReason("WaitingForQuota", "full")
 
 
-def line(strategy="BestEffortFIFO", *infos):
+def queue_of(strategy="BestEffortFIFO", *infos):
     queue = PendingWorkloads(strategy)
     for info in infos:
         queue.put(info, T0)
@@ -33,7 +34,7 @@ def drain(queue):
 
 
 def test_priority_comes_first_then_time_then_arrival():
-    queue = line(
+    queue = queue_of(
         "StrictFIFO",
         pending("young", created=5),
         pending("second", created=1, annotations={"sluice/sequence": "12"}),
@@ -45,7 +46,7 @@ def test_priority_comes_first_then_time_then_arrival():
 
 
 def test_besteffort_parks_all_equal_workloads_with_one_refusal():
-    queue = line("BestEffortFIFO", *(pending(f"big{i}", requests={"cpu": "9"}, created=i) for i in range(50)))
+    queue = queue_of("BestEffortFIFO", *(pending(f"big{i}", requests={"cpu": "9"}, created=i) for i in range(50)))
     queue.put(pending("small", created=99), T0)
     queue.refused(queue.head().key, Retry.CHANGE, WHY)
     assert queue.head().key.name == "small"
@@ -55,7 +56,7 @@ def test_besteffort_parks_all_equal_workloads_with_one_refusal():
 
 def test_a_parked_shape_is_tried_again_when_its_refused_workload_leaves():
     """Its status carried the reason for all of them."""
-    queue = line("BestEffortFIFO", *(pending(f"big{i}", requests={"cpu": "9"}, created=i) for i in range(3)))
+    queue = queue_of("BestEffortFIFO", *(pending(f"big{i}", requests={"cpu": "9"}, created=i) for i in range(3)))
     queue.refused(queue.head().key, Retry.CHANGE, WHY)
     queue.remove(pending("big2").key)
     assert queue.head() is None
@@ -65,15 +66,16 @@ def test_a_parked_shape_is_tried_again_when_its_refused_workload_leaves():
 
 
 def test_a_new_workload_equal_to_a_parked_one_is_parked_at_once():
-    queue = line("BestEffortFIFO", pending("a"))
+    queue = queue_of("BestEffortFIFO", pending("a"))
     queue.refused(pending("a").key, Retry.CHANGE, WHY)
     queue.put(pending("b", created=1), T0)
     assert queue.head() is None
     assert queue.inadmissible == 2
 
 
-def test_strictfifo_waits_for_its_first_workload_and_does_not_try_it_again_by_itself():
-    queue = line("StrictFIFO", pending("big", requests={"cpu": "9"}), pending("small", created=1))
+def test_strictfifo_waits_for_its_first_workload_without_trying_it_again():
+    """Until a change requeues it."""
+    queue = queue_of("StrictFIFO", pending("big", requests={"cpu": "9"}), pending("small", created=1))
     queue.refused(queue.head().key, Retry.CHANGE, WHY)
     assert queue.head() is None
     assert queue.requeue_inadmissible(T0)
@@ -81,28 +83,28 @@ def test_strictfifo_waits_for_its_first_workload_and_does_not_try_it_again_by_it
 
 
 def test_strictfifo_tries_a_newcomer_that_stands_before_the_blocked_one():
-    queue = line("StrictFIFO", pending("big", requests={"cpu": "9"}))
+    queue = queue_of("StrictFIFO", pending("big", requests={"cpu": "9"}))
     queue.refused(queue.head().key, Retry.CHANGE, WHY)
     queue.put(pending("high", priority=1, created=5), T0)
     assert queue.head().key.name == "high"
 
 
 def test_a_change_that_alters_nothing_for_the_scheduler_does_not_unblock():
-    queue = line("StrictFIFO", pending("big"))
+    queue = queue_of("StrictFIFO", pending("big"))
     queue.refused(queue.head().key, Retry.CHANGE, WHY)
     queue.put(pending("big", conditions=[condition("PodsReady", "False")]), T0)
     assert queue.head() is None
 
 
 def test_removing_the_blocked_one_lets_the_next_try():
-    queue = line("StrictFIFO", pending("big"), pending("next", created=1))
+    queue = queue_of("StrictFIFO", pending("big"), pending("next", created=1))
     queue.refused(queue.head().key, Retry.CHANGE, WHY)
     queue.remove(pending("big").key)
     assert queue.head().key.name == "next"
 
 
 def test_switching_to_besteffort_frees_what_was_blocked():
-    queue = line("StrictFIFO", pending("big", requests={"cpu": "9"}), pending("small", created=1))
+    queue = queue_of("StrictFIFO", pending("big", requests={"cpu": "9"}), pending("small", created=1))
     queue.refused(queue.head().key, Retry.CHANGE, WHY)
     queue.set_strategy("BestEffortFIFO", T0)
     queue.refused(queue.head().key, Retry.CHANGE, WHY)
@@ -118,21 +120,21 @@ BACKOFF = [
 @pytest.mark.parametrize("state", BACKOFF)
 @pytest.mark.parametrize("strategy", ["StrictFIFO", "BestEffortFIFO"])
 def test_a_workload_in_backoff_is_passed_by_and_no_wake_up_brings_it_back(strategy, state):
-    queue = line(strategy, pending("resting", **state), pending("next", created=5))
+    queue = queue_of(strategy, pending("resting", **state), pending("next", created=5))
     queue.requeue_inadmissible(at(5))
     assert drain(queue) == ["next"]
     assert queue.inadmissible == 1
 
 
 def test_a_backoff_that_is_over_ends_the_rest():
-    queue = line("StrictFIFO", pending("w", **BACKOFF[0].values[0]))
+    queue = queue_of("StrictFIFO", pending("w", **BACKOFF[0].values[0]))
     queue.requeue_inadmissible(at(10))
     assert queue.head().key.name == "w"
 
 
 def test_a_backoff_ends_by_the_time_alone_and_the_workload_is_first_again():
-    """No write and no other change tells of it: the order holds at the very moment of requeueAt."""
-    queue = line("BestEffortFIFO", pending("older", **BACKOFF[0].values[0]), pending("younger", created=5))
+    """The order holds from requeueAt on, without a write or another change of the Workload."""
+    queue = queue_of("BestEffortFIFO", pending("older", **BACKOFF[0].values[0]), pending("younger", created=5))
     assert not queue.end_backoffs(at(9.9))
     assert queue.head().key.name == "younger"
     assert queue.end_backoffs(at(10))
@@ -143,7 +145,7 @@ def test_a_backoff_ends_by_the_time_alone_and_the_workload_is_first_again():
 
 @pytest.mark.parametrize("hold", [True, False])
 def test_the_end_of_an_outdated_backoff_changes_nothing(hold):
-    queue = line("BestEffortFIFO", pending("w", **BACKOFF[0].values[0]))
+    queue = queue_of("BestEffortFIFO", pending("w", **BACKOFF[0].values[0]))
     later = {"status": {"requeueState": {"count": 2, "requeueAt": "2026-01-01T00:00:20Z"}}}
     queue.put(pending("w", **later), T0, hold=hold)
     assert not queue.end_backoffs(at(15))
@@ -161,7 +163,7 @@ def test_a_workload_on_hold_stays_until_it_is_put_again():
 
 
 def test_a_workload_of_a_wrong_namespace_does_not_block_a_strict_queue():
-    queue = line("StrictFIFO", pending("a"), pending("b", created=1))
+    queue = queue_of("StrictFIFO", pending("a"), pending("b", created=1))
     queue.refused(queue.head().key, Retry.NAMESPACE, WHY)
     assert queue.head().key.name == "b"
     queue.requeue_inadmissible(T0)
@@ -169,20 +171,20 @@ def test_a_workload_of_a_wrong_namespace_does_not_block_a_strict_queue():
 
 
 def test_who_lost_against_another_head_stays_first():
-    queue = line("BestEffortFIFO", pending("a"))
+    queue = queue_of("BestEffortFIFO", pending("a"))
     queue.refused(queue.head().key, Retry.NEXT_CYCLE, WHY)
     assert queue.head().key.name == "a"
 
 
 def test_a_raised_priority_moves_a_workload_forward():
-    queue = line("StrictFIFO", pending("a"), pending("b", created=1))
+    queue = queue_of("StrictFIFO", pending("a"), pending("b", created=1))
     queue.put(pending("b", created=1, priority=5), T0)
     assert drain(queue) == ["b", "a"]
 
 
 def test_a_preemptor_waits_alone_and_is_first_of_its_priority_after_a_change():
     """An equal Workload has no claim to the quota that is kept for it; one that waits longer comes after it."""
-    queue = line("BestEffortFIFO", pending("big", requests={"cpu": "9"}), pending("p", created=1))
+    queue = queue_of("BestEffortFIFO", pending("big", requests={"cpu": "9"}), pending("p", created=1))
     queue.put(pending("equal", created=2), T0)
     queue.refused(queue.head().key, Retry.CHANGE, WHY)
     assert queue.head().key.name == "p"
@@ -200,7 +202,7 @@ def test_a_preemptor_waits_alone_and_is_first_of_its_priority_after_a_change():
 
 
 def test_a_higher_priority_comes_before_a_preemptor_that_returns():
-    queue = line("BestEffortFIFO", pending("p"))
+    queue = queue_of("BestEffortFIFO", pending("p"))
     queue.refused(queue.head().key, Retry.PREEMPTION, WHY)
     queue.put(pending("high", priority=1, created=5), T0)
     queue.requeue_inadmissible(T0)
@@ -209,14 +211,14 @@ def test_a_higher_priority_comes_before_a_preemptor_that_returns():
 
 def test_after_a_restart_a_preemptor_is_first_of_its_priority():
     waits = pending("p", created=5, conditions=[condition("QuotaReserved", "False", WAITS)])
-    queue = line("BestEffortFIFO", pending("older"), waits)
+    queue = queue_of("BestEffortFIFO", pending("older"), waits)
     assert queue.head().key.name == "p"
     queue.refused(queue.head().key, Retry.CHANGE, WHY)
     assert queue.bypassed(waits.key) == WHY
 
 
 def test_a_preemptor_blocks_a_strict_queue_until_something_changes():
-    queue = line("StrictFIFO", pending("p"), pending("next", created=1))
+    queue = queue_of("StrictFIFO", pending("p"), pending("next", created=1))
     queue.refused(queue.head().key, Retry.PREEMPTION, WHY)
     assert queue.head() is None
     assert queue.requeue_inadmissible(T0)
@@ -224,7 +226,7 @@ def test_a_preemptor_blocks_a_strict_queue_until_something_changes():
 
 
 def test_an_earlier_equal_workload_is_tried_if_it_may_preempt_newer_ones():
-    queue = line("BestEffortFIFO", pending("later", created=9))
+    queue = queue_of("BestEffortFIFO", pending("later", created=9))
     queue.preempts_newer = True
     queue.refused(queue.head().key, Retry.CHANGE, WHY)
     queue.put(pending("last", created=10), T0)
@@ -234,7 +236,7 @@ def test_an_earlier_equal_workload_is_tried_if_it_may_preempt_newer_ones():
 
 
 def test_a_switch_to_strict_order_ends_the_precedence_of_a_preemptor():
-    queue = line("BestEffortFIFO", pending("p", created=1))
+    queue = queue_of("BestEffortFIFO", pending("p", created=1))
     queue.refused(queue.head().key, Retry.PREEMPTION, WHY)
     queue.put(pending("older"), T0)
     queue.set_strategy("StrictFIFO", T0)
@@ -253,10 +255,10 @@ operations = st.lists(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(operations, st.sampled_from(["StrictFIFO", "BestEffortFIFO"]))
-def test_the_head_is_always_the_first_workload_that_was_not_refused_since_the_last_change(steps, strategy):
-    """A model that looks at everything, against the heaps that do not."""
+def test_the_head_is_the_first_workload_not_refused_since_the_last_change(steps, strategy):
+    """Compares the heaps with a model that searches all Workloads."""
     queue = PendingWorkloads(strategy)
     model: dict = {}
     parked: dict = {}  # shape -> the Workload that was refused for it
@@ -387,7 +389,7 @@ def test_a_blocked_strict_queue_goes_on_when_usage_puts_another_first():
 
 
 def test_switching_the_order_by_usage_keeps_all_and_tries_them_again():
-    queue = line("BestEffortFIFO", pending("b", queue="b"), pending("a", queue="a", created=1))
+    queue = queue_of("BestEffortFIFO", pending("b", queue="b"), pending("a", queue="a", created=1))
     queue.refused(queue.head().key, Retry.CHANGE, WHY)
     assert queue.head() is None  # both have one shape
     queue.set_usage(lambda local: WeightedUsage(False, Fraction(local.name == "b")))
@@ -402,7 +404,7 @@ def test_behind_an_aged_head_the_shortest_declared_run_is_tried_first():
 
     def crowd():
         runs = {"long": 900, "short": 60, "none": None}
-        return line(
+        return queue_of(
             "BestEffortFIFO",
             pending("head", requests={"cpu": "9"}),
             *(
@@ -430,7 +432,7 @@ def test_behind_an_aged_head_the_shortest_declared_run_is_tried_first():
 
 
 def test_those_that_a_promised_head_kept_waiting_are_tried_when_it_leaves():
-    queue = line("BestEffortFIFO", pending("head", requests={"cpu": "9"}), pending("small", created=1))
+    queue = queue_of("BestEffortFIFO", pending("head", requests={"cpu": "9"}), pending("small", created=1))
     for _ in range(2):
         queue.refused(queue.head().key, Retry.CHANGE, WHY, behind=HeadOrder.RANK)
     assert queue.head() is None

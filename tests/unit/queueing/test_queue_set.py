@@ -60,7 +60,7 @@ def test_a_workload_that_changes_its_queue_leaves_the_old_one():
     assert q.pending_count(Key("ns", "la")) == 0
 
 
-def test_a_deleted_local_queue_takes_its_workloads_out_and_a_new_one_brings_them_back():
+def test_workloads_leave_with_their_local_queue_and_return_with_a_new_one():
     q = queues(cluster_queue(), local_queue())
     q.put(pending("w"), T0)
     q.drop_local_queue(Key("ns", "lq"))

@@ -1,4 +1,4 @@
-"""The pods of a Job that matter to the queue: who is told when, and at what cost."""
+"""The pods of a Job that matter to the queue: who is notified when, and at what cost."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ def pods_of(cache: Cache[Pod]) -> JobPods:
     return JobPods(SimpleNamespace(cache=lambda *_: cache), "use nodes", uses_node)
 
 
-def test_each_user_is_told_when_a_job_gets_or_loses_a_pod(cache: Cache[Pod]) -> None:
-    running, told, others = pods_of(cache), [], []
-    running.subscribe(told.append)
+def test_each_subscriber_is_notified_when_a_job_gets_or_loses_a_pod(cache: Cache[Pod]) -> None:
+    running, notified, others = pods_of(cache), [], []
+    running.subscribe(notified.append)
     running.subscribe(others.append)
     cache.observe(pod(1, 1))
     cache.observe(pod(1, 2))
     cache.observe(pod(1, 3, job="k"))
     cache.observe(pod(1, 4, "Succeeded", job="k"))
     cache.observe(pod(2, 5, job=""))
-    assert told == others == ["j", "j", "k", "k"]
+    assert notified == others == ["j", "j", "k", "k"]
 
 
 def test_whether_a_job_has_any_is_known_without_a_list_of_them(cache: Cache[Pod], monkeypatch) -> None:

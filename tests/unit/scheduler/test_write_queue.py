@@ -8,6 +8,9 @@ from job_controller.model import Key
 from queue_manager.scheduler.pending_reasons import next_turn
 from queue_manager.scheduler.write_queue import (
     BURST,
+    BUSY_EXPLANATIONS_PER_SECOND,
+    BUSY_PERIODS,
+    BUSY_WRITES,
     EXPLAINING_SLOTS,
     EXPLANATIONS_PER_SECOND,
     FAIR_TURN,
@@ -65,7 +68,7 @@ def test_a_workload_is_written_by_one_task_at_a_time_and_again_afterwards() -> N
     assert taken(queue) == ["w0"]
 
 
-def test_urgent_keys_count_while_they_are_queued_and_written_and_explanations_do_not() -> None:
+def test_urgent_keys_count_until_they_are_written_and_explanations_do_not() -> None:
     queue = WriteQueue(PERIOD)
     for number in range(SLOTS + 5):
         queue.add(key(number), 0.0, explains=False)
@@ -84,7 +87,7 @@ def test_a_withdrawn_explanation_is_not_written() -> None:
     assert taken(queue) == []
 
 
-def test_no_more_than_the_slots_are_written_at_once_and_explanations_leave_most_of_them_free() -> None:
+def test_writes_use_no_more_than_the_slots_and_explanations_few_of_them() -> None:
     queue = WriteQueue(0.0)
     for number in range(100):
         queue.add(key(number), 0.0, explains=True)
@@ -103,6 +106,22 @@ def test_explanations_have_a_pace_after_a_first_burst() -> None:
     later = queue.wake_at(100.0)
     assert later == pytest.approx(100.0 + 1 / EXPLANATIONS_PER_SECOND)
     assert len(taken(queue, 101.0)) == pytest.approx(EXPLANATIONS_PER_SECOND, abs=1)
+
+
+@pytest.mark.parametrize(
+    ("urgent", "per_second"),
+    [(BUSY_WRITES - 1, EXPLANATIONS_PER_SECOND), (BUSY_WRITES, BUSY_EXPLANATIONS_PER_SECOND)],
+)
+def test_explanations_are_fewer_beside_urgent_writes(urgent: int, per_second: float) -> None:
+    queue = WriteQueue(PERIOD)
+    for number in range(urgent):
+        queue.add(key(number), 0.0, explains=False)
+        queue.take(0.0)
+    for number in range(100, 200):
+        queue.add(key(number), 0.0, explains=True)
+    taken(queue, 0.0)
+    written = sum(len(taken(queue, tenth / 10)) for tenth in range(1, 51))
+    assert written == pytest.approx(5 * per_second, abs=1)
 
 
 @pytest.mark.parametrize("count", [10, 1_000, 15_000])
@@ -128,7 +147,9 @@ def test_urgent_writes_without_end_do_not_starve_an_overdue_explanation() -> Non
     for one in before:
         assert one is not None
         queue.done(one, 1.0)
-    overdue = [queue.take(PERIOD + 1) for _ in range(FAIR_TURN)]
+    patience = BUSY_PERIODS * PERIOD
+    assert key(0) not in [queue.take(patience - 1) for _ in range(FAIR_TURN)]
+    overdue = [queue.take(patience + 1) for _ in range(FAIR_TURN)]
     assert overdue.count(key(0)) == 1
 
 

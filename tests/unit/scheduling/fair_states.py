@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from queue_manager.api.types import ClusterQueue, Cohort
-from queue_manager.scheduling.preemption import Preemptor
-from queue_manager.scheduling.quota_state import Holding, SchedulerState
+from queue_manager.scheduling.holdings import Holding
+from queue_manager.scheduling.preemption_candidates import Preemptor
+from queue_manager.scheduling.quota_state import SchedulerState
 from queue_manager.scheduling.quota_tree import FlavorResource
 from queue_manager.scheduling.workload_info import Info
 from tests.unit.queueing.builders import at, cluster_queue, flavor, pending

@@ -63,6 +63,7 @@ class Held:
     queued: int = 0
     reserved: int = 0
     evicted: bool = False
+    arrival: int = 0  # the order of those queued in the same second
 
 
 @dataclass(frozen=True)

@@ -168,12 +168,13 @@ def as_preemptor(w: World, head: Head, usage: Usage, needs: frozenset[FR]) -> Pr
 
 
 def may_help(w: World, queue: str, fr: FR, amount: int) -> bool:
-    """Whether preemption is worth a search: within a smaller tree than the whole, or while borrowing."""
+    """Whether preemption is worth a search: in the own queue, within a smaller tree than the whole, or borrowing."""
     policies, parent = w.nodes[queue].policies, w.nodes[queue].parent
     lowest = smallest_subtree(w, queue, fr, amount)
     below_the_root = bool(parent) and bool(w.nodes[lowest].parent)
     borrowing = policies.borrow != "Never" or (bool(w.strategies) and policies.reclaim != "Never")
-    return amount <= limits(w, queue, fr).nominal or below_the_root or borrowing
+    own = policies.within != "Never"
+    return own or amount <= limits(w, queue, fr).nominal or below_the_root or borrowing
 
 
 # --- cycles ------------------------------------------------------------------------------------------------

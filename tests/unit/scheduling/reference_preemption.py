@@ -72,7 +72,8 @@ def is_within_quota(w: World, name: str, needs: frozenset[FR]) -> bool:
 
 def place(preemptor: Preemptor, held: Held) -> tuple:
     """The order of candidates."""
-    return not held.evicted, held.queue == preemptor.queue, held.priority, -held.reserved, held.uid
+    late = (-held.reserved, -held.queued, -held.arrival)
+    return not held.evicted, held.queue == preemptor.queue, held.priority, *late, held.uid
 
 
 # --- classical ---------------------------------------------------------------------------------------------
@@ -221,7 +222,7 @@ def fair(w: World, p: Preemptor, ties: Sequence[str] = ()) -> Victims:
 
 
 def allows(strategy: str, preemptor: tuple, before: tuple, after: tuple) -> bool:
-    """The preemptor's share is below the victim's in any case, so nobody is preempted in turn."""
+    """The preemptor's share is below the victim's in any case, so the preemptor is not preempted in turn."""
     return preemptor < before and (strategy == INITIAL_SHARE or preemptor <= after)
 
 

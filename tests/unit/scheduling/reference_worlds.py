@@ -10,7 +10,8 @@ from random import Random
 
 from queue_manager.api.types import ClusterQueue, Cohort
 from queue_manager.scheduling import preemption
-from queue_manager.scheduling.quota_state import Holding, Reservation, SchedulerState
+from queue_manager.scheduling.holdings import Holding, Reservation
+from queue_manager.scheduling.quota_state import SchedulerState
 from queue_manager.scheduling.quota_tree import FlavorResource
 from queue_manager.scheduling.workload_info import Info
 from tests.unit.queueing.builders import at, cluster_queue, cohort, flavor, pending
@@ -169,6 +170,7 @@ def _with_held(random: Random, world: World, uid: str) -> World:
     held = Held(
         uid, queue.name, usage, random.randint(0, 3), random.randint(0, 4), random.randint(0, 4), random.random() < 0.15
     )
+    held = replace(held, arrival=random.randint(0, 2))
     return replace(world, held=(*world.held, held), memo={})
 
 
@@ -279,6 +281,7 @@ def holding_of(held: Held) -> Holding:
         admitted=True,
         priority=held.priority,
         queued_at=at(held.queued),
+        arrival=held.arrival,
         reserved_at=at(held.reserved),
         evicted=held.evicted,
     )
@@ -314,7 +317,7 @@ def describe(world: World) -> str:
         lines.append(f"{node.name} in {node.parent or '-'}: {quotas} weight={node.weight} {policies or ''}")
         lines += [f"   flavors of {','.join(r)}: {','.join(f)}" for r, f in node.groups]
     for held in world.held:
-        times = f"priority={held.priority} queued={held.queued} reserved={held.reserved}"
+        times = f"priority={held.priority} queued={held.queued} reserved={held.reserved} arrival={held.arrival}"
         lines.append(f"{held.uid} in {held.queue}: {_usage_text(held.usage)} {times} {'evicted' * held.evicted}")
     if world.preempted:
         lines.append(f"preempted before: {world.preempted}")

@@ -21,6 +21,7 @@ from tests.unit.scheduling.reference_worlds import shrink
 WORLDS_PER_PART = 500
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("part", range(4))
 def test_product_and_reference_decide_alike(part):
     texts = (report(world, seed) for world, seed in worlds(WORLDS_PER_PART, str(part)))

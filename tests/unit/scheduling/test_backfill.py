@@ -4,7 +4,8 @@ import pytest
 
 from queue_manager.scheduling.backfill import NEVER, Backfilling, BackfillRules, promise
 from queue_manager.scheduling.cycle import Admit, Refuse, run_cycle
-from queue_manager.scheduling.quota_state import Holding, SchedulerState
+from queue_manager.scheduling.holdings import Holding
+from queue_manager.scheduling.quota_state import SchedulerState
 from queue_manager.scheduling.quota_tree import FlavorResource
 from tests.unit.queueing.builders import T0, at, cluster_queue, flavor, pending
 

@@ -5,8 +5,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from queue_manager.scheduling.cycle import Admit, Refuse, Retry, run_cycle
-from queue_manager.scheduling.quota_state import Holding, SchedulerState
+from queue_manager.scheduling.holdings import Holding
+from queue_manager.scheduling.quota_state import SchedulerState
 from queue_manager.scheduling.quota_tree import FlavorResource
+from tests.examples import examples
 from tests.unit.queueing.builders import T0, cluster_queue, flavor, pending
 
 
@@ -231,7 +233,7 @@ def a_cohort_where_a_waits(used, **of_a):
     return s
 
 
-def test_what_a_waiting_workload_needs_of_its_own_quota_is_not_lent_in_the_same_cycle():
+def test_nominal_quota_that_a_pending_workload_needs_is_not_lent_in_the_same_cycle():
     """Else it could wait for ever, while small ones of others borrow what it waits for."""
     s = a_cohort_where_a_waits(1000, borrowingLimit="0")
     hold(s, "of-c", "c", default__cpu=1000)
@@ -258,7 +260,7 @@ def test_a_workload_in_backoff_is_never_admitted():
     assert isinstance(try_one(state(), late), Refuse)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(
     st.lists(st.tuples(st.integers(0, 2), st.integers(1, 4), st.integers(0, 3)), max_size=25),
     st.lists(st.integers(0, 4), min_size=3, max_size=3),

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from fractions import Fraction
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from job_controller.model import Key
 from queue_manager.scheduling import preemption
 from queue_manager.scheduling.fair_preemption import find_victims
 from queue_manager.scheduling.fair_sharing import Shares
-from queue_manager.scheduling.preemption import Preemptor, is_within_quota
-from queue_manager.scheduling.quota_state import Holding
-from queue_manager.scheduling.quota_tree import FlavorResource
+from queue_manager.scheduling.holdings import Holding
+from queue_manager.scheduling.preemption_candidates import MOST_RECLAIMS, Preemptor
+from queue_manager.scheduling.quota_tree import FlavorResource, is_within_quota
 from queue_manager.scheduling.usage_decay import WeightedUsage
+from tests.examples import examples
 from tests.unit.queueing.builders import T0, cluster_queue, pending
 from tests.unit.scheduling.fair_states import (
     BOTH,
@@ -260,7 +262,7 @@ def test_the_examples_of_kueue(queues, cohorts, strategies, flavor, admitted, in
 def test_a_victim_stays_if_what_is_given_back_makes_it_unfair():
     """Stopping `small` lowers the share of its queue below that of `hero`; but when hero stops, small may stay.
 
-    Without the second look the queues would preempt each other for ever (kubernetes-sigs/kueue#14543).
+    Without the second check the queues would preempt each other for ever (kubernetes-sigs/kueue#14543).
     """
     queues = [queue("p", "0"), queue("t", "0")]
     state = scheduler_state(queues, [cohort("all", "100")])
@@ -380,7 +382,7 @@ def fill(state, drawn):
     return waiting
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(shapes, workloads)
 def test_preemption_helps_the_lower_share(shape, drawn):
     """The preemptor fits, no victim is dispensable, and each one's queue had the larger share: with the victim back,
@@ -425,21 +427,51 @@ def branches(mine, theirs):
     return (next(n for n in path if n.parent is common) for path in (mine.path(), theirs.path()))
 
 
-@settings(max_examples=150)
+# c takes from a, as the share of `right` stays below that of `left`; within `right`, d takes from c, whose weight is 0;
+# with the larger d the share of `right` is above that of `left`, so a takes from d.
+CIRCLE: dict = {
+    "nominal": (0, 1, 0, 0),
+    "weights": ("0", "0", "0", "500m"),
+    "lending": (None, None, None, None),
+    "nested": True,
+    "within": "Never",
+    "strategies": BOTH,
+}
+
+# c takes from b, whose priority is lower, as often as a takes from c, and that is twice: three times in all.
+CIRCLE_WITH_PRIORITY: dict = {
+    "nominal": (0, 0, 0, 2),
+    "weights": ("0", "500m", "0", "0"),
+    "lending": (None, None, None, None),
+    "nested": True,
+    "within": "Never",
+    "strategies": BOTH,
+}
+
+
+@settings(max_examples=examples(150))
 @given(shapes, workloads)
+@example(CIRCLE, [("a", 1, 0), ("a", 3, 0), ("c", 3, 0), ("d", 5, 0)])
+@example(CIRCLE_WITH_PRIORITY, [("a", 1, 0), ("a", 1, 0), ("b", 6, 0), ("c", 6, 1)])
 def test_queues_do_not_preempt_each_other_for_ever(shape, drawn):
-    """With a fixed set of Workloads, whose victims queue again, none is preempted more than twice."""
+    """With a fixed set of Workloads, whose victims queue again, there is an end.
+
+    None is preempted more than twice by the same one of no higher priority, and every circle has such a step.
+    """
     state = generated(shape, within="Never")
     waiting = fill(state, drawn)
     texts = {text.partition(":")[0]: (name, text) for name, text in waiting} | {
         h.uid: (h.cluster_queue, f"{h.uid}:{h.usage[CPU] // 1000}@{h.priority}") for h in state.holdings.values()
     }
-    evictions: Counter[str] = Counter()
+    evictions: Counter[tuple[str, str]] = Counter()  # by preemptor and victim
     progress = True
     while progress:
         progress = False
         for name, text in list(waiting):
             wanted = preemptor(state, name, text)
+            uid = text.partition(":")[0]
+            before = {victim: count for (by, victim), count in evictions.items() if by == uid}
+            wanted = replace(wanted, preempted=before)
             fits = wanted.queue.node.available(CPU) >= wanted.usage[CPU]
             victims = () if fits else find_victims(state, wanted, T0)
             if not (fits or victims):
@@ -447,8 +479,9 @@ def test_queues_do_not_preempt_each_other_for_ever(shape, drawn):
             for victim in victims:
                 state.release(victim.holding.uid)
                 waiting.append(texts[victim.holding.uid])
-                evictions[victim.holding.uid] += 1
-            assert max(evictions.values(), default=0) <= 2
+                evictions[uid, victim.holding.uid] += 1
+                if victim.holding.priority >= wanted.info.priority:
+                    assert evictions[uid, victim.holding.uid] <= MOST_RECLAIMS
             waiting.remove((name, text))
             admit(state, name, text, reserved=sum(evictions.values()))
             progress = True

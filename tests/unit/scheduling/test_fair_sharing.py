@@ -12,6 +12,7 @@ from job_controller.quantities import INT64_MAX
 from queue_manager.scheduling.cycle import Admit, Preempt, Refuse, run_cycle
 from queue_manager.scheduling.fair_sharing import NO_SHARE, Claim, Share, Shares, fair_order
 from queue_manager.scheduling.quota_tree import FlavorResource
+from tests.examples import examples
 from tests.unit.queueing.builders import T0, cluster_queue, pending
 from tests.unit.scheduling.fair_states import admit, admit_all, cohort, milli, queue, scheduler_state
 
@@ -182,7 +183,7 @@ heads = st.lists(st.tuples(st.sampled_from("abcdef"), st.integers(1, 9), st.inte
 weights = st.tuples(*[st.sampled_from(["0", "1", "2", "300m"])] * 6)
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(weights, heads, heads)
 def test_the_order_is_that_of_a_tournament_run_anew_for_each(weights, admitted, drawn):
     """The brackets, which are only brought up to date on the path of a winner, agree with the plain definition."""
@@ -233,7 +234,7 @@ def tournament(node, left):
     return min(found, key=place)[1] if found else None
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(weights, heads)
 def test_shares_follow_from_a_recount(weights, admitted):
     """Whatever came and went, the shares are those of a state built from what is held now."""

@@ -6,10 +6,11 @@ import msgspec
 import pytest
 
 from queue_manager.api.types import Workload
-from queue_manager.scheduling.quota_state import Holding, SchedulerState, holding_of
+from queue_manager.scheduling.holdings import Holding, holding_of
+from queue_manager.scheduling.quota_state import SchedulerState
 from queue_manager.scheduling.quota_tree import FlavorResource
 from queue_manager.scheduling.resource_rules import ResourceRules
-from queue_manager.scheduling.workload_info import info
+from queue_manager.scheduling.workload_info import RequestReader, info
 from tests.unit.queueing.builders import cluster_queue, condition
 
 CPU = FlavorResource("default", "cpu")
@@ -39,7 +40,7 @@ def held(
         },
     }
     workload = msgspec.convert(tree, Workload)
-    holding = holding_of(workload, info(workload, rules=rules), None)
+    holding = holding_of(workload, info(workload, reader=RequestReader(rules)), None)
     assert holding is not None
     return holding
 

@@ -6,8 +6,9 @@ import pytest
 
 from queue_manager.scheduling import fair_preemption
 from queue_manager.scheduling.execution_time import protection_end
-from queue_manager.scheduling.preemption import find_victims, protected_candidates
-from queue_manager.scheduling.quota_state import holding_of
+from queue_manager.scheduling.holdings import holding_of
+from queue_manager.scheduling.preemption import find_victims
+from queue_manager.scheduling.preemption_candidates import protected_candidates
 from queue_manager.scheduling.workload_info import info
 from tests.unit.queueing.builders import T0, at, condition, workload
 from tests.unit.scheduling.preemption_cases import preemptor, queue, run, state, victims
@@ -53,6 +54,19 @@ def test_others_are_preempted_in_its_place_whatever_their_order() -> None:
     run(s, "long", priority=0, protected_until=at(60)), run(s, "free", priority=50)
     assert victims(s, now=at(59)) == [("free", OWN)]
     assert victims(s, now=at(60)) == [("long", OWN)]
+
+
+def test_a_newer_one_of_equal_priority_is_preempted_when_its_minimum_is_over() -> None:
+    s = state(queue(within="LowerOrNewerEqualPriority", cpu="3"))
+    run(s, "older", priority=100, created=1)
+    run(s, "newer", priority=100, created=60, protected_until=at(60))
+    run(s, "newest", priority=100, created=70, protected_until=at(30), reserved=1)
+    found = {now: victims(s, priority=100, created=50, now=at(now)) for now in (29, 30, 60)}
+    assert found == {29: [], 30: [("newest", OWN)], 60: [("newest", OWN)]}
+    assert victims(s, cpu=2, priority=100, created=50, now=at(59)) == []
+    assert {name for name, _ in victims(s, cpu=2, priority=100, created=50, now=at(60))} == {"newer", "newest"}
+    wanted = preemptor(s, priority=100, created=50)
+    assert [h.uid for h in protected_candidates(s, wanted, T0)] == ["uid-newest", "uid-newer"]
 
 
 def test_quota_that_was_lent_is_not_reclaimed_earlier() -> None:

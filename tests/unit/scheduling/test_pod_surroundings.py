@@ -7,7 +7,7 @@ import pytest
 
 from queue_manager.api.types import LimitRange
 from queue_manager.scheduling.pod_surroundings import PodSurroundings
-from queue_manager.scheduling.workload_info import info
+from queue_manager.scheduling.workload_info import RequestReader, info
 from tests.unit.queueing.builders import workload
 
 PATH = "spec.podSets[0].template.spec"
@@ -16,6 +16,10 @@ PATH = "spec.podSets[0].template.spec"
 def around(*items, overheads=None):
     ranges = tuple(msgspec.convert({"spec": {"limits": [item]}}, LimitRange) for item in items)
     return PodSurroundings(ranges, overheads or {})
+
+
+def reader_of(*items):
+    return RequestReader(surroundings=around(*items))
 
 
 @pytest.mark.parametrize("spec", [{}, {"limits": None}])
@@ -99,8 +103,8 @@ def test_a_pod_beyond_a_bound_is_refused_by_name(item, words):
 
 def test_init_containers_are_bound_too_and_looked_at_first():
     spec = {"initContainers": [container({"cpu": "9"})], "containers": [container({"cpu": "9"})]}
-    told = around({"type": "Container", "max": {"cpu": "1"}}).refusal(spec, PATH)
-    assert told.startswith(f"{PATH}.initContainers[0]: ")
+    reported = around({"type": "Container", "max": {"cpu": "1"}}).refusal(spec, PATH)
+    assert reported.startswith(f"{PATH}.initContainers[0]: ")
 
 
 def with_pod(resources):
@@ -124,11 +128,11 @@ def with_pod(resources):
     ],
 )
 def test_what_can_never_run_is_the_error_of_its_workload(resources, items, error):
-    told = info(with_pod(resources), surroundings=around(*items)).error
-    assert told.startswith(error)
-    assert bool(told) is bool(error)
+    reported = info(with_pod(resources), reader=reader_of(*items)).error
+    assert reported.startswith(error)
+    assert bool(reported) is bool(error)
 
 
 def test_what_is_added_counts_against_quota():
-    read = info(with_pod({}), surroundings=around(DEFAULTS))
+    read = info(with_pod({}), reader=reader_of(DEFAULTS))
     assert read.pod_sets[0].single == {"cpu": 2000}

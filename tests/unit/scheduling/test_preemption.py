@@ -5,6 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from queue_manager.scheduling.preemption import find_victims
+from tests.examples import examples
 from tests.unit.queueing.builders import T0
 from tests.unit.queueing.builders import cohort as a_cohort
 from tests.unit.scheduling.preemption_cases import CPU, preemptor, queue, run, state, usage_of, victims
@@ -49,6 +50,10 @@ ORDERS = [
     pytest.param([{"priority": 2}, {"priority": 1}], "w1", id="lower priority"),
     pytest.param([{"reserved": 1}, {"reserved": 2}], "w1", id="later reservation"),
     pytest.param([{"reserved": 1.2}, {"reserved": 1.9}], "w0", id="whole seconds, then uid"),
+    pytest.param([{"created": 1}, {"created": 2}], "w1", id="later queue time"),
+    pytest.param([{"created": 2, "reserved": 4}, {"created": 1, "reserved": 5}], "w1", id="reservation comes first"),
+    pytest.param([{"arrival": 7}, {"arrival": 10}], "w1", id="later arrival in the second of the queue time"),
+    pytest.param([{"created": 1, "arrival": 10}, {"created": 2, "arrival": 7}], "w1", id="queue time before arrival"),
     pytest.param([{"priority": 1}, {"priority": 2, "evicted": True}], "w1", id="evicted already"),
 ]
 
@@ -62,7 +67,7 @@ def test_the_order_of_victims_is_total(running, first):
         assert victims(s) == [(first, OWN)]
 
 
-def test_nobody_goes_if_all_together_do_not_suffice():
+def test_no_victim_is_chosen_if_all_together_do_not_suffice():
     s = state(queue(within="LowerPriority", cpu="4"))
     run(s, "low", cpu=2), run(s, "high", cpu=2, priority=200)
     before = usage_of(s)
@@ -84,8 +89,8 @@ def test_victims_of_other_preemptors_are_not_chosen():
     run(s, "other", priority=9)
     s.queues["cq"].node.remove_all(taken.usage)
     p = preemptor(s, cpu=2)
-    spoken_for = type(p)(p.info, p.queue, p.usage, p.needs, {taken.uid})
-    assert [v.holding.key.name for v in find_victims(s, spoken_for, T0)] == ["other"]
+    taken_victims = type(p)(p.info, p.queue, p.usage, p.needs, {taken.uid})
+    assert [v.holding.key.name for v in find_victims(s, taken_victims, T0)] == ["other"]
 
 
 # --- within a flat cohort ----------------------------------------------------------------------------------
@@ -186,7 +191,7 @@ def test_a_queue_with_a_lending_limit_keeps_the_rest():
     [(1, 100, False, True), (2, 100, False, False), (2, 99, False, True), (2, 100, True, True)],
 )
 def test_a_workload_reclaims_from_an_equal_or_higher_priority_twice_and_then_waits(before, priority, evicted, goes):
-    """Else policies that contradict each other could make Workloads evict each other in turn for ever."""
+    """Else policies that contradict each other could make Workloads evict each other in turn without end."""
     s = cohort()
     loan = run(s, "loan", "b", cpu=4, priority=priority, evicted=evicted)
     run(s, "own", "c", cpu=2)
@@ -286,7 +291,7 @@ def random_state(quotas, running, within, reclaim, borrowing, order=1):
     return s
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=examples(500), deadline=None)
 @given(
     queues_of_a_cohort,
     running_workloads,

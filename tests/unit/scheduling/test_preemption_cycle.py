@@ -73,6 +73,24 @@ def test_a_workload_above_its_nominal_quota_does_not_preempt_borrowers():
     assert (outcome.reason, outcome.message) == ("WaitingForQuota", POD_SET + missing)
 
 
+@pytest.mark.parametrize(("within", "expected"), [("LowerPriority", ["low"]), ("Never", None)])
+def test_a_request_above_the_nominal_quota_preempts_within_its_queue(within, expected):
+    """It borrows then. Without that policy there is nobody whom it may preempt."""
+    s = state(queue("a", "2", "co", within=within, reclaim="Any"), queue("b", "2", "co"))
+    run(s, "low", "a", cpu=2), run(s, "other", "b")
+    outcome = try_one(s, pending("large", requests={"cpu": "3"}, priority=100, queue="a"), "a")
+    assert (names(outcome) if isinstance(outcome, Preempt) else None) == expected
+
+
+def test_a_request_above_the_nominal_quota_preempts_in_no_other_queue():
+    """Its own victims do not suffice, and what it would reclaim from b it would borrow."""
+    s = state(queue("a", "2", "co", within="LowerPriority", reclaim="Any"), queue("b", "2", "co"))
+    run(s, "low", "a"), run(s, "borrower", "b", cpu=3)
+    outcome = try_one(s, pending("large", requests={"cpu": "3"}, priority=100, queue="a"), "a")
+    assert isinstance(outcome, Refuse)
+    assert outcome.reason == "WaitingForQuota"
+
+
 def test_with_partial_admission_as_many_pods_as_fit_after_preemption_are_promised():
     s = state(queue(within="LowerPriority", cpu="4"))
     run(s, "low", cpu=2), run(s, "equal", cpu=2, priority=100)
@@ -202,7 +220,8 @@ def lent_to_b(*loans, **more):
     return s
 
 
-def test_two_preemptors_of_one_cycle_do_not_share_a_victim_and_the_second_chooses_anew():
+def test_two_preemptors_of_one_cycle_do_not_share_a_victim():
+    """The second finds its victims anew in the next cycle."""
     s = lent_to_b(1, 1, 1, 1)
     heads = [head("first", 1, "a1"), head("second", 1, "a2", created=1)]
     first, second = run_cycle(s, heads, T0)
@@ -239,6 +258,7 @@ def test_a_head_that_fits_does_not_take_what_a_preemptor_of_the_cycle_counts_on(
     first, second = run_cycle(s, heads, T0)
     assert isinstance(first, Preempt)
     assert (second.message, second.retry) == (NO_LONGER, Retry.NEXT_CYCLE)
+    assert not second.skips_preemption
 
 
 @pytest.mark.parametrize("priority", [6, 4])
@@ -261,7 +281,8 @@ def test_what_a_head_withholds_may_be_what_a_victim_still_uses(priority):
 
 
 @pytest.mark.parametrize(("cpu", "expected"), [(1, Admit), (2, Preempt), (3, Refuse)])
-def test_what_a_victim_holds_beyond_the_need_of_its_preemptor_is_not_free_before_it_stops(cpu, expected):
+def test_surplus_quota_of_a_victim_is_not_free_before_it_stops(cpu, expected):
+    """The surplus is what the victim holds beyond the need of its preemptor."""
     s = lent_to_b(3)
     carry_out(s, try_one(s, pending("p", requests={"cpu": "2"}), "a1"))
     outcome = try_one(s, pending("other", requests={"cpu": str(cpu)}, created=1), "b")

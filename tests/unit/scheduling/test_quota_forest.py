@@ -13,6 +13,7 @@ from job_controller.quantities import INT64_MAX
 from queue_manager.scheduling import quota_tree
 from queue_manager.scheduling.quota_forest import QuotaForest
 from queue_manager.scheduling.quota_tree import FlavorResource, Quota, QuotaNode
+from tests.examples import examples
 
 CPU, GPU = FlavorResource("default", "cpu"), FlavorResource("spot", "gpu")
 FRS = (CPU, GPU)
@@ -188,7 +189,7 @@ def numbers(node: QuotaNode, fr: FlavorResource) -> tuple[int, ...]:
     return node.subtree.get(fr, 0), node.usage.get(fr, 0), node.available(fr), node.potential(fr)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(st.lists(CHANGES, max_size=25))
 def test_after_any_changes_all_numbers_equal_a_recount(changes: list[tuple[object, ...]]) -> None:
     forest, model = QuotaForest(), Model()
@@ -216,9 +217,9 @@ LIMITS = st.none() | st.integers(0, 9)
 NODES = st.lists(st.tuples(st.integers(0, 9), LIMITS, LIMITS, st.integers(0, 99)), min_size=1, max_size=5)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(NODES, NODES, st.lists(st.tuples(st.integers(0, 4), st.integers(1, 12)), max_size=20))
-def test_what_fits_exceeds_no_limit_of_any_subtree_and_giving_it_back_leaves_nothing(cohorts, queues, requests) -> None:
+def test_usage_that_fits_exceeds_no_limit_and_leaves_nothing_when_removed(cohorts, queues, requests) -> None:
     """A subtree uses at most its quota and borrowingLimit, the rest of the tree its own and the lendingLimit."""
     forest = QuotaForest()
     for i, (nominal, borrowing, lending, above) in enumerate(cohorts):

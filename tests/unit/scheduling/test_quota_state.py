@@ -5,7 +5,8 @@ import pytest
 
 from job_controller.model import Key
 from queue_manager.api.types import AdmissionCheck, ClusterQueue
-from queue_manager.scheduling.quota_state import Holding, SchedulerState, holding_of
+from queue_manager.scheduling.holdings import Holding, holding_of
+from queue_manager.scheduling.quota_state import SchedulerState
 from queue_manager.scheduling.quota_tree import FlavorResource
 from queue_manager.scheduling.workload_info import info
 from tests.unit.queueing.builders import cluster_queue, cohort, condition, flavor, pending, workload
@@ -57,8 +58,8 @@ CHECKED = asks({"name": "a"}, {"name": "b", "onFlavors": ["gpu"]}, {"name": "c",
     ],
 )
 def test_a_queue_that_admits_nothing_gives_all_reasons_and_the_first_as_its_own(spec, checks, why):
-    told = state(cluster_queue(**spec), checks=checks).inactive("cq")
-    assert told == (why and (why[0], f"Can't admit new workloads: {why[1]}."))
+    reported = state(cluster_queue(**spec), checks=checks).inactive("cq")
+    assert reported == (why and (why[0], f"Can't admit new workloads: {why[1]}."))
 
 
 def test_a_queue_being_deleted_admits_nothing_whatever_else():
@@ -97,7 +98,8 @@ def test_relatives_are_all_queues_of_a_tree_of_cohorts():
     assert (s.relatives("a"), s.relatives("b")) == (["a"], ["b"])
 
 
-def test_the_quota_of_a_cohort_counts_while_it_exists_and_what_is_held_stays_counted():
+def test_quota_of_a_cohort_counts_while_the_cohort_exists():
+    """Usage stays counted when the cohort is deleted."""
     s = state(cluster_queue("a", cohortName="x", quotas={"default": {"cpu": "1"}}))
     s.set_cohort(cohort("x", parent="all", quotas={"default": {"cpu": "2"}}))
     s.set_cohort(cohort("all", quotas={"default": {"cpu": "4"}}))
@@ -141,7 +143,8 @@ def hold(s, name, milli, queue="cq", admitted=True):
     return info.uid
 
 
-def test_what_is_held_is_counted_once_given_back_and_put_back_after_a_change_of_quota():
+def test_a_holding_is_counted_once_over_changes_of_quota():
+    """Whether it is held again, released, or held while the quota of its ClusterQueue changes."""
     s = state(cluster_queue())
     uid = hold(s, "w", 500)
     hold(s, "w", 700)

@@ -1,5 +1,6 @@
 """Quota arithmetic: what is available, and what lies where."""
 
+import sys
 from itertools import pairwise
 
 from hypothesis import given, settings
@@ -7,6 +8,7 @@ from hypothesis import strategies as st
 
 from job_controller.quantities import INT64_MAX
 from queue_manager.scheduling.quota_tree import FlavorResource, Quota, QuotaNode, link, set_quotas, unlink
+from tests.examples import examples
 
 FR = FlavorResource("default", "cpu")
 
@@ -59,7 +61,7 @@ quotas = st.builds(Quota, st.integers(0, 20), st.none() | st.integers(0, 20), st
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(
     st.lists(quotas, min_size=1, max_size=4), st.lists(st.tuples(st.integers(0, 3), st.integers(0, 15)), max_size=20)
 )
@@ -79,7 +81,7 @@ def test_what_fits_never_exceeds_any_limit_and_giving_it_back_leaves_nothing(lim
     for node, amount in zip(nodes, used, strict=True):
         limit = node.quotas[FR]
         assert limit.borrowing_limit is None or amount <= limit.nominal + limit.borrowing_limit
-    for i, node in enumerate(nodes):  # nobody uses what another one does not lend
+    for i, node in enumerate(nodes):  # no queue uses what another one does not lend
         lent = [max(0, min(n.nominal, n.nominal if n.lending_limit is None else n.lending_limit)) for n in limits]
         assert used[i] <= node.quotas[FR].nominal + sum(lent[:i] + lent[i + 1 :])
     for node, amount in given_out[::-1]:
@@ -87,7 +89,7 @@ def test_what_fits_never_exceeds_any_limit_and_giving_it_back_leaves_nothing(lim
     assert [node.usage.get(FR, 0) for node in [*nodes, root]] == [0] * (len(nodes) + 1)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(
     st.lists(quotas, min_size=1, max_size=3), st.lists(st.tuples(st.integers(0, 2), st.integers(-9, 9)), max_size=20)
 )
@@ -183,9 +185,10 @@ def test_a_limit_at_64_bits_does_not_overflow():
 
 
 def test_a_chain_deeper_than_the_stack_of_python_is_computed():
-    nodes = chain(*map(str, range(3000)), **{"0": Quota(5)})
+    depth = sys.getrecursionlimit() + 100
+    nodes = chain(*map(str, range(depth)), **{"0": Quota(5)})
     nodes[-1].add(FR, 4)
-    assert (nodes[-1].available(FR), nodes[-1].borrow_level(FR, 1), nodes[0].usage[FR]) == (1, 2999, 4)
+    assert (nodes[-1].available(FR), nodes[-1].borrow_level(FR, 1), nodes[0].usage[FR]) == (1, depth - 1, 4)
     assert nodes[-1].potential(FR) == 5
     set_quotas(nodes[-1], {FR: Quota(1)})
     assert nodes[-1].available(FR) == 2

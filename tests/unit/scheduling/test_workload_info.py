@@ -1,8 +1,10 @@
 """What the queue reads of a Workload: since when it waits, whether it is held back, what equals it."""
 
+import msgspec
 import pytest
 
-from queue_manager.scheduling.workload_info import info, queue_time
+from queue_manager.scheduling import workload_info
+from queue_manager.scheduling.workload_info import RequestReader, info, queue_time
 from tests.unit.queueing.builders import at, condition, pending, workload
 
 
@@ -23,7 +25,7 @@ def test_only_what_was_its_own_fault_sends_it_to_the_back_of_the_line(reason, st
     assert queue_time(w, "Creation") == at(by_creation)
 
 
-def test_an_eviction_without_a_time_sends_nobody_back():
+def test_an_eviction_without_a_time_does_not_change_the_order():
     timeless = {"type": "Evicted", "status": "True", "reason": "AdmissionCheck", "message": ""}
     assert queue_time(workload(conditions=[timeless], created=3)) == at(3)
 
@@ -80,7 +82,7 @@ SAME = pending("a").shape
         (pending("b", pod={"affinity": {"nodeAffinity": {}}}), False),
     ],
 )
-def test_equal_are_those_that_the_scheduler_cannot_tell_apart(other, equal):
+def test_shapes_are_equal_if_the_scheduler_treats_workloads_alike(other, equal):
     assert (other.shape == SAME) is equal
 
 
@@ -94,3 +96,33 @@ def test_equal_instants_in_one_second_are_ordered_by_arrival_then_uid():
     late = info(workload("a", created=1, annotations={"sluice/sequence": "10"})).rank
     none = info(workload("c", created=1)).rank
     assert none < early < late
+
+
+@pytest.mark.parametrize("most", [1, 1000])
+def test_a_reader_that_remembers_reads_as_one_that_does_not(most, monkeypatch):
+    """Workloads share their pod sets, as in the cache, but neither priority nor reclaimed pods nor execution time."""
+    monkeypatch.setattr(workload_info, "MAX_REMEMBERED", most)
+    shared = workload(count=4)
+    spec, replace = shared.spec, msgspec.structs.replace
+    read = msgspec.convert({"reclaimablePods": [{"name": "main", "count": 1}]}, type(shared.status))
+    ran = msgspec.convert({"accumulatedPastExecutionTimeSeconds": 3}, type(shared.status))
+    limited = replace(shared, spec=replace(spec, maximum_execution_time_seconds=10))
+    variants = [
+        shared,
+        replace(shared, spec=replace(spec, priority=7)),
+        replace(shared, status=read),
+        limited,
+        replace(limited, status=ran),
+        workload(requests={"cpu": "2"}, count=4),
+    ]
+    reader = RequestReader()
+    for _ in range(2):
+        for each in variants:
+            assert reader.requests(each) == RequestReader().requests(each)
+    assert len({reader.requests(each).shape for each in variants}) == len(variants)
+
+
+def test_equal_pod_sets_of_one_tuple_are_read_once():
+    shared, reader = workload(), RequestReader()
+    changed = msgspec.structs.replace(shared, status=msgspec.convert({"conditions": []}, type(shared.status)))
+    assert reader.requests(shared) is reader.requests(changed)

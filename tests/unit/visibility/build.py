@@ -58,14 +58,14 @@ def job(name: str = "j", *, queue: str = "q", suspend: bool = True, requests: Tr
 
 
 def workload(name: str = "j", *, conditions: Iterable[Tree] = (), **more: Any) -> Workload:
-    """The Workload of Job `name`. `more`: status, annotations, created, requests, and any field of the spec."""
+    """The Workload of Job `name`. `more`: status, annotations, owners, created, requests, and any field of the spec."""
     meta: Tree = {
         "name": more.pop("workload", f"job-{name}-12345"),
         "namespace": more.pop("namespace", "default"),
         "uid": f"uid-w-{name}",
         "creationTimestamp": wire(more.pop("created", 0)),
         "annotations": more.pop("annotations", {}),
-        "ownerReferences": owner(name) if more.pop("owned", True) else [],
+        "ownerReferences": more.pop("owners", owner(name) if more.pop("owned", True) else []),
     }
     if "deleted" in more:
         meta["deletionTimestamp"] = wire(more.pop("deleted"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from datetime import timedelta
 from typing import Any
 
 import msgspec
@@ -10,7 +11,8 @@ import pytest
 
 from job_controller.model import Job
 from queue_manager.api.types import Namespace, Workload
-from queue_manager.lifecycle.settings import Settings
+from queue_manager.lifecycle.workload_settings import WorkloadSettings
+from queue_manager.scheduling.backfill import BackfillRules
 from queue_manager.visibility.cluster_state import ClusterObjects
 from queue_manager.visibility.dominant_reason import Surroundings
 from queue_manager.visibility.explanation import Explanation, explain
@@ -37,7 +39,7 @@ NAMESPACES = [
 def explained(
     j: Job | None, w: Workload | None, others: Iterable[Workload] = (), seconds: float = 100, **around: Any
 ) -> Explanation:
-    """`around`: local, above, cluster_queues, cohorts, and fields of Surroundings."""
+    """`around`: local, above, cluster_queues, cohorts, flavors, and fields of Surroundings."""
     local, above = around.pop("local", local_queue()), around.pop("above", cluster_queue(namespaceSelector={}))
     queues = [each for each in (above, *around.pop("cluster_queues", ())) if each is not None]
     objects = ClusterObjects(
@@ -45,7 +47,7 @@ def explained(
         local_queues=[local] if local is not None else [],
         cluster_queues=queues,
         cohorts=around.pop("cohorts", ()),
-        flavors=[flavor()],
+        flavors=around.pop("flavors", [flavor()]),
         namespaces=NAMESPACES,
     )
     given = {"objects": objects, "local": local, "above": above, **around}
@@ -76,7 +78,7 @@ CHECK = {"admission": ADMISSION, "admissionChecks": [{"name": "budget", "state":
         ("WAIT/PendingEvaluation", "sluice explain j", job(created=99), None, {}),
         ("FAULT/ControllerStale", "sluice show j", job(), None, {}),
         ("NEVER/Misconfigured", "sluice show j", job(), None, {"obstacle": Obstacle("no class x", "fix", never=True)}),
-        ("NEVER/Refused", "kubectl delete job j", job(), workload(conditions=[cond("Finished")]), {}),
+        ("NEVER/Refused", "sluice cancel j", job(), workload(conditions=[cond("Finished")]), {}),
         ("HOLD/Deactivated", "sluice reactivate j", job(), workload(active=False), {}),
         ("HOLD/AdmissionGated", "kubectl annotate job j", job(), workload(annotations=GATE), {}),
         ("NEVER/Misconfigured", "sluice queues", job(), workload(), {"local": None}),
@@ -84,7 +86,7 @@ CHECK = {"admission": ADMISSION, "admissionChecks": [{"name": "budget", "state":
         ("HOLD/Suspended", "sluice release q", job(), workload(), {"local": local_queue(stop="Hold")}),
         ("HOLD/Suspended", "sluice release cq/cq", job(), workload(), {"above": cluster_queue(stopPolicy="Hold")}),
         (
-            "HOLD/Suspended",
+            "NEVER/Misconfigured",
             "kubectl describe clusterqueue cq",
             job(),
             workload(),
@@ -113,8 +115,8 @@ CHECK = {"admission": ADMISSION, "admissionChecks": [{"name": "budget", "state":
         ),
         ("FAULT/AdmittedNotRunning", "sluice show j", job(), holding("j", "1"), {}),
         ("WAIT/PendingEvaluation", "sluice explain j", job(), workload(), {}),
-        ("NEVER/ExceedsMaxQuota", "kubectl delete job j", job(), workload(requests={"cpu": "5"}), {}),
-        ("NEVER/NoMatchingFlavor", "kubectl delete job j", job(), workload(requests={"gpu": "1"}), {}),
+        ("NEVER/ExceedsMaxQuota", "sluice cancel j", job(), workload(requests={"cpu": "5"}), {}),
+        ("NEVER/NoMatchingFlavor", "sluice cancel j", job(), workload(requests={"gpu": "1"}), {}),
     ],
 )
 def test_a_job_in_this_state_has_this_code_and_next_command(
@@ -150,7 +152,7 @@ def test_the_evidence_names_amounts_holders_policies_and_position() -> None:
     assert (check.policy, check.verdict, check.running) == ("withinClusterQueue: Never", "PolicyNever", 2)
     assert found.position is not None
     assert (found.position.cluster_queue, found.position.of, found.position.local_queue) == (2, 2, 2)
-    assert found.changes[0] == "2 cpu of flavor f is released"
+    assert found.changes[0] == "running Workloads release 2 cpu of flavor f"
 
 
 def test_a_reader_who_may_not_see_all_gets_the_published_reason_and_no_foreign_name() -> None:
@@ -193,9 +195,60 @@ def test_preemption_in_the_own_queue_is_explained_by_its_policy(
 def test_a_minimum_runtime_protects_until_its_end(seconds: float, verdict: str) -> None:
     above = cluster_queue(preemption={"withinClusterQueue": "LowerPriority"}, namespaceSelector={})
     running = holding("r", "4", annotations={"sluice/min-runtime": "10m"})
-    bound = Settings(max_min_runtime=3600)
+    bound = WorkloadSettings(max_min_runtime=3600)
     found = explained(job(), workload(priority=1), [running], seconds, above=above, settings=bound)
     assert [check.verdict for check in found.preemptions] == [verdict]
+    assert [check.protected_until for check in found.preemptions] == [at(600) if verdict == "Protected" else None]
+    protects = verdict == "Protected"
+    assert ("a minimum runtime ends, which protects a running Workload" in found.changes) == protects
+    assert [one.at for one in found.deadlines] == ([at(600)] if protects else [])
+
+
+def test_the_first_end_of_a_minimum_runtime_is_given_beside_candidates_that_do_not_suffice() -> None:
+    above = cluster_queue(preemption={"withinClusterQueue": "LowerPriority"}, namespaceSelector={})
+    running = [
+        holding("free", "1"),
+        *(holding(f"r{n}", "1", annotations={"sluice/min-runtime": f"{n}m"}) for n in (9, 8)),
+    ]
+    running.append(holding("not lower", "1", annotations={"sluice/min-runtime": "5m"}, priority=1))
+    bound = WorkloadSettings(max_min_runtime=3600)
+    found = explained(job(), workload(priority=1, requests={"cpu": "3"}), running, above=above, settings=bound)
+    assert [(c.verdict, c.protected_until) for c in found.preemptions] == [("NotEnough", at(480))]
+
+
+@pytest.mark.parametrize(
+    ("maximum", "starts_by"), [pytest.param(900, 900, id="declared"), pytest.param(None, None, id="not declared")]
+)
+def test_the_head_for_which_backfilling_keeps_quota_is_told_so(maximum: int | None, starts_by: int | None) -> None:
+    declared = {"maximumExecutionTimeSeconds": maximum} if maximum is not None else {}
+    keeps = WorkloadSettings(backfill=BackfillRules(timedelta(seconds=60)))
+    running, waits = [holding("r", "4", **declared)], workload(requests={"cpu": "2"})
+    found = explained(job(), waits, running, settings=keeps)
+    assert found.sentence.endswith("0 cpu of flavor f free; what is released is kept for it.")
+    assert (found.kept_for_it, found.starts_by) == (True, at(starts_by) if starts_by is not None else None)
+    assert not explained(job(), waits, running, seconds=30, settings=keeps).kept_for_it, "it has not waited enough"
+    assert not explained(job(), waits, running).kept_for_it, "backfilling is off"
+
+
+def test_a_victim_that_is_being_stopped_names_who_needed_its_quota() -> None:
+    evicted = cond("Evicted", reason="Preempted", message="m")
+    attempts = {"attempts": [{"reason": "Preempted", "cause": "for priority 7 of ClusterQueue b"}]}
+    status = {"admission": ADMISSION, "requeueHistory": attempts}
+    found = explained(job(), workload(conditions=[*admitted(), evicted], status=status))
+    assert found.sentence.startswith(
+        "It was preempted for priority 7 of ClusterQueue b, and its pods are being stopped"
+    )
+
+
+def test_a_workload_that_must_borrow_is_told_why_only_its_own_queue_makes_room() -> None:
+    """It may preempt lower priorities of its own queue, which do not suffice, and reclaim nothing that it borrows."""
+    policies = {"withinClusterQueue": "LowerPriority", "reclaimWithinCohort": "Any"}
+    above = cluster_queue(cohortName="all", preemption=policies, namespaceSelector={})
+    other = cluster_queue("other", cohortName="all", namespaceSelector={})
+    running = [holding("own", "1"), holding("r", "6", cluster_queue="other")]
+    waiting = workload(requests={"cpu": "6"}, priority=1)
+    found = explained(job(), waiting, running, above=above, cluster_queues=[other])
+    assert [(c.cluster_queue, c.verdict) for c in found.preemptions] == [("cq", "NotEnough"), ("other", "MustBorrow")]
 
 
 @pytest.mark.parametrize(
@@ -226,7 +279,19 @@ def test_the_schema_is_stable() -> None:
     found = msgspec.to_builtins(explained(job(), workload(requests={"cpu": "4"}), [holding("r", "1")]))
     assert list(found) == [
         *("namespace", "name", "workload", "queue", "clusterQueue", "state", "code", "sentence", "message"),
-        *("position", "flavors", "holders", "preemptions", "changes", "nextCommand", "notSeen"),
+        *(
+            "position",
+            "flavors",
+            "holders",
+            "preemptions",
+            "changes",
+            "nextCommand",
+            "keptForIt",
+            "startsBy",
+            "notSeen",
+            "cause",
+            "deadlines",
+        ),
     ]
     assert list(found["position"]) == ["clusterQueue", "of", "localQueue", "ahead"]
     assert list(found["flavors"][0]) == [
@@ -234,5 +299,79 @@ def test_the_schema_is_stable() -> None:
     ]
     assert list(found["holders"][0]) == ["clusterQueue", "namespace", "queue", "workloads", "holds", "jobs"]
     assert list(found["preemptions"][0]) == [
-        *("clusterQueue", "flavor", "policy", "running", "candidates", "verdict", "text")
+        *("clusterQueue", "flavor", "policy", "running", "candidates", "verdict", "text", "protectedUntil")
     ]
+
+
+def preempting(**policies: Any) -> Any:
+    return cluster_queue(cohortName="all", namespaceSelector={}, preemption=policies)
+
+
+def test_a_threshold_that_excludes_all_candidates_is_named() -> None:
+    """The Workload has to borrow; all that runs in the lender has a lower priority, above the threshold."""
+    limited = {"policy": "LowerPriority", "maxPriorityThreshold": 20}
+    above = preempting(reclaimWithinCohort="LowerPriority", borrowWithinCohort=limited)
+    other = cluster_queue("other", cohortName="all", namespaceSelector={})
+    running = [holding("r", "8", cluster_queue="other", priority=50)]
+    waiting = workload(requests={"cpu": "6"}, priority=100)
+    found = explained(job(), waiting, running, above=above, cluster_queues=[other])
+    [check] = found.preemptions
+    assert (check.verdict, check.candidates) == ("AboveThreshold", 0)
+    assert check.text.endswith("maxPriorityThreshold 20 excludes them")
+    advice = "an admin allows it to preempt (borrowWithinCohort: LowerPriority without maxPriorityThreshold of"
+    assert any(change.startswith(advice) for change in found.changes)
+
+
+def test_fair_sharing_that_protects_all_candidates_is_named() -> None:
+    """Both queues would borrow: the share of the pending one would be the larger one."""
+    above = preempting(reclaimWithinCohort="Any")
+    others = [cluster_queue(name, cohortName="all", namespaceSelector={}) for name in ("other", "idle")]
+    running = [holding(f"r{i}", "2", cluster_queue="other") for i in range(3)]
+    running += [holding(f"own{i}", "2") for i in range(3)]
+    fair = WorkloadSettings(fair_sharing=("LessThanOrEqualToFinalShare", "LessThanInitialShare"))
+    waiting = workload(requests={"cpu": "2"}, priority=1)
+    found = explained(job(), waiting, running, above=above, cluster_queues=others, settings=fair)
+    assert [(c.cluster_queue, c.verdict, c.candidates) for c in found.preemptions] == [
+        ("cq", "PolicyNever", 0),
+        ("other", "Shares", 0),
+    ]
+
+
+def test_no_policy_is_advised_under_which_it_would_not_start() -> None:
+    """What runs has the same priority and is older, so no value of withinClusterQueue lets it be stopped."""
+    found = explained(job(), workload(requests={"cpu": "3"}), [holding("old", "4")])
+    assert found.changes == ["running Workloads release 3 cpu of flavor f"]
+
+
+def test_nothing_is_promised_to_a_head_behind_a_preemptor() -> None:
+    """Backfilling is on, and the quota that the victim releases is kept for the Workload of high priority."""
+    keeps = WorkloadSettings(backfill=BackfillRules(timedelta(seconds=60)))
+    above = cluster_queue(preemption={"withinClusterQueue": "LowerPriority"}, namespaceSelector={})
+    preemptor = workload("high", priority=10, requests={"cpu": "4"})
+    found = explained(
+        job(), workload(requests={"cpu": "2"}), [holding("r", "4"), preemptor], above=above, settings=keeps
+    )
+    assert found.position is not None
+    assert found.position.cluster_queue == 2
+    assert (found.kept_for_it, found.starts_by) == (False, None)
+    assert "kept for it" not in found.sentence
+
+
+def test_the_end_of_what_is_being_stopped_is_not_given_as_a_time() -> None:
+    """Its pods end in their own time, so the head cannot be promised to start now."""
+    keeps = WorkloadSettings(backfill=BackfillRules(timedelta(seconds=60)))
+    stopping = holding("r", "4", maximumExecutionTimeSeconds=10)
+    found = explained(job(), workload(requests={"cpu": "2"}), [stopping], settings=keeps)
+    assert (found.kept_for_it, found.starts_by) == (True, None)
+
+
+def test_quota_of_any_flavor_that_would_do_is_named() -> None:
+    """One pod of flavor g, or one cpu of flavor f."""
+    quotas = {"f": {"cpu": "4", "pods": "9"}, "g": {"cpu": "9", "pods": "1"}}
+    above = cluster_queue(quotas=quotas, namespaceSelector={})
+    in_f = holding("a", "4")
+    assigned = {"name": "main", "flavors": {"cpu": "g", "pods": "g"}, "resourceUsage": {"cpu": "1", "pods": "1"}}
+    admission = {"clusterQueue": "cq", "podSetAssignments": [{**assigned, "count": 1}]}
+    in_g = workload("b", conditions=admitted(), status={"admission": admission}, requests={"cpu": "1"})
+    found = explained(job(), workload(), [in_f, in_g], above=above, flavors=[flavor(), flavor("g")])
+    assert found.changes[0] == "running Workloads release 1 pod of flavor g, or 1 cpu of flavor f"

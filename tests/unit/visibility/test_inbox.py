@@ -108,8 +108,8 @@ def test_the_last_error_is_the_newest_warning_about_a_pod_else_about_the_job() -
 
 
 def test_a_past_pending_reason_is_no_error() -> None:
-    told = event("WaitingForQuota", type="Warning", message="too full")
-    (row,) = inbox([deactivated(LIMIT)], [told], at(0))
+    warning = event("WaitingForQuota", type="Warning", message="too full")
+    (row,) = inbox([deactivated(LIMIT)], [warning], at(0))
     assert row.last_error == ""
 
 
@@ -137,7 +137,7 @@ def test_a_job_whose_pods_fail_crashes_and_its_exit_code_and_log_are_the_last_er
 
 def test_an_oom_killed_job_has_that_cause() -> None:
     row = crashed(exited("j-aaaaa", 10, exit=137, reason="OOMKilled"))
-    assert (row.why, row.last_error) == ("out of memory", "OOMKilled (exit 137)")
+    assert (row.why, row.last_error) == ("out of memory", "OOMKilled")
     assert row.action == "raise its memory limit, then: sluice reactivate j"
 
 

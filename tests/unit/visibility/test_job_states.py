@@ -8,14 +8,15 @@ from job_controller.model import Job
 from queue_manager.api import messages
 from queue_manager.api.types import Workload
 from queue_manager.visibility.job_states import NOT_QUEUED, job_row, job_rows, job_state
-from tests.unit.visibility.build import ADMISSION, admitted, at, cond, job, workload
+from queue_manager.visibility.wire_types import Pod
+from tests.unit.visibility.build import ADMISSION, admitted, at, cond, job, pod, wire, workload
 
 COMPLETE = cond("Complete", reason="CompletionsReached", message="Reached", seconds=50)
 FAILED = cond("Failed", reason="BackoffLimitExceeded", message="Too often", seconds=50)
 EVICTED = cond("Evicted", reason="PodsReadyTimeout", message="Exceeded the timeout")
 REQUEUE = {"requeueState": {"count": 2, "requeueAt": "2026-01-01T00:02:00Z"}}
 
-IN_LINE = ("PendingEvaluation", "waits behind others in q")
+BEHIND_OTHERS = ("PendingEvaluation", "waits behind others in q")
 
 CASES: list[tuple[str, str, Job, Workload | None, tuple[str, str]]] = [
     ("a deletion hides everything else", "Deleting", job(deleted=1, conditions=[COMPLETE]), None, ("", "")),
@@ -40,7 +41,7 @@ CASES: list[tuple[str, str, Job, Workload | None, tuple[str, str]]] = [
         "Pending",
         job(),
         workload(status={"requeueState": {"requeueAt": "2026-01-01T00:00:59Z"}}),
-        IN_LINE,
+        BEHIND_OTHERS,
     ),
     (
         "evicted, and not stopped yet",
@@ -92,7 +93,7 @@ CASES: list[tuple[str, str, Job, Workload | None, tuple[str, str]]] = [
         None,
         ("NotQueued", "prebuilt Workload mine does not exist or belongs to another Job"),
     ),
-    ("nobody has looked at it, nor need to", "Pending", job(), workload(), IN_LINE),
+    ("not synced yet, and not necessary", "Pending", job(), workload(), BEHIND_OTHERS),
     (
         "waits for quota",
         "Pending",
@@ -258,4 +259,49 @@ def test_an_untried_workload_waits_behind_others_whatever_its_condition() -> Non
     """As after a release, behind the head of a StrictFIFO queue."""
     untried = cond("QuotaReserved", "False", "PendingEvaluation", messages.PENDING_EVALUATION_MESSAGE)
     row = job_row(job(), workload(conditions=[untried]), at(60))
-    assert (row.reason, row.message) == IN_LINE
+    assert (row.reason, row.message) == BEHIND_OTHERS
+
+
+BOOM = {"exit": 3, "ended": 20, "owner": "j"}
+ATTEMPT = {"start": wire(0), "end": wire(30), "reason": "PodsReadyTimeout", "podCause": "exit 3: boom"}
+
+
+@pytest.mark.parametrize(
+    ("a_job", "its_workload", "pods", "cause"),
+    [
+        (job(suspend=False), workload(conditions=admitted()), [pod(phase="Failed", **BOOM)], "exit 3"),
+        (
+            job(suspend=False),
+            workload(conditions=admitted()),
+            [pod(phase="Pending", waiting="x", owner="j")],
+            "CreateContainerError: x",
+        ),
+        (job(), workload(conditions=[EVICTED], status={"requeueHistory": {"attempts": [ATTEMPT]}}), [], "exit 3: boom"),
+        (job(conditions=[FAILED]), workload(), [pod(phase="Failed", **BOOM)], "exit 3"),
+        (job(conditions=[cond("Failed", reason="DeadlineExceeded")]), None, [pod(phase="Failed", **BOOM)], ""),
+        (job(conditions=[COMPLETE]), workload(), [pod(phase="Failed", **BOOM)], ""),
+        (job(deleted=1), workload(conditions=admitted()), [pod(phase="Failed", **BOOM)], ""),
+        (
+            job(suspend=False, status={"active": 1, "ready": 1}),
+            workload(conditions=admitted()),
+            [pod(phase="Failed", **BOOM)],  # which has been replaced
+            "",
+        ),
+    ],
+)
+def test_a_row_has_the_cause_of_its_pods_or_of_the_last_attempt(
+    a_job: Job, its_workload: Workload | None, pods: list[Pod], cause: str
+) -> None:
+    workloads = [its_workload] if its_workload is not None else []
+    (row,) = job_rows([a_job], workloads, at(60), pods)
+    assert row.cause == cause
+
+
+def test_a_preemption_hides_the_cause_of_earlier_attempts() -> None:
+    preempted = {**ATTEMPT, "reason": "Preempted", "podCause": ""}
+    its = workload(status={"requeueHistory": {"attempts": [ATTEMPT, preempted]}})
+    assert job_row(job(), its, at(60)).cause == ""
+
+
+def test_a_backoff_has_the_time_of_its_end() -> None:
+    assert job_row(job(), workload(conditions=[EVICTED], status=REQUEUE), at(60)).retry_at == at(120)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from datetime import datetime
 from typing import Any
 
@@ -11,15 +12,19 @@ from msgspec.structs import replace
 
 from job_controller.model import Job, OwnerReference
 from queue_manager.api.types import Workload
-from queue_manager.lifecycle.settings import PodsReadySettings, Settings
+from queue_manager.lifecycle.workload_settings import PodsReadySettings, WorkloadSettings
 from queue_manager.visibility.attempt_rows import attempt_rows
+from queue_manager.visibility.dominant_reason import Surroundings
+from queue_manager.visibility.explanation import Explanation, Position, explain
 from queue_manager.visibility.job_view import JobView, job_view
 from queue_manager.visibility.obstacles import Obstacle
 from queue_manager.visibility.predictions import NO_WORKLOAD, REFUSED, REFUSED_EVENT, PredictionContext
 from queue_manager.visibility.wire_types import Pod
 from tests.unit.visibility.build import ADMISSION, Tree, admitted, at, cond, event, evictions, job, pod, wire, workload
 
-KNOWN = PredictionContext(settings=Settings(pods_ready=PodsReadySettings(timeout=30, limit=2), retain_deactivated=100))
+KNOWN = PredictionContext(
+    settings=WorkloadSettings(pods_ready=PodsReadySettings(timeout=30, limit=2), retain_deactivated=100)
+)
 UNREADY = cond("PodsReady", "False", "WaitForStart", "not yet")
 LIMIT = "DeactivatedDueToRequeuingLimitExceeded"
 HOLDS: Tree = {"admission": ADMISSION}
@@ -46,9 +51,9 @@ def starts(**more: Any) -> Workload:
 RUNS = job(suspend=False)
 DONE = cond("Complete", reason="CompletionsReached", seconds=50)
 ENDS = "ends when all its pods have succeeded (0 of 1 pods have)"
-AGAIN = "it is tried again by its priority and creation time, without a backoff"
+AGAIN = "keeps its place in the queue, by priority and creation time, and is tried again without a backoff"
 MADE_ROOM: Tree = {
-    "requeueHistory": {"attempts": [{"reason": "Preempted", "cause": "for ClusterQueue team-b, priority 100"}]}
+    "requeueHistory": {"attempts": [{"reason": "Preempted", "cause": "for priority 100 of ClusterQueue team-b"}]}
 }
 STOPS = "its pods are deleted, then its quota is released"
 
@@ -77,14 +82,17 @@ CASES: list[tuple[str, Job | None, Workload | None, PredictionContext, list[tupl
         RUNS,
         workload(conditions=[cond("Evicted", reason="Preempted"), *admitted()], status={**HOLDS, **MADE_ROOM}),
         KNOWN,
-        [(None, STOPS), (None, f"made room for ClusterQueue team-b, priority 100; {AGAIN}")],
+        [(None, STOPS), (None, f"preempted for priority 100 of ClusterQueue team-b: {AGAIN}")],
     ),
     (
         "preempted by another version, and pending",
         job(),
         workload(conditions=[cond("Evicted", reason="Preempted"), cond("QuotaReserved", "False", "WaitingForQuota")]),
         KNOWN,
-        [(None, "starts when enough quota is free (sluice explain j)"), (None, f"made room for another one; {AGAIN}")],
+        [
+            (None, "starts when enough quota is free (sluice explain j)"),
+            (None, f"preempted for another Workload: {AGAIN}"),
+        ],
     ),
     (
         "deactivated by a user, and still stopping",
@@ -107,7 +115,7 @@ CASES: list[tuple[str, Job | None, Workload | None, PredictionContext, list[tupl
             conditions=[cond("Evicted", reason="PodsReadyTimeout"), UNREADY],
             status={**requeue(1, 80), "requeueHistory": {"since": wire(20), "attempts": []}},
         ),
-        PredictionContext(settings=Settings(pods_ready=PodsReadySettings(timeout=30, give_up_after=60))),
+        PredictionContext(settings=WorkloadSettings(pods_ready=PodsReadySettings(timeout=30, give_up_after=60))),
         [(80, "is deactivated: its pods were not ready for too long (giveUpAfter)")],
     ),
     (
@@ -312,8 +320,8 @@ def test_a_workload_without_owner_is_no_orphan(its: Workload, state: str, says: 
     ]
 
 
-def rows(its: Workload, *told: tuple[str, float]) -> list[tuple[int, datetime | None, datetime | None, str]]:
-    found = attempt_rows(its, [event(reason, seconds=seconds) for reason, seconds in told])
+def rows(its: Workload, *events: tuple[str, float]) -> list[tuple[int, datetime | None, datetime | None, str]]:
+    found = attempt_rows(its, [event(reason, seconds=seconds) for reason, seconds in events])
     return [(row.number, row.admitted, row.ended, row.cause) for row in found]
 
 
@@ -323,8 +331,8 @@ TIMED_OUT = cond("Evicted", reason="PodsReadyTimeout", seconds=30)
 
 def test_each_attempt_is_listed_and_the_newest_from_the_conditions() -> None:
     its = workload(conditions=admitted(40), status={**ONCE, **HOLDS})
-    told = [("Admitted", 0), ("EvictedDueToPodsReadyTimeout", 30), ("Admitted", 40)]
-    assert rows(its, *told) == [(1, at(0), at(30), "PodsReadyTimeout"), (2, at(40), None, "")]
+    events = [("Admitted", 0), ("EvictedDueToPodsReadyTimeout", 30), ("Admitted", 40)]
+    assert rows(its, *events) == [(1, at(0), at(30), "PodsReadyTimeout"), (2, at(40), None, "")]
 
 
 def test_attempts_whose_events_expired_are_counted_and_not_listed() -> None:
@@ -340,18 +348,18 @@ def test_an_eviction_without_event_yet_is_listed() -> None:
 
 def test_each_attempt_has_the_time_of_the_next_one() -> None:
     its = workload(conditions=[TIMED_OUT], status={**evictions(("PodsReadyTimeout", "", 2)), **requeue(2, 90)})
-    told = [
+    events = [
         event("Admitted", seconds=0),
         event("EvictedDueToPodsReadyTimeout", seconds=5),
         event("Admitted", seconds=9),
     ]
-    assert [row.next_retry for row in attempt_rows(its, told)] == [at(9), at(90)]
+    assert [row.next_retry for row in attempt_rows(its, events)] == [at(9), at(90)]
 
 
 def test_the_last_ten_attempts_are_listed() -> None:
     its = workload(conditions=admitted(1000), status={**evictions(("PodsReadyTimeout", "", 12)), **HOLDS})
-    told = [pair for i in range(12) for pair in (("Admitted", i * 10), ("EvictedDueToPodsReadyTimeout", i * 10 + 5))]
-    found = rows(its, *told)
+    events = [pair for i in range(12) for pair in (("Admitted", i * 10), ("EvictedDueToPodsReadyTimeout", i * 10 + 5))]
+    found = rows(its, *events)
     assert [number for number, *_ in found] == list(range(4, 14))
 
 
@@ -412,10 +420,73 @@ def test_events_of_an_earlier_workload_of_the_name_are_ignored() -> None:
 
 
 def test_the_last_error_is_shown_in_states_after_a_failure() -> None:
-    told = [event("Failed", "Pod/j-aaaaa", type="Warning", message="no such file")]
-    starting = job_view(RUNS, starts(), [], told, KNOWN, at(60))
-    running = job_view(job(suspend=False, status={"ready": 1}), starts(), [], told, KNOWN, at(60))
+    events = [event("Failed", "Pod/j-aaaaa", type="Warning", message="no such file")]
+    starting = job_view(RUNS, starts(), [], events, KNOWN, at(60))
+    running = job_view(job(suspend=False, status={"ready": 1}), starts(), [], events, KNOWN, at(60))
     assert (starting.last_error, running.last_error) == ("no such file", "")
+
+
+STOPPED = cond("PodsReady", "False", "WaitForRecovery", "At least one pod has failed", seconds=40)
+
+
+def notes(*conditions: Tree) -> list[str]:
+    its = workload(conditions=[*admitted(20), STOPPED, *conditions], status={**HOLDS, **MADE_ROOM})
+    return [step.note for step in view(RUNS, its).history if step.what == "PodsReady"]
+
+
+def test_pods_that_were_stopped_on_purpose_are_not_presented_as_failed() -> None:
+    assert notes(cond("Evicted", reason="Preempted", seconds=39)) == ["its pods were stopped"]
+    assert notes(cond("Evicted", reason="PodsReadyTimeout", seconds=50)) == [""], (
+        "they failed, and then came the eviction"
+    )
+    assert notes(cond("Evicted", "False", reason="QuotaReserved", seconds=39)) == [""], "they failed in a later run"
+    assert notes() == [""]
+
+
+def test_a_victim_names_who_needed_its_quota_and_no_error_of_its_pods() -> None:
+    evicted = cond("Evicted", reason="Preempted", seconds=39)
+    told = [event("Failed", "Pod/j-aaaaa", type="Warning", message="exit 143")]
+    its = workload(conditions=[*admitted(20), STOPPED, evicted], status={**HOLDS, **MADE_ROOM})
+    seen = job_view(RUNS, its, [], told, KNOWN, at(60))
+    assert (seen.state, seen.preempted_for, seen.last_error) == (
+        "Evicted",
+        "for priority 100 of ClusterQueue team-b",
+        "",
+    )
+    again = job_view(RUNS, starts(**MADE_ROOM), [], [], KNOWN, at(60))
+    assert again.preempted_for == "", "it has quota again"
+
+
+def outlook(**more: Any) -> Explanation:
+    """What `sluice explain` says about a pending Job."""
+    waiting = workload(conditions=[cond("QuotaReserved", "False", "WaitingForQuota")])
+    found = explain(job(), waiting, Surroundings(), at(60))
+    place = Position(cluster_queue=2, of=3, local_queue=1, ahead=None)
+    return replace(found, code="WAIT/WaitingForQuota", position=place, changes=["1 cpu is released"], **more)
+
+
+@pytest.mark.parametrize(
+    ("more", "says"),
+    [
+        ({}, []),
+        ({"kept_for_it": True}, [(None, "quota that is released is kept for it (backfill)")]),
+        (
+            {"kept_for_it": True, "starts_by": at(90)},
+            [(90, "starts at the latest: quota that is released is kept for it (backfill)")],
+        ),
+    ],
+)
+def test_a_pending_victim_has_its_position_and_what_it_waits_for(more: Tree, says: list[Any]) -> None:
+    conditions = [cond("Evicted", reason="Preempted"), cond("QuotaReserved", "False", "WaitingForQuota")]
+    context = dataclasses.replace(KNOWN, outlook=outlook(**more))
+    seen = view(job(), workload(conditions=conditions, status=MADE_ROOM), context=context)
+    assert seen.position is not None
+    assert seen.position.cluster_queue == 2
+    dated = [(at(when) if when is not None else None, what) for when, what in says]
+    starts = (None, "starts when 1 cpu is released (sluice explain j)")
+    place = (None, f"preempted for priority 100 of ClusterQueue team-b: {AGAIN}")
+    expected = sorted([starts, *dated], key=lambda each: each[0] is None)
+    assert [(n.at, n.what) for n in seen.next] == [*expected, place]
 
 
 @pytest.mark.parametrize(
@@ -431,8 +502,8 @@ def test_the_last_error_is_shown_in_states_after_a_failure() -> None:
     ],
 )
 def test_a_warning_is_shown_in_every_state_that_it_may_explain(state: str, a_job: Job, its: Workload | None) -> None:
-    told = [event("Failed", "Pod/j-aaaaa", type="Warning", message="no such file")]
-    seen = job_view(a_job, its, [], told, KNOWN, at(60))
+    events = [event("Failed", "Pod/j-aaaaa", type="Warning", message="no such file")]
+    seen = job_view(a_job, its, [], events, KNOWN, at(60))
     assert (seen.state, seen.last_error) == (state, "" if state == "Pending" else "no such file")
 
 
@@ -452,8 +523,8 @@ def test_a_job_is_shown_with_queue_and_priority() -> None:
 
 def test_an_evicted_job_shows_its_evictions_and_events_in_order() -> None:
     its = workload(conditions=[TIMED_OUT], status={**requeue(2, 90), **evictions(("PodsReadyTimeout", "Slow", 2))})
-    told = [event("Started", "Job/j", 20, message="by cq"), event("Admitted", seconds=10, count=3)]
-    seen = job_view(job(), its, [], told, KNOWN, at(60))
+    events = [event("Started", "Job/j", 20, message="by cq"), event("Admitted", seconds=10, count=3)]
+    seen = job_view(job(), its, [], events, KNOWN, at(60))
     assert (seen.retries.requeues, seen.retries.requeue_at) == (2, at(90))
     assert [(e.reason, e.cause, e.count) for e in seen.retries.evictions] == [("PodsReadyTimeout", "Slow", 2)]
     assert [(e.object, e.reason, e.message, e.count, e.last) for e in seen.events] == [

@@ -9,6 +9,7 @@ import pytest
 from job_controller.model import Key
 from queue_manager.queueing.queue_set import Queues
 from queue_manager.scheduling.workload_info import info
+from queue_manager.visibility import pending_summary
 from queue_manager.visibility.pending_summary import VERSIONS, PendingSummaries, parse
 from tests.unit.queueing.builders import T0, cluster_queue, local_queue, workload
 
@@ -74,6 +75,11 @@ def test_limit_and_offset_choose_a_page(
     assert [row[0] for row in rows(summaries, path, **query)] == names
 
 
+def test_no_page_is_longer_than_the_cap(summaries: PendingSummaries, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pending_summary, "MAX_LIMIT", 3)
+    assert [row[0] for row in rows(summaries, OF_CQ, limit="4")] == ["b", "a1", "x"]
+
+
 def test_an_item_has_the_fields_of_kueue(summaries: PendingSummaries) -> None:
     found = summaries.answer(OF_CQ, {"limit": "1"})
     assert found is not None
@@ -101,6 +107,8 @@ def test_an_item_has_the_fields_of_kueue(summaries: PendingSummaries) -> None:
         (OF_LQ.replace("/ns/", "/secret/"), {}, 404, "NotFound"),
         (OF_CQ, {"limit": "-1"}, 400, "BadRequest"),
         (OF_CQ, {"offset": "x"}, 400, "BadRequest"),
+        (OF_CQ, {"offset": "-1"}, 400, "BadRequest"),
+        (OF_CQ, {"limit": "9" * 5000}, 400, "BadRequest"),
     ],
 )
 def test_unknown_queues_and_malformed_options_are_refused(

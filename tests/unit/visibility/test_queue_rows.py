@@ -85,7 +85,8 @@ def test_the_lender_among_several_is_known_only_within_bounds() -> None:
     assert rows == [("a", "4", "0-0"), ("b", "0", "2-3"), ("c", "0", "1-2")]
 
 
-def test_a_tree_of_cohorts_is_shown_as_a_path_and_its_own_quota_may_be_what_is_borrowed() -> None:
+def test_a_tree_of_cohorts_is_shown_as_a_path() -> None:
+    """The quota of a cohort can be what its queues borrow."""
     members = [shared("a", "7"), shared("b", "2")]
     cohorts = [cohort("c", "all"), cohort("all", quotas={"f": {"cpu": "2"}})]
     rows = queue_rows([queue for queue, _ in members], [], [holds for _, holds in members], at(0), cohorts)

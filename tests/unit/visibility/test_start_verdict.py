@@ -86,7 +86,7 @@ def test_quota_that_the_cohort_may_lend_counts() -> None:
     assert verdict(job(requests={"cpu": "9"}), own, other, stranger) == "can never start: asks 9 cpu, queue limit 8"
 
 
-def test_what_cohorts_have_and_lend_counts_and_nothing_is_said_while_they_are_in_a_cycle() -> None:
+def test_quota_of_cohorts_counts_and_cohorts_in_a_cycle_get_no_verdict() -> None:
     own, other = cluster_queue(name="a", cohortName="x"), cluster_queue(name="b", cohortName="y")
     tree = (cohort("x", "all", {"f": {"cpu": "1"}}), cohort("y", "all"), cohort("all"))
     assert verdict(job(requests={"cpu": "9"}), own, other, cohorts=tree) == ""

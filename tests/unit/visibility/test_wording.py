@@ -26,6 +26,23 @@ BESIDE = messages.insufficient_capacity("memory", "b", "1Gi", "8Gi", "4Gi")
         ),
         ("ExceedsMaxQuota", f"{MAIN}{TOO_LARGE}, new words", f"ExceedsMaxQuota: {MAIN}{TOO_LARGE}, new words"),
         ("NoMatchingFlavor", MAIN + "flavor x not found", f"NoMatchingFlavor: {MAIN}flavor x not found"),
+        (
+            "WaitingForPreemptedWorkloads",
+            messages.pending_preemption(MAIN, 1),
+            "waits until 1 preempted Workload stops",
+        ),
+        (
+            "WaitingForPreemptedWorkloads",
+            messages.pending_preemption(MAIN, 2),
+            "waits until 2 preempted Workloads stop",
+        ),
+        (
+            "WaitingForPreemptedWorkloads",
+            messages.WILL_FIT_MESSAGE,
+            "waits until Workloads that another one has preempted stop",
+        ),
+        ("WaitingForQuota", messages.OVERLAPPING_TARGETS_MESSAGE, "waits: another one preempts the same Workloads"),
+        ("WaitingForQuota", messages.KEPT_FOR_HEAD_MESSAGE, "quota is kept for one that has waited longer"),
         ("WaitingForQuota", messages.EQUIVALENT_MESSAGE, "not tried again: c1, which asks for the same, does not fit"),
         ("PendingEvaluation", "waits behind others in q", "waits behind others in q"),
         (GAVE_UP, "The workload is deactivated due to x", "gave up after 3 attempts"),
@@ -42,6 +59,19 @@ BESIDE = messages.insufficient_capacity("memory", "b", "1Gi", "8Gi", "4Gi")
 )
 def test_a_reason_and_its_message_become_one_sentence(reason: str, message: str, says: str) -> None:
     assert plain(reason, message, attempts=3, equivalent="c1") == says
+
+
+@pytest.mark.parametrize(
+    ("reason", "message", "says"),
+    [
+        ("Preempted", messages.preempted("u", "j", "InClusterQueue", "/b", "/a"), "; its pods are being stopped"),
+        ("WaitingForQuota", MAIN + UNUSED, "; needs 1 more cpu (a)"),
+        ("", "", ""),
+    ],
+)
+def test_a_victim_is_told_who_needed_its_quota_and_what_it_waits_for(reason: str, message: str, says: str) -> None:
+    who = "for priority 100 of ClusterQueue b"
+    assert plain(reason, message, preempted_for=who) == f"preempted {who}{says}"
 
 
 def test_no_refused_job_is_named_if_there_is_none() -> None:

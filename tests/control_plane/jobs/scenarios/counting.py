@@ -146,7 +146,7 @@ SCENARIOS = (
     ),
     history("a pod without finalizer is not counted", {"completions": 2}, do("run"), do("strip"), do("succeed")),
     history(
-        "a pod of another label is let go",
+        "a pod whose label was changed is released",
         {"completions": 1, **MANUAL},
         do("run"),
         do("label", labels={"app": "other"}),
@@ -159,7 +159,7 @@ SCENARIOS = (
         do("succeed"),
     ),
     history(
-        "a stray pod that fits nobody is left alone",
+        "a stray pod that no Job selects is left alone",
         {"completions": 1, **MANUAL},
         do("stray", labels={"app": "other"}),
     ),
@@ -198,7 +198,7 @@ SCENARIOS = (
     ),
     history("a finished Job rests", {}, do("succeed"), do("spec", parallelism=4), do("delete", among="all")),
     history(
-        "an init container is told its index too",
+        "an init container gets its index too",
         indexed(1),
         do("succeed"),
         template={

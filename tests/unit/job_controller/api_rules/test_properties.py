@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from job_controller.api_rules import defaults, status_validation, validation
 from job_controller.api_rules.pod_templates import default_pod, default_pod_spec, validate_pod_spec
+from tests.examples import examples
 
 Strategy = st.SearchStrategy[Any]
 
@@ -195,7 +196,7 @@ STATUS = record(
 )
 JOB = record(metadata=METADATA, spec=SPEC, status=STATUS)
 CHECK = settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+    max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
 )
 
 

@@ -1,4 +1,4 @@
-"""Runs a story on the embedded API server in virtual time, under a fate, until the Job ends."""
+"""Runs a scenario on the embedded API server in virtual time, under a fate, until the Job ends."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from queue_manager.simulation.kubelet import Kubelet
 from queue_manager.simulation.virtual import run_virtual
 from tests.control_plane.jobs import snapshot
 from tests.unit.job_controller.crashes.mortal import Fate, MortalTransport
-from tests.unit.job_controller.crashes.stories import Story
+from tests.unit.job_controller.crashes.scenarios import Scenario
 from tests.unit.job_controller.test_on_the_api_server import Cluster
 
-REST = 90.0  # virtual seconds without a change after which a story has ended
+REST = 90.0  # virtual seconds without a change after which a scenario has ended
 LIMIT = timedelta(hours=3)
 
 
@@ -33,7 +33,7 @@ class Killed(Exception):
 
 @dataclass
 class End:
-    """The result of a story."""
+    """The result of a scenario."""
 
     job: Any
     pods: list[str]
@@ -42,27 +42,27 @@ class End:
     faults: list[str] = field(default_factory=list)  # what was wrong on the way
 
 
-def play(story: Story, fate: Fate) -> End:
-    return run_virtual(_play(story, fate), until=LIMIT)
+def play(scenario: Scenario, fate: Fate) -> End:
+    return run_virtual(_play(scenario, fate), until=LIMIT)
 
 
-async def _play(story: Story, fate: Fate) -> End:
+async def _play(scenario: Scenario, fate: Fate) -> End:
     cluster = Cluster()
     kubelet = Runtime(LocalTransport(cluster.server, "kubelet"), cluster.clock, Random(3))
-    Kubelet(kubelet, story.script)
+    Kubelet(kubelet, scenario.script)
     kubelet.task(GarbageCollector(cluster.server).run)
-    user = asyncio.create_task(_user(cluster, story))
+    user = asyncio.create_task(_user(cluster, scenario))
     async with kubelet:
         first = await _life(cluster, user, fate)
         if first.dead.is_set():
             await _life(cluster, user, replace(fate, death=None))
-    return _end(cluster, first.writes, story)
+    return _end(cluster, first.writes, scenario)
 
 
-async def _user(cluster: Cluster, story: Story) -> None:
-    await cluster.submit(**story.spec, annotations=story.annotations)
+async def _user(cluster: Cluster, scenario: Scenario) -> None:
+    await cluster.submit(**scenario.spec, annotations=scenario.annotations)
     passed = 0.0
-    for moment, spec in story.edits:
+    for moment, spec in scenario.edits:
         await asyncio.sleep(moment - passed)
         passed = moment
         await cluster.user.patch(JOBS, "default", "j", {"spec": spec})
@@ -93,7 +93,7 @@ async def _rest(cluster: Cluster, user: asyncio.Task[None]) -> None:
         await asyncio.sleep(REST)
 
 
-def _end(cluster: Cluster, writes: int, story: Story) -> End:
+def _end(cluster: Cluster, writes: int, scenario: Scenario) -> End:
     jobs: list[Any] = []
     pods: dict[str, Any] = {}
     ended: dict[str, str] = {}
@@ -108,10 +108,10 @@ def _end(cluster: Cluster, writes: int, story: Story) -> End:
             if tree["status"]["phase"] in ("Succeeded", "Failed"):
                 ended.setdefault(uid, tree["status"]["phase"])
     seen = snapshot.of(snapshot.seen(jobs[-1]), [snapshot.seen(tree) for tree in pods.values()])
-    return End(seen["job"], seen["pods"], ended, writes, list(_faults(jobs, ended, story)))
+    return End(seen["job"], seen["pods"], ended, writes, list(_faults(jobs, ended, scenario)))
 
 
-def _faults(jobs: list[Any], ended: dict[str, str], story: Story) -> Iterator[str]:
+def _faults(jobs: list[Any], ended: dict[str, str], scenario: Scenario) -> Iterator[str]:
     """Pods that were counted twice or not at all."""
     recorded: dict[str, str] = {}
     for before, after in pairwise(jobs):
@@ -122,7 +122,7 @@ def _faults(jobs: list[Any], ended: dict[str, str], story: Story) -> Iterator[st
                     yield f"pod {uid} was noted twice"
                 recorded[uid] = kind
     status = jobs[-1]["status"]
-    if story.counts_pods:
+    if scenario.counts_pods:
         for kind, phase in (("succeeded", "Succeeded"), ("failed", "Failed")):
             number = sum(1 for found in ended.values() if found == phase)
             if status.get(kind, 0) != number:

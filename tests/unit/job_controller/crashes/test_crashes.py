@@ -6,9 +6,9 @@ import pytest
 
 from tests.unit.job_controller.crashes.mortal import Fate
 from tests.unit.job_controller.crashes.play import End, play
-from tests.unit.job_controller.crashes.stories import STORIES, Story
+from tests.unit.job_controller.crashes.scenarios import SCENARIOS, Scenario
 
-EACH_STORY = pytest.mark.parametrize("story", STORIES, ids=lambda story: story.name)
+EACH_SCENARIO = pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
 LATE = (
     Fate(delay=3.0),
     Fate(delay=0.7),
@@ -21,36 +21,39 @@ LATE = (
 )
 
 
-def check(story: Story, undisturbed: End, fate: Fate) -> None:
-    found = play(story, fate)
-    assert not found.faults, (story.name, fate, found.faults)
-    assert (found.job, found.pods) == (undisturbed.job, undisturbed.pods), (story.name, fate)
+def check(scenario: Scenario, undisturbed: End, fate: Fate) -> None:
+    found = play(scenario, fate)
+    assert not found.faults, (scenario.name, fate, found.faults)
+    assert (found.job, found.pods) == (undisturbed.job, undisturbed.pods), (scenario.name, fate)
 
 
-@EACH_STORY
-def test_story_ends_and_every_pod_is_counted_once(story: Story) -> None:
-    end = play(story, Fate())
+@EACH_SCENARIO
+def test_scenario_ends_and_every_pod_is_counted_once(scenario: Scenario) -> None:
+    end = play(scenario, Fate())
     assert not end.faults
     assert any(text.startswith(("Complete=True", "Failed=True")) for text in end.job["conditions"])
     assert not any("tracked" in text for text in end.pods)
 
 
-@EACH_STORY
-def test_death_before_or_after_any_write_changes_nothing(story: Story) -> None:
-    undisturbed = play(story, Fate())
+@pytest.mark.thorough
+@EACH_SCENARIO
+def test_death_before_or_after_any_write_changes_nothing(scenario: Scenario) -> None:
+    undisturbed = play(scenario, Fate())
     for number in range(1, undisturbed.writes + 1):
-        check(story, undisturbed, Fate(death=(number, "before")))
-        check(story, undisturbed, Fate(death=(number, "after")))
+        check(scenario, undisturbed, Fate(death=(number, "before")))
+        check(scenario, undisturbed, Fate(death=(number, "after")))
 
 
-@EACH_STORY
+@pytest.mark.thorough
+@EACH_SCENARIO
 @pytest.mark.parametrize("fate", LATE, ids=str)
-def test_late_and_broken_watches_change_nothing(story: Story, fate: Fate) -> None:
-    check(story, play(story, Fate()), fate)
+def test_late_and_broken_watches_change_nothing(scenario: Scenario, fate: Fate) -> None:
+    check(scenario, play(scenario, Fate()), fate)
 
 
-@EACH_STORY
-def test_death_with_late_watches_changes_nothing(story: Story) -> None:
-    undisturbed = play(story, Fate())
+@pytest.mark.thorough
+@EACH_SCENARIO
+def test_death_with_late_watches_changes_nothing(scenario: Scenario) -> None:
+    undisturbed = play(scenario, Fate())
     for number in range(1, undisturbed.writes + 1, 2):
-        check(story, undisturbed, Fate(death=(number, "after"), delay=1.5))
+        check(scenario, undisturbed, Fate(death=(number, "after"), delay=1.5))

@@ -8,8 +8,6 @@ from typing import Any
 import pytest
 
 from queue_manager.local.agent.containers import Container, ContainerRun, Exit, containers_of, plan
-from queue_manager.local.agent.environment import CreateError, Host, arguments, declared, expand
-from queue_manager.local.agent.status import PodFacts, go_duration, phase
 
 T0 = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -130,86 +128,3 @@ def test_a_refused_start_is_tried_again_after_10_then_20_seconds() -> None:
     assert to_start(pod, now=T0 + timedelta(seconds=10)) == ["main"]
     container.refused("CreateContainerError", "no", T0)
     assert plan(pod, "Never", T0).wake == T0 + timedelta(seconds=20)
-
-
-@pytest.mark.parametrize(
-    ("policy", "codes", "expected"),
-    [
-        ("Never", (None, None), "Running"),
-        ("Never", (0, None), "Running"),
-        ("Never", (1, None), "Running"),
-        ("Never", (0, 0), "Succeeded"),
-        ("Never", (0, 1), "Failed"),
-        ("OnFailure", (0, 1), "Running"),
-        ("Always", (0, 0), "Running"),
-    ],
-)
-def test_phases(policy: str, codes: tuple[int | None, ...], expected: str) -> None:
-    pod = a_pod("a", "b")
-    for container, code in zip(pod, codes, strict=True):
-        run(container, code)
-    assert phase(PodFacts({"spec": {"restartPolicy": policy}}, pod, "127.0.0.1", T0, T0)) == expected
-
-
-@pytest.mark.parametrize(
-    ("text", "expanded"),
-    [
-        ("$(A)", "1"),
-        ("$$(A)", "$(A)"),
-        ("$$$(A)", "$1"),
-        ("$A ${A} $(B) $(", "$A ${A} $(B) $("),
-        ("$(A) $(A $$(A $$$", "1 $(A $(A $$"),
-        ("$(" * 50_000, "$(" * 50_000),  # looked for to the end only once
-        ("x$(A)$(A)y", "x11y"),
-        ("$$", "$"),
-    ],
-)
-def test_references_are_expanded_as_kubernetes_does(text: str, expanded: str) -> None:
-    assert expand(text, {"A": "1"}) == expanded
-
-
-HOST = Host("node-1", "127.0.0.1", {})
-TOO_LONG = "argument list too long"
-
-
-async def from_big(kind: str, namespace: str, name: str) -> dict[str, str] | None:
-    return {"A": "x" * 1_000_000}
-
-
-@pytest.mark.parametrize(
-    "container",
-    [
-        {
-            "env": [{"name": "E0", "value": "xx"}]
-            + [{"name": f"E{i}", "value": f"$(E{i - 1})" * 2} for i in range(1, 64)]
-        },
-        {"env": [{"name": f"E{i}", "value": "x" * 100_000} for i in range(100)]},
-        {"envFrom": [{"prefix": f"E{i}", "configMapRef": {"name": "big"}} for i in range(10)]},
-    ],
-    ids=["doubled", "many", "from a ConfigMap"],
-)
-async def test_variables_beyond_the_size_limit_of_a_program_are_refused(
-    container: dict[str, Any],
-) -> None:
-    pod = {"metadata": {"name": "pod", "namespace": "default", "uid": "1"}, "spec": {}}
-    with pytest.raises(CreateError, match=TOO_LONG):
-        await declared(pod, container, HOST, from_big)
-
-
-async def test_a_zero_byte_is_refused_before_a_program_is_started_with_it() -> None:
-    pod = {"metadata": {"name": "pod", "namespace": "default", "uid": "1"}, "spec": {}}
-    with pytest.raises(CreateError, match="the variable A has a zero byte"):
-        await declared(pod, {"env": [{"name": "A", "value": "a\0b"}]}, HOST, from_big)
-    with pytest.raises(CreateError, match="an argument has a zero byte"):
-        arguments({"command": ["echo"], "args": ["a\0b"]}, {})
-
-
-@pytest.mark.parametrize("args", [["$(A)" * 1000], ["$(A)"] * 10_000])
-def test_arguments_beyond_the_size_limit_of_a_program_are_refused(args: list[str]) -> None:
-    with pytest.raises(CreateError, match=TOO_LONG):
-        arguments({"command": ["echo"], "args": args}, {"A": "x" * 1000})
-
-
-@pytest.mark.parametrize(("seconds", "text"), [(10, "10s"), (80, "1m20s"), (300, "5m0s")])
-def test_durations_read_as_go_prints_them(seconds: int, text: str) -> None:
-    assert go_duration(timedelta(seconds=seconds)) == text

@@ -17,6 +17,7 @@ from queue_manager.local.agent.environment import (
     declared,
     environment,
     executable,
+    expand,
     field,
     probe_command,
     resource_field,
@@ -24,6 +25,7 @@ from queue_manager.local.agent.environment import (
 )
 
 HOST = Host("node-1", "10.0.0.1", {"cpu": "4", "memory": "8Gi"})
+TOO_LONG = "argument list too long"
 SOURCES = {
     ("configmap", "n", "settings"): {"A": "from a", "B": "from b", "not a name": "x", "1": "y"},
     ("secret", "n", "keys"): {"A": "secret", "TOKEN": "t"},
@@ -260,3 +262,58 @@ def test_an_unusable_working_directory_is_refused(tmp_path: Path, named: str, me
         working_directory({"workingDir": named}, str(home))
     assert str(refused.value) == message
     assert [path.name for path in tmp_path.iterdir()] == ["home"]
+
+
+@pytest.mark.parametrize(
+    ("text", "expanded"),
+    [
+        ("$(A)", "1"),
+        ("$$(A)", "$(A)"),
+        ("$$$(A)", "$1"),
+        ("$A ${A} $(B) $(", "$A ${A} $(B) $("),
+        ("$(A) $(A $$(A $$$", "1 $(A $(A $$"),
+        ("$(" * 50_000, "$(" * 50_000),  # looked for to the end only once
+        ("x$(A)$(A)y", "x11y"),
+        ("$$", "$"),
+    ],
+)
+def test_references_are_expanded_as_kubernetes_does(text: str, expanded: str) -> None:
+    assert expand(text, {"A": "1"}) == expanded
+
+
+async def from_big(kind: str, namespace: str, name: str) -> dict[str, str] | None:
+    return {"A": "x" * 1_000_000}
+
+
+@pytest.mark.parametrize(
+    "container",
+    [
+        {
+            "env": [{"name": "E0", "value": "xx"}]
+            + [{"name": f"E{i}", "value": f"$(E{i - 1})" * 2} for i in range(1, 64)]
+        },
+        {"env": [{"name": f"E{i}", "value": "x" * 100_000} for i in range(100)]},
+        {"envFrom": [{"prefix": f"E{i}", "configMapRef": {"name": "big"}} for i in range(10)]},
+    ],
+    ids=["doubled", "many", "from a ConfigMap"],
+)
+async def test_variables_beyond_the_size_limit_of_a_program_are_refused(
+    container: dict[str, Any],
+) -> None:
+    pod = {"metadata": {"name": "pod", "namespace": "default", "uid": "1"}, "spec": {}}
+    with pytest.raises(CreateError, match=TOO_LONG):
+        await declared(pod, container, HOST, from_big)
+
+
+async def test_a_zero_byte_is_refused_before_a_program_is_started_with_it() -> None:
+    pod = {"metadata": {"name": "pod", "namespace": "default", "uid": "1"}, "spec": {}}
+    with pytest.raises(CreateError, match="the variable A has a zero byte"):
+        await declared(pod, {"env": [{"name": "A", "value": "a\0b"}]}, HOST, from_big)
+    with pytest.raises(CreateError, match="an argument has a zero byte"):
+        arguments({"command": ["echo"], "args": ["a\0b"]}, {})
+
+
+@pytest.mark.parametrize("args", [["$(A)" * 1000], ["$(A)"] * 10_000])
+def test_arguments_beyond_the_size_limit_of_a_program_are_refused(args: list[str]) -> None:
+    with pytest.raises(CreateError, match=TOO_LONG):
+        arguments({"command": ["echo"], "args": args}, {"A": "x" * 1000})

@@ -15,6 +15,7 @@ from queue_manager.local.agent.status import (
     SHUTDOWN,
     PodFacts,
     Termination,
+    go_duration,
     phase,
     pod_status,
     status_patch,
@@ -161,9 +162,14 @@ PHASES: list[tuple[str, list[Container], dict[str, Any], str]] = [
     ("only the sidecar still runs", pod_of(side=True, a=0), {}, "Running"),
     ("all done beside an ended sidecar", pod_of(side=137, a=0), {}, "Succeeded"),
     ("one of two has not started", pod_of(a=0, b=None), {}, "Pending"),
+    ("both run", pod_of(a=True, b=True), {}, "Running"),
+    ("one of two has succeeded", pod_of(a=0, b=True), {}, "Running"),
+    ("one of two has failed and the other runs", pod_of(a=1, b=True), {}, "Running"),
+    ("both succeeded", pod_of(a=0, b=0), {}, "Succeeded"),
     ("one of two failed", pod_of(a=0, b=1), {}, "Failed"),
     ("one of two will restart", pod_of(a=0, b=1), {"policy": "OnFailure"}, "Running"),
     ("it always restarts", pod_of(a=0), {"policy": "Always"}, "Running"),
+    ("both always restart", pod_of(a=0, b=0), {"policy": "Always"}, "Running"),
     ("it always restarts, but not any more", pod_of(a=0), {"policy": "Always", "ending": True}, "Succeeded"),
     ("deleted after a failure", pod_of(a=0, b=1), {"policy": "OnFailure", "ending": True}, "Failed"),
     ("deleted before its start", pod_of(a=None), {"ending": True}, "Failed"),
@@ -264,17 +270,22 @@ def test_a_condition_keeps_its_time_until_its_status_changes() -> None:
 
 
 def test_an_equal_status_is_not_written() -> None:
-    told = pod_status(view(pod_of(a=True)))
-    assert status_patch(told, told) == {}
-    assert status_patch({}, told) == told
+    made = pod_status(view(pod_of(a=True)))
+    assert status_patch(made, made) == {}
+    assert status_patch({}, made) == made
     # An API server omits nulls and empty values; a generation and times of conditions are no change.
-    stored = {**told, "observedGeneration": 1, "containerStatuses": [dict(told["containerStatuses"][0])]}
+    stored = {**made, "observedGeneration": 1, "containerStatuses": [dict(made["containerStatuses"][0])]}
     del stored["containerStatuses"][0]["lastState"], stored["containerStatuses"][0]["imageID"]
-    stored["conditions"] = [{**c, "lastTransitionTime": "2025-01-01T00:00:00Z"} for c in told["conditions"]]
+    stored["conditions"] = [{**c, "lastTransitionTime": "2025-01-01T00:00:00Z"} for c in made["conditions"]]
     stored["conditions"].append({"type": "of/others", "status": "True"})
-    assert status_patch(stored, told) == {}
+    assert status_patch(stored, made) == {}
     ended = pod_status(view(pod_of(a=0)))
     changed = status_patch(stored, ended)
     assert changed.keys() == {"phase", "containerStatuses", "conditions", "observedGeneration"}
     types = [c["type"] for c in changed["conditions"]]
     assert types == ["PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady"]
+
+
+@pytest.mark.parametrize(("seconds", "text"), [(10, "10s"), (80, "1m20s"), (300, "5m0s")])
+def test_durations_read_as_go_prints_them(seconds: int, text: str) -> None:
+    assert go_duration(timedelta(seconds=seconds)) == text

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -11,8 +12,9 @@ import msgspec
 from job_controller.model import ObjectMeta
 from queue_manager.local.agent.environment import Host
 from queue_manager.local.agent.layout import Layout
-from queue_manager.local.agent.logs import LogIndexer
-from queue_manager.local.agent.worker import NodePod, PodWorker, WorkerDependencies
+from queue_manager.local.agent.pod_logs import LogIndexer
+from queue_manager.local.agent.worker import PodWorker
+from queue_manager.local.agent.worker_dependencies import NodePod, WorkerDependencies
 
 T0 = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -34,7 +36,7 @@ class WorkerHarness:
     async def source(self, _kind: str, _namespace: str, _name: str) -> None:
         return None
 
-    async def patch_status(self, pod: NodePod, status: dict[str, Any]) -> None:
+    async def patch_status(self, pod: NodePod, status: dict[str, Any], annotations: Mapping[str, str]) -> None:
         self.written.append(status)
         conditions = {c["type"]: c for c in [*pod.status.get("conditions", ()), *status.get("conditions", ())]}
         merged = {**pod.status, **status, "conditions": list(conditions.values())}

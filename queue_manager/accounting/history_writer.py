@@ -1,0 +1,187 @@
+"""Writes records to the store in a thread of its own, so that no controller ever waits for a database.
+
+`put` appends to a queue in memory, which is bounded: what finds it full is dropped. The thread opens the store, takes
+batches from the queue and writes each in one transaction. While the database cannot be reached the thread keeps its
+batch and tries again; records that the database refuses for what they are get dropped. The thread is a daemon: a
+database that hangs does not keep the program from ending.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import count
+from typing import TypeVar
+
+from queue_manager.accounting.records import JobRecord, Record
+from queue_manager.accounting.sink import HistorySink, RecordsRefused, Retention
+
+log = logging.getLogger(__name__)
+
+R = TypeVar("R")
+
+MAX_QUEUED = 50_000  # records, about 50 MB
+BATCH = 500  # records per transaction
+COLLECT_SECONDS = 0.5  # from the first record of a batch to its write
+RETRY_SECONDS = (1.0, 2.0, 5.0, 10.0, 30.0)  # after each failure in a row; the last one repeats
+PRUNE_SECONDS = 3600.0
+
+
+@dataclass(slots=True)
+class WriteCounts:
+    """Totals since the start."""
+
+    written: int = 0
+    queue_full: int = 0  # dropped for want of room in the queue
+    refused: int = 0  # dropped by the database
+    failures: int = 0  # attempts to open or write that were, or will be, repeated
+
+
+class HistoryWriter:
+    """The queue and the thread. `open` may raise; it is then called again."""
+
+    def __init__(
+        self,
+        open: Callable[[], HistorySink],
+        retention: Retention,
+        now: Callable[[], datetime],
+        *,
+        max_queued: int = MAX_QUEUED,
+    ) -> None:
+        """`retention` may be replaced at any time."""
+        self.retention = retention
+        self.counts = WriteCounts()
+        self._open = open
+        self._now = now
+        self._max_queued = max_queued
+        self._queued: list[Record] = []
+        self._changed = threading.Condition()
+        self._unfinished: Mapping[str, JobRecord] = {}  # in the store before the first write of this process
+        self._present: frozenset[str] | None = None  # UIDs of the Jobs at the start, until they are compared
+        self._gone: Callable[[JobRecord], Record | None] | None = None
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="history", daemon=True)
+
+    @property
+    def queued(self) -> int:
+        """The number of records that wait."""
+        return len(self._queued)
+
+    def put(self, records: Iterable[Record]) -> None:
+        """Queue these records, as far as there is room. Never waits for the database."""
+        with self._changed:
+            for record in records:
+                if len(self._queued) >= self._max_queued:
+                    self.counts.queue_full += 1
+                else:
+                    self._queued.append(record)
+            if self._queued:
+                self._changed.notify()
+
+    def compare(self, present: Iterable[str], gone: Callable[[JobRecord], Record | None]) -> None:
+        """Write `gone(job)` for each Job that was unfinished in the store at the start, and is not among these UIDs.
+
+        It returns None for a Job that this process cannot see.
+        """
+        with self._changed:
+            self._present, self._gone = frozenset(present), gone
+            self._changed.notify()
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def stop(self, seconds: float) -> bool:
+        """Write what is queued; return whether all of it was written within this time."""
+        self._stopped.set()
+        with self._changed:
+            self._changed.notify()
+        self._thread.join(seconds)
+        return not (self._thread.is_alive() or self._queued)
+
+    # --- the thread ---
+
+    def _run(self) -> None:
+        store = self._repeated(self._open)
+        if store is None:
+            return
+        self._unfinished = self._repeated(store.unfinished) or {}
+        prune_at = self._prune(store)
+        while not self._stopped.is_set():
+            self._await_records()
+            self._stopped.wait(COLLECT_SECONDS)
+            self._compare()
+            self._write_queued(store)
+            if self._now().timestamp() >= prune_at:
+                prune_at = self._prune(store)
+        self._write_queued(store)
+        store.close()
+
+    def _await_records(self) -> None:
+        with self._changed:
+            while not (self._queued or self._present is not None or self._stopped.is_set()):
+                if not self._changed.wait(PRUNE_SECONDS):
+                    return
+
+    def _write_queued(self, store: HistorySink) -> None:
+        while self._queued:
+            with self._changed:
+                batch, self._queued[:BATCH] = self._queued[:BATCH], ()
+            if not self._write(store, batch):
+                with self._changed:
+                    self._queued[:0] = batch
+                return
+
+    def _write(self, store: HistorySink, batch: list[Record]) -> bool:
+        """Write a batch, one by one if the database refuses it. False: the program ends before that was possible."""
+
+        def write() -> bool:
+            store.write(batch)
+            return True
+
+        try:
+            if not self._repeated(write):
+                return False
+        except RecordsRefused as error:
+            if len(batch) > 1:
+                return all(self._write(store, [record]) for record in batch)
+            self.counts.refused += 1
+            log.error("the history refuses a record", extra={"record": repr(batch[0])[:500], "error": str(error)[:500]})
+            return True
+        self.counts.written += len(batch)
+        return True
+
+    def _compare(self) -> None:
+        with self._changed:
+            present, gone, self._present = self._present, self._gone, None
+        if present is not None and gone is not None:
+            missing = (gone(job) for uid, job in self._unfinished.items() if uid not in present)
+            self.put([record for record in missing if record is not None])
+            self._unfinished = {}
+
+    def _prune(self, store: HistorySink) -> float:
+        """Delete what is no longer kept; return when to do so again, as a POSIX time."""
+        now = self._now()
+        if deleted := self._repeated(lambda: store.prune(self.retention, now)):
+            log.info("deleted old Jobs from the history", extra={"jobs": deleted})
+        return now.timestamp() + PRUNE_SECONDS
+
+    def _repeated(self, act: Callable[[], R]) -> R | None:
+        """The result of `act`, repeated while the database cannot be reached; None if the program ends before.
+
+        Raises RecordsRefused.
+        """
+        for failures in count():
+            try:
+                return act()
+            except RecordsRefused:
+                raise
+            except Exception as error:
+                self.counts.failures += 1
+                log.warning("the history cannot be written, tries again", extra={"error": str(error)[:500]})
+            if self._stopped.wait(RETRY_SECONDS[min(failures, len(RETRY_SECONDS) - 1)]):
+                return None
+        raise AssertionError

@@ -1,0 +1,235 @@
+"""What the history says about one Job, folded from its steps and pods. Pure.
+
+CPU time is counted in CPU seconds. *Requested*: the CPU quota of each attempt, times how long the attempt held it, from
+its admission until the Job had stopped or ended. *Used*: what the nodes measured of the pods, None if they measured
+none. *Wasted*: the requested CPU time of attempts that led to nothing, by cause.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from enum import StrEnum
+
+import msgspec
+
+from job_controller.reasons import (
+    BACKOFF_LIMIT_EXCEEDED,
+    FAILED_INDEXES,
+    MAX_FAILED_INDEXES_EXCEEDED,
+    POD_FAILURE_POLICY,
+)
+from queue_manager.accounting.records import (
+    DELETED_POD,
+    ENDS_OF_ATTEMPT,
+    ENDS_OF_JOB,
+    SUCCEEDED,
+    JobRecord,
+    PodRecord,
+    Step,
+    StepKind,
+)
+from queue_manager.accounting.step_order import in_order
+from queue_manager.api import messages, reasons
+
+
+class JobOutcome(StrEnum):
+    """The state of a Job in the history."""
+
+    PENDING = "Pending"
+    HELD = "Held"
+    RUNNING = "Running"
+    DEACTIVATED = "Deactivated"
+    SUCCEEDED = "Succeeded"
+    FAILED = "Failed"
+    DELETED = "Deleted"
+
+
+class Waste(StrEnum):
+    """Why an attempt led to nothing."""
+
+    FAILED = "failed"
+    PREEMPTED = "preempted"
+    NOT_READY = "notReady"  # evicted because its pods did not become ready, or did not stay so
+    OTHER = "other"  # other evictions, deactivation by a user, deletion
+
+
+_STATES = {
+    StepKind.HELD: JobOutcome.HELD,
+    StepKind.ADMITTED: JobOutcome.RUNNING,
+    StepKind.PODS_READY: JobOutcome.RUNNING,
+    StepKind.DEACTIVATED: JobOutcome.DEACTIVATED,
+}
+_ENDED_BY_PODS = (BACKOFF_LIMIT_EXCEEDED, FAILED_INDEXES, MAX_FAILED_INDEXES_EXCEEDED, POD_FAILURE_POLICY)
+# How the messages of evictions and deactivations begin if they do not consist of the cause of the pods alone.
+_TIMED_OUT = (messages.pods_ready_timeout(""), messages.DEACTIVATED_MESSAGE)
+
+
+class JobSummary(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """One Job of `sluice history`. Seconds and bytes; times are UTC in the machine formats."""
+
+    namespace: str
+    name: str
+    uid: str
+    user: str
+    queue: str
+    cluster_queue: str
+    flavor: str
+    state: JobOutcome
+    cause: str
+    exit_code: int | None
+    attempts: int
+    evictions: int
+    preemptions: int
+    holds: int
+    submitted_at: datetime
+    started_at: datetime | None
+    ended_at: datetime | None
+    wait_seconds: float | None
+    run_seconds: float
+    pods: int
+    cpu_requested_seconds: float
+    cpu_used_seconds: float | None
+    memory_requested_bytes: int
+    memory_peak_bytes: int | None
+    wasted_seconds: Mapping[Waste, float]
+
+
+class Attempt(msgspec.Struct, frozen=True, kw_only=True):
+    """A period with quota. `end`: what ended it; None while it runs."""
+
+    admission: Step
+    end: Step | None
+    seconds: float
+
+    @property
+    def cpu_seconds(self) -> float:
+        """The CPU time that it reserved."""
+        return self.admission.cpu_milli / 1000 * self.seconds
+
+    @property
+    def waste(self) -> Waste | None:
+        """Why it led to nothing; None if it succeeded or still runs."""
+        match self.end:
+            case None | Step(kind=StepKind.FINISHED, reason="Succeeded"):
+                return None
+            case Step(kind=StepKind.FINISHED):
+                return Waste.FAILED
+            case Step(kind=StepKind.PREEMPTED):
+                return Waste.PREEMPTED
+            case Step(kind=StepKind.EVICTED, reason=reasons.PODS_READY_TIMEOUT):
+                return Waste.NOT_READY
+            case Step(kind=StepKind.DEACTIVATED, reason=reasons.REQUEUING_LIMIT_EXCEEDED):
+                return Waste.NOT_READY
+            case _:
+                return Waste.OTHER
+
+
+def summary(job: JobRecord, steps: Iterable[Step], pods: Sequence[PodRecord], now: datetime) -> JobSummary:
+    """Fold the steps and pods of a Job."""
+    ordered = in_order(steps)
+    runs = attempts(ordered, now)
+    end = next((step for step in ordered if step.kind in ENDS_OF_JOB), None)
+    last = runs[-1].admission if runs else None
+    started = runs[0].admission.at if runs else None
+    used = [pod.cpu_seconds for pod in pods if pod.cpu_seconds is not None]
+    failed = max(
+        (pod for pod in pods if pod.exit_code and pod.phase != DELETED_POD), key=lambda pod: pod.ended_at, default=None
+    )
+    state = _state(ordered, end)
+    return JobSummary(
+        namespace=job.namespace,
+        name=job.name,
+        uid=job.uid,
+        user=job.user,
+        queue=job.queue,
+        cluster_queue=last.cluster_queue if last is not None else "",
+        flavor=last.flavor if last is not None else "",
+        state=state,
+        cause=_cause(ordered, failed, state),
+        exit_code=failed.exit_code if failed is not None else None,
+        attempts=len(runs),
+        evictions=_count(ordered, StepKind.EVICTED),
+        preemptions=_count(ordered, StepKind.PREEMPTED),
+        holds=_count(ordered, StepKind.HELD),
+        submitted_at=job.submitted_at,
+        started_at=started,
+        ended_at=end.at if end is not None else None,
+        wait_seconds=max(0.0, (started - job.submitted_at).total_seconds()) if started is not None else None,
+        run_seconds=sum(run.seconds for run in runs),
+        pods=len(pods),
+        cpu_requested_seconds=sum(run.cpu_seconds for run in runs),
+        cpu_used_seconds=sum(used) if used else None,
+        memory_requested_bytes=last.memory_bytes if last is not None else 0,
+        memory_peak_bytes=max((p.peak_memory_bytes for p in pods if p.peak_memory_bytes is not None), default=None),
+        wasted_seconds=_wasted(runs),
+    )
+
+
+def attempts(ordered: Sequence[Step], now: datetime) -> list[Attempt]:
+    """The periods with quota, the oldest first."""
+    job_end = next((step for step in ordered if step.kind in ENDS_OF_JOB), None)
+    found = []
+    for admission in (step for step in ordered if step.kind is StepKind.ADMITTED):
+        own = [step for step in ordered if (step.uid, step.attempt) == (admission.uid, admission.attempt)]
+        end = next((s for s in own if s.kind in ENDS_OF_ATTEMPT and s.at >= admission.at), job_end)
+        released = next((s.at for s in own if s.kind is StepKind.RELEASED), None)
+        ends = [at for at in (released, job_end.at if job_end is not None else None) if at is not None]
+        until = min(ends, default=now)
+        seconds = max(0.0, (until - admission.at).total_seconds())
+        found.append(Attempt(admission=admission, end=end, seconds=seconds))
+    return found
+
+
+def _wasted(runs: Iterable[Attempt]) -> dict[Waste, float]:
+    total = dict.fromkeys(Waste, 0.0)
+    for run in runs:
+        if run.waste is not None:
+            total[run.waste] += run.cpu_seconds
+    return total
+
+
+def _state(ordered: Sequence[Step], end: Step | None) -> JobOutcome:
+    """A Job that was deactivated when it was deleted stays that: nothing went wrong with its deletion."""
+    if end is not None and end.kind is StepKind.FINISHED:
+        return JobOutcome.SUCCEEDED if end.reason == SUCCEEDED else JobOutcome.FAILED
+    passing = (StepKind.RELEASED, StepKind.REQUEUED, StepKind.DELETED)
+    told = [step for step in ordered if step.kind not in passing]
+    last = _STATES.get(told[-1].kind, JobOutcome.PENDING) if told else JobOutcome.PENDING
+    return JobOutcome.DELETED if end is not None and last is not JobOutcome.DEACTIVATED else last
+
+
+def _cause(ordered: Sequence[Step], failed: PodRecord | None, state: JobOutcome) -> str:
+    """Why the pods failed, as `sluice ps` says it; then what ended the Job or its last attempt."""
+    if state in (JobOutcome.SUCCEEDED, JobOutcome.RUNNING):
+        return ""
+    kinds = (*ENDS_OF_JOB, *ENDS_OF_ATTEMPT, StepKind.HELD)
+    told = [step for step in ordered if step.kind in kinds and (step.reason or step.message)]
+    of_end = _pods_of(told[-1]) if told else ""
+    of_failed = failed.message or f"exit {failed.exit_code}" if failed is not None else ""
+    first = of_end or of_failed
+    then = (told[-1].reason if first and _is_by_pods(told[-1], of_end) else text(told[-1])) if told else ""
+    return "; ".join(part for part in (first, then) if part)
+
+
+def _pods_of(end: Step) -> str:
+    """Why the pods were not ready, in the message of an eviction or deactivation for that; "" without a cause."""
+    if end.reason not in (reasons.PODS_READY_TIMEOUT, reasons.REQUEUING_LIMIT_EXCEEDED):
+        return ""
+    if not end.message.startswith(_TIMED_OUT):
+        return end.message
+    return end.message.partition("; ")[2]
+
+
+def _is_by_pods(end: Step, of_end: str) -> bool:
+    """Whether the pods are the cause of the end, so that its message says nothing more."""
+    return bool(of_end) or end.reason in (*_ENDED_BY_PODS, reasons.REQUEUING_LIMIT_EXCEEDED, reasons.PODS_READY_TIMEOUT)
+
+
+def text(step: Step) -> str:
+    """Reason and message of a step as one sentence."""
+    return ": ".join(part for part in (step.reason, step.message) if part)
+
+
+def _count(steps: Iterable[Step], kind: StepKind) -> int:
+    return sum(step.kind is kind for step in steps)

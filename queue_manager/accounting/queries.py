@@ -1,0 +1,80 @@
+"""Reads the history from a database: the Jobs of a time span, each with its steps and pods."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import closing
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from sqlalchemy import ColumnElement, Engine, Select, and_, select
+from sqlalchemy.exc import SQLAlchemyError
+
+from queue_manager.accounting.database import HistoryUnavailable, open_for_reading
+from queue_manager.accounting.records import ENDS_OF_JOB, JobRecord, PodRecord, Step, StepKind
+from queue_manager.accounting.tables import jobs, pods, steps
+
+
+class JobFilter(NamedTuple):
+    """Which Jobs are read: those that existed, unfinished, at some time from `since` on and before `until`."""
+
+    since: datetime | None = None
+    until: datetime | None = None
+    namespace: str = ""
+    name: str = ""
+    user: str = ""
+    queue: str = ""
+
+
+class JobHistory(NamedTuple):
+    """All that is stored about one Job."""
+
+    job: JobRecord
+    steps: list[Step]
+    pods: list[PodRecord]
+
+
+def read_history(url: str, wanted: JobFilter) -> list[JobHistory]:
+    """The chosen Jobs in the order of their submission. Raises HistoryUnavailable."""
+    engine = open_for_reading(url)
+    try:
+        return _read(engine, wanted)
+    except SQLAlchemyError as error:
+        raise HistoryUnavailable(f"the history cannot be read: {getattr(error, 'orig', None) or error}") from error
+    finally:
+        engine.dispose()
+
+
+def _read(engine: Engine, wanted: JobFilter) -> list[JobHistory]:
+    chosen = and_(True, *_conditions(wanted))
+    uids = select(jobs.c.uid).where(chosen)
+    with closing(engine.connect()) as connection:
+
+        def rows(query: Select[Any]) -> Iterable[dict[str, Any]]:
+            return (dict(row) for row in connection.execute(query).mappings())
+
+        ordered = select(jobs).where(chosen).order_by(jobs.c.submitted_at, jobs.c.uid)
+        found = {row["uid"]: JobHistory(JobRecord(**row), [], []) for row in rows(ordered)}
+        for row in rows(select(steps).where(steps.c.job_uid.in_(uids))):
+            if (history := found.get(row["job_uid"])) is not None:
+                history.steps.append(Step(**{**row, "kind": StepKind(row["kind"])}))
+        for row in rows(select(pods).where(pods.c.job_uid.in_(uids))):
+            if (history := found.get(row["job_uid"])) is not None:
+                history.pods.append(PodRecord(**row))
+    return list(found.values())
+
+
+def _conditions(wanted: JobFilter) -> Iterable[ColumnElement[bool]]:
+    if wanted.since is not None:
+        ended = steps.c.kind.in_(ENDS_OF_JOB) & (steps.c.at < wanted.since)
+        yield jobs.c.uid.not_in(select(steps.c.job_uid).where(ended))
+    if wanted.until is not None:
+        yield jobs.c.submitted_at < wanted.until
+    for column, value in (
+        (jobs.c.namespace, wanted.namespace),
+        (jobs.c.name, wanted.name),
+        (jobs.c.user, wanted.user),
+        (jobs.c.queue, wanted.queue),
+    ):
+        if value:
+            yield column == value

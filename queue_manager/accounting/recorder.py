@@ -1,0 +1,105 @@
+"""Records the history of all Jobs that a runtime sees: from its caches, through `steps`, to the writer."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+from datetime import datetime
+from functools import partial
+from typing import TypeVar
+
+from job_controller.model import Job, Pod
+from queue_manager.accounting import steps
+from queue_manager.accounting.history_writer import MAX_QUEUED, HistoryWriter
+from queue_manager.accounting.records import JobRecord, Record
+from queue_manager.accounting.sink import HistorySink, Retention
+from queue_manager.api.resources import JOBS, PODS, WORKLOADS
+from queue_manager.api.types import Workload
+from queue_manager.configuration.history import History
+from queue_manager.engine.runtime import Runtime
+
+log = logging.getLogger(__name__)
+
+WRITTEN, DROPPED = "sluice_history_records_written_total", "sluice_history_records_dropped_total"
+FAILURES, QUEUED = "sluice_history_write_failures_total", "sluice_history_records_queued"
+
+LAST_WRITE_SECONDS = 0.4  # when the runtime stops, which waits half a second for its parts
+GONE = "gone while nothing recorded the history"
+
+T = TypeVar("T", Job, Workload, Pod)
+
+
+class HistoryRecorder:
+    """Follows the caches of Jobs, Workloads and pods of a runtime that has not started yet."""
+
+    def __init__(self, runtime: Runtime, url: str, config: History, *, max_queued: int = MAX_QUEUED) -> None:
+        self._clock = runtime.clock
+        self._metrics = runtime.metrics
+        self._namespaces = runtime.namespaces
+        self._writer = HistoryWriter(partial(_open, url), retention(config), runtime.clock.now, max_queued=max_queued)
+        self._exposed: dict[tuple[str, str], int] = {}
+        self._jobs = runtime.cache(JOBS, Job)
+        self._jobs.subscribe(self._putting(steps.job_records))
+        runtime.cache(WORKLOADS, Workload).subscribe(self._putting(steps.workload_records))
+        runtime.cache(PODS, Pod).subscribe(self._putting(steps.pod_records))
+        runtime.metrics.before_exposition(self._measure)
+        runtime.support(self._write)
+        runtime.task(self._compare)
+
+    def reconfigure(self, config: History) -> None:
+        """Apply new bounds of what is kept; they are enforced within the hour."""
+        self._writer.retention = retention(config)
+
+    def _putting(
+        self, read: Callable[[T | None, T | None, datetime], Iterable[Record]]
+    ) -> Callable[[T | None, T | None], None]:
+        """A subscriber that queues what `read` finds in a change."""
+
+        def changed(old: T | None, new: T | None) -> None:
+            self._writer.put(list(read(old, new, self._clock.now())))
+
+        return changed
+
+    async def _write(self) -> None:
+        self._writer.start()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            if not await asyncio.to_thread(self._writer.stop, LAST_WRITE_SECONDS):
+                log.warning("the history is incomplete", extra={"lost_records": self._writer.queued})
+
+    async def _compare(self) -> None:
+        """Once the caches are synced: Jobs of the history that no longer exist have been deleted meanwhile."""
+        now = self._clock.now()
+
+        def gone(job: JobRecord) -> Record | None:
+            seen = not self._namespaces or job.namespace in self._namespaces
+            return steps.deleted(job.uid, now, GONE) if seen else None
+
+        self._writer.compare((job.metadata.uid for job in self._jobs), gone)
+
+    def _measure(self) -> None:
+        counts = self._writer.counts
+        self._metrics.set(QUEUED, {}, self._writer.queued)
+        self._count(WRITTEN, "", counts.written)
+        self._count(FAILURES, "", counts.failures)
+        self._count(DROPPED, "queue_full", counts.queue_full)
+        self._count(DROPPED, "refused", counts.refused)
+
+    def _count(self, name: str, reason: str, total: int) -> None:
+        """Bring a counter to its total, which the thread of the writer counts."""
+        self._metrics.inc(name, {"reason": reason} if reason else {}, total - self._exposed.get((name, reason), 0))
+        self._exposed[name, reason] = total
+
+
+def _open(url: str) -> HistorySink:
+    """Open the store. Its libraries are imported here, in the thread of the writer, as the start does not need them."""
+    from queue_manager.accounting.store import open_store
+
+    return open_store(url)
+
+
+def retention(config: History) -> Retention:
+    """The bounds of a configuration."""
+    return Retention(config.max_age, config.max_rows)

@@ -1,0 +1,99 @@
+"""What the history stores: Jobs, the steps of their lives, and their ended pods. Pure data.
+
+A record is written once and never changed, so writing it again changes nothing: a step is identified by object,
+attempt, kind and occurrence, a Job and a pod by their UID.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from enum import StrEnum
+
+import msgspec
+
+
+class StepKind(StrEnum):
+    """What happened. The texts are stored and printed."""
+
+    SUBMITTED = "Submitted"  # not stored: the record of the Job says it
+    HELD = "Held"  # a stopped queue keeps a pending Workload
+    RESUMED = "Resumed"  # the queue goes on
+    ADMITTED = "Admitted"  # an attempt begins: its quota is held from now on
+    PODS_READY = "PodsReady"
+    EVICTED = "Evicted"  # this and the next two: the attempt ends
+    PREEMPTED = "Preempted"
+    DEACTIVATED = "Deactivated"
+    RELEASED = "Released"  # the Job has stopped, and its quota is free
+    REQUEUED = "Requeued"
+    REACTIVATED = "Reactivated"
+    FINISHED = "Finished"
+    DELETED = "Deleted"  # before it finished
+
+
+ENDS_OF_ATTEMPT = (StepKind.EVICTED, StepKind.PREEMPTED, StepKind.DEACTIVATED)
+ENDS_OF_JOB = (StepKind.FINISHED, StepKind.DELETED)
+DELETED_POD = "Deleted"  # phase of a pod that was being deleted when it ended: its exit code is not its own
+SUCCEEDED = "Succeeded"  # reason of a FINISHED step; any other reason is that of a failure
+
+
+class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """A Job. `user`: its creator where that is known, else its namespace."""
+
+    uid: str
+    namespace: str
+    name: str
+    user: str
+    queue: str  # LocalQueue; "": none
+    submitted_at: datetime
+
+
+class Step(msgspec.Struct, frozen=True, kw_only=True):
+    """One step of a Job. `uid` is that of the Job or of its Workload, from which the step was read.
+
+    `attempt`: number of the period with quota, from 1; 0 if the step belongs to the Job as a whole. `occurrence`: the
+    resourceVersion of the change, for steps that can be repeated within an attempt, else 0. What follows is known of
+    an admission.
+    """
+
+    job_uid: str
+    uid: str
+    attempt: int
+    kind: StepKind
+    at: datetime
+    occurrence: int = 0
+    reason: str = ""
+    message: str = ""
+    cluster_queue: str = ""
+    flavor: str = ""
+    pods: int = 0
+    cpu_milli: int = 0  # requested by all pods together
+    memory_bytes: int = 0  # requested by all pods together
+
+    @property
+    def key(self) -> tuple[str, int, StepKind, int]:
+        """What identifies the step."""
+        return self.uid, self.attempt, self.kind, self.occurrence
+
+
+class PodRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """A pod that has ended. Usage is None where the node does not report it.
+
+    `message`: why it failed, with its exit code (`lifecycle.pod_causes`); "" if it succeeded or was deleted.
+    """
+
+    uid: str
+    job_uid: str
+    namespace: str
+    name: str
+    node: str
+    phase: str
+    ended_at: datetime
+    exit_code: int | None = None  # of the first container that failed, or 0
+    reason: str = ""
+    message: str = ""
+    restarts: int = 0
+    cpu_seconds: float | None = None
+    peak_memory_bytes: int | None = None
+
+
+Record = JobRecord | Step | PodRecord

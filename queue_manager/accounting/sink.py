@@ -1,0 +1,36 @@
+"""What the writer of the history needs of a store. It knows no database, whose libraries take long to import."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import NamedTuple, Protocol
+
+from queue_manager.accounting.records import JobRecord, Record
+
+
+class Retention(NamedTuple):
+    """What is kept: Jobs submitted no longer than `max_age` ago, and with their steps and pods at most `max_rows`."""
+
+    max_age: timedelta
+    max_rows: int
+
+
+class RecordsRefused(Exception):
+    """The store refuses records for what they are: writing them again does not help."""
+
+
+class HistorySink(Protocol):
+    """A store that is open for writing. Methods block, and raise an exception that may be temporary."""
+
+    def write(self, records: Sequence[Record]) -> None:
+        """Add records, those that are stored already change nothing. Raises RecordsRefused."""
+
+    def unfinished(self) -> Mapping[str, JobRecord]:
+        """The Jobs that have neither finished nor been deleted, by UID."""
+
+    def prune(self, retention: Retention, now: datetime) -> int:
+        """Delete the Jobs beyond these bounds; return how many."""
+
+    def close(self) -> None:
+        """Close all connections."""

@@ -1,0 +1,64 @@
+"""The order of the steps and pods of a Job within one second, since conditions have whole seconds. Pure.
+
+within a second                        order
+steps of different attempts            by attempt; those of the Job as a whole last
+steps of an attempt                    as StepKind lists them, except for a hold after the end of the attempt
+a pod that ended by itself             before what ended its attempt or its Job
+a pod that was deleted                 after the eviction, before the release of the quota
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+
+from queue_manager.accounting.records import (
+    DELETED_POD,
+    ENDS_OF_ATTEMPT,
+    ENDS_OF_JOB,
+    PodRecord,
+    Step,
+    StepKind,
+)
+
+_LAST = 1 << 30  # in place of attempt 0
+_KINDS = list(StepKind)
+_HOLDS = (StepKind.HELD, StepKind.RESUMED)
+_STOPPED = (StepKind.RELEASED, *ENDS_OF_JOB)  # by then the pods have ended
+
+
+def in_order(steps: Iterable[Step]) -> list[Step]:
+    """Steps by time; within a second in the order in which they follow from each other."""
+    known = list(steps)
+    ends = {(step.uid, step.attempt): step.at for step in known if step.kind in ENDS_OF_ATTEMPT}
+    return sorted(known, key=lambda step: (step.at, step.attempt or _LAST, _rank(step, ends), step.occurrence))
+
+
+def _rank(step: Step, ends: Mapping[tuple[str, int], datetime]) -> float:
+    """The place of a step in its attempt. A queue can hold a Workload before its admission and after its eviction."""
+    if step.kind not in _HOLDS:
+        return _KINDS.index(step.kind)
+    end = ends.get((step.uid, step.attempt))
+    first = StepKind.RELEASED if end is not None and end <= step.at else StepKind.HELD
+    return _KINDS.index(first) + (0.5 if first is StepKind.RELEASED else 0.0)
+
+
+def timeline(steps: Iterable[Step], pods: Iterable[PodRecord]) -> list[Step | PodRecord]:
+    """Steps and ended pods together."""
+    seconds: dict[datetime, list[Step | PodRecord]] = {}
+    for step in in_order(steps):
+        seconds.setdefault(step.at.replace(microsecond=0), []).append(step)
+    for pod in sorted(pods, key=lambda pod: (pod.ended_at, pod.name, pod.uid)):
+        same = seconds.setdefault(pod.ended_at.replace(microsecond=0), [])
+        same.insert(_place(pod, same), pod)
+    return [entry for second in sorted(seconds) for entry in seconds[second]]
+
+
+def _place(pod: PodRecord, same: Sequence[Step | PodRecord]) -> int:
+    """Where a pod belongs among what happened in its second."""
+    kinds = [entry.kind if isinstance(entry, Step) else None for entry in same]
+    if pod.phase == DELETED_POD:
+        return next((i for i, kind in enumerate(kinds) if kind in _STOPPED), len(kinds))
+    admitted = max((i for i, kind in enumerate(kinds) if kind is StepKind.ADMITTED), default=-1)
+    ends = (i for i, kind in enumerate(kinds) if i > admitted and kind in (*ENDS_OF_ATTEMPT, *_STOPPED))
+    return next(ends, len(kinds))

@@ -1,0 +1,282 @@
+"""Reads the history out of API objects. Pure.
+
+Most steps are read from one state of an object, whose conditions date them: after a restart the same steps are read
+again, with the same identity. A hold, and a change of spec.active, leave no such trace; they are read from the change
+from one state to the next, and identified by its resourceVersion.
+
+An attempt is numbered by the evictions that status.schedulingStats counts, which survive restarts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+
+import msgspec
+
+from job_controller import conditions, quantities
+from job_controller.model import Condition, Job, ObjectMeta, Pod
+from job_controller.pod_facts import INT32_MAX, is_terminal
+from queue_manager.accounting.records import DELETED_POD, SUCCEEDED, JobRecord, PodRecord, Record, Step, StepKind
+from queue_manager.api import condition_types, keys, reasons
+from queue_manager.api.types import Admission, Attempt, Workload
+from queue_manager.lifecycle.pod_causes import cause_of
+
+INT64_MAX = 2**63 - 1
+MAX_TEXT = 500  # characters of a message that are kept
+
+
+# --- Jobs ----------------------------------------------------------------------------------------------------
+
+
+def job_record(job: Job) -> JobRecord | None:
+    """The record of a Job; None before the API server has dated it."""
+    meta = job.metadata
+    if meta.creation_timestamp is None:
+        return None
+    return JobRecord(
+        uid=meta.uid,
+        namespace=meta.namespace,
+        name=meta.name,
+        user=user_of(meta),
+        queue=meta.labels.get(keys.QUEUE_NAME, ""),
+        submitted_at=meta.creation_timestamp,
+    )
+
+
+def user_of(meta: ObjectMeta) -> str:
+    """The annotation or label sluice/user, else the namespace."""
+    return meta.annotations.get(keys.USER) or meta.labels.get(keys.USER) or meta.namespace
+
+
+def job_records(old: Job | None, new: Job | None, now: datetime) -> Iterator[Record]:
+    """What a change of a Job adds to the history."""
+    job = new or old
+    record = job_record(job) if job is not None else None
+    if job is None or record is None:
+        return
+    if old is None:
+        yield record
+    end = conditions.finished(job.status)
+    if new is None and end is None:
+        yield deleted(job.metadata.uid, now)
+    elif new is not None and end is not None and (old is None or conditions.finished(old.status) is None):
+        reason = SUCCEEDED if end.type == "Complete" else end.reason or reasons.FAILED
+        yield _of_job(job, StepKind.FINISHED, end.last_transition_time or now, reason, end.message)
+
+
+def deleted(job_uid: str, now: datetime, message: str = "") -> Step:
+    """The step of a Job that is gone without having finished."""
+    return Step(job_uid=job_uid, uid=job_uid, attempt=0, kind=StepKind.DELETED, at=now, message=message)
+
+
+def _of_job(job: Job, kind: StepKind, at: datetime, reason: str = "", message: str = "") -> Step:
+    uid = job.metadata.uid
+    return Step(job_uid=uid, uid=uid, attempt=0, kind=kind, at=at, reason=reason, message=message[:MAX_TEXT])
+
+
+# --- Workloads -----------------------------------------------------------------------------------------------
+
+
+def workload_records(old: Workload | None, new: Workload | None, now: datetime) -> Iterator[Record]:
+    """What a change of a Workload adds to the history; without a Job nothing."""
+    if new is None or not new.job_uid:
+        return
+    known = {step.key for step in _steps_of_state(old)} if old is not None else frozenset()
+    yield from (step for step in _steps_of_state(new) if step.key not in known)
+    if old is not None:
+        yield from _steps_of_change(old, new, now)
+
+
+def _steps_of_state(workload: Workload) -> Iterator[Step]:
+    admitted = _true(workload, condition_types.ADMITTED)
+    if admitted is not None and workload.status.admission is not None:
+        yield _admission(workload, admitted, workload.status.admission)
+        ready = _true(workload, condition_types.PODS_READY)
+        if ready is not None:
+            yield _step(workload, StepKind.PODS_READY, ready)
+    evicted = _true(workload, condition_types.EVICTED)
+    if evicted is not None:
+        yield _eviction(workload, evicted)
+        yield from _after_eviction(workload, evicted)
+
+
+def _admission(workload: Workload, admitted: Condition, admission: Admission) -> Step:
+    assigned = admission.pod_set_assignments
+    flavors = (flavor for pod_set in assigned for flavor in pod_set.flavors.values())
+    return Step(
+        job_uid=workload.job_uid,
+        uid=workload.metadata.uid,
+        attempt=_attempt(workload),
+        kind=StepKind.ADMITTED,
+        at=admitted.last_transition_time or _created(workload),
+        cluster_queue=admission.cluster_queue,
+        flavor=",".join(dict.fromkeys(flavors)),
+        pods=min(INT32_MAX, sum(pod_set.count or 0 for pod_set in assigned)),
+        cpu_milli=_total(admission, "cpu"),
+        memory_bytes=_total(admission, "memory"),
+    )
+
+
+def _total(admission: Admission, resource: str) -> int:
+    used = (pod_set.resource_usage.get(resource, 0) for pod_set in admission.pod_set_assignments)
+    return min(INT64_MAX, sum(quantities.parse(quantity, resource) for quantity in used))
+
+
+def _eviction(workload: Workload, evicted: Condition) -> Step:
+    if evicted.reason == reasons.PREEMPTED:
+        rule = _true(workload, condition_types.PREEMPTED)
+        step = _step(workload, StepKind.PREEMPTED, evicted, reason=rule.reason if rule is not None else "")
+        return msgspec.structs.replace(step, message=_recorded_cause(workload) or step.message)
+    if evicted.reason.startswith(reasons.DEACTIVATED):
+        cause = evicted.reason.removeprefix(reasons.DEACTIVATED_DUE_TO)
+        step = _step(workload, StepKind.DEACTIVATED, evicted, reason=cause)
+    else:
+        step = _step(workload, StepKind.EVICTED, evicted)
+    return msgspec.structs.replace(step, message=_pod_cause(workload, evicted) or step.message)
+
+
+def _pod_cause(workload: Workload, evicted: Condition) -> str:
+    """Why the pods of the attempt that this eviction ended were not ready, which says more than its message."""
+    last, at = _last_attempt(workload), evicted.last_transition_time
+    if last is None or last.reason != evicted.reason or (last.end and at and last.end < at):
+        return ""  # of an earlier attempt
+    return last.pod_cause
+
+
+def _recorded_cause(workload: Workload) -> str:
+    """Why the last attempt ended, in words for the user: `for priority 100 of ClusterQueue a`."""
+    last = _last_attempt(workload)
+    return last.cause if last is not None else ""
+
+
+def _last_attempt(workload: Workload) -> Attempt | None:
+    history = workload.status.requeue_history
+    return history.attempts[-1] if history is not None and history.attempts else None
+
+
+def _after_eviction(workload: Workload, evicted: Condition) -> Iterator[Step]:
+    """The release of the quota, and the end of the backoff. A condition older than the eviction is of the last one."""
+    reserved = workload.condition(condition_types.QUOTA_RESERVED)
+    if reserved is None or reserved.is_true or workload.status.admission is not None:
+        return
+    released = _later(reserved, evicted)
+    if released == reserved.last_transition_time:
+        yield msgspec.structs.replace(_step(workload, StepKind.RELEASED, reserved), reason="", message="")
+    requeued = _true(workload, condition_types.REQUEUED)
+    if requeued is not None and requeued.reason != reasons.REACTIVATED:
+        at = max(filter(None, (requeued.last_transition_time, released)), default=None)
+        yield msgspec.structs.replace(
+            _step(workload, StepKind.REQUEUED, requeued), at=at or _created(workload), message=""
+        )
+
+
+def _later(first: Condition, second: Condition) -> datetime | None:
+    return max(filter(None, (first.last_transition_time, second.last_transition_time)), default=None)
+
+
+def _steps_of_change(old: Workload, new: Workload, now: datetime) -> Iterator[Step]:
+    if _is_held(new) and not _is_held(old):
+        condition = new.condition(condition_types.QUOTA_RESERVED)
+        yield _change(new, StepKind.HELD, now, reasons.SUSPENDED, condition.message if condition is not None else "")
+    elif _is_held(old) and not _is_held(new):
+        yield _change(new, StepKind.RESUMED, now)
+    if old.spec.active and not new.spec.active and new.is_true(condition_types.EVICTED):
+        yield _change(new, StepKind.DEACTIVATED, now, reasons.DEACTIVATED)  # no further eviction follows from it
+    if new.spec.active and not old.spec.active:
+        yield _change(new, StepKind.REACTIVATED, now)
+
+
+def _is_held(workload: Workload) -> bool:
+    reserved = workload.condition(condition_types.QUOTA_RESERVED)
+    return reserved is not None and not reserved.is_true and reserved.reason == reasons.SUSPENDED
+
+
+def _change(workload: Workload, kind: StepKind, now: datetime, reason: str = "", message: str = "") -> Step:
+    version = workload.metadata.resource_version
+    return Step(
+        job_uid=workload.job_uid,
+        uid=workload.metadata.uid,
+        attempt=_attempt(workload),
+        kind=kind,
+        at=now.replace(microsecond=0),  # as conditions are dated
+        occurrence=int(version) if version.isdecimal() and len(version) < 19 else 0,
+        reason=reason,
+        message=message[:MAX_TEXT],
+    )
+
+
+def _step(workload: Workload, kind: StepKind, source: Condition, *, reason: str | None = None) -> Step:
+    return Step(
+        job_uid=workload.job_uid,
+        uid=workload.metadata.uid,
+        attempt=_attempt(workload),
+        kind=kind,
+        at=source.last_transition_time or _created(workload),
+        reason=source.reason if reason is None else reason,
+        message=source.message[:MAX_TEXT],
+    )
+
+
+def _attempt(workload: Workload) -> int:
+    stats = workload.status.scheduling_stats
+    evictions = sum(row.count or 0 for row in stats.evictions) if stats is not None else 0
+    return max(1, evictions) if workload.is_true(condition_types.EVICTED) else evictions + 1
+
+
+def _true(workload: Workload, kind: str) -> Condition | None:
+    condition = workload.condition(kind)
+    return condition if condition is not None and condition.is_true else None
+
+
+def _created(workload: Workload) -> datetime:
+    created = workload.metadata.creation_timestamp
+    if created is None:
+        raise ValueError("a stored object has a creationTimestamp")
+    return created
+
+
+# --- pods ----------------------------------------------------------------------------------------------------
+
+
+def pod_records(old: Pod | None, new: Pod | None, now: datetime) -> Iterator[Record]:
+    """What a change of a pod of a Job adds to the history: its end, once."""
+    pod = new or old
+    owner = pod.metadata.controller if pod is not None else None
+    if pod is None or owner is None or not owner.is_job:
+        return
+    if (old is not None and is_terminal(old)) or (new is not None and not is_terminal(new)):
+        return
+    annotations = pod.metadata.annotations
+    statuses = (*pod.status.init_container_statuses, *pod.status.container_statuses)
+    ends = [status.state.terminated for status in statuses if status.state.terminated is not None]
+    worst = next((end for end in ends if end.exit_code), ends[-1] if ends else None)
+    phase = pod.status.phase if is_terminal(pod) and pod.metadata.deletion_timestamp is None else DELETED_POD
+    cause = cause_of(pod) if phase != DELETED_POD else None
+    yield PodRecord(
+        uid=pod.metadata.uid,
+        job_uid=owner.uid,
+        namespace=pod.metadata.namespace,
+        name=pod.metadata.name,
+        node=pod.spec.node_name,
+        phase=phase,
+        ended_at=max((end.finished_at for end in ends if end.finished_at is not None), default=now),
+        exit_code=worst.exit_code if worst is not None else None,
+        reason=pod.status.reason or (worst.reason if worst is not None else ""),
+        message=cause.text if cause is not None else "",
+        restarts=sum(status.restart_count for status in statuses),
+        cpu_seconds=_number(annotations.get(keys.CPU_SECONDS)),
+        peak_memory_bytes=_whole(annotations.get(keys.PEAK_MEMORY)),
+    )
+
+
+def _number(text: str | None) -> float | None:
+    """A decimal number that is not negative; None for any other text, which any writer of pods may have set."""
+    if text is None or len(text) > 20 or not text.replace(".", "", 1).isdecimal() or not text.isascii():
+        return None
+    return float(text)
+
+
+def _whole(text: str | None) -> int | None:
+    number = _number(text)
+    return min(INT64_MAX, int(number)) if number is not None else None

@@ -1,0 +1,106 @@
+"""Writes the history: batches of records, and the deletion of what is too old or too much. It blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+import msgspec
+from sqlalchemy import Connection, Engine, Table, delete, func, select
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.exc import DataError, IntegrityError, NotSupportedError, ProgrammingError
+
+from queue_manager.accounting import tables
+from queue_manager.accounting.database import open_for_writing
+from queue_manager.accounting.records import ENDS_OF_JOB, JobRecord, PodRecord, Record, Step
+from queue_manager.accounting.sink import RecordsRefused, Retention
+
+ORPHAN_AGE = timedelta(hours=1)  # a step can be written before its Job
+ALL = (tables.jobs, tables.steps, tables.pods)
+ROWS_PER_JOB = 10  # assumed, so that few more Jobs are deleted than necessary
+PRUNED_JOBS = 500  # Jobs per transaction, so that no deletion holds the database for long
+
+
+class HistoryStore:
+    """The history in one database; a HistorySink. Methods raise SQLAlchemyError."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def write(self, records: Sequence[Record]) -> None:
+        """Add these records in one transaction; those that are stored already change nothing.
+
+        Raises RecordsRefused.
+        """
+        try:
+            self._write(records)
+        except (DataError, IntegrityError, ProgrammingError, NotSupportedError, OverflowError) as error:
+            raise RecordsRefused(str(error)) from error
+
+    def _write(self, records: Sequence[Record]) -> None:
+        with self._engine.begin() as connection:
+            for table, kind in ((tables.jobs, JobRecord), (tables.steps, Step), (tables.pods, PodRecord)):
+                rows = [_row(record) for record in records if isinstance(record, kind)]
+                if rows:
+                    _insert_new(connection, table, rows)
+
+    def unfinished(self) -> dict[str, JobRecord]:
+        """The Jobs that have neither finished nor been deleted according to the history, by UID."""
+        ended = select(tables.steps.c.job_uid).where(tables.steps.c.kind.in_(ENDS_OF_JOB))
+        query = select(tables.jobs).where(tables.jobs.c.uid.not_in(ended))
+        with self._engine.connect() as connection:
+            found = (JobRecord(**row) for row in connection.execute(query).mappings())
+            return {job.uid: job for job in found}
+
+    def prune(self, retention: Retention, now: datetime) -> int:
+        """Delete the Jobs beyond these bounds, with their steps and pods; return how many."""
+        self._remove_orphans(now - ORPHAN_AGE)
+        total = 0
+        while uids := self._surplus(retention, now):
+            with self._engine.begin() as connection:
+                connection.execute(delete(tables.pods).where(tables.pods.c.job_uid.in_(uids)))
+                connection.execute(delete(tables.steps).where(tables.steps.c.job_uid.in_(uids)))
+                connection.execute(delete(tables.jobs).where(tables.jobs.c.uid.in_(uids)))
+            total += len(uids)
+        return total
+
+    def _remove_orphans(self, before: datetime) -> None:
+        """Delete what was written about Jobs that had been deleted from the history."""
+        known = select(tables.jobs.c.uid)
+        with self._engine.begin() as connection:
+            for table, at in ((tables.steps, tables.steps.c.at), (tables.pods, tables.pods.c.ended_at)):
+                connection.execute(delete(table).where(at < before, table.c.job_uid.not_in(known)))
+
+    def _surplus(self, retention: Retention, now: datetime) -> list[str]:
+        """The oldest Jobs to delete, at most PRUNED_JOBS."""
+        uid, submitted = tables.jobs.c.uid, tables.jobs.c.submitted_at
+        oldest = select(uid).order_by(submitted, uid)
+        with self._engine.connect() as connection:
+            too_old = oldest.where(submitted < now - retention.max_age).limit(PRUNED_JOBS)
+            if found := list(connection.scalars(too_old)):
+                return found
+            rows = sum(connection.scalar(select(func.count()).select_from(table)) or 0 for table in ALL)
+            surplus = rows - retention.max_rows
+            wanted = min(PRUNED_JOBS, max(1, surplus // ROWS_PER_JOB)) if surplus > 0 else 0
+            return list(connection.scalars(oldest.limit(wanted)))
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._engine.dispose()
+
+
+def open_store(url: str) -> HistoryStore:
+    """Open the database for writing, at the newest schema. Raises HistoryUnavailable."""
+    return HistoryStore(open_for_writing(url))
+
+
+def _row(record: Record) -> dict[str, Any]:
+    """PostgreSQL stores no NUL, which a message of an API object may contain."""
+    values = msgspec.structs.asdict(record)
+    return {name: value.replace("\0", "") if isinstance(value, str) else value for name, value in values.items()}
+
+
+def _insert_new(connection: Connection, table: Table, rows: Iterable[dict[str, Any]]) -> None:
+    insert = postgresql.insert if connection.dialect.name == "postgresql" else sqlite.insert
+    connection.execute(insert(table).on_conflict_do_nothing(), list(rows))

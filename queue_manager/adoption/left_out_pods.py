@@ -1,0 +1,38 @@
+"""What `sluice import` cannot bring into a queue, because it is no batch/v1 Job: counted by the pods that run. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+
+from job_controller.model import Pod
+
+TERMINATED = ("Succeeded", "Failed")
+NO_CONTROLLER = "without a controller"
+
+
+def left_out(pods: Iterable[Pod]) -> dict[str, int]:
+    """Count the unfinished pods that belong to no batch/v1 Job, by whose they are, the most frequent first.
+
+    A kind is only seen by its pods: what runs none now needs no quota either.
+    """
+    counts = Counter(whose for pod in pods if (whose := _whose(pod)))
+    return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
+
+
+def sentence(counts: dict[str, int]) -> str:
+    """Name what is left out; "" if nothing is."""
+    if not counts:
+        return ""
+    total = sum(counts.values())
+    pods = "1 pod" if total == 1 else f"{total} pods"
+    parts = ", ".join(f"{count} {whose}" for whose, count in counts.items())
+    return f"Left out, as only batch/v1 Jobs are imported: {pods} on nodes but in no quota ({parts})"
+
+
+def _whose(pod: Pod) -> str:
+    """The kind of the owner of a pod; "" if the pod has ended, or belongs to a Job."""
+    owner = pod.metadata.controller
+    if pod.status.phase in TERMINATED or (owner is not None and owner.is_job):
+        return ""
+    return NO_CONTROLLER if owner is None else f"of kind {owner.kind}"

@@ -1,0 +1,97 @@
+"""What Kueue did on this cluster that Sluice does not do, object by object.
+
+Nothing here stops a Job. A loss is what an admin would notice later: a kind that is no longer queued, a field without
+effect, an admission check that nothing answers.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from job_controller.json_tree import Json
+from queue_manager.adoption.workload_fates import is_foreign
+from queue_manager.api import condition_types
+from queue_manager.api.resources import ADMISSION_CHECKS, WORKLOADS
+from queue_manager.api.types import Workload
+from queue_manager.api.without_effect import without_effect
+
+# Admission checks that run inside Kueue's manager: once it is stopped, nothing answers them.
+BUILT_IN_CHECKS = ("kueue.x-k8s.io/multikueue", "kueue.x-k8s.io/provisioning-request")
+NOT_QUEUED = "Sluice queues Jobs only: new ones start at once, and use no quota"
+NO_WAY_BACK = "after `sluice install` objects are stored as v1beta2, which this Kueue does not know: upgrade it first"
+NO_ANSWER = "answered by Kueue itself: Workloads of its ClusterQueues would wait for it for ever"
+
+
+class Loss(NamedTuple):
+    """One thing that does not go on. `object`: "Kind name" or "Kind namespace/name", or a count of them."""
+
+    object: str
+    what: str
+
+
+@dataclass(frozen=True)
+class AdoptedObjects:
+    """What is read of a cluster. `trees`: objects as JSON, by "<plural>.<group>", for fields that Sluice ignores.
+
+    `ignored_settings`: of the KueueConfig, each with the reason.
+    """
+
+    workloads: Sequence[Workload] = ()
+    trees: Mapping[str, Sequence[Json]] = field(default_factory=dict)
+    ignored_settings: Sequence[str] = ()
+    one_way: bool = False  # Kueue's CRDs know no version in which Sluice stores objects
+
+
+def losses(objects: AdoptedObjects) -> list[Loss]:
+    """Return everything that does not go on: kinds first, then single objects, then settings."""
+    return [
+        *_kinds_not_queued(objects.workloads),
+        *_checks_without_answer(objects.trees.get(str(ADMISSION_CHECKS), ())),
+        *_workloads_elsewhere(objects.trees.get(str(WORKLOADS), ())),
+        *_fields_without_effect(objects.trees),
+        *(Loss("KueueConfig", setting) for setting in objects.ignored_settings),
+        *([Loss("the way back", NO_WAY_BACK)] if objects.one_way else []),
+    ]
+
+
+def _kinds_not_queued(workloads: Iterable[Workload]) -> Iterator[Loss]:
+    """One row per kind that owns unfinished Workloads."""
+    foreign = (w for w in workloads if is_foreign(w) and not w.is_true(condition_types.FINISHED))
+    owners = Counter(owner.kind for w in foreign if (owner := w.metadata.controller) is not None)
+    for kind, count in sorted(owners.items()):
+        yield Loss(f"{count} {'Workload' if count == 1 else 'Workloads'} of kind {kind}", NOT_QUEUED)
+
+
+def _checks_without_answer(checks: Iterable[Json]) -> Iterator[Loss]:
+    for check in checks:
+        controller = (check.get("spec") or {}).get("controllerName")
+        if controller in BUILT_IN_CHECKS:
+            yield Loss(_named("AdmissionCheck", check), f"{controller} is {NO_ANSWER}")
+
+
+def _workloads_elsewhere(workloads: Iterable[Json]) -> Iterator[Loss]:
+    """Workloads that Kueue placed by topology, or dispatched to another cluster."""
+    for workload in workloads:
+        status = workload.get("status") or {}
+        assignments = (status.get("admission") or {}).get("podSetAssignments") or ()
+        if any(assignment.get("topologyAssignment") for assignment in assignments):
+            yield Loss(
+                _named("Workload", workload), "placed by topology: its next attempt runs on any node of the flavor"
+            )
+        if status.get("clusterName"):
+            yield Loss(_named("Workload", workload), f"runs in cluster {status['clusterName']}: its end is not noticed")
+
+
+def _fields_without_effect(trees: Mapping[str, Sequence[Json]]) -> Iterator[Loss]:
+    for resource, objects in trees.items():
+        for tree in objects:
+            for text in without_effect(resource, tree):
+                yield Loss(_named(tree.get("kind") or resource, tree), text)
+
+
+def _named(kind: str, tree: Json) -> str:
+    meta = tree["metadata"]
+    return f"{kind} {meta['namespace']}/{meta['name']}" if meta.get("namespace") else f"{kind} {meta['name']}"

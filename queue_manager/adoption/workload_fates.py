@@ -1,0 +1,66 @@
+"""What happens to each Workload when Sluice takes the place of Kueue.
+
+The fate of a Workload is the first match in this table. None stops a Job that Kueue would have let run.
+
+    finished   it has ended; it stays until its Job is deleted, or as objectRetentionPolicies say
+    inactive   spec.active is false: it waits for an operator, as before
+    leaving    it is evicted or deactivated and still holds quota: Sluice stops its Job and releases the quota
+    foreign    it belongs to something that is not a batch/v1 Job. While it holds quota, that counts as used; Sluice
+               neither starts nor stops what it stands for
+    kept       it holds quota: admitted, its Job runs on; reserved, it waits for its admission checks
+    requeued   it waits for quota: it enters its queue, in the order of priority and timestamp
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from enum import StrEnum
+
+from queue_manager.api import condition_types
+from queue_manager.api.types import Workload
+
+
+class Fate(StrEnum):
+    """What happens to a Workload; in the order in which they are shown."""
+
+    KEPT = "kept"
+    REQUEUED = "requeued"
+    LEAVING = "leaving"
+    INACTIVE = "inactive"
+    FINISHED = "finished"
+    FOREIGN = "foreign"
+
+
+MEANING: Mapping[Fate, str] = {
+    Fate.KEPT: "they keep their quota, and their Jobs run on",
+    Fate.REQUEUED: "they wait for quota, in the order of priority and timestamp",
+    Fate.LEAVING: "their eviction is completed: the Job stops, then the quota is released",
+    Fate.INACTIVE: "they wait for an operator (`sluice reactivate`)",
+    Fate.FINISHED: "they have ended",
+    Fate.FOREIGN: "they belong to other kinds than Job: their quota counts as used, nothing starts or stops them",
+}
+
+
+def fate(workload: Workload) -> Fate:
+    """Return what happens to a Workload."""
+    if workload.is_true(condition_types.FINISHED):
+        return Fate.FINISHED
+    if is_foreign(workload):
+        return Fate.FOREIGN
+    if workload.is_true(condition_types.QUOTA_RESERVED):
+        leaving = workload.is_true(condition_types.EVICTED) or not workload.spec.active
+        return Fate.LEAVING if leaving else Fate.KEPT
+    return Fate.REQUEUED if workload.spec.active else Fate.INACTIVE
+
+
+def is_foreign(workload: Workload) -> bool:
+    """Whether the Workload is controlled by something else than a batch/v1 Job."""
+    owner = workload.metadata.controller
+    return owner is not None and not owner.is_job
+
+
+def count_fates(workloads: Iterable[Workload]) -> dict[Fate, int]:
+    """Return how many Workloads have each fate; without those that none has."""
+    counts = Counter(fate(workload) for workload in workloads)
+    return {each: counts[each] for each in Fate if counts[each]}

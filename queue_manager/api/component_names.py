@@ -1,0 +1,21 @@
+"""Names of the objects around a manager: those of Kueue's installation, so that references to them hold.
+
+NetworkPolicies, ServiceMonitors, role bindings and the webhook configurations of a cluster that Kueue ran on use them.
+"""
+
+from __future__ import annotations
+
+NAMESPACE = "kueue-system"
+MANAGER = "kueue-controller-manager"  # Deployment, ServiceAccount, PodDisruptionBudget, NetworkPolicy
+CONFIG_MAP = "kueue-manager-config"
+METRICS_SERVICE = "kueue-controller-manager-metrics-service"
+WEBHOOK_SERVICE = "kueue-webhook-service"
+CONVERSION_SERVICE = "sluice-conversion-service"  # Kueue has none of its own
+WEBHOOK_SECRET = "kueue-webhook-server-cert"  # the name, not the certificate
+VISIBILITY_SERVICE = "kueue-visibility-server"
+VISIBILITY_GROUP = "visibility.kueue.x-k8s.io"
+
+
+def service_account(namespace: str, name: str) -> str:
+    """Return the user name of a service account."""
+    return f"system:serviceaccount:{namespace}:{name}"

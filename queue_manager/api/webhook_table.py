@@ -1,0 +1,54 @@
+"""The webhooks of Sluice: names and paths are Kueue's, for which dashboards, alerts and NetworkPolicies were written.
+
+There is one for each phase and kind that has rules (`queue_admission.RULES`, and those of Jobs). A Cohort, LocalQueue
+or AdmissionCheck has no defaults beyond its schema, so it has no mutating webhook. A WorkloadPriorityClass has only the
+rules of its CRD, which the API server evaluates itself.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+from queue_manager.api.queue_admission import RULES
+from queue_manager.api.resources import CLUSTER_QUEUES, JOBS, Resource
+
+MUTATING, VALIDATING = "kueue-mutating-webhook-configuration", "kueue-validating-webhook-configuration"
+PORT = 9443
+
+Phase = Literal["mutate", "validate"]
+Operation = Literal["CREATE", "UPDATE"]
+
+
+class Webhook(NamedTuple):
+    """What an API server asks, and about which writes."""
+
+    phase: Phase
+    resource: Resource
+    operations: tuple[Operation, ...] = ("CREATE", "UPDATE")
+    status: bool = False  # also about writes to /status
+
+    @property
+    def name(self) -> str:
+        """The name in messages, e.g. vjob.kb.io."""
+        return f"{self.phase[0]}{self.resource.kind.lower()}.kb.io"
+
+    @property
+    def path(self) -> str:
+        """The path of its requests, as controller-runtime names it: /validate-batch-v1-job."""
+        group = self.resource.group.replace(".", "-")
+        return f"/{self.phase}-{group}-{self.resource.version}-{self.resource.kind.lower()}"
+
+
+WEBHOOKS: tuple[Webhook, ...] = (
+    Webhook("mutate", JOBS, ("CREATE",)),
+    *(
+        # The defaults of a ClusterQueue are also needed on an update, those of a ResourceFlavor only on creation.
+        Webhook(
+            "mutate", resource, ("CREATE", "UPDATE") if rules.status or resource == CLUSTER_QUEUES else ("CREATE",)
+        )._replace(status=rules.status)
+        for resource, rules in RULES.items()
+        if rules.prepare is not None
+    ),
+    Webhook("validate", JOBS),
+    *(Webhook("validate", resource, status=rules.status) for resource, rules in RULES.items()),
+)

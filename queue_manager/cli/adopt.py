@@ -1,0 +1,140 @@
+"""`sluice adopt`: takes over a cluster from Kueue, and gives it back (`--undo`).
+
+Without `--apply` it reads only, and prints what would happen to each Workload, what Sluice does not do that Kueue did,
+and the changes that `--apply` makes:
+
+1. Save everything that is changed or replaced, for `--undo`.
+2. Rewrite objects that are stored as v1beta1, so that no conversion webhook is needed to read them. With the CRDs of
+   a Kueue that stores v1beta1 that is possible only after `sluice install`: by the same command once more.
+3. Scale Kueue's manager to 0 and wait for its pods to end: two managers would undo each other's writes.
+4. Delete its Deployment, whose name Sluice's has too, its webhook configurations and its APIService.
+
+Then `sluice install` brings Sluice's manager. Running Jobs run on meanwhile. New Jobs with a queue name are suspended
+as soon as the manager runs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+from collections.abc import Iterator, Sequence
+from typing import Literal
+
+from msgspec import Struct
+
+from queue_manager.adoption.kueue_installation import InstalledObject
+from queue_manager.adoption.losses import Loss, losses
+from queue_manager.adoption.workload_fates import MEANING, count_fates
+from queue_manager.cli import adoption_steps, output
+from queue_manager.cli.adoption_reading import KueueCluster, is_rewritable, read
+from queue_manager.cli.connection import connect
+from queue_manager.cli.exits import EXIT_NEVER, EXIT_OK, CommandRefused
+from queue_manager.cli.machine_formats import MACHINE_FORMS
+from queue_manager.cli.output import TableColumn
+from queue_manager.cli.streams import printable
+
+NEXT = "Next: sluice install --namespace {namespace} | kubectl apply --server-side --force-conflicts -f -"
+REWRITTEN = "objects stored as v1beta1 are rewritten as v1beta2"
+LATER = "objects stored as v1beta1 are rewritten by the same command after `sluice install`"
+REPLACED = "saved; `sluice install` replaces it"
+MAX_LOSSES = 40  # rows printed; the others are counted
+
+
+class AdoptRow(Struct, frozen=True, kw_only=True, rename="camel"):
+    """One line of the plan. `about`: Workloads of one fate, an object that does not go on, or one that is changed."""
+
+    about: Literal["workloads", "loss", "change"]
+    object: str
+    what: str
+    count: int = 1
+
+
+FATES = (
+    TableColumn("COUNT", lambda row: str(row.count)),
+    TableColumn("FATE", lambda row: row.object),
+    TableColumn("WHAT HAPPENS", lambda row: row.what, wrap=True),
+)
+LOSSES = (TableColumn("OBJECT", lambda row: row.object), TableColumn("WHY", lambda row: row.what, wrap=True))
+CHANGES = (TableColumn("OBJECT", lambda row: row.object), TableColumn("CHANGE", lambda row: row.what, wrap=True))
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print what a takeover would do, make it, or undo it; return the exit code."""
+    if args.output in MACHINE_FORMS and (args.apply or args.undo):
+        raise CommandRefused(f"-o {args.output} is for the plan, without --apply and --undo", EXIT_NEVER)
+    return asyncio.run(_undo(args) if args.undo else _adopt(args))
+
+
+async def _adopt(args: argparse.Namespace) -> int:
+    async with connect(args.kubeconfig, args.context) as client:
+        cluster = await read(client, args.namespace)
+        found = losses(cluster.objects)
+        rows = plan(cluster, found)
+        if args.output in MACHINE_FORMS:
+            output.show(args.output, (), rows, "", row_type=AdoptRow)
+            return EXIT_OK
+        show(rows)
+        if not args.apply:
+            accepting = " --accept-losses" if found else ""
+            sys.stdout.write(f"\nNothing was changed. To make these changes: sluice adopt --apply{accepting}\n")
+            return EXIT_OK
+        if found and not args.accept_losses:
+            raise CommandRefused(
+                f"{len(found)} things listed above do not go on; pass --accept-losses to take over all the same"
+            )
+        await adoption_steps.take_over(client, cluster, args.save, args.timeout)
+    if cluster.is_kueues:
+        sys.stdout.write(f"Kueue is stopped; `sluice adopt --undo {args.save}` restores it.\n")
+        sys.stdout.write(NEXT.format(namespace=args.namespace) + "\n")
+    if any(not is_rewritable(crd) for crd in cluster.outdated):
+        sys.stdout.write(f"{'Then' if cluster.is_kueues else 'After that'}: sluice adopt --apply, once more\n")
+    return EXIT_OK
+
+
+async def _undo(args: argparse.Namespace) -> int:
+    async with connect(args.kubeconfig, args.context) as client:
+        await adoption_steps.give_back(client, args.undo, args.namespace, args.timeout, force=args.accept_losses)
+    sys.stdout.write("Kueue's objects are restored; its manager starts again.\n")
+    return EXIT_OK
+
+
+def plan(cluster: KueueCluster, found: list[Loss]) -> list[AdoptRow]:
+    """Return what happens to Workloads, what does not go on, and the changes that --apply makes, in this order."""
+    counts = count_fates(cluster.objects.workloads)
+    fates = [AdoptRow(about="workloads", object=fate, what=MEANING[fate], count=n) for fate, n in counts.items()]
+    lost = [AdoptRow(about="loss", object=loss.object, what=loss.what) for loss in found]
+    return [*fates, *lost, *(AdoptRow(about="change", object=name, what=what) for name, what in _changes(cluster))]
+
+
+def _changes(cluster: KueueCluster) -> Iterator[tuple[str, str]]:
+    """Yield each object that --apply changes, and how."""
+    for item in cluster.installed:
+        yield _full_name(item), str(item.treatment)
+    if cluster.is_kueues:
+        for resource, tree in cluster.replaced:
+            yield f"{resource.kind} {tree['metadata']['name']}", REPLACED
+    for crd in cluster.outdated:
+        yield crd["metadata"]["name"], REWRITTEN if is_rewritable(crd) else LATER
+
+
+def show(rows: Sequence[AdoptRow]) -> None:
+    """Print the plan for people: three tables, of losses the first MAX_LOSSES."""
+    by_topic = {topic: [row for row in rows if row.about == topic] for topic in ("workloads", "loss", "change")}
+    lost = by_topic["loss"]
+    _print("Workloads", FATES, by_topic["workloads"], "There are no Workloads.")
+    _print("What does not go on", LOSSES, lost[:MAX_LOSSES], "Everything goes on.")
+    if len(lost) > MAX_LOSSES:
+        sys.stdout.write(f"... and {len(lost) - MAX_LOSSES} more\n")
+    _print("Changes", CHANGES, by_topic["change"], "Kueue is not installed: there is nothing to stop.")
+
+
+def _full_name(item: InstalledObject) -> str:
+    name = f"{item.namespace}/{item.name}" if item.namespace else item.name
+    return f"{item.resource.kind} {name}"
+
+
+def _print(title: str, columns: Sequence[TableColumn], rows: Sequence[AdoptRow], empty: str) -> None:
+    sys.stdout.write(f"\n{printable(title)}\n" if rows else "\n")
+    sys.stdout.flush()
+    output.show("table", columns, rows, empty)

@@ -1,0 +1,181 @@
+"""Reads what `sluice adopt` needs to know of a cluster on which Kueue runs."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+
+import msgspec
+
+from job_controller.json_tree import Json
+from queue_manager.adoption.kueue_installation import (
+    INSTALLED_KINDS,
+    InstalledObject,
+    installed_objects,
+)
+from queue_manager.adoption.losses import AdoptedObjects
+from queue_manager.api import keys
+from queue_manager.api.component_names import CONFIG_MAP
+from queue_manager.api.conversion import convert
+from queue_manager.api.keys import GROUP
+from queue_manager.api.resources import (
+    ADMISSION_CHECKS,
+    CLUSTER_QUEUES,
+    CONFIG_MAPS,
+    CRDS,
+    JOBS,
+    NAMESPACES,
+    RESOURCE_FLAVORS,
+    SECRETS,
+    WORKLOADS,
+    Resource,
+)
+from queue_manager.api.types import Workload
+from queue_manager.cli.exits import CommandRefused
+from queue_manager.cli.installed import is_installed
+from queue_manager.configuration import ConfigurationError, loads
+from queue_manager.engine.client import Client
+from queue_manager.engine.transport import ApiError
+from queue_manager.installation import object_names
+from queue_manager.installation.objects import objects
+from queue_manager.installation.settings import Settings
+
+STORED = WORKLOADS.version
+OLD = keys.V1BETA1.partition("/")[2]
+NO_CONVERSION = "conversion webhook for"  # how the message of an API server begins
+
+
+@dataclass(frozen=True)
+class KueueCluster:
+    """`installed`: Kueue's own objects; `config`: its ConfigMap; `crds`: those of its group.
+
+    `replaced`: further objects that `sluice install` replaces, such as ClusterRoles, by kind.
+    """
+
+    objects: AdoptedObjects
+    installed: tuple[InstalledObject, ...]
+    config: Json | None
+    crds: tuple[Json, ...]
+    replaced: tuple[tuple[Resource, Json], ...] = ()
+
+    @property
+    def outdated(self) -> list[Json]:
+        """The CRDs with objects that may be stored in an older version."""
+        return [crd for crd in self.crds if has_old_versions(crd)]
+
+    @property
+    def is_kueues(self) -> bool:
+        """Whether anything of Kueue's own is installed."""
+        return bool(self.installed) or self.config is not None
+
+
+def has_old_versions(crd: Json) -> bool:
+    """Whether objects may be stored in another version than Sluice's."""
+    return any(version != STORED for version in stored_versions(crd))
+
+
+def stored_versions(crd: Json) -> list[str]:
+    """Return the versions in which objects may be stored."""
+    return list((crd.get("status") or {}).get("storedVersions") or ())
+
+
+def is_rewritable(crd: Json) -> bool:
+    """Whether a write stores an object in Sluice's version. With a CRD of an older Kueue it does not."""
+    return any(version["name"] == STORED and version.get("storage") for version in crd["spec"]["versions"])
+
+
+async def read(client: Client, namespace: str) -> KueueCluster:
+    """Read the cluster. `namespace`: where Kueue's manager runs. Raises CommandRefused if Kueue's kinds are missing."""
+    crds = [crd for crd in await client.list(CRDS) if crd["spec"]["group"] == GROUP]
+    if not crds:
+        raise CommandRefused(
+            f"the cluster has no kinds of {GROUP}: there is nothing to take over; use `sluice install`"
+        )
+    served = {crd["spec"]["names"]["plural"]: _versions(crd) for crd in crds}
+    trees = {
+        str(kind): await _list_converted(client, kind, served.get(kind.plural, {kind.version}))
+        for kind in (WORKLOADS, CLUSTER_QUEUES, RESOURCE_FLAVORS, JOBS, ADMISSION_CHECKS)
+    }
+    workloads = [msgspec.convert(tree, Workload, strict=False) for tree in trees[str(WORKLOADS)]]
+    config = await _config_map(client, namespace)
+    one_way = any(STORED not in _versions(crd) for crd in crds)
+    adopted = AdoptedObjects(workloads, trees, _ignored_settings(config), one_way)
+    installed = tuple([item async for item in _installed(client, namespace)])
+    replaced = tuple([item async for item in _replaced(client, namespace)])
+    return KueueCluster(adopted, installed, config, tuple(crds), replaced)
+
+
+async def _installed(client: Client, namespace: str) -> AsyncIterator[InstalledObject]:
+    """Yield Kueue's objects. Sluice's, which have names of Kueue's, are left alone."""
+    for resource in INSTALLED_KINDS:
+        others = [tree for tree in await _list(client, resource) if not is_installed(tree)]
+        for item in installed_objects(resource, others, namespace):
+            yield item
+
+
+async def _replaced(client: Client, namespace: str) -> AsyncIterator[tuple[Resource, Json]]:
+    """Yield what `sluice install` would write over, without what `KueueCluster` has already. No Secrets: Kueue's
+    manager issues its certificate anew.
+    """
+    handled = (*INSTALLED_KINDS, CRDS, CONFIG_MAPS, SECRETS, NAMESPACES)
+    for wanted in objects(Settings(), namespace):
+        resource, meta = object_names.KINDS[wanted["kind"]], wanted["metadata"]
+        if resource in handled:
+            continue
+        found = await _get(client, resource, str(meta.get("namespace") or ""), meta["name"])
+        if found is not None and not is_installed(found):
+            yield resource, found
+
+
+def _versions(crd: Json) -> set[str]:
+    return {version["name"] for version in crd["spec"]["versions"] if version.get("served")}
+
+
+async def _list_converted(client: Client, kind: Resource, served: set[str]) -> list[Json]:
+    """All objects of a kind in Sluice's version, which the CRD of an older Kueue does not serve."""
+    if kind.version in served or OLD not in served:
+        return await _list(client, kind)
+    old = await _list(client, Resource(kind.group, OLD, kind.plural, kind.kind, kind.namespaced))
+    return [convert(tree, keys.API_VERSION) for tree in old]
+
+
+async def _list(client: Client, resource: Resource) -> list[Json]:
+    """All objects of a kind; none if the cluster does not have the kind. Raises CommandRefused if no manager converts
+    them.
+    """
+    try:
+        return list(await client.list(resource))
+    except ApiError as error:
+        if NO_CONVERSION in error.message:
+            raise CommandRefused(
+                f"{resource.plural} are stored as {OLD}, and no manager converts them now; repeat the command once one "
+                f"runs ({error.message})"
+            ) from error
+        if not error.is_not_found:
+            raise
+        return []
+
+
+async def _config_map(client: Client, namespace: str) -> Json | None:
+    """Return Kueue's ConfigMap; None if it is absent, or Sluice's."""
+    found = await _get(client, CONFIG_MAPS, namespace, CONFIG_MAP)
+    return found if found is None or not is_installed(found) else None
+
+
+async def _get(client: Client, resource: Resource, namespace: str, name: str) -> Json | None:
+    try:
+        found: Json = await client.get(resource, namespace, name)
+    except ApiError as error:
+        if not error.is_not_found:
+            raise
+        return None
+    return found
+
+
+def _ignored_settings(config: Json | None) -> tuple[str, ...]:
+    """Return the settings of Kueue's configuration that have no effect, or the mistakes in it."""
+    text = next(iter((config or {}).get("data", {}).values()), "")
+    try:
+        return loads(text, f"ConfigMap {CONFIG_MAP}").ignored if text else ()
+    except ConfigurationError as error:
+        return tuple(str(problem) for problem in error.problems)

@@ -1,0 +1,248 @@
+"""The changes of `sluice adopt --apply` and `--undo`, in an order in which each may be the last.
+
+Everything is saved before the first change. A step that was done before is done again without harm, so a command that
+was interrupted is simply repeated.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import yaml
+
+from job_controller.conditions import finished
+from job_controller.json_tree import Json
+from job_controller.labels import OWN_MANAGER
+from job_controller.model import Job
+from queue_manager.adoption.kueue_installation import (
+    DEPLOYMENTS,
+    LAST_RESTORED,
+    Treatment,
+    manifest,
+)
+from queue_manager.api.resources import CONFIG_MAPS, CRDS, JOBS, PODS, Resource
+from queue_manager.cli.adoption_reading import STORED, KueueCluster, is_rewritable, stored_versions
+from queue_manager.cli.exits import CommandRefused
+from queue_manager.cli.targets import FIELD_MANAGER
+from queue_manager.engine.client import Client
+from queue_manager.engine.transport import ApiError
+from queue_manager.installation import object_names
+
+POLL_SECONDS = 1.0
+PROGRESS_SECONDS = 5.0
+MAX_REFUSED = 5  # objects that are named
+
+
+async def take_over(client: Client, cluster: KueueCluster, file: str, timeout: float) -> None:
+    """Save Kueue's objects in `file`, then stop Kueue. `timeout`: seconds to wait for its pods to end.
+
+    Without Kueue, after `sluice install`, only objects that are stored as v1beta1 are rewritten.
+    """
+    if cluster.is_kueues:
+        save(file, cluster)
+    for crd in cluster.outdated:
+        if is_rewritable(crd):
+            await rewrite_stored(client, crd)
+    managers = [item for item in cluster.installed if item.treatment == Treatment.STOP]
+    for item in managers:
+        await scale(client, item.namespace, item.name)
+    for item in managers:
+        await _wait_for_end(client, item.tree, timeout)
+    for item in cluster.installed:
+        await _delete(client, item.resource, item.namespace, item.name)
+
+
+async def give_back(client: Client, file: str, namespace: str, timeout: float, *, force: bool) -> None:
+    """Stop Sluice's manager and restore what `file` holds. `force`: even if that leaves Jobs without a controller."""
+    saved = in_order(load(file))
+    await _check_versions(client, saved)
+    own = [job async for job in _jobs_of_own_controller(client)]
+    if own and not force:
+        raise CommandRefused(
+            f"{len(own)} unfinished Jobs are run by Sluice's Job controller ({own[0]} ...): nothing would run them; "
+            "let them end first, or pass --accept-losses"
+        )
+    for tree in saved:
+        if tree["kind"] == DEPLOYMENTS.kind:
+            await _stop_if_present(client, tree, timeout)
+    for tree in saved:
+        await _restore(client, tree)
+
+
+# --- the file ---
+
+
+def save(file: str, cluster: KueueCluster) -> None:
+    """Write the manifests of everything that is changed or replaced.
+
+    An existing file is kept: it is the copy of an earlier try, before anything was changed. Raises CommandRefused if it
+    holds something else.
+    """
+    trees = [manifest(CONFIG_MAPS, cluster.config)] if cluster.config is not None else []
+    trees += [manifest(item.resource, item.tree) for item in cluster.installed]
+    trees += [manifest(resource, tree) for resource, tree in cluster.replaced]
+    trees += [manifest(CRDS, crd) for crd in cluster.crds]
+    try:
+        _write_new(Path(file), yaml.safe_dump_all(trees, sort_keys=False))
+    except FileExistsError:
+        sys.stdout.write(f"{file} with {len(load(file))} objects is kept, from an earlier try\n")
+        return
+    sys.stdout.write(f"{len(trees)} objects saved in {file}\n")
+
+
+def _write_new(path: Path, text: str) -> None:
+    """Create a file with all of the text: a part of it, left by a crash, would be taken for the copy at the next try.
+
+    Raises FileExistsError.
+    """
+    part = path.with_name(f"{path.name}.part")
+    with part.open("w", encoding="utf-8") as target:
+        target.write(text)
+        target.flush()
+        os.fsync(target.fileno())
+    try:
+        os.link(part, path)
+    finally:
+        part.unlink()
+
+
+def load(file: str) -> list[Json]:
+    """Return the manifests of a file that `save` wrote. Raises CommandRefused."""
+    try:
+        trees = [tree for tree in yaml.safe_load_all(Path(file).read_text(encoding="utf-8")) if tree]
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise CommandRefused(f"{file}: {error}") from error
+    for number, tree in enumerate(trees, 1):
+        if not isinstance(tree, dict) or tree.get("kind") not in object_names.KINDS:
+            raise CommandRefused(f"{file}: document {number} is not an object that `sluice adopt` saves")
+    return trees
+
+
+def in_order(trees: list[Json]) -> list[Json]:
+    """Sort saved objects into the order in which they are restored."""
+    last = [resource.kind for resource in LAST_RESTORED]
+    return sorted(trees, key=lambda tree: last.index(tree["kind"]) + 1 if tree["kind"] in last else 0)
+
+
+# --- Kueue's objects ---
+
+
+async def rewrite_stored(client: Client, crd: Json) -> None:
+    """Write each object of a kind unchanged, so that it is stored in the storage version; record that in the CRD."""
+    spec = crd["spec"]
+    names = spec["names"]
+    resource = Resource(spec["group"], STORED, names["plural"], names["kind"], spec["scope"] == "Namespaced")
+    objects = await client.list(resource)
+    refused = [text for tree in objects if (text := await _rewrite(client, resource, tree))]
+    name = crd["metadata"]["name"]
+    if refused:
+        raise CommandRefused(
+            f"{name}: {len(refused)} of {len(objects)} objects could not be rewritten as {STORED}, nothing is lost; "
+            f"mend them and repeat the command: {'; '.join(refused[:MAX_REFUSED])}"
+        )
+    await client.patch(CRDS, "", name, {"status": {"storedVersions": [STORED]}}, subresource="status")
+    sys.stdout.write(f"{name}: {len(objects)} objects are stored as {STORED}\n")
+
+
+async def _rewrite(client: Client, resource: Resource, tree: Json) -> str:
+    """Write one object. Return why it was refused, "" if it was not.
+
+    One that has changed or gone meanwhile was stored in the storage version by that.
+    """
+    try:
+        await client.replace(resource, tree)
+    except ApiError as error:
+        if not (error.is_conflict or error.is_not_found):
+            return f"{tree['metadata'].get('namespace', '')}/{tree['metadata']['name']}: {error}".removeprefix("/")
+    return ""
+
+
+async def scale(client: Client, namespace: str, name: str) -> None:
+    """Scale a Deployment to 0."""
+    await client.patch(DEPLOYMENTS, namespace, name, {"spec": {"replicas": 0}}, field_manager=FIELD_MANAGER)
+    sys.stdout.write(f"Deployment {namespace}/{name} scaled to 0\n")
+
+
+async def _wait_for_end(client: Client, deployment: Json, timeout: float) -> None:
+    """Wait until no pod of a Deployment is left. Raises CommandRefused after `timeout` seconds."""
+    selector = deployment["spec"]["selector"].get("matchLabels") or {}
+    text = ",".join(f"{name}={value}" for name, value in sorted(selector.items()))
+    namespace = deployment["metadata"]["namespace"]
+    started = reported = time.monotonic()
+    while pods := await client.list(PODS, namespace, label_selector=text):
+        now = time.monotonic()
+        if now - started > timeout:
+            names = ", ".join(pod["metadata"]["name"] for pod in pods)
+            raise CommandRefused(f"pods of the manager still run after {timeout:.0f} s: {names}; repeat the command")
+        if now - reported >= PROGRESS_SECONDS:
+            reported = now
+            sys.stdout.write(f"waiting for {len(pods)} pods of {namespace}/{deployment['metadata']['name']} to end\n")
+            sys.stdout.flush()
+        await asyncio.sleep(POLL_SECONDS)
+
+
+async def _delete(client: Client, resource: Resource, namespace: str, name: str) -> None:
+    try:
+        await client.delete(resource, namespace, name, propagation="Background")
+    except ApiError as error:
+        if not error.is_not_found:
+            raise
+    sys.stdout.write(f"{resource.kind} {name} deleted\n")
+
+
+# --- the way back ---
+
+
+async def _check_versions(client: Client, saved: list[Json]) -> None:
+    """Raise CommandRefused if a saved CRD lacks a version in which objects may be stored now."""
+    for crd in (tree for tree in saved if tree["kind"] == CRDS.kind):
+        known = {version["name"] for version in crd["spec"]["versions"]}
+        name = crd["metadata"]["name"]
+        unknown = [v for v in stored_versions(await client.get(CRDS, "", name)) if v not in known]
+        if unknown:
+            raise CommandRefused(
+                f"{name}: objects are stored as {', '.join(unknown)}, which the saved Kueue does not know; "
+                f"install a Kueue that serves {STORED} instead"
+            )
+
+
+async def _jobs_of_own_controller(client: Client) -> AsyncIterator[str]:
+    """Yield the unfinished Jobs that only Sluice's Job controller runs."""
+    for job in await client.list(JOBS, type=Job):
+        if job.spec.managed_by == OWN_MANAGER and finished(job.status) is None:
+            yield str(job.metadata.key)
+
+
+async def _stop_if_present(client: Client, deployment: Json, timeout: float) -> None:
+    meta = deployment["metadata"]
+    try:
+        present = await client.get(DEPLOYMENTS, meta["namespace"], meta["name"])
+    except ApiError as error:
+        if not error.is_not_found:
+            raise
+        return
+    await scale(client, meta["namespace"], meta["name"])
+    await _wait_for_end(client, present, timeout)
+    await _delete(client, DEPLOYMENTS, meta["namespace"], meta["name"])
+
+
+async def _restore(client: Client, tree: Json) -> None:
+    """Replace an object by the saved one, or create it."""
+    resource = object_names.KINDS[tree["kind"]]
+    meta = tree["metadata"]
+    namespace, name = str(meta.get("namespace") or ""), str(meta["name"])
+    try:
+        present = await client.get(resource, namespace, name)
+    except ApiError as error:
+        if not error.is_not_found:
+            raise
+        await client.create(resource, namespace, tree)
+    else:
+        version = present["metadata"]["resourceVersion"]
+        await client.replace(resource, {**tree, "metadata": {**meta, "resourceVersion": version}})
+    sys.stdout.write(f"{tree['kind']} {name} restored\n")

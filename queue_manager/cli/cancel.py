@@ -1,0 +1,81 @@
+"""`sluice cancel`: deletes Jobs that have not ended, with their pods, and waits until they are gone.
+
+A Job that has ended stays, with its pods and logs. `sluice deactivate` stops a Job and keeps it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+from collections.abc import Sequence
+
+from job_controller import conditions
+from job_controller.model import Job
+from queue_manager.cli.change_report import ChangeReport
+from queue_manager.cli.connection import connect, read_default_namespace
+from queue_manager.cli.deletion import delete, until_gone
+from queue_manager.cli.exits import EXIT_UNEXPECTED
+from queue_manager.cli.targets import JobTarget, find_all
+from queue_manager.engine.client import Client
+
+RELEASED = "its pods have ended and its quota is released"
+LEFT_QUEUE = "it has left its queue"
+GOING_ON = "its deletion has begun; its quota is released when its pods have ended"
+
+
+def run(args: argparse.Namespace) -> int:
+    """Cancel the named Jobs; return the exit code."""
+    return asyncio.run(_run(args))
+
+
+async def _run(args: argparse.Namespace) -> int:
+    async with connect(args.kubeconfig, args.context) as client:
+        targets = await find_all(client, args.jobs, args.namespace or read_default_namespace(args))
+        with ChangeReport(args.output, dry_run=args.dry_run) as report:
+            begun = [target for target in targets if await begin(client, target, report, dry_run=args.dry_run)]
+            in_time = await end(client, begun, report, None if args.dry_run else args.timeout, dry_run=args.dry_run)
+    code = report.end("")
+    return code if code or in_time else EXIT_UNEXPECTED
+
+
+async def begin(client: Client, target: JobTarget, report: ChangeReport, *, dry_run: bool) -> bool:
+    """Delete one Job; return whether to wait for its end. If nothing is deleted, add why to `report`."""
+    job = target.job
+    if job is None:
+        report.add("Job", *target.key, "unchanged", "it is deleted already")
+        return False
+    ended = conditions.finished(job.status)
+    if ended is not None:
+        report.add("Job", *target.key, "unchanged", f"it has ended ({ended.type}); its pods and logs stay")
+        return False
+    return await report.perform("Job", target.key, delete(client, job, dry_run=dry_run))
+
+
+async def end(
+    client: Client, targets: Sequence[JobTarget], report: ChangeReport, seconds: float | None, *, dry_run: bool
+) -> bool:
+    """Wait until the Jobs are gone, and add each to `report`; return False if `seconds` did not suffice."""
+    waits = {asyncio.create_task(_gone(client, target, report, dry_run=dry_run)): target for target in targets}
+    try:
+        async with asyncio.timeout(seconds):
+            await asyncio.gather(*waits)
+    except TimeoutError:
+        return False
+    finally:  # after Ctrl-C too: the API server has accepted all deletions
+        for wait, target in waits.items():
+            if not wait.done() or wait.cancelled():
+                wait.cancel()
+                report.add("Job", *target.key, "deleting", GOING_ON)
+    return True
+
+
+async def _gone(client: Client, target: JobTarget, report: ChangeReport, *, dry_run: bool) -> None:
+    job = target.job
+    if job is not None and not dry_run:
+        await until_gone(client, job)
+    report.add("Job", *target.key, "cancelled", note(job))
+
+
+def note(job: Job | None) -> str:
+    """Return the effect of the deletion on pods and quota."""
+    return LEFT_QUEUE if job is not None and job.spec.suspend else RELEASED

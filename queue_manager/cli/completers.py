@@ -1,0 +1,141 @@
+"""Completes arguments for a shell: commands, options and choices from the parser, names from the cluster.
+
+An argument is completed by its `dest`, so a new command about Jobs needs nothing here. A cluster that does not answer
+within CLUSTER_SECONDS, or refuses, completes nothing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any
+
+import argcomplete
+import msgspec
+from argcomplete.completers import BaseCompleter, DirectoriesCompleter, FilesCompleter, SuppressCompleter
+
+from queue_manager import assets
+from queue_manager.api.resources import CLUSTER_QUEUES, JOBS, LOCAL_QUEUES, NAMESPACES, Resource
+from queue_manager.cli.connection import NoResponse, connect, read_default_namespace
+from queue_manager.cli.exits import CommandRefused
+from queue_manager.cli.man_page import commands_of
+from queue_manager.engine.client import Client
+from queue_manager.engine.transport import Request
+
+CLUSTER_SECONDS = 1.0  # time to wait for the cluster
+MOST_NAMES = "500"  # of each kind
+
+Reader = Callable[[Client, argparse.Namespace, str], Awaitable[Iterable[str]]]
+
+
+class _Meta(msgspec.Struct):
+    name: str = ""
+    namespace: str = ""
+
+
+class _Head(msgspec.Struct):
+    metadata: _Meta
+
+
+class _Names(msgspec.Struct):
+    items: list[_Head] = []
+
+
+def answer(parser: argparse.ArgumentParser) -> None:
+    """Print what completes the line in $COMP_LINE, and exit."""
+    attach(parser)
+    argcomplete.autocomplete(parser, always_complete_options=False, default_completer=SuppressCompleter())
+
+
+def attach(parser: argparse.ArgumentParser) -> None:
+    """Add a completer to each argument that has one."""
+    for each in (parser, *commands_of(parser).values()):
+        for action in each._actions:
+            completer = BY_DEST.get(action.dest)
+            if completer is not None and action.choices is None:
+                action.completer = completer  # type: ignore[attr-defined]
+
+
+class NamesCompleter(BaseCompleter):
+    """Completes names that `read` finds in the cluster of the command."""
+
+    def __init__(self, read: Reader) -> None:
+        self._read = read
+
+    def __call__(
+        self, *, prefix: str, action: argparse.Action, parser: argparse.ArgumentParser, parsed_args: argparse.Namespace
+    ) -> list[str]:
+        """Return names; none if the cluster is not to be reached in time."""
+        try:
+            return asyncio.run(asyncio.wait_for(self._names(parsed_args, prefix), CLUSTER_SECONDS))
+        except (OSError, TimeoutError, NoResponse, CommandRefused, msgspec.DecodeError):
+            return []
+
+    async def _names(self, args: argparse.Namespace, prefix: str) -> list[str]:
+        async with connect(getattr(args, "kubeconfig", None), getattr(args, "context", None)) as client:
+            return sorted({name for name in await self._read(client, args, prefix) if name.startswith(prefix)})
+
+
+async def _listed(client: Client, resource: Resource, namespace: str = "") -> list[_Meta]:
+    answered = await client.transport.request(Request("GET", resource.path(namespace), {"limit": MOST_NAMES}))
+    found = msgspec.json.decode(answered.body, type=_Names) if answered.status == 200 else _Names()
+    return [head.metadata for head in found.items]
+
+
+def _namespace(args: argparse.Namespace) -> str:
+    return getattr(args, "namespace", None) or read_default_namespace(args)
+
+
+async def _jobs(client: Client, args: argparse.Namespace, prefix: str) -> list[str]:
+    namespace, slash, _ = prefix.partition("/")
+    if slash:
+        return [f"{namespace}/{meta.name}" for meta in await _listed(client, JOBS, namespace)]
+    return [meta.name for meta in await _listed(client, JOBS, _namespace(args))]
+
+
+async def _queues(client: Client, args: argparse.Namespace, prefix: str) -> list[str]:
+    local = await _listed(client, LOCAL_QUEUES, _namespace(args))
+    return [meta.name for meta in local] + [f"cq/{meta.name}" for meta in await _listed(client, CLUSTER_QUEUES)]
+
+
+async def _namespaces(client: Client, args: argparse.Namespace, prefix: str) -> list[str]:
+    return [meta.name for meta in await _listed(client, NAMESPACES)]
+
+
+def _reasons(**_: Any) -> list[str]:
+    """Complete the words of `explain --reason`, and the codes CLASS/Reason."""
+    from queue_manager.visibility.reason_pages import read_pages, words
+
+    pages = read_pages(assets.reasons().read_text(encoding="utf-8"))
+    return [*words(pages), *(name for name in pages if "/" in name)]
+
+
+def _states(*, prefix: str, **_: Any) -> list[str]:
+    """Complete the last state of a comma-separated list, without those before it."""
+    from queue_manager.visibility.job_states import LISTED_STATES
+
+    head, comma, _rest = prefix.rpartition(",")
+    given = head.lower().split(",")
+    return [f"{head}{comma}{state.value}" for state in LISTED_STATES if state.lower() not in given]
+
+
+def _commands(*, parser: argparse.ArgumentParser, **_: Any) -> list[str]:
+    from queue_manager.cli.arguments import parser as whole
+
+    return list(commands_of(whole()))
+
+
+BY_DEST: dict[str, Any] = {
+    "job": NamesCompleter(_jobs),
+    "jobs": NamesCompleter(_jobs),
+    "queue": NamesCompleter(_queues),
+    "namespace": NamesCompleter(_namespaces),
+    "reason": _reasons,
+    "state": _states,
+    "page": _commands,
+    "file": FilesCompleter(),
+    "config": FilesCompleter(),
+    "kubeconfig": FilesCompleter(),
+    "data_dir": DirectoriesCompleter(),
+}

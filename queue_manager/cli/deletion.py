@@ -1,0 +1,52 @@
+"""Deletes Jobs with their pods, and waits until both are gone: for `cancel`, `submit --replace` and `run --rm`."""
+
+from __future__ import annotations
+
+import asyncio
+
+from job_controller.model import Job
+from job_controller.pod_facts import is_terminal
+from queue_manager.api.resources import JOBS
+from queue_manager.cli.job_waiting import Pace, patiently
+from queue_manager.cli.pod_reading import pods_of
+from queue_manager.cli.streams import say
+from queue_manager.cli.targets import JobTarget, get_or_none
+from queue_manager.engine.client import Client
+from queue_manager.engine.transport import ApiError
+
+SILENT_SECONDS = 3.0  # after which a line reports what the deletion waits for
+
+
+async def delete(client: Client, job: Job, *, dry_run: bool = False) -> None:
+    """Delete a Job in the foreground: it exists until its pods are gone. Not an error if it does not exist."""
+    meta = job.metadata
+    try:
+        await client.delete(JOBS, *meta.key, uid=meta.uid, propagation="Foreground", dry_run=dry_run)
+    except ApiError as error:
+        if not error.is_not_found:
+            raise
+
+
+async def until_gone(client: Client, job: Job) -> None:
+    """Return when the Job does not exist any more. After SILENT_SECONDS, report which pods it waits for."""
+    pace = Pace()
+    reporter = asyncio.create_task(_report(client, job))
+    try:
+        while await patiently(lambda: _exists(client, job)):
+            await pace.pause(changed=False)
+    finally:
+        reporter.cancel()
+
+
+async def _exists(client: Client, job: Job) -> bool:
+    found = await get_or_none(client, JOBS, job.metadata.key, Job)
+    return found is not None and found.metadata.uid == job.metadata.uid
+
+
+async def _report(client: Client, job: Job) -> None:
+    await asyncio.sleep(SILENT_SECONDS)
+    pods = await pods_of(client, JobTarget(job, None))
+    left = [pod.metadata.name for pod in pods if not is_terminal(pod)]
+    if left:
+        more = f" and {len(left) - 1} more" if len(left) > 1 else ""
+        say(f"{job.metadata.key}: waiting for pod {left[0]}{more} to end; Ctrl-C leaves the deletion to the cluster")

@@ -1,0 +1,276 @@
+"""Reads what `sluice doctor` examines, as far as the user may read it."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import contextlib
+from collections.abc import AsyncIterator, Iterator
+from datetime import datetime, timedelta
+from email.utils import parsedate_to_datetime
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import msgspec
+from cryptography import x509
+
+from job_controller.json_tree import Json
+from job_controller.model import Object, Record
+from queue_manager.api.component_names import NAMESPACE
+from queue_manager.api.resources import (
+    ADMISSION_CHECKS,
+    CLUSTER_QUEUES,
+    COHORTS,
+    CRDS,
+    JOBS,
+    LEASES,
+    LOCAL_QUEUES,
+    MUTATING_WEBHOOKS,
+    NODES,
+    PODS,
+    RESOURCE_FLAVORS,
+    VALIDATING_WEBHOOKS,
+    WORKLOADS,
+    Resource,
+)
+from queue_manager.api.types import AdmissionCheck, ClusterQueue, Cohort, LocalQueue, ResourceFlavor, Workload
+from queue_manager.cli.permitted_lists import list_permitted, seen
+from queue_manager.cli.published_config import published
+from queue_manager.configuration import KueueConfig
+from queue_manager.engine import kubeconfig as kubeconfigs
+from queue_manager.engine.client import Client, O
+from queue_manager.engine.clock import SystemClock
+from queue_manager.engine.transport import ApiError, Relay, Request, Response, Transport
+from queue_manager.local.kubeconfig_file import is_of_local_cluster
+from queue_manager.visibility.diagnosis.snapshot import (
+    CertificateFacts,
+    ClockFacts,
+    LeaseFacts,
+    NodeFacts,
+    Snapshot,
+)
+
+HEADER_RESOLUTION = timedelta(seconds=1)  # of the Date header, and of the times that an API server stamps
+CONNECT_SECONDS = 10.0
+OPTIONAL = (COHORTS, ADMISSION_CHECKS)  # kinds without which the others are of use
+RENEW_LOCAL = "sluice down; sluice up --detach"
+RENEW_MANAGER = f"kubectl rollout restart deployment -n {NAMESPACE}"
+
+
+class ServerClock:
+    """The API server's clock, from the Date headers of its responses."""
+
+    def __init__(self) -> None:
+        self._best: ClockFacts | None = None
+
+    def over(self, transport: Transport) -> Transport:
+        """Return the transport with its responses observed."""
+        return _ObservedTransport(transport, self)
+
+    def observe(self, date: str, sent: datetime, received: datetime) -> None:
+        """Keep the measurement with the shortest round trip, which is the most exact."""
+        try:
+            stamped = parsedate_to_datetime(date)
+        except ValueError:
+            return
+        middle = sent + (received - sent) / 2
+        uncertainty = HEADER_RESOLUTION / 2 + (received - sent) / 2
+        found = ClockFacts("this machine", middle - (stamped + HEADER_RESOLUTION / 2), uncertainty)
+        if self._best is None or found.uncertainty < self._best.uncertainty:
+            self._best = found
+
+    @property
+    def facts(self) -> ClockFacts | None:
+        """How far this machine's clock is ahead; None without a response that has a date."""
+        return self._best
+
+    def now(self) -> datetime:
+        """The time of the API server, as far as known."""
+        return SystemClock().now() - (self._best.ahead if self._best is not None else timedelta(0))
+
+
+class _ObservedTransport(Relay):
+    def __init__(self, inner: Transport, clock: ServerClock) -> None:
+        super().__init__(inner)
+        self._clock = clock
+
+    async def request(self, request: Request) -> Response:
+        sent = SystemClock().now()
+        response = await super().request(request)
+        dates = [value for name, value in response.headers.items() if name.lower() == "date"]
+        if dates:
+            self._clock.observe(dates[0], sent, SystemClock().now())
+        return response
+
+
+class _NodeStatus(Record):
+    allocatable: dict[str, str] = msgspec.field(default_factory=dict)
+
+
+class _Node(Object):
+    status: _NodeStatus = _NodeStatus()
+
+
+class ClusterReader:
+    """Reads snapshots of one cluster. `not_read`: what the last one lacks."""
+
+    def __init__(self, client: Client, kubeconfig: Path, context: str | None, clock: ServerClock) -> None:
+        self._client = client
+        self._kubeconfig = kubeconfig
+        self._context = context
+        self._clock = clock
+        self.not_read: list[str] = []
+
+    async def read(self) -> Snapshot:
+        """Read everything; objects that refer to others before those. Raises ApiError if Sluice is not installed."""
+        self.not_read = []
+        config = await published(self._client)
+        if config is None:
+            self.not_read.append("the configuration of the manager (not published, or forbidden)")
+        lease = await self._lease(config or KueueConfig())
+        workloads = await self._seen(WORKLOADS, Workload)
+        pods = await self._seen(PODS, Object)
+        jobs = await self._seen(JOBS, Object)
+        local_queues = await self._seen(LOCAL_QUEUES, LocalQueue)
+        cluster_queues = await self._seen(CLUSTER_QUEUES, ClusterQueue)
+        cohorts = await self._seen(COHORTS, Cohort)
+        flavors = await self._seen(RESOURCE_FLAVORS, ResourceFlavor)
+        checks = await self._seen(ADMISSION_CHECKS, AdmissionCheck)
+        nodes = await self._seen(NODES, _Node)
+        certificates = [certificate async for certificate in self._certificates()]
+        now = self._clock.now()
+        clocks = [clock for clock in (self._clock.facts, managers_clock(lease)) if clock is not None]
+        return Snapshot(
+            now=now,
+            config=config,
+            is_embedded=is_of_local_cluster(self._kubeconfig),
+            workloads=workloads,
+            pods=pods,
+            jobs=jobs,
+            local_queues=local_queues,
+            cluster_queues=cluster_queues,
+            cohorts=cohorts,
+            flavors=flavors,
+            checks=checks,
+            nodes=None if nodes is None else [node_facts(node) for node in nodes],
+            certificates=certificates,
+            clocks=clocks,
+            leases=[lease_facts(lease)] if lease is not None else [],
+        )
+
+    async def _seen(self, resource: Resource, type: type[O]) -> list[O] | None:
+        """All objects; None if the user may not list them, or an older Kueue's CRDs lack the kind."""
+        read = seen if resource in OPTIONAL else list_permitted
+        found = await read(self._client, resource, type)
+        if found is None:
+            self.not_read.append(f"{resource.plural} (forbidden{' or absent' if resource in OPTIONAL else ''})")
+        return found
+
+    async def _lease(self, config: KueueConfig) -> Json | None:
+        """The Lease of the managers; None if there is none, as in the cluster of `sluice up`."""
+        election = config.leader_election
+        try:
+            return await self._client.get(LEASES, election.resource_namespace or NAMESPACE, election.resource_name)
+        except ApiError as error:
+            if error.is_forbidden:
+                self.not_read.append("the Lease of the managers (forbidden)")
+            elif not error.is_not_found:
+                raise
+            return None
+
+    # --- certificates ---
+
+    async def _certificates(self) -> AsyncIterator[CertificateFacts]:
+        local = is_of_local_cluster(self._kubeconfig)
+        renew = RENEW_LOCAL if local else f"renew it in {self._kubeconfig}"
+        for field, pem in kubeconfigs.certificates(self._kubeconfig, self._context).items():
+            if (until := latest_end(pem)) is not None:
+                yield CertificateFacts(f"{field} of {self._kubeconfig}", until, renew)
+        if (until := await self._server_certificate_end()) is not None:
+            yield CertificateFacts("the API server", until, RENEW_LOCAL if local else "kubeadm certs renew apiserver")
+        for resource, kind in ((VALIDATING_WEBHOOKS, "validating"), (MUTATING_WEBHOOKS, "mutating"), (CRDS, "crd")):
+            async for name, bundle in self._bundles(resource):
+                if (until := latest_end(bundle)) is not None:
+                    place = f"crd/{name}" if kind == "crd" else f"{kind}webhookconfiguration/{name}"
+                    yield CertificateFacts(place, until, RENEW_MANAGER)
+
+    async def _bundles(self, resource: Resource) -> AsyncIterator[tuple[str, bytes]]:
+        """The caBundles of Sluice's and Kueue's webhooks, with the names of their objects."""
+        try:
+            trees = await self._client.list(resource)
+        except ApiError as error:
+            if not (error.is_forbidden or error.is_not_found):
+                raise
+            if error.is_forbidden:
+                self.not_read.append(f"certificates of {resource.plural} (forbidden)")
+            return
+        for tree in trees:
+            for config in _client_configs(tree):
+                if (config.get("service") or {}).get("namespace") == NAMESPACE and config.get("caBundle"):
+                    yield tree["metadata"]["name"], base64.b64decode(config["caBundle"])
+                    break
+
+    async def _server_certificate_end(self) -> datetime | None:
+        """When the certificate that the API server presents ends; None without TLS, or through a proxy."""
+        access = kubeconfigs.load(self._kubeconfig, self._context)
+        url = urlsplit(access.server)
+        if access.ssl is None or access.proxy is not None or url.hostname is None:
+            return None
+        name = access.server_hostname or url.hostname
+        with contextlib.suppress(OSError):
+            async with asyncio.timeout(CONNECT_SECONDS):
+                _, writer = await asyncio.open_connection(
+                    url.hostname, url.port or 443, ssl=access.ssl, server_hostname=name
+                )
+            der = writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
+            writer.close()
+            return x509.load_der_x509_certificate(der).not_valid_after_utc if der else None
+        return None
+
+
+def latest_end(pem: bytes) -> datetime | None:
+    """When the last certificate of a bundle ends; None if it has none. The others are kept for a change of the CA."""
+    try:
+        return max(each.not_valid_after_utc for each in x509.load_pem_x509_certificates(pem))
+    except ValueError:
+        return None
+
+
+def node_facts(node: _Node) -> NodeFacts:
+    """The fields of a node that rules read."""
+    return NodeFacts(node.metadata.name, node.metadata.labels, node.status.allocatable)
+
+
+def lease_facts(lease: Json) -> LeaseFacts:
+    """The fields of a Lease that rules read."""
+    meta, spec = lease["metadata"], lease.get("spec") or {}
+    renewed = spec.get("renewTime")
+    return LeaseFacts(
+        f"{meta['namespace']}/{meta['name']}",
+        spec.get("holderIdentity") or "",
+        datetime.fromisoformat(renewed) if renewed else None,
+        int(spec.get("leaseDurationSeconds") or 15),
+    )
+
+
+def managers_clock(lease: Json | None) -> ClockFacts | None:
+    """How far the leader's clock is ahead: the time that it wrote, against that of the API server's store."""
+    facts = lease_facts(lease) if lease is not None else None
+    if lease is None or facts is None or facts.renewed is None or not facts.holder:
+        return None
+    stored = [
+        datetime.fromisoformat(entry["time"])
+        for entry in lease["metadata"].get("managedFields") or ()
+        if entry.get("time") and "f:renewTime" in ((entry.get("fieldsV1") or {}).get("f:spec") or {})
+    ]
+    if not stored:
+        return None
+    return ClockFacts(f"manager {facts.holder}", facts.renewed - max(stored), 2 * HEADER_RESOLUTION)
+
+
+def _client_configs(tree: Json) -> Iterator[Json]:
+    """The clientConfigs of a webhook configuration, or of the conversion of a CRD."""
+    for hook in tree.get("webhooks") or ():
+        yield hook.get("clientConfig") or {}
+    conversion = ((tree.get("spec") or {}).get("conversion") or {}).get("webhook") or {}
+    yield conversion.get("clientConfig") or {}

@@ -1,0 +1,106 @@
+"""Reads what surrounds a Job, and explains why it does not run: for `sluice explain` and `sluice show`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime
+
+import msgspec
+
+from queue_manager.api.types import Workload
+from queue_manager.cli.cluster_view import ClusterView
+from queue_manager.cli.targets import JobTarget
+from queue_manager.configuration import KueueConfig
+from queue_manager.engine.client import Client
+from queue_manager.engine.transport import Request
+from queue_manager.lifecycle.workload_settings import WorkloadSettings, settings_of
+from queue_manager.visibility.causes import job_cause, recorded_cause
+from queue_manager.visibility.cluster_state import ClusterObjects
+from queue_manager.visibility.dominant_reason import Surroundings
+from queue_manager.visibility.explanation import Explanation, Position, explain
+from queue_manager.visibility.obstacles import ReadableQueues, local_queue_of, obstacle
+from queue_manager.visibility.pending_summary import MAX_LIMIT, PendingPage, local_queue_path
+from queue_manager.visibility.predictions import PredictionContext, predict
+from queue_manager.visibility.wire_types import Pod
+
+DEFAULTS_ASSUMED = "the configuration of the queue manager: its defaults are assumed (--config F)"
+ALL_OF_THEM = {"limit": str(MAX_LIMIT)}
+MOST = 10  # rows of each table, and names of Jobs; JSON output is complete
+
+
+async def read_explanation(
+    client: Client,
+    target: JobTarget,
+    view: ClusterView,
+    queues: ReadableQueues,
+    config: KueueConfig | None,
+    default_ns: str,
+    now: datetime,
+) -> Explanation:
+    """Explain a Job by what the user may read. `view`: the cluster; its version of the Workload does not count."""
+    served = await _read_position(client, target.workload) if view.objects is None else None
+    local, above = queues.of(local_queue_of(target.job, target.workload))
+    around = Surroundings(
+        objects=_with_newest(view.objects, target.workload),
+        settings=settings_of(config) if config is not None else WorkloadSettings(),
+        local=local,
+        above=above,
+        obstacle=obstacle(target.job, target.workload, queues, default_ns),
+        sees_queues=queues.local is not None,
+        not_seen=(*view.not_seen, *(() if config is not None else (DEFAULTS_ASSUMED,))),
+        default_ns=default_ns,
+    )
+    return explain(target.job, target.workload, around, now, served)
+
+
+def with_pods(
+    found: Explanation, target: JobTarget, pods: Sequence[Pod], config: KueueConfig | None, now: datetime
+) -> Explanation:
+    """Add the cause of the Job's pods, and what happens at which time."""
+    context = PredictionContext(settings=settings_of(config) if config is not None else None)
+    if config is not None:
+        context = replace(context, options=config.job_controller.options())
+    expected = predict(target.job, target.workload, pods, None, found.state, context, now)
+    cause = job_cause(target.job, target.workload, pods) if target.job is not None else recorded_cause(target.workload)
+    dated = [one for one in (*found.deadlines, *expected) if one.at is not None]
+    return msgspec.structs.replace(found, cause=cause, deadlines=sorted(dated, key=lambda one: one.at or now))
+
+
+def _with_newest(objects: ClusterObjects | None, workload: Workload | None) -> ClusterObjects | None:
+    """The objects with this Workload, so that what is explained is what the reader is shown."""
+    if objects is None or workload is None:
+        return objects
+    others = [other for other in objects.workloads if other.metadata.uid != workload.metadata.uid]
+    return replace(objects, workloads=[*others, workload])
+
+
+async def _read_position(client: Client, workload: Workload | None) -> Position | None:
+    """The position by the visibility API; None if that is not served, or not for this user."""
+    if workload is None:
+        return None
+    answer = await client.transport.request(Request("GET", local_queue_path(workload.local_queue), ALL_OF_THEM))
+    found = msgspec.json.decode(answer.body, type=PendingPage).items if answer.status == 200 else []
+    own = next((item for item in found if item.metadata.name == workload.metadata.name), None)
+    if own is None:
+        return None
+    first = (own.position_in_cluster_queue + 1, own.position_in_local_queue + 1)
+    return Position(cluster_queue=first[0], of=None, local_queue=first[1], ahead=None)
+
+
+# --- for people --------------------------------------------------------------------------------------------
+
+
+def position_text(position: Position, cluster_queue: str, queue: str) -> str:
+    """`3 of 17 in ClusterQueue cq, 1 in LocalQueue q; before it: ns/a 2`."""
+    total = f" of {position.of}" if position.of is not None else ""
+    text = f"{position.cluster_queue}{total} in ClusterQueue {cluster_queue}"
+    text += f", {position.local_queue} in LocalQueue {queue}"
+    ahead = [f"{row.namespace}/{row.queue} {row.workloads}" for row in position.ahead or ()]
+    return f"{text}; before it: {first_of(ahead)}" if ahead else text
+
+
+def first_of(names: Sequence[str]) -> str:
+    """The first names, and how many follow."""
+    more = len(names) - MOST
+    return ", ".join(names[:MOST]) + (f" and {more} more" if more > 0 else "")

@@ -1,0 +1,160 @@
+"""`sluice history`: Jobs of the past, deleted ones too; with a name, all steps of one Job."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+
+import msgspec
+
+from queue_manager.accounting.job_summary import JobOutcome, JobSummary, text
+from queue_manager.accounting.queries import JobFilter, JobHistory
+from queue_manager.accounting.records import PodRecord, Step, StepKind
+from queue_manager.accounting.step_order import timeline
+from queue_manager.cli import output
+from queue_manager.cli.exits import EXIT_NEVER, EXIT_OK, CommandRefused
+from queue_manager.cli.history_reading import own_namer, read, summaries
+from queue_manager.cli.targets import key_of
+from queue_manager.cli.times import local_clock, local_time, span
+
+GIB, MIB = 1 << 30, 1 << 20
+STYLES = {
+    JobOutcome.SUCCEEDED: "dim",
+    JobOutcome.RUNNING: "green",
+    JobOutcome.PENDING: "yellow",
+    JobOutcome.HELD: "yellow",
+    JobOutcome.FAILED: "red",
+    JobOutcome.DEACTIVATED: "red",
+    JobOutcome.DELETED: "red",
+}
+
+
+class StepRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """One step of `sluice history JOB`. `attempt` is 0 for what concerns the Job as a whole."""
+
+    at: datetime
+    step: str
+    attempt: int
+    cause: str
+    cluster_queue: str = ""
+    flavor: str = ""
+
+
+def cpu(seconds: float | None) -> str:
+    """CPU time: 0.25s, 12s, 3m20s."""
+    if seconds is None:
+        return "?"
+    return f"{seconds:.2f}s" if seconds < 10 else output.duration(seconds)
+
+
+def memory(size: int | None) -> str:
+    """A size in bytes: 512Ki, 12Mi, 1.5Gi."""
+    if size is None:
+        return "?"
+    if size >= GIB:
+        return f"{size / GIB:.1f}Gi"
+    return f"{size / MIB:.0f}Mi" if size >= MIB else f"{size // 1024}Ki"
+
+
+def _clock(at: datetime | None) -> str:
+    return local_clock(at, datetime.now(UTC))
+
+
+COLUMNS = (
+    output.TableColumn("SUBMITTED", lambda job: _clock(job.submitted_at)),
+    output.TableColumn("NAMESPACE", lambda job: job.namespace),
+    output.TableColumn("NAME", lambda job: job.name),
+    output.TableColumn("STATE", lambda job: job.state, style=lambda job: STYLES[job.state]),
+    output.TableColumn("USER", lambda job: job.user),
+    output.TableColumn("QUEUE", lambda job: job.queue or "-"),
+    output.TableColumn("TRIES", lambda job: str(job.attempts), right=True),
+    output.TableColumn("WAIT", lambda job: span(job.wait_seconds), right=True),
+    output.TableColumn("RUN", lambda job: span(job.run_seconds if job.started_at else None), right=True),
+    output.TableColumn("CPU", lambda job: cpu(job.cpu_used_seconds), right=True),
+    output.TableColumn("MEMORY", lambda job: memory(job.memory_peak_bytes), right=True),
+    output.TableColumn("STARTED", lambda job: _clock(job.started_at), wide=True),
+    output.TableColumn("ENDED", lambda job: _clock(job.ended_at), wide=True),
+    output.TableColumn("CLUSTERQUEUE", lambda job: job.cluster_queue or "-", wide=True),
+    output.TableColumn("FLAVOR", lambda job: job.flavor or "-", wide=True),
+    output.TableColumn("CAUSE", lambda job: job.cause, wrap=True),
+)
+COMMON: Mapping[str, Callable[[JobSummary], str]] = {
+    "NAMESPACE": lambda job: job.namespace,
+    "USER": lambda job: job.user,
+    "QUEUE": lambda job: job.queue,
+}
+STEP_COLUMNS = (
+    output.TableColumn("TIME", lambda row: _clock(row.at)),
+    output.TableColumn("STEP", lambda row: row.step),
+    output.TableColumn("TRY", lambda row: str(row.attempt or "-"), right=True),
+    output.TableColumn("CAUSE", lambda row: row.cause or "-", wrap=True),
+)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the history; return the exit code."""
+    if args.job:
+        if args.output == "name":
+            raise CommandRefused("-o name lists Jobs; the steps of a Job have no names", EXIT_NEVER)
+        output.show(args.output, STEP_COLUMNS, step_rows(_newest(args)), "", row_type=StepRow)
+        return EXIT_OK
+    jobs = [job for job in summaries(args) if not args.failed or _failed(job)]
+    empty = f"no such Jobs since {local_time(args.since)}"
+    output.show(args.output, columns(args.output, jobs), jobs, empty, row_type=JobSummary, name=own_namer(args))
+    return EXIT_OK
+
+
+def columns(form: str, jobs: Sequence[JobSummary]) -> list[output.TableColumn]:
+    """The columns without those that say the same of all Jobs, so that a row fits 80 characters; with -o wide all."""
+    same = [heading for heading, value in COMMON.items() if len({value(job) for job in jobs}) == 1]
+    return [column for column in COLUMNS if form == "wide" or column.heading not in same]
+
+
+def _failed(job: JobSummary) -> bool:
+    return job.state in (JobOutcome.FAILED, JobOutcome.DEACTIVATED)
+
+
+def _newest(args: argparse.Namespace) -> JobHistory:
+    """The newest Job of this name, whenever it was. Raises CommandRefused."""
+    namespace, name = key_of(args.job, args.namespace or "")
+    found = read(args, JobFilter(namespace=namespace, name=name))
+    if not found:
+        where = f" in namespace {namespace}" if namespace else ""
+        raise CommandRefused(f"the history has no Job {name}{where}", EXIT_NEVER)
+    return found[-1]
+
+
+def step_rows(history: JobHistory) -> list[StepRow]:
+    """The submission, all steps and all ended pods of a Job, by time."""
+    submitted = StepRow(at=history.job.submitted_at, step=StepKind.SUBMITTED, attempt=0, cause="")
+    entries = timeline(history.steps, history.pods)
+    return [submitted, *(_step_row(entry) if isinstance(entry, Step) else _pod_row(entry) for entry in entries)]
+
+
+def _step_row(step: Step) -> StepRow:
+    where = f"{step.cluster_queue}, {step.flavor}: {step.cpu_milli / 1000:g} cpu, {memory(step.memory_bytes)}"
+    return StepRow(
+        at=step.at,
+        step=step.kind,
+        attempt=step.attempt,
+        cause=where if step.kind is StepKind.ADMITTED else text(step),
+        cluster_queue=step.cluster_queue,
+        flavor=step.flavor,
+    )
+
+
+def _pod_row(pod: PodRecord) -> StepRow:
+    return StepRow(
+        at=pod.ended_at,
+        step=f"Pod{pod.phase}",
+        attempt=0,
+        cause=f"{pod.name} on {pod.node or 'no node'}: {_pod_end(pod)}, "
+        f"cpu {cpu(pod.cpu_seconds)}, memory {memory(pod.peak_memory_bytes)}",
+    )
+
+
+def _pod_end(pod: PodRecord) -> str:
+    """`exit 3: no such column`; without a cause `exit 143 (Error)`."""
+    known = f"exit {pod.exit_code}" if pod.exit_code is not None else "no exit code"
+    return pod.message or (f"{known} ({pod.reason})" if pod.reason else known)

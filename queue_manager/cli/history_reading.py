@@ -1,0 +1,67 @@
+"""Reads the Jobs that `sluice history` and `sluice report` are asked for, from the store that they name."""
+
+from __future__ import annotations
+
+import argparse
+from datetime import UTC, datetime
+
+from queue_manager.accounting.database import HistoryUnavailable
+from queue_manager.accounting.job_summary import JobSummary, summary
+from queue_manager.accounting.queries import JobFilter, JobHistory, read_history
+from queue_manager.cli.connection import default_data_dir, find_kubeconfig, read_default_namespace
+from queue_manager.cli.exits import CommandRefused
+from queue_manager.cli.machine_formats import Namer, job_names
+from queue_manager.cli.targets import CLUSTER_QUEUE_PREFIXES
+from queue_manager.local.kubeconfig_file import is_of_local_cluster
+from queue_manager.local.storage.data_directory import HISTORY
+
+DEFAULT_NAMESPACE = "default"  # of commands without a kubeconfig
+
+
+def summaries(args: argparse.Namespace) -> list[JobSummary]:
+    """The chosen Jobs, in the order of their submission. Raises CommandRefused."""
+    cluster_queue = _cluster_queue(args.queue or "")
+    wanted = JobFilter(
+        since=args.since,
+        until=args.until,
+        namespace=args.namespace or "",
+        user=args.user or "",
+        queue="" if cluster_queue else args.queue or "",
+    )
+    now = datetime.now(UTC)
+    found = (summary(*history, now) for history in read(args, wanted))
+    return [job for job in found if cluster_queue in ("", job.cluster_queue)]
+
+
+def read(args: argparse.Namespace, wanted: JobFilter) -> list[JobHistory]:
+    """Read the chosen Jobs. Raises CommandRefused."""
+    try:
+        return read_history(args.store or own_store(), wanted)
+    except HistoryUnavailable as error:
+        hint = "" if args.store else "; name another with --store URL"
+        raise CommandRefused(f"{error}{hint}") from error
+
+
+def own_store() -> str:
+    """The history beside the kubeconfig that other commands use, if `sluice up` wrote that; else its default one."""
+    try:
+        kubeconfig = find_kubeconfig(None)
+    except CommandRefused:
+        kubeconfig = None
+    local = kubeconfig is not None and is_of_local_cluster(kubeconfig)
+    directory = kubeconfig.absolute().parent if kubeconfig is not None and local else default_data_dir()
+    return f"sqlite:///{directory / HISTORY}"
+
+
+def own_namer(args: argparse.Namespace) -> Namer:
+    """Name Jobs as other commands take them: without the namespace of -n, else that in which they act."""
+    try:
+        own = args.namespace or read_default_namespace(argparse.Namespace(kubeconfig=None, context=None))
+    except CommandRefused:  # the history can be read without a cluster
+        own = DEFAULT_NAMESPACE
+    return job_names(own)
+
+
+def _cluster_queue(queue: str) -> str:
+    """The name of a ClusterQueue given as `cq/NAME`; "" for a LocalQueue."""
+    return next((queue.removeprefix(p) for p in CLUSTER_QUEUE_PREFIXES if queue.startswith(p)), "")

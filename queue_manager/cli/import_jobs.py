@@ -1,0 +1,161 @@
+"""`sluice import`: brings Jobs that run outside of every queue into one, without stopping them.
+
+Without `--apply` it reads only, and prints for each Job what would happen and why not. With `--apply`, for each Job:
+
+1. Create its Workload, marked as an import.
+2. Wait until the scheduler has admitted it, within the quota and without a preemption.
+3. Label the Job with its queue. From then on it is a Job as any other in the queue.
+
+Each of these may be the last (`jobs.import_rules`): the Job runs on, and the same command continues. What is not
+admitted in time is taken back.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import yaml
+
+from queue_manager.adoption.job_imports import Import, ImportStep, plan
+from queue_manager.adoption.queue_mapping import MappingError, Rule, rules_from, rules_of_label
+from queue_manager.cli import output
+from queue_manager.cli.connection import connect, read_default_namespace
+from queue_manager.cli.exits import EXIT_OK, EXIT_UNEXPECTED, CommandRefused
+from queue_manager.cli.import_steps import IMPORTED, OUTSIDE, Importer, ImportRow, qualified, row_of
+from queue_manager.cli.import_view import ImportView, read_view
+from queue_manager.cli.machine_formats import MACHINE_FORMS, job_names
+from queue_manager.cli.output import TableColumn
+from queue_manager.cli.streams import say
+from queue_manager.engine.client import Client
+from queue_manager.engine.throttle import throttled
+
+SETTLED = (ImportStep.SKIP, ImportStep.REFUSE, ImportStep.DONE)  # steps without a write
+EMPTY = "There are no unfinished Jobs in these namespaces."
+IN_QUEUE = "in a queue"
+POLL_SECONDS = 0.5
+PROGRESS_SECONDS = 5.0
+COLUMNS = (
+    TableColumn("JOB", lambda row: f"{row.namespace}/{row.name}"),
+    TableColumn("QUEUE", lambda row: row.queue),
+    TableColumn("WHAT HAPPENS", lambda row: row.text, wrap=True),
+)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print or perform the import; return the exit code."""
+    return asyncio.run(_run(args, read_rules(args)))
+
+
+async def _run(args: argparse.Namespace, rules: list[Rule]) -> int:
+    async with connect(args.kubeconfig, args.context) as connected:
+        client = Client(throttled(connected.transport, (args.qps, args.burst)))
+        view = await read_view(client, args.namespace, rules)
+        plans = [item for job in view.jobs if (item := plan(job, view.workloads, view.around)) is not None]
+        if not args.apply:
+            rows = [describe(item, reason) for item, reason in zip(plans, view.refusals(plans), strict=True)]
+            show(args, rows)
+            if args.output not in MACHINE_FORMS:
+                _summary(view, rows)
+            return EXIT_OK
+        rows = await carry_out(client, plans, view, args.timeout)
+    show(args, rows)
+    return report(rows, view.left_out, quiet=args.output in MACHINE_FORMS)
+
+
+def show(args: argparse.Namespace, rows: Sequence[ImportRow]) -> None:
+    """Print a row per Job."""
+    own = args.namespace[0] if len(args.namespace) == 1 else read_default_namespace(args)
+    output.show(args.output, COLUMNS, rows, EMPTY, row_type=ImportRow, name=job_names(own))
+
+
+def read_rules(args: argparse.Namespace) -> list[Rule]:
+    """Return the rules of the command line. Raises CommandRefused."""
+    if args.to_queue:
+        return [Rule(to_local_queue=args.to_queue)]
+    if args.queuemapping_file:
+        return _from_file(args.queuemapping_file)
+    if not args.queuelabel or not args.queuemapping:
+        raise CommandRefused("say which queue: --to-queue, --queuelabel with --queuemapping, or --queuemapping-file")
+    pairs = [pair.partition("=") for pair in args.queuemapping.split(",")]
+    wrong = [value for value, _, queue in pairs if not queue]
+    if wrong:
+        raise CommandRefused(f"--queuemapping: {wrong[0]!r} names no queue; write VALUE=QUEUE,...")
+    return rules_of_label(args.queuelabel, {value: queue for value, _, queue in pairs})
+
+
+def _from_file(path: str) -> list[Rule]:
+    try:
+        return rules_from(yaml.safe_load(Path(path).read_text(encoding="utf-8")))
+    except OSError as error:
+        raise CommandRefused(f"{path}: {error.strerror}") from error
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise CommandRefused(f"{path}: is not YAML: {' '.join(str(error).split())}") from error
+    except MappingError as error:
+        raise CommandRefused(f"{path}: {error}") from error
+
+
+def describe(item: Import, refusal: str) -> ImportRow:
+    """Return the row of a Job. `refusal`: why the scheduler would not admit its Workload, or ""."""
+    return row_of(item, _text(item, refusal))
+
+
+def _text(item: Import, refusal: str) -> str:
+    if item.step is ImportStep.DONE:
+        return IN_QUEUE
+    if item.why:
+        return f"{item.step}: {item.why}"
+    return f"{OUTSIDE}: {refusal}" if refusal else IMPORTED
+
+
+def _summary(view: ImportView, rows: Sequence[ImportRow]) -> None:
+    counts = Counter(row.result for row in rows)
+    if counts:
+        sys.stdout.write("\n" + ", ".join(f"{text}: {count}" for text, count in counts.items()) + "\n")
+    if view.left_out:
+        sys.stdout.write(f"{view.left_out}\n")
+    if view.not_seen:
+        sys.stdout.write(f"You may not see {view.not_seen}: only --apply finds out whether quota is free\n")
+    sys.stdout.write("Nothing was changed. To make these changes: sluice import ... --apply\n")
+
+
+async def carry_out(client: Client, plans: list[Import], view: ImportView, timeout: float) -> list[ImportRow]:
+    """Import the Jobs; return what became of each. `timeout`: seconds to wait for the next admission."""
+    importer = Importer(client, view.around)
+    settled = [describe(item, "") for item in plans if item.step in SETTLED]
+    wanted = {qualified(item.job): item for item in plans if item.step not in SETTLED}
+    done = await _advance(importer, wanted, timeout)
+    rest = [await importer.take_back(item) for key, item in wanted.items() if key not in done]
+    return sorted([*settled, *done.values(), *rest])
+
+
+async def _advance(importer: Importer, wanted: Mapping[str, Import], timeout: float) -> dict[str, ImportRow]:
+    """Write and wait until all imports are decided, or none has been for `timeout` seconds. Return those results."""
+    done: dict[str, ImportRow] = {}
+    clock = asyncio.get_running_loop().time
+    progress = reported = clock()
+    while len(done) < len(wanted) and clock() - progress < timeout:
+        decided = await importer.advance([item for key, item in wanted.items() if key not in done])
+        if decided:
+            done |= decided
+            progress = clock()
+        elif clock() - reported >= PROGRESS_SECONDS:
+            reported = clock()
+            say(f"waiting for the admission of {len(wanted) - len(done)} Workloads")
+        if len(done) < len(wanted):
+            await asyncio.sleep(POLL_SECONDS)
+    return done
+
+
+def report(results: list[ImportRow], left_out: str = "", *, quiet: bool = False) -> int:
+    """Return EXIT_UNEXPECTED if a Job stays outside against a rule; unless `quiet`, print that and what is left out."""
+    outside = [row for row in results if row.result in (str(ImportStep.REFUSE), OUTSIDE)]
+    if outside and not quiet:
+        sys.stdout.write(f"\n{len(outside)} of {len(results)} Jobs run on outside; a repeated command tries again\n")
+    if left_out and not quiet:
+        sys.stdout.write(f"{left_out}\n")
+    return EXIT_UNEXPECTED if outside else EXIT_OK

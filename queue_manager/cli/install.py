@@ -1,0 +1,63 @@
+"""`sluice install`: prints the manifests of an installation; it connects to nothing."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+import yaml
+
+from job_controller.json_tree import Json
+from queue_manager.cli.exits import EXIT_OK, CommandRefused
+from queue_manager.configuration import ConfigurationError, load
+from queue_manager.installation.objects import objects
+from queue_manager.installation.settings import Settings
+from queue_manager.installation.values import SettingsError, settings_from, values_yaml
+from queue_manager.installation.yaml_text import as_yaml
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the manifests; return the exit code."""
+    if args.list_settings:
+        sys.stdout.write(values_yaml())
+        return EXIT_OK
+    sys.stdout.write(as_yaml(objects(read_settings(args), args.namespace)))
+    return EXIT_OK
+
+
+def read_settings(args: argparse.Namespace) -> Settings:
+    """Return the settings of the command line. Raises CommandRefused with all mistakes."""
+    options: Json = {}
+    if args.without_crds:
+        options["crds"] = {"install": False}
+    if args.namespaced:
+        options["namespaces"] = list(args.namespaced)
+    if args.config is not None:
+        options["managerConfig"] = {"controllerManagerConfigYaml": _config(args.config)}
+    try:
+        return settings_from([*map(_read, args.values), options], args.set)
+    except SettingsError as error:
+        raise CommandRefused("; ".join(str(error).splitlines())) from error
+
+
+def _config(path: str) -> str:
+    """The text of a KueueConfig. Raises CommandRefused with all its mistakes, each with its line in the file."""
+    try:
+        load(path)
+    except ConfigurationError as error:
+        raise CommandRefused("; ".join(map(str, error.problems))) from error
+    return Path(path).read_text(encoding="utf-8")
+
+
+def _read(path: str) -> Json:
+    """Return the settings of a file."""
+    try:
+        tree = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise CommandRefused(f"{path}: {error.strerror}") from error
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise CommandRefused(f"{path}: is not YAML: {' '.join(str(error).split())}") from error
+    if not isinstance(tree, dict | None):
+        raise CommandRefused(f"{path}: is not a mapping of settings")
+    return tree or {}

@@ -1,0 +1,192 @@
+"""Waits until Jobs have reached a goal. Shared by `sluice wait`, `submit --wait` and `run`.
+
+The Jobs are read again and again: often while they change, every LONGEST_PAUSE_SECONDS and more while they do not. The
+pause grows with their number, so that waiting for many Jobs is no load for the API server. A server that does not
+respond is tried again for PATIENCE_SECONDS.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import partial
+from time import monotonic
+from typing import TypeAlias, TypeVar
+
+from job_controller.model import Job, Key
+from queue_manager.api.resources import JOBS
+from queue_manager.api.types import Workload
+from queue_manager.cli import output
+from queue_manager.cli.connection import NoResponse
+from queue_manager.cli.exits import EXIT_NEVER, EXIT_OK, EXIT_UNEXPECTED
+from queue_manager.cli.pod_reading import pods_of
+from queue_manager.cli.ps import reason
+from queue_manager.cli.published_config import published
+from queue_manager.cli.queue_view import read_queues
+from queue_manager.cli.show import failure_of
+from queue_manager.cli.streams import say
+from queue_manager.cli.targets import JobTarget, get_or_none, workload_of
+from queue_manager.engine.client import Client
+from queue_manager.engine.clock import SystemClock
+from queue_manager.visibility.job_outcomes import Goal, Outcome, Result, result_of
+from queue_manager.visibility.job_states import JobState, job_row, job_state
+from queue_manager.visibility.obstacles import Obstacle, ReadableQueues, obstacle
+
+FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.1, 0.5
+SECONDS_PER_JOB = 0.02  # added to the longest pause
+QUEUES_SECONDS = 5.0  # after which queues that decide about a pending Job are read again
+PATIENCE_SECONDS = 60.0  # for a server that does not respond
+NOTICE = f"no response from the cluster; trying again for {PATIENCE_SECONDS:.0f} s"
+
+T = TypeVar("T")
+
+
+def result_text(outcome: Outcome) -> str:
+    """Return the result for people. Machine formats have the value of `Result`."""
+    succeeded = outcome.result == Result.REACHED and outcome.state == JobState.SUCCEEDED
+    return "succeeded" if succeeded else outcome.result
+
+
+COLUMNS = (
+    output.TableColumn("NAMESPACE", lambda row: row.namespace),
+    output.TableColumn("NAME", lambda row: row.name),
+    output.TableColumn("STATE", lambda row: row.state or "deleted"),
+    output.TableColumn("RESULT", result_text),
+    output.TableColumn("REASON", lambda row: row.reason, wrap=True),
+)
+
+
+class Pace:
+    """Pauses between two reads, which grow until something has changed."""
+
+    def __init__(self, jobs: int = 1) -> None:
+        self._longest = LONGEST_PAUSE_SECONDS + SECONDS_PER_JOB * jobs
+        self._pause = FIRST_PAUSE_SECONDS
+
+    async def pause(self, *, changed: bool) -> None:
+        self._pause = FIRST_PAUSE_SECONDS if changed else min(1.5 * self._pause, self._longest)
+        await asyncio.sleep(self._pause)
+
+
+async def patiently(read: Callable[[], Awaitable[T]], notice: str = "") -> T:
+    """Return the result of a read, which is repeated while the server does not respond. Raises NoResponse at last.
+
+    `notice` is reported once if the server does not respond.
+    """
+    pace, until = Pace(), monotonic() + PATIENCE_SECONDS
+    while True:
+        try:
+            return await read()
+        except NoResponse:
+            if monotonic() >= until:
+                raise
+            if notice:
+                say(notice)
+                notice = ""
+            await pace.pause(changed=False)
+
+
+Report: TypeAlias = Callable[[Key, JobState | None, str], None]
+
+
+def say_state(key: Key, state: JobState | None, why: str) -> None:
+    """Report the new state of a Job on standard error; None: it was deleted."""
+    say(f"{key} {state or 'deleted'}{': ' if why else ''}{why}")
+
+
+@dataclass
+class JobWait:
+    """Waiting for one goal of several Jobs, given as the UID of each, or "" if unknown. `report`: of each new state."""
+
+    client: Client
+    jobs: Mapping[Key, str]
+    goal: Goal = Goal.FINISHED
+    default_ns: str = "default"
+    report: Report = say_state
+    _outcomes: dict[Key, Outcome] = field(default_factory=dict)
+    _states: dict[Key, JobState | None] = field(default_factory=dict)
+    _whys: dict[Key, str] = field(default_factory=dict)  # as reported with the state
+    _queues: ReadableQueues | None = None
+    _queues_at: float = 0.0
+
+    async def run(self, seconds: float | None = None) -> list[Outcome]:
+        """Return the outcomes in the order of the Jobs, after all have ended or `seconds` have passed."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._until_all_ended()
+        return [
+            self._outcomes.get(key) or self._outcome(key, Result.TIMEOUT, self._whys.get(key, "")) for key in self.jobs
+        ]
+
+    async def _until_all_ended(self) -> None:
+        pace = Pace(len(self.jobs))
+        while left := [key for key in self.jobs if key not in self._outcomes]:
+            before = dict(self._states)
+            for key in left:
+                await patiently(partial(self._observe, key), NOTICE)
+            if len(self._outcomes) < len(self.jobs):
+                await pace.pause(changed=before != self._states)
+
+    async def _observe(self, key: Key) -> None:
+        """Read one Job and its Workload; record its outcome if waiting for it is over."""
+        job = await get_or_none(self.client, JOBS, key, Job)
+        if job is None or self.jobs[key] not in ("", job.metadata.uid):
+            self._end(key, Result.GONE, None, "" if job is None else "another Job has its name now")
+            return
+        now = SystemClock().now()
+        workload = await workload_of(self.client, job)
+        job = await get_or_none(self.client, JOBS, key, Job) or job  # not older than its Workload: see `job_states`
+        state = job_state(job, workload, now)
+        found = await self._obstacle(job, workload) if state == JobState.PENDING else None
+        result = result_of(job, state, self.goal, never=found is not None and found.never)
+        if result is None:
+            why = reason(job_row(job, workload, now)) if state != JobState.STARTING else ""
+            self._note(key, state, found.text if found is not None else why)
+        else:
+            self._end(key, result, state, await self._reason(job, workload, result, found, now))
+
+    async def _reason(
+        self, job: Job, workload: Workload | None, result: Result, found: Obstacle | None, now: datetime
+    ) -> str:
+        """Return why waiting for a Job has ended otherwise than it should; "" if it has reached the goal."""
+        if result == Result.REACHED:
+            return ""
+        row = job_row(job, workload, now)
+        if row.state == JobState.SUSPENDED:
+            return "it is suspended and in no queue"
+        failure = await failure_of(self.client, await pods_of(self.client, JobTarget(job, workload)))
+        cause = failure.text if failure is not None else ""
+        return found.text if found is not None else cause or reason(row)
+
+    async def _obstacle(self, job: Job, workload: Workload | None) -> Obstacle | None:
+        """Return what prevents a pending Job from starting, by queues that are at most QUEUES_SECONDS old."""
+        if self._queues is None or monotonic() - self._queues_at > QUEUES_SECONDS:
+            namespaces = {key.namespace for key in self.jobs}
+            self._queues = await read_queues(self.client, namespaces, await published(self.client))
+            self._queues_at = monotonic()
+        found = obstacle(job, workload, self._queues, self.default_ns)
+        return found if found is not None and found.certain else None
+
+    def _end(self, key: Key, result: Result, state: JobState | None, why: str) -> None:
+        self._note(key, state, why)
+        self._outcomes[key] = self._outcome(key, result, why)
+
+    def _outcome(self, key: Key, result: Result, why: str = "") -> Outcome:
+        return Outcome(namespace=key.namespace, name=key.name, result=result, state=self._states.get(key), reason=why)
+
+    def _note(self, key: Key, state: JobState | None, why: str) -> None:
+        """Report a state that differs from the last one."""
+        if key not in self._states or self._states[key] != state:
+            self._states[key], self._whys[key] = state, why
+            self.report(key, state, why)
+
+
+def exit_code(outcomes: Iterable[Outcome]) -> int:
+    """Return 0 if all have reached the goal, 2 if one never can, 1 otherwise."""
+    results = {outcome.result for outcome in outcomes}
+    if Result.NEVER in results:
+        return EXIT_NEVER
+    return EXIT_OK if results <= {Result.REACHED} else EXIT_UNEXPECTED

@@ -1,0 +1,154 @@
+"""Prints logs of pods from the API server's log endpoint, whole or as they grow. The output is that of the containers,
+byte for byte, except that lines of several pods begin with `[label] `.
+
+A connection that breaks while a log is followed is opened again, and the part that was printed already is skipped.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from time import monotonic
+
+from job_controller.model import Job
+from job_controller.pod_facts import is_terminal
+from queue_manager.api.resources import PODS
+from queue_manager.cli.connection import NoResponse
+from queue_manager.cli.job_waiting import PATIENCE_SECONDS, Pace, patiently
+from queue_manager.cli.pod_reading import pods_of
+from queue_manager.cli.streams import say
+from queue_manager.cli.targets import JobTarget
+from queue_manager.engine.client import Client
+from queue_manager.engine.exec_plugin import CredentialsError
+from queue_manager.engine.transport import ApiError
+from queue_manager.visibility.log_selection import LogSource, log_sources
+from queue_manager.visibility.pod_attempts import trouble
+from queue_manager.visibility.wire_types import Pod
+
+TROUBLE_SECONDS = 1.0  # after which it is reported that a pod does not start
+LINE_BYTES = 1 << 16  # of a line, after which it is printed in parts
+
+
+class LogPrinter:
+    """Writes logs of one Job to standard output; `unreadable` counts those that could not be read."""
+
+    def __init__(self, client: Client, namespace: str, *, prefixed: bool) -> None:
+        self.unreadable = 0
+        self._client = client
+        self._namespace = namespace
+        self._prefixed = prefixed
+
+    async def print(self, source: LogSource, *, follow: bool = False) -> None:
+        """Print one log; with `follow` until its container has ended. Reports on standard error if that fails."""
+        printed, until = 0, monotonic() + PATIENCE_SECONDS
+        pace = Pace()
+        while True:
+            try:
+                async for part in self._parts(source, follow=follow, skip=printed):
+                    until = monotonic() + PATIENCE_SECONDS
+                    printed += len(part)
+                    self._write(source, part)
+                return
+            except ApiError as error:
+                self._report(source, f"{error.status} {error.reason}: {error.message}")
+                return
+            except NoResponse as error:
+                if not follow or monotonic() > until:
+                    self._report(source, str(error))
+                    return
+                await pace.pause(changed=False)
+
+    async def _parts(self, source: LogSource, *, follow: bool, skip: int) -> AsyncIterator[bytes]:
+        """Yield whole lines, without the first `skip` bytes of the log, and what is left at its end."""
+        path = PODS.path(self._namespace, source.pod, "log")
+        query = {"container": source.container}
+        query |= {"follow": "true"} if follow else {}
+        query |= {"previous": "true"} if source.before_restart else {}
+        rest = b""
+        try:
+            async with self._client.transport.stream(path, query=query) as chunks:
+                async for chunk in chunks:
+                    fresh, skip = chunk[skip:], max(0, skip - len(chunk))
+                    rest += fresh
+                    cut = len(rest) if not self._prefixed or len(rest) > LINE_BYTES else rest.rfind(b"\n") + 1
+                    if cut:
+                        yield rest[:cut]
+                        rest = rest[cut:]
+        except CredentialsError:
+            raise
+        except OSError as error:
+            raise NoResponse(str(error) or "timed out") from error
+        if rest:
+            yield rest
+
+    def _write(self, source: LogSource, part: bytes) -> None:
+        if self._prefixed:
+            head = f"[{source.label}] ".encode()
+            part = b"".join(head + line for line in part.splitlines(keepends=True))
+            part += b"" if part.endswith(b"\n") else b"\n"
+        sys.stdout.buffer.write(part)
+        sys.stdout.buffer.flush()
+
+    def _report(self, source: LogSource, why: str) -> None:
+        self.unreadable += 1
+        say(f"cannot read the log of pod {source.pod}: {why}")
+
+
+async def follow_job(
+    client: Client,
+    job: Job,
+    printer: LogPrinter,
+    is_over: Callable[[], Awaitable[bool]],
+    *,
+    index: int | None = None,
+    container: str = "",
+    skip: Sequence[LogSource] = (),
+    on_trouble: Callable[[Sequence[Pod]], Awaitable[None]] | None = None,
+) -> None:
+    """Print the logs of all pods of a Job as they start, until `is_over` and their containers have ended.
+
+    `skip`: logs of earlier attempts. `on_trouble`: called after it was reported why a pod does not start.
+    """
+    pace = Pace()
+    streams: dict[LogSource, asyncio.Task[None]] = {}
+    troubles = TroubleReport()
+    try:
+        while True:
+            over = await patiently(is_over)  # before the pods are read: no pod starts after the end
+            pods = await patiently(lambda: pods_of(client, JobTarget(job, None)))
+            found = log_sources(job, pods, index=index, container=container, all_attempts=True)
+            new = [source for source in found if source not in streams and source not in skip]
+            streams |= {source: asyncio.create_task(printer.print(source, follow=True)) for source in new}
+            for stream in streams.values():
+                if stream.done():
+                    stream.result()  # raises what ended it, e.g. a broken pipe
+            if over and not new:
+                await asyncio.gather(*streams.values())
+                return
+            if troubles.report(pods) and on_trouble is not None:
+                await on_trouble(pods)
+            await pace.pause(changed=bool(new))
+    finally:
+        for stream in streams.values():
+            stream.cancel()
+
+
+class TroubleReport:
+    """Reports on standard error, once each, why pods do not start. A trouble that passes in time is left out."""
+
+    def __init__(self) -> None:
+        self._since: dict[tuple[str, str], float] = {}
+        self._reported: set[str] = set()
+
+    def report(self, pods: Sequence[Pod]) -> bool:
+        """Report what lasts for TROUBLE_SECONDS; return whether there was anything new."""
+        now, before = monotonic(), len(self._reported)
+        waiting = [pod for pod in pods if not is_terminal(pod) and not pod.metadata.deletion_timestamp]
+        seen = {(pod.metadata.name, ": ".join(part for part in trouble(pod) if part)) for pod in waiting}
+        self._since = {one: self._since.get(one, now) for one in seen if one[1]}
+        for (pod, text), since in sorted(self._since.items()):
+            if now - since >= TROUBLE_SECONDS and text not in self._reported:
+                self._reported.add(text)
+                say(f"pod {pod}: {text}")
+        return len(self._reported) > before

@@ -1,0 +1,37 @@
+"""Lists objects that the user may not be allowed to read: what depends on them is then left out, instead of refused."""
+
+from __future__ import annotations
+
+from queue_manager.api.resources import Resource
+from queue_manager.engine.client import Client, O
+from queue_manager.engine.transport import ApiError
+
+
+async def list_permitted(
+    client: Client,
+    resource: Resource,
+    type: type[O],
+    namespace: str = "",
+    *,
+    label_selector: str = "",
+    field_selector: str = "",
+) -> list[O] | None:
+    """Return the objects, or None if the user may not read them."""
+    try:
+        return await client.list(
+            resource, namespace, label_selector=label_selector, field_selector=field_selector, type=type
+        )
+    except ApiError as error:
+        if not error.is_forbidden:
+            raise
+        return None
+
+
+async def seen(client: Client, resource: Resource, type: type[O]) -> list[O] | None:
+    """Return the objects, or None if the user may not read them or the kind does not exist."""
+    try:
+        return await list_permitted(client, resource, type)
+    except ApiError as error:
+        if not error.is_not_found:
+            raise
+        return None

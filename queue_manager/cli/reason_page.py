@@ -1,0 +1,58 @@
+"""`sluice explain --reason WORD`: prints the page of a reason, without a cluster."""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+from textwrap import wrap
+
+from rich.console import Group
+from rich.text import Text
+
+from queue_manager import assets
+from queue_manager.cli import output
+from queue_manager.cli.exits import EXIT_NEVER, EXIT_OK, CommandRefused
+from queue_manager.visibility.reason_codes import CODES
+from queue_manager.visibility.reason_pages import ReasonPage, find_page, read_pages, word_of, words
+from queue_manager.visibility.similar_names import similar_names
+
+MAX_WIDTH = 100  # characters of a line of prose, on any terminal
+
+
+def show_reason(args: argparse.Namespace) -> int:
+    """Print the page of `args.reason`. Raises CommandRefused, with the words that exist, if there is none."""
+    page = page_of(args.reason)
+    width = min(shutil.get_terminal_size().columns, MAX_WIDTH)
+    output.show_record(args.output, page, lambda: picture(page, width), lambda _: f"reason/{page.reason}")
+    return EXIT_OK
+
+
+def page_of(word: str) -> ReasonPage:
+    """Return the page of a reason. Raises CommandRefused if there is none."""
+    pages = read_pages(assets.reasons().read_text(encoding="utf-8"))
+    page = find_page(word, pages)
+    if page is None:
+        known = {word.casefold(): word for word in words(pages)}
+        near = similar_names(word_of(word).casefold(), known, 1)
+        hint = f"; did you mean {known[near[0]]}?" if near else f"; reasons are: {', '.join(known.values())}"
+        raise CommandRefused(f'"{word}" is not a reason{hint}', EXIT_NEVER)
+    return page
+
+
+def hint(code: str) -> str:
+    """Return the command that prints the page of a code; "" for one that another queue manager has invented."""
+    return f"sluice explain --reason {word_of(code)}" if code in CODES else ""
+
+
+def picture(page: ReasonPage, width: int) -> Group:
+    """Return all that is printed: the reason, the three paragraphs, the commands."""
+    paragraphs = (("means", page.means), ("look at", page.look_at), ("do", page.do))
+    parts = [Text(page.reason, "bold")]
+    for name, text in paragraphs:
+        parts += _labelled(name, wrap(text, width - 10, break_long_words=False, break_on_hyphens=False))
+    return Group(*parts, *_labelled("commands", page.commands))
+
+
+def _labelled(name: str, lines: list[str]) -> list[Text]:
+    labels = [name, *("" for _ in lines[1:])]
+    return [Text.assemble((f"{label:<10}", "dim"), line) for label, line in zip(labels, lines, strict=True)]

@@ -1,0 +1,296 @@
+"""`sluice run -- COMMAND`: runs a command as a queued Job, prints its log, and ends with its exit code.
+
+What Sluice itself reports goes to standard error, so that standard output is that of the command. After Ctrl-C the Job
+goes on, or is deleted with --rm; a second Ctrl-C does not wait for that.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+import yaml
+
+from job_controller.model import Job, Key
+from queue_manager.api.resources import JOBS, LOCAL_QUEUES
+from queue_manager.api.types import LocalQueue
+from queue_manager.cli import output
+from queue_manager.cli.connection import connect, find_kubeconfig, read_default_namespace
+from queue_manager.cli.deletion import delete, until_gone
+from queue_manager.cli.exits import (
+    EXIT_INTERRUPTED,
+    EXIT_NEVER,
+    EXIT_OK,
+    EXIT_UNEXPECTED,
+    CommandRefused,
+)
+from queue_manager.cli.job_from_command import CommandJob, option_of
+from queue_manager.cli.job_waiting import JobWait, patiently
+from queue_manager.cli.log_streams import LogPrinter, follow_job
+from queue_manager.cli.machine_formats import MACHINE_FORMS, job_names
+from queue_manager.cli.manifests import Manifest
+from queue_manager.cli.pod_reading import pods_of
+from queue_manager.cli.published_config import published
+from queue_manager.cli.refusals import nothing_created
+from queue_manager.cli.streams import say
+from queue_manager.cli.submit import COLUMNS, Submitted, submit
+from queue_manager.cli.targets import JobTarget, check_local_queue, workload_of
+from queue_manager.cli.times import deadline
+from queue_manager.engine.client import Client
+from queue_manager.engine.clock import SystemClock
+from queue_manager.engine.transport import ApiError
+from queue_manager.lifecycle.requeuing import pods_deadline
+from queue_manager.lifecycle.unscheduled import unscheduled
+from queue_manager.lifecycle.workload_settings import settings_of
+from queue_manager.local.kubeconfig_file import is_of_local_cluster
+from queue_manager.visibility.job_outcomes import Outcome, Result
+from queue_manager.visibility.job_states import JobState
+from queue_manager.visibility.log_selection import has_several_pods
+from queue_manager.visibility.pod_attempts import exit_code
+from queue_manager.visibility.wire_types import Pod
+
+DEFAULT_QUEUE = "default"  # of a namespace with several queues, as in Kueue
+DEFAULT_CPU = "1"
+LOCAL_IMAGE = "local"  # pods of `sluice up` are processes, which need no image
+PENDING_SECONDS = 1.0  # after which a Job that waits is reported
+# The start and the end of a Job are not reported: the log and the exit code show them.
+SILENT = (JobState.RESERVED, JobState.STARTING, JobState.RUNNING, JobState.SUCCEEDED, JobState.FAILED)
+
+
+@dataclass(frozen=True, slots=True)
+class Options(Manifest):
+    """A Job that comes from options instead of a file: mistakes name the option."""
+
+    def place(self, field: str = "") -> str:
+        """Return the option that sets a field, or the command."""
+        return option_of(field) or "sluice run"
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the command as a Job; return its exit code."""
+    with nothing_created():
+        check(args)
+    attempt = Attempt(args)
+    try:
+        return asyncio.run(attempt.run())
+    except KeyboardInterrupt:
+        attempt.interrupted()
+        return EXIT_INTERRUPTED
+
+
+def check(args: argparse.Namespace) -> None:
+    """Raise CommandRefused for options that contradict each other."""
+    if not command_of(args):
+        raise CommandRefused("name a command: sluice run -- COMMAND ARGUMENTS", EXIT_NEVER)
+    if args.detach and args.rm:
+        raise CommandRefused("--rm deletes the Job at its end, for which --detach does not wait", EXIT_NEVER)
+    if args.output in MACHINE_FORMS and not args.detach:
+        raise CommandRefused(f"-o {args.output} needs --detach: otherwise the command's log is the output", EXIT_NEVER)
+
+
+def command_of(args: argparse.Namespace) -> list[str]:
+    """Return the command and its arguments, without the `--` that may separate it from the options."""
+    given: list[str] = args.argv
+    return given[1:] if given[:1] == ["--"] else given
+
+
+class Attempt:
+    """One `sluice run`, from the creation of the Job to its end."""
+
+    def __init__(self, args: argparse.Namespace) -> None:
+        self._args = args
+        self._default_ns = ""
+        self._job: Submitted | None = None
+        self._state: JobState | None = None
+        self._patience_reported = False
+
+    async def run(self) -> int:
+        """Create the Job and, unless detached, print its log and wait for its end."""
+        args = self._args
+        self._default_ns = read_default_namespace(args)
+        namespace = args.namespace or self._default_ns
+        async with connect(args.kubeconfig, args.context) as client:
+            with nothing_created():
+                tree = (await self._command_job(client, namespace)).manifest(namespace)
+                manifest = Options("sluice run", tree, yaml.MappingNode("tag:yaml.org,2002:map", []))
+                (self._job,) = await submit(
+                    client, [(manifest, tree)], namespace, self._default_ns, replace=args.replace
+                )
+            if args.detach:
+                output.show(args.output, COLUMNS, [self._job], "", row_type=Submitted, name=job_names(namespace))
+                return EXIT_NEVER if self._job.never else EXIT_OK
+            say(f"sluice run: Job {self._name} in queue {self._job.queue}")
+            code = await self._attend(client, self._job)
+            if args.rm:
+                await self._remove(client)
+        return code
+
+    async def _command_job(self, client: Client, namespace: str) -> CommandJob:
+        args = self._args
+        local = is_of_local_cluster(find_kubeconfig(args.kubeconfig))
+        if not local and not args.image:
+            raise CommandRefused("name the container image with --image", EXIT_NEVER)
+        return CommandJob(
+            command=command_of(args),
+            queue=await choose_queue(client, namespace, args.queue),
+            image=args.image or LOCAL_IMAGE,
+            name=args.name or "",
+            cpu=args.cpu,
+            memory=args.memory or "",
+            env=variables(args.env, local=local),
+            priority=args.priority or "",
+            completions=args.completions or args.parallelism,
+            parallelism=args.parallelism,
+            retries=args.retries,
+            directory=args.workdir or (str(Path.cwd()) if local else ""),
+        )
+
+    async def _attend(self, client: Client, row: Submitted) -> int:
+        """Print the log of the Job until it has ended; return the exit code of the command."""
+        job = await client.get(JOBS, row.namespace, row.name, type=Job)
+        waiting = JobWait(client, {job.metadata.key: row.uid}, default_ns=self._default_ns, report=self._report)
+        ended = asyncio.create_task(waiting.run())
+        printer = LogPrinter(client, row.namespace, prefixed=has_several_pods(job))
+
+        async def is_over() -> bool:
+            return ended.done()
+
+        async def troubled(pods: Sequence[Pod]) -> None:
+            await self._report_patience(client, job, pods)
+
+        try:
+            await follow_job(client, job, printer, is_over, on_trouble=troubled)
+        finally:
+            ended.cancel()
+        (outcome,) = ended.result()
+        code = await code_of(client, job, outcome)
+        if outcome.result != Result.REACHED:
+            say(f"sluice run: Job {self._name} {conclusion(outcome)}")
+        return code
+
+    def _report(self, key: Key, state: JobState | None, why: str) -> None:
+        """Report a new state on standard error, Pending only if the Job stays in it for PENDING_SECONDS."""
+        self._state = state
+        if state == JobState.PENDING:
+            asyncio.get_running_loop().call_later(PENDING_SECONDS, self._report_pending, why)
+        elif state not in SILENT:
+            say(f"sluice run: {state or 'deleted'}{': ' if why else ''}{why}")
+
+    def _report_pending(self, why: str) -> None:
+        if self._state == JobState.PENDING:
+            say(f"sluice run: {self._state}{': ' if why else ''}{why}")
+
+    async def _report_patience(self, client: Client, job: Job, pods: Sequence[Pod]) -> None:
+        """Report once until when a Job keeps its quota whose pods do not start, and how to end it before."""
+        if self._patience_reported:
+            return
+        self._patience_reported = True
+        until = await patiently(lambda: ready_until(client, job, pods))
+        when = f" until {deadline(until, SystemClock().now())}" if until is not None else ""
+        say(f"sluice run: waits for ready pods{when}; to stop it now: sluice cancel {self._name}")
+
+    @property
+    def _name(self) -> str:
+        """The Job as an argument of other commands."""
+        if self._job is None:
+            return ""
+        name = self._job.name
+        return name if self._job.namespace == self._default_ns else f"{self._job.namespace}/{name}"
+
+    # --- the end of it ---
+
+    def interrupted(self) -> None:
+        """Report after Ctrl-C what happens to the Job; delete it with --rm."""
+        if self._job is None:
+            say("sluice run: interrupted; if the Job was created already, `sluice ps` lists it")
+        elif self._args.rm:
+            asyncio.run(self._connect_and_remove())
+        else:
+            say(
+                f"sluice run: Job {self._name} goes on; its log: sluice logs -f {self._name}; "
+                f"to stop it: sluice cancel {self._name}"
+            )
+
+    async def _connect_and_remove(self) -> None:
+        async with connect(self._args.kubeconfig, self._args.context) as client:
+            await self._remove(client)
+
+    async def _remove(self, client: Client) -> None:
+        """Delete the Job, and wait until its pods are gone."""
+        if self._job is None:
+            return
+        try:
+            job = await client.get(JOBS, self._job.namespace, self._job.name, type=Job)
+        except ApiError as error:
+            if not error.is_not_found:
+                raise
+            return
+        await delete(client, job)
+        await until_gone(client, job)
+        say(f"sluice run: Job {self._name} deleted (--rm)")
+
+
+async def choose_queue(client: Client, namespace: str, queue: str | None) -> str:
+    """Return the LocalQueue for a Job: that of -q, `default`, or the only one. Raises CommandRefused."""
+    if queue:
+        await check_local_queue(client, Key(namespace, queue))
+        return queue
+    names = sorted(found.metadata.name for found in await client.list(LOCAL_QUEUES, namespace, type=LocalQueue))
+    if len(names) == 1 or DEFAULT_QUEUE in names:
+        return DEFAULT_QUEUE if DEFAULT_QUEUE in names else names[0]
+    if not names:
+        raise CommandRefused(
+            f"namespace {namespace} has no LocalQueue; `sluice queues` lists those of others", EXIT_NEVER
+        )
+    raise CommandRefused(f"choose a queue with -q: {', '.join(names)}", EXIT_NEVER)
+
+
+def variables(given: Sequence[tuple[str, str | None]], *, local: bool) -> list[tuple[str, str]]:
+    """Return the environment of the command. A variable without value has that of this process.
+
+    On this machine PATH is passed on, so that the command finds the same programs as here. Raises CommandRefused.
+    """
+    named: dict[str, str] = {"PATH": os.environ["PATH"]} if local and "PATH" in os.environ else {}
+    for name, value in given:
+        if value is None and name not in os.environ:
+            raise CommandRefused(f"--env {name}: this shell exports no such variable", EXIT_NEVER)
+        named[name] = os.environ[name] if value is None else value
+    return list(named.items())
+
+
+async def ready_until(client: Client, job: Job, pods: Sequence[Pod]) -> datetime | None:
+    """Return when the Workload is evicted if its pods are not ready; None if it is not, or if that is unknown."""
+    config, workload = await published(client), await workload_of(client, job)
+    if config is None or workload is None:
+        return None
+    found = pods_deadline(workload, settings_of(config), unscheduled(pods))
+    return found.at if found is not None else None
+
+
+async def code_of(client: Client, job: Job, outcome: Outcome) -> int:
+    """Return the exit code for the end of a Job: the highest of its pods if it failed."""
+    if outcome.result == Result.REACHED:
+        return EXIT_OK
+    if outcome.result == Result.NEVER:
+        return EXIT_NEVER
+    pods = await pods_of(client, JobTarget(job, None)) if outcome.result == Result.FAILED else []
+    return max((exit_code(pod) or EXIT_UNEXPECTED for pod in pods if pod.status.phase == "Failed"), default=1)
+
+
+def conclusion(outcome: Outcome) -> str:
+    """Return the end of a Job that has not succeeded, as the end of a sentence."""
+    why = f": {outcome.reason}" if outcome.reason else ""
+    match outcome.result:
+        case Result.FAILED:
+            return f"failed{why}"
+        case Result.STOPPED:
+            return f"is deactivated{why}"
+        case Result.NEVER:
+            return f"was created and stays{why}; to delete it: sluice cancel {outcome.name}"
+        case _:
+            return f"was deleted{why}"

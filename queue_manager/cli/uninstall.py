@@ -1,0 +1,245 @@
+"""`sluice uninstall`: removes an installation; running Jobs go on, and the CRDs stay unless they are named.
+
+The order keeps writes possible and Jobs running:
+
+1. what makes the API server call the manager (webhooks, APIServices), and policies, so that no request waits for it;
+2. the Deployments, and then a wait until their pods are gone and the Leases are free: a manager that still runs would
+   stop each Job whose Workload is deleted;
+3. everything else with the label of an installation, but neither the namespace nor the CRDs;
+4. with --crds the CRDs, whose objects are deleted with them: their finalizers, which only a manager would remove, are
+   removed here.
+
+Each wait ends after --timeout, with what it waited for. What the API server cannot answer meanwhile is asked again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import sys
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from datetime import UTC, datetime, timedelta
+
+from job_controller.conditions import finished
+from job_controller.json_tree import Json
+from job_controller.labels import OWN_MANAGER
+from job_controller.model import Job, Key, Object
+from queue_manager.api.resources import CRDS, JOBS, LEASES, PODS, Resource
+from queue_manager.cli.change_report import ChangeReport
+from queue_manager.cli.connection import NoResponse, connect
+from queue_manager.cli.crds import KINDS, finish_delete
+from queue_manager.cli.exits import CommandRefused
+from queue_manager.cli.installed import Live, installed
+from queue_manager.cli.streams import printable
+from queue_manager.configuration.process import LeaderElection
+from queue_manager.engine.client import Client
+from queue_manager.engine.transport import ApiError
+from queue_manager.installation import object_names
+from queue_manager.installation.changes import release_of
+from queue_manager.installation.deployments import JOB_CONTROLLER_LEASE
+from queue_manager.jobs.workload_manifest import queue_name
+
+FIRST = (
+    "MutatingWebhookConfiguration",
+    "ValidatingWebhookConfiguration",
+    "MutatingAdmissionPolicyBinding",
+    "MutatingAdmissionPolicy",
+    "ValidatingAdmissionPolicyBinding",
+    "ValidatingAdmissionPolicy",
+    "APIService",
+)
+PROCESSES = "Deployment"
+STAYS = ("Namespace", "CustomResourceDefinition")
+PAUSE_SECONDS = 0.5
+REPORT_SECONDS = 10.0  # between lines that say what the command waits for
+TOUCH_SECONDS = 8.0  # an API server confirms after five seconds that no object is left
+
+
+def run(args: argparse.Namespace) -> int:
+    """Remove the installation; return the exit code."""
+    return asyncio.run(_run(args))
+
+
+async def _run(args: argparse.Namespace) -> int:
+    async with connect(args.kubeconfig, args.context) as client:
+        with ChangeReport(args.output, dry_run=args.dry_run) as report:
+            await uninstall(client, report, args.namespace, crds=args.crds, timeout=args.timeout, dry_run=args.dry_run)
+    return report.end("nothing of Sluice is installed")
+
+
+async def uninstall(
+    client: Client, report: ChangeReport, namespace: str, *, crds: bool, timeout: float, dry_run: bool
+) -> None:
+    """Delete the installation in order. Raises CommandRefused if a manager does not end within `timeout` seconds."""
+    found = await installed(client)
+    _refuse_release(found)
+    removal = _Removal(client, report, namespace, timeout, dry_run)
+    await removal.delete([each for each in found if each[0].kind in FIRST])
+    await removal.delete([each for each in found if each[0].kind == PROCESSES])
+    await removal.wait_for_managers()
+    await removal.delete([each for each in found if each[0].kind not in (*FIRST, PROCESSES, *STAYS)])
+    definitions = [each for each in found if each[0] == CRDS]
+    if crds:
+        await removal.delete_definitions(definitions)
+    elif definitions:
+        report.add(CRDS.kind, "", "*.kueue.x-k8s.io", "unchanged", "with all queues and Workloads; --crds deletes them")
+    await removal.report_jobs()
+
+
+def _refuse_release(found: list[Live]) -> None:
+    """An installation by Helm is removed by Helm, which would keep its record of the release otherwise.
+
+    The CRDs that `helm uninstall` keeps still name a release that is gone.
+    """
+    releases = sorted({release_of(obj) for resource, obj in found if resource != CRDS} - {""})
+    if releases:
+        raise CommandRefused(f"installed by Helm: run `helm uninstall {releases[0]}`, which keeps Jobs and CRDs too")
+
+
+class _Removal:
+    """The steps of an uninstallation on one cluster."""
+
+    def __init__(self, client: Client, report: ChangeReport, namespace: str, timeout: float, dry_run: bool) -> None:
+        self._client = client
+        self._report = report
+        self._namespace = namespace
+        self._timeout = timeout
+        self._dry_run = dry_run
+
+    async def delete(self, found: list[Live]) -> None:
+        """Delete objects and report each."""
+        for resource, obj in found:
+            meta = obj["metadata"]
+            key = Key(meta.get("namespace", ""), meta["name"])
+            if await self._report.perform(resource.kind, key, self._delete(resource, key, meta["uid"])):
+                self._report.add(resource.kind, *key, "deleted", "part of the installation")
+
+    async def _delete(self, resource: Resource, key: Key, uid: str) -> None:
+        if self._dry_run:
+            return
+        try:
+            await self._client.delete(resource, *key, uid=uid, propagation="Background")
+        except ApiError as error:
+            if not error.is_not_found:
+                raise
+
+    async def wait_for_managers(self) -> None:
+        """Wait until no pod of a manager is left and no Lease is held."""
+        if not self._dry_run:
+            await self._until(self._running, "still runs; stop it first: it stops Jobs whose Workloads are deleted")
+
+    async def _running(self) -> str:
+        """Return a manager that still runs, or ""."""
+        pods = await self._client.list(PODS, self._namespace, label_selector=f"{object_names.SELECTOR},control-plane")
+        if pods:
+            return f"pod {self._namespace}/{pods[0]['metadata']['name']}"
+        for name in (LeaderElection().resource_name, JOB_CONTROLLER_LEASE):
+            holder = await self._holder(name)
+            if holder:
+                return f"manager {holder}, which holds the Lease {self._namespace}/{name},"
+        return ""
+
+    async def _holder(self, lease: str) -> str:
+        try:
+            spec = (await self._client.get(LEASES, self._namespace, lease))["spec"]
+        except ApiError as error:
+            if error.is_not_found:
+                return ""
+            raise
+        if not spec.get("holderIdentity") or not spec.get("renewTime"):
+            return ""
+        ends = datetime.fromisoformat(spec["renewTime"]) + timedelta(seconds=spec.get("leaseDurationSeconds") or 0)
+        return str(spec["holderIdentity"]) if ends > datetime.now(UTC) else ""
+
+    async def delete_definitions(self, definitions: list[Live]) -> None:
+        """Delete the CRDs and with them all objects of their kinds, whose finalizers are removed.
+
+        A kube-apiserver that is replacing the storage of a kind at this moment ("storage is (re)initializing") can give
+        up the deletion of its CRD. Any change of the CRD makes it try again.
+        """
+        await self.delete(definitions)
+        if self._dry_run:
+            return
+        touched = time.monotonic()
+
+        async def left() -> str:
+            nonlocal touched
+            await finish_delete(self._client, self._report, dry_run=False)
+            rest = await self._client.list(CRDS, label_selector=object_names.SELECTOR)
+            if time.monotonic() - touched > TOUCH_SECONDS:
+                touched = time.monotonic()
+                for definition in rest:
+                    await self._touch(definition)
+            return await self._obstacle(rest[0]) if rest else ""
+
+        await self._until(left, "is still there")
+
+    async def _obstacle(self, definition: Json) -> str:
+        """Return the CRD, with an object of its kind whose finalizer keeps it."""
+        name = definition["metadata"]["name"]
+        for resource in (each for each in KINDS if str(each) == name):
+            with contextlib.suppress(ApiError):  # the kind may be served no longer
+                for obj in await self._client.list(resource, type=Object):
+                    if obj.metadata.finalizers:
+                        held = f"{resource.kind} {obj.metadata.key} with the finalizer {obj.metadata.finalizers[0]}"
+                        return f"CRD {name}, because of {held},"
+        return f"CRD {name}"
+
+    async def _touch(self, definition: Json) -> None:
+        change = {"metadata": {"annotations": {"sluice/deletion-repeated": datetime.now(UTC).isoformat()}}}
+        try:
+            await self._client.patch(CRDS, "", definition["metadata"]["name"], change)
+        except ApiError as error:
+            if not error.is_not_found:
+                raise
+
+    async def report_jobs(self) -> None:
+        """Report how the unfinished Jobs go on without a manager."""
+        jobs = await self._client.list(JOBS, type=Job)
+        for name, note in left_behind(jobs):
+            self._report.add(JOBS.kind, "", name, "unchanged", note)
+
+    async def _until(self, running: Callable[[], Awaitable[str]], problem: str) -> None:
+        """Repeat `running` until it returns ""; raises CommandRefused with what it returned at the timeout."""
+        deadline = time.monotonic() + self._timeout
+        report_at = time.monotonic() + REPORT_SECONDS
+        while rest := await _answer(running, deadline):
+            now = time.monotonic()
+            if now >= deadline:
+                raise CommandRefused(f"{rest} {problem}")
+            if now >= report_at:
+                report_at = now + REPORT_SECONDS
+                sys.stderr.write(f"sluice uninstall: waits for {printable(rest.removesuffix(','))}\n")
+            await asyncio.sleep(PAUSE_SECONDS)
+
+
+async def _answer(running: Callable[[], Awaitable[str]], deadline: float) -> str:
+    """What `running` returns, or, if the API server cannot answer for now, that."""
+    try:
+        async with asyncio.timeout(max(PAUSE_SECONDS, deadline - time.monotonic())):
+            return await running()
+    except (NoResponse, TimeoutError):
+        return "the API server, which does not answer,"
+    except ApiError as error:
+        if error.status != 429 and error.status < 500:
+            raise
+        return f"the API server, which answers {error.status} ({error.message}),"
+
+
+def left_behind(jobs: list[Job]) -> Iterator[tuple[str, str]]:
+    """Yield (how many Jobs of which kind, what happens to them) of the unfinished Jobs once no manager runs."""
+    unfinished = [job for job in jobs if finished(job.status) is None]
+    pending = sum(1 for job in unfinished if job.spec.suspend and queue_name(job))
+    running = [job for job in unfinished if not job.spec.suspend]
+    ours = sum(1 for job in running if job.spec.managed_by == OWN_MANAGER)
+    if pending:
+        yield f"{pending} pending", "suspended until spec.suspend is set to false, or a manager runs again"
+    if ours:
+        yield (
+            f"{ours} running, managed by {OWN_MANAGER}",
+            "the pods go on; their status follows when a manager runs again",
+        )
+    if len(running) > ours:
+        yield f"{len(running) - ours} running", "handled by the cluster's own Job controller"

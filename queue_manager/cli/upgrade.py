@@ -1,0 +1,126 @@
+"""`sluice upgrade --check`: what an upgrade of the installation would change, without changing anything.
+
+Each object is applied in a dry run, as `kubectl apply --server-side` would apply it, and compared with the live one. So
+the answer includes defaults of the API server, fields that the new version no longer sets, and refusals by admission.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+from typing import Literal
+
+import msgspec
+
+from job_controller.json_tree import Json
+from queue_manager.cli import output
+from queue_manager.cli.connection import connect
+from queue_manager.cli.exits import EXIT_NEVER, EXIT_OK, EXIT_UNEXPECTED
+from queue_manager.cli.install import read_settings
+from queue_manager.cli.installed import installed
+from queue_manager.cli.machine_formats import object_name
+from queue_manager.cli.output import TableColumn
+from queue_manager.engine.client import Client
+from queue_manager.engine.transport import APPLY_PATCH, ApiError, Request
+from queue_manager.installation import object_names
+from queue_manager.installation.changes import FieldChange, changes, release_of
+from queue_manager.installation.objects import objects
+
+POD_TEMPLATE = "spec.template."
+KUBECTL, HELM = "kubectl", "helm"  # field managers
+
+Result = Literal["created", "changed", "restarted", "conflict", "refused", "left over"]
+
+
+class UpgradeRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """One change of one object. `result`: what `kubectl apply --server-side` would do to it.
+
+    restarted: its pods are replaced. conflict: another field manager owns the field, so the apply is
+    refused without --force-conflicts. left over: the object is no longer part of the installation, and the apply
+    leaves it.
+    """
+
+    kind: str
+    namespace: str
+    name: str
+    result: Result
+    change: str
+
+
+COLUMNS = (
+    TableColumn("OBJECT", lambda row: f"{row.kind}/{row.name}"),
+    TableColumn("NAMESPACE", lambda row: row.namespace or "-"),
+    TableColumn("RESULT", lambda row: row.result),
+    TableColumn("CHANGE", lambda row: row.change, wrap=True),
+)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print what an upgrade would change; return the exit code."""
+    return asyncio.run(_run(args))
+
+
+async def _run(args: argparse.Namespace) -> int:
+    wanted = objects(read_settings(args), args.namespace)
+    async with connect(args.kubeconfig, args.context) as client:
+        rows = await check(client, wanted)
+    output.show(args.output, COLUMNS, rows, "nothing would change", row_type=UpgradeRow, name=object_name)
+    sys.stdout.flush()
+    if any(row.result in ("conflict", "refused") for row in rows):
+        return EXIT_NEVER
+    return EXIT_UNEXPECTED if rows else EXIT_OK
+
+
+async def check(client: Client, wanted: list[Json]) -> list[UpgradeRow]:
+    """Return what applying these objects would change."""
+    rows = [row for obj in wanted for row in await _check_object(client, obj)]
+    known = {(obj["kind"], obj["metadata"].get("namespace", ""), obj["metadata"]["name"]) for obj in wanted}
+    for resource, live in await installed(client):
+        key = (resource.kind, live["metadata"].get("namespace", ""), live["metadata"]["name"])
+        if key not in known:
+            where = f" -n {key[1]}" if key[1] else ""
+            rows.append(_row(key, "left over", f"kubectl delete {resource}{where} {key[2]}"))
+    return rows
+
+
+async def _check_object(client: Client, obj: Json) -> list[UpgradeRow]:
+    resource, metadata = object_names.KINDS[obj["kind"]], obj["metadata"]
+    key = (resource.kind, metadata.get("namespace", ""), metadata["name"])
+    try:
+        live = await client.get(resource, key[1], key[2])
+    except ApiError as error:
+        if not error.is_not_found:
+            raise
+        return [_row(key, "created", "does not exist yet")]
+    manager = HELM if release_of(live) else KUBECTL
+    try:
+        applied = await _dry_run(client, obj, manager, force=False)
+        taken: list[UpgradeRow] = []
+    except ApiError as error:
+        if not error.is_conflict:
+            return [_row(key, "refused", error.message)]
+        taken = [_row(key, "conflict", " ".join(error.message.split()))]
+        applied = await _dry_run(client, obj, manager, force=True)
+    return taken + [_row(key, _result(change), str(change)) for change in changes(live, applied)]
+
+
+def _result(change: FieldChange) -> Result:
+    return "restarted" if change.path.startswith(POD_TEMPLATE) else "changed"
+
+
+async def _dry_run(client: Client, obj: Json, manager: str, *, force: bool) -> Json:
+    """Return the object as server-side apply would leave it. Raises ApiError."""
+    resource, metadata = object_names.KINDS[obj["kind"]], obj["metadata"]
+    query = {"dryRun": "All", "fieldManager": manager, "force": str(force).lower()}
+    path = resource.path(metadata.get("namespace", ""), metadata["name"])
+    body = msgspec.json.encode(obj)
+    answer = await client.transport.request(Request("PATCH", path, query, body, APPLY_PATCH))
+    if answer.status >= 300:
+        raise ApiError.of(answer.status, answer.body, answer.headers)
+    tree: Json = msgspec.json.decode(answer.body)
+    return tree
+
+
+def _row(key: tuple[str, str, str], result: Result, change: str) -> UpgradeRow:
+    return UpgradeRow(kind=key[0], namespace=key[1], name=key[2], result=result, change=change)

@@ -1,0 +1,276 @@
+"""`Client`: the verbs of a user on Jobs, on top of the official client."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+import orjson
+from kubernetes.client import ApiException, BatchV1Api, V1DeleteOptions, V1Job, V1Preconditions
+from kubernetes.watch import Watch
+from urllib3.exceptions import HTTPError
+
+from job_controller.model import Job, Key
+from queue_manager.api.keys import QUEUE_NAME
+from queue_manager.cli.connection import find_kubeconfig
+from queue_manager.cli.exits import CommandRefused
+from queue_manager.client import job_logs
+from queue_manager.client.errors import JobDeleted, JobFailed, NeverStarts, Timeout
+from queue_manager.client.job_requests import create_job, read_visible_pods, read_workloads
+from queue_manager.client.official_transport import blocking
+from queue_manager.client.prospects import Prospects
+from queue_manager.client.updates import ENDED, LOST, JobUpdate, Seen, differs, may_have_cause, see
+from queue_manager.engine import kubeconfig
+from queue_manager.engine.clock import SystemClock
+from queue_manager.engine.codec import decoder
+from queue_manager.visibility.failures import Failure, newest_failure
+from queue_manager.visibility.job_states import JobState
+from queue_manager.visibility.wire_types import Pod
+
+if TYPE_CHECKING:
+    from kubernetes.client import ApiClient
+
+REFRESH_SECONDS = 1.0  # a change of the Workload alone is seen this late
+RUNNING_REFRESH_SECONDS = 15.0  # then every change that matters is one of the Job as well
+LOST_SECONDS = 60.0  # how long a server that does not answer is asked again
+PASSING_STATUSES = (429, 500, 502, 503, 504)
+GONE = 410
+
+
+class Client:
+    """Submits and follows Jobs through an ApiClient of the package `kubernetes`.
+
+    `namespace` is that of Jobs that name none. A Job is given to the methods as a V1Job, or as "NAME" or
+    "NAMESPACE/NAME". A V1Job that came from the server means that very Job, not a later one of the same name.
+    """
+
+    def __init__(self, api_client: ApiClient, *, namespace: str = "default") -> None:
+        self.api_client = api_client
+        self.namespace = namespace
+        self._batch = BatchV1Api(api_client)
+
+    @classmethod
+    def from_kubeconfig(cls, path: str | Path | None = None, context: str | None = None) -> Self:
+        """A client of the cluster in a kubeconfig, in the namespace of its context.
+
+        Without `path` that of the commands: $KUBECONFIG, else that of `sluice up`, else ~/.kube/config. Raises
+        FileNotFoundError and `kubernetes.config.ConfigException`.
+        """
+        from kubernetes.config import new_client_from_config
+
+        try:
+            file = find_kubeconfig(None if path is None else str(path))
+        except CommandRefused as error:
+            raise FileNotFoundError(str(error)) from error
+        home = kubeconfig.namespace(file, context) or "default"
+        return cls(new_client_from_config(config_file=str(file), context=context), namespace=home)
+
+    def submit(
+        self, job: V1Job | Mapping[str, Any], *, queue: str | None = None, namespace: str | None = None
+    ) -> V1Job:
+        """Create a Job and return it as the server has it. It waits in its queue, suspended.
+
+        `queue`: the LocalQueue, for a Job without the label of one. `namespace`: for a Job that names none. Raises
+        ApiException 400 for an unknown field, 422 for an invalid Job, 409 if its name is taken; ValueError if it names
+        another queue or namespace.
+        """
+        tree = self._manifest(job)
+        meta = tree.setdefault("metadata", {})
+        home = _agreed("namespace", meta.get("namespace"), namespace) or self.namespace
+        if queue is not None:
+            labels = meta.setdefault("labels", {})
+            labels[QUEUE_NAME] = _agreed("queue", labels.get(QUEUE_NAME), queue)
+            tree.setdefault("spec", {})["suspend"] = True  # the queue starts it
+        return self._read(blocking(self.api_client, lambda client: create_job(client, home, tree)))
+
+    def get(self, job: V1Job | str) -> JobUpdate:
+        """The Job and its state now. Raises JobDeleted."""
+        return self._see(*self._identity(job)).update
+
+    def watch(self, job: V1Job | str, *, timeout: float | None = None) -> Iterator[JobUpdate]:
+        """Yield the Job now and after each change of its state, reason or counts of pods, until it has ended.
+
+        `timeout` in seconds. Raises Timeout and JobDeleted. A server that does not answer is asked again for a minute,
+        then urllib3's HTTPError is raised.
+        """
+        last: Seen | None = None
+        for seen in self._follow(job, timeout):
+            if differs(seen, last):
+                yield seen.update
+            last = seen
+
+    def wait(self, job: V1Job | str, *, timeout: float | None = None) -> V1Job:
+        """Return the Job once it has succeeded.
+
+        Raises JobFailed with the cause, NeverStarts (at once, not after the timeout), JobDeleted, and Timeout after
+        `timeout` seconds, at most one second late.
+        """
+        prospects = Prospects(self.api_client, self.namespace)
+        for seen in self._follow(job, timeout):
+            state = seen.update.state
+            if state == JobState.SUCCEEDED:
+                return seen.update.job
+            if state == JobState.FAILED:
+                raise self._failed(seen)
+            if state in LOST:
+                raise self._lost(seen)
+            if state == JobState.PENDING and (found := prospects.obstacle(seen)) is not None:
+                raise NeverStarts(seen.update.job, seen.job.metadata.key, found.text, found.remedy)
+        raise AssertionError("unreachable: a Job that is not followed any more has ended")
+
+    def logs(
+        self, job: V1Job | str, *, index: int | None = None, container: str = "", tail_lines: int | None = None
+    ) -> str:
+        """The log of the newest pod of the Job, or of an index of it. Raises NoLogs and JobDeleted.
+
+        `container`: by default the one that failed, else the first.
+        """
+        seen = self._see(*self._identity(job))
+        return job_logs.read(self.api_client, job_logs.source(self.api_client, seen.job, index, container), tail_lines)
+
+    def follow_logs(
+        self, job: V1Job | str, *, index: int | None = None, container: str = "", timeout: float | None = None
+    ) -> Iterator[str]:
+        """Yield the lines of that log, without their ends, as they are written, until the container ends.
+
+        Waits at most `timeout` seconds for the start of the pod. Raises NoLogs, JobDeleted and Timeout.
+        """
+        for seen in self._follow(job, timeout):
+            source = job_logs.source(self.api_client, seen.job, index, container, wait=seen.update.state not in ENDED)
+            if source is not None:
+                yield from job_logs.follow(self.api_client, source)
+                return
+
+    def cancel(self, job: V1Job | str) -> None:
+        """Delete the Job; its pods are ended before it disappears. A Job that does not exist is left alone."""
+        key, uid = self._identity(job)
+        preconditions = V1Preconditions(uid=uid) if uid else None
+        options = V1DeleteOptions(propagation_policy="Foreground", preconditions=preconditions)
+        try:
+            self._batch.delete_namespaced_job(key.name, key.namespace, body=options)
+        except ApiException as error:
+            if error.status not in (404, 409):  # 409: another Job has its name now
+                raise
+
+    # --- following ---
+
+    def _follow(self, job: V1Job | str, timeout: float | None) -> Iterator[Seen]:
+        """Yield the Job now and whenever it may have changed; the last one has ended."""
+        key, uid = self._identity(job)
+        deadline = math.inf if timeout is None else time.monotonic() + timeout
+        watch = Watch()
+        while True:
+            seen = self._see_patiently(key, uid, deadline)
+            uid = seen.job.metadata.uid
+            yield seen
+            if seen.update.state in ENDED:
+                return
+            left = deadline - time.monotonic()
+            if left <= 0:
+                raise Timeout(key, timeout or 0, seen.update)
+            self._await_event(watch, seen, left)
+
+    def _see_patiently(self, key: Key, uid: str, deadline: float) -> Seen:
+        give_up = min(deadline, time.monotonic() + LOST_SECONDS)
+        while True:
+            try:
+                return self._see(key, uid)
+            except (ApiException, HTTPError, OSError) as error:
+                if not _is_passing(error) or time.monotonic() >= give_up:
+                    raise
+            time.sleep(REFRESH_SECONDS)  # the server may answer again
+
+    def _await_event(self, watch: Watch, seen: Seen, seconds: float) -> None:
+        """Return at the next change of the Job, at the latest after `seconds`, rounded up, or after the refresh."""
+        refresh = RUNNING_REFRESH_SECONDS if seen.update.state == JobState.RUNNING else REFRESH_SECONDS
+        meta = seen.job.metadata
+        events = watch.stream(
+            self._batch.list_namespaced_job,
+            meta.namespace,
+            field_selector=f"metadata.name={meta.name}",
+            resource_version=meta.resource_version,
+            timeout_seconds=math.ceil(min(seconds, refresh)),
+        )
+        try:
+            with closing(events):
+                next(events, None)
+        except (ApiException, HTTPError, OSError) as error:
+            if not _is_passing(error):
+                raise
+
+    def _see(self, key: Key, uid: str) -> Seen:
+        """The Job, read after the time and its Workload. Raises JobDeleted if it is not the one with this UID."""
+        uid = uid or self._struct(self._read(key)).metadata.uid
+        now = SystemClock().now()
+        workloads = blocking(self.api_client, lambda client: read_workloads(client, key.namespace, uid))
+        official = self._read(key)
+        job = self._struct(official)
+        if job.metadata.uid != uid:
+            raise JobDeleted(f"Job {key} was deleted; another one has its name now")
+        pods = self._pods(job) if may_have_cause(job) else []
+        return see(official, job, workloads, pods, now)
+
+    def _pods(self, job: Job) -> list[Pod]:
+        return blocking(self.api_client, lambda client: read_visible_pods(client, job))
+
+    def _read(self, key: Key) -> V1Job:
+        try:
+            return self._batch.read_namespaced_job(key.name, key.namespace)
+        except ApiException as error:
+            if error.status != 404:
+                raise
+        raise JobDeleted(f"Job {key} does not exist")
+
+    # --- ends ---
+
+    def _failed(self, seen: Seen) -> JobFailed:
+        update = seen.update
+        return JobFailed(update, seen.job.metadata.key, self._failure(seen))
+
+    def _lost(self, seen: Seen) -> NeverStarts:
+        """A Job that only a person can let start again, with what failed in it before."""
+        update, key = seen.update, seen.job.metadata.key
+        reason = ": ".join(text for text in (update.state, update.message, update.cause) if text)
+        remedy = f"sluice reactivate {key}" if update.state == JobState.DEACTIVATED else ""
+        return NeverStarts(update.job, key, reason, remedy)
+
+    def _failure(self, seen: Seen) -> Failure | None:
+        found = newest_failure(self._pods(seen.job))
+        return None if found is None else job_logs.with_last_line(self.api_client, found)
+
+    # --- objects ---
+
+    def _manifest(self, job: V1Job | Mapping[str, Any]) -> dict[str, Any]:
+        tree: dict[str, Any] = self.api_client.sanitize_for_serialization(
+            dict(job) if isinstance(job, Mapping) else job
+        )
+        return {"apiVersion": "batch/v1", "kind": "Job", **tree}
+
+    def _struct(self, job: V1Job) -> Job:
+        return decoder(Job).decode(orjson.dumps(self._manifest(job)))
+
+    def _identity(self, job: V1Job | str) -> tuple[Key, str]:
+        """Key and UID of a Job; "" if only its name is known."""
+        if isinstance(job, str):
+            namespace, _, name = job.rpartition("/")
+            return Key(namespace or self.namespace, name), ""
+        meta = job.metadata
+        if meta is None or not meta.name:
+            raise ValueError("the Job has no name: pass what submit returned")
+        return Key(meta.namespace or self.namespace, meta.name), meta.uid or ""
+
+
+def _agreed(what: str, own: str | None, given: str | None) -> str:
+    """The value of the Job itself, or the argument. Raises ValueError if they differ."""
+    if own and given and own != given:
+        raise ValueError(f"the Job names {what} {own}, the call names {given}")
+    return own or given or ""
+
+
+def _is_passing(error: Exception) -> bool:
+    """Whether the same request may succeed a little later; 410: the watch has to begin anew."""
+    return not isinstance(error, ApiException) or error.status in (*PASSING_STATUSES, GONE)

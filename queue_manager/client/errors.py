@@ -1,0 +1,63 @@
+"""What can go wrong with a Job, as exceptions. The text of each is one line for a user."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from job_controller.model import Key
+
+if TYPE_CHECKING:
+    from kubernetes.client import V1Job
+
+    from queue_manager.client.updates import JobUpdate
+    from queue_manager.visibility.failures import Failure
+
+
+class Error(Exception):
+    """Base class of the errors of this package."""
+
+
+class NeverStarts(Error):
+    """The Job exists, but cannot start until somebody changes it or its queue, or reactivates it.
+
+    `reason` says why, `remedy` what to do about it ("" if unknown), `job` is the Job.
+    """
+
+    def __init__(self, job: V1Job, key: Key, reason: str, remedy: str = "") -> None:
+        super().__init__(f"Job {key}: {reason}{f'; {remedy}' if remedy else ''}")
+        self.job = job
+        self.reason = reason
+        self.remedy = remedy
+
+
+class JobFailed(Error):
+    """The Job has failed.
+
+    `reason` and `message` are those of its condition, for example BackoffLimitExceeded. `failure` describes the pod
+    that failed last: pod, container, exit code, reason, last line of its log; None if its pods are gone. `cause` is
+    that in words: `exit 3: cannot open /data/x.csv`.
+    """
+
+    def __init__(self, update: JobUpdate, key: Key, failure: Failure | None) -> None:
+        self.job = update.job
+        self.reason = update.reason
+        self.message = update.message
+        self.failure = failure
+        self.cause = failure.text if failure is not None else update.cause
+        super().__init__(f"Job {key} failed ({self.reason}): {self.cause or self.message}")
+
+
+class JobDeleted(Error):
+    """The Job does not exist (any more), or another Job has its name now."""
+
+
+class NoLogs(Error, LookupError):
+    """The Job has no pod, no pod of that index, or none that has started a container."""
+
+
+class Timeout(Error, TimeoutError):
+    """The Job has not ended in time. It goes on. `update` is its last state."""
+
+    def __init__(self, key: Key, seconds: float, update: JobUpdate) -> None:
+        super().__init__(f"Job {key} is {update.state} after {seconds:g} s{f': {update.why}' if update.why else ''}")
+        self.update = update

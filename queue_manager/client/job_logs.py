@@ -1,0 +1,142 @@
+"""Finds the pod and container whose log is meant, and reads it through the official client."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, overload
+
+import msgspec
+from kubernetes.client import ApiException, CoreV1Api
+
+from job_controller.model import Job
+from job_controller.pod_facts import completion_index
+from queue_manager.client.errors import NoLogs
+from queue_manager.client.job_requests import read_pods
+from queue_manager.client.official_transport import blocking
+from queue_manager.visibility.pod_attempts import creation_order, failed_container
+
+if TYPE_CHECKING:
+    from kubernetes.client import ApiClient
+    from urllib3 import HTTPResponse
+
+    from queue_manager.visibility.failures import Failure
+    from queue_manager.visibility.wire_types import ContainerStatus, Pod
+
+NODE_SECONDS = 10  # timeout of one line: the API server proxies to the node, which may be gone
+LINE_BYTES = 4096
+CHUNK_BYTES = 1 << 16
+UNREADABLE = (400, 404, 500, 502, 503, 504)  # the container has not started, the pod is gone, the node does not answer
+
+
+class LogSource(NamedTuple):
+    """A container; "": the only one of its pod."""
+
+    namespace: str
+    pod: str
+    container: str
+
+
+@overload
+def source(
+    api_client: ApiClient, job: Job, index: int | None, container: str, *, wait: Literal[False] = False
+) -> LogSource: ...
+
+
+@overload
+def source(api_client: ApiClient, job: Job, index: int | None, container: str, *, wait: bool) -> LogSource | None: ...
+
+
+def source(
+    api_client: ApiClient, job: Job, index: int | None, container: str, *, wait: bool = False
+) -> LogSource | None:
+    """The container of the newest pod, of this index unless it is None. Without a pod that has started a container:
+    None if `wait`, else raises NoLogs.
+    """
+    pods = blocking(api_client, lambda client: read_pods(client, job))
+    found = _newest([pod for pod in pods if index is None or completion_index(pod) == index])
+    if found is not None:
+        return LogSource(*found.metadata.key, container or _container(found))
+    if wait:
+        return None
+    of_index = "" if index is None else f" for index {index}"
+    why = "have started a container" if pods else "exist"
+    raise NoLogs(f"Job {job.metadata.key}: no pods{of_index} {why}")
+
+
+def read(api_client: ApiClient, source: LogSource, tail_lines: int | None) -> str:
+    """The log so far. Raises NoLogs if the pod is gone or its node does not answer."""
+    options = {} if tail_lines is None else {"tail_lines": tail_lines}
+    return _content(api_client, source, **options).decode("utf-8", "replace")
+
+
+def follow(api_client: ApiClient, source: LogSource) -> Iterator[str]:
+    """Yield the lines of the log until the container ends. Raises NoLogs."""
+    rest = b""
+    response = _response(api_client, source, follow=True)
+    try:
+        for chunk in response.stream(CHUNK_BYTES, decode_content=False):
+            *lines, rest = (rest + chunk).split(b"\n")
+            yield from (line.decode("utf-8", "replace") for line in lines)
+        if rest:
+            yield rest.decode("utf-8", "replace")
+    finally:
+        response.close()
+        response.release_conn()
+
+
+def with_last_line(api_client: ApiClient, failure: Failure) -> Failure:
+    """The failure with the last line that its container wrote, if that can be read."""
+    source = LogSource(failure.namespace, failure.pod, failure.container)
+    try:
+        log = _content(api_client, source, tail_lines=1, limit_bytes=LINE_BYTES, _request_timeout=NODE_SECONDS)
+    except NoLogs:
+        return failure
+    return msgspec.structs.replace(failure, last_line=log.decode("utf-8", "replace").strip())
+
+
+def _newest(pods: Sequence[Pod]) -> Pod | None:
+    """The pod that was created last, of those that have started a container."""
+    started = [pod for pod in pods if any(_has_started(status) for status in _containers(pod))]
+    return max(started, key=creation_order, default=None)
+
+
+def _containers(pod: Pod) -> tuple[ContainerStatus, ...]:
+    return (*pod.status.init_container_statuses, *pod.status.container_statuses)
+
+
+def _has_started(status: ContainerStatus) -> bool:
+    return status.state.running is not None or status.state.terminated is not None
+
+
+def _container(pod: Pod) -> str:
+    """The container that failed, else the first that has started after the init containers, else the last of these."""
+    failed = failed_container(pod)
+    if failed is not None:
+        return failed.name
+    started = [status.name for status in pod.status.container_statuses if _has_started(status)]
+    return started[0] if started else next(s.name for s in reversed(_containers(pod)) if _has_started(s))
+
+
+def _content(api_client: ApiClient, source: LogSource, **options: Any) -> bytes:
+    response = _response(api_client, source, **options)
+    try:
+        data: bytes = response.data
+        return data
+    finally:
+        response.release_conn()
+
+
+def _response(api_client: ApiClient, source: LogSource, **options: Any) -> HTTPResponse:
+    """The response, not read yet. Raises NoLogs if no log can be read."""
+    if source.container:
+        options["container"] = source.container
+    read_log: Any = CoreV1Api(api_client).read_namespaced_pod_log
+    try:
+        response: HTTPResponse = read_log(source.pod, source.namespace, _preload_content=False, **options)
+    except ApiException as error:  # versions before 37 raise it here
+        if error.status not in UNREADABLE:
+            raise
+        raise NoLogs(f"pod {source.namespace}/{source.pod}: {error.reason}") from error
+    if response.status >= 300:
+        raise NoLogs(f"pod {source.namespace}/{source.pod}: {response.data.decode('utf-8', 'replace').strip()}")
+    return response

@@ -1,0 +1,77 @@
+"""The state of a Job, computed from the Job and its Workload by the same rules as `sluice ps`. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, NamedTuple
+
+from job_controller import conditions
+from job_controller.model import Job
+from queue_manager.api.types import Workload
+from queue_manager.visibility.causes import job_cause
+from queue_manager.visibility.job_states import JobState, explain_state, job_state, workloads_by_job
+from queue_manager.visibility.wire_types import Pod
+
+if TYPE_CHECKING:
+    from kubernetes.client import V1Job
+
+ENDED = (JobState.SUCCEEDED, JobState.FAILED)
+LOST = (JobState.REFUSED, JobState.DEACTIVATED)  # only a person can let it start again
+STARTED = (JobState.STARTING, JobState.RUNNING)
+
+
+@dataclass(frozen=True, slots=True)
+class JobUpdate:
+    """A Job at one time. `state` is that of `sluice ps`; `reason` and `message` explain it.
+
+    `cause`: why its pods are not ready, or were not in its last attempt: `no such program: /no/such/program`. Texts are
+    "" where there is nothing to explain.
+    """
+
+    job: V1Job
+    state: JobState
+    reason: str = ""
+    message: str = ""
+    cause: str = ""
+
+    @property
+    def why(self) -> str:
+        """The cause, else reason and message, in one line."""
+        return self.cause or ": ".join(part for part in (self.reason, self.message) if part)
+
+
+class Seen(NamedTuple):
+    """An update, and the objects that it was computed from."""
+
+    update: JobUpdate
+    job: Job
+    workload: Workload | None
+
+
+def see(official: V1Job, job: Job, workloads: Sequence[Workload], pods: Sequence[Pod], now: datetime) -> Seen:
+    """The state of a Job. `now` and `workloads` were read before the Job, as `visibility.job_states` requires."""
+    workload = workloads_by_job(workloads).get(job.metadata.uid)
+    state = job_state(job, workload, now)
+    reason, message = explain_state(job, workload, state, now)
+    cause = "" if state == JobState.DELETING else job_cause(job, workload, pods)
+    return Seen(JobUpdate(official, state, reason, message, cause), job, workload)
+
+
+def may_have_cause(job: Job) -> bool:
+    """Whether the pods of the Job may say what is wrong with it: it runs, or has failed."""
+    end = conditions.finished(job.status)
+    return not job.spec.suspend if end is None else end.type == "Failed"
+
+
+def differs(new: Seen, old: Seen | None) -> bool:
+    """Whether a user has something new to see: another state or explanation, or other counts of pods."""
+    if old is None:
+        return True
+    return _texts(new) != _texts(old) or new.job.status != old.job.status
+
+
+def _texts(seen: Seen) -> tuple[str, ...]:
+    update = seen.update
+    return update.state, update.reason, update.message, update.cause

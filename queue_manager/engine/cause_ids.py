@@ -1,0 +1,72 @@
+"""Cause ids: which change of an object a log line, a write or an Event follows from.
+
+A cause id is the state of an object as a watch delivered it, written `<uid>@<resourceVersion>`. The id belongs to the
+work that the change starts, however long that takes and through however many objects it leads:
+
+    watch event ──cache──> subscribers ──work queue──> sync ──client──> write ──response──> cache ──> ...
+    CauseId(meta)          CURRENT      kept per key   CURRENT          Audit-ID            the same CURRENT
+
+A change that is our own write keeps the cause of that write, also if the watch delivers it before the response, so one
+id leads from the creation of a Job over the admission of its Workload to its pods. A change by anybody else begins a
+new one. Work that serves several changes names the first as `cause` and at most MAX_JOINED in all as `causes`.
+
+A timer (a deadline, a backoff, a batch window) keeps the cause of the sync that set it, because event loops run it in
+the context in which it was created. BEHAVIOUR.md#q95-cause-ids.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextvars import ContextVar
+from itertools import count
+
+import msgspec
+
+MAX_JOINED = 8
+
+_numbers = count(1)
+
+
+class CauseId(msgspec.Struct, frozen=True, gc=False):
+    """One change; `others` are further changes that the same work serves."""
+
+    uid: str
+    resource_version: str
+    others: tuple[CauseId, ...] = ()
+    # Of the work that follows from the change (an opentelemetry SpanContext); None unless traces are configured.
+    span: object | None = None
+
+    def __str__(self) -> str:
+        return f"{self.uid}@{self.resource_version}"
+
+    def is_same_change(self, other: CauseId) -> bool:
+        """Whether both are the same state of the same object."""
+        return self.uid == other.uid and self.resource_version == other.resource_version
+
+    def joined(self, other: CauseId) -> CauseId:
+        """The id of work that serves the other change too; this id if that is known, or there are MAX_JOINED."""
+        if len(self.others) >= MAX_JOINED - 1 or self.is_same_change(other):
+            return self
+        if any(each.is_same_change(other) for each in self.others):
+            return self
+        return msgspec.structs.replace(self, others=(*self.others, other))
+
+    def audit_id(self) -> str:
+        """A new value of the header Audit-ID, by which the API server's audit log names the request of a write.
+
+        Unique in this process, at most 64 characters: audit backends may take it for the identity of an event.
+        """
+        return f"{self.uid}@{self.resource_version}/{next(_numbers):x}"
+
+
+# The change that the running code follows from; None: none, for example at the start or in a periodic check.
+CURRENT: ContextVar[CauseId | None] = ContextVar("cause", default=None)
+
+
+def join(causes: Iterable[CauseId | None]) -> CauseId | None:
+    """The id of work that serves all of these changes; None if it follows from none."""
+    result: CauseId | None = None
+    for cause in causes:
+        for each in (cause, *cause.others) if cause is not None else ():
+            result = cause if result is None else result.joined(each)
+    return result

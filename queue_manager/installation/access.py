@@ -1,0 +1,169 @@
+"""Service accounts of the components, and the RBAC rules that grant each exactly what `operator.permissions` requires.
+
+    component         service account            ClusterRole, or Roles in the listed namespaces
+    queue             kueue-controller-manager   kueue-manager-role
+    job-controller    kueue-controller-manager   sluice-job-controller-role      (Together)
+                      sluice-job-controller                                      (Apart, JobController)
+
+With `namespaces` the ClusterRole keeps the rules of kinds without a namespace, and the rest is granted by a Role of the
+same name in each namespace. The Job controller needs no kind without a namespace, hence no ClusterRole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from queue_manager.installation import object_names
+from queue_manager.installation.template import ITEM, NAMESPACE, Each, Node, Template, TemplateCondition, When, when
+from queue_manager.operator import permissions
+from queue_manager.operator.permissions import JOB_CONTROLLER, LEADER, QUEUE
+
+QUEUE_RUNS = TemplateCondition("components", ("JobController",), negated=True)
+JOB_CONTROLLER_RUNS = TemplateCondition("components", ("Queue",), negated=True)
+OWN_DEPLOYMENT = TemplateCondition("components", ("Apart", "JobController"))  # of the Job controller
+SHARED_DEPLOYMENT = TemplateCondition("components", ("Together",))
+ALL_NAMESPACES = TemplateCondition("namespaces", negated=True)
+LISTED_NAMESPACES = TemplateCondition("namespaces")
+VISIBLE = TemplateCondition("visibility.enabled")
+WEBHOOKS = TemplateCondition("webhook.enabled")
+NO_WEBHOOKS = TemplateCondition("webhook.enabled", negated=True)
+
+QUEUE_ROLE, JOB_CONTROLLER_ROLE = "kueue-manager-role", "sluice-job-controller-role"
+LEADER_ROLE = "kueue-leader-election-role"
+EVENTS_ROLE = "kueue-cluster-events-role"
+
+
+def account_templates() -> list[Template]:
+    """Return the service accounts; pods mount the token themselves."""
+    return [
+        when(_account(object_names.MANAGER), QUEUE_RUNS),
+        when(_account(object_names.JOB_CONTROLLER), OWN_DEPLOYMENT),
+    ]
+
+
+def _account(name: str) -> Node:
+    return {
+        "apiVersion": "v1",
+        "kind": "ServiceAccount",
+        "metadata": {"name": name, "namespace": NAMESPACE, "labels": object_names.LABELS},
+        "automountServiceAccountToken": False,
+    }
+
+
+def role_templates() -> list[Template]:
+    """Return the roles of the components and their bindings."""
+    return [
+        *_component(QUEUE, QUEUE_ROLE, ((object_names.MANAGER, QUEUE_RUNS),), QUEUE_RUNS),
+        *_component(
+            JOB_CONTROLLER,
+            JOB_CONTROLLER_ROLE,
+            ((object_names.MANAGER, SHARED_DEPLOYMENT), (object_names.JOB_CONTROLLER, OWN_DEPLOYMENT)),
+            JOB_CONTROLLER_RUNS,
+        ),
+        *_cluster_events(),
+        *_leader_election(),
+        *_delegated_auth(),
+        _metrics_reader(),
+    ]
+
+
+Accounts = tuple[tuple[str, TemplateCondition], ...]
+
+
+def _component(component: str, name: str, accounts: Accounts, runs: TemplateCondition) -> list[Template]:
+    """Return the ClusterRole of a component or its Roles, bound to its service account."""
+    needs = permissions.needs([component])
+    inside: list[Node] = [permissions.rule(need) for need in needs if need.resource.namespaced]
+    outside: list[Node] = [permissions.rule(need) for need in needs if not need.resource.namespaced]
+    rules: list[Node] = [*outside, *(when(rule, ALL_NAMESPACES) for rule in inside)]
+    wide = (runs,) if outside else (runs, ALL_NAMESPACES)
+    of_namespace = {"namespace": ITEM}
+    return [
+        when(account_role("ClusterRole", name, rules), *wide),
+        when(account_binding("ClusterRoleBinding", "ClusterRole", name, accounts), *wide),
+        when(Each("namespaces", account_role("Role", name, inside, of_namespace)), runs),
+        when(Each("namespaces", account_binding("RoleBinding", "Role", name, accounts, of_namespace)), runs),
+    ]
+
+
+def _cluster_events() -> list[Template]:
+    """Events about ClusterQueues, of a queue that may write Events in listed namespaces only."""
+    where = {"namespace": permissions.CLUSTER_EVENTS_NAMESPACE}
+    role = account_role("Role", EVENTS_ROLE, [permissions.rule(permissions.CLUSTER_EVENTS)], where)
+    binding = account_binding("RoleBinding", "Role", EVENTS_ROLE, ((object_names.MANAGER, QUEUE_RUNS),), where)
+    return [when(role, QUEUE_RUNS, LISTED_NAMESPACES), when(binding, QUEUE_RUNS, LISTED_NAMESPACES)]
+
+
+def _leader_election() -> list[Template]:
+    """Leases in the namespace of the installation."""
+    own = {"namespace": NAMESPACE}
+    accounts = ((object_names.MANAGER, QUEUE_RUNS), (object_names.JOB_CONTROLLER, OWN_DEPLOYMENT))
+    return [
+        account_role("Role", LEADER_ROLE, [permissions.rule(LEADER)], own),
+        account_binding("RoleBinding", "Role", LEADER_ROLE, accounts, own),
+    ]
+
+
+def _delegated_auth() -> list[Template]:
+    """Metrics and the visibility API ask the API server who makes a request, and whether that is allowed; the latter
+    also reads which certificate the API server presents. A Job controller of listed namespaces has no cluster-wide
+    right unless its metrics are wanted."""
+    delegator = _bound(
+        "ClusterRoleBinding",
+        "kueue-auth-delegator",
+        {"kind": "ClusterRole", "name": "system:auth-delegator"},
+        ((object_names.MANAGER, QUEUE_RUNS), (object_names.JOB_CONTROLLER, OWN_DEPLOYMENT)),
+    )
+    reader = _bound(
+        "RoleBinding",
+        "kueue-visibility-server-auth-reader",
+        {"kind": "Role", "name": "extension-apiserver-authentication-reader"},
+        ((object_names.MANAGER, QUEUE_RUNS),),
+        {"namespace": "kube-system"},
+    )
+    queue_of_listed_namespaces = when(delegator, LISTED_NAMESPACES, QUEUE_RUNS)
+    only_jobs = (LISTED_NAMESPACES, TemplateCondition("components", ("JobController",)))
+    return [
+        when(delegator, ALL_NAMESPACES),
+        queue_of_listed_namespaces,
+        when(delegator, *only_jobs, TemplateCondition("monitoring.authorizeReaders")),
+        when(reader, QUEUE_RUNS, VISIBLE),
+    ]
+
+
+def _metrics_reader() -> Template:
+    """A role for Prometheus."""
+    rule: Node = {"nonResourceURLs": ["/metrics"], "verbs": ["get"]}
+    return account_role("ClusterRole", "kueue-metrics-reader", [rule])
+
+
+def account_role(kind: str, name: str, rules: list[Node], where: Mapping[str, Node] | None = None) -> Template:
+    """Return a Role or ClusterRole. `where`: the namespace, as metadata."""
+    return {
+        "apiVersion": f"{object_names.RBAC}/v1",
+        "kind": kind,
+        "metadata": {"name": name, **(where or {}), "labels": object_names.LABELS},
+        "rules": rules,
+    }
+
+
+def account_binding(
+    kind: str, role_kind: str, role: str, accounts: Accounts, where: Mapping[str, Node] | None = None
+) -> Template:
+    """Return the binding of a role to service accounts, each under its condition."""
+    return _bound(kind, f"{role}binding", {"kind": role_kind, "name": role}, accounts, where)
+
+
+def _bound(
+    kind: str, name: str, role: Mapping[str, str], accounts: Accounts, where: Mapping[str, Node] | None = None
+) -> Template:
+    subjects: list[Node] = [
+        When((runs,), {"kind": "ServiceAccount", "name": account, "namespace": NAMESPACE}) for account, runs in accounts
+    ]
+    return {
+        "apiVersion": f"{object_names.RBAC}/v1",
+        "kind": kind,
+        "metadata": {"name": name, **(where or {}), "labels": object_names.LABELS},
+        "roleRef": {"apiGroup": object_names.RBAC, **role},
+        "subjects": subjects,
+    }

@@ -1,0 +1,64 @@
+"""What an upgrade changes: the difference between an object and its state after server-side apply."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from job_controller.json_tree import Json
+
+# What the API server writes with every change, and what a Helm release adds to its objects.
+OF_SERVER = ("managedFields", "resourceVersion", "generation", "creationTimestamp", "uid")
+OF_HELM = ("meta.helm.sh/release-name", "meta.helm.sh/release-namespace", "app.kubernetes.io/managed-by")
+RELEASE = "meta.helm.sh/release-name"
+MAX_SHOWN = 40  # characters of a value
+
+
+@dataclass(frozen=True, slots=True)
+class FieldChange:
+    """A field that differs; None: absent."""
+
+    path: str
+    old: object
+    new: object
+
+    def __str__(self) -> str:
+        if self.old is None:
+            return f"{self.path} added: {_shown(self.new)}"
+        if self.new is None:
+            return f"{self.path} removed: {_shown(self.old)}"
+        return f"{self.path}: {_shown(self.old)} → {_shown(self.new)}"
+
+
+def changes(live: Json, applied: Json) -> list[FieldChange]:
+    """Return the fields that differ between an object and the answer to its server-side apply in a dry run."""
+    return list(_differences("", _comparable(live), _comparable(applied)))
+
+
+def release_of(live: Json) -> str:
+    """Return the Helm release that an object belongs to, or ""."""
+    return str((live["metadata"].get("annotations") or {}).get(RELEASE, ""))
+
+
+def _comparable(tree: Json) -> Json:
+    metadata = {key: value for key, value in tree["metadata"].items() if key not in OF_SERVER}
+    for field in ("labels", "annotations"):
+        metadata[field] = {key: value for key, value in (metadata.get(field) or {}).items() if key not in OF_HELM}
+    return {key: value for key, value in tree.items() if key != "status"} | {"metadata": metadata}
+
+
+def _differences(path: str, old: object, new: object) -> Iterator[FieldChange]:
+    if isinstance(old, dict) and isinstance(new, dict):
+        for key in dict.fromkeys((*old, *new)):
+            yield from _differences(f"{path}.{key}" if path else key, old.get(key), new.get(key))
+    elif isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
+        for index, (one, other) in enumerate(zip(old, new, strict=True)):
+            yield from _differences(f"{path}[{index}]", one, other)
+    elif old != new:
+        yield FieldChange(path, old, new)
+
+
+def _shown(value: object) -> str:
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= MAX_SHOWN else f"{text[: MAX_SHOWN - 1]}…"

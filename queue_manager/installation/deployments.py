@@ -1,0 +1,190 @@
+"""The processes: Deployments with their configuration and PodDisruptionBudgets, under Pod Security "restricted"."""
+
+from __future__ import annotations
+
+from queue_manager.configuration.config_map import KEY
+from queue_manager.installation import object_names
+from queue_manager.installation.access import (
+    NO_WEBHOOKS,
+    OWN_DEPLOYMENT,
+    QUEUE_RUNS,
+    SHARED_DEPLOYMENT,
+)
+from queue_manager.installation.template import (
+    CONFIG,
+    ITEM,
+    NAMESPACE,
+    Checksum,
+    Choice,
+    Each,
+    Node,
+    Setting,
+    Spread,
+    Template,
+    TemplateCondition,
+    Text,
+    when,
+)
+from queue_manager.operator.permissions import JOB_CONTROLLER, QUEUE
+
+CONFIG_FOLDER = "/etc/sluice"
+JOB_CONTROLLER_LEASE = "job-controller.sluice"  # of its own Deployment: a Lease has one leader
+
+POD_SECURITY: Node = {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
+CONTAINER_SECURITY: Node = {
+    "allowPrivilegeEscalation": False,
+    "capabilities": {"drop": ["ALL"]},
+    "readOnlyRootFilesystem": True,
+}
+TRACED = TemplateCondition("tracing.endpoint")
+IMAGE = Choice(
+    TemplateCondition("image.digest"),
+    Text(Setting("image.repository"), "@", Setting("image.digest")),
+    Text(Setting("image.repository"), ":", Setting("image.tag")),
+)
+
+
+def process_templates() -> list[Template]:
+    """Return the configuration, the Deployments and their PodDisruptionBudgets."""
+    manager_arguments: list[Node] = [
+        Choice(SHARED_DEPLOYMENT, f"--controllers={QUEUE},{JOB_CONTROLLER}", f"--controllers={QUEUE}"),
+        when("--no-webhooks", NO_WEBHOOKS),
+    ]
+    job_controller_arguments: list[Node] = [f"--controllers={JOB_CONTROLLER}", f"--lease={JOB_CONTROLLER_LEASE}"]
+    return [
+        _config_map(),
+        when(_deployment(object_names.MANAGER, manager_arguments, serves_api=True), QUEUE_RUNS),
+        when(_deployment(object_names.JOB_CONTROLLER, job_controller_arguments, serves_api=False), OWN_DEPLOYMENT),
+        when(_disruption_budget(object_names.MANAGER), QUEUE_RUNS, TemplateCondition("podDisruptionBudget.enabled")),
+        when(
+            _disruption_budget(object_names.JOB_CONTROLLER),
+            OWN_DEPLOYMENT,
+            TemplateCondition("podDisruptionBudget.enabled"),
+        ),
+    ]
+
+
+def _config_map() -> Template:
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": object_names.CONFIG_MAP, "namespace": NAMESPACE, "labels": object_names.LABELS},
+        "data": {KEY: Setting(CONFIG)},
+    }
+
+
+def _deployment(name: str, arguments: list[Node], *, serves_api: bool) -> Template:
+    labels = object_names.pod_labels(name)
+    return {
+        "apiVersion": f"{object_names.APPS}/v1",
+        "kind": "Deployment",
+        "metadata": {"name": name, "namespace": NAMESPACE, "labels": labels},
+        "spec": {
+            "replicas": Setting("replicas"),
+            # A replica waits as a candidate while the old leader works, so a new one may always come first.
+            "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 0, "maxSurge": 1}},
+            "selector": {"matchLabels": labels},
+            "template": {
+                "metadata": {
+                    "labels": labels,
+                    "annotations": {
+                        "kubectl.kubernetes.io/default-container": "manager",
+                        "sluice/config-checksum": Checksum(CONFIG),  # a changed configuration restarts the pods
+                        "+": Spread("podAnnotations"),
+                    },
+                },
+                "spec": _pod(name, arguments, serves_api=serves_api),
+            },
+        },
+    }
+
+
+def _pod(name: str, arguments: list[Node], *, serves_api: bool) -> Node:
+    return {
+        "serviceAccountName": name,
+        "automountServiceAccountToken": True,
+        "securityContext": POD_SECURITY,
+        "imagePullSecrets": Setting("imagePullSecrets"),
+        "priorityClassName": when(Setting("priorityClassName"), TemplateCondition("priorityClassName")),
+        "nodeSelector": Setting("nodeSelector"),
+        "tolerations": Setting("tolerations"),
+        "affinity": Setting("affinity"),
+        "topologySpreadConstraints": [
+            _spread(name, key) for key in ("topology.kubernetes.io/zone", "kubernetes.io/hostname")
+        ],
+        "terminationGracePeriodSeconds": 10,  # the manager stops within five seconds and releases its Lease
+        "containers": [_container(name, arguments, serves_api=serves_api)],
+        "volumes": [{"name": "config", "configMap": {"name": object_names.CONFIG_MAP}}],
+    }
+
+
+def _spread(name: str, key: str) -> Node:
+    return {
+        "maxSkew": 1,
+        "topologyKey": key,
+        "whenUnsatisfiable": Setting("topologySpread.whenUnsatisfiable"),
+        "labelSelector": {"matchLabels": object_names.pod_labels(name)},
+    }
+
+
+def _container(name: str, arguments: list[Node], *, serves_api: bool) -> Node:
+    api_ports: list[Node] = [
+        _port("webhook-server", object_names.WEBHOOK_PORT),
+        _port("visibility", object_names.VISIBILITY_PORT),
+    ]
+    return {
+        "name": "manager",
+        "image": IMAGE,
+        "imagePullPolicy": Setting("image.pullPolicy"),
+        "args": [
+            "manager",
+            f"--config={CONFIG_FOLDER}/{KEY}",
+            *arguments,
+            Each("namespaces", Text("--namespace=", ITEM)),
+            Text("--log-format=", Setting("logging.format")),
+            Text("--log-level=", Setting("logging.level")),
+        ],
+        "env": [
+            {"name": "OTEL_SERVICE_NAME", "value": name},
+            when(_variable("OTEL_EXPORTER_OTLP_ENDPOINT", "tracing.endpoint"), TRACED),
+            when(_variable("OTEL_TRACES_SAMPLER", "tracing.sampler"), TRACED),
+            when(_variable("OTEL_TRACES_SAMPLER_ARG", "tracing.samplerArgument"), TRACED),
+            Each("extraEnv", ITEM),
+        ],
+        "ports": [
+            _port("metrics", object_names.METRICS_PORT),
+            _port("health", object_names.HEALTH_PORT),
+            *(api_ports if serves_api else ()),
+        ],
+        "livenessProbe": {
+            "httpGet": {"path": "/healthz", "port": "health"},
+            "initialDelaySeconds": 15,
+            "periodSeconds": 20,
+            "timeoutSeconds": 5,
+        },
+        "readinessProbe": {"httpGet": {"path": "/readyz", "port": "health"}, "periodSeconds": 5, "timeoutSeconds": 5},
+        "resources": Setting("resources"),
+        "securityContext": CONTAINER_SECURITY,
+        "volumeMounts": [{"name": "config", "mountPath": CONFIG_FOLDER, "readOnly": True}],
+    }
+
+
+def _variable(name: str, setting: str) -> Node:
+    return {"name": name, "value": Setting(setting)}
+
+
+def _port(name: str, number: int) -> Node:
+    return {"name": name, "containerPort": number, "protocol": "TCP"}
+
+
+def _disruption_budget(name: str) -> Template:
+    return {
+        "apiVersion": f"{object_names.POLICY}/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": name, "namespace": NAMESPACE, "labels": object_names.LABELS},
+        "spec": {
+            "maxUnavailable": Setting("podDisruptionBudget.maxUnavailable"),
+            "unhealthyPodEvictionPolicy": "AlwaysAllow",  # a replica that hangs must not block the drain of a node
+            "selector": {"matchLabels": object_names.pod_labels(name)},
+        },
+    }

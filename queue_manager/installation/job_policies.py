@@ -1,0 +1,137 @@
+"""The rules about Jobs and CronJobs that users write. Those that Kueue has too answer with the webhook's messages.
+
+A Job is *managed* here if it names a LocalQueue; with manageJobsWithoutQueueName also if no Job controls it. Whether
+the owner of a Job is managed, no policy can read: the controllers handle such Jobs (BEHAVIOUR.md#q1-managed-jobs).
+"""
+
+from __future__ import annotations
+
+from job_controller.api_rules.field_errors import IMMUTABLE, forbidden, invalid
+from job_controller.labels import BUILT_IN_MANAGER, OWN_MANAGER
+from queue_manager.api import keys, messages
+from queue_manager.api.resources import JOBS, WORKLOAD_PRIORITY_CLASSES, WORKLOADS, Resource
+from queue_manager.installation import cel
+from queue_manager.installation.policy_parts import Mutating, Target, Validating, Validation
+from queue_manager.installation.policy_settings import BUILT_IN_CRON_CONTROLLERS, PolicySettings
+
+CRON_JOBS = Resource("batch", "v1", "cronjobs", "CronJob")
+QUEUE_PATH = f"metadata.labels[{keys.QUEUE_NAME}]"
+CLASS_PATH = f"metadata.labels[{keys.PRIORITY_CLASS}]"
+CREATED, CHANGED = Target(JOBS, ("CREATE",)), Target(JOBS, ("UPDATE",))
+QUEUE, OLD_QUEUE = cel.label("object", keys.QUEUE_NAME), cel.label("oldObject", keys.QUEUE_NAME)
+CLASS, OLD_CLASS = cel.label("object", keys.PRIORITY_CLASS), cel.label("oldObject", keys.PRIORITY_CLASS)
+RUNS = f"!{cel.suspended('object')}"
+
+
+def managed(of: str, settings: PolicySettings) -> str:
+    """Whether the Job is managed, as far as a policy can read that."""
+    named = f'{cel.label(of, keys.QUEUE_NAME)} != ""'
+    return f"{named} || !{cel.is_child_of_job(of)}" if settings.manage_all else named
+
+
+def suspend_on_create(settings: PolicySettings) -> Mutating:
+    """A managed Job is created suspended, as by the webhook."""
+    conditions = {"is-managed": managed("object", settings), "is-not-suspended": RUNS}
+    return Mutating(CREATED, conditions, "Object{spec: Object.spec{suspend: true}}")
+
+
+def managed_by(settings: PolicySettings) -> Mutating:
+    """A managed Job that names no Job controller is created for Sluice's."""
+    conditions = {"is-managed": managed("object", settings), "has-no-manager": "!has(object.spec.managedBy)"}
+    return Mutating(CREATED, conditions, f"Object{{spec: Object.spec{{managedBy: {cel.text(OWN_MANAGER)}}}}}")
+
+
+def known_manager(settings: PolicySettings) -> Validating:
+    """A warning about spec.managedBy of a managed Job that names neither Job controller: it may get no pods."""
+    known = (BUILT_IN_MANAGER, OWN_MANAGER)
+    conditions = {"is-managed": managed("object", settings), "has-manager": "has(object.spec.managedBy)"}
+    detail = f"is neither {' nor '.join(known)}; the Job gets no pods unless a controller of that name runs"
+    path, value = "spec.managedBy", "object.spec.managedBy"
+    message = cel.message(invalid(path, cel.VALUE, detail), value)
+    return Validating(CREATED, conditions, (Validation(f"{value} in {cel.texts(known)}", message),), "Warn")
+
+
+def queue_name(settings: PolicySettings) -> Validating:
+    """The queue of a Job that runs cannot change (`validate_job_update`).
+
+    Who may create Workloads may give it one, for `sluice import`. A policy cannot read whether the Job's Workload is
+    admitted; the controllers suspend the Job if it is not.
+    """
+    conditions = {"changes-queue": f"{QUEUE} != {OLD_QUEUE}"}
+    message = cel.message(invalid(QUEUE_PATH, cel.VALUE, IMMUTABLE), QUEUE)
+    importer = f'{OLD_QUEUE} == "" && {_may(WORKLOADS, "create")}'
+    return Validating(CHANGED, conditions, (Validation(f"!({RUNS}) || ({importer})", message),), asks_authorizer=True)
+
+
+def queue_name_kept(settings: PolicySettings) -> Validating:
+    """A Job cannot leave its queue: it would run without quota."""
+    conditions = {"leaves-queue": f'{OLD_QUEUE} != "" && {QUEUE} == ""'}
+    detail = (
+        f"cannot be removed from a Job in a queue; {_ask(settings, 'delete the Job and create it without the label')}"
+    )
+    return Validating(CHANGED, conditions, (Validation("false", cel.message(forbidden(QUEUE_PATH, detail))),))
+
+
+def priority_class(settings: PolicySettings) -> Validating:
+    """A running Job gets no class, and no Job loses its class (`validate_job_update`)."""
+    conditions = {"changes-class": f"{CLASS} != {OLD_CLASS}", "is-queued": f'{QUEUE} != ""'}
+    added = invalid(CLASS_PATH, cel.VALUE, messages.CLASS_ADDED_TO_RUNNING)
+    removed = invalid(CLASS_PATH, cel.VALUE, messages.CLASS_REMOVED)
+    validations = (
+        Validation(f'{OLD_CLASS} != "" || !({RUNS})', cel.message(added, CLASS)),
+        Validation(f'{CLASS} != ""', cel.message(removed, CLASS)),
+    )
+    return Validating(CHANGED, conditions, validations)
+
+
+def unsuspend(settings: PolicySettings) -> Validating:
+    """Only the queue's controllers unsuspend a managed Job."""
+    conditions = {
+        "is-unsuspended": f"{cel.suspended('oldObject')} && {RUNS}",
+        "was-managed": managed("oldObject", settings),
+    }
+    who = ", ".join(settings.queue_accounts)
+    detail = f"only {who} may unsuspend a Job in a queue, once its Workload is admitted; see what it waits for"
+    error = forbidden("spec.suspend", _ask(settings, f"{detail} (sluice explain {cel.VALUE})"))
+    message = cel.message(error, 'object.metadata.namespace + "/" + object.metadata.name')
+    return Validating(
+        CHANGED, conditions, (Validation(f"{cel.USER} in {cel.texts(settings.queue_accounts)}", message),)
+    )
+
+
+def priority_class_use(settings: PolicySettings) -> Validating:
+    """A user needs the verb `use` on the WorkloadPriorityClass of the Jobs that the user creates.
+
+    A Job of a CronJob was checked when the CronJob was written.
+    """
+    writer = f"!({cel.USER} in {cel.texts(BUILT_IN_CRON_CONTROLLERS)})"
+    return _use(Target(JOBS, ("CREATE", "UPDATE")), "metadata", {"is-not-of-cron-job": writer}, settings)
+
+
+def priority_class_use_in_cron_jobs(settings: PolicySettings) -> Validating:
+    """The same for the Jobs that a CronJob is going to create."""
+    return _use(Target(CRON_JOBS, ("CREATE", "UPDATE")), "spec.jobTemplate.?metadata", {}, settings)
+
+
+def _use(target: Target, meta: str, more: dict[str, str], settings: PolicySettings) -> Validating:
+    name, before = (cel.label(of, keys.PRIORITY_CLASS, meta) for of in ("object", "oldObject"))
+    changed = f'{name} != "" && (request.operation == "CREATE" || {name} != {before})'
+    conditions = {"names-class": f"{changed} && {name} != {cel.text(settings.default_class)}", **more}
+    classes = WORKLOAD_PRIORITY_CLASSES
+    rule = _may(classes, "use", f".name({name})")
+    path = f"{meta.replace('?', '')}.labels[{keys.PRIORITY_CLASS}]"
+    detail = f"you may not use this WorkloadPriorityClass; ask for a Role that grants the verb use on {classes}"
+    message = cel.message(invalid(path, cel.VALUE, _ask(settings, detail)), name)
+    return Validating(target, conditions, (Validation(rule, message),), asks_authorizer=True)
+
+
+def _may(resource: Resource, verb: str, name: str = "") -> str:
+    """Whether the user may do this in the namespace of the request. `name`: names one object."""
+    authorizer = f"authorizer.group({cel.text(resource.group)}).resource({cel.text(resource.plural)})"
+    return f"{authorizer}.namespace(request.namespace){name}.check({cel.text(verb)}).allowed()"
+
+
+def _ask(settings: PolicySettings, instead: str) -> str:
+    """What to do instead, and who is exempt."""
+    group = settings.break_glass_group
+    return f"{instead}, or act as the group {group} in an emergency" if group else instead

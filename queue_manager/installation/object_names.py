@@ -1,0 +1,73 @@
+"""Names, labels and ports of the installed objects: those of Kueue's installation, so that references to them hold."""
+
+from __future__ import annotations
+
+from importlib.metadata import version
+
+from queue_manager.api import component_names
+from queue_manager.api.resources import Resource
+from queue_manager.api.webhook_table import PORT
+
+VERSION = version("sluice")
+DEFAULT_NAMESPACE = component_names.NAMESPACE
+
+MANAGER = component_names.MANAGER
+JOB_CONTROLLER = "sluice-job-controller"
+CONFIG_MAP = component_names.CONFIG_MAP
+METRICS_SERVICE = component_names.METRICS_SERVICE
+JOB_CONTROLLER_METRICS_SERVICE = "sluice-job-controller-metrics-service"
+WEBHOOK_SERVICE = component_names.WEBHOOK_SERVICE
+CONVERSION_SERVICE = component_names.CONVERSION_SERVICE
+WEBHOOK_SECRET = component_names.WEBHOOK_SECRET
+VISIBILITY_SERVICE = component_names.VISIBILITY_SERVICE
+
+METRICS_PORT, HEALTH_PORT, VISIBILITY_PORT, WEBHOOK_PORT = 8443, 8081, 8082, PORT
+
+NAME_LABEL = "app.kubernetes.io/name"
+NAME = "sluice"
+LABELS = {NAME_LABEL: NAME}
+SELECTOR = f"{NAME_LABEL}={NAME}"  # what `sluice uninstall` and `sluice upgrade --check` look for
+CONTROL_PLANE = {MANAGER: "controller-manager", JOB_CONTROLLER: "job-controller"}
+
+
+def pod_labels(deployment: str) -> dict[str, str]:
+    """Return the labels that select the pods of a Deployment."""
+    return {**LABELS, "control-plane": CONTROL_PLANE[deployment]}
+
+
+RBAC, APPS, POLICY = "rbac.authorization.k8s.io", "apps", "policy"
+MONITORING = "monitoring.coreos.com"
+
+# The kinds of installed objects, of this version and of others that it replaces.
+KINDS = {
+    resource.kind: resource
+    for resource in (
+        Resource("", "v1", "namespaces", "Namespace", namespaced=False),
+        Resource("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", False),
+        Resource("", "v1", "serviceaccounts", "ServiceAccount"),
+        Resource(RBAC, "v1", "clusterroles", "ClusterRole", namespaced=False),
+        Resource(RBAC, "v1", "clusterrolebindings", "ClusterRoleBinding", namespaced=False),
+        Resource(RBAC, "v1", "roles", "Role"),
+        Resource(RBAC, "v1", "rolebindings", "RoleBinding"),
+        Resource("", "v1", "configmaps", "ConfigMap"),
+        Resource("", "v1", "secrets", "Secret"),
+        Resource("", "v1", "services", "Service"),
+        Resource("networking.k8s.io", "v1", "networkpolicies", "NetworkPolicy"),
+        Resource(POLICY, "v1", "poddisruptionbudgets", "PodDisruptionBudget"),
+        Resource(APPS, "v1", "deployments", "Deployment"),
+        Resource("apiregistration.k8s.io", "v1", "apiservices", "APIService", namespaced=False),
+        *(
+            Resource("admissionregistration.k8s.io", "v1", plural, kind, namespaced=False)
+            for plural, kind in (
+                ("mutatingwebhookconfigurations", "MutatingWebhookConfiguration"),
+                ("validatingwebhookconfigurations", "ValidatingWebhookConfiguration"),
+                ("mutatingadmissionpolicies", "MutatingAdmissionPolicy"),
+                ("mutatingadmissionpolicybindings", "MutatingAdmissionPolicyBinding"),
+                ("validatingadmissionpolicies", "ValidatingAdmissionPolicy"),
+                ("validatingadmissionpolicybindings", "ValidatingAdmissionPolicyBinding"),
+            )
+        ),
+        Resource(MONITORING, "v1", "servicemonitors", "ServiceMonitor"),
+        Resource(MONITORING, "v1", "prometheusrules", "PrometheusRule"),
+    )
+}

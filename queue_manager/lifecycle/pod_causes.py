@@ -1,0 +1,178 @@
+"""Why the pods of a Job are not ready, in the words that people read first. Pure.
+
+The cause of a pod is the first line of this table that applies. Of several pods the worst cause counts, which is the
+first one in the order of `CauseRank`; of equal causes the newest.
+
+    pod                                              rank             text
+    Succeeded, disrupted, or being deleted           none
+    failed by its node                               FAILED           Evicted: The node was low on resource: memory
+    a container cannot be started                    NOT_STARTABLE    no such program: /no/such/program
+    a container was killed for its memory            OUT_OF_MEMORY    OOMKilled
+    a container failed, and may be restarted         FAILED           exit 3: cannot open /data/x.csv
+    no node can take it                              UNSCHEDULABLE    0/3 nodes: Insufficient cpu
+    a container runs and is not ready                UNREADY          readiness probe failed
+
+All of it is in the status of the pod: no log is read. The text after the exit code is the last line of the
+termination message, which has the end of the log if the pod asks for it (terminationMessagePolicy
+FallbackToLogsOnError); the node of the embedded cluster always puts it there.
+BEHAVIOUR.md#q113-pod-causes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from datetime import datetime
+from enum import IntEnum
+from typing import NamedTuple
+
+from job_controller.disruption_target import DISRUPTION_TARGET
+from job_controller.model import ContainerStatus, Pod, TerminatedState, WaitingState
+from job_controller.pod_facts import LONG_AGO, finish_time, is_active, is_terminal
+from queue_manager.lifecycle.unscheduled import unschedulable
+
+MAX_CHARACTERS = 256  # of a text; one that is longer ends with an ellipsis
+OOM_KILLED = "OOMKilled"
+READINESS = "readiness probe failed"
+_STARTING = ("", "ContainerCreating", "PodInitializing")  # waiting reasons of a container that will start
+_CRASH_LOOP = "CrashLoopBackOff"
+_INTERRUPTED = "NodeShutdown"  # reason of a container that starts again after a shutdown of its node
+_SIGKILL = 137  # exit code of a container that was killed for its memory
+_NO_PROGRAM = re.compile(
+    r'exec: "(?P<program>[^"]+)": (?:stat [^:]*: no such file|executable file not found|no such file)'
+)
+_NODES = re.compile(r"(?P<nodes>\d+/\d+) nodes are available: (?P<why>.+?)\.?(?: preemption: .*)?", re.DOTALL)
+_COUNTED = re.compile(r"\d+ (?P<why>.+)")
+
+
+class CauseRank(IntEnum):
+    """How bad a cause is; the lowest number is the worst."""
+
+    NOT_STARTABLE = 0
+    OUT_OF_MEMORY = 1
+    FAILED = 2
+    UNSCHEDULABLE = 3
+    UNREADY = 4
+
+
+class PodCause(NamedTuple):
+    """Why one pod is not ready. `at`: when it failed, or was created."""
+
+    rank: CauseRank
+    text: str
+    at: datetime
+    pod: str
+
+
+def worst_cause(pods: Iterable[Pod], since: datetime | None = None) -> PodCause | None:
+    """The worst cause among the pods of a Job; None if none of them has one.
+
+    `since`: when the attempt began. A pod that failed before counts only if no pod of this attempt exists: then the
+    Job still backs off after that failure.
+    """
+    known = list(pods)
+    own = [pod for pod in known if since is None or not is_terminal(pod) or finish_time(pod) >= since]
+    return _worst(own if own else known)
+
+
+def _worst(pods: Iterable[Pod]) -> PodCause | None:
+    causes = [cause for pod in pods if (cause := cause_of(pod)) is not None]
+    return min(causes, key=lambda cause: (cause.rank, -cause.at.timestamp(), cause.pod), default=None)
+
+
+def cause_of(pod: Pod) -> PodCause | None:
+    """Why this pod is not ready, see the table above."""
+    found = _found(pod) if _counts(pod) else None
+    if found is None:
+        return None
+    at = finish_time(pod) if is_terminal(pod) else pod.metadata.creation_timestamp or LONG_AGO
+    return PodCause(found[0], found[1], at, pod.metadata.name)
+
+
+def _counts(pod: Pod) -> bool:
+    disrupted = any(c.type == DISRUPTION_TARGET and c.is_true for c in pod.status.conditions)
+    return not disrupted and (pod.status.phase == "Failed" or is_active(pod))
+
+
+def _found(pod: Pod) -> tuple[CauseRank, str] | None:
+    status = pod.status
+    if status.phase == "Failed" and status.reason:
+        return CauseRank.FAILED, one_line(f"{status.reason}: {status.message}" if status.message else status.reason)
+    containers = (*status.init_container_statuses, *status.container_statuses)
+    found = [cause for container in containers if (cause := _of_container(container)) is not None]
+    if found:
+        return min(found, key=lambda cause: cause[0])
+    stuck = unschedulable(pod)
+    if stuck is not None:
+        return CauseRank.UNSCHEDULABLE, unschedulable_text(stuck.message or stuck.reason)
+    unready = status.phase == "Running" and any(_is_unready(container) for container in status.container_statuses)
+    return (CauseRank.UNREADY, READINESS) if unready else None
+
+
+def _of_container(container: ContainerStatus) -> tuple[CauseRank, str] | None:
+    waiting = container.state.waiting
+    if waiting is not None and waiting.reason not in (*_STARTING, _CRASH_LOOP):
+        return CauseRank.NOT_STARTABLE, _start_text(waiting)
+    end = container.state.terminated or container.last_state.terminated
+    if end is None or end.exit_code == 0 or container.ready or end.reason == _INTERRUPTED:
+        return None
+    return _rank_of(end), ended_text(end.exit_code, end.reason, end.message)
+
+
+def _rank_of(end: TerminatedState) -> CauseRank:
+    if end.reason == OOM_KILLED:
+        return CauseRank.OUT_OF_MEMORY
+    return CauseRank.NOT_STARTABLE if no_program(end.message) else CauseRank.FAILED
+
+
+def _is_unready(container: ContainerStatus) -> bool:
+    state = container.state
+    return not container.ready and state.waiting is None and state.terminated is None
+
+
+# --- texts -------------------------------------------------------------------------------------------------
+
+
+def ended_text(exit_code: int | None, reason: str, message: str) -> str:
+    """`exit 3: no such column`, `OOMKilled`, `no such program: /a/b`. `exit_code`: None if no container failed."""
+    if program := no_program(message):
+        return program
+    line = last_line(message)
+    if reason == OOM_KILLED and exit_code == _SIGKILL:
+        return reason  # the last line of the log is not the cause
+    code = "" if exit_code is None else f"exit {exit_code}"
+    named = reason if reason != "Error" else ""
+    head = f"{named} ({code})" if named and code else named or code
+    return one_line(": ".join(part for part in (head, line) if part))
+
+
+def no_program(message: str) -> str:
+    """`no such program: NAME` for the message of a container runtime about a missing executable, else ""."""
+    found = _NO_PROGRAM.search(message)
+    return f"no such program: {found['program']}" if found is not None else ""
+
+
+def _start_text(waiting: WaitingState) -> str:
+    plain = f"{waiting.reason}: {waiting.message}" if waiting.message else waiting.reason
+    return no_program(waiting.message) or one_line(plain)
+
+
+def unschedulable_text(message: str) -> str:
+    """`0/3 nodes: Insufficient cpu` for the scheduler's message; several reasons keep their numbers of nodes."""
+    match = _NODES.fullmatch(message.strip())
+    if match is None:
+        return one_line(message)
+    counted = _COUNTED.fullmatch(match["why"])
+    why = counted["why"] if counted is not None and "," not in match["why"] else match["why"]
+    return one_line(f"{match['nodes']} nodes: {why}")
+
+
+def last_line(text: str) -> str:
+    """The last line that is not blank."""
+    return next((line.strip() for line in reversed(text.splitlines()) if line.strip()), "")
+
+
+def one_line(text: str) -> str:
+    """The text in one line of printable characters, shortened to MAX_CHARACTERS."""
+    line = " ".join("".join(c if c.isprintable() else " " for c in text).split())
+    return line if len(line) <= MAX_CHARACTERS else f"{line[: MAX_CHARACTERS - 1]}…"

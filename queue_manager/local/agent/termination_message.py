@@ -1,0 +1,33 @@
+"""The message of a container that failed, from the end of its log: `state.terminated.message` in the pod's status.
+
+A kubelet reads the file of terminationMessagePath, and if that is empty and the policy is FallbackToLogsOnError, the
+end of the log. A process has no /dev/termination-log of its own here. So a failed container has the end of its log
+with that policy, and otherwise the last line of its log, so that the cause of a failure is in the status.
+BEHAVIOUR.md#q114-termination-messages.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+MAX_BYTES = 2048  # of the log; the limits of a kubelet (kuberuntime MaxContainerTerminationMessageLogLength)
+MAX_LINES = 80
+FALLBACK = "FallbackToLogsOnError"
+
+
+def termination_message(log: Path, policy: str) -> str:
+    """The message of a container that exited with an error; "" if its log is empty or cannot be read."""
+    lines = _end_of(log).decode("utf-8", "replace").splitlines()
+    if policy == FALLBACK:
+        return "\n".join(lines[-MAX_LINES:])
+    return next((line.strip() for line in reversed(lines) if line.strip()), "")
+
+
+def _end_of(log: Path) -> bytes:
+    try:
+        with open(log, "rb") as file:
+            file.seek(max(0, os.fstat(file.fileno()).st_size - MAX_BYTES))
+            return file.read(MAX_BYTES)
+    except OSError:
+        return b""

@@ -1,0 +1,69 @@
+"""What the worker of a pod is given: its pod, where it reports to, and what all workers of a node share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Protocol
+
+import msgspec
+
+from job_controller.json_tree import Json
+from job_controller.model import Object
+from queue_manager.local.agent import environment as env
+from queue_manager.local.agent.cgroups import Cgroups
+from queue_manager.local.agent.layout import Layout, RunFiles
+from queue_manager.local.agent.status import TERMINAL
+
+
+class NodePod(Object):
+    """A pod as the agent reads it; its spec stays undecoded until it is needed."""
+
+    spec: msgspec.Raw = msgspec.Raw(b"{}")
+    status: dict[str, Any] = msgspec.field(default_factory=dict)
+
+    def tree(self) -> Json:
+        """The pod as JSON."""
+        metadata = msgspec.to_builtins(self.metadata)
+        return {"metadata": metadata, "spec": msgspec.json.decode(self.spec), "status": self.status}
+
+    @property
+    def is_over(self) -> bool:
+        return self.status.get("phase") in TERMINAL
+
+
+def awaits_confirmation(pod: NodePod) -> bool:
+    """Whether the pod is being deleted and the API server waits for the node to confirm that nothing runs."""
+    return pod.metadata.deletion_timestamp is not None and pod.metadata.deletion_grace_period_seconds != 0
+
+
+class WorkerReports(Protocol):
+    """Receives what a worker writes to the API: statuses, deletions and Events."""
+
+    async def patch_status(self, pod: NodePod, status: Json, annotations: Mapping[str, str]) -> None: ...
+
+    async def delete(self, pod: NodePod) -> None: ...
+
+    def event(self, pod: NodePod, type: str, reason: str, message: str) -> None: ...
+
+
+class LogIndex(Protocol):
+    """Receives the logs that grow."""
+
+    def add(self, run: RunFiles) -> None: ...
+
+    def remove(self, run: RunFiles) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerDependencies:
+    """Dependencies shared by all workers of a node."""
+
+    layout: Layout
+    host: env.Host
+    source: env.Source
+    reports: WorkerReports
+    logs: LogIndex
+    now: Callable[[], datetime]
+    cgroups: Cgroups | None = None  # of containers; None where the agent may create none

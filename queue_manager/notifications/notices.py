@@ -1,0 +1,125 @@
+"""Which changes of Jobs and Workloads are events, and their facts. Pure.
+
+An event is a condition that became true. It is reported if the earlier object was seen without it, or if it became true
+after this process began to watch: the first list has all Jobs that ever ended, and those were reported at their time.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from msgspec import Struct
+
+from job_controller.conditions import finished
+from job_controller.model import Condition, Job
+from job_controller.reasons import COMPLETE
+from queue_manager.api import condition_types, keys, reasons
+from queue_manager.api.types import Workload
+from queue_manager.configuration.notifications import EventType
+
+SCHEMA_VERSION = 1
+
+
+class Notice(Struct, frozen=True, rename="camel", kw_only=True):
+    """One event. Its fields are the keys of the JSON, and as SLUICE_EVENT_... the environment of a command.
+
+    `id` is the same in every attempt to deliver the event, and of no other event.
+    """
+
+    schema_version: int = SCHEMA_VERSION
+    id: str
+    type: EventType
+    time: datetime
+    namespace: str
+    job: str
+    job_uid: str
+    queue: str
+    cluster_queue: str = ""
+    workload: str = ""
+    reason: str
+    message: str
+    succeeded_pods: int | None = None
+    failed_pods: int | None = None
+
+
+def of_job(old: Job | None, new: Job | None, begun: datetime, workload: Workload | None = None) -> Notice | None:
+    """The end of a Job that names a queue. `workload`: of this Job, as far as it is known."""
+    if new is None or not new.metadata.labels.get(keys.QUEUE_NAME):
+        return None
+    end = finished(new.status)
+    if end is None or not _is_new(finished(old.status) if old is not None else None, end, old is not None, begun):
+        return None
+    event: EventType = "JobSucceeded" if end.type == COMPLETE else "JobFailed"
+    meta, when = new.metadata, end.last_transition_time or begun
+    admission = workload.status.admission if workload is not None else None
+    return Notice(
+        id=_id(meta.uid, event, when),
+        type=event,
+        time=when,
+        namespace=meta.namespace,
+        job=meta.name,
+        job_uid=meta.uid,
+        queue=meta.labels[keys.QUEUE_NAME],
+        cluster_queue=admission.cluster_queue if admission is not None else "",
+        workload=workload.metadata.name if workload is not None else "",
+        reason=end.reason,
+        message=end.message,
+        succeeded_pods=new.status.succeeded or 0,
+        failed_pods=new.status.failed or 0,
+    )
+
+
+def of_workload(old: Workload | None, new: Workload | None, begun: datetime) -> Notice | None:
+    """The deactivation or the preemption of a Workload of a Job."""
+    if new is None or not new.job_uid:
+        return None
+    evicted, event = _eviction(new)
+    before, earlier = _eviction(old) if old is not None else (None, None)
+    if evicted is None or event is None:
+        return None
+    if not _is_new(before if earlier == event else None, evicted, old is not None, begun):
+        return None
+    owner, when = new.metadata.controller, evicted.last_transition_time or begun
+    admission = new.status.admission or (old.status.admission if old is not None else None)
+    return Notice(
+        id=_id(new.metadata.uid, event, when),
+        type=event,
+        time=when,
+        namespace=new.metadata.namespace,
+        job=owner.name if owner is not None else "",
+        job_uid=new.job_uid,
+        queue=new.spec.queue_name,
+        cluster_queue=admission.cluster_queue if admission is not None else "",
+        workload=new.metadata.name,
+        reason=evicted.reason,
+        message=_cause(new) if event == "JobPreempted" else evicted.message,
+    )
+
+
+def _eviction(workload: Workload) -> tuple[Condition | None, EventType | None]:
+    """The Evicted condition and the event that it is; (None, None) for other evictions, which are retried."""
+    evicted = workload.condition(condition_types.EVICTED)
+    if evicted is None or not evicted.is_true:
+        return None, None
+    if evicted.reason == reasons.PREEMPTED:
+        return evicted, "JobPreempted"
+    if evicted.reason.startswith(reasons.DEACTIVATED):
+        return evicted, "JobDeactivated"
+    return None, None
+
+
+def _cause(workload: Workload) -> str:
+    """For which priority and queue the Workload was preempted; the condition's message names the other Workload."""
+    history = workload.status.requeue_history
+    return history.attempts[-1].cause if history is not None and history.attempts else ""
+
+
+def _is_new(before: Condition | None, now: Condition, seen_before: bool, begun: datetime) -> bool:
+    """Whether the condition became true with this change, or while the watch had a gap."""
+    if before is not None:
+        return before.last_transition_time != now.last_transition_time
+    return seen_before or (now.last_transition_time is not None and now.last_transition_time >= begun)
+
+
+def _id(uid: str, event: EventType, when: datetime) -> str:
+    return f"{uid}.{event}.{int(when.timestamp())}"

@@ -1,0 +1,329 @@
+"""The evidence behind the decision about one pending Workload: quota per flavor, who holds it, and who may go. Pure.
+
+The Workload is judged again by the code of the admission cycle (`nomination.nominate`), with the quota that is kept for
+preemptors as the cycle sees it. Nothing is decided here. The quota tree is the same afterwards.
+
+Of preemption it says per ClusterQueue with running Workloads why they do not have to make room. The first verdict of
+`PreemptionVerdict` that holds is given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import NamedTuple
+
+from job_controller.model import Key
+from queue_manager.api import policies, reasons
+from queue_manager.api.types import ResourceGroup
+from queue_manager.scheduling import fair_preemption, preemption
+from queue_manager.scheduling.flavor_assignment import NEEDS_PREEMPTION, FlavorAttempt, Mode, requests_of
+from queue_manager.scheduling.holdings import Holding
+from queue_manager.scheduling.nomination import Nomination, nominate, preemptor_of
+from queue_manager.scheduling.planned_usage import PlannedUsage
+from queue_manager.scheduling.preemption import may_reclaim
+from queue_manager.scheduling.preemption_advice import NO_WAYS, Ways, ways_to_preempt
+from queue_manager.scheduling.preemption_candidates import Preemptor, may_be_preempted, protected_candidates
+from queue_manager.scheduling.quota_state import QueueState, SchedulerState
+from queue_manager.scheduling.quota_tree import FlavorResource, is_within_quota
+from queue_manager.scheduling.workload_info import PODS, Info, PodSetInfo
+
+
+class FlavorEvidence(NamedTuple):
+    """One resource of one pod set in one flavor. Amounts as in `amounts`; `flavor` "": no flavor provides it.
+
+    `free`: what the ClusterQueue may use now, the quota that it would borrow (`borrowable`) included, and the quota
+    that is kept for preemptors (`kept`) not. `limit`: the most that it could use if nothing else ran. `mode`: None if
+    the scheduler has not tried the flavor. `reason`, `why`: why the flavor does not fit, as Kueue words it.
+    """
+
+    pod_set: str
+    flavor: str
+    resource: str
+    requested: int
+    free: int = 0
+    borrowable: int = 0
+    kept: int = 0
+    limit: int = 0
+    mode: Mode | None = None
+    reason: str = ""
+    why: tuple[str, ...] = ()
+
+    @property
+    def is_short(self) -> bool:
+        """Whether it would fit, but not now."""
+        return self.free < self.requested <= self.limit
+
+
+class HeldQuota(NamedTuple):
+    """The quota of short flavors that the Workloads of one LocalQueue hold in one ClusterQueue; the largest first."""
+
+    cluster_queue: str
+    queue: Key
+    usage: dict[FlavorResource, int]
+    workloads: tuple[Key, ...]
+
+
+class PreemptionVerdict(StrEnum):
+    """Why the Workloads of a ClusterQueue are not preempted, or that they are."""
+
+    CHOSEN = "Chosen"  # some of them are victims
+    POLICY_NEVER = "PolicyNever"
+    MUST_BORROW = "MustBorrow"  # the Workload would borrow even then, and may not preempt to borrow
+    WITHIN_QUOTA = "WithinQuota"  # the ClusterQueue, or a cohort around it, uses no more than its own quota
+    SPOKEN_FOR = "SpokenFor"  # they are victims of other preemptors
+    NOT_LOWER = "NotLower"  # none has the priority that the policy requires
+    RECLAIMED_BEFORE = "ReclaimedBefore"  # the Workload has preempted them as often as it may
+    PROTECTED = "Protected"  # some have that priority, and are protected by their minimum runtime
+    SPARED = "Spared"  # quota is released for the Workload without them
+    ABOVE_THRESHOLD = "AboveThreshold"  # it would borrow even then, and they are above maxPriorityThreshold
+    SHARES = "Shares"  # fair sharing: its ClusterQueue would have the larger share
+    NOT_ENOUGH = "NotEnough"  # all that may be preempted do not suffice
+
+
+class PreemptionCheck(NamedTuple):
+    """The running Workloads of one ClusterQueue that use a flavor, as candidates. `policy`: field and value.
+
+    `candidates`: how many of them a search may stop, with the candidates of other ClusterQueues. `protected_until`:
+    when the first minimum runtime of one that the policy allows ends. `limited_by`: what excludes further candidates.
+    """
+
+    flavor: str
+    cluster_queue: str
+    policy: tuple[str, str]
+    verdict: PreemptionVerdict
+    running: int
+    candidates: int
+    protected_until: datetime | None = None
+    limited_by: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What the scheduler knows about one Workload in one ClusterQueue."""
+
+    nomination: Nomination
+    flavors: tuple[FlavorEvidence, ...]
+    held: tuple[HeldQuota, ...]
+    preemptions: tuple[PreemptionCheck, ...]
+    ways: Ways
+
+
+def evidence(state: SchedulerState, cluster_queue: str, info: Info, now: datetime) -> Evidence:
+    """Judge a Workload in an existing ClusterQueue, alone."""
+    queue = state.queues[cluster_queue]
+    with PlannedUsage(state) as planned, planned.without(planned.passed_by(info, queue)):
+        return _Judge(state, planned, queue, info, now).evidence()
+
+
+_AMONG_CANDIDATES = (PreemptionVerdict.NOT_ENOUGH, PreemptionVerdict.ABOVE_THRESHOLD, PreemptionVerdict.SHARES)
+
+
+class _Group(NamedTuple):
+    """The running Workloads of one ClusterQueue: those that `may` be preempted by the policy, and are `usable`.
+
+    `until`: when the first of the minimum runtimes ends that protect others.
+    """
+
+    cluster_queue: str
+    running: list[Holding]
+    may: list[Holding]
+    usable: list[Holding]
+    until: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Judge:
+    state: SchedulerState
+    planned: PlannedUsage
+    queue: QueueState
+    info: Info
+    now: datetime
+
+    def evidence(self) -> Evidence:
+        nomination = nominate(self.state, self.planned, self.queue, self.info, self.now)
+        tried = {(p.name, a.flavor): a for p in nomination.assignment.pod_sets for a in p.attempts}
+        flavors = tuple(row for pod_set in self.info.pod_sets for row in self._flavors(pod_set, tried))
+        checks = tuple(self._preemptions(nomination, flavors))
+        ends = [check.protected_until for check in checks if check.protected_until is not None]
+        ways = ways_to_preempt(self.state, self.planned, self.queue, self.info, self.now, ends) if checks else NO_WAYS
+        return Evidence(nomination, flavors, self._held(flavors), checks, ways)
+
+    # --- flavors ---
+
+    def _flavors(self, pod_set: PodSetInfo, tried: dict[tuple[str, str], FlavorAttempt]) -> Iterator[FlavorEvidence]:
+        groups = self.queue.queue.spec.resource_groups
+        covered = {resource for group in groups for resource in group.covered_resources}
+        requests = requests_of(pod_set, PODS in covered)
+        for resource in sorted(requests.keys() - covered):
+            if requests[resource] and not self.state.ignore_undeclared:
+                yield FlavorEvidence(pod_set.name, "", resource, requests[resource])
+        for group in groups:
+            for flavor, resource in _quotas(group):
+                if resource in requests:
+                    attempt = tried.get((pod_set.name, flavor))
+                    yield self._flavor(pod_set.name, FlavorResource(flavor, resource), requests[resource], attempt)
+
+    def _flavor(
+        self, pod_set: str, fr: FlavorResource, requested: int, attempt: FlavorAttempt | None
+    ) -> FlavorEvidence:
+        node = self.queue.node
+        free = self.planned.free(node, fr)
+        own = max(0, node.quota(fr).nominal - self.planned.used(node, fr))
+        return FlavorEvidence(
+            pod_set=pod_set,
+            flavor=fr.flavor,
+            resource=fr.resource,
+            requested=requested,
+            free=free,
+            borrowable=max(0, free - own),
+            kept=max(0, self.planned.unclaimed(node, fr) - free),
+            limit=node.potential(fr),
+            mode=attempt.mode if attempt is not None else None,
+            reason=attempt.reason if attempt is not None else "",
+            why=tuple(attempt.texts) if attempt is not None else (),
+        )
+
+    # --- who holds the quota ---
+
+    def _held(self, flavors: Iterable[FlavorEvidence]) -> tuple[HeldQuota, ...]:
+        short = {FlavorResource(row.flavor, row.resource) for row in flavors if row.is_short}
+        found: dict[tuple[str, Key], list[Holding]] = {}
+        for name in self.state.relatives(self.queue.name):
+            for holding in self.state.queues[name].holdings.values():
+                if _uses(holding, short):
+                    found.setdefault((name, holding.queue), []).append(holding)
+        rows = [_held_by(name, queue, holdings, short) for (name, queue), holdings in found.items()]
+        return tuple(
+            sorted(rows, key=lambda row: (row.cluster_queue != self.queue.name, -sum(row.usage.values()), row.queue))
+        )
+
+    # --- preemption ---
+
+    def _preemptions(self, nomination: Nomination, flavors: Iterable[FlavorEvidence]) -> Iterator[PreemptionCheck]:
+        for pod_set in nomination.assignment.pod_sets:
+            for attempt in pod_set.attempts:
+                wanted = {r.resource: r for r in flavors if (r.pod_set, r.flavor) == (pod_set.name, attempt.flavor)}
+                usage = {FlavorResource(attempt.flavor, name): row.requested for name, row in wanted.items()}
+                if _is_short_of_quota(attempt) and all(row.requested <= row.limit for row in wanted.values()):
+                    preemptor = preemptor_of(self.state, self.planned, self.queue, self.info, usage)
+                    yield from self._checks(attempt, preemptor, nomination)
+
+    def _checks(self, attempt: FlavorAttempt, preemptor: Preemptor, found: Nomination) -> Iterator[PreemptionCheck]:
+        protected, usable = self._protected(preemptor), self._usable(preemptor, found)
+        for name in sorted(self.state.relatives(self.queue.name), key=lambda each: (each != self.queue.name, each)):
+            running = [h for h in self.state.queues[name].holdings.values() if _uses(h, preemptor.needs)]
+            if running:
+                policy = self._policy(name)
+                may = [h for h in running if may_be_preempted(h, preemptor, policy[1], self.now)]
+                among = [h for h in may if h.uid in usable]
+                group = _Group(name, running, may, among, protected.get(name))
+                verdict = self._verdict(preemptor, group, found)
+                shown = group.until if verdict in (PreemptionVerdict.PROTECTED, *_AMONG_CANDIDATES) else None
+                count = len(may if verdict in (PreemptionVerdict.CHOSEN, PreemptionVerdict.SPARED) else group.usable)
+                limit = self._limited_by(group) if verdict in _AMONG_CANDIDATES else ""
+                yield PreemptionCheck(attempt.flavor, name, policy, verdict, len(running), count, shown, limit)
+
+    def _usable(self, preemptor: Preemptor, found: Nomination) -> frozenset[str]:
+        """The uids of those that the search for victims may stop."""
+        if found.victims or found.will_fit:
+            return frozenset()
+        if self.state.fair_sharing:
+            return fair_preemption.stoppable(self.state, preemptor, self.now)
+        return preemption.stoppable(self.state, preemptor, self.now)
+
+    def _limited_by(self, group: _Group) -> str:
+        """The rule that excludes candidates from the search; "" if none does."""
+        excluded = [holding for holding in group.may if holding not in group.usable]
+        if excluded and self.state.fair_sharing:
+            return "fair sharing"
+        threshold = self._threshold()
+        is_above = threshold is not None and any(holding.priority > threshold for holding in excluded)
+        return f"maxPriorityThreshold {threshold}" if is_above else ""
+
+    def _threshold(self) -> int | None:
+        """maxPriorityThreshold, where it applies: fair sharing has none."""
+        borrowing = self.queue.queue.spec.preemption.borrow_within_cohort
+        if self.state.fair_sharing or borrowing is None or borrowing.policy == policies.NEVER:
+            return None
+        return borrowing.max_priority_threshold
+
+    def _protected(self, preemptor: Preemptor) -> dict[str, datetime | None]:
+        """By ClusterQueue, when the first of the minimum runtimes ends that keep Workloads from being candidates."""
+        found = protected_candidates(self.state, preemptor, self.now)
+        return {holding.cluster_queue: holding.protected_until for holding in reversed(found)}
+
+    def _policy(self, cluster_queue: str) -> tuple[str, str]:
+        policy = self.queue.queue.spec.preemption
+        if cluster_queue == self.queue.name:
+            return "withinClusterQueue", policy.within_cluster_queue
+        return "reclaimWithinCohort", policy.reclaim_within_cohort
+
+    def _verdict(self, preemptor: Preemptor, group: _Group, found: Nomination) -> PreemptionVerdict:
+        victims = {victim.holding.uid for victim in found.victims}
+        policy = self._policy(group.cluster_queue)[1]
+        is_other = group.cluster_queue != self.queue.name
+        if any(holding.uid in victims for holding in group.running):
+            return PreemptionVerdict.CHOSEN
+        if policy == policies.NEVER:
+            return PreemptionVerdict.POLICY_NEVER
+        if is_other and not self._may_reclaim(preemptor):
+            return PreemptionVerdict.MUST_BORROW
+        if is_other and self._is_within_quota(group.cluster_queue, preemptor):
+            return PreemptionVerdict.WITHIN_QUOTA
+        if group.may:
+            return self._among_candidates(preemptor, group, found)
+        if all(holding.uid in preemptor.taken_victims for holding in group.running):
+            return PreemptionVerdict.SPOKEN_FOR
+        if group.until is not None:
+            return PreemptionVerdict.PROTECTED
+        return PreemptionVerdict.RECLAIMED_BEFORE if policy == policies.ANY else PreemptionVerdict.NOT_LOWER
+
+    def _among_candidates(self, preemptor: Preemptor, group: _Group, found: Nomination) -> PreemptionVerdict:
+        """Why candidates are not victims."""
+        if found.victims or found.will_fit:
+            return PreemptionVerdict.SPARED
+        if group.usable or group.cluster_queue == self.queue.name:
+            return PreemptionVerdict.NOT_ENOUGH
+        if self.state.fair_sharing:
+            return PreemptionVerdict.SHARES
+        if self._limited_by(group):
+            return PreemptionVerdict.ABOVE_THRESHOLD
+        return PreemptionVerdict.MUST_BORROW if self._must_borrow(preemptor) else PreemptionVerdict.NOT_ENOUGH
+
+    def _must_borrow(self, preemptor: Preemptor) -> bool:
+        """Whether it would use more than the quota of its ClusterQueue, if nothing there were stopped."""
+        node = self.queue.node
+        return any(node.usage.get(fr, 0) + value > node.subtree.get(fr, 0) for fr, value in preemptor.usage.items())
+
+    def _may_reclaim(self, preemptor: Preemptor) -> bool:
+        return all(may_reclaim(self.state, self.queue, fr, preemptor.usage[fr]) for fr in preemptor.needs)
+
+    def _is_within_quota(self, cluster_queue: str, preemptor: Preemptor) -> bool:
+        """Whether the ClusterQueue, or a cohort below the first one that both share, uses only its own quota."""
+        shared = set(self.queue.node.path())
+        below = (node for node in self.state.queues[cluster_queue].node.path() if node not in shared)
+        return any(is_within_quota(node, preemptor.needs) for node in below)
+
+
+def _quotas(group: ResourceGroup) -> Iterator[tuple[str, str]]:
+    return ((flavor.name, resource) for flavor in group.flavors for resource in group.covered_resources)
+
+
+def _uses(holding: Holding, wanted: Iterable[FlavorResource]) -> bool:
+    return any(holding.usage.get(fr) for fr in wanted)
+
+
+def _is_short_of_quota(attempt: FlavorAttempt) -> bool:
+    return attempt.mode in NEEDS_PREEMPTION or attempt.reason == reasons.WAITING_FOR_QUOTA
+
+
+def _held_by(name: str, queue: Key, holdings: list[Holding], short: set[FlavorResource]) -> HeldQuota:
+    def amount(holding: Holding) -> int:
+        return sum(holding.usage.get(fr, 0) for fr in short)
+
+    usage = {fr: sum(h.usage.get(fr, 0) for h in holdings) for fr in sorted(short)}
+    largest = sorted(holdings, key=lambda h: (-amount(h), h.key))
+    return HeldQuota(name, queue, {fr: value for fr, value in usage.items() if value}, tuple(h.key for h in largest))

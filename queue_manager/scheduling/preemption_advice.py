@@ -1,0 +1,112 @@
+"""What would let a pending Workload preempt, found by trying it with the code of the admission cycle. Pure.
+
+Each change is tried alone: one field of the policy of its ClusterQueue, a priority above all that run, the end of the
+minimum runtimes. A change is given only if the Workload then has victims that suffice. The state is the same
+afterwards. BEHAVIOUR.md#q108-advice-about-preemption.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from queue_manager.api import policies
+from queue_manager.api.types import BorrowWithinCohort, Preemption
+from queue_manager.scheduling.nomination import nominate
+from queue_manager.scheduling.planned_usage import PlannedUsage
+from queue_manager.scheduling.quota_state import QueueState, SchedulerState
+from queue_manager.scheduling.workload_info import Info
+
+
+class Ways(NamedTuple):
+    """`policies`: (field of spec.preemption, value) that let it preempt. `priority`: a higher one does.
+
+    `protected_until`: when the first minimum runtime ends, if it could preempt were all of them over.
+    """
+
+    policies: tuple[tuple[str, str], ...] = ()
+    priority: bool = False
+    protected_until: datetime | None = None
+
+
+NO_WAYS = Ways()
+
+
+def ways_to_preempt(
+    state: SchedulerState,
+    planned: PlannedUsage,
+    queue: QueueState,
+    info: Info,
+    now: datetime,
+    protected_until: Sequence[datetime],
+) -> Ways:
+    """The changes that let this Workload preempt; none if it does so already. `protected_until`: ends that matter."""
+
+    def has_victims(some: Info, at: datetime) -> bool:
+        found = nominate(state, planned, queue, some, at)
+        return bool(found.victims) or found.will_fit
+
+    if has_victims(info, now):
+        return NO_WAYS
+    fields: dict[str, str] = {}
+    for field, value, changed in _alternatives(queue.queue.spec.preemption):
+        with _policy(queue, changed):
+            if field not in fields and has_victims(info, now):
+                fields[field] = value
+    ends = [holding.protected_until for holding in state.holdings.values() if holding.protected_until is not None]
+    protected = bool(protected_until) and has_victims(info, max(ends))
+    return Ways(tuple(fields.items()), has_victims(_first_of_all(state, info), now), _first(protected_until, protected))
+
+
+def _first(times: Sequence[datetime], given: bool) -> datetime | None:
+    return min(times) if given else None
+
+
+def _first_of_all(state: SchedulerState, info: Info) -> Info:
+    """The Workload with a priority above all that run."""
+    highest = max((holding.priority for holding in state.holdings.values()), default=0)
+    return replace(info, rank=info.rank._replace(minus_priority=-max(highest + 1, info.priority)))
+
+
+def _alternatives(given: Preemption) -> Iterator[tuple[str, str, Preemption]]:
+    """(field, value, policy) that differ in one field, the one that allows less first."""
+    if given.within_cluster_queue == policies.NEVER:
+        yield _within(given, policies.LOWER_PRIORITY)
+    if given.within_cluster_queue != policies.LOWER_OR_NEWER_EQUAL:
+        yield _within(given, policies.LOWER_OR_NEWER_EQUAL)
+    if given.reclaim_within_cohort == policies.NEVER:
+        yield _reclaim(given, policies.LOWER_PRIORITY)
+    if given.reclaim_within_cohort != policies.ANY:
+        yield _reclaim(given, policies.ANY)
+    borrowing = given.borrow_within_cohort
+    if given.reclaim_within_cohort != policies.NEVER and borrowing != BorrowWithinCohort(
+        policy=policies.LOWER_PRIORITY
+    ):
+        changed = BorrowWithinCohort(policy=policies.LOWER_PRIORITY)
+        text = f"{policies.LOWER_PRIORITY} without maxPriorityThreshold"
+        limited = borrowing is not None and borrowing.max_priority_threshold is not None
+        value = text if limited else policies.LOWER_PRIORITY
+        yield "borrowWithinCohort", value, replace(given, borrow_within_cohort=changed)
+
+
+def _within(given: Preemption, value: str) -> tuple[str, str, Preemption]:
+    return "withinClusterQueue", value, replace(given, within_cluster_queue=value)
+
+
+def _reclaim(given: Preemption, value: str) -> tuple[str, str, Preemption]:
+    return "reclaimWithinCohort", value, replace(given, reclaim_within_cohort=value)
+
+
+@contextmanager
+def _policy(queue: QueueState, changed: Preemption) -> Iterator[None]:
+    """For the time of a `with` block, the ClusterQueue has this policy."""
+    before = queue.queue
+    queue.queue = replace(before, spec=replace(before.spec, preemption=changed))
+    try:
+        yield
+    finally:
+        queue.queue = before

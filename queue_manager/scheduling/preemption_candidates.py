@@ -1,0 +1,163 @@
+"""Which Workloads are candidates for preemption by a pending one, and where they are (KEP-83, KEP-1337). Pure.
+
+Where candidates are decides by which policy they may be chosen:
+
+    own ClusterQueue         withinClusterQueue
+    elsewhere, *entitled*    reclaimWithinCohort
+    elsewhere, other         reclaimWithinCohort
+
+The preemptor is entitled to what the smallest subtree whose quota holds it has lent to the rest of the cohort. In other
+ClusterQueues only those Workloads count that are in subtrees above their own quota.
+
+A preemptor may reclaim from higher priorities (Any), and may be preempted by the same or by third ones. So policies can
+contradict each other, and Workloads would evict each other in turn for ever (KEP-83, Guarantees). Every such circle has
+a step in which quota is reclaimed from an equal or higher priority, so one Workload does that to another one
+MOST_RECLAIMS times and then waits.
+
+A Workload is no candidate before its minimum runtime is over (`Holding.protected_until`).
+
+Which of them are chosen is decided by `preemption` and, under fair sharing, by `fair_preemption`.
+Kueue: pkg/scheduler/preemption, BEHAVIOUR.md#q44-preemption.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import IntEnum
+from typing import NamedTuple
+
+from queue_manager.api import policies
+from queue_manager.api.types import Preemption
+from queue_manager.scheduling.holdings import Holding
+from queue_manager.scheduling.quota_state import QueueState, SchedulerState
+from queue_manager.scheduling.quota_tree import FlavorResource, QuotaNode, Usage, is_within_quota
+from queue_manager.scheduling.workload_info import Info
+
+MOST_RECLAIMS = 2  # of one Workload from another one that has no lower priority
+
+
+@dataclass(frozen=True, slots=True)
+class Preemptor:
+    """A pending Workload with the flavors that it would use."""
+
+    info: Info
+    queue: QueueState
+    usage: Usage  # all that it would use
+    needs: frozenset[FlavorResource]  # where quota is short
+    taken_victims: AbstractSet[str] = frozenset()  # uids of other preemptors' victims; the tree is without them
+    preempted: Mapping[str, int] = field(default_factory=dict)  # by uid, how often by this preemptor
+
+    @property
+    def node(self) -> QuotaNode:
+        """The node of its ClusterQueue."""
+        return self.queue.node
+
+
+def may_be_preempted(holding: Holding, preemptor: Preemptor, policy: str, now: datetime) -> bool:
+    """Whether a Workload is a candidate under a policy, withinClusterQueue or reclaimWithinCohort, and not protected.
+
+    BEHAVIOUR.md#q53-minimum-runtime
+    """
+    if holding.protected_until is not None and holding.is_protected(now):
+        return False
+    return _is_allowed(holding, preemptor, policy)
+
+
+def protected_candidates(state: SchedulerState, preemptor: Preemptor, now: datetime) -> list[Holding]:
+    """The Workloads that are candidates as soon as their minimum runtime is over, in the order of that time."""
+    found = (
+        holding
+        for source in sources_of(state, preemptor)
+        for holding in source.queue.holdings.values()
+        if holding.is_protected(now) and _is_allowed(holding, preemptor, policy_for(source, preemptor))
+    )
+    return sorted(found, key=lambda holding: (holding.protected_until or now, holding.ranking))
+
+
+def _is_allowed(holding: Holding, preemptor: Preemptor, policy: str) -> bool:
+    if holding.uid in preemptor.taken_victims or preemptor.needs.isdisjoint(holding.usage):
+        return False
+    priority = preemptor.info.priority
+    if holding.priority < priority:
+        return True
+    if policy == policies.ANY:
+        return holding.evicted or preemptor.preempted.get(holding.uid, 0) < MOST_RECLAIMS
+    newer = holding.priority == priority and preemptor.info.queued_at < holding.queued_at
+    return newer and policy == policies.LOWER_OR_NEWER_EQUAL
+
+
+def with_new_candidates(state: SchedulerState, cluster_queue: str, admitted: Usage) -> list[str]:
+    """The ClusterQueues whose refused Workloads may find victims, since this one now holds `admitted` too.
+
+    Other admissions give a preemptor nothing: without its victims it would be where it was before. But the first usage
+    above the quota of a subtree makes a candidate of every Workload there.
+    """
+    node: QuotaNode = state.queues[cluster_queue].node
+    while node.parent is not None:
+        over = {fr: node.usage.get(fr, 0) - node.subtree.get(fr, 0) for fr in admitted}
+        if any(0 < above <= admitted[fr] for fr, above in over.items()):
+            names = (name for name in state.relatives(cluster_queue) if name != cluster_queue)
+            return [n for n in names if _policy(state, n).reclaim_within_cohort != policies.NEVER]
+        node = node.parent
+    return []
+
+
+def _policy(state: SchedulerState, cluster_queue: str) -> Preemption:
+    return state.queues[cluster_queue].queue.spec.preemption
+
+
+# --- where candidates are ----------------------------------------------------------------------------------
+
+
+class CandidateKind(IntEnum):
+    """Where a candidate is, in the order of choice."""
+
+    ENTITLED = 0
+    OTHER = 1
+    OWN_QUEUE = 2
+
+
+class Source(NamedTuple):
+    """A ClusterQueue with candidates. `top`: the smallest subtree with both it and the preemptor."""
+
+    queue: QueueState
+    kind: CandidateKind
+    top: QuotaNode
+
+
+def sources_of(state: SchedulerState, preemptor: Preemptor) -> Iterator[Source]:
+    """The ClusterQueues whose Workloads may be candidates by the policies of the preemptor's ClusterQueue."""
+    policy = preemptor.queue.queue.spec.preemption
+    if policy.within_cluster_queue != policies.NEVER:
+        yield Source(preemptor.queue, CandidateKind.OWN_QUEUE, preemptor.node)
+    if policy.reclaim_within_cohort == policies.NEVER:
+        return
+    node, remaining, entitled = preemptor.node, dict(preemptor.usage), False
+    while node.parent is not None:
+        entitled = entitled or all(v <= node.subtree.get(fr, 0) - node.usage.get(fr, 0) for fr, v in remaining.items())
+        remaining = {fr: max(0, v - node.local_available(fr)) for fr, v in remaining.items()}
+        kind = CandidateKind.ENTITLED if entitled else CandidateKind.OTHER
+        for leaf in _borrowers(node.parent, node, preemptor.needs):
+            yield Source(state.queues[leaf.name], kind, node.parent)
+        node = node.parent
+
+
+def policy_for(source: Source, preemptor: Preemptor) -> str:
+    """The policy that decides about the Workloads of this ClusterQueue."""
+    policy = preemptor.queue.queue.spec.preemption
+    return policy.within_cluster_queue if source.kind is CandidateKind.OWN_QUEUE else policy.reclaim_within_cohort
+
+
+def _borrowers(top: QuotaNode, without: QuotaNode, needs: frozenset[FlavorResource]) -> Iterator[QuotaNode]:
+    """The ClusterQueues below `top` that are above their quota, and all subtrees around them; without one subtree."""
+    found = [top]
+    while found:
+        for child in found.pop().children:
+            if child is not without and not is_within_quota(child, needs):
+                if child.is_cohort:
+                    found.append(child)
+                else:
+                    yield child

@@ -1,0 +1,81 @@
+"""Groups deactivated Jobs by cause, and selects those of one cause. Pure.
+
+Causes that differ only in what varies between Jobs (long numbers, times, UIDs, the name of the Job) are one group. In
+the text of a group an ellipsis stands for what varies; a text with ellipses selects the group again.
+BEHAVIOUR.md#q115-groups-of-causes.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterable
+
+import msgspec
+
+from queue_manager.visibility.inbox import InboxRow
+
+VARIES = "…"
+STAGGER = "10s"  # between two Jobs of a group in the suggested command
+_NUMBERED = re.compile(r"[-\d]")  # a Job's name without these may be any word of a message, and is not replaced
+_SPECIAL = re.compile(r"""[$`"\\!]""")  # for a shell, between double quotes
+_VARIABLE = re.compile(r"0x[0-9a-fA-F]+|[0-9a-f]{8}-[0-9a-f-]{27}|\d{4}-\d\d-\d\d[T ][\d:.,]+Z?|\d{3,}")
+
+
+class CauseGroup(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Deactivated Jobs of one cause. `example`: the Job that was deactivated last, and `text` its own cause.
+
+    `jobs`: NAMESPACE/NAME of all. `seconds`: since `example` was deactivated. `action`: reactivates the group.
+    """
+
+    cause: str
+    count: int
+    example: str
+    text: str
+    seconds: float | None
+    jobs: list[str]
+    action: str
+
+
+def cause_groups(rows: Iterable[InboxRow], default_ns: str = "default") -> list[CauseGroup]:
+    """Return the groups, the largest first. `default_ns`: the namespace in which commands act without -n."""
+    found: dict[str, list[InboxRow]] = {}
+    for row in rows:
+        found.setdefault(general(row), []).append(row)
+    groups = [_group(cause, members, default_ns) for cause, members in found.items()]
+    return sorted(groups, key=lambda group: (-group.count, group.cause))
+
+
+def general(row: InboxRow) -> str:
+    """The cause with an ellipsis in place of what varies between Jobs."""
+    cause = row.cause
+    if _NUMBERED.search(row.name):
+        cause = re.sub(rf"(?<![\w-]){re.escape(row.name)}(?!\w)", VARIES, cause)
+    return _VARIABLE.sub(VARIES, cause)
+
+
+def has_cause(row: InboxRow, text: str) -> bool:
+    """Whether the cause contains the text, in any case. An ellipsis in the text matches anything."""
+    pattern = ".*".join(map(re.escape, text.replace("...", VARIES).split(VARIES)))
+    return re.search(pattern, row.cause, re.IGNORECASE | re.DOTALL) is not None
+
+
+def _group(cause: str, members: list[InboxRow], default_ns: str) -> CauseGroup:
+    newest = min(members, key=lambda row: (row.deactivated_seconds is None, row.deactivated_seconds, row.name))
+    names = [f"{row.namespace}/{row.name}" for row in members]
+    spaces = {row.namespace for row in members}
+    scope = "" if spaces == {default_ns} else f" -n {newest.namespace}" if len(spaces) == 1 else " -A"
+    return CauseGroup(
+        cause=cause,
+        count=len(members),
+        example=newest.name if newest.namespace == default_ns else f"{newest.namespace}/{newest.name}",
+        text=newest.cause,
+        seconds=newest.deactivated_seconds,
+        jobs=names,
+        action=f"sluice reactivate{scope} --why {_quoted(cause)} --stagger {STAGGER}",
+    )
+
+
+def _quoted(text: str) -> str:
+    """The text as one argument of a shell."""
+    return f'"{text}"' if "'" in text and not _SPECIAL.search(text) else shlex.quote(text)

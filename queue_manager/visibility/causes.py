@@ -1,0 +1,71 @@
+"""The cause that lists name first: why the pods of a Job are not ready, or were not in its last attempt. Pure.
+
+While the Job has pods, their status says it (`lifecycle.pod_causes`). An eviction deletes them; then the record of
+the attempt in the Workload says it. BEHAVIOUR.md#q113-pod-causes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+from typing import TypeVar
+
+from job_controller import conditions, model
+from job_controller.model import Job
+from job_controller.reasons import DEADLINE_EXCEEDED
+from queue_manager.api import condition_types, reasons
+from queue_manager.api.types import Workload
+from queue_manager.lifecycle.pod_causes import READINESS, CauseRank, worst_cause
+from queue_manager.visibility.attempt_counts import budget_attempts
+
+READINESS_PENDING = "readiness probe has not succeeded yet"
+
+
+def job_cause(job: Job, workload: Workload | None, pods: Iterable[model.Pod]) -> str:
+    """The cause of a Job by its pods, else by the record of its last attempt; "" if it needs none."""
+    end = conditions.finished(job.status)
+    if end is not None:
+        worst = worst_cause(pods) if end.type == "Failed" and end.reason != DEADLINE_EXCEEDED else None
+        return worst.text if worst is not None else ""
+    if job.spec.suspend or (workload is not None and _is_over(workload)):
+        return recorded_cause(workload)
+    all_ready = (job.status.ready or 0) >= job.status.active > 0
+    return "" if all_ready else _live_cause(pods, _admitted_at(workload))
+
+
+def _is_over(workload: Workload) -> bool:
+    return workload.is_true(condition_types.EVICTED) or not workload.spec.active
+
+
+def _live_cause(pods: Iterable[model.Pod], since: datetime | None) -> str:
+    worst = worst_cause(pods, since)
+    if worst is None:
+        return ""
+    # Its deadline has not passed, so the probe may still succeed.
+    return READINESS_PENDING if worst.rank == CauseRank.UNREADY and worst.text == READINESS else worst.text
+
+
+def _admitted_at(workload: Workload | None) -> datetime | None:
+    admitted = workload.condition(condition_types.ADMITTED) if workload is not None else None
+    return admitted.last_transition_time if admitted is not None and admitted.is_true else None
+
+
+def recorded_cause(workload: Workload | None) -> str:
+    """The cause in the record of the last attempt since the last activation; "" if it ended for another reason."""
+    attempts = budget_attempts(workload) if workload is not None else ()
+    if not attempts or attempts[-1].reason == reasons.PREEMPTED:
+        return ""
+    return attempts[-1].pod_cause
+
+
+P = TypeVar("P", bound=model.Pod)
+
+
+def pods_by_job(pods: Iterable[P]) -> dict[str, list[P]]:
+    """The pods by the UID of the Job that controls them."""
+    found: dict[str, list[P]] = {}
+    for pod in pods:
+        owner = pod.metadata.controller
+        if owner is not None:
+            found.setdefault(owner.uid, []).append(pod)
+    return found

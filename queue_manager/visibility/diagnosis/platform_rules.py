@@ -1,0 +1,62 @@
+"""Certificates, clocks and the Lease of the managers. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+
+from queue_manager.visibility.diagnosis.problem import Problem, error, warning
+from queue_manager.visibility.diagnosis.snapshot import Snapshot
+
+EXPIRED_CERTIFICATE = "ExpiredCertificate"
+EXPIRING_CERTIFICATE = "ExpiringCertificate"
+CLOCK_SKEW = "ClockSkew"
+NO_MANAGER = "NoManager"
+
+EXPIRES_SOON = timedelta(days=14)  # Sluice renews its own 30 days before
+SKEW = timedelta(seconds=5)  # deadlines and backoffs are wrong by this much
+LARGE_SKEW = timedelta(seconds=60)  # tokens and certificates may be refused
+MISSED_LEASES = 4  # lease durations without renewal: another manager would have taken over
+
+
+def expiring_certificates(snapshot: Snapshot) -> Iterator[Problem]:
+    """Certificates that have ended, or end soon."""
+    for each in snapshot.certificates:
+        left = each.not_after - snapshot.now
+        until = f"{each.not_after:%Y-%m-%dT%H:%M:%SZ}"
+        if left <= timedelta(0):
+            yield error(EXPIRED_CERTIFICATE, each.place, f"The certificate expired at {until}.", each.command)
+        elif left < EXPIRES_SOON:
+            what = f"The certificate expires at {until}, in {left.days} days."
+            yield warning(EXPIRING_CERTIFICATE, each.place, what, each.command)
+
+
+def skewed_clocks(snapshot: Snapshot) -> Iterator[Problem]:
+    """Clocks that differ from the API server's by more than the measurement is uncertain."""
+    for clock in snapshot.clocks:
+        sure = abs(clock.ahead) - clock.uncertainty
+        if sure <= SKEW:
+            continue
+        seconds = abs(clock.ahead).total_seconds()
+        direction = "ahead of" if clock.ahead > timedelta(0) else "behind"
+        make = error if sure > LARGE_SKEW else warning
+        what = (
+            f"Its clock is {seconds:.0f} s {direction} that of the API server: deadlines and waiting times are wrong."
+        )
+        yield make(CLOCK_SKEW, clock.owner, what, "timedatectl set-ntp true (on that machine)")
+
+
+def leases_without_holder(snapshot: Snapshot) -> Iterator[Problem]:
+    """Leases that no manager renews: nothing is admitted."""
+    for lease in snapshot.leases:
+        namespace, _, name = lease.name.partition("/")
+        since = snapshot.now - lease.renewed if lease.renewed is not None else None
+        if lease.holder and since is not None and since <= MISSED_LEASES * timedelta(seconds=lease.seconds):
+            continue
+        ago = f"; {lease.holder} renewed it {since.total_seconds():.0f} s ago" if lease.holder and since else ""
+        yield error(
+            NO_MANAGER,
+            f"lease/{name} -n {namespace}",
+            f"No manager leads, so no Job is admitted{ago}.",
+            f"kubectl get pods -n {namespace}; kubectl rollout restart deployment -n {namespace}",
+        )

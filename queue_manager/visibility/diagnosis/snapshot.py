@@ -1,0 +1,69 @@
+"""What `sluice doctor` has read of a cluster. None stands for a kind that the user may not list. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from job_controller.model import Object
+from queue_manager.api.types import AdmissionCheck, ClusterQueue, Cohort, LocalQueue, ResourceFlavor, Workload
+from queue_manager.configuration import KueueConfig
+
+
+@dataclass(frozen=True, slots=True)
+class NodeFacts:
+    """A node: its labels, and what its pods may use, as quantities."""
+
+    name: str
+    labels: Mapping[str, str]
+    allocatable: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class CertificateFacts:
+    """A certificate: where it is used, when it ends, and the command that renews it."""
+
+    place: str
+    not_after: datetime
+    command: str
+
+
+@dataclass(frozen=True, slots=True)
+class ClockFacts:
+    """How far a clock is ahead of the API server's; `uncertainty`: of the measurement."""
+
+    owner: str
+    ahead: timedelta
+    uncertainty: timedelta
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseFacts:
+    """The Lease of the managers, `namespace/name`; no holder: released."""
+
+    name: str
+    holder: str
+    renewed: datetime | None
+    seconds: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    """A cluster at one time. Referring objects were listed before those they refer to."""
+
+    now: datetime  # of the API server, as far as known
+    config: KueueConfig | None = None  # None: not published, or not readable
+    is_embedded: bool = False  # the cluster of `sluice up`
+    workloads: Sequence[Workload] | None = None
+    pods: Sequence[Object] | None = None
+    jobs: Sequence[Object] | None = None
+    local_queues: Sequence[LocalQueue] | None = None
+    cluster_queues: Sequence[ClusterQueue] | None = None
+    cohorts: Sequence[Cohort] | None = None
+    flavors: Sequence[ResourceFlavor] | None = None
+    checks: Sequence[AdmissionCheck] | None = None
+    nodes: Sequence[NodeFacts] | None = None
+    certificates: Sequence[CertificateFacts] = ()
+    clocks: Sequence[ClockFacts] = ()
+    leases: Sequence[LeaseFacts] = ()

@@ -1,0 +1,107 @@
+"""Chooses the pods and containers whose logs `sluice logs` prints. Pure.
+
+The pods of a Job fill slots: the indexes of an Indexed Job; one slot if a Job wants a single pod; otherwise each pod is
+a slot of its own, since nothing says which pod another one replaced. Within a slot the newest pod is the current
+attempt, and the one before it the previous attempt. A container that was restarted in its pod has a previous log there,
+which counts as the previous attempt.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from job_controller.model import Job
+from job_controller.pod_facts import completion_index
+from queue_manager.visibility.pod_attempts import creation_order, failed_container
+from queue_manager.visibility.wire_types import ContainerStatus, Pod
+
+
+class LogSource(NamedTuple):
+    """One log: a container of a pod. `label` tells the pods of a Job apart.
+
+    `restarts`: how often the container was restarted. `before_restart`: its log before the last restart.
+    """
+
+    pod: str
+    uid: str
+    container: str
+    label: str
+    restarts: int = 0
+    before_restart: bool = False
+
+
+def has_several_pods(job: Job) -> bool:
+    """Whether the Job may run more than one pod beside retries."""
+    return job.spec.completion_mode == "Indexed" or job.spec.pods_at_once > 1 or (job.spec.completions or 1) > 1
+
+
+def log_sources(
+    job: Job,
+    pods: Iterable[Pod],
+    *,
+    index: int | None = None,
+    failed: bool = False,
+    previous: bool = False,
+    container: str = "",
+    all_attempts: bool = False,
+) -> list[LogSource]:
+    """Return the logs in the order of indexes, then of creation.
+
+    `index`: only of this one. `failed`: only of pods that failed. `all_attempts`: of
+    each slot all pods, as needed to follow a Job.
+    """
+    found = []
+    for slot in _slots(job, pods):
+        if index is not None and completion_index(slot[-1]) != index:
+            continue
+        chosen = [pod for pod in slot if pod.status.phase == "Failed"] if failed else slot
+        if all_attempts:
+            found += [source for pod in chosen if (source := _source(job, pod, container)) is not None]
+        else:
+            source = _attempt(job, chosen, container, previous=previous)
+            found += [source] if source is not None else []
+    return found
+
+
+def _slots(job: Job, pods: Iterable[Pod]) -> list[list[Pod]]:
+    """Return the pods of each slot in the order of their creation."""
+    ordered = sorted(pods, key=creation_order)
+    if not has_several_pods(job):
+        return [ordered] if ordered else []
+    if job.spec.completion_mode != "Indexed":
+        return [[pod] for pod in ordered]
+    slots: dict[int, list[Pod]] = {}
+    for pod in ordered:
+        slots.setdefault(completion_index(pod), []).append(pod)
+    return [slot for _, slot in sorted(slots.items())]
+
+
+def _attempt(job: Job, slot: Sequence[Pod], container: str, *, previous: bool) -> LogSource | None:
+    newest = _source(job, slot[-1], container) if slot else None
+    if not previous:
+        return newest
+    if newest is not None and newest.restarts:
+        return newest._replace(before_restart=True)
+    return _source(job, slot[-2], container) if len(slot) > 1 else None
+
+
+def _source(job: Job, pod: Pod, container: str) -> LogSource | None:
+    """Return the log of a pod's container that has started, of the failed one if none is named."""
+    status = _container(pod, container)
+    if status is None or (
+        status.state.running is None and status.state.terminated is None and not status.restart_count
+    ):
+        return None
+    index = completion_index(pod)
+    label = str(index) if job.spec.completion_mode == "Indexed" and index >= 0 else pod.metadata.name
+    return LogSource(pod.metadata.name, pod.metadata.uid, status.name, label, status.restart_count)
+
+
+def _container(pod: Pod, name: str) -> ContainerStatus | None:
+    statuses = (*pod.status.init_container_statuses, *pod.status.container_statuses)
+    if name:
+        return next((status for status in statuses if status.name == name), None)
+    failed = failed_container(pod)
+    own = pod.status.container_statuses
+    return failed if failed is not None and pod.status.phase == "Failed" else own[0] if own else None

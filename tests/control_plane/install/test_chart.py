@@ -1,0 +1,114 @@
+"""The Helm chart, with the real helm: it renders what `sluice install` prints, and installs on a real API server."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from queue_manager.installation.objects import objects
+from queue_manager.installation.settings import CONFIG
+from queue_manager.installation.values import settings_from
+from tests.control_plane import provide
+from tests.control_plane.conftest import kubectl
+from tests.control_plane.install.conftest import CHART, helm
+from tests.control_plane.server import ControlPlane
+
+pytestmark = pytest.mark.control_plane
+
+Json = dict[str, Any]
+ALL_MONITORING = {
+    name: {"enabled": True, "labels": {"for": "prometheus"}}
+    for name in ("serviceMonitor", "prometheusRule", "dashboard")
+}
+MANAGE_ALL = f"""{CONFIG}manageJobsWithoutQueueName: yes
+managedJobsNamespaceSelector:
+  matchLabels: {{team: a}}
+  matchExpressions: [{{key: env, operator: In, values: [prod, "1"]}}, {{key: x, operator: Exists}}]
+"""
+VALUES: dict[str, Json] = {
+    "defaults": {},
+    "apart": {
+        "components": "Apart",
+        "networkPolicy": {"restrictEgress": True},
+        "image": {"digest": f"sha256:{'a' * 64}"},
+    },
+    "of two namespaces": {
+        "namespaces": ["a", "b"],
+        "podAnnotations": {"x/y": "z"},
+        "priorityClassName": "urgent",
+        "admissionPolicies": {"enabled": True, "policies": {"managedBy": True, "unsuspend": False}},
+    },
+    "Job controller only": {"components": "JobController", "namespaces": ["a"], "crds": {"install": False}},
+    "queue only, without extras": {
+        "components": "Queue",
+        **{name: {"enabled": False} for name in ("networkPolicy", "podDisruptionBudget", "visibility", "webhook")},
+    },
+    "admission as chosen": {
+        "managerConfig": {"controllerManagerConfigYaml": MANAGE_ALL},
+        "admissionPolicies": {"enabled": True, "breakGlassGroup": "on-call", "queueAccounts": ["a:b", "c"]},
+        "webhook": {"failurePolicy": "Ignore", "timeoutSeconds": 2},
+    },
+    "admission without exemption": {"admissionPolicies": {"enabled": True, "breakGlassGroup": ""}},
+    "monitored": {"monitoring": ALL_MONITORING, "userRoles": {"enabled": False}, "tolerations": [{"key": "k"}]},
+}
+
+
+def by_name(trees: list[Json]) -> dict[tuple[str, str, str], Json]:
+    found = {(t["kind"], t["metadata"].get("namespace", ""), t["metadata"]["name"]): t for t in trees if t}
+    assert len(found) == len([tree for tree in trees if tree])
+    return found
+
+
+def test_the_chart_has_no_mistakes() -> None:
+    assert "0 chart(s) failed" in helm("lint", "--strict", str(CHART))
+
+
+@pytest.mark.parametrize("name", VALUES)
+def test_the_chart_renders_what_sluice_install_prints(name: str, tmp_path: Path) -> None:
+    """Except the namespace, which `helm install --create-namespace` makes, and the pod of `helm test`."""
+    file = tmp_path / "values.yaml"
+    file.write_text(json.dumps(VALUES[name]))
+    text = helm("template", "release", str(CHART), "--namespace", "elsewhere", "--values", str(file), "--skip-tests")
+    installed = by_name(objects(settings_from([VALUES[name]], []), "elsewhere"))
+    del installed["Namespace", "", "elsewhere"]
+    rendered = by_name(list(yaml.safe_load_all(text)))
+    assert rendered.keys() == installed.keys()
+    for key, tree in installed.items():
+        assert rendered[key] == tree
+
+
+@pytest.mark.parametrize(
+    "values", ["replicas=none", "image.tga=v1", "components=Both", "namespaces[0]=A", "webhook.timeoutSeconds=6"]
+)
+def test_wrong_values_are_refused_by_the_schema(values: str) -> None:
+    binary = provide.find("helm")
+    command = [str(binary), "template", str(CHART), "--set", values]
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert "don't meet the specifications of the schema" in done.stderr
+    assert values.replace("[", "/").partition("=")[0].split(".")[-1].split("/")[0] in done.stderr
+
+
+def test_helm_installs_upgrades_and_uninstalls_and_the_crds_stay(cluster: ControlPlane) -> None:
+    kubectl(cluster, "create", "namespace", "helmed")
+    kubectl(cluster, "label", "namespace", "helmed", "pod-security.kubernetes.io/enforce=restricted")
+    release = ("release", str(CHART), "--namespace", "helmed")
+    helm("install", *release, kubeconfig=cluster.kubeconfig)
+    found = kubectl(cluster, "get", "mutatingwebhookconfigurations", "-o", "jsonpath={..service.namespace}")
+    assert set(found.split()) == {"helmed"}
+    unanswered = ("--set", "webhook.enabled=false")
+    helm("upgrade", *release, *unanswered, "--set", "replicas=3", kubeconfig=cluster.kubeconfig)
+    found = kubectl(cluster, "-n", "helmed", "get", "deployment", "-o", "jsonpath={.items[*].spec.replicas}")
+    assert found == "3"
+    flavor = {"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "ResourceFlavor", "metadata": {"name": "kept"}}
+    kubectl(cluster, "wait", "--for=condition=Established", "crd/resourceflavors.kueue.x-k8s.io")
+    kubectl(cluster, "create", "-f", "-", stdin=json.dumps(flavor).encode())
+    said = helm("uninstall", "release", "--namespace", "helmed", kubeconfig=cluster.kubeconfig)
+    assert "workloads.kueue.x-k8s.io" in said
+    assert kubectl(cluster, "-n", "helmed", "get", "deployments,services,roles", "-o", "name") == ""
+    assert kubectl(cluster, "get", "resourceflavors", "-o", "name").split() == ["resourceflavor.kueue.x-k8s.io/kept"]

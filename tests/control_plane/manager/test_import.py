@@ -1,0 +1,146 @@
+"""`sluice import` on a real API server with webhooks and policies, as a person with the role sluice-queue-admin."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from queue_manager.api.resources import JOBS, NAMESPACES, PODS, WORKLOADS
+from queue_manager.engine.client import Client
+from queue_manager.engine.http_transport import HttpTransport
+from queue_manager.engine.transport import ApiError
+from queue_manager.installation.objects import objects
+from queue_manager.installation.policy_settings import PolicyName, PolicySettings, service_account
+from queue_manager.installation.settings import Settings
+from queue_manager.installation.user_roles import ADMIN
+from queue_manager.installation.webhook_configurations import WebhookScope
+from queue_manager.simulation.kubelet import PodScript
+from tests.control_plane.cleanup import clear
+from tests.control_plane.conftest import ROOT, SLUICE
+from tests.control_plane.manager.conftest import Start
+from tests.control_plane.manager.guarded import config, installed, kubeconfig, manager_account, webhook_url
+from tests.control_plane.manager.scenario import Scenario, kubelet
+from tests.control_plane.manager.service_account import BINDINGS, RBAC, ROLES, write_kubeconfig
+from tests.control_plane.policies.enforced import LABEL, enforced
+from tests.control_plane.policies.users import JANE, give_role
+from tests.control_plane.server import ControlPlane
+from tests.waiting import until
+
+pytestmark = pytest.mark.control_plane
+
+Json = Any
+QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
+CONTAINERS = [{"name": "c", "image": "x"}]
+RUNS_ON = PodScript(ready_after=0.2, ends_after=None)
+
+
+@pytest.fixture
+async def team(api: Client) -> AsyncIterator[str]:
+    """A namespace of users, where all policies apply."""
+    name = f"team-{uuid4().hex[:8]}"
+    await api.create(NAMESPACES, "", {"metadata": {"name": name, "labels": {LABEL: "true"}}})
+    yield name
+    await clear(api)
+    await api.delete(NAMESPACES, "", name)
+
+
+@pytest.fixture
+async def ann(api: Client, plane: ControlPlane, tmp_path: Path) -> AsyncIterator[Path]:
+    """The kubeconfig of a queue admin: what the aggregated role collects, which no controller does here."""
+    parts = [tree for tree in objects(Settings()) if ADMIN in (tree["metadata"].get("labels") or {})]
+    name = f"queue-admin-{uuid4().hex[:8]}"
+    await api.create(
+        ROLES, "", {"metadata": {"name": name}, "rules": [rule for part in parts for rule in part["rules"]]}
+    )
+    reference = {"apiGroup": RBAC[0], "kind": "ClusterRole", "name": name}
+    subjects = [{"apiGroup": RBAC[0], "kind": "User", "name": "ann"}]
+    await api.create(BINDINGS, "", {"metadata": {"name": name}, "roleRef": reference, "subjects": subjects})
+    yield write_kubeconfig(tmp_path / "ann", plane.url, {"token": plane.token, "as": "ann"}, plane)
+    await api.delete(BINDINGS, "", name)
+    await api.delete(ROLES, "", name)
+
+
+async def sluice_import(kubeconfig: Path, namespace: str, *more: str) -> tuple[int, str]:
+    command = [*SLUICE, "import", "--kubeconfig", str(kubeconfig), "-n", namespace, "--to-queue", "lq", *more]
+    process = await asyncio.create_subprocess_exec(*command, cwd=ROOT, stdout=-1, stderr=-2)
+    out, _ = await process.communicate()
+    assert process.returncode is not None
+    return process.returncode, out.decode()
+
+
+async def test_a_queue_admin_imports_running_jobs_past_webhooks_and_policies(
+    api: Client, namespace: str, team: str, ann: Path, plane: ControlPlane, start: Start, tmp_path: Path
+) -> None:
+    """Quota is for four pods: a Job of three is imported, one of two stays outside; both run on."""
+    account = await manager_account(api, namespace)
+    path = await kubeconfig(plane, account, tmp_path / "manager")
+    manager = await start(path, "--webhook-port", "0", config=config(namespace, "jobController: {manage: All}\n"))
+    scenario, user = Scenario(api, team, until), service_account(namespace, account.name)
+    settings = PolicySettings(
+        queue_accounts=(user,),
+        job_controllers=(user,),
+        policies=frozenset(PolicyName) - {PolicyName.MANAGED_BY},
+        namespace_selector={"matchLabels": {LABEL: "true"}},
+    )
+    async with AsyncExitStack() as stack:
+        await stack.enter_async_context(kubelet(api.transport, lambda pod: RUNS_ON))
+        await scenario.queues()
+        for name, pods in (("first", 3), ("second", 2)):
+            await scenario.submit(name, queue="", suspend=False, parallelism=pods, completions=pods)
+        await until(lambda: are_ready(api, team, first=3, second=2), "all pods are ready")
+        before = await pod_names(scenario)
+        await stack.enter_async_context(
+            installed(api, webhook_url(manager), WebhookScope(namespace, account=account.name))
+        )
+        await stack.enter_async_context(enforced(api, team, settings))
+
+        code, out = await sluice_import(ann, team)
+        assert code == 0, out
+        assert "imported: 1, stays outside: 1" in out
+        assert "you may not list pods" in out
+        await api.create(PODS, team, {"metadata": {"name": "plain"}, "spec": {"containers": CONTAINERS}})
+        _, out = await sluice_import(plane.kubeconfig, team)
+        assert "1 pod on nodes but in no quota (1 without a controller)" in out
+        await api.delete(PODS, team, "plain")
+        assert await api.list(WORKLOADS, team) == []
+
+        code, out = await sluice_import(ann, team, "--apply", "--timeout", "5s")
+        assert code == 1, out
+        assert "insufficient unused quota for cpu" in out
+        assert (await scenario.job("first"))["metadata"]["labels"][QUEUE_LABEL] == "lq"
+        assert QUEUE_LABEL not in (await scenario.job("second"))["metadata"].get("labels", {})
+        assert (await sluice_import(ann, team, "--apply", "--timeout", "1s"))[0] == 1  # a repetition
+        assert await pod_names(scenario) == before
+        for name in ("first", "second"):
+            job = await scenario.job(name)
+            assert not job["spec"].get("suspend")
+            assert job["status"]["active"] == job["spec"]["parallelism"]
+        await refuses_other_labels(api, team, plane, tmp_path)
+        await manager.stop()
+
+
+async def refuses_other_labels(api: Client, team: str, plane: ControlPlane, folder: Path) -> None:
+    """Nobody else labels a running Job: no administrator without an import, no user at all."""
+    with pytest.raises(ApiError, match=r"vjob.kb.io.*field is immutable"):
+        await api.patch(JOBS, team, "second", {"metadata": {"labels": {QUEUE_LABEL: "lq"}}})
+    await give_role(api, team, "system:aggregate-to-edit")
+    transport = write_kubeconfig(folder / "jane", plane.url, {"token": plane.token, "as": JANE}, plane)
+    jane = HttpTransport.from_kubeconfig(transport)
+    with pytest.raises(ApiError, match=r"sluice-queue-name.*field is immutable"):
+        await Client(jane).patch(JOBS, team, "second", {"metadata": {"labels": {QUEUE_LABEL: "lq"}}})
+    await jane.close()
+
+
+async def are_ready(api: Client, team: str, **pods: int) -> bool:
+    jobs = {job["metadata"]["name"]: job for job in await api.list(JOBS, team)}
+    return all(jobs[name].get("status", {}).get("ready") == count for name, count in pods.items())
+
+
+async def pod_names(scenario: Scenario) -> list[str]:
+    return sorted([pod["metadata"]["name"] for job in ("first", "second") for pod in await scenario.pods(job)])

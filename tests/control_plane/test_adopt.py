@@ -1,0 +1,205 @@
+"""`sluice adopt` on a real API server with what an installation of Kueue leaves there."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from queue_manager.adoption.kueue_installation import DEPLOYMENTS, manifest
+from queue_manager.api.resources import (
+    CLUSTER_QUEUES,
+    JOBS,
+    LOCAL_QUEUES,
+    MUTATING_WEBHOOKS,
+    RESOURCE_FLAVORS,
+    WORKLOADS,
+)
+from queue_manager.engine.client import Client
+from queue_manager.engine.transport import ApiError
+from queue_manager.installation.objects import objects
+from queue_manager.installation.settings import Settings
+from tests.control_plane.conftest import ROOT, SLUICE
+from tests.control_plane.manager.service_account import ROLES
+from tests.control_plane.server import ControlPlane
+
+pytestmark = pytest.mark.control_plane
+
+LABELS = {"control-plane": "controller-manager"}
+CONTAINER = {"name": "manager", "image": "registry.k8s.io/kueue/kueue:v0.14.2"}
+WEBHOOKS = "kueue-mutating-webhook-configuration"
+
+
+@pytest.fixture
+async def kueue(api: Client, namespace: str) -> AsyncIterator[str]:
+    """The namespace of a Kueue whose manager does not answer: its webhook refuses Jobs of this namespace."""
+    template = {"metadata": {"labels": LABELS}, "spec": {"containers": [CONTAINER]}}
+    spec = {"replicas": 1, "selector": {"matchLabels": LABELS}, "template": template}
+    meta = {"name": "kueue-controller-manager", "labels": LABELS}
+    await api.create(DEPLOYMENTS, namespace, {"metadata": meta, "spec": spec})
+    webhook = {
+        "name": "mjob.kb.io",
+        "admissionReviewVersions": ["v1"],
+        "sideEffects": "None",
+        "clientConfig": {"service": {"namespace": namespace, "name": "kueue-webhook-service", "path": "/mutate"}},
+        "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}},
+        "rules": [{"apiGroups": ["batch"], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["jobs"]}],
+    }
+    await api.create(MUTATING_WEBHOOKS, "", {"metadata": {"name": WEBHOOKS}, "webhooks": [webhook]})
+    yield namespace
+    for resource, where, name in ((MUTATING_WEBHOOKS, "", WEBHOOKS), (DEPLOYMENTS, namespace, meta["name"])):
+        if any(tree["metadata"]["name"] == name for tree in await api.list(resource, where)):
+            await api.delete(resource, where, str(name))
+
+
+def adopt(plane: ControlPlane, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [*SLUICE, "adopt", "--kubeconfig", str(plane.kubeconfig), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False)
+
+
+def job(name: str) -> dict[str, Any]:
+    pod = {"restartPolicy": "Never", "containers": [{"name": "c", "image": "x"}]}
+    return {"metadata": {"name": name}, "spec": {"suspend": True, "template": {"spec": pod}}}
+
+
+async def admitted_workload(api: Client, namespace: str) -> None:
+    """A Workload as Kueue admitted it, with a topology that Sluice does not know."""
+    await api.create(RESOURCE_FLAVORS, "", {"metadata": {"name": "default"}})
+    quota = {"name": "default", "resources": [{"name": "cpu", "nominalQuota": "1"}]}
+    group = {"coveredResources": ["cpu"], "flavors": [quota]}
+    spec = {"namespaceSelector": {}, "resourceGroups": [group]}
+    await api.create(CLUSTER_QUEUES, "", {"metadata": {"name": "cq"}, "spec": spec})
+    await api.create(LOCAL_QUEUES, namespace, {"metadata": {"name": "lq"}, "spec": {"clusterQueue": "cq"}})
+    pods = [{"name": "main", "count": 1, "template": job("j")["spec"]["template"]}]
+    await api.create(WORKLOADS, namespace, {"metadata": {"name": "w"}, "spec": {"queueName": "lq", "podSets": pods}})
+    reserved = {
+        "type": "QuotaReserved",
+        "status": "True",
+        "reason": "QuotaReserved",
+        "message": "",
+        "observedGeneration": 1,
+    }
+    times = {"lastTransitionTime": "2026-01-01T00:00:00Z"}
+    assignment = [{"name": "main", "count": 1, "flavors": {"cpu": "default"}, "resourceUsage": {"cpu": "1"}}]
+    status = {
+        "conditions": [{**reserved, **times}, {**reserved, **times, "type": "Admitted", "reason": "Admitted"}],
+        "admission": {"clusterQueue": "cq", "podSetAssignments": assignment},
+    }
+    await api.patch(WORKLOADS, namespace, "w", {"status": status}, subresource="status")
+
+
+async def test_a_dry_run_names_what_would_happen_and_changes_nothing(
+    api: Client, kueue: str, plane: ControlPlane
+) -> None:
+    await admitted_workload(api, kueue)
+    before = await api.get(DEPLOYMENTS, kueue, "kueue-controller-manager")
+    done = adopt(plane, "-n", kueue)
+    assert done.returncode == 0, done.stderr
+    assert [line.split()[:2] for line in done.stdout.splitlines() if "keep their quota" in line] == [["1", "kept"]]
+    assert f"Deployment {kueue}/kueue-controller-manager" in done.stdout
+    assert f"MutatingWebhookConfiguration {WEBHOOKS}" in done.stdout
+    assert "Nothing was changed" in done.stdout
+    after = await api.get(DEPLOYMENTS, kueue, "kueue-controller-manager")
+    assert after["metadata"]["resourceVersion"] == before["metadata"]["resourceVersion"]
+
+
+async def test_kueue_is_stopped_and_restored(api: Client, kueue: str, plane: ControlPlane, tmp_path: Path) -> None:
+    before = await api.get(MUTATING_WEBHOOKS, "", WEBHOOKS)
+    with pytest.raises(ApiError, match="failed calling webhook"):
+        await api.create(JOBS, kueue, job("refused"))
+    saved = str(tmp_path / "kueue.yaml")
+
+    done = adopt(plane, "-n", kueue, "--apply", "--save", saved)
+    assert done.returncode == 0, done.stderr
+    assert await api.list(DEPLOYMENTS, kueue) == []
+    await api.create(JOBS, kueue, job("accepted"))
+
+    back = adopt(plane, "-n", kueue, "--undo", saved)
+    assert back.returncode == 0, back.stderr
+    assert (await api.get(DEPLOYMENTS, kueue, "kueue-controller-manager"))["spec"]["replicas"] == 1
+    after = await api.get(MUTATING_WEBHOOKS, "", WEBHOOKS)
+    assert manifest(MUTATING_WEBHOOKS, after) == manifest(MUTATING_WEBHOOKS, before)
+
+
+async def test_repeated_commands_keep_the_first_copy(
+    api: Client, kueue: str, plane: ControlPlane, tmp_path: Path
+) -> None:
+    """The first one was interrupted before it had deleted the webhooks."""
+    saved = tmp_path / "kueue.yaml"
+    assert adopt(plane, "-n", kueue, "--apply", "--save", str(saved)).returncode == 0
+    first = saved.read_text()
+    await api.create(MUTATING_WEBHOOKS, "", next(tree for tree in yaml.safe_load_all(first) if is_webhooks(tree)))
+    again = adopt(plane, "-n", kueue, "--apply", "--save", str(saved))
+    assert "is kept, from an earlier try" in again.stdout
+    assert saved.read_text() == first
+
+
+def is_webhooks(tree: dict[str, Any]) -> bool:
+    return bool(tree["kind"] == MUTATING_WEBHOOKS.kind)
+
+
+async def test_roles_that_an_installation_replaces_are_restored(
+    api: Client, kueue: str, plane: ControlPlane, tmp_path: Path
+) -> None:
+    """Kueue's manager would lack rights on the kinds that Sluice does not know."""
+    rules = [{"apiGroups": ["ray.io"], "resources": ["rayjobs"], "verbs": ["get", "list", "watch"]}]
+    name = "kueue-job-editor-role"
+    await api.create(ROLES, "", {"metadata": {"name": name}, "rules": rules})
+    saved = str(tmp_path / "kueue.yaml")
+    try:
+        done = adopt(plane, "-n", kueue, "--apply", "--save", saved)
+        assert f"ClusterRole {name}" in done.stdout
+        installed = next(tree for tree in objects(Settings()) if tree["metadata"]["name"] == name)
+        await api.patch(ROLES, "", name, installed)
+        assert "ClusterRole" not in adopt(plane, "-n", kueue).stdout  # it is Sluice's now
+        back = adopt(plane, "-n", kueue, "--undo", saved)
+        assert back.returncode == 0, back.stderr
+        after = await api.get(ROLES, "", name)
+        assert after["rules"] == rules
+        assert not after["metadata"].get("labels")
+    finally:
+        await api.delete(ROLES, "", name)
+
+
+async def test_the_way_back_ends_before_a_change_if_a_stored_version_is_unknown_to_kueue(
+    api: Client, kueue: str, plane: ControlPlane, tmp_path: Path
+) -> None:
+    saved = tmp_path / "kueue.yaml"
+    assert adopt(plane, "-n", kueue, "--apply", "--save", str(saved)).returncode == 0
+    trees = list(yaml.safe_load_all(saved.read_text()))
+    for tree in trees:
+        if tree["kind"] == "CustomResourceDefinition":
+            tree["spec"]["versions"] = [v for v in tree["spec"]["versions"] if v["name"] == "v1beta1"]
+    saved.write_text(yaml.safe_dump_all(trees))
+    back = adopt(plane, "-n", kueue, "--undo", str(saved))
+    assert back.returncode == 3
+    assert "objects are stored as v1beta2, which the saved Kueue does not know" in back.stderr
+    assert await api.list(DEPLOYMENTS, kueue) == []
+
+
+async def test_losses_have_to_be_accepted(api: Client, kueue: str, plane: ControlPlane, tmp_path: Path) -> None:
+    await api.create(RESOURCE_FLAVORS, "", {"metadata": {"name": "tas"}, "spec": {"resourceWeights": {"cpu": "2"}}})
+    saved = str(tmp_path / "kueue.yaml")
+    done = adopt(plane, "-n", kueue, "--apply", "--save", saved)
+    assert done.returncode == 3
+    assert "ResourceFlavor tas" in done.stdout
+    assert (await api.get(DEPLOYMENTS, kueue, "kueue-controller-manager"))["spec"]["replicas"] == 1
+    assert adopt(plane, "-n", kueue, "--apply", "--accept-losses", "--save", saved).returncode == 0
+
+
+async def test_jobs_of_our_controller_prevent_the_way_back(
+    api: Client, kueue: str, plane: ControlPlane, tmp_path: Path
+) -> None:
+    saved = str(tmp_path / "kueue.yaml")
+    assert adopt(plane, "-n", kueue, "--apply", "--save", saved).returncode == 0
+    own = job("own")
+    own["spec"]["managedBy"] = "sluice/job-controller"
+    await api.create(JOBS, kueue, own)
+    back = adopt(plane, "-n", kueue, "--undo", saved)
+    assert back.returncode == 3
+    assert f"{kueue}/own" in back.stderr
+    assert await api.list(DEPLOYMENTS, kueue) == []

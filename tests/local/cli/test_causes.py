@@ -1,0 +1,77 @@
+"""What lists and groups say about Jobs whose pods fail, and what a reactivation of a group reports."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+
+from queue_manager.api.resources import WORKLOADS
+from queue_manager.api.types import Workload
+from tests.local.cli.conftest import User
+from tests.local.cli.test_operators import WITH_SIGINT
+from tests.waiting import until
+
+CANNOT_OPEN = '[sh, -c, "echo starts; echo cannot open {name}.csv >&2; exit 3"]'
+NO_PROGRAM = "no such program: /no/such/program"
+
+
+async def given_up(me: User) -> None:
+    """Two Jobs whose program fails, and one that has no program, are deactivated."""
+    for name in ("sort-1", "sort-2"):
+        me.submit(name, command=CANNOT_OPEN.format(name=name))
+    me.submit("missing", command="[/no/such/program]")
+    for name in ("sort-1", "sort-2", "missing"):
+        await me.until_state(name, "Deactivated")
+
+
+async def test_the_cause_survives_evictions_and_groups_the_jobs(user: Callable[..., User]) -> None:
+    me = user("4s")
+    await given_up(me)
+    view = me.json("show", "missing")
+    assert (view["pods"], view["cause"]) == ([], NO_PROGRAM)
+    assert [attempt["podCause"] for attempt in view["retries"]["attempts"]] == [NO_PROGRAM, NO_PROGRAM]
+    assert "state       Deactivated  no such program: /no/such/program; gave up after 2 attempts" in me.says(
+        "show", "missing"
+    )
+    rows = {row["name"]: row["cause"] for row in me.json("ps")}
+    assert rows == {
+        "sort-1": "exit 3: cannot open sort-1.csv",
+        "sort-2": "exit 3: cannot open sort-2.csv",
+        "missing": NO_PROGRAM,
+    }
+    assert me.says("explain", "missing").splitlines()[1] == NO_PROGRAM
+    groups = me.json("deactivated", "--by", "cause")
+    assert [(group["cause"], group["count"]) for group in groups] == [
+        ("exit 3: cannot open ….csv", 2),
+        (NO_PROGRAM, 1),
+    ]
+
+
+async def test_an_interrupted_reactivation_names_what_it_did_not_reach(user: Callable[..., User]) -> None:
+    me = user("4s")
+    await given_up(me)
+    assert me.run("reactivate", "--why", "exit 3", "--all").returncode == 2
+    nothing = me.run("reactivate", "--why", "exit 4")
+    assert nothing.returncode == 1
+    assert nothing.stdout.startswith("no deactivated Jobs whose cause contains 'exit 4'")
+    would = me.json("reactivate", "--why", "CANNOT open ….csv", "--dry-run")
+    assert sorted(row["name"] for row in would) == ["sort-1", "sort-2"]
+
+    command = "queue_manager.cli.main reactivate --why cannot --stagger 10m --kubeconfig"
+    argv = [sys.executable, "-c", WITH_SIGINT, sys.executable, "-m", *command.split(), str(me.up.kubeconfig)]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        async with me.up.client() as client:
+
+            async def begun() -> bool:
+                return any(w.spec.active for w in await client.list(WORKLOADS, "default", type=Workload))
+
+            await until(begun, "one is reactivated")
+            process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=60)
+    left = {row["name"] for row in json.loads(me.says("deactivated", "-o", "json"))} - {"missing"}
+    assert process.returncode == 130
+    # The reactivated one may have been deactivated again meanwhile.
+    assert any(f"not done: 1: default/{name}" in err for name in left)

@@ -1,0 +1,274 @@
+"""The commands of every day: run, submit --replace and --wait, logs, wait, cancel; on real clusters with processes."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+
+import pytest
+
+from job_controller.model import Job, Pod
+from queue_manager.api.resources import JOBS, PODS, WORKLOADS
+from queue_manager.api.types import Workload
+from tests.conftest import kubectl
+from tests.local.cli.conftest import JOB, User
+from tests.local.cli.test_operators import WITH_SIGINT
+from tests.local.cluster.conftest import Up, sluice
+from tests.waiting import until
+
+Begin = Callable[..., User]
+IMAGE = ("--image", "busybox")
+INDEXED = "echo index $JOB_COMPLETION_INDEX; test $JOB_COMPLETION_INDEX != 1"
+
+
+def embedded(me: User) -> bool:
+    """Whether logs can be read: the real server gets none from our node."""
+    return isinstance(me.up, Up)
+
+
+def ran(me: User, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """`sluice run`: its options come before the command."""
+    return sluice("run", "--kubeconfig", str(me.up.kubeconfig), *IMAGE, *arguments)
+
+
+def begun(me: User, *arguments: str) -> subprocess.Popen[str]:
+    """A command in the background that Ctrl-C reaches."""
+    argv = [sys.executable, "-c", WITH_SIGINT, sys.executable, "-m", "queue_manager.cli.main", *arguments]
+    env = os.environ | {"KUBECONFIG": str(me.up.kubeconfig)}
+    return subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env)
+
+
+async def names(me: User) -> list[str]:
+    async with me.up.client() as client:
+        return [job.metadata.name for job in await client.list(JOBS, "default", type=Job)]
+
+
+async def test_run_prints_the_log_and_ends_with_the_exit_code_of_the_command(user: Begin) -> None:
+    me = user()
+    done = ran(me, "--name", "good", "--env", "WHO=me", "--", "sh", "-c", "echo hello $WHO $(echo you)")
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.startswith("sluice run: Job good in queue user-queue\n")
+    bad = ran(me, "--name", "bad", "sh", "-c", "echo boom >&2; exit 7")
+    assert bad.returncode == 7, bad.stderr
+    if embedded(me):
+        assert (done.stdout, bad.stdout) == ("hello me you\n", "boom\n")
+        assert bad.stderr.endswith("sluice run: Job bad failed: exit 7: boom\n")
+    assert sorted(await names(me)) == ["bad", "good"]
+
+
+async def test_run_tells_a_job_that_never_starts_from_one_that_was_refused(user: Begin) -> None:
+    me = user()
+    never = ran(me, "--name", "huge", "--cpu", "64", "true")
+    assert never.returncode == 2
+    assert "Job huge was created and stays: can never start: asks 64 cpu, queue limit 2" in never.stderr
+    assert await names(me) == ["huge"]
+    for arguments, says in (
+        (("--name", "Bad_", "true"), "--name: metadata.name: Invalid value"),
+        (("-q", "user-quee", "true"), "did you mean user-queue?"),
+        (("--cpu", "many", "true"), "'many' is not a quantity"),
+        (("--name", "huge", "true"), "--name: jobs.batch"),
+        ((), "name a command"),
+    ):
+        refused = ran(me, *arguments)
+        assert refused.returncode == 4, refused.stderr
+        assert says in refused.stderr
+    assert await names(me) == ["huge"]
+
+
+async def test_an_indexed_run_labels_its_lines_and_logs_chooses_among_them(user: Begin) -> None:
+    me = user()
+    done = ran(me, "--name", "many", "--completions", "3", "--cpu", "100m", "--", "sh", "-c", INDEXED)
+    assert done.returncode == 1, done.stderr
+    refused = me.run("logs", "many", "--index", "3")
+    assert (refused.returncode, refused.stderr) == (
+        2,
+        "sluice logs: Job default/many has no index 3; its indexes are 0 to 2\n",
+    )
+    if not embedded(me):
+        assert me.run("logs", "many").returncode == 3
+        return
+    assert sorted(done.stdout.splitlines()) == ["[0] index 0", "[1] index 1", "[2] index 2"]
+    assert me.says("logs", "many") == "[0] index 0\n[1] index 1\n[2] index 2\n"
+    assert me.says("logs", "many", "--index", "2") == "index 2\n"
+    assert me.says("logs", "many", "--failed") == "index 1\n"
+    assert me.run("logs", "many", "--previous").returncode == 1
+
+
+async def test_logs_follow_a_job_through_its_retries(user: Begin) -> None:
+    me = user()
+    detached = ran(me, "-d", "--name", "again", "--retries", "1", "--", "sh", "-c", "echo try; exit 3")
+    assert detached.returncode == 0, detached.stderr
+    with begun(me, "logs", "-f", "again") as process:
+        out, err = process.communicate(timeout=60)
+    if not embedded(me):
+        assert process.returncode == 3, err
+        return
+    assert (process.returncode, out) == (0, "try\ntry\n"), err
+    assert me.says("logs", "again", "--previous") == "try\n"
+
+
+async def test_logs_do_not_follow_a_job_that_needs_an_operator(user: Begin) -> None:
+    """As `sluice wait` ends for it; a Job that is deactivated while its log is followed ends that, too."""
+    me = user()
+    ran(me, "-d", "--name", "huge", "--cpu", "64", "true")
+    never = me.run("logs", "-f", "huge")
+    assert never.returncode == 2
+    assert never.stderr == "sluice logs: pending: can never start: asks 64 cpu, queue limit 2; sluice explain huge\n"
+    me.submit("long", cpu="2")
+    me.submit("late", cpu="2")
+    await me.until_state("late", "Pending")
+    with begun(me, "logs", "-f", "late") as process:
+        assert process.stderr is not None
+        assert process.stderr.readline().endswith("; waiting for one\n")
+        me.says("deactivate", "late")
+        _, err = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert err.startswith("sluice logs: deactivated: ")
+    assert err.endswith("; sluice reactivate late\n")
+    again = me.run("logs", "-f", "late")
+    assert (again.returncode, again.stderr) == (1, err)
+
+
+async def test_logs_that_wait_notice_that_nobody_reads_them(user: Begin) -> None:
+    me = user()
+    me.submit("long", cpu="2")
+    me.submit("late", cpu="2")
+    await me.until_state("late", "Pending")
+    with begun(me, "logs", "-f", "late") as process:
+        assert process.stderr is not None
+        assert process.stdout is not None
+        process.stderr.readline()
+        process.stdout.close()
+        assert process.wait(timeout=60) == 141
+
+
+@pytest.mark.parametrize("removed", [False, True], ids=["it goes on", "--rm"])
+async def test_ctrl_c_of_run_says_what_happens_to_the_job(user: Begin, removed: bool) -> None:
+    me = user()
+    options = ["--rm"] if removed else []
+    with begun(me, "run", "--name", "long", *options, *IMAGE, "--", "sleep", "600") as process:
+        await me.until_state("long", "Running")
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "Traceback" not in err
+    if removed:
+        assert err.endswith("sluice run: Job long deleted (--rm)\n")
+        assert await names(me) == []
+        return
+    assert "Job long goes on; its log: sluice logs -f long; to stop it: sluice cancel long" in err
+    assert me.json("show", "long")["state"] == "Running"
+
+
+async def test_a_program_that_does_not_exist_is_reported_while_run_waits(user: Begin) -> None:
+    me = user()
+    with begun(me, "run", "--name", "typo", "--rm", *IMAGE, "--", "no-such-program") as process:
+        assert process.stderr is not None
+        lines = [process.stderr.readline() for _ in range(3)]
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=60)
+    assert "no-such-program" in lines[1]
+    # The deadline is known where the manager publishes its configuration, as `sluice up` does.
+    until_when = r" until \S+, in 29m\d+s" if embedded(me) else ""
+    assert re.fullmatch(
+        rf"sluice run: waits for ready pods{until_when}; to stop it now: sluice cancel typo\n", lines[2]
+    )
+
+
+async def test_cancel_returns_when_pods_and_quota_are_released(user: Begin) -> None:
+    me = user()
+    me.submit("runs")
+    me.submit("waits", cpu="2")
+    me.submit("ended", command="['true']", cpu="50m")
+    await me.until_state("runs", "Running")
+    await me.until_state("ended", "Succeeded")
+    await me.until_state("waits", "Pending")
+    assert "would be cancelled" in me.says("cancel", "runs", "--dry-run")
+    printed = me.says("cancel", "waits", "runs", "ended").splitlines()
+    assert sorted(printed) == [
+        "default/ended unchanged: it has ended (Complete); its pods and logs stay",
+        "default/runs cancelled: its pods have ended and its quota is released",
+        "default/waits cancelled: it has left its queue",
+    ]
+    async with me.up.client() as client:
+        assert [job.metadata.name for job in await client.list(JOBS, "default", type=Job)] == ["ended"]
+        pods = await client.list(PODS, "default", type=Pod)
+        assert all(pod.metadata.name.startswith("ended-") for pod in pods)
+
+        async def released() -> bool:
+            left = await client.list(WORKLOADS, "default", type=Workload)
+            return [workload.metadata.name.rpartition("-")[0] for workload in left] == ["job-ended"]
+
+        await until(released, "the Workloads are gone")
+
+
+async def test_wait_ends_with_the_outcome_of_the_jobs(user: Begin) -> None:
+    me = user()
+    me.submit("good", command="['true']")
+    me.submit("bad", command="['false']", spec="backoffLimit: 0")
+    me.submit("long")
+    assert me.run("wait", "good", "long", "--for", "started", "--timeout", "1m").returncode == 0
+    done = me.run("wait", "good", "bad", "-o", "json")
+    assert (done.returncode, [(row["name"], row["result"]) for row in json.loads(done.stdout)]) == (
+        1,
+        [("good", "reached"), ("bad", "failed")],
+    )
+    assert me.says("wait", "good").split()[-2:] == ["Succeeded", "succeeded"]
+    me.submit("behind", cpu="2")
+    await me.until_state("behind", "Pending")
+    behind = me.run("wait", "behind", "--timeout", "3s", "-o", "json")
+    printed = behind.stderr.removeprefix("default/behind Pending: ").rstrip("\n")
+    assert printed
+    assert json.loads(behind.stdout)[0]["reason"] == printed
+    late = me.run("wait", "long", "--timeout", "200ms", "-o", "json")
+    assert (late.returncode, json.loads(late.stdout)[0]["result"]) == (1, "timeout")
+    me.says("deactivate", "long")
+    stopped = me.run("wait", "long", "-o", "json")
+    assert (stopped.returncode, json.loads(stopped.stdout)[0]["result"]) == (1, "stopped")
+
+
+async def test_replace_deletes_the_old_job_only_for_one_that_is_valid(user: Begin) -> None:
+    me = user()
+    text = JOB.format(name="one", command="[sleep, '600']", spec="backoffLimit: 0", cpu="100m")
+    me.says("submit", "-f", "-", stdin=text)
+    await me.until_state("one", "Running")
+    before = me.run("submit", "-f", "-", stdin=text)
+    assert before.returncode == 4
+    assert "already exists; --replace deletes that one first" in before.stderr
+    invalid = me.run("submit", "-f", "-", "--replace", stdin=text.replace("Policy: Never", "Policy: Always"))
+    assert invalid.returncode == 4
+    assert me.json("show", "one")["state"] == "Running"
+    new = text.replace("sleep, '600'", "sh, -c, exit 0")
+    done = me.run("submit", "-f", "-", "--replace", "--wait", stdin=new)
+    assert done.returncode == 0, done.stderr
+    assert "replaced the old Job" in done.stdout
+    assert me.json("show", "one")["state"] == "Succeeded"
+
+
+async def test_submit_and_wait_ends_with_two_if_one_job_can_never_start(user: Begin) -> None:
+    me = user()
+    jobs = [
+        JOB.format(name=name, command=f"[sh, -c, 'exit {code}']", spec="backoffLimit: 0", cpu=cpu)
+        for name, code, cpu in (("good", 0, "100m"), ("bad", 1, "100m"), ("huge", 0, "64"))
+    ]
+    done = me.run("submit", "-f", "-", "--wait", "-o", "json", stdin="---\n".join(jobs))
+    results = {row["name"]: row["result"] for row in json.loads(done.stdout)}
+    assert (done.returncode, results) == (2, {"good": "reached", "bad": "failed", "huge": "never"})
+
+
+async def test_kubectl_sees_the_job_of_run_and_its_log(user: Begin) -> None:
+    me = user()
+    ran(me, "--name", "seen", "--cpu", "100m", "--", "echo", "hello")
+    tool = [kubectl() or "kubectl", "--kubeconfig", str(me.up.kubeconfig)]
+    found = subprocess.run([*tool, "get", "job", "seen", "-o", "json"], capture_output=True, check=True, text=True)
+    tree = json.loads(found.stdout)
+    assert tree["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] == "user-queue"
+    assert [c["type"] for c in tree["status"]["conditions"]][-1] == "Complete"
+    if embedded(me):
+        log = subprocess.run([*tool, "logs", "job/seen"], capture_output=True, check=True, text=True)
+        assert log.stdout == "hello\n"

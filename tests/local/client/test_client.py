@@ -1,0 +1,189 @@
+"""The client for Python programs, on a cluster with real processes."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from kubernetes.client import (
+    ApiException,
+    BatchV1Api,
+    V1Container,
+    V1Job,
+    V1JobSpec,
+    V1ObjectMeta,
+    V1PodSpec,
+    V1PodTemplateSpec,
+)
+from urllib3.exceptions import HTTPError
+
+from queue_manager.client import Client, JobDeleted, JobFailed, JobState, NeverStarts, NoLogs, Timeout
+from queue_manager.client import client as client_module
+from queue_manager.testing import Cluster
+from tests.local.cluster.conftest import processes_of
+from tests.waiting import until
+
+QUEUE = "user-queue"
+SECONDS = 60.0
+EVICTING = {
+    "waitForPodsReady": {"timeout": "1s", "requeuingStrategy": {"backoffLimitCount": 0, "backoffBaseSeconds": 1}}
+}
+
+
+def manifest(*command: str, name: str = "one", cpu: str = "100m", **spec: Any) -> dict[str, Any]:
+    main = {"name": "main", "image": "local", "command": [*command], "resources": {"requests": {"cpu": cpu}}}
+    template = {"spec": {"restartPolicy": "Never", "containers": [main]}}
+    return {"metadata": {"name": name}, "spec": {"backoffLimit": 0, "template": template, **spec}}
+
+
+def test_a_v1job_comes_back_as_a_v1job_that_has_succeeded(sluice_client: Client) -> None:
+    main = V1Container(name="main", image="local", command=["echo", "hello"])
+    template = V1PodTemplateSpec(spec=V1PodSpec(restart_policy="Never", containers=[main]))
+    job = V1Job(metadata=V1ObjectMeta(generate_name="hello-"), spec=V1JobSpec(template=template))
+    created = sluice_client.submit(job, queue=QUEUE)
+    assert created.spec.suspend
+    assert job.metadata.labels is None, "the argument is not changed"
+    done = sluice_client.wait(created, timeout=SECONDS)
+    assert isinstance(done, V1Job)
+    assert done.status.succeeded == 1
+    assert sluice_client.logs(done) == "hello\n"
+
+
+def test_a_dict_is_not_changed_and_its_unknown_field_is_refused(sluice_client: Client) -> None:
+    good, wrong = manifest("true"), manifest("true", name="two", paralelism=2)
+    created = sluice_client.submit(good, queue=QUEUE)
+    assert good == manifest("true")
+    assert created.metadata.labels["kueue.x-k8s.io/queue-name"] == QUEUE
+    with pytest.raises(ApiException, match=r"spec\.paralelism") as refused:
+        sluice_client.submit(wrong, queue=QUEUE)
+    assert refused.value.status == 400
+
+
+def test_an_invalid_job_and_a_taken_name_are_refused_by_the_server(sluice_client: Client) -> None:
+    with pytest.raises(ApiException) as invalid:
+        sluice_client.submit(manifest("true", parallelism=-1), queue=QUEUE)
+    assert invalid.value.status == 422
+    sluice_client.submit(manifest("true"), queue=QUEUE)
+    with pytest.raises(ApiException) as taken:
+        sluice_client.submit(manifest("true"), queue=QUEUE)
+    assert taken.value.status == 409
+
+
+def test_a_job_that_names_another_queue_is_not_submitted(sluice_client: Client) -> None:
+    tree = manifest("true")
+    tree["metadata"]["labels"] = {"kueue.x-k8s.io/queue-name": "other"}
+    with pytest.raises(ValueError, match="the Job names queue other, the call names user-queue"):
+        sluice_client.submit(tree, queue=QUEUE)
+
+
+def test_watch_yields_the_states_of_a_job_in_order(sluice_client: Client) -> None:
+    job = sluice_client.submit(manifest("true"), queue=QUEUE)
+    updates = list(sluice_client.watch(job, timeout=SECONDS))
+    order = [JobState.PENDING, JobState.RESERVED, JobState.STARTING, JobState.RUNNING, JobState.SUCCEEDED]
+    places = [order.index(update.state) for update in updates]
+    assert places == sorted(places)
+    assert updates[-1].state == JobState.SUCCEEDED
+    assert updates[-1].job.status.succeeded == 1
+
+
+def test_a_failed_job_raises_with_exit_code_and_last_line(sluice_client: Client) -> None:
+    job = sluice_client.submit(manifest("sh", "-c", "echo ok; echo cannot open /data/x.csv >&2; exit 3"), queue=QUEUE)
+    with pytest.raises(JobFailed) as failed:
+        sluice_client.wait(job, timeout=SECONDS)
+    error = failed.value
+    assert error.cause == "exit 3: cannot open /data/x.csv"
+    assert (error.reason, error.failure and error.failure.exit_code) == ("BackoffLimitExceeded", 3)
+    assert error.job.status.failed == 1
+
+
+def test_a_job_that_can_never_start_raises_at_once(sluice_client: Client) -> None:
+    big = sluice_client.submit(manifest("true", cpu="5"), queue=QUEUE)
+    with pytest.raises(NeverStarts, match=r"asks 5 cpu, queue limit 4") as never:
+        sluice_client.wait(big, timeout=SECONDS)
+    assert "ask for less" in never.value.remedy
+    lost = sluice_client.submit(manifest("true", name="lost"), queue="no-such-queue")
+    with pytest.raises(NeverStarts, match="LocalQueue no-such-queue does not exist"):
+        sluice_client.wait(lost, timeout=SECONDS)
+
+
+def test_a_job_that_was_deactivated_raises_with_what_failed_in_it(start_sluice: Callable[..., Cluster]) -> None:
+    client = start_sluice(config=EVICTING).client
+    job = client.submit(manifest("/no/such/program"), queue=QUEUE)
+    with pytest.raises(NeverStarts, match=r"Deactivated: .*no such program: /no/such/program") as never:
+        client.wait(job, timeout=SECONDS)
+    assert never.value.remedy == "sluice reactivate default/one"
+
+
+def test_a_job_that_only_waits_for_quota_times_out_with_its_state(sluice_client: Client) -> None:
+    sluice_client.submit(manifest("sleep", "600", cpu="4"), queue=QUEUE)
+    waits = sluice_client.submit(manifest("true", name="two", cpu="4"), queue=QUEUE)
+    with pytest.raises(Timeout, match="is Pending after 3 s") as late:
+        sluice_client.wait(waits, timeout=3)
+    assert isinstance(late.value, TimeoutError)
+    assert late.value.update.state == JobState.PENDING
+
+
+async def test_cancel_ends_the_processes_of_a_job(sluice_client: Client) -> None:
+    marker = str(uuid.uuid4())
+    job = sluice_client.submit(manifest("sh", "-c", "exec sleep 600", marker), queue=QUEUE)
+    running = sluice_client.submit(manifest("sh", "-c", "sleep 600; true", marker, name="two"), queue=QUEUE)
+    await until(lambda: processes_of(marker), "a pod runs")
+    for one in (job, running, "no-such-job"):
+        sluice_client.cancel(one)
+    with pytest.raises(JobDeleted):
+        sluice_client.wait(running, timeout=SECONDS)
+    await until(lambda: not processes_of(marker), "no pod runs")
+
+
+def test_a_job_of_the_same_name_is_another_job(sluice_client: Client) -> None:
+    first = sluice_client.submit(manifest("sleep", "600"), queue=QUEUE)
+    sluice_client.cancel(first)
+    with pytest.raises(JobDeleted):
+        sluice_client.wait(first, timeout=SECONDS)
+    second = sluice_client.submit(manifest("sleep", "600"), queue=QUEUE)
+    with pytest.raises(JobDeleted, match="another one has its name"):
+        sluice_client.get(first)
+    sluice_client.cancel(first)
+    assert sluice_client.get("one").job.metadata.uid == second.metadata.uid
+
+
+def test_logs_are_those_of_the_index(sluice_client: Client) -> None:
+    indexed = {"completionMode": "Indexed", "completions": 2, "parallelism": 2}
+    job = sluice_client.submit(manifest("sh", "-c", "echo part $JOB_COMPLETION_INDEX", **indexed), queue=QUEUE)
+    sluice_client.wait(job, timeout=SECONDS)
+    assert [sluice_client.logs(job, index=index) for index in range(2)] == ["part 0\n", "part 1\n"]
+    with pytest.raises(NoLogs, match="no pods for index 7"):
+        sluice_client.logs(job, index=7)
+
+
+def test_logs_are_followed_from_before_the_start_to_the_end(sluice_client: Client) -> None:
+    script = "for i in 1 2 3; do echo line $i; sleep 0.1; done; printf rest"
+    job = sluice_client.submit(manifest("sh", "-c", script), queue=QUEUE)
+    lines = list(sluice_client.follow_logs(job, timeout=SECONDS))
+    assert lines == ["line 1", "line 2", "line 3", "rest"]
+    assert sluice_client.logs(job, tail_lines=1) == "rest"
+
+
+async def test_calls_work_in_the_thread_of_an_event_loop(sluice_client: Client) -> None:
+    job = sluice_client.submit(manifest("true"), queue=QUEUE)
+    assert sluice_client.wait(job, timeout=SECONDS).status.succeeded == 1
+
+
+def test_a_server_that_is_gone_is_reported_after_a_while(
+    start_sluice: Callable[..., Cluster], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster = start_sluice()
+    client = cluster.client
+    job = client.submit(manifest("sleep", "600"), queue=QUEUE)
+    monkeypatch.setattr(client_module, "LOST_SECONDS", 0.5)
+    cluster.stop()
+    with pytest.raises(HTTPError):
+        client.wait(job, timeout=SECONDS)
+
+
+def test_a_kubeconfig_names_the_namespace(sluice_cluster: Cluster) -> None:
+    client = Client.from_kubeconfig(sluice_cluster.kubeconfig)
+    assert client.namespace == "default"
+    assert BatchV1Api(client.api_client).list_namespaced_job("default") is not None

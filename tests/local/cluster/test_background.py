@@ -1,0 +1,152 @@
+"""`sluice up --detach`, `--leave-running` and `sluice down`, with real processes."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+
+from job_controller.model import Pod
+from queue_manager.api.resources import JOBS, PODS
+from queue_manager.engine.client import Client
+from queue_manager.engine.http_transport import HttpTransport
+from queue_manager.local.storage.lock_holder import lock_holder
+from tests.local.cluster.conftest import processes_of, sluice
+from tests.local.cluster.work import ended, job, running
+from tests.waiting import until
+
+REACHED = "which serves https://127.0.0.1:"
+
+
+class Background:
+    """A data directory, and the commands about the cluster that runs from it."""
+
+    def __init__(self, data_dir: Path) -> None:
+        self.data_dir = data_dir
+
+    def up(self, *flags: str, code: int = 0) -> str:
+        return self._says("up", "--detach", *flags, code=code)
+
+    def down(self, *flags: str, code: int = 0) -> str:
+        return self._says("down", *flags, code=code)
+
+    def _says(self, command: str, *flags: str, code: int) -> str:
+        done = sluice(command, "--data-dir", str(self.data_dir), *flags)
+        assert done.returncode == code, done.stdout + done.stderr
+        return done.stdout + done.stderr
+
+    @contextlib.asynccontextmanager
+    async def client(self) -> AsyncIterator[Client]:
+        transport = HttpTransport.from_kubeconfig(self.data_dir / "kubeconfig")
+        try:
+            yield Client(transport)
+        finally:
+            await transport.close()
+
+
+@pytest.fixture
+def background(tmp_path: Path) -> Iterator[Background]:
+    cluster = Background(tmp_path / "data")
+    yield cluster
+    if cluster.data_dir.exists():
+        cluster.down("--remove-data")
+
+
+async def test_a_cluster_in_the_background_answers_and_ends_without_a_trace(background: Background) -> None:
+    started = background.up("--wait")
+    assert REACHED in started
+    assert lock_holder(background.data_dir) is not None
+    async with background.client() as client:
+        assert await client.list(JOBS, "default") == []
+    assert "no Job was running" in background.down("--remove-data")
+    assert not background.data_dir.exists()
+    assert processes_of(str(background.data_dir)) == []
+
+
+async def test_a_second_up_in_the_background_says_how_to_reach_the_first(background: Background) -> None:
+    background.up("--wait")
+    first = lock_holder(background.data_dir)
+    again = background.up("--wait")
+    assert f"already running as process {first}, {REACHED}" in again
+    assert f"export KUBECONFIG={background.data_dir}/kubeconfig" in again
+    assert lock_holder(background.data_dir) == first
+
+
+async def test_down_says_what_happened_to_a_running_job_and_ends_its_processes(background: Background) -> None:
+    background.up("--wait")
+    marker = f"41{os.getpid()}"
+    async with background.client() as client:
+        await client.create(JOBS, "default", job("sleeps", f"sleep {marker}", backoffLimit=0))
+        await running(client, "sleeps")
+    assert "1 Job (default/sleeps) interrupted: the next `sluice up` starts 1 pod again" in background.down()
+    assert processes_of(marker) == []
+    assert "no cluster runs from" in background.down()
+
+
+async def test_jobs_left_running_end_without_a_retry_under_the_next_up(background: Background, tmp_path: Path) -> None:
+    """The command ends while no cluster runs: its exit code counts, and it was started once."""
+    gate, runs = tmp_path / "gate", tmp_path / "runs"
+    background.up("--wait", "--leave-running")
+    async with background.client() as client:
+        waits = f"echo run >> {runs}; until [ -e {gate} ]; do sleep 0.05; done"
+        for name in ("ends-meanwhile", "goes-on"):
+            await client.create(
+                JOBS, "default", job(name, f"{waits}; [ {name} != goes-on ] || sleep 1", backoffLimit=0)
+            )
+            await running(client, name)
+        before = {pod.metadata.uid for pod in await client.list(PODS, "default", type=Pod)}
+    said = background.down()
+    assert "2 Jobs (default/ends-meanwhile, default/goes-on) left running, with the processes of 2 pods" in said
+    assert "processes of 2 pods go on running" in said
+    assert len(runs.read_text().split()) == 2
+    gate.touch()
+    background.up("--wait")
+    async with background.client() as client:
+        for name in ("ends-meanwhile", "goes-on"):
+            done = await ended(client, name)
+            assert (done.status.succeeded, done.status.failed) == (1, 0)
+        assert {pod.metadata.uid for pod in await client.list(PODS, "default", type=Pod)} == before
+    assert runs.read_text().split() == ["run", "run"]
+
+
+async def test_removing_the_data_ends_processes_that_were_left_running(background: Background) -> None:
+    marker = f"43{os.getpid()}"
+    background.up("--wait", "--leave-running")
+    async with background.client() as client:
+        await client.create(JOBS, "default", job("sleeps", f"sleep {marker}"))
+        await running(client, "sleeps")
+    background.down("--remove-data")
+    assert not background.data_dir.exists()
+    await until(lambda: not processes_of(marker), "no process is left")
+
+
+async def test_after_a_crash_and_a_reused_pid_down_signals_nobody(background: Background) -> None:
+    """As after a restart of the machine: the pid in the lock file belongs to another process, here to this one."""
+    background.up("--wait")
+    pid = lock_holder(background.data_dir)
+    assert pid
+    os.kill(pid, signal.SIGKILL)
+    await until(lambda: lock_holder(background.data_dir) is None, "the cluster has ended")
+    (background.data_dir / "lock").write_text(f"{os.getpid()}\n")
+    assert "no cluster runs from" in background.down()
+    assert "running as process" in background.up("--wait")
+
+
+async def test_a_start_in_the_background_that_fails_says_why(background: Background) -> None:
+    port = background.up("--wait").partition(REACHED)[2].partition(" ")[0]
+    other = Background(background.data_dir.with_name("other"))
+    said = other.up("--wait", "--port", port, code=3)
+    assert f"port {port} of this machine is taken" in said
+    assert f"log: {other.data_dir}/up.log" in said
+
+
+def test_down_does_not_remove_a_directory_that_is_not_a_cluster_s(tmp_path: Path) -> None:
+    (tmp_path / "precious").write_text("kept")
+    done = sluice("down", "--data-dir", str(tmp_path), "--remove-data")
+    assert done.returncode == 2
+    assert "is not the data directory of a cluster" in done.stderr
+    assert (tmp_path / "precious").read_text() == "kept"

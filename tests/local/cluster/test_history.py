@@ -1,0 +1,131 @@
+"""`sluice history` and `sluice report` on the history of `sluice up`: what it says of Jobs that are gone."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from queue_manager.api.resources import CLUSTER_QUEUES, JOBS, LOCAL_QUEUES, WORKLOAD_PRIORITY_CLASSES
+from tests.local.cluster.conftest import Up, sluice
+from tests.local.cluster.fleet import HEAD
+from tests.local.cluster.test_stories import queue, submission, until_workload
+from tests.local.cluster.work import ended, running
+from tests.waiting import until
+
+CONFIG = f"{HEAD}waitForPodsReady: {{timeout: 2m, overrides: {{minTimeout: 1s}}}}\n"
+Tree = dict[str, Any]
+
+
+@pytest.fixture
+def history(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Any]:
+    """`sluice history ARGUMENTS -o json`, as a user of the cluster in the test's data directory runs it."""
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "data" / "kubeconfig"))
+
+    def read(*arguments: str, command: str = "history") -> Any:
+        done = sluice(command, *arguments, "-o", "json")
+        if "the history has no Job" in done.stderr:  # not yet: the writer is behind
+            return []
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
+
+    return read
+
+
+def kinds(steps: list[Tree]) -> list[str]:
+    return [step["step"] for step in steps]
+
+
+def submit(name: str, *command: str, user: str = "", priority: str = "", **fields: Any) -> Tree:
+    tree = submission(name, *command, annotations={"sluice/user": user} if user else {}, **fields)
+    if priority:
+        tree["metadata"]["labels"]["kueue.x-k8s.io/priority-class"] = priority
+    return {**tree, "spec": {**tree["spec"], "backoffLimit": 0}}
+
+
+async def test_the_history_outlives_jobs_crashes_and_restarts(
+    start: Callable[..., Up], history: Callable[..., Any], tmp_path: Path
+) -> None:
+    (tmp_path / "up.yaml").write_text(CONFIG)
+    flags = ("--cpu", "2", "--memory", "4Gi", "--config", str(tmp_path / "up.yaml"))
+    burn = "i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done"
+    up = start(*flags)
+    async with up.client() as client:
+        await queue(client, {"spot": {}}, "400m")
+        lower = {"preemption": {"withinClusterQueue": "LowerPriority"}}
+        await client.patch(CLUSTER_QUEUES, "", "story", {"spec": lower})
+        await client.create(WORKLOAD_PRIORITY_CLASSES, "", {"metadata": {"name": "high"}, "value": 100})
+        await client.create(JOBS, "default", submit("burns", "sh", "-c", burn, user="anna"))
+        await client.create(JOBS, "default", submit("fails", "sh", "-c", "exit 7"))
+        await ended(client, "burns")
+        await ended(client, "fails", "Failed")
+        await client.create(JOBS, "default", submit("victim", "sh", "-c", "sleep 3", cpu="400m"))
+        await running(client, "victim")
+        begun = time.time()  # conditions have times in whole seconds
+        await until(lambda: time.time() > begun + 1, "the victim has held its quota for a second")
+        await client.create(JOBS, "default", submit("urgent", "true", cpu="400m", priority="high"))
+        await ended(client, "urgent")
+        await ended(client, "victim")
+        await client.patch(LOCAL_QUEUES, "default", "story", {"spec": {"stopPolicy": "Hold"}})
+        await client.create(JOBS, "default", submit("held", "true"))
+        await until_workload(
+            client, "held", lambda w: any(c.reason == "Suspended" for c in w.status.conditions), "it is held"
+        )
+        await until(lambda: kinds(history("held")) == ["Submitted", "Held"], "the hold is in the history")
+        for name in ("burns", "fails", "victim", "urgent"):
+            await client.delete(JOBS, "default", name, propagation="Background")
+    up.kill()
+    before = history()
+    up = start(*flags)
+    async with up.client() as client:
+        await client.patch(LOCAL_QUEUES, "default", "story", {"spec": {"stopPolicy": "None"}})
+        await ended(client, "held")
+        await until(lambda: "PodSucceeded" in kinds(history("held")), "its end is in the history")
+    assert up.stop() == 0
+    after = {job["name"]: job for job in history()}
+    assert {job["name"]: job for job in before if job["name"] != "held"} == {
+        name: job for name, job in after.items() if name != "held"
+    }
+    known = ["Submitted", "Held", "Resumed", "Admitted", "PodsReady", "Finished", "PodSucceeded"]
+    assert sorted(kinds(history("held"))) == sorted(known)  # several within a second
+    assert kinds(history("held"))[:2] == known[:2]
+    assert (after["burns"]["state"], after["burns"]["user"], after["burns"]["flavor"]) == ("Succeeded", "anna", "spot")
+    assert after["burns"]["cpuUsedSeconds"] > 0.01
+    assert (after["fails"]["state"], after["fails"]["exitCode"]) == ("Failed", 7)
+    assert after["fails"]["cause"].startswith("exit 7; BackoffLimitExceeded")
+    assert (after["victim"]["attempts"], after["victim"]["preemptions"]) == (2, 1)
+    assert after["victim"]["wastedSeconds"]["preempted"] > 0
+    assert [job["name"] for job in history("--failed")] == ["fails"]
+    assert [job["name"] for job in history("--user", "anna")] == ["burns"]
+    rows = {row["user"]: row for row in history("--by", "user", command="report")}
+    assert (rows["anna"]["jobs"], rows["default"]["jobs"], rows["default"]["failed"]) == (1, 4, 1)
+
+
+async def test_an_attempt_without_ready_pods_is_wasted_and_the_job_deleted_while_nothing_ran_is_found(
+    start: Callable[..., Up], history: Callable[..., Any], tmp_path: Path
+) -> None:
+    (tmp_path / "up.yaml").write_text(CONFIG)
+    flags = ("--cpu", "2", "--memory", "4Gi", "--config", str(tmp_path / "up.yaml"))
+    up = start(*flags)
+    async with up.client() as client:
+        await queue(client, {"spot": {}}, "400m")
+        slow = submit("slow", "sleep", "1000")
+        slow["metadata"]["annotations"] = {"sluice/pods-ready-timeout": "1s"}
+        [container] = slow["spec"]["template"]["spec"]["containers"]
+        container["readinessProbe"] = {"exec": {"command": ["false"]}, "periodSeconds": 1}
+        await client.create(JOBS, "default", slow)
+        await until(lambda: "Released" in kinds(history("slow")), "its eviction is in the history")
+    [job] = history()
+    assert (job["state"], job["evictions"], job["endedAt"]) == ("Pending", 1, None)
+    assert job["wastedSeconds"]["notReady"] > 0
+    assert job["cause"] == "readiness probe failed; PodsReadyTimeout"
+    assert up.stop() == 0
+    (tmp_path / "data" / "objects.db").unlink()  # the cluster starts over, the history stays
+    for name in ("kubeconfig", "serving.pem"):
+        (tmp_path / "data" / name).unlink()
+    start(*flags)
+    await until(lambda: history()[0]["state"] == "Deleted", "the history knows that it is gone")

@@ -1,0 +1,110 @@
+"""Notifications of `sluice up`: a command and a signed webhook learn of ends, deactivations and preemptions, once."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from queue_manager.api.resources import CLUSTER_QUEUES, JOBS, WORKLOAD_PRIORITY_CLASSES
+from queue_manager.notifications import signing
+from tests.local.cluster.conftest import Up
+from tests.local.cluster.work import ended, job, running
+from tests.waiting import until
+
+SECRET = "of-the-test"
+CONFIG = """\
+apiVersion: config.kueue.x-k8s.io/v1beta2
+kind: Configuration
+waitForPodsReady: {{timeout: 8s, requeuingStrategy: {{backoffLimitCount: 0}}}}
+notifications:
+  command: [sh, -c, 'echo "$SLUICE_EVENT_TYPE $SLUICE_EVENT_JOB" >>{events}']
+  webhook: {{url: "{url}", secretFile: {secret}}}
+"""
+
+
+class Handler(BaseHTTPRequestHandler):
+    """Refuses the first request of all, checks the signature of each, and keeps the facts."""
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["content-length"]))
+        timestamp = int(self.headers["webhook-timestamp"])
+        signed = signing.headers(SECRET, self.headers["webhook-id"], timestamp, body)["webhook-signature"]
+        received: list[Any] = self.server.received  # type: ignore[attr-defined]
+        received.append(json.loads(body) if signed == self.headers["webhook-signature"] else "not signed")
+        self.send_response(503 if len(received) == 1 else 200)
+        self.end_headers()
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Print nothing."""
+
+
+@pytest.fixture
+def receiver() -> Iterator[HTTPServer]:
+    server = HTTPServer(("127.0.0.1", 0), Handler)
+    server.received = []  # type: ignore[attr-defined]
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield server
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def urgent(name: str) -> dict[str, Any]:
+    made: dict[str, Any] = job(name, "true")
+    made["metadata"]["labels"]["kueue.x-k8s.io/priority-class"] = "urgent"
+    made["spec"]["template"]["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "2"}}
+    return made
+
+
+async def test_each_event_reaches_command_and_webhook_and_is_not_repeated_by_a_restart(
+    start: Callable[..., Up], receiver: HTTPServer, tmp_path: Path
+) -> None:
+    events, secret, config = tmp_path / "events", tmp_path / "secret", tmp_path / "config.yaml"
+    secret.write_text(SECRET)
+    url = f"http://127.0.0.1:{receiver.server_port}/hook"
+    config.write_text(CONFIG.format(events=events, url=url, secret=secret))
+    flags = ["--cpu", "2", "--memory", "2Gi", "--config", str(config)]
+    expected = [
+        "JobSucceeded good",
+        "JobFailed bad",
+        "JobDeactivated stuck",
+        "JobPreempted long",
+        "JobSucceeded urgent",
+    ]
+    received: list[dict[str, Any]] = receiver.received  # type: ignore[attr-defined]
+    up = start(*flags)
+    async with up.client() as client:
+        await client.create(WORKLOAD_PRIORITY_CLASSES, "", {"metadata": {"name": "urgent"}, "value": 9})
+        lower = {"spec": {"preemption": {"withinClusterQueue": "LowerPriority"}}}
+        await client.patch(CLUSTER_QUEUES, "", "cluster-queue", lower)
+        for name, command in (("good", "true"), ("bad", "exit 3")):
+            await client.create(JOBS, "default", job(name, command, backoffLimit=0))
+            await ended(client, name, "Complete" if name == "good" else "Failed")
+        stuck: dict[str, Any] = job("stuck", "true")
+        stuck["spec"]["template"]["spec"]["containers"][0]["command"] = ["/no/such/program"]
+        await client.create(JOBS, "default", stuck)
+        await until(lambda: "JobDeactivated stuck" in events.read_text(), "stuck is deactivated")
+        await client.create(JOBS, "default", job("long", "sleep 600"))
+        await running(client, "long")
+        await client.create(JOBS, "default", urgent("urgent"))
+        await ended(client, "urgent")
+        await until(lambda: sorted(events.read_text().splitlines()) == sorted(expected), "all events")
+        await until(lambda: len({notice["id"] for notice in received}) == len(expected), "all requests")
+    assert up.stop() == 0
+    assert received[0] == received[1]  # the first request was refused
+    preempted = next(notice for notice in received if notice["type"] == "JobPreempted")
+    assert preempted["message"] == "for priority 9 of ClusterQueue cluster-queue"
+    second = start(*flags)
+    async with second.client() as client:
+        await client.create(JOBS, "default", job("after", "true"))
+        await ended(client, "after")
+        await until(lambda: "JobSucceeded after" in events.read_text(), "the next event")
+    assert len(events.read_text().splitlines()) == len(expected) + 1
+    assert not any(SECRET in line for line in [*up.lines, *second.lines])

@@ -1,0 +1,104 @@
+"""The wheel, installed with its dependencies into an empty environment: its command works with no checkout in sight."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.waiting import until
+
+ROOT = Path(__file__).parents[2]
+SAMPLE = Path(__file__).parent / "testing" / "sample_project"
+PIP = ("-m", "pip", "--disable-pip-version-check")
+
+pytestmark = pytest.mark.wheel
+
+
+@pytest.fixture(scope="module")
+def environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a virtual environment in which only the wheel was asked for."""
+    folder = tmp_path_factory.mktemp("wheel")
+    run(sys.executable, *PIP, "wheel", "--quiet", "--no-deps", "--wheel-dir", str(folder), str(ROOT))
+    (wheel,) = folder.glob("*.whl")
+    python = str(folder / "env" / "bin" / "python")
+    run(sys.executable, "-m", "venv", str(folder / "env"))
+    run(python, *PIP, "install", "--quiet", "--constraint", str(ROOT / "deploy" / "constraints.txt"), str(wheel))
+    run(python, *PIP, "check")
+    return folder / "env"
+
+
+@pytest.fixture
+def env(environment: Path, tmp_path: Path) -> dict[str, str]:
+    """The variables of a new user whose PATH has the environment's commands."""
+    path = os.pathsep.join([str(environment / "bin"), "/usr/local/bin", "/usr/bin", "/bin"])
+    return {"HOME": str(tmp_path), "PATH": path, "LANG": "C.UTF-8"}
+
+
+def run(*command: str, env: dict[str, str] | None = None, cwd: Path | None = None) -> str:
+    done = subprocess.run(command, check=False, env=env, cwd=cwd, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.fixture
+def cluster(env: dict[str, str], tmp_path: Path) -> Iterator[list[str]]:
+    """The lines that `sluice up` prints; it is stopped afterwards, by Ctrl-C."""
+    process = subprocess.Popen(["sluice", "up"], env=env, cwd=tmp_path, stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    lines = []
+    for line in process.stdout:
+        lines.append(line.strip())
+        if line.startswith("Ctrl-C"):
+            break
+    yield lines
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=30)
+    assert process.returncode == 0
+
+
+def test_the_version_is_that_of_the_project(env: dict[str, str], tmp_path: Path) -> None:
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    assert run("sluice", "--version", env=env, cwd=tmp_path).startswith(f"sluice {version}, Python 3.")
+
+
+async def test_the_commands_that_up_prints_run_a_job(cluster: list[str], env: dict[str, str], tmp_path: Path) -> None:
+    assert any(line.startswith("Ready in ") for line in cluster), cluster
+    submit, ps = (shlex.split(line) for line in cluster if line.startswith("sluice "))
+    run(*submit, env=env, cwd=tmp_path)
+    await until(lambda: "Succeeded" in run(*ps, env=env, cwd=tmp_path), "the sample has run")
+
+
+@pytest.fixture(scope="module")
+def pytest_environment(environment: Path) -> Path:
+    """The environment with pytest, as in the tests of another project."""
+    constraints = str(ROOT / "deploy" / "constraints.txt")
+    run(str(environment / "bin" / "python"), *PIP, "install", "--quiet", "--constraint", constraints, "pytest")
+    return environment
+
+
+def test_a_project_tests_its_jobs_with_the_plugin(
+    pytest_environment: Path, env: dict[str, str], tmp_path: Path
+) -> None:
+    project = shutil.copytree(SAMPLE, tmp_path / "project")
+    assert "3 passed" in run("pytest", "-p", "no:cacheprovider", env=env, cwd=project)
+
+
+def test_the_types_of_the_package_are_those_of_its_users(pytest_environment: Path, tmp_path: Path) -> None:
+    """mypy, strict, on the project: it reads the types of an installed package only if that ships py.typed."""
+    project = shutil.copytree(SAMPLE, tmp_path / "project")
+    python = str(pytest_environment / "bin" / "python")
+    mypy = (sys.executable, "-m", "mypy", "--strict", "--cache-dir", os.devnull, "--python-executable", python, ".")
+    assert "no issues found" in run(*mypy, cwd=project)
+
+
+def test_the_demo_ends_as_expected(env: dict[str, str], tmp_path: Path) -> None:
+    assert "as expected" in run("sluice", "demo", env=env, cwd=tmp_path)

@@ -1,0 +1,129 @@
+"""What the steps and pods of a Job add up to, and Jobs to a report."""
+
+from __future__ import annotations
+
+import pytest
+
+from queue_manager.accounting.job_summary import JobOutcome, JobSummary, Waste, summary
+from queue_manager.accounting.records import PodRecord, Step, StepKind
+from queue_manager.accounting.usage_report import percentile, usage_rows
+from tests.unit.accounting.history_samples import admitted, at, finished, job, pod, step
+
+
+def of(*steps: Step, pods: tuple[PodRecord, ...] = (), uid: str = "j1", user: str = "anna") -> JobSummary:
+    return summary(job(uid, user=user), steps, pods, at(1000))
+
+
+def released(seconds: float, attempt: int = 1) -> Step:
+    return step(StepKind.RELEASED, seconds, attempt)
+
+
+LIFE = (
+    admitted(10),
+    step(StepKind.PREEMPTED, 20, reason="InClusterQueue"),
+    released(25),
+    step(StepKind.REQUEUED, 25),
+    admitted(40, 2),
+    step(StepKind.EVICTED, 70, 2, reason="PodsReadyTimeout"),
+    released(71, 2),
+    admitted(80, 3),
+    finished(180),
+)
+
+
+def test_quota_counts_from_admission_to_release_and_waste_by_cause() -> None:
+    found = of(*reversed(LIFE), pods=(pod(cpu_seconds=50.0), pod("p2", cpu_seconds=25.0), pod("p3")))
+    assert (found.state, found.attempts, found.preemptions, found.evictions) == (JobOutcome.SUCCEEDED, 3, 1, 1)
+    assert (found.wait_seconds, found.run_seconds) == (10, 15 + 31 + 100)
+    assert found.cpu_requested_seconds == 2 * (15 + 31 + 100)
+    assert found.cpu_used_seconds == 75.0
+    assert found.wasted_seconds == {Waste.FAILED: 0, Waste.PREEMPTED: 30, Waste.NOT_READY: 62, Waste.OTHER: 0}
+
+
+def test_a_running_attempt_counts_until_now() -> None:
+    found = of(admitted(10))
+    assert (found.state, found.run_seconds, found.cpu_used_seconds) == (JobOutcome.RUNNING, 990, None)
+    assert sum(found.wasted_seconds.values()) == 0
+
+
+@pytest.mark.parametrize(
+    ("steps", "state", "cause"),
+    [
+        ((), JobOutcome.PENDING, ""),
+        ((step(StepKind.HELD, 1, reason="Suspended"),), JobOutcome.HELD, "Suspended"),
+        ((step(StepKind.HELD, 1), step(StepKind.RESUMED, 1)), JobOutcome.PENDING, ""),
+        (LIFE[:3], JobOutcome.PENDING, "InClusterQueue"),
+        ((admitted(1), finished(2, "DeadlineExceeded")), JobOutcome.FAILED, "DeadlineExceeded"),
+        ((admitted(1), step(StepKind.DELETED, 2, 0, message="gone")), JobOutcome.DELETED, "gone"),
+        (
+            (step(StepKind.DEACTIVATED, 2, reason="X"), released(3), step(StepKind.DELETED, 4, 0)),
+            JobOutcome.DEACTIVATED,
+            "X",
+        ),
+        ((step(StepKind.DEACTIVATED, 2), step(StepKind.REACTIVATED, 3)), JobOutcome.PENDING, ""),
+    ],
+)
+def test_the_state_is_that_of_the_last_step_that_changed_it(steps: tuple[Step, ...], state: str, cause: str) -> None:
+    found = of(*steps)
+    assert (found.state, found.cause) == (state, cause)
+
+
+def test_the_cause_of_a_failure_begins_with_the_last_failed_pod() -> None:
+    pods = (
+        pod("p1", exit_code=1, seconds=5),
+        pod("p2", exit_code=3, seconds=9, message="exit 3: boom"),
+        pod("p3", seconds=20),
+    )
+    pods += (pod("p4", exit_code=143, seconds=30, phase="Deleted"),)  # stopped, which is no failure of its own
+    found = of(admitted(1), finished(10, "BackoffLimitExceeded"), pods=pods)
+    assert (found.exit_code, found.cause) == (3, "exit 3: boom; BackoffLimitExceeded")
+
+
+def test_a_cause_that_the_eviction_repeats_is_named_once() -> None:
+    gave_up = step(StepKind.DEACTIVATED, 9, reason="RequeuingLimitExceeded", message="exit 3: boom")
+    failed = pod(exit_code=3, phase="Failed", message="exit 3: boom")
+    found = summary(job(), [admitted(5), gave_up], [failed], at(100))
+    assert found.cause == "exit 3: boom; RequeuingLimitExceeded"
+    alone = summary(job(), [admitted(5), gave_up], [], at(100))
+    assert alone.cause == "exit 3: boom; RequeuingLimitExceeded"
+
+
+@pytest.mark.parametrize(
+    ("end", "cause"),
+    [
+        ("", "RequeuingLimitExceeded: The workload is deactivated due to exceeding the limit"),
+        ("; no such program: x", "no such program: x; RequeuingLimitExceeded"),
+    ],
+)
+def test_the_cause_in_the_message_of_a_deactivation_comes_first(end: str, cause: str) -> None:
+    said = f"The workload is deactivated due to exceeding the limit{end}"
+    gave_up = step(StepKind.DEACTIVATED, 9, reason="RequeuingLimitExceeded", message=said)
+    assert of(admitted(5), gave_up).cause == cause
+
+
+def test_the_message_of_an_end_by_pods_is_left_out_behind_their_cause() -> None:
+    end = step(StepKind.FINISHED, 9, 0, reason="BackoffLimitExceeded", message="Job has reached the limit")
+    failed = pod(exit_code=3, phase="Failed", message="exit 3: boom: cannot open /data/x.csv")
+    assert of(admitted(5), end, pods=(failed,)).cause == f"{failed.message}; BackoffLimitExceeded"
+
+
+def test_a_report_adds_up_each_group() -> None:
+    failed = (admitted(30, of="j2"), finished(66, "BackoffLimitExceeded", of="j2"))
+    jobs = [of(*LIFE, pods=(pod(cpu_seconds=146.0),)), of(*failed, uid="j2"), of(uid="j3", user="bob")]
+    anna, bob = usage_rows(jobs, ["user"])
+    assert (anna.user, anna.queue, anna.jobs, anna.succeeded, anna.failed) == ("anna", "", 2, 1, 1)
+    assert (anna.success_percent, anna.wait_p50_seconds, anna.wait_p90_seconds) == (50.0, 10, 30)
+    assert anna.cpu_hours_requested == pytest.approx((292 + 72) / 3600, abs=1e-6)
+    assert anna.used_percent == 50.0  # of the Jobs that were measured
+    assert anna.wasted_failed_cpu_hours == pytest.approx(0.02)
+    assert anna.wasted_cpu_hours == pytest.approx((72 + 30 + 62) / 3600, abs=1e-5)
+    assert (bob.jobs, bob.success_percent, bob.wait_p50_seconds, bob.used_percent) == (1, None, None, None)
+    assert [(row.queue, row.flavor) for row in usage_rows(jobs, ["queue", "flavor"])] == [
+        ("team-a/lq", ""),
+        ("team-a/lq", "default"),
+    ]
+
+
+def test_a_percentile_is_a_value_that_was_measured() -> None:
+    assert [percentile([1.0, 2.0, 3.0, 4.0], p) for p in (50, 75, 76, 90)] == [2.0, 3.0, 4.0, 4.0]
+    assert (percentile([], 50), percentile([7.0], 1)) == (None, 7.0)

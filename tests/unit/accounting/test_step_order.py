@@ -1,0 +1,43 @@
+"""The order of what happened within one second."""
+
+from __future__ import annotations
+
+from itertools import permutations
+
+from queue_manager.accounting.records import PodRecord, Step, StepKind
+from queue_manager.accounting.step_order import in_order, timeline
+from tests.unit.accounting.history_samples import admitted, finished, pod, step
+
+
+def kinds(*entries: Step | PodRecord) -> set[tuple[str, ...]]:
+    """The orders that come out of all orders in which a store may return the entries."""
+    found = set()
+    for given in permutations(entries):
+        steps = [entry for entry in given if isinstance(entry, Step)]
+        pods = [entry for entry in given if isinstance(entry, PodRecord)]
+        found.add(tuple(e.kind if isinstance(e, Step) else f"Pod{e.phase}" for e in timeline(steps, pods)))
+    return found
+
+
+def test_a_failed_pod_comes_before_the_end_of_its_job() -> None:
+    failed = pod(seconds=5, phase="Failed")
+    assert kinds(admitted(5), failed, finished(5, "BackoffLimitExceeded")) == {("Admitted", "PodFailed", "Finished")}
+
+
+def test_a_deleted_pod_comes_between_the_eviction_and_the_next_attempt() -> None:
+    entries = (step(StepKind.EVICTED, 5), step(StepKind.RELEASED, 5), admitted(5, 2), pod(seconds=5, phase="Deleted"))
+    assert kinds(*entries) == {("Evicted", "PodDeleted", "Released", "Admitted")}
+
+
+def test_a_pod_that_failed_after_an_admission_is_of_that_attempt() -> None:
+    entries = (step(StepKind.EVICTED, 5), step(StepKind.RELEASED, 5), admitted(5, 2), pod(seconds=5, phase="Failed"))
+    assert kinds(*entries) == {("Evicted", "Released", "Admitted", "PodFailed")}
+
+
+def test_a_hold_follows_the_eviction_that_it_caused_and_precedes_an_admission() -> None:
+    held = step(StepKind.HELD, 5, occurrence=1)
+    resumed = step(StepKind.RESUMED, 5, occurrence=2)
+    again = step(StepKind.HELD, 5, occurrence=3)
+    drained = [step(StepKind.EVICTED, 5), step(StepKind.RELEASED, 5)]
+    assert in_order([held, *drained, admitted(1)])[-1] == held
+    assert in_order([again, resumed, admitted(5), held]) == [held, resumed, again, admitted(5)]

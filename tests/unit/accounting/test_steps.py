@@ -1,0 +1,210 @@
+"""Which steps are read from the states and changes of Jobs, Workloads and pods."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+import msgspec
+import pytest
+
+from job_controller.model import Job, Pod
+from job_controller.times import timestamp
+from queue_manager.accounting.records import JobRecord, PodRecord, Step, StepKind
+from queue_manager.accounting.steps import job_records, pod_records, workload_records
+from queue_manager.api.types import Workload
+from tests.unit.accounting.history_samples import at
+
+NOW = at(1000.5)
+OWNER = {"apiVersion": "batch/v1", "kind": "Job", "name": "train", "uid": "j1", "controller": True}
+
+
+def condition(type: str, status: bool, seconds: float, reason: str = "R", message: str = "") -> dict[str, Any]:
+    when = timestamp(at(seconds))
+    return {"type": type, "status": str(status), "reason": reason, "message": message, "lastTransitionTime": when}
+
+
+def workload(*conditions: dict[str, Any], version: int = 1, evictions: int = 0, **fields: Any) -> Workload:
+    status: dict[str, Any] = {"conditions": conditions}
+    if evictions:
+        rows = [{"reason": "Preempted", "underlyingCause": "", "count": evictions}]
+        status["schedulingStats"] = {"evictions": rows}
+    if fields.get("admitted"):
+        usage = {"cpu": "1500m", "memory": "1Gi"}
+        flavors = {"cpu": "spot", "memory": "spot"}
+        assigned = [{"name": "main", "flavors": flavors, "resourceUsage": usage, "count": 3}]
+        status["admission"] = {"clusterQueue": "cq", "podSetAssignments": assigned}
+    if fields.get("history"):
+        status["requeueHistory"] = {"attempts": fields["history"]}
+    meta = {"name": "w", "uid": "w1", "resourceVersion": str(version), "creationTimestamp": timestamp(at(0))}
+    tree = {"metadata": {**meta, "ownerReferences": [OWNER]}, "status": status}
+    return msgspec.convert({**tree, "spec": {"active": fields.get("active", True)}}, Workload)
+
+
+RUNNING = workload(
+    condition("QuotaReserved", True, 10),
+    condition("Admitted", True, 10),
+    condition("PodsReady", True, 12),
+    admitted=True,
+)
+
+
+def kinds(old: Workload | None, new: Workload | None, now: datetime = NOW) -> list[tuple[StepKind, int, float]]:
+    """Kind, attempt, and seconds since the start of the samples."""
+    found = [step for step in workload_records(old, new, now) if isinstance(step, Step)]
+    return [(step.kind, step.attempt, (step.at - at(0)).total_seconds()) for step in found]
+
+
+def test_an_admission_names_queue_flavor_and_requests() -> None:
+    step = next(iter(workload_records(None, RUNNING, NOW)))
+    assert isinstance(step, Step)
+    assert (step.kind, step.job_uid, step.uid, step.attempt, step.at) == (StepKind.ADMITTED, "j1", "w1", 1, at(10))
+    assert (step.cluster_queue, step.flavor, step.pods) == ("cq", "spot", 3)
+    assert (step.cpu_milli, step.memory_bytes) == (1500, 1 << 30)
+
+
+def test_a_state_that_is_read_again_has_the_same_steps() -> None:
+    before = [step.key for step in workload_records(None, RUNNING, NOW) if isinstance(step, Step)]
+    after = [step.key for step in workload_records(None, RUNNING, at(5000)) if isinstance(step, Step)]
+    assert before == after == [("w1", 1, "Admitted", 0), ("w1", 1, "PodsReady", 0)]
+    assert kinds(RUNNING, RUNNING) == []
+
+
+def test_each_attempt_has_its_number_and_ends_with_its_eviction() -> None:
+    evicted = (condition("Evicted", True, 20, "Preempted"), condition("Preempted", True, 20, "InCohortReclamation"))
+    stopping = workload(*RUNNING_CONDITIONS, *evicted, evictions=1, admitted=True)
+    assert kinds(RUNNING, stopping) == [(StepKind.PREEMPTED, 1, 20)]
+    assert next(iter(workload_records(RUNNING, stopping, NOW))).reason == "InCohortReclamation"  # type: ignore[union-attr]
+    requeued = condition("Requeued", True, 3)  # as after an earlier preemption: its time does not change
+    released = workload(condition("QuotaReserved", False, 25), *evicted, requeued, evictions=1)
+    assert kinds(stopping, released) == [(StepKind.RELEASED, 1, 25), (StepKind.REQUEUED, 1, 25)]
+    again = (condition("QuotaReserved", True, 30), condition("Admitted", True, 30), condition("Evicted", False, 30))
+    assert kinds(released, workload(*again, requeued, evictions=1, admitted=True)) == [(StepKind.ADMITTED, 2, 30)]
+
+
+RUNNING_CONDITIONS = (condition("QuotaReserved", True, 10), condition("Admitted", True, 10))
+
+
+@pytest.mark.parametrize(
+    ("reason", "kind", "cause"),
+    [
+        ("PodsReadyTimeout", StepKind.EVICTED, "PodsReadyTimeout"),
+        ("DeactivatedDueToRequeuingLimitExceeded", StepKind.DEACTIVATED, "RequeuingLimitExceeded"),
+        ("Deactivated", StepKind.DEACTIVATED, "Deactivated"),
+    ],
+)
+def test_an_eviction_keeps_its_reason(reason: str, kind: StepKind, cause: str) -> None:
+    evicted = workload(*RUNNING_CONDITIONS, condition("Evicted", True, 20, reason), evictions=1, admitted=True)
+    [step] = workload_records(RUNNING, evicted, NOW)
+    assert isinstance(step, Step)
+    assert (step.kind, step.reason) == (kind, cause)
+
+
+@pytest.mark.parametrize(
+    ("reason", "end", "message"),
+    [
+        ("PodsReadyTimeout", 20, "exit 3: no such column"),
+        ("Deactivated", 20, "stopped by a user"),  # the attempt ended for another reason before
+        ("PodsReadyTimeout", 15, "stopped by a user"),  # an attempt before this eviction
+    ],
+)
+def test_an_eviction_keeps_why_the_pods_of_its_attempt_were_not_ready(reason: str, end: float, message: str) -> None:
+    attempt = {"reason": "PodsReadyTimeout", "podCause": "exit 3: no such column", "end": timestamp(at(end))}
+    evicted = workload(condition("Evicted", True, 20, reason, "stopped by a user"), evictions=1, history=[attempt])
+    [step] = workload_records(RUNNING, evicted, NOW)
+    assert isinstance(step, Step)
+    assert step.message == message
+
+
+def test_each_hold_within_one_attempt_is_a_step_of_its_own() -> None:
+    free = [workload(condition("QuotaReserved", False, 1, "WaitingForQuota"), version=v) for v in (1, 3)]
+    held = [workload(condition("QuotaReserved", False, 1, "Suspended", "queue is inactive"), version=v) for v in (2, 4)]
+    steps = [
+        step
+        for old, new in ((free[0], held[0]), (held[0], free[1]), (free[1], held[1]))
+        for step in workload_records(old, new, NOW)
+        if isinstance(step, Step)
+    ]
+    assert [(step.kind, step.occurrence) for step in steps] == [("Held", 2), ("Resumed", 3), ("Held", 4)]
+    assert steps[0].message == "queue is inactive"
+    assert kinds(None, held[0]) == []  # after a restart the hold is in the history already
+
+
+def test_a_user_who_deactivates_and_reactivates_in_backoff_is_recorded() -> None:
+    backoff = (condition("QuotaReserved", False, 25), condition("Evicted", True, 20, "PodsReadyTimeout"))
+    active, inactive = (workload(*backoff, evictions=1, active=active, version=7) for active in (True, False))
+    assert kinds(active, inactive) == [(StepKind.DEACTIVATED, 1, 1000)]
+    assert kinds(inactive, active) == [(StepKind.REACTIVATED, 1, 1000)]
+
+
+def job(*conditions: dict[str, Any], **meta: Any) -> Job:
+    known = {"name": "train", "namespace": "ns", "uid": "j1", "creationTimestamp": timestamp(at(0))}
+    return msgspec.convert({"metadata": known | meta, "status": {"conditions": conditions}}, Job)
+
+
+@pytest.mark.parametrize(
+    ("meta", "user"),
+    [
+        ({}, "ns"),
+        ({"labels": {"sluice/user": "bob"}}, "bob"),
+        ({"labels": {"sluice/user": "bob"}, "annotations": {"sluice/user": "anna"}}, "anna"),
+    ],
+)
+def test_the_user_is_the_declared_one_or_the_namespace(meta: dict[str, Any], user: str) -> None:
+    [record] = job_records(None, job(**meta), NOW)
+    assert isinstance(record, JobRecord)
+    assert record.user == user
+
+
+def test_a_job_ends_once_with_its_reason() -> None:
+    failed = job(condition("Failed", True, 50, "BackoffLimitExceeded", "it failed"))
+    [step] = job_records(job(), failed, NOW)
+    assert isinstance(step, Step)
+    assert (step.kind, step.reason, step.message, step.at) == ("Finished", "BackoffLimitExceeded", "it failed", at(50))
+    assert list(job_records(failed, failed, NOW)) == []
+    assert list(job_records(failed, None, NOW)) == []
+    [gone] = job_records(job(), None, NOW)
+    assert isinstance(gone, Step)
+    assert gone.kind == "Deleted"
+
+
+def pod(phase: str, annotations: dict[str, str] | None = None, *codes: int, message: str = "") -> Pod:
+    end = {"reason": "Error", "finishedAt": timestamp(at(40)), "message": message}
+    ends = [{"exitCode": code, **end} for code in codes]
+    statuses = [{"name": f"c{n}", "restartCount": 1, "state": {"terminated": end}} for n, end in enumerate(ends)]
+    meta = {"name": "p", "uid": "p1", "ownerReferences": [OWNER], "annotations": annotations or {}}
+    status = {"phase": phase, "containerStatuses": statuses}
+    return msgspec.convert({"metadata": meta, "spec": {"nodeName": "n1"}, "status": status}, Pod)
+
+
+def test_a_pod_ends_once_with_exit_code_and_usage() -> None:
+    used = {"sluice/cpu-seconds": "1.250", "sluice/peak-memory-bytes": "4096"}
+    [record] = pod_records(pod("Running"), pod("Failed", used, 0, 3), NOW)
+    assert isinstance(record, PodRecord)
+    assert (record.job_uid, record.phase, record.exit_code, record.restarts) == ("j1", "Failed", 3, 2)
+    assert (record.cpu_seconds, record.peak_memory_bytes, record.ended_at) == (1.25, 4096, at(40))
+    assert list(pod_records(pod("Failed"), pod("Failed"), NOW)) == []
+    assert list(pod_records(pod("Failed"), None, NOW)) == []
+    [deleted] = pod_records(pod("Running"), None, NOW)
+    assert isinstance(deleted, PodRecord)
+    assert (deleted.phase, deleted.cpu_seconds, deleted.exit_code) == ("Deleted", None, None)
+
+
+def test_a_failed_pod_says_why_and_a_deleted_one_does_not() -> None:
+    failed = pod("Failed", None, 3, message="log\nno such column\n")
+    [record] = pod_records(None, failed, NOW)
+    [succeeded] = pod_records(None, pod("Succeeded", None, 0), NOW)
+    [deleted] = pod_records(pod("Running", None, 143), None, NOW)
+    assert [each.message for each in (record, succeeded) if isinstance(each, PodRecord)] == [
+        "exit 3: no such column",
+        "",
+    ]
+    assert isinstance(deleted, PodRecord)
+    assert deleted.message == ""
+
+
+@pytest.mark.parametrize("text", ["", "-1", "1e5", "nan", "1.2.3", "٣", "9" * 50, "."])
+def test_usage_that_is_no_number_is_unknown(text: str) -> None:
+    [record] = pod_records(None, pod("Succeeded", {"sluice/cpu-seconds": text, "sluice/peak-memory-bytes": text}), NOW)
+    assert isinstance(record, PodRecord)
+    assert (record.cpu_seconds, record.peak_memory_bytes) == (None, None)

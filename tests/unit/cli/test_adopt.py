@@ -1,0 +1,33 @@
+"""The plan of `sluice adopt` as records."""
+
+from __future__ import annotations
+
+import pytest
+
+from queue_manager.adoption.losses import AdoptedObjects, losses
+from queue_manager.cli import adopt
+from queue_manager.cli.adoption_reading import KueueCluster
+from queue_manager.cli.arguments import parser
+from queue_manager.cli.exits import EXIT_NEVER, CommandRefused
+
+CRD = {
+    "metadata": {"name": "workloads.kueue.x-k8s.io"},
+    "spec": {"versions": [{"name": "v1beta1", "storage": True}]},
+    "status": {"storedVersions": ["v1beta1"]},
+}
+
+
+def test_a_plan_is_one_list_of_what_is_lost_and_changed() -> None:
+    objects = AdoptedObjects(ignored_settings=["multiKueue: is not done"])
+    rows = adopt.plan(KueueCluster(objects, (), None, (CRD,)), losses(objects))
+    assert [(row.about, row.object, row.what) for row in rows] == [
+        ("loss", "KueueConfig", "multiKueue: is not done"),
+        ("change", "workloads.kueue.x-k8s.io", adopt.LATER),
+    ]
+
+
+@pytest.mark.parametrize("way", [["--apply"], ["--undo", "f"]])
+def test_a_format_for_programs_is_refused_where_the_command_reports_its_steps(way: list[str]) -> None:
+    with pytest.raises(CommandRefused) as refused:
+        adopt.run(parser().parse_args(["adopt", "-o", "json", *way]))
+    assert refused.value.code == EXIT_NEVER

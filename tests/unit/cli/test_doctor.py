@@ -1,0 +1,60 @@
+"""How `sluice doctor` measures clocks, reads certificates, and prints."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+from queue_manager.cli.doctor import exit_code, paragraph, summary
+from queue_manager.cli.doctor_reading import ServerClock, latest_end, lease_facts, managers_clock
+from queue_manager.engine.certificates import VALID, issue
+from queue_manager.visibility.diagnosis.problem import error, warning
+
+NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
+ERROR = error("Code", "localqueue/x -n default", "A sentence that is long enough to wrap.", "kubectl get x")
+WARNING = warning("Other", "crd/y", "Short.", "kubectl get y")
+
+
+def test_the_exit_code_is_that_of_the_worst_finding() -> None:
+    assert [exit_code([]), exit_code([WARNING]), exit_code([WARNING, ERROR])] == [0, 1, 2]
+    assert [summary([]), summary([ERROR, WARNING, WARNING])] == ["nothing found", "1 error, 2 warnings"]
+
+
+def test_no_line_of_a_finding_is_wider_than_the_terminal() -> None:
+    lines = list(paragraph(ERROR, 40))
+    assert max(map(len, lines)) <= 40
+    assert lines[0] == "  where  localqueue/x -n default"
+    assert lines[-1] == "  mend   kubectl get x"
+
+
+def test_the_most_exact_of_several_measurements_of_a_clock_counts() -> None:
+    clock = ServerClock()
+    clock.observe("no date", NOW, NOW)
+    assert clock.facts is None
+    clock.observe("Thu, 01 Jan 2026 11:59:00 GMT", NOW, NOW + timedelta(seconds=4))
+    clock.observe("Thu, 01 Jan 2026 11:59:00 GMT", NOW, NOW + timedelta(seconds=1))
+    assert clock.facts is not None
+    assert clock.facts.ahead == timedelta(seconds=60)
+    assert clock.facts.uncertainty == timedelta(seconds=1)
+
+
+def test_the_leader_s_clock_is_compared_with_the_time_of_its_write() -> None:
+    fields = {"f:spec": {"f:renewTime": {}}}
+    lease = {
+        "metadata": {
+            "name": "l",
+            "namespace": "n",
+            "managedFields": [{"time": "2026-01-01T12:00:00Z", "fieldsV1": fields}, {"time": "2026-01-01T13:00:00Z"}],
+        },
+        "spec": {"holderIdentity": "m", "renewTime": "2026-01-01T12:00:30.500000Z", "leaseDurationSeconds": 15},
+    }
+    clock = managers_clock(lease)
+    assert clock is not None
+    assert (clock.owner, clock.ahead) == ("manager m", timedelta(seconds=30.5))
+    assert lease_facts(lease).seconds == 15
+    assert managers_clock({"metadata": {"name": "l", "namespace": "n"}}) is None
+
+
+def test_a_bundle_holds_as_long_as_its_last_certificate() -> None:
+    old, new = issue("s", ["localhost"], NOW), issue("s", ["localhost"], NOW + timedelta(days=9))
+    assert latest_end((old.authority + new.authority).encode()) == NOW + timedelta(days=9) + VALID
+    assert latest_end(b"no certificate") is None

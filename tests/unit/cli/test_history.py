@@ -1,0 +1,137 @@
+"""What `sluice history` and `sluice report` print."""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import io
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+import pytest
+import yaml
+
+from queue_manager.accounting.job_summary import JobSummary, summary
+from queue_manager.accounting.records import StepKind
+from queue_manager.accounting.store import open_store
+from queue_manager.accounting.usage_report import UsageRow
+from queue_manager.cli.arguments import parser
+from queue_manager.cli.exits import EXIT_ERROR, EXIT_NEVER
+from queue_manager.cli.fitted_table import FittedTable
+from queue_manager.cli.history import StepRow, columns
+from queue_manager.cli.main import main
+from queue_manager.cli.output import columns_of
+from queue_manager.cli.report import hours
+from tests.unit.accounting.history_samples import admitted, finished, job, pod, step
+
+BEHAVIOUR = Path(__file__).parents[3] / "queue_manager" / "BEHAVIOUR.md"
+ALWAYS = ["--since", "2020-01-01"]
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    url = f"sqlite:///{tmp_path / 'history.db'}"
+    store = open_store(url)
+    store.write([job("j1"), admitted(5), finished(65), pod(cpu_seconds=30.0, peak_memory_bytes=3 << 20)])
+    failed = [job("j2", 10, user="bob"), admitted(20, of="j2"), finished(80, "BackoffLimitExceeded", of="j2")]
+    store.write([*failed, pod("p2", of="j2", exit_code=3, phase="Failed")])
+    store.close()
+    return url
+
+
+def test_the_keys_are_documented() -> None:
+    chapters = BEHAVIOUR.read_text().split("\n### ")
+    [history] = [text for text in chapters if text.startswith("Q120 ")]
+    [report] = [text for text in chapters if text.startswith("Q121 ")]
+    keys = {field.encode_name for kind in (JobSummary, StepRow) for field in msgspec.structs.fields(kind)}
+    assert [key for key in sorted(keys) if key not in history] == []
+    assert [field.encode_name for field in msgspec.structs.fields(UsageRow) if field.encode_name not in report] == []
+
+
+def test_a_table_has_state_cause_and_use_of_each_job(url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["history", "--store", url, *ALWAYS]) == 0
+    heading, first, second = capsys.readouterr().out.splitlines()
+    assert heading.split()[:4] == ["SUBMITTED", "NAME", "STATE", "USER"]
+    assert first.split()[2:] == ["job-j1", "Succeeded", "anna", "1", "5s", "1m00s", "30s", "3Mi"]
+    assert second.endswith("?       ?  exit 3; BackoffLimitExceeded")
+
+
+def test_the_wide_table_has_columns_that_say_the_same_of_all(url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["history", "--store", url, "-o", "wide", *ALWAYS]) == 0
+    assert {"NAMESPACE", "USER", "QUEUE"} <= set(capsys.readouterr().out.splitlines()[0].split())
+
+
+def test_a_row_of_today_without_cause_is_one_line_of_80_characters() -> None:
+    now = datetime.now(UTC)
+    begun = [msgspec.structs.replace(admitted(0), at=now), msgspec.structs.replace(finished(0), at=now)]
+    done = summary(job(submitted_at=now), begun, [pod(cpu_seconds=30.0, peak_memory_bytes=3 << 20)], now)
+    lines = list(FittedTable(columns_of("", columns("", [done, done])), [done, done]).lines(80))
+    assert lines[-1] == lines[-2]
+    assert lines[-1].split()[1:3] == ["job-j1", "Succeeded"]
+    assert max(map(len, lines)) <= 81  # with the end of the line
+
+
+@pytest.mark.parametrize(
+    ("amount", "text"),
+    [(6.9e-05, "0"), (0.000694, "0.001"), (0.01234, "0.012"), (1.2345, "1.23"), (999.7, "1000"), (12345.6, "12346")],
+)
+def test_hours_have_few_digits_and_no_exponent(amount: float, text: str) -> None:
+    assert hours(amount) == text
+
+
+def test_all_machine_formats_have_the_same_keys_and_rows(url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    found = {}
+    for form in ("json", "yaml", "csv"):
+        assert main(["report", "--by", "user", "--store", url, "-o", form, *ALWAYS]) == 0
+        found[form] = capsys.readouterr().out
+    rows = json.loads(found["json"])
+    assert [row["user"] for row in rows] == ["anna", "bob"]
+    assert yaml.safe_load(found["yaml"]) == rows
+    table = list(csv.DictReader(io.StringIO(found["csv"])))
+    assert [{key: str("" if value is None else value) for key, value in row.items()} for row in rows] == table
+
+
+def test_failed_jobs_of_a_user_are_chosen(url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    def names(*flags: str) -> list[str]:
+        assert main(["history", "--store", url, "-o", "json", *ALWAYS, *flags]) == 0
+        return [row["name"] for row in json.loads(capsys.readouterr().out)]
+
+    assert names() == ["job-j1", "job-j2"]
+    assert names("--failed") == names("--user", "bob") == ["job-j2"]
+    assert names("-q", "cq/cq", "--until", "2026-01-01T12:00:05+00:00") == ["job-j1"]
+    assert names("-q", "cq/other") == []
+
+
+def test_one_job_is_told_step_by_step(url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["history", "team-a/job-j2", "--store", url]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[2] for line in lines[1:]] == ["Submitted", "Admitted", "PodFailed", "Finished"]
+    assert "cq, default: 2 cpu, 1Mi" in lines[2]
+    assert "p2 on n1: exit 3, cpu ?, memory ?" in lines[3]
+
+
+@pytest.mark.parametrize(("job", "store", "code"), [("none", "", EXIT_NEVER), ("j", "sqlite:////none", EXIT_ERROR)])
+def test_what_is_not_there_is_refused(
+    job: str, store: str, code: int, url: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["history", job, "--store", store or url]) == code
+    assert capsys.readouterr().err.startswith("sluice history: ")
+
+
+def test_a_report_by_unknown_groups_is_refused() -> None:
+    with pytest.raises(SystemExit):
+        parser().parse_args(["report", "--by", "colour"])
+    args: argparse.Namespace = parser().parse_args(["report", "--by", "flavor, queue"])
+    assert args.by == ("flavor", "queue")
+
+
+def test_a_held_job_has_neither_tries_nor_times(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    url = f"sqlite:///{tmp_path / 'history.db'}"
+    store = open_store(url)
+    store.write([job("j1"), step(StepKind.HELD, 1, reason="Suspended")])
+    store.close()
+    assert main(["history", "--store", url, *ALWAYS]) == 0
+    [_, row] = capsys.readouterr().out.splitlines()
+    assert row.split()[3:] == ["Held", "0", "-", "-", "?", "?", "Suspended"]

@@ -1,0 +1,75 @@
+"""`sluice install` prints manifests, or says what is wrong with the settings."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from queue_manager.cli.main import main
+from queue_manager.installation.objects import objects
+from queue_manager.installation.settings import CONFIG, Settings
+
+
+def test_it_prints_the_objects_of_the_settings(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "values.yaml"
+    file.write_text("replicas: 3\nimage: {tag: v1}\n")
+    flags = ("--namespace", "sys", "--values", str(file), "--set", "image.tag=v2", "--without-crds")
+    assert main(["install", *flags, "--namespaced", "a,b"]) == 0
+    settings = Settings.model_validate(
+        {"replicas": 3, "image": {"tag": "v2"}, "crds": {"install": False}, "namespaces": ["a", "b"]}
+    )
+    assert list(yaml.safe_load_all(capsys.readouterr().out)) == objects(settings, "sys")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("replicas: 0\nimage: {tga: x}\n", "replicas: Input should be greater than or equal to 1, not 0; image.tga: "),
+        ("a: [", "{file}: is not YAML: "),
+        ("[1]", "{file}: is not a mapping of settings"),
+        (None, "{file}: No such file or directory"),
+    ],
+)
+def test_wrong_settings_are_refused_in_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str | None, said: str
+) -> None:
+    file = tmp_path / "values.yaml"
+    if text is not None:
+        file.write_text(text)
+    assert main(["install", "--values", str(file)]) == 3
+    out, error = capsys.readouterr()
+    assert out == ""
+    assert error.count("\n") == 1
+    assert error.startswith("sluice install: " + said.format(file=file))
+
+
+def test_the_configuration_is_that_of_the_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "config.yaml"
+    file.write_text(f"{CONFIG}manageJobsWithoutQueueName: true\n")
+    assert main(["install", "--config", str(file)]) == 0
+    trees = list(yaml.safe_load_all(capsys.readouterr().out))
+    [config] = [tree["data"] for tree in trees if tree["kind"] == "ConfigMap" and "manager" in tree["metadata"]["name"]]
+    assert list(config.values()) == [file.read_text()]
+    hooks = [hook["name"] for tree in trees for hook in tree.get("webhooks", ())]
+    assert "mjob.kb.io" in hooks
+    assert "mjob-default.kb.io" not in hooks
+
+
+def test_a_mistake_in_the_configuration_names_file_and_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "config.yaml"
+    file.write_text("apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\nmanageJobsWithoutQueueName: 1\n")
+    assert main(["install", "--config", str(file)]) == 3
+    expected = f"sluice install: {file}:3: manageJobsWithoutQueueName: 1 is an integer; must be true or false\n"
+    assert capsys.readouterr().err == expected
+
+
+@pytest.mark.parametrize("name", ["Foo", "a_b", "", "a" * 64, "a.b", "-a"])
+@pytest.mark.parametrize(
+    "command", [["install", "--namespace"], ["uninstall", "--namespace"], ["install", "--namespaced"]]
+)
+def test_a_namespace_must_be_a_dns_label(command: list[str], name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main([*command[:-1], f"{command[-1]}={name}"])
+    assert f"argument {command[-1]}: " in capsys.readouterr().err

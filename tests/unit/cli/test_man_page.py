@@ -1,0 +1,65 @@
+"""Man pages of the parser, checked by the programs that show them."""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import subprocess
+from datetime import date
+
+import pytest
+
+from queue_manager.cli.arguments import parser
+from queue_manager.cli.exits import CREATING
+from queue_manager.cli.main import main
+from queue_manager.cli.man_page import commands_of, man_page
+
+COMMANDS = ["", *commands_of(parser())]
+CHECKERS = (("groff", "-man", "-Tutf8", "-ww", "-z"), ("mandoc", "-T", "lint", "-W", "warning"))
+
+
+def page(command: str) -> str:
+    return man_page(parser(), command, "1.2.3", date(2026, 3, 1))
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_page_names_every_argument_of_its_command(command: str) -> None:
+    text = page(command).replace("\\-", "-")
+    chosen = commands_of(parser())[command] if command else parser()
+    for action in chosen._actions:
+        if action.help != argparse.SUPPRESS:
+            assert all(option in text for option in action.option_strings)
+
+
+@pytest.mark.parametrize("checker", CHECKERS, ids=lambda checker: checker[0])
+def test_a_program_that_shows_pages_has_no_warning(checker: tuple[str, ...]) -> None:
+    if shutil.which(checker[0]) is None:
+        pytest.skip(f"{checker[0]} is not installed")
+    for command in COMMANDS:
+        done = subprocess.run(checker, input=page(command), text=True, capture_output=True, check=False)
+        assert (done.returncode, done.stdout, done.stderr) == (0, "", ""), command
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_command_that_creates_jobs_tells_two_refusals_apart(command: str) -> None:
+    status = page(command).partition(".SH EXIT STATUS")[2].partition(".SH")[0]
+    creates = command in CREATING
+    assert ("\\fB4\\fR\nrefused, and no Job was created" in status) == creates
+    assert ("\\fB2\\fR\na Job was created" in status) == creates
+    if creates:
+        short = " ".join(commands_of(parser())[command].format_help().split())
+        assert "2: a Job was created and can never start" in short
+        assert "4: refused, nothing was created" in short
+
+
+def test_a_line_that_begins_like_a_macro_is_text() -> None:
+    other = parser()
+    other.epilog = ".SH is no heading"
+    assert "\n\\&.SH is no heading\n" in man_page(other, "", "1.2.3", date(2026, 3, 1))
+
+
+def test_a_page_goes_to_a_pipe_as_roff(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["man", "ps"]) == 0
+    assert capsys.readouterr().out.startswith(".TH SLUICE-PS 1 ")
+    assert main(["man", "pss"]) == 2
+    assert "no command pss" in capsys.readouterr().err

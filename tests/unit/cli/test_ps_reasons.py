@@ -1,0 +1,44 @@
+"""The reason of `sluice ps`: the cause of the pods first, once."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import msgspec
+import pytest
+
+from queue_manager.api import messages
+from queue_manager.cli import ps
+from queue_manager.cli.times import deadline
+from queue_manager.visibility.job_states import JobRow, job_row
+from tests.unit.visibility.build import at, job
+
+BOOM = "exit 3: boom"
+LIMIT = "DeactivatedDueToRequeuingLimitExceeded"
+EVICTED = f"{messages.pods_ready_timeout('ns/j')}; {BOOM}"
+
+
+def row(reason: str, message: str, cause: str = BOOM, **more: object) -> JobRow:
+    plain = job_row(job(), None, at(0))
+    return msgspec.structs.replace(plain, reason=reason, message=message, cause=cause, attempts=3, **more)
+
+
+@pytest.mark.parametrize(
+    ("its", "text"),
+    [
+        (row("WaitForStart", messages.WAIT_FOR_START_MESSAGE), BOOM),
+        (row("", ""), BOOM),
+        (row("PodsReadyTimeout", EVICTED), f"{BOOM}; its pods were not ready in time"),
+        (row("PendingEvaluation", EVICTED), f"{BOOM}; its pods were not ready in time"),
+        (row(LIMIT, "given up"), f"{BOOM}; gave up after 3 attempts"),
+        (row("BackoffLimitExceeded", "Job has reached the specified backoff limit"), f"{BOOM}; BackoffLimitExceeded"),
+        (row("PodsReadyTimeout", "x", cause=""), "PodsReadyTimeout: x"),
+    ],
+)
+def test_the_cause_is_first_and_said_once(its: JobRow, text: str) -> None:
+    assert ps.reason(its) == text
+
+
+def test_a_backoff_ends_at_a_time() -> None:
+    now = datetime.now(UTC)
+    assert ps.reason(row("PodsReadyTimeout", EVICTED, retry_at=at(0))).endswith(f"retry at {deadline(at(0), now)}")

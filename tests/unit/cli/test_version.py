@@ -1,0 +1,40 @@
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from queue_manager.cli import versions
+from queue_manager.cli.exits import EXIT_NEVER
+from queue_manager.cli.main import main
+
+
+def test_the_version_is_printed_without_a_command(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["--version"])
+    assert ended.value.code == 0
+    assert re.fullmatch(r"sluice \d+\.\d+\.\d+( \(commit [0-9a-f]{12}\))?, Python 3[.\w+]+\n", capsys.readouterr().out)
+
+
+def test_a_command_is_needed(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main([])
+    assert ended.value.code == EXIT_NEVER
+    assert "required: COMMAND" in capsys.readouterr().err
+
+
+def test_a_checkout_names_its_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def git(*arguments: str) -> str:
+        who = ("-c", "user.name=n", "-c", "user.email=e@example.org")
+        return subprocess.run(
+            ["git", "-C", tmp_path, *who, *arguments], check=True, capture_output=True, text=True
+        ).stdout
+
+    monkeypatch.setattr(versions, "CHECKOUT", tmp_path)
+    assert versions.checked_out_commit() == ""
+    git("init", "-q")
+    assert versions.checked_out_commit() == ""  # no commit yet
+    git("commit", "-q", "--allow-empty", "-m", "first")
+    assert versions.checked_out_commit() == git("rev-parse", "HEAD").strip()

@@ -1,0 +1,59 @@
+"""What `Client.watch` yields: states with their explanation, and only if they differ from what it yielded before."""
+
+from __future__ import annotations
+
+import pytest
+from kubernetes.client import V1Job
+
+from job_controller.model import Job
+from queue_manager.client.errors import JobFailed, NeverStarts, Timeout
+from queue_manager.client.updates import JobUpdate, Seen, differs, may_have_cause, see
+from queue_manager.visibility.job_states import JobState
+from tests.unit.visibility.build import at, cond, job, workload
+
+FAILED = cond("Failed", reason="BackoffLimitExceeded", message="Too often", seconds=50)
+COMPLETE = cond("Complete", reason="CompletionsReached", message="Reached", seconds=50)
+
+
+def seen(of: Job) -> Seen:
+    return see(V1Job(), of, [workload()], [], at(60))
+
+
+def test_the_state_of_a_job_is_that_of_the_lists() -> None:
+    update = seen(job(conditions=[FAILED])).update
+    assert (update.state, update.reason, update.message) == (JobState.FAILED, "BackoffLimitExceeded", "Too often")
+    assert update.why == "BackoffLimitExceeded: Too often"
+
+
+@pytest.mark.parametrize(
+    ("new", "changed"),
+    [
+        (job(suspend=False), False),
+        (job(suspend=False, status={"ready": 1}), True),
+        (job(suspend=False, status={"failed": 1}), True),
+        (job(), True),
+    ],
+    ids=["the same", "a pod is ready", "a pod has failed", "suspended"],
+)
+def test_an_update_differs_if_a_user_has_something_new_to_see(new: Job, changed: bool) -> None:
+    first = seen(job(suspend=False))
+    assert differs(first, None)
+    assert differs(seen(new), first) == changed
+
+
+@pytest.mark.parametrize(
+    ("of", "may"),
+    [(job(), False), (job(suspend=False), True), (job(conditions=[FAILED]), True), (job(conditions=[COMPLETE]), False)],
+    ids=["suspended", "running", "failed", "complete"],
+)
+def test_pods_are_read_only_where_they_may_have_a_cause(of: Job, may: bool) -> None:
+    assert may_have_cause(of) == may
+
+
+def test_each_error_says_in_one_line_what_happened() -> None:
+    key = job().metadata.key
+    failed = JobUpdate(V1Job(), JobState.FAILED, "BackoffLimitExceeded", "Too often", "exit 3: boom")
+    waits = JobUpdate(V1Job(), JobState.PENDING, "WaitingForQuota", "no quota")
+    assert str(JobFailed(failed, key, None)) == f"Job {key} failed (BackoffLimitExceeded): exit 3: boom"
+    assert str(NeverStarts(V1Job(), key, "asks 5 cpu", "ask for less")) == f"Job {key}: asks 5 cpu; ask for less"
+    assert str(Timeout(key, 3, waits)) == f"Job {key} is Pending after 3 s: WaitingForQuota: no quota"

@@ -1,0 +1,122 @@
+"""Who may do what: the roles of the components are the permissions table, and those of people say what they mean."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from queue_manager.installation.granted import granted, rights_in
+from queue_manager.installation.objects import objects
+from queue_manager.installation.settings import Components, Settings, Webhook
+from queue_manager.installation.user_roles import AGGREGATED
+from queue_manager.operator.permissions import ALL, CLUSTER_EVENTS, JOB_CONTROLLER, LEADER, QUEUE, each_verb, needs
+from queue_manager.operator.webhooks.webhook_permissions import CA_INJECTION, certificate_secret
+
+Json = dict[str, Any]
+Right = tuple[str, str, str, str]  # namespace ("" for all), group, resource, verb
+MANAGER, OWN_ACCOUNT = "kueue-controller-manager", "sluice-job-controller"
+
+
+def rights_of(trees: list[Json], account: str) -> set[Right]:
+    """The rights that the installed bindings grant a service account, without those of the cluster's own roles."""
+    return {grant[:4] for grant in granted(trees, account)}
+
+
+def rules_of(role: Json) -> set[tuple[str, str, str]]:
+    return {right[:3] for right in rights_in(role["rules"])}
+
+
+def required(components: tuple[str, ...], namespaces: list[str]) -> set[Right]:
+    found = {
+        (namespace, need.resource.group, need.name, verb)
+        for need, verb in each_verb(needs(components))
+        for namespace in (namespaces if need.resource.namespaced and namespaces else [""])
+    }
+    if QUEUE in components:  # which then serves webhooks
+        secret = certificate_secret("kueue-webhook-server-cert")
+        found |= {("", need.resource.group, need.name, verb) for need, verb in each_verb(CA_INJECTION)}
+        found |= {("sys", "", secret.name, verb) for verb in secret.verbs}
+    if namespaces and QUEUE in components:
+        found |= {("default", "", CLUSTER_EVENTS.name, verb) for verb in CLUSTER_EVENTS.verbs}
+    return found | {("sys", LEADER.resource.group, LEADER.name, verb) for verb in LEADER.verbs}
+
+
+@pytest.mark.parametrize("namespaces", [[], ["a", "b"]], ids=["everywhere", "in two namespaces"])
+@pytest.mark.parametrize(
+    ("components", "expected"),
+    [
+        ("Together", {MANAGER: ALL}),
+        ("Apart", {MANAGER: (QUEUE,), OWN_ACCOUNT: (JOB_CONTROLLER,)}),
+        ("Queue", {MANAGER: (QUEUE,)}),
+        ("JobController", {OWN_ACCOUNT: (JOB_CONTROLLER,)}),
+    ],
+)
+def test_each_service_account_may_do_exactly_what_its_components_require(
+    components: Components, expected: dict[str, tuple[str, ...]], namespaces: list[str]
+) -> None:
+    trees = objects(Settings(components=components, namespaces=namespaces), "sys")
+    accounts = {tree["metadata"]["name"] for tree in trees if tree["kind"] == "ServiceAccount"}
+    assert accounts == set(expected)
+    for account, own in expected.items():
+        assert rights_of(trees, account) == required(own, namespaces)
+
+
+def test_the_queue_may_neither_create_pods_nor_read_secrets_but_its_own() -> None:
+    trees = objects(Settings(components="Apart"))
+    rights = rights_of(trees, MANAGER)
+    assert not {right for right in rights if right[2] == "pods" and right[3] not in ("list", "watch")}
+    assert not {right for right in rights if "*" in right}
+    named = [rule for tree in trees for rule in tree.get("rules", ()) if "secrets" in rule.get("resources", ())]
+    assert [rule["resourceNames"] for rule in named] == [["kueue-webhook-server-cert"]]
+
+
+def test_without_webhooks_the_queue_reads_no_secret() -> None:
+    rights = rights_of(objects(Settings(webhook=Webhook(enabled=False))), MANAGER)
+    assert not {right for right in rights if right[2] in ("secrets", "customresourcedefinitions")}
+
+
+def test_the_job_controller_of_listed_namespaces_has_no_cluster_wide_right() -> None:
+    trees = objects(Settings(components="JobController", namespaces=["a"]))
+    assert not [tree["metadata"]["name"] for tree in trees if tree["kind"] == "ClusterRoleBinding"]
+
+
+def aggregated(trees: list[Json], name: str) -> set[tuple[str, str, str]]:
+    """The rules that the API server gives an aggregated role."""
+    label = {AGGREGATED[name]: "true"}.items()
+    roles = [tree for tree in trees if tree["kind"] == "ClusterRole" and label <= tree["metadata"]["labels"].items()]
+    return {right for role in roles for right in rules_of(role)}
+
+
+KUEUE = "kueue.x-k8s.io"
+
+
+@pytest.mark.parametrize(
+    ("role", "may", "may_not"),
+    [
+        ("sluice-viewer", (KUEUE, "workloads", "list"), (KUEUE, "workloads", "patch")),
+        ("sluice-viewer", ("batch", "jobs", "watch"), ("batch", "jobs", "create")),
+        ("sluice-queue-user", ("batch", "jobs", "create"), (KUEUE, "workloads", "patch")),
+        ("sluice-queue-user", (KUEUE, "localqueues", "get"), (KUEUE, "localqueues", "patch")),
+        ("sluice-queue-user", (KUEUE, "clusterqueues", "list"), (KUEUE, "workloadpriorityclasses", "use")),
+        ("sluice-queue-operator", (KUEUE, "workloads", "patch"), (KUEUE, "workloads", "delete")),
+        ("sluice-queue-operator", (KUEUE, "clusterqueues", "patch"), (KUEUE, "clusterqueues", "create")),
+        ("sluice-queue-operator", (KUEUE, "localqueues", "patch"), (KUEUE, "resourceflavors", "update")),
+        ("sluice-queue-admin", (KUEUE, "clusterqueues", "create"), ("", "secrets", "get")),
+        ("sluice-queue-admin", ("", "limitranges", "list"), ("", "namespaces", "patch")),
+        ("kueue-batch-admin-role", (KUEUE, "resourceflavors", "update"), (KUEUE, "workloads/status", "patch")),
+        ("kueue-batch-user-role", ("batch", "jobs", "create"), (KUEUE, "clusterqueues", "get")),
+    ],
+)
+def test_an_aggregated_role_may_what_its_name_says(
+    role: str, may: tuple[str, str, str], may_not: tuple[str, str, str]
+) -> None:
+    rights = aggregated(objects(Settings()), role)
+    assert may in rights
+    assert may_not not in rights
+
+
+def test_nobody_may_write_a_status() -> None:
+    trees = objects(Settings())
+    for role in AGGREGATED:
+        assert not {right for right in aggregated(trees, role) if right[1].endswith("/status") and right[2] != "get"}

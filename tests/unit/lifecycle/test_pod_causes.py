@@ -1,0 +1,129 @@
+"""Why pods are not ready: the words, and which cause is the worst."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from job_controller.model import Pod
+from queue_manager.lifecycle.pod_causes import MAX_CHARACTERS, CauseRank, cause_of, one_line, worst_cause
+from tests.unit.queueing.builders import at, wire
+
+Tree = dict[str, Any]
+
+
+def ended(code: int, reason: str = "Error", message: str = "", seconds: float = 0) -> Tree:
+    return {"terminated": {"exitCode": code, "reason": reason, "message": message, "finishedAt": wire(seconds)}}
+
+
+def waiting(reason: str, message: str = "") -> Tree:
+    return {"waiting": {"reason": reason, "message": message}}
+
+
+def pod(phase: str, state: Tree | None = None, last: Tree | None = None, **more: Any) -> Pod:
+    """`more`: name, ready, init (state of an init container), deleted, disrupted, stuck (message), verdict."""
+    meta: Tree = {"name": more.get("name", "p"), "creationTimestamp": wire(0)}
+    if more.get("deleted"):
+        meta["deletionTimestamp"] = wire(5)
+    status: Tree = {"phase": phase, "conditions": []}
+    if state is not None:
+        entry = {"name": "c", "ready": more.get("ready", False), "state": state, "lastState": last or {}}
+        status["containerStatuses"] = [entry]
+    if "init" in more:
+        status["initContainerStatuses"] = [{"name": "i", "state": more["init"]}]
+    if more.get("disrupted"):
+        status["conditions"].append({"type": "DisruptionTarget", "status": "True"})
+    if "stuck" in more:
+        found = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": more["stuck"]}
+        status["conditions"].append(found)
+    if "verdict" in more:
+        status["reason"], status["message"] = more["verdict"]
+    return msgspec.convert({"metadata": meta, "status": status}, Pod)
+
+
+RUNS: Tree = {"running": {"startedAt": wire(0)}}
+KUBELET = 'failed to create containerd task: exec: "/no/such": stat /no/such: no such file or directory: unknown'
+NODES = "0/3 nodes are available: 3 Insufficient cpu. preemption: 0/3 nodes are available: 3 No preemption victims."
+
+
+@pytest.mark.parametrize(
+    ("its", "rank", "text"),
+    [
+        (pod("Failed", ended(3, message="starts\nboom: no file\n\n")), CauseRank.FAILED, "exit 3: boom: no file"),
+        (pod("Failed", ended(3)), CauseRank.FAILED, "exit 3"),
+        (pod("Failed", ended(137, "OOMKilled", "loading")), CauseRank.OUT_OF_MEMORY, "OOMKilled"),
+        (pod("Failed", ended(1, "OOMKilled")), CauseRank.OUT_OF_MEMORY, "OOMKilled (exit 1)"),
+        (pod("Failed", ended(128, "StartError", KUBELET)), CauseRank.NOT_STARTABLE, "no such program: /no/such"),
+        (pod("Failed", ended(0), verdict=("Evicted", "low on memory")), CauseRank.FAILED, "Evicted: low on memory"),
+        (pod("Failed", ended(3), init=ended(5, message="x")), CauseRank.FAILED, "exit 5: x"),
+        (pod("Running", waiting("CrashLoopBackOff"), ended(3, message="x")), CauseRank.FAILED, "exit 3: x"),
+        (pod("Running", RUNS, ended(3, message="x")), CauseRank.FAILED, "exit 3: x"),
+        (
+            pod("Pending", waiting("CreateContainerError", 'exec: "a b": executable file not found in $PATH')),
+            CauseRank.NOT_STARTABLE,
+            "no such program: a b",
+        ),
+        (pod("Pending", waiting("ErrImagePull", "no x\ty")), CauseRank.NOT_STARTABLE, "ErrImagePull: no x y"),
+        (pod("Pending", waiting("ImagePullBackOff")), CauseRank.NOT_STARTABLE, "ImagePullBackOff"),
+        (pod("Pending", stuck=NODES), CauseRank.UNSCHEDULABLE, "0/3 nodes: Insufficient cpu"),
+        (
+            pod("Pending", stuck="0/3 nodes are available: 1 Insufficient cpu, 2 node(s) had taints."),
+            CauseRank.UNSCHEDULABLE,
+            "0/3 nodes: 1 Insufficient cpu, 2 node(s) had taints",
+        ),
+        (pod("Pending", stuck="no nodes"), CauseRank.UNSCHEDULABLE, "no nodes"),
+        (pod("Running", RUNS), CauseRank.UNREADY, "readiness probe failed"),
+    ],
+)
+def test_the_cause_of_a_pod_follows_from_its_status(its: Pod, rank: CauseRank, text: str) -> None:
+    found = cause_of(its)
+    assert found is not None
+    assert (found.rank, found.text) == (rank, text)
+
+
+@pytest.mark.parametrize(
+    "its",
+    [
+        pod("Succeeded", ended(0)),
+        pod("Running", RUNS, ready=True),
+        pod("Running", RUNS, ended(3), ready=True),
+        pod("Pending", waiting("ContainerCreating")),
+        pod("Pending"),
+        pod("Running", RUNS, deleted=True),
+        pod("Failed", ended(143), disrupted=True),
+    ],
+)
+def test_a_pod_that_starts_runs_or_was_stopped_has_no_cause(its: Pod) -> None:
+    assert cause_of(its) is None
+
+
+def test_a_container_that_a_node_shutdown_interrupted_has_not_failed() -> None:
+    found = cause_of(pod("Running", RUNS, ended(143, "NodeShutdown")))
+    assert found is None or found.rank == CauseRank.UNREADY
+
+
+def test_the_worst_cause_counts_and_of_equal_ones_the_newest() -> None:
+    stuck, unready = pod("Pending", stuck=NODES, name="a"), pod("Running", RUNS, name="b")
+    first, last = (pod("Failed", ended(s, seconds=s), name=f"f{s}") for s in (10, 20))
+    texts = [
+        worst.text
+        for known in ([unready], [unready, stuck], [unready, stuck, first], [first, last, stuck])
+        if (worst := worst_cause(known)) is not None
+    ]
+    assert texts == ["readiness probe failed", "0/3 nodes: Insufficient cpu", "exit 10", "exit 20"]
+
+
+def test_an_old_failure_counts_only_while_the_attempt_has_no_pod() -> None:
+    old, new = pod("Failed", ended(3, seconds=10), name="old"), pod("Pending", waiting("ContainerCreating"))
+    alone = worst_cause([old], since=at(50))
+    assert alone is not None
+    assert alone.text == "exit 3"
+    assert worst_cause([old, new], since=at(50)) is None
+    assert worst_cause([old, new], since=at(10)) == alone
+
+
+def test_a_long_text_is_cut_and_has_no_control_characters() -> None:
+    text = one_line("\x1b[31mred\r\n" + "x" * 500)
+    assert (len(text), text[:9], text[-1]) == (MAX_CHARACTERS, "[31mred x", "…")

@@ -1,0 +1,128 @@
+"""Which changes of Jobs and Workloads are reported, and what the report contains."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import msgspec
+import pytest
+
+from job_controller.model import Condition, Job, JobStatus, ObjectMeta, OwnerReference
+from queue_manager.api import keys
+from queue_manager.api.types import Admission, Attempt, RequeueHistory, Workload, WorkloadSpec, WorkloadStatus
+from queue_manager.notifications.notices import Notice, of_job, of_workload
+
+BEGUN = datetime(2026, 1, 1, tzinfo=UTC)
+LATER, EARLIER = BEGUN + timedelta(minutes=1), BEGUN - timedelta(minutes=1)
+QUEUE = {keys.QUEUE_NAME: "lq"}
+
+
+def job(*conditions: Condition, labels: dict[str, str] = QUEUE) -> Job:
+    meta = ObjectMeta(name="train", namespace="team", uid="j", labels=labels)
+    return Job(metadata=meta, status=JobStatus(conditions=conditions, succeeded=2, failed=1))
+
+
+def true(type: str, reason: str = "Why", at: datetime = LATER, status: str = "True") -> Condition:
+    return Condition(type=type, status=status, reason=reason, message="said", last_transition_time=at)
+
+
+def workload(*conditions: Condition, history: RequeueHistory | None = None) -> Workload:
+    owner = OwnerReference(api_version="batch/v1", kind="Job", name="train", uid="j", controller=True)
+    meta = ObjectMeta(name="job-train", namespace="team", uid="w", owner_references=(owner,))
+    status = WorkloadStatus(conditions=conditions, admission=Admission(cluster_queue="cq"), requeue_history=history)
+    return Workload(metadata=meta, spec=WorkloadSpec(queue_name="lq"), status=status)
+
+
+DONE, FAILED = job(true("Complete")), job(true("Failed", "BackoffLimitExceeded"))
+PREEMPTED = workload(
+    true("Evicted", "Preempted"),
+    history=RequeueHistory(attempts=(Attempt(reason="Preempted", cause="for priority 9 of ClusterQueue b"),)),
+)
+LIMIT = workload(true("Evicted", "DeactivatedDueToRequeuingLimitExceeded"))
+
+
+def test_the_end_of_a_job_is_reported_once_with_its_facts() -> None:
+    assert of_job(job(), FAILED, BEGUN) == Notice(
+        id=f"j.JobFailed.{int(LATER.timestamp())}",
+        type="JobFailed",
+        time=LATER,
+        namespace="team",
+        job="train",
+        job_uid="j",
+        queue="lq",
+        reason="BackoffLimitExceeded",
+        message="said",
+        succeeded_pods=2,
+        failed_pods=1,
+    )
+    assert of_job(FAILED, FAILED, BEGUN) is None
+    assert (done := of_job(job(), DONE, BEGUN)) is not None
+    assert done.type == "JobSucceeded"
+
+
+def test_the_end_of_a_job_names_its_workload_and_clusterqueue() -> None:
+    notice = of_job(job(), FAILED, BEGUN, workload())
+    assert notice is not None
+    assert (notice.workload, notice.cluster_queue) == ("job-train", "cq")
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (None, None),
+        (DONE, None),
+        (job(), job(true("Failed", status="False"))),
+        (None, job(true("Complete", at=EARLIER))),
+        (job(labels={}), job(true("Complete"), labels={})),
+    ],
+    ids=["nothing", "a deletion", "no end", "an end from before the start", "a Job without a queue"],
+)
+def test_what_is_no_end_or_not_ours_is_not_reported(old: Job | None, new: Job | None) -> None:
+    assert of_job(old, new, BEGUN) is None
+
+
+def test_an_end_during_a_gap_of_the_watch_is_reported() -> None:
+    assert of_job(None, DONE, BEGUN) is not None
+    assert of_workload(None, LIMIT, BEGUN) is not None
+
+
+def test_a_deactivation_names_its_cause() -> None:
+    notice = of_workload(workload(), LIMIT, BEGUN)
+    assert notice is not None
+    assert (notice.type, notice.reason, notice.message) == (
+        "JobDeactivated",
+        "DeactivatedDueToRequeuingLimitExceeded",
+        "said",
+    )
+    assert (notice.job, notice.job_uid, notice.queue, notice.cluster_queue, notice.workload) == (
+        *("train", "j", "lq", "cq", "job-train"),
+    )
+    assert of_workload(LIMIT, LIMIT, BEGUN) is None
+
+
+def test_a_preemption_names_priority_and_queue_but_no_other_workload() -> None:
+    notice = of_workload(workload(), PREEMPTED, BEGUN)
+    assert notice is not None
+    assert (notice.type, notice.message) == ("JobPreempted", "for priority 9 of ClusterQueue b")
+
+
+def test_a_second_preemption_and_a_deactivation_after_one_are_events_of_their_own() -> None:
+    again = workload(true("Evicted", "Preempted", LATER + timedelta(minutes=1)))
+    first, second = of_workload(workload(), PREEMPTED, BEGUN), of_workload(PREEMPTED, again, BEGUN)
+    assert first is not None
+    assert second is not None
+    assert first.id != second.id
+    assert (deactivated := of_workload(PREEMPTED, LIMIT, BEGUN)) is not None
+    assert deactivated.type == "JobDeactivated"
+
+
+def test_an_eviction_that_is_retried_is_not_reported() -> None:
+    assert of_workload(workload(), workload(true("Evicted", "PodsReadyTimeout")), BEGUN) is None
+
+
+def test_the_json_has_the_documented_keys() -> None:
+    notice = of_job(job(), DONE, BEGUN)
+    assert list(msgspec.to_builtins(notice)) == [
+        *("schemaVersion", "id", "type", "time", "namespace", "job", "jobUid", "queue", "clusterQueue", "workload"),
+        *("reason", "message", "succeededPods", "failedPods"),
+    ]

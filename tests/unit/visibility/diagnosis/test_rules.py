@@ -1,0 +1,319 @@
+"""What `sluice doctor` finds, rule by rule, and that a healthy cluster has no findings."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from job_controller.model import Condition, Object, ObjectMeta, OwnerReference
+from queue_manager.api.types import (
+    Admission,
+    AdmissionCheckRule,
+    AdmissionChecksStrategy,
+    ClusterQueue,
+    ClusterQueueSpec,
+    Cohort,
+    CohortSpec,
+    FlavorQuotas,
+    LocalQueue,
+    LocalQueueSpec,
+    QueueStatus,
+    RequeueState,
+    ResourceFlavor,
+    ResourceFlavorSpec,
+    ResourceGroup,
+    ResourceQuota,
+    Workload,
+    WorkloadStatus,
+)
+from queue_manager.configuration import KueueConfig
+from queue_manager.configuration.kueue_config import RequeuingStrategy, WaitForPodsReady
+from queue_manager.visibility.diagnosis.examination import confirmed, examine, needs_confirmation
+from queue_manager.visibility.diagnosis.problem import Problem
+from queue_manager.visibility.diagnosis.snapshot import (
+    CertificateFacts,
+    ClockFacts,
+    LeaseFacts,
+    NodeFacts,
+    Snapshot,
+)
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+SECOND = timedelta(seconds=1)
+DAY = timedelta(days=1)
+
+
+def cluster_queue(
+    name: str = "cq", flavor: str = "default", nominal: str = "4", borrowing: str | None = None, cohort: str = ""
+) -> ClusterQueue:
+    quota = ResourceQuota(name="cpu", nominal_quota=nominal, borrowing_limit=borrowing)
+    group = ResourceGroup(covered_resources=("cpu",), flavors=(FlavorQuotas(name=flavor, resources=(quota,)),))
+    return ClusterQueue(
+        metadata=ObjectMeta(name=name), spec=ClusterQueueSpec(resource_groups=(group,), cohort_name=cohort)
+    )
+
+
+def local_queue(cluster_queue: str = "cq") -> LocalQueue:
+    meta = ObjectMeta(name="lq", namespace="team")
+    return LocalQueue(metadata=meta, spec=LocalQueueSpec(cluster_queue=cluster_queue))
+
+
+def flavor(name: str = "default", **labels: str) -> ResourceFlavor:
+    return ResourceFlavor(metadata=ObjectMeta(name=name), spec=ResourceFlavorSpec(node_labels=labels))
+
+
+def workload(*conditions: Condition, job: str = "job-uid", **status: object) -> Workload:
+    owner = OwnerReference(api_version="batch/v1", kind="Job", name="job", uid=job, controller=True)
+    meta = ObjectMeta(name="w", namespace="team", uid="w-uid", owner_references=(owner,))
+    return Workload(metadata=meta, status=WorkloadStatus(conditions=conditions, **status))  # type: ignore[arg-type]
+
+
+def true(type: str, at: datetime = NOW, reason: str = "Any") -> Condition:
+    return Condition(type=type, status="True", reason=reason, last_transition_time=at)
+
+
+def started_after(span: timedelta) -> Workload:
+    return workload(true("QuotaReserved"), true("Admitted"), true("PodsReady", NOW + span, "Started"))
+
+
+def config(**settings: object) -> KueueConfig:
+    return KueueConfig(wait_for_pods_ready=WaitForPodsReady(**settings))  # type: ignore[arg-type]
+
+
+LIMITED = RequeuingStrategy(backoff_limit_count=5)
+HEALTHY = Snapshot(
+    now=NOW,
+    config=KueueConfig(),
+    workloads=[started_after(SECOND)],
+    pods=[Object(metadata=ObjectMeta(name="p", namespace="team"))],
+    jobs=[Object(metadata=ObjectMeta(name="job", namespace="team", uid="job-uid"))],
+    local_queues=[local_queue()],
+    cluster_queues=[cluster_queue()],
+    cohorts=[],
+    flavors=[flavor()],
+    checks=[],
+    nodes=[NodeFacts("n", {"kind": "a"}, {"cpu": "4"})],
+    certificates=[CertificateFacts("the API server", NOW + 31 * DAY, "renew")],
+    clocks=[ClockFacts("this machine", SECOND, SECOND)],
+    leases=[LeaseFacts("kueue-system/lease", "manager-0", NOW - 2 * SECOND, 15)],
+)
+
+
+def deleted(kind: type[Object] = Object, minutes: int = 60, **meta: object) -> Object:
+    gone = NOW - timedelta(minutes=minutes)
+    fields = {"name": "x", "uid": "x-uid", "finalizers": ("example.com/keeps",), "deletion_timestamp": gone, **meta}
+    return kind(metadata=ObjectMeta(**fields))  # type: ignore[arg-type]
+
+
+def inactive(reason: str) -> ClusterQueue:
+    said = "Can't admit new workloads: Cohort has a cycle."
+    active = Condition(type="Active", status="False", reason=reason, message=said, last_transition_time=NOW)
+    queue = cluster_queue(cohort="a")
+    return ClusterQueue(metadata=queue.metadata, spec=queue.spec, status=QueueStatus(conditions=(active,)))
+
+
+def cohort(name: str, parent: str) -> Cohort:
+    return Cohort(metadata=ObjectMeta(name=name), spec=CohortSpec(parent_name=parent))
+
+
+CHECKED = AdmissionChecksStrategy(admission_checks=(AdmissionCheckRule(name="budget"),))
+WITH_CHECK = ClusterQueue(metadata=ObjectMeta(name="cq"), spec=ClusterQueueSpec(admission_checks_strategy=CHECKED))
+RETRIED = workload(requeue_state=RequeueState(count=3))
+HOLDING = workload(true("QuotaReserved"), job="gone", admission=Admission(cluster_queue="cq"))
+
+LENDER = cluster_queue("other", nominal="2", cohort="all")
+
+FOUND = {
+    "a LocalQueue without ClusterQueue": (
+        {"local_queues": [local_queue("cqq")]},
+        ("error", "MissingClusterQueue", "localqueue/lq -n team", "(there is cq)"),
+    ),
+    "a flavor that does not exist": (
+        {"flavors": []},
+        ("error", "MissingFlavor", "clusterqueue/cq", "ResourceFlavor default does not exist"),
+    ),
+    "an admission check that does not exist": (
+        {"cluster_queues": [WITH_CHECK]},
+        ("error", "MissingAdmissionCheck", "clusterqueue/cq", "AdmissionCheck budget does not exist"),
+    ),
+    "a ClusterQueue below a cycle of Cohorts": (
+        {"cluster_queues": [inactive("CohortCycleDetected")], "cohorts": [cohort("a", "b"), cohort("b", "a")]},
+        ("error", "InactiveClusterQueue", "clusterqueue/cq", "Cohort has a cycle, so this queue admits nothing"),
+    ),
+    "a flavor without nodes": (
+        {"flavors": [flavor(kind="b")]},
+        ("warning", "FlavorWithoutNodes", "resourceflavor/default", "kind=b"),
+    ),
+    "a quota above all nodes": (
+        {"cluster_queues": [cluster_queue(nominal="4001m")]},
+        ("warning", "QuotaAboveNodes", "clusterqueue/cq", "have 4."),
+    ),
+    "a borrowing limit above what others lend": (
+        {
+            "cluster_queues": [
+                cluster_queue(cohort="all", borrowing="3"),
+                cluster_queue("other", nominal="2", cohort="all"),
+            ]
+        },
+        ("warning", "UnreachableBorrowingLimit", "clusterqueue/cq", "lends at most 2"),
+    ),
+    "no end of retries, in a configuration that somebody wrote": (
+        {"config": config(timeout=timedelta(minutes=5))},
+        ("warning", "NoRetryLimit", "waitForPodsReady.requeuingStrategy.backoffLimitCount", "retried for ever"),
+    ),
+    "no end of retries, by default, with a Workload that is retried": (
+        {"workloads": [RETRIED]},
+        ("warning", "NoRetryLimit", "waitForPodsReady.requeuingStrategy.backoffLimitCount", "1 wait for another"),
+    ),
+    "a start as slow as the timeout": (
+        {
+            "config": config(timeout=timedelta(seconds=100), requeuing_strategy=LIMITED),
+            "workloads": [started_after(90 * SECOND)],
+        },
+        ("warning", "PodsReadyTimeoutTooShort", "waitForPodsReady.timeout", "took 90s"),
+    ),
+    "an expired certificate": (
+        {"certificates": [CertificateFacts("crd/x", NOW - SECOND, "renew")]},
+        ("error", "ExpiredCertificate", "crd/x", "expired at 2025-12-31T23:59:59Z"),
+    ),
+    "a certificate that expires soon": (
+        {"certificates": [CertificateFacts("crd/x", NOW + 13 * DAY, "renew")]},
+        ("warning", "ExpiringCertificate", "crd/x", "in 13 days"),
+    ),
+    "a clock that is behind": (
+        {"clocks": [ClockFacts("this machine", -20 * SECOND, SECOND)]},
+        ("warning", "ClockSkew", "this machine", "20 s behind"),
+    ),
+    "a clock that is far ahead": (
+        {"clocks": [ClockFacts("manager m", 90 * SECOND, 2 * SECOND)]},
+        ("error", "ClockSkew", "manager m", "90 s ahead of"),
+    ),
+    "a Lease that nobody renews": (
+        {"leases": [LeaseFacts("kueue-system/lease", "m", NOW - 61 * SECOND, 15)]},
+        ("error", "NoManager", "lease/lease -n kueue-system", "m renewed it 61 s ago"),
+    ),
+    "a released Lease": (
+        {"leases": [LeaseFacts("kueue-system/lease", "", NOW, 15)]},
+        ("error", "NoManager", "lease/lease -n kueue-system", "No manager leads"),
+    ),
+    "a pod whose finalizer nobody removes": (
+        {"pods": [deleted(namespace="team")]},
+        ("warning", "StuckFinalizer", "pod/x -n team", "example.com/keeps"),
+    ),
+    "a Workload that holds quota for a Job that is gone": (
+        {"workloads": [HOLDING]},
+        ("error", "OrphanedWorkload", "workload/w -n team", "holds quota"),
+    ),
+    "a pending Workload whose Job is gone": (
+        {"workloads": [workload(job="gone")]},
+        ("warning", "OrphanedWorkload", "workload/w -n team", "Its Job does not exist."),
+    ),
+}
+
+
+@pytest.mark.parametrize(("change", "found"), FOUND.values(), ids=list(FOUND))
+def test_a_rule_names_place_and_cause(change: dict[str, object], found: tuple[str, str, str, str]) -> None:
+    (problem,) = examine(replace(HEALTHY, **change))  # type: ignore[arg-type]
+    severity, code, place, words = found
+    assert (problem.severity, problem.code, problem.place) == (severity, code, place)
+    assert words in problem.sentence
+    assert problem.command
+
+
+SILENT: dict[str, dict[str, object]] = {
+    "a resource that no node reports": {"nodes": [NodeFacts("n", {}, {"memory": "1Gi"})]},
+    "a ClusterQueue in deletion that still has Workloads": {
+        "cluster_queues": [deleted(ClusterQueue, name="cq")],
+        "workloads": [workload(true("QuotaReserved"), admission=Admission(cluster_queue="cq"))],
+    },
+    "a deletion that has just begun": {"pods": [deleted(minutes=4)]},
+    "a finished Workload whose Job is gone": {"workloads": [workload(true("Finished"), job="gone")]},
+    "a Workload that a user made without a Job": {"workloads": [Workload(metadata=ObjectMeta(name="own"))]},
+    "a clock within the uncertainty": {"clocks": [ClockFacts("this machine", 8 * SECOND, 4 * SECOND)]},
+    "a limit of retries": {"config": config(timeout=timedelta(minutes=5), requeuing_strategy=LIMITED)},
+    "an end of all retries by time": {
+        "config": config(requeuing_strategy=RequeuingStrategy(give_up_after=DAY), timeout=timedelta(minutes=5))
+    },
+    "no waitForPodsReady": {"config": KueueConfig(wait_for_pods_ready=None), "workloads": [RETRIED]},
+    "a cycle of cohorts": {
+        "cluster_queues": [cluster_queue(cohort="a", borrowing="9")],
+        "cohorts": [
+            Cohort(metadata=ObjectMeta(name=name), spec=CohortSpec(parent_name=parent))
+            for name, parent in (("a", "b"), ("b", "a"))
+        ],
+    },
+}
+
+
+@pytest.mark.parametrize("change", SILENT.values(), ids=list(SILENT))
+def test_what_is_in_order_is_no_finding(change: dict[str, object]) -> None:
+    assert examine(replace(HEALTHY, **change)) == []  # type: ignore[arg-type]
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 3), st.integers(0, 64), st.integers(0, 64)), max_size=5),
+    st.integers(0, 20),
+    st.timedeltas(timedelta(0), timedelta(minutes=20)),
+)
+def test_a_healthy_cluster_has_no_findings(
+    queues: list[tuple[int, int, int]], node_count: int, start: timedelta
+) -> None:
+    """Queues whose flavors exist and have nodes, with quotas that the nodes have, at any size."""
+    names = {number for number, _, _ in queues}
+    made = [
+        cluster_queue(f"cq-{i}", f"f-{number}", str(min(nominal, 64)), str(min(limit, _others(queues, i))), "all")
+        for i, (number, nominal, limit) in enumerate(queues)
+    ]
+    nodes = [NodeFacts(f"n-{n}-{i}", {"f": f"{n}"}, {"cpu": "64"}) for n in names for i in range(1 + node_count)]
+    snapshot = replace(
+        HEALTHY,
+        cluster_queues=made,
+        local_queues=[local_queue(queue.metadata.name) for queue in made],
+        flavors=[flavor(f"f-{number}", f=str(number)) for number in names],
+        nodes=nodes,
+        workloads=[started_after(start)],
+    )
+    assert examine(snapshot) == []
+
+
+def _others(queues: list[tuple[int, int, int]], index: int) -> int:
+    """The quota of all other queues in the flavor of this one."""
+    return sum(nominal for i, (number, nominal, _) in enumerate(queues) if i != index and number == queues[index][0])
+
+
+def test_rules_are_silent_about_what_may_not_be_read() -> None:
+    assert examine(Snapshot(now=NOW)) == []
+
+
+def test_errors_come_first() -> None:
+    broken = replace(HEALTHY, flavors=[], nodes=[], certificates=[CertificateFacts("x", NOW + DAY, "renew")])
+    assert [problem.severity for problem in examine(broken)] == ["error", "warning"]
+
+
+def test_a_passing_state_counts_only_if_a_second_snapshot_has_it() -> None:
+    orphan = examine(replace(HEALTHY, workloads=[HOLDING]))
+    lasting = Problem("error", "MissingFlavor", "clusterqueue/cq", "s", "c")
+    assert needs_confirmation(orphan)
+    assert not needs_confirmation([lasting])
+    assert confirmed(orphan, []) == []
+    assert confirmed([], [*orphan, lasting]) == [lasting]
+    assert confirmed(orphan, orphan) == orphan
+
+
+def test_a_cycle_is_mended_at_a_cohort_of_the_cycle() -> None:
+    cohorts = [cohort("a", "b"), cohort("b", "c"), cohort("c", "b")]
+    [found] = examine(replace(HEALTHY, cluster_queues=[inactive("CohortCycleDetected")], cohorts=cohorts))
+    assert found.command.startswith("kubectl patch cohort b ")
+
+
+@pytest.mark.parametrize(
+    ("reason", "flavors", "codes"),
+    [("Stopped", ["default"], []), ("FlavorNotFound", [], ["MissingFlavor"]), ("Other", ["default"], ["Inactive"])],
+)
+def test_an_inactive_queue_is_found_once_unless_on_purpose(reason: str, flavors: list[str], codes: list[str]) -> None:
+    snapshot = replace(HEALTHY, cluster_queues=[inactive(reason)], flavors=[flavor(name) for name in flavors])
+    assert [problem.code.removesuffix("ClusterQueue") for problem in examine(snapshot)] == codes

@@ -1,0 +1,66 @@
+"""Groups of deactivated Jobs by cause, and the text that selects them."""
+
+from __future__ import annotations
+
+import shlex
+
+from queue_manager.visibility.cause_groups import CauseGroup, cause_groups, has_cause
+from queue_manager.visibility.inbox import InboxRow, inbox
+from tests.unit.visibility.build import at, cond, wire, workload
+
+LIMIT = "DeactivatedDueToRequeuingLimitExceeded"
+
+
+def row(name: str, cause: str, seconds: float = 0, namespace: str = "default") -> InboxRow:
+    """The row of a Workload that was deactivated with this cause of its pods."""
+    attempt = {"start": wire(0), "end": wire(seconds), "reason": LIMIT, "podCause": cause}
+    found = workload(
+        name,
+        namespace=namespace,
+        active=False,
+        conditions=[cond("Evicted", reason=LIMIT, seconds=seconds)],
+        status={"requeueHistory": {"attempts": [attempt]}},
+    )
+    (only,) = inbox([found], (), at(100))
+    return only
+
+
+def seen(group: CauseGroup) -> tuple[str, int, str]:
+    return group.cause, group.count, group.example
+
+
+def test_causes_that_differ_only_in_what_varies_are_one_group() -> None:
+    rows = [
+        row("sort-1", "exit 3: cannot open /data/sort-1.csv after 12345 ms", 1),
+        row("sort-2", "exit 3: cannot open /data/sort-2.csv after 777 ms", 2),
+        row("other", "exit 4: cannot open", 3),
+        row("boom", "exit 3: boom", 4),
+    ]
+    assert [seen(group) for group in cause_groups(rows)] == [
+        ("exit 3: cannot open /data/….csv after … ms", 2, "sort-2"),
+        ("exit 3: boom", 1, "boom"),
+        ("exit 4: cannot open", 1, "other"),
+    ]
+
+
+def test_the_text_of_a_group_selects_its_jobs() -> None:
+    rows = [row("sort-1", "exit 3: it can't open sort-1 (1234)"), row("sort-2", "exit 3: it can't open sort-2 (99999)")]
+    (group,) = cause_groups(rows)
+    command = shlex.split(group.action)
+    assert command[:3] == ["sluice", "reactivate", "--why"]
+    assert command[4:] == ["--stagger", "10s"]
+    assert [has_cause(each, command[3]) for each in rows] == [True, True]
+    assert has_cause(rows[0], "CAN'T OPEN")
+    assert has_cause(rows[0], "it...open")
+    assert not has_cause(rows[0], "exit 4")
+
+
+def test_the_command_names_the_namespaces_of_the_group() -> None:
+    here, there = row("a", "exit 3"), row("b", "exit 3", namespace="team")
+    scopes = [cause_groups(rows)[0].action.partition(" --why")[0] for rows in ([here], [there], [here, there])]
+    assert scopes == ["sluice reactivate", "sluice reactivate -n team", "sluice reactivate -A"]
+
+
+def test_a_shell_gets_the_text_as_one_argument() -> None:
+    for cause in ("exit 3: it's $HOME", 'exit 3: `x` "y"', "exit 3: it's"):
+        assert cause in shlex.split(cause_groups([row("a", cause)])[0].action)

@@ -32,7 +32,7 @@ from job_controller.pod_facts import is_terminal
 from job_controller.pod_identity import PodIdentities, mismatch_message
 from job_controller.pod_manifest import Tree
 from job_controller.pod_selection import claims, matches
-from job_controller.ports import AlwaysPermitted, Clock, Cluster, Events, Metrics, PodPermits, Queue
+from job_controller.ports import AlwaysPermitted, Clock, Events, JobClient, Metrics, PodPermits, Queue
 from job_controller.sync import decide
 
 # How many times one sync decides, if status writes conflict with other writers of the Job.
@@ -54,7 +54,7 @@ class JobController:
 
     def __init__(
         self,
-        cluster: Cluster,
+        cluster: JobClient,
         queue: Queue,
         events: Events,
         clock: Clock,

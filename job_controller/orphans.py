@@ -13,7 +13,7 @@ from job_controller import conditions, job_patches
 from job_controller.model import Job, Key, Pod
 from job_controller.options import JobControllerOptions
 from job_controller.perform import CONFLICT, NOT_FOUND, for_each, status_of
-from job_controller.ports import Cluster
+from job_controller.ports import JobClient
 
 
 class Orphans(NamedTuple):
@@ -39,7 +39,7 @@ class OrphanQueue(Protocol):
 class OrphanSweeper:
     """The controller. The host calls `job_changed` and `pod_changed` for every change, and `sync` for queued keys."""
 
-    def __init__(self, cluster: Cluster, queue: OrphanQueue, options: JobControllerOptions) -> None:
+    def __init__(self, cluster: JobClient, queue: OrphanQueue, options: JobControllerOptions) -> None:
         self._cluster = cluster
         self._queue = queue
         self._options = options

@@ -26,7 +26,7 @@ from job_controller.options import JobControllerOptions
 from job_controller.pod_facts import is_tracked
 from job_controller.pod_identity import PodIdentities
 from job_controller.pod_manifest import manifest
-from job_controller.ports import Cluster, Events, Metrics, PodPermits
+from job_controller.ports import Events, JobClient, Metrics, PodPermits
 
 log = logging.getLogger(__name__)
 
@@ -81,7 +81,7 @@ class Performer:
 
     def __init__(
         self,
-        cluster: Cluster,
+        cluster: JobClient,
         events: Events,
         metrics: Metrics,
         options: JobControllerOptions,

@@ -46,7 +46,7 @@ class Queue(Protocol):
         ...
 
 
-class Cluster(Protocol):
+class JobClient(Protocol):
     """Jobs and pods: cached reads, live writes.
 
     A write to an object that does not exist raises an error with status 404, and removes the object from the cache.

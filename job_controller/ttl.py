@@ -7,7 +7,7 @@ from datetime import datetime
 from job_controller import conditions
 from job_controller.model import Job, Key
 from job_controller.perform import CONFLICT, NOT_FOUND, status_of
-from job_controller.ports import Clock, Cluster, Metrics, Queue
+from job_controller.ports import Clock, JobClient, Metrics, Queue
 from job_controller.times import WaitStart, wait_start
 
 DURATION = "ttl_after_finished_controller_job_deletion_duration_seconds"
@@ -37,7 +37,7 @@ def remaining(job: Job, now: datetime, before: WaitStart | None = None) -> float
 class TtlController:
     """The controller. The host calls `job_changed` for every change, and `sync` for queued keys."""
 
-    def __init__(self, cluster: Cluster, queue: Queue, clock: Clock, metrics: Metrics) -> None:
+    def __init__(self, cluster: JobClient, queue: Queue, clock: Clock, metrics: Metrics) -> None:
         self._cluster = cluster
         self._queue = queue
         self._clock = clock

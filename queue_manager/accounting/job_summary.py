@@ -26,8 +26,8 @@ from queue_manager.accounting.records import (
     SUCCEEDED,
     JobRecord,
     PodRecord,
-    Step,
     StepKind,
+    StepRecord,
 )
 from queue_manager.accounting.step_order import in_order
 from queue_manager.api import messages, reasons
@@ -95,11 +95,11 @@ class JobSummary(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     wasted_seconds: Mapping[Waste, float]
 
 
-class Attempt(msgspec.Struct, frozen=True, kw_only=True):
+class AttemptSummary(msgspec.Struct, frozen=True, kw_only=True):
     """A period with quota. `end`: what ended it; None while it runs."""
 
-    admission: Step
-    end: Step | None
+    admission: StepRecord
+    end: StepRecord | None
     seconds: float
 
     @property
@@ -111,21 +111,21 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
     def waste(self) -> Waste | None:
         """Why it led to nothing; None if it succeeded or still runs."""
         match self.end:
-            case None | Step(kind=StepKind.FINISHED, reason="Succeeded"):
+            case None | StepRecord(kind=StepKind.FINISHED, reason="Succeeded"):
                 return None
-            case Step(kind=StepKind.FINISHED):
+            case StepRecord(kind=StepKind.FINISHED):
                 return Waste.FAILED
-            case Step(kind=StepKind.PREEMPTED):
+            case StepRecord(kind=StepKind.PREEMPTED):
                 return Waste.PREEMPTED
-            case Step(kind=StepKind.EVICTED, reason=reasons.PODS_READY_TIMEOUT):
+            case StepRecord(kind=StepKind.EVICTED, reason=reasons.PODS_READY_TIMEOUT):
                 return Waste.NOT_READY
-            case Step(kind=StepKind.DEACTIVATED, reason=reasons.REQUEUING_LIMIT_EXCEEDED):
+            case StepRecord(kind=StepKind.DEACTIVATED, reason=reasons.REQUEUING_LIMIT_EXCEEDED):
                 return Waste.NOT_READY
             case _:
                 return Waste.OTHER
 
 
-def summary(job: JobRecord, steps: Iterable[Step], pods: Sequence[PodRecord], now: datetime) -> JobSummary:
+def summary(job: JobRecord, steps: Iterable[StepRecord], pods: Sequence[PodRecord], now: datetime) -> JobSummary:
     """Fold the steps and pods of a Job."""
     ordered = in_order(steps)
     runs = attempts(ordered, now)
@@ -166,7 +166,7 @@ def summary(job: JobRecord, steps: Iterable[Step], pods: Sequence[PodRecord], no
     )
 
 
-def attempts(ordered: Sequence[Step], now: datetime) -> list[Attempt]:
+def attempts(ordered: Sequence[StepRecord], now: datetime) -> list[AttemptSummary]:
     """The periods with quota, the oldest first."""
     job_end = next((step for step in ordered if step.kind in ENDS_OF_JOB), None)
     found = []
@@ -177,11 +177,11 @@ def attempts(ordered: Sequence[Step], now: datetime) -> list[Attempt]:
         ends = [at for at in (released, job_end.at if job_end is not None else None) if at is not None]
         until = min(ends, default=now)
         seconds = max(0.0, (until - admission.at).total_seconds())
-        found.append(Attempt(admission=admission, end=end, seconds=seconds))
+        found.append(AttemptSummary(admission=admission, end=end, seconds=seconds))
     return found
 
 
-def _wasted(runs: Iterable[Attempt]) -> dict[Waste, float]:
+def _wasted(runs: Iterable[AttemptSummary]) -> dict[Waste, float]:
     total = dict.fromkeys(Waste, 0.0)
     for run in runs:
         if run.waste is not None:
@@ -189,7 +189,7 @@ def _wasted(runs: Iterable[Attempt]) -> dict[Waste, float]:
     return total
 
 
-def _state(ordered: Sequence[Step], end: Step | None) -> JobOutcome:
+def _state(ordered: Sequence[StepRecord], end: StepRecord | None) -> JobOutcome:
     """A Job that was deactivated when it was deleted stays that: nothing went wrong with its deletion."""
     if end is not None and end.kind is StepKind.FINISHED:
         return JobOutcome.SUCCEEDED if end.reason == SUCCEEDED else JobOutcome.FAILED
@@ -199,7 +199,7 @@ def _state(ordered: Sequence[Step], end: Step | None) -> JobOutcome:
     return JobOutcome.DELETED if end is not None and last is not JobOutcome.DEACTIVATED else last
 
 
-def _cause(ordered: Sequence[Step], failed: PodRecord | None, state: JobOutcome) -> str:
+def _cause(ordered: Sequence[StepRecord], failed: PodRecord | None, state: JobOutcome) -> str:
     """Why the pods failed, as `sluice ps` says it; then what ended the Job or its last attempt."""
     if state in (JobOutcome.SUCCEEDED, JobOutcome.RUNNING):
         return ""
@@ -212,7 +212,7 @@ def _cause(ordered: Sequence[Step], failed: PodRecord | None, state: JobOutcome)
     return "; ".join(part for part in (first, then) if part)
 
 
-def _pods_of(end: Step) -> str:
+def _pods_of(end: StepRecord) -> str:
     """Why the pods were not ready, in the message of an eviction or deactivation for that; "" without a cause."""
     if end.reason not in (reasons.PODS_READY_TIMEOUT, reasons.REQUEUING_LIMIT_EXCEEDED):
         return ""
@@ -221,15 +221,15 @@ def _pods_of(end: Step) -> str:
     return end.message.partition("; ")[2]
 
 
-def _is_by_pods(end: Step, of_end: str) -> bool:
+def _is_by_pods(end: StepRecord, of_end: str) -> bool:
     """Whether the pods are the cause of the end, so that its message says nothing more."""
     return bool(of_end) or end.reason in (*_ENDED_BY_PODS, reasons.REQUEUING_LIMIT_EXCEEDED, reasons.PODS_READY_TIMEOUT)
 
 
-def text(step: Step) -> str:
+def text(step: StepRecord) -> str:
     """Reason and message of a step as one sentence."""
     return ": ".join(part for part in (step.reason, step.message) if part)
 
 
-def _count(steps: Iterable[Step], kind: StepKind) -> int:
+def _count(steps: Iterable[StepRecord], kind: StepKind) -> int:
     return sum(step.kind is kind for step in steps)

@@ -11,11 +11,11 @@ from sqlalchemy import ColumnElement, Engine, Select, and_, select
 from sqlalchemy.exc import SQLAlchemyError
 
 from queue_manager.accounting.database import HistoryUnavailable, open_for_reading
-from queue_manager.accounting.records import ENDS_OF_JOB, JobRecord, PodRecord, Step, StepKind
+from queue_manager.accounting.records import ENDS_OF_JOB, JobRecord, PodRecord, StepKind, StepRecord
 from queue_manager.accounting.tables import jobs, pods, steps
 
 
-class JobFilter(NamedTuple):
+class HistoryFilter(NamedTuple):
     """Which Jobs are read: those that existed, unfinished, at some time from `since` on and before `until`."""
 
     since: datetime | None = None
@@ -30,11 +30,11 @@ class JobHistory(NamedTuple):
     """All that is stored about one Job."""
 
     job: JobRecord
-    steps: list[Step]
+    steps: list[StepRecord]
     pods: list[PodRecord]
 
 
-def read_history(url: str, wanted: JobFilter) -> list[JobHistory]:
+def read_history(url: str, wanted: HistoryFilter) -> list[JobHistory]:
     """The chosen Jobs in the order of their submission. Raises HistoryUnavailable."""
     engine = open_for_reading(url)
     try:
@@ -45,7 +45,7 @@ def read_history(url: str, wanted: JobFilter) -> list[JobHistory]:
         engine.dispose()
 
 
-def _read(engine: Engine, wanted: JobFilter) -> list[JobHistory]:
+def _read(engine: Engine, wanted: HistoryFilter) -> list[JobHistory]:
     chosen = and_(True, *_conditions(wanted))
     uids = select(jobs.c.uid).where(chosen)
     with closing(engine.connect()) as connection:
@@ -57,14 +57,14 @@ def _read(engine: Engine, wanted: JobFilter) -> list[JobHistory]:
         found = {row["uid"]: JobHistory(JobRecord(**row), [], []) for row in rows(ordered)}
         for row in rows(select(steps).where(steps.c.job_uid.in_(uids))):
             if (history := found.get(row["job_uid"])) is not None:
-                history.steps.append(Step(**{**row, "kind": StepKind(row["kind"])}))
+                history.steps.append(StepRecord(**{**row, "kind": StepKind(row["kind"])}))
         for row in rows(select(pods).where(pods.c.job_uid.in_(uids))):
             if (history := found.get(row["job_uid"])) is not None:
                 history.pods.append(PodRecord(**row))
     return list(found.values())
 
 
-def _conditions(wanted: JobFilter) -> Iterable[ColumnElement[bool]]:
+def _conditions(wanted: HistoryFilter) -> Iterable[ColumnElement[bool]]:
     if wanted.since is not None:
         ended = steps.c.kind.in_(ENDS_OF_JOB) & (steps.c.at < wanted.since)
         yield jobs.c.uid.not_in(select(steps.c.job_uid).where(ended))

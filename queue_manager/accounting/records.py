@@ -47,7 +47,7 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
     submitted_at: datetime
 
 
-class Step(msgspec.Struct, frozen=True, kw_only=True):
+class StepRecord(msgspec.Struct, frozen=True, kw_only=True):
     """One step of a Job. `uid` is that of the Job or of its Workload, from which the step was read.
 
     `attempt`: number of the period with quota, from 1; 0 if the step belongs to the Job as a whole. `occurrence`: the
@@ -96,4 +96,4 @@ class PodRecord(msgspec.Struct, frozen=True, kw_only=True):
     peak_memory_bytes: int | None = None
 
 
-Record = JobRecord | Step | PodRecord
+Record = JobRecord | StepRecord | PodRecord

@@ -17,8 +17,8 @@ from queue_manager.accounting.records import (
     ENDS_OF_ATTEMPT,
     ENDS_OF_JOB,
     PodRecord,
-    Step,
     StepKind,
+    StepRecord,
 )
 
 _LAST = 1 << 30  # in place of attempt 0
@@ -27,14 +27,14 @@ _HOLDS = (StepKind.HELD, StepKind.RESUMED)
 _STOPPED = (StepKind.RELEASED, *ENDS_OF_JOB)  # by then the pods have ended
 
 
-def in_order(steps: Iterable[Step]) -> list[Step]:
+def in_order(steps: Iterable[StepRecord]) -> list[StepRecord]:
     """Steps by time; within a second in the order in which they follow from each other."""
     known = list(steps)
     ends = {(step.uid, step.attempt): step.at for step in known if step.kind in ENDS_OF_ATTEMPT}
     return sorted(known, key=lambda step: (step.at, step.attempt or _LAST, _rank(step, ends), step.occurrence))
 
 
-def _rank(step: Step, ends: Mapping[tuple[str, int], datetime]) -> float:
+def _rank(step: StepRecord, ends: Mapping[tuple[str, int], datetime]) -> float:
     """The place of a step in its attempt. A queue can hold a Workload before its admission and after its eviction."""
     if step.kind not in _HOLDS:
         return _KINDS.index(step.kind)
@@ -43,9 +43,9 @@ def _rank(step: Step, ends: Mapping[tuple[str, int], datetime]) -> float:
     return _KINDS.index(first) + (0.5 if first is StepKind.RELEASED else 0.0)
 
 
-def timeline(steps: Iterable[Step], pods: Iterable[PodRecord]) -> list[Step | PodRecord]:
+def timeline(steps: Iterable[StepRecord], pods: Iterable[PodRecord]) -> list[StepRecord | PodRecord]:
     """Steps and ended pods together."""
-    seconds: dict[datetime, list[Step | PodRecord]] = {}
+    seconds: dict[datetime, list[StepRecord | PodRecord]] = {}
     for step in in_order(steps):
         seconds.setdefault(step.at.replace(microsecond=0), []).append(step)
     for pod in sorted(pods, key=lambda pod: (pod.ended_at, pod.name, pod.uid)):
@@ -54,9 +54,9 @@ def timeline(steps: Iterable[Step], pods: Iterable[PodRecord]) -> list[Step | Po
     return [entry for second in sorted(seconds) for entry in seconds[second]]
 
 
-def _place(pod: PodRecord, same: Sequence[Step | PodRecord]) -> int:
+def _place(pod: PodRecord, same: Sequence[StepRecord | PodRecord]) -> int:
     """Where a pod belongs among what happened in its second."""
-    kinds = [entry.kind if isinstance(entry, Step) else None for entry in same]
+    kinds = [entry.kind if isinstance(entry, StepRecord) else None for entry in same]
     if pod.phase == DELETED_POD:
         return next((i for i, kind in enumerate(kinds) if kind in _STOPPED), len(kinds))
     admitted = max((i for i, kind in enumerate(kinds) if kind is StepKind.ADMITTED), default=-1)

@@ -17,9 +17,9 @@ import msgspec
 from job_controller import conditions, quantities
 from job_controller.model import Condition, Job, ObjectMeta, Pod
 from job_controller.pod_facts import INT32_MAX, is_terminal
-from queue_manager.accounting.records import DELETED_POD, SUCCEEDED, JobRecord, PodRecord, Record, Step, StepKind
+from queue_manager.accounting.records import DELETED_POD, SUCCEEDED, JobRecord, PodRecord, Record, StepKind, StepRecord
 from queue_manager.api import condition_types, keys, reasons
-from queue_manager.api.types import Admission, Attempt, Workload
+from queue_manager.api.types import Admission, Workload
 from queue_manager.lifecycle.pod_causes import cause_of
 
 INT64_MAX = 2**63 - 1
@@ -65,14 +65,14 @@ def job_records(old: Job | None, new: Job | None, now: datetime) -> Iterator[Rec
         yield _of_job(job, StepKind.FINISHED, end.last_transition_time or now, reason, end.message)
 
 
-def deleted(job_uid: str, now: datetime, message: str = "") -> Step:
+def deleted(job_uid: str, now: datetime, message: str = "") -> StepRecord:
     """The step of a Job that is gone without having finished."""
-    return Step(job_uid=job_uid, uid=job_uid, attempt=0, kind=StepKind.DELETED, at=now, message=message)
+    return StepRecord(job_uid=job_uid, uid=job_uid, attempt=0, kind=StepKind.DELETED, at=now, message=message)
 
 
-def _of_job(job: Job, kind: StepKind, at: datetime, reason: str = "", message: str = "") -> Step:
+def _of_job(job: Job, kind: StepKind, at: datetime, reason: str = "", message: str = "") -> StepRecord:
     uid = job.metadata.uid
-    return Step(job_uid=uid, uid=uid, attempt=0, kind=kind, at=at, reason=reason, message=message[:MAX_TEXT])
+    return StepRecord(job_uid=uid, uid=uid, attempt=0, kind=kind, at=at, reason=reason, message=message[:MAX_TEXT])
 
 
 # --- Workloads -----------------------------------------------------------------------------------------------
@@ -88,7 +88,7 @@ def workload_records(old: Workload | None, new: Workload | None, now: datetime) 
         yield from _steps_of_change(old, new, now)
 
 
-def _steps_of_state(workload: Workload) -> Iterator[Step]:
+def _steps_of_state(workload: Workload) -> Iterator[StepRecord]:
     admitted = _true(workload, condition_types.ADMITTED)
     if admitted is not None and workload.status.admission is not None:
         yield _admission(workload, admitted, workload.status.admission)
@@ -101,10 +101,10 @@ def _steps_of_state(workload: Workload) -> Iterator[Step]:
         yield from _after_eviction(workload, evicted)
 
 
-def _admission(workload: Workload, admitted: Condition, admission: Admission) -> Step:
+def _admission(workload: Workload, admitted: Condition, admission: Admission) -> StepRecord:
     assigned = admission.pod_set_assignments
     flavors = (flavor for pod_set in assigned for flavor in pod_set.flavors.values())
-    return Step(
+    return StepRecord(
         job_uid=workload.job_uid,
         uid=workload.metadata.uid,
         attempt=_attempt(workload),
@@ -123,11 +123,12 @@ def _total(admission: Admission, resource: str) -> int:
     return min(INT64_MAX, sum(quantities.parse(quantity, resource) for quantity in used))
 
 
-def _eviction(workload: Workload, evicted: Condition) -> Step:
+def _eviction(workload: Workload, evicted: Condition) -> StepRecord:
     if evicted.reason == reasons.PREEMPTED:
         rule = _true(workload, condition_types.PREEMPTED)
         step = _step(workload, StepKind.PREEMPTED, evicted, reason=rule.reason if rule is not None else "")
-        return msgspec.structs.replace(step, message=_recorded_cause(workload) or step.message)
+        last = workload.last_attempt  # its cause: `for priority 100 of ClusterQueue a`
+        return msgspec.structs.replace(step, message=(last and last.cause) or step.message)
     if evicted.reason.startswith(reasons.DEACTIVATED):
         cause = evicted.reason.removeprefix(reasons.DEACTIVATED_DUE_TO)
         step = _step(workload, StepKind.DEACTIVATED, evicted, reason=cause)
@@ -138,24 +139,13 @@ def _eviction(workload: Workload, evicted: Condition) -> Step:
 
 def _pod_cause(workload: Workload, evicted: Condition) -> str:
     """Why the pods of the attempt that this eviction ended were not ready, which says more than its message."""
-    last, at = _last_attempt(workload), evicted.last_transition_time
+    last, at = workload.last_attempt, evicted.last_transition_time
     if last is None or last.reason != evicted.reason or (last.end and at and last.end < at):
         return ""  # of an earlier attempt
     return last.pod_cause
 
 
-def _recorded_cause(workload: Workload) -> str:
-    """Why the last attempt ended, in words for the user: `for priority 100 of ClusterQueue a`."""
-    last = _last_attempt(workload)
-    return last.cause if last is not None else ""
-
-
-def _last_attempt(workload: Workload) -> Attempt | None:
-    history = workload.status.requeue_history
-    return history.attempts[-1] if history is not None and history.attempts else None
-
-
-def _after_eviction(workload: Workload, evicted: Condition) -> Iterator[Step]:
+def _after_eviction(workload: Workload, evicted: Condition) -> Iterator[StepRecord]:
     """The release of the quota, and the end of the backoff. A condition older than the eviction is of the last one."""
     reserved = workload.condition(condition_types.QUOTA_RESERVED)
     if reserved is None or reserved.is_true or workload.status.admission is not None:
@@ -175,7 +165,7 @@ def _later(first: Condition, second: Condition) -> datetime | None:
     return max(filter(None, (first.last_transition_time, second.last_transition_time)), default=None)
 
 
-def _steps_of_change(old: Workload, new: Workload, now: datetime) -> Iterator[Step]:
+def _steps_of_change(old: Workload, new: Workload, now: datetime) -> Iterator[StepRecord]:
     if _is_held(new) and not _is_held(old):
         condition = new.condition(condition_types.QUOTA_RESERVED)
         yield _change(new, StepKind.HELD, now, reasons.SUSPENDED, condition.message if condition is not None else "")
@@ -192,9 +182,9 @@ def _is_held(workload: Workload) -> bool:
     return reserved is not None and not reserved.is_true and reserved.reason == reasons.SUSPENDED
 
 
-def _change(workload: Workload, kind: StepKind, now: datetime, reason: str = "", message: str = "") -> Step:
+def _change(workload: Workload, kind: StepKind, now: datetime, reason: str = "", message: str = "") -> StepRecord:
     version = workload.metadata.resource_version
-    return Step(
+    return StepRecord(
         job_uid=workload.job_uid,
         uid=workload.metadata.uid,
         attempt=_attempt(workload),
@@ -206,8 +196,8 @@ def _change(workload: Workload, kind: StepKind, now: datetime, reason: str = "",
     )
 
 
-def _step(workload: Workload, kind: StepKind, source: Condition, *, reason: str | None = None) -> Step:
-    return Step(
+def _step(workload: Workload, kind: StepKind, source: Condition, *, reason: str | None = None) -> StepRecord:
+    return StepRecord(
         job_uid=workload.job_uid,
         uid=workload.metadata.uid,
         attempt=_attempt(workload),

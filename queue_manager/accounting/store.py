@@ -13,7 +13,7 @@ from sqlalchemy.exc import DataError, IntegrityError, NotSupportedError, Program
 
 from queue_manager.accounting import tables
 from queue_manager.accounting.database import open_for_writing
-from queue_manager.accounting.records import ENDS_OF_JOB, JobRecord, PodRecord, Record, Step
+from queue_manager.accounting.records import ENDS_OF_JOB, JobRecord, PodRecord, Record, StepRecord
 from queue_manager.accounting.sink import RecordsRefused, Retention
 
 ORPHAN_AGE = timedelta(hours=1)  # a step can be written before its Job
@@ -40,7 +40,7 @@ class HistoryStore:
 
     def _write(self, records: Sequence[Record]) -> None:
         with self._engine.begin() as connection:
-            for table, kind in ((tables.jobs, JobRecord), (tables.steps, Step), (tables.pods, PodRecord)):
+            for table, kind in ((tables.jobs, JobRecord), (tables.steps, StepRecord), (tables.pods, PodRecord)):
                 rows = [_row(record) for record in records if isinstance(record, kind)]
                 if rows:
                     _insert_new(connection, table, rows)

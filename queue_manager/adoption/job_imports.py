@@ -16,7 +16,7 @@ from job_controller.conditions import finished
 from job_controller.json_tree import Json
 from job_controller.labels import BUILT_IN_MANAGER, OWN_MANAGER
 from job_controller.model import Job
-from queue_manager.adoption.queue_mapping import Rule, rule_for
+from queue_manager.adoption.queue_mapping import QueueRule, rule_for
 from queue_manager.api import keys
 from queue_manager.api.types import PriorityClass, Workload, WorkloadPriorityClass
 from queue_manager.jobs.workload_manifest import (
@@ -64,7 +64,7 @@ class ImportSurroundings:
     a namespace. `cluster_queues`: the names of those that exist; None if the user may not list them.
     """
 
-    rules: Sequence[Rule]
+    rules: Sequence[QueueRule]
     queues: Mapping[str, str]
     cluster_queues: frozenset[str] | None
     classes: Mapping[str, WorkloadPriorityClass]

@@ -25,7 +25,7 @@ class Match(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="cam
     priority_class_name: str = ""
 
 
-class Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
+class QueueRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
     """The queue of the Jobs that match, or that they stay outside of every queue."""
 
     match: Match = Match()
@@ -37,12 +37,12 @@ class MappingError(Exception):
     """A rule is not one; the text says which and why."""
 
 
-def rules_from(tree: Json) -> list[Rule]:
+def rules_from(tree: Json) -> list[QueueRule]:
     """Return the rules of a mapping file. Raises MappingError."""
     if not isinstance(tree, list):
         raise MappingError("is not a list of rules")
     try:
-        rules = msgspec.convert(tree, list[Rule])
+        rules = msgspec.convert(tree, list[QueueRule])
     except msgspec.ValidationError as error:
         raise MappingError(str(error)) from error
     for number, rule in enumerate(rules, 1):
@@ -51,12 +51,12 @@ def rules_from(tree: Json) -> list[Rule]:
     return rules
 
 
-def rules_of_label(label: str, queues: Mapping[str, str]) -> list[Rule]:
+def rules_of_label(label: str, queues: Mapping[str, str]) -> list[QueueRule]:
     """Return a rule for each value of a label."""
-    return [Rule(Match({label: value}), queue) for value, queue in queues.items()]
+    return [QueueRule(Match({label: value}), queue) for value, queue in queues.items()]
 
 
-def rule_for(job: Job, rules: Sequence[Rule]) -> Rule | None:
+def rule_for(job: Job, rules: Sequence[QueueRule]) -> QueueRule | None:
     """Return the first rule that matches; None if none does."""
     template = job.spec.template
     labels = {**job.metadata.labels, **((template.get("metadata") or {}).get("labels") or {})}

@@ -15,6 +15,7 @@ KEPT_FOR_HEAD_MESSAGE = (  # Sluice's own
 )
 WAITING_FOR_PODS_READY_MESSAGE = "waiting for all admitted workloads to be in PodsReady condition"
 NAMESPACE_MISMATCH_MESSAGE = "workload namespace doesn't match ClusterQueue selector"
+COULD_NOT_ASSIGN = "couldn't assign flavors to pod set"  # its name and the reasons follow
 GATE_CLEARED_MESSAGE = "AdmissionGatedBy cleared, waiting for quota reservation"
 
 # --- the other conditions of a Workload --------------------------------------------------------------------

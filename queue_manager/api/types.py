@@ -179,6 +179,12 @@ class Workload(Object):
         return condition is not None and condition.status == "True"
 
     @property
+    def last_attempt(self) -> Attempt | None:
+        """The last run with quota that an eviction ended, as far as the history goes; None without one."""
+        history = self.status.requeue_history
+        return history.attempts[-1] if history is not None and history.attempts else None
+
+    @property
     def job_uid(self) -> str:
         """UID of the Job of this Workload, "" if it has none.
 

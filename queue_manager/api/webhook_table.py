@@ -19,7 +19,7 @@ Phase = Literal["mutate", "validate"]
 Operation = Literal["CREATE", "UPDATE"]
 
 
-class Webhook(NamedTuple):
+class WebhookRule(NamedTuple):
     """What an API server asks, and about which writes."""
 
     phase: Phase
@@ -39,16 +39,16 @@ class Webhook(NamedTuple):
         return f"/{self.phase}-{group}-{self.resource.version}-{self.resource.kind.lower()}"
 
 
-WEBHOOKS: tuple[Webhook, ...] = (
-    Webhook("mutate", JOBS, ("CREATE",)),
+WEBHOOKS: tuple[WebhookRule, ...] = (
+    WebhookRule("mutate", JOBS, ("CREATE",)),
     *(
         # The defaults of a ClusterQueue are also needed on an update, those of a ResourceFlavor only on creation.
-        Webhook(
+        WebhookRule(
             "mutate", resource, ("CREATE", "UPDATE") if rules.status or resource == CLUSTER_QUEUES else ("CREATE",)
         )._replace(status=rules.status)
         for resource, rules in RULES.items()
         if rules.prepare is not None
     ),
-    Webhook("validate", JOBS),
-    *(Webhook("validate", resource, status=rules.status) for resource, rules in RULES.items()),
+    WebhookRule("validate", JOBS),
+    *(WebhookRule("validate", resource, status=rules.status) for resource, rules in RULES.items()),
 )

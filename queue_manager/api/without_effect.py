@@ -34,7 +34,7 @@ TOPOLOGY_ANNOTATIONS = tuple(
 )
 
 
-class Row(NamedTuple):
+class FieldWithoutEffect(NamedTuple):
     """A field, whether an object sets it to a value other than its default, and why it has no effect."""
 
     path: str
@@ -77,24 +77,26 @@ def _at(obj: Json, *path: str) -> Any:
 
 _TEMPLATE_ANNOTATIONS = ("spec", "template", "metadata", "annotations")
 
-ROWS: Mapping[str, tuple[Row, ...]] = {
+ROWS: Mapping[str, tuple[FieldWithoutEffect, ...]] = {
     "clusterqueues.kueue.x-k8s.io": (
-        Row("spec.concurrentAdmissionPolicy", _given("spec", "concurrentAdmissionPolicy"), NO_CONCURRENCY),
+        FieldWithoutEffect(
+            "spec.concurrentAdmissionPolicy", _given("spec", "concurrentAdmissionPolicy"), NO_CONCURRENCY
+        ),
     ),
     "resourceflavors.kueue.x-k8s.io": (
-        Row("spec.topologyName", _given("spec", "topologyName"), NO_TOPOLOGY),
-        Row("spec.resourceWeights", _given("spec", "resourceWeights"), NO_FLAVOR_WEIGHTS),
+        FieldWithoutEffect("spec.topologyName", _given("spec", "topologyName"), NO_TOPOLOGY),
+        FieldWithoutEffect("spec.resourceWeights", _given("spec", "resourceWeights"), NO_FLAVOR_WEIGHTS),
     ),
     "jobs.batch": (
         *(
-            Row(
+            FieldWithoutEffect(
                 f"spec.template.metadata.annotations[{name}]",
                 _is_queued_job_with(*_TEMPLATE_ANNOTATIONS, name),
                 NO_TOPOLOGY,
             )
             for name in TOPOLOGY_ANNOTATIONS
         ),
-        Row(f"metadata.annotations[{keys.ELASTIC_JOB}]", _is_elastic, NO_ELASTIC_JOBS),
+        FieldWithoutEffect(f"metadata.annotations[{keys.ELASTIC_JOB}]", _is_elastic, NO_ELASTIC_JOBS),
     ),
-    "pods": (Row(f"metadata.labels[{keys.QUEUE_NAME}]", _is_queued_pod, NO_PODS),),
+    "pods": (FieldWithoutEffect(f"metadata.labels[{keys.QUEUE_NAME}]", _is_queued_pod, NO_PODS),),
 }

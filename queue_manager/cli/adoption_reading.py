@@ -34,7 +34,7 @@ from queue_manager.api.types import Workload
 from queue_manager.cli.exits import CommandRefused
 from queue_manager.cli.installed import is_installed
 from queue_manager.configuration import ConfigurationError, loads
-from queue_manager.engine.client import Client
+from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.transport import ApiError
 from queue_manager.installation import object_names
 from queue_manager.installation.objects import objects
@@ -84,7 +84,7 @@ def is_rewritable(crd: Json) -> bool:
     return any(version["name"] == STORED and version.get("storage") for version in crd["spec"]["versions"])
 
 
-async def read(client: Client, namespace: str) -> KueueCluster:
+async def read(client: RestClient, namespace: str) -> KueueCluster:
     """Read the cluster. `namespace`: where Kueue's manager runs. Raises CommandRefused if Kueue's kinds are missing."""
     crds = [crd for crd in await client.list(CRDS) if crd["spec"]["group"] == GROUP]
     if not crds:
@@ -105,7 +105,7 @@ async def read(client: Client, namespace: str) -> KueueCluster:
     return KueueCluster(adopted, installed, config, tuple(crds), replaced)
 
 
-async def _installed(client: Client, namespace: str) -> AsyncIterator[InstalledObject]:
+async def _installed(client: RestClient, namespace: str) -> AsyncIterator[InstalledObject]:
     """Yield Kueue's objects. Sluice's, which have names of Kueue's, are left alone."""
     for resource in INSTALLED_KINDS:
         others = [tree for tree in await _list(client, resource) if not is_installed(tree)]
@@ -113,7 +113,7 @@ async def _installed(client: Client, namespace: str) -> AsyncIterator[InstalledO
             yield item
 
 
-async def _replaced(client: Client, namespace: str) -> AsyncIterator[tuple[Resource, Json]]:
+async def _replaced(client: RestClient, namespace: str) -> AsyncIterator[tuple[Resource, Json]]:
     """Yield what `sluice install` would write over, without what `KueueCluster` has already. No Secrets: Kueue's
     manager issues its certificate anew.
     """
@@ -131,7 +131,7 @@ def _versions(crd: Json) -> set[str]:
     return {version["name"] for version in crd["spec"]["versions"] if version.get("served")}
 
 
-async def _list_converted(client: Client, kind: Resource, served: set[str]) -> list[Json]:
+async def _list_converted(client: RestClient, kind: Resource, served: set[str]) -> list[Json]:
     """All objects of a kind in Sluice's version, which the CRD of an older Kueue does not serve."""
     if kind.version in served or OLD not in served:
         return await _list(client, kind)
@@ -139,7 +139,7 @@ async def _list_converted(client: Client, kind: Resource, served: set[str]) -> l
     return [convert(tree, keys.API_VERSION) for tree in old]
 
 
-async def _list(client: Client, resource: Resource) -> list[Json]:
+async def _list(client: RestClient, resource: Resource) -> list[Json]:
     """All objects of a kind; none if the cluster does not have the kind. Raises CommandRefused if no manager converts
     them.
     """
@@ -156,13 +156,13 @@ async def _list(client: Client, resource: Resource) -> list[Json]:
         return []
 
 
-async def _config_map(client: Client, namespace: str) -> Json | None:
+async def _config_map(client: RestClient, namespace: str) -> Json | None:
     """Return Kueue's ConfigMap; None if it is absent, or Sluice's."""
     found = await _get(client, CONFIG_MAPS, namespace, CONFIG_MAP)
     return found if found is None or not is_installed(found) else None
 
 
-async def _get(client: Client, resource: Resource, namespace: str, name: str) -> Json | None:
+async def _get(client: RestClient, resource: Resource, namespace: str, name: str) -> Json | None:
     try:
         found: Json = await client.get(resource, namespace, name)
     except ApiError as error:

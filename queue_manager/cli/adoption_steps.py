@@ -29,7 +29,7 @@ from queue_manager.api.resources import CONFIG_MAPS, CRDS, JOBS, PODS, Resource
 from queue_manager.cli.adoption_reading import STORED, KueueCluster, is_rewritable, stored_versions
 from queue_manager.cli.exits import CommandRefused
 from queue_manager.cli.targets import FIELD_MANAGER
-from queue_manager.engine.client import Client
+from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.transport import ApiError
 from queue_manager.installation import object_names
 
@@ -38,7 +38,7 @@ PROGRESS_SECONDS = 5.0
 MAX_REFUSED = 5  # objects that are named
 
 
-async def take_over(client: Client, cluster: KueueCluster, file: str, timeout: float) -> None:
+async def take_over(client: RestClient, cluster: KueueCluster, file: str, timeout: float) -> None:
     """Save Kueue's objects in `file`, then stop Kueue. `timeout`: seconds to wait for its pods to end.
 
     Without Kueue, after `sluice install`, only objects that are stored as v1beta1 are rewritten.
@@ -57,7 +57,7 @@ async def take_over(client: Client, cluster: KueueCluster, file: str, timeout: f
         await _delete(client, item.resource, item.namespace, item.name)
 
 
-async def give_back(client: Client, file: str, namespace: str, timeout: float, *, force: bool) -> None:
+async def give_back(client: RestClient, file: str, namespace: str, timeout: float, *, force: bool) -> None:
     """Stop Sluice's manager and restore what `file` holds. `force`: even if that leaves Jobs without a controller."""
     saved = in_order(load(file))
     await _check_versions(client, saved)
@@ -132,7 +132,7 @@ def in_order(trees: list[Json]) -> list[Json]:
 # --- Kueue's objects ---
 
 
-async def rewrite_stored(client: Client, crd: Json) -> None:
+async def rewrite_stored(client: RestClient, crd: Json) -> None:
     """Write each object of a kind unchanged, so that it is stored in the storage version; record that in the CRD."""
     spec = crd["spec"]
     names = spec["names"]
@@ -149,7 +149,7 @@ async def rewrite_stored(client: Client, crd: Json) -> None:
     sys.stdout.write(f"{name}: {len(objects)} objects are stored as {STORED}\n")
 
 
-async def _rewrite(client: Client, resource: Resource, tree: Json) -> str:
+async def _rewrite(client: RestClient, resource: Resource, tree: Json) -> str:
     """Write one object. Return why it was refused, "" if it was not.
 
     One that has changed or gone meanwhile was stored in the storage version by that.
@@ -162,13 +162,13 @@ async def _rewrite(client: Client, resource: Resource, tree: Json) -> str:
     return ""
 
 
-async def scale(client: Client, namespace: str, name: str) -> None:
+async def scale(client: RestClient, namespace: str, name: str) -> None:
     """Scale a Deployment to 0."""
     await client.patch(DEPLOYMENTS, namespace, name, {"spec": {"replicas": 0}}, field_manager=FIELD_MANAGER)
     sys.stdout.write(f"Deployment {namespace}/{name} scaled to 0\n")
 
 
-async def _wait_for_end(client: Client, deployment: Json, timeout: float) -> None:
+async def _wait_for_end(client: RestClient, deployment: Json, timeout: float) -> None:
     """Wait until no pod of a Deployment is left. Raises CommandRefused after `timeout` seconds."""
     selector = deployment["spec"]["selector"].get("matchLabels") or {}
     text = ",".join(f"{name}={value}" for name, value in sorted(selector.items()))
@@ -186,7 +186,7 @@ async def _wait_for_end(client: Client, deployment: Json, timeout: float) -> Non
         await asyncio.sleep(POLL_SECONDS)
 
 
-async def _delete(client: Client, resource: Resource, namespace: str, name: str) -> None:
+async def _delete(client: RestClient, resource: Resource, namespace: str, name: str) -> None:
     try:
         await client.delete(resource, namespace, name, propagation="Background")
     except ApiError as error:
@@ -198,7 +198,7 @@ async def _delete(client: Client, resource: Resource, namespace: str, name: str)
 # --- the way back ---
 
 
-async def _check_versions(client: Client, saved: list[Json]) -> None:
+async def _check_versions(client: RestClient, saved: list[Json]) -> None:
     """Raise CommandRefused if a saved CRD lacks a version in which objects may be stored now."""
     for crd in (tree for tree in saved if tree["kind"] == CRDS.kind):
         known = {version["name"] for version in crd["spec"]["versions"]}
@@ -211,14 +211,14 @@ async def _check_versions(client: Client, saved: list[Json]) -> None:
             )
 
 
-async def _jobs_of_own_controller(client: Client) -> AsyncIterator[str]:
+async def _jobs_of_own_controller(client: RestClient) -> AsyncIterator[str]:
     """Yield the unfinished Jobs that only Sluice's Job controller runs."""
     for job in await client.list(JOBS, type=Job):
         if job.spec.managed_by == OWN_MANAGER and finished(job.status) is None:
             yield str(job.metadata.key)
 
 
-async def _stop_if_present(client: Client, deployment: Json, timeout: float) -> None:
+async def _stop_if_present(client: RestClient, deployment: Json, timeout: float) -> None:
     meta = deployment["metadata"]
     try:
         present = await client.get(DEPLOYMENTS, meta["namespace"], meta["name"])
@@ -231,7 +231,7 @@ async def _stop_if_present(client: Client, deployment: Json, timeout: float) -> 
     await _delete(client, DEPLOYMENTS, meta["namespace"], meta["name"])
 
 
-async def _restore(client: Client, tree: Json) -> None:
+async def _restore(client: RestClient, tree: Json) -> None:
     """Replace an object by the saved one, or create it."""
     resource = object_names.KINDS[tree["kind"]]
     meta = tree["metadata"]

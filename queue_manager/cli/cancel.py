@@ -16,7 +16,7 @@ from queue_manager.cli.connection import connect, read_default_namespace
 from queue_manager.cli.deletion import delete, until_gone
 from queue_manager.cli.exits import EXIT_UNEXPECTED
 from queue_manager.cli.targets import JobTarget, find_all
-from queue_manager.engine.client import Client
+from queue_manager.engine.rest_client import RestClient
 
 RELEASED = "its pods have ended and its quota is released"
 LEFT_QUEUE = "it has left its queue"
@@ -38,7 +38,7 @@ async def _run(args: argparse.Namespace) -> int:
     return code if code or in_time else EXIT_UNEXPECTED
 
 
-async def begin(client: Client, target: JobTarget, report: ChangeReport, *, dry_run: bool) -> bool:
+async def begin(client: RestClient, target: JobTarget, report: ChangeReport, *, dry_run: bool) -> bool:
     """Delete one Job; return whether to wait for its end. If nothing is deleted, add why to `report`."""
     job = target.job
     if job is None:
@@ -52,7 +52,7 @@ async def begin(client: Client, target: JobTarget, report: ChangeReport, *, dry_
 
 
 async def end(
-    client: Client, targets: Sequence[JobTarget], report: ChangeReport, seconds: float | None, *, dry_run: bool
+    client: RestClient, targets: Sequence[JobTarget], report: ChangeReport, seconds: float | None, *, dry_run: bool
 ) -> bool:
     """Wait until the Jobs are gone, and add each to `report`; return False if `seconds` did not suffice."""
     waits = {asyncio.create_task(_gone(client, target, report, dry_run=dry_run)): target for target in targets}
@@ -69,7 +69,7 @@ async def end(
     return True
 
 
-async def _gone(client: Client, target: JobTarget, report: ChangeReport, *, dry_run: bool) -> None:
+async def _gone(client: RestClient, target: JobTarget, report: ChangeReport, *, dry_run: bool) -> None:
     job = target.job
     if job is not None and not dry_run:
         await until_gone(client, job)

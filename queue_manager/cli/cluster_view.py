@@ -27,7 +27,7 @@ from queue_manager.api.types import (
     RuntimeClass,
     Workload,
 )
-from queue_manager.engine.client import Client, O
+from queue_manager.engine.rest_client import O, RestClient
 from queue_manager.engine.transport import ApiError
 from queue_manager.visibility.cluster_state import ClusterObjects
 
@@ -44,7 +44,7 @@ class ClusterView:
     not_seen: tuple[str, ...] = ()
 
 
-async def read_cluster(client: Client) -> ClusterView:
+async def read_cluster(client: RestClient) -> ClusterView:
     """Read all objects, or none if one kind is forbidden. Those that refer to others are read before those."""
     try:
         objects = ClusterObjects(
@@ -63,7 +63,7 @@ async def read_cluster(client: Client) -> ClusterView:
     return ClusterView(objects)
 
 
-async def _all(client: Client, resource: Resource, type: type[O]) -> list[O]:
+async def _all(client: RestClient, resource: Resource, type: type[O]) -> list[O]:
     """All objects; none if the cluster does not have the kind."""
     try:
         return await client.list(resource, type=type)

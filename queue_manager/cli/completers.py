@@ -20,13 +20,13 @@ from queue_manager.api.resources import CLUSTER_QUEUES, JOBS, LOCAL_QUEUES, NAME
 from queue_manager.cli.connection import NoResponse, connect, read_default_namespace
 from queue_manager.cli.exits import CommandRefused
 from queue_manager.cli.man_page import commands_of
-from queue_manager.engine.client import Client
+from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.transport import Request
 
 CLUSTER_SECONDS = 1.0  # time to wait for the cluster
 MOST_NAMES = "500"  # of each kind
 
-Reader = Callable[[Client, argparse.Namespace, str], Awaitable[Iterable[str]]]
+Reader = Callable[[RestClient, argparse.Namespace, str], Awaitable[Iterable[str]]]
 
 
 class _Meta(msgspec.Struct):
@@ -77,7 +77,7 @@ class NamesCompleter(BaseCompleter):
             return sorted({name for name in await self._read(client, args, prefix) if name.startswith(prefix)})
 
 
-async def _listed(client: Client, resource: Resource, namespace: str = "") -> list[_Meta]:
+async def _listed(client: RestClient, resource: Resource, namespace: str = "") -> list[_Meta]:
     answered = await client.transport.request(Request("GET", resource.path(namespace), {"limit": MOST_NAMES}))
     found = msgspec.json.decode(answered.body, type=_Names) if answered.status == 200 else _Names()
     return [head.metadata for head in found.items]
@@ -87,19 +87,19 @@ def _namespace(args: argparse.Namespace) -> str:
     return getattr(args, "namespace", None) or read_default_namespace(args)
 
 
-async def _jobs(client: Client, args: argparse.Namespace, prefix: str) -> list[str]:
+async def _jobs(client: RestClient, args: argparse.Namespace, prefix: str) -> list[str]:
     namespace, slash, _ = prefix.partition("/")
     if slash:
         return [f"{namespace}/{meta.name}" for meta in await _listed(client, JOBS, namespace)]
     return [meta.name for meta in await _listed(client, JOBS, _namespace(args))]
 
 
-async def _queues(client: Client, args: argparse.Namespace, prefix: str) -> list[str]:
+async def _queues(client: RestClient, args: argparse.Namespace, prefix: str) -> list[str]:
     local = await _listed(client, LOCAL_QUEUES, _namespace(args))
     return [meta.name for meta in local] + [f"cq/{meta.name}" for meta in await _listed(client, CLUSTER_QUEUES)]
 
 
-async def _namespaces(client: Client, args: argparse.Namespace, prefix: str) -> list[str]:
+async def _namespaces(client: RestClient, args: argparse.Namespace, prefix: str) -> list[str]:
     return [meta.name for meta in await _listed(client, NAMESPACES)]
 
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 from queue_manager.cli.exits import CommandRefused
 from queue_manager.engine import kubeconfig as kubeconfigs
-from queue_manager.engine.client import Client
 from queue_manager.engine.exec_plugin import CredentialsError
 from queue_manager.engine.http_transport import HttpTransport
+from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.transport import ApiError, Relay, Request, Response, Transport
 from queue_manager.local.kubeconfig_file import is_of_local_cluster
 from queue_manager.visibility.obstacles import NOT_INSTALLED
@@ -96,7 +96,7 @@ async def connect(
     *,
     forbidden: str = "",
     relay: Callable[[Transport], Transport] = lambda transport: transport,
-) -> AsyncIterator[Client]:
+) -> AsyncIterator[RestClient]:
     """Yield a client of the chosen cluster. Raises CommandRefused if it does not respond or rejects a request.
 
     `forbidden`: advice for a user who lacks a permission. `relay`: wraps the transport.
@@ -105,7 +105,7 @@ async def connect(
     with _readable(path):
         transport = HttpTransport.from_kubeconfig(path, context)
     try:
-        yield Client(relay(_NoResponseTransport(transport)))
+        yield RestClient(relay(_NoResponseTransport(transport)))
     except ApiError as error:
         if error.is_unauthorized:
             raise CommandRefused(f"the cluster of {path} rejects the credentials (401): log in again") from error

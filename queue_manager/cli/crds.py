@@ -30,7 +30,7 @@ from queue_manager.cli.change_report import ChangeReport
 from queue_manager.cli.connection import connect
 from queue_manager.cli.exits import EXIT_OK
 from queue_manager.cli.targets import patch
-from queue_manager.engine.client import Client
+from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.transport import ApiError
 
 KINDS = (
@@ -61,7 +61,7 @@ async def _finish_delete(args: argparse.Namespace) -> int:
     return report.end("no object that is being deleted has the finalizer")
 
 
-async def finish_delete(client: Client, report: ChangeReport, *, dry_run: bool) -> None:
+async def finish_delete(client: RestClient, report: ChangeReport, *, dry_run: bool) -> None:
     """Remove the queue's finalizer from all objects of its kinds that have a deletionTimestamp."""
     async for resource, obj in _held(client):
         meta = obj.metadata
@@ -76,7 +76,7 @@ async def finish_delete(client: Client, report: ChangeReport, *, dry_run: bool) 
         report.add(resource.kind, *meta.key, "released", f"finalizer {keys.FINALIZER} removed")
 
 
-async def _held(client: Client) -> AsyncIterator[tuple[Resource, Object]]:
+async def _held(client: RestClient) -> AsyncIterator[tuple[Resource, Object]]:
     for resource in KINDS:
         try:
             objects = await client.list(resource, type=Object)

@@ -10,7 +10,7 @@ from queue_manager.cli.change_report import ChangeReport
 from queue_manager.cli.connection import connect, read_default_namespace
 from queue_manager.cli.reactivate import why_refused
 from queue_manager.cli.targets import JobTarget, find_all, patch
-from queue_manager.engine.client import Client
+from queue_manager.engine.rest_client import RestClient
 from queue_manager.visibility.consequences import on_deactivation
 from queue_manager.visibility.inbox import job_argument
 
@@ -31,7 +31,7 @@ async def _run(args: argparse.Namespace) -> int:
 
 
 async def deactivate(
-    client: Client, target: JobTarget, report: ChangeReport, default_ns: str, *, dry_run: bool
+    client: RestClient, target: JobTarget, report: ChangeReport, default_ns: str, *, dry_run: bool
 ) -> None:
     """Deactivate the Workload of one Job, and add to `report` what was changed, or why nothing was."""
     workload, refusal = target.workload, why_refused(target)

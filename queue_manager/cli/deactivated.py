@@ -18,8 +18,8 @@ from queue_manager.cli.published_config import published
 from queue_manager.cli.targets import of_queue
 from queue_manager.cli.times import span
 from queue_manager.configuration import KueueConfig
-from queue_manager.engine.client import Client
 from queue_manager.engine.clock import SystemClock
+from queue_manager.engine.rest_client import RestClient
 from queue_manager.visibility.cause_groups import CauseGroup, cause_groups
 from queue_manager.visibility.failures import Failure, failures
 from queue_manager.visibility.inbox import BY_A_USER, InboxRow, inbox
@@ -73,7 +73,7 @@ async def _rows(args: argparse.Namespace) -> list[InboxRow]:
         return await of_queue(client, rows, args)
 
 
-async def read_inbox(client: Client, namespace: str, default_ns: str) -> tuple[list[InboxRow], list[Workload]]:
+async def read_inbox(client: RestClient, namespace: str, default_ns: str) -> tuple[list[InboxRow], list[Workload]]:
     """Return the rows of a namespace, or of all, and the deactivated Workloads."""
     now = SystemClock().now()
     workloads = [w for w in await client.list(WORKLOADS, namespace, type=Workload) if not w.spec.active]
@@ -82,7 +82,7 @@ async def read_inbox(client: Client, namespace: str, default_ns: str) -> tuple[l
     return inbox(workloads, events, now, default_ns, failed), workloads
 
 
-async def failures_of(client: Client, workloads: list[Workload], namespace: str) -> dict[str, Failure]:
+async def failures_of(client: RestClient, workloads: list[Workload], namespace: str) -> dict[str, Failure]:
     """Return the pod failures of these Workloads, as far as the user may read their Jobs and pods."""
     if not workloads:
         return {}
@@ -92,7 +92,7 @@ async def failures_of(client: Client, workloads: list[Workload], namespace: str)
     return failures(workloads, pods, jobs, config.job_controller.options())
 
 
-async def with_logs(client: Client, failed: dict[str, Failure]) -> dict[str, Failure]:
+async def with_logs(client: RestClient, failed: dict[str, Failure]) -> dict[str, Failure]:
     """Add the last log line to at most LOGS failures."""
 
     some = dict(list(failed.items())[:LOGS])

@@ -11,13 +11,13 @@ from queue_manager.cli.job_waiting import Pace, patiently
 from queue_manager.cli.pod_reading import pods_of
 from queue_manager.cli.streams import say
 from queue_manager.cli.targets import JobTarget, get_or_none
-from queue_manager.engine.client import Client
+from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.transport import ApiError
 
 SILENT_SECONDS = 3.0  # after which a line reports what the deletion waits for
 
 
-async def delete(client: Client, job: Job, *, dry_run: bool = False) -> None:
+async def delete(client: RestClient, job: Job, *, dry_run: bool = False) -> None:
     """Delete a Job in the foreground: it exists until its pods are gone. Not an error if it does not exist."""
     meta = job.metadata
     try:
@@ -27,7 +27,7 @@ async def delete(client: Client, job: Job, *, dry_run: bool = False) -> None:
             raise
 
 
-async def until_gone(client: Client, job: Job) -> None:
+async def until_gone(client: RestClient, job: Job) -> None:
     """Return when the Job does not exist any more. After SILENT_SECONDS, report which pods it waits for."""
     pace = Pace()
     reporter = asyncio.create_task(_report(client, job))
@@ -38,12 +38,12 @@ async def until_gone(client: Client, job: Job) -> None:
         reporter.cancel()
 
 
-async def _exists(client: Client, job: Job) -> bool:
+async def _exists(client: RestClient, job: Job) -> bool:
     found = await get_or_none(client, JOBS, job.metadata.key, Job)
     return found is not None and found.metadata.uid == job.metadata.uid
 
 
-async def _report(client: Client, job: Job) -> None:
+async def _report(client: RestClient, job: Job) -> None:
     await asyncio.sleep(SILENT_SECONDS)
     pods = await pods_of(client, JobTarget(job, None))
     left = [pod.metadata.name for pod in pods if not is_terminal(pod)]

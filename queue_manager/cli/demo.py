@@ -29,7 +29,7 @@ from queue_manager.cli.times import span
 from queue_manager.cli.up import ROOT
 from queue_manager.configuration import KueueConfig
 from queue_manager.engine import descriptors
-from queue_manager.engine.client import Client
+from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.tuning import stop_on_signals
 from queue_manager.local.cluster import ClusterOptions, LocalCluster
 from queue_manager.visibility.job_states import JobRow, JobState
@@ -105,7 +105,7 @@ async def demo(folder: Path, timeout: float, *, quiet: bool = False) -> list[Dem
         return await outcomes(client)
 
 
-async def watch(client: Client, console: Console) -> None:
+async def watch(client: RestClient, console: Console) -> None:
     """Show Jobs and queues until every Job has ended: redraw on a terminal, else print one line per change."""
     if console.is_terminal and not console.quiet:
         with Live(console=console, refresh_per_second=8, transient=True) as live:
@@ -127,7 +127,7 @@ async def watch(client: Client, console: Console) -> None:
         await asyncio.sleep(REFRESH_SECONDS)
 
 
-async def render(client: Client, rows: Sequence[JobRow]) -> Group:
+async def render(client: RestClient, rows: Sequence[JobRow]) -> Group:
     """The tables of queues and Jobs, as `sluice queues` and `sluice ps` print them."""
     found = await queues.queue_table(client)
     return Group(
@@ -141,7 +141,7 @@ def _all_ended(rows: Sequence[JobRow]) -> bool:
     return bool(rows) and all(row.state in ENDED for row in rows)
 
 
-async def outcomes(client: Client) -> list[DemoResult]:
+async def outcomes(client: RestClient) -> list[DemoResult]:
     """Return one result per Job, ordered by start time."""
     rows = {row.name: row for row in await ps.job_table(client)}
     jobs = await client.list(JOBS, type=Job)
@@ -150,7 +150,7 @@ async def outcomes(client: Client) -> list[DemoResult]:
     return [await outcome(client, job, rows[job.metadata.name]) for job in jobs]
 
 
-async def outcome(client: Client, job: Job, row: JobRow) -> DemoResult:
+async def outcome(client: RestClient, job: Job, row: JobRow) -> DemoResult:
     """Compare the end of a Job with the end that its annotation expects."""
     expected = job.metadata.annotations.get(EXPECT, "Complete")
     ended = {JobState.SUCCEEDED: "Complete"}.get(row.state, row.state)
@@ -168,7 +168,7 @@ async def outcome(client: Client, job: Job, row: JobRow) -> DemoResult:
     )
 
 
-async def last_line(client: Client, job: Job) -> str:
+async def last_line(client: RestClient, job: Job) -> str:
     """Return the last log line of a Job's newest pod, or "" if it printed nothing."""
     pods = await client.list(
         PODS, job.metadata.namespace, label_selector=f"{CONTROLLER_UID}={job.metadata.uid}", type=Pod

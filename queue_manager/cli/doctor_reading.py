@@ -38,16 +38,16 @@ from queue_manager.cli.permitted_lists import list_permitted, seen
 from queue_manager.cli.published_config import published
 from queue_manager.configuration import KueueConfig
 from queue_manager.engine import kubeconfig as kubeconfigs
-from queue_manager.engine.client import Client, O
 from queue_manager.engine.clock import SystemClock
+from queue_manager.engine.rest_client import O, RestClient
 from queue_manager.engine.transport import ApiError, Relay, Request, Response, Transport
 from queue_manager.local.kubeconfig_file import is_of_local_cluster
 from queue_manager.visibility.diagnosis.snapshot import (
     CertificateFacts,
     ClockFacts,
+    ClusterSnapshot,
     LeaseFacts,
     NodeFacts,
-    Snapshot,
 )
 
 HEADER_RESOLUTION = timedelta(seconds=1)  # of the Date header, and of the times that an API server stamps
@@ -114,14 +114,14 @@ class _Node(Object):
 class ClusterReader:
     """Reads snapshots of one cluster. `not_read`: what the last one lacks."""
 
-    def __init__(self, client: Client, kubeconfig: Path, context: str | None, clock: ServerClock) -> None:
+    def __init__(self, client: RestClient, kubeconfig: Path, context: str | None, clock: ServerClock) -> None:
         self._client = client
         self._kubeconfig = kubeconfig
         self._context = context
         self._clock = clock
         self.not_read: list[str] = []
 
-    async def read(self) -> Snapshot:
+    async def read(self) -> ClusterSnapshot:
         """Read everything; objects that refer to others before those. Raises ApiError if Sluice is not installed."""
         self.not_read = []
         config = await published(self._client)
@@ -140,7 +140,7 @@ class ClusterReader:
         certificates = [certificate async for certificate in self._certificates()]
         now = self._clock.now()
         clocks = [clock for clock in (self._clock.facts, managers_clock(lease)) if clock is not None]
-        return Snapshot(
+        return ClusterSnapshot(
             now=now,
             config=config,
             is_embedded=is_of_local_cluster(self._kubeconfig),

@@ -12,7 +12,7 @@ from queue_manager.api.types import Workload
 from queue_manager.cli.cluster_view import ClusterView
 from queue_manager.cli.targets import JobTarget
 from queue_manager.configuration import KueueConfig
-from queue_manager.engine.client import Client
+from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.transport import Request
 from queue_manager.lifecycle.workload_settings import WorkloadSettings, settings_of
 from queue_manager.visibility.causes import job_cause, recorded_cause
@@ -30,7 +30,7 @@ MOST = 10  # rows of each table, and names of Jobs; JSON output is complete
 
 
 async def read_explanation(
-    client: Client,
+    client: RestClient,
     target: JobTarget,
     view: ClusterView,
     queues: ReadableQueues,
@@ -75,7 +75,7 @@ def _with_newest(objects: ClusterObjects | None, workload: Workload | None) -> C
     return replace(objects, workloads=[*others, workload])
 
 
-async def _read_position(client: Client, workload: Workload | None) -> Position | None:
+async def _read_position(client: RestClient, workload: Workload | None) -> Position | None:
     """The position by the visibility API; None if that is not served, or not for this user."""
     if workload is None:
         return None

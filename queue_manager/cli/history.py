@@ -9,8 +9,8 @@ from datetime import UTC, datetime
 import msgspec
 
 from queue_manager.accounting.job_summary import JobOutcome, JobSummary, text
-from queue_manager.accounting.queries import JobFilter, JobHistory
-from queue_manager.accounting.records import PodRecord, Step, StepKind
+from queue_manager.accounting.queries import HistoryFilter, JobHistory
+from queue_manager.accounting.records import PodRecord, StepKind, StepRecord
 from queue_manager.accounting.step_order import timeline
 from queue_manager.cli import output
 from queue_manager.cli.exits import EXIT_NEVER, EXIT_OK, CommandRefused
@@ -118,7 +118,7 @@ def _failed(job: JobSummary) -> bool:
 def _newest(args: argparse.Namespace) -> JobHistory:
     """The newest Job of this name, whenever it was. Raises CommandRefused."""
     namespace, name = key_of(args.job, args.namespace or "")
-    found = read(args, JobFilter(namespace=namespace, name=name))
+    found = read(args, HistoryFilter(namespace=namespace, name=name))
     if not found:
         where = f" in namespace {namespace}" if namespace else ""
         raise CommandRefused(f"the history has no Job {name}{where}", EXIT_NEVER)
@@ -129,10 +129,10 @@ def step_rows(history: JobHistory) -> list[StepRow]:
     """The submission, all steps and all ended pods of a Job, by time."""
     submitted = StepRow(at=history.job.submitted_at, step=StepKind.SUBMITTED, attempt=0, cause="")
     entries = timeline(history.steps, history.pods)
-    return [submitted, *(_step_row(entry) if isinstance(entry, Step) else _pod_row(entry) for entry in entries)]
+    return [submitted, *(_step_row(entry) if isinstance(entry, StepRecord) else _pod_row(entry) for entry in entries)]
 
 
-def _step_row(step: Step) -> StepRow:
+def _step_row(step: StepRecord) -> StepRow:
     where = f"{step.cluster_queue}, {step.flavor}: {step.cpu_milli / 1000:g} cpu, {memory(step.memory_bytes)}"
     return StepRow(
         at=step.at,

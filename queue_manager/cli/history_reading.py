@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 from queue_manager.accounting.database import HistoryUnavailable
 from queue_manager.accounting.job_summary import JobSummary, summary
-from queue_manager.accounting.queries import JobFilter, JobHistory, read_history
+from queue_manager.accounting.queries import HistoryFilter, JobHistory, read_history
 from queue_manager.cli.connection import default_data_dir, find_kubeconfig, read_default_namespace
 from queue_manager.cli.exits import CommandRefused
 from queue_manager.cli.machine_formats import Namer, job_names
@@ -21,7 +21,7 @@ DEFAULT_NAMESPACE = "default"  # of commands without a kubeconfig
 def summaries(args: argparse.Namespace) -> list[JobSummary]:
     """The chosen Jobs, in the order of their submission. Raises CommandRefused."""
     cluster_queue = _cluster_queue(args.queue or "")
-    wanted = JobFilter(
+    wanted = HistoryFilter(
         since=args.since,
         until=args.until,
         namespace=args.namespace or "",
@@ -33,7 +33,7 @@ def summaries(args: argparse.Namespace) -> list[JobSummary]:
     return [job for job in found if cluster_queue in ("", job.cluster_queue)]
 
 
-def read(args: argparse.Namespace, wanted: JobFilter) -> list[JobHistory]:
+def read(args: argparse.Namespace, wanted: HistoryFilter) -> list[JobHistory]:
     """Read the chosen Jobs. Raises CommandRefused."""
     try:
         return read_history(args.store or own_store(), wanted)

@@ -22,7 +22,7 @@ from pathlib import Path
 import yaml
 
 from queue_manager.adoption.job_imports import Import, ImportStep, plan
-from queue_manager.adoption.queue_mapping import MappingError, Rule, rules_from, rules_of_label
+from queue_manager.adoption.queue_mapping import MappingError, QueueRule, rules_from, rules_of_label
 from queue_manager.cli import output
 from queue_manager.cli.connection import connect, read_default_namespace
 from queue_manager.cli.exits import EXIT_OK, EXIT_UNEXPECTED, CommandRefused
@@ -31,7 +31,7 @@ from queue_manager.cli.import_view import ImportView, read_view
 from queue_manager.cli.machine_formats import MACHINE_FORMS, job_names
 from queue_manager.cli.output import TableColumn
 from queue_manager.cli.streams import say
-from queue_manager.engine.client import Client
+from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.throttle import throttled
 
 SETTLED = (ImportStep.SKIP, ImportStep.REFUSE, ImportStep.DONE)  # steps without a write
@@ -51,9 +51,9 @@ def run(args: argparse.Namespace) -> int:
     return asyncio.run(_run(args, read_rules(args)))
 
 
-async def _run(args: argparse.Namespace, rules: list[Rule]) -> int:
+async def _run(args: argparse.Namespace, rules: list[QueueRule]) -> int:
     async with connect(args.kubeconfig, args.context) as connected:
-        client = Client(throttled(connected.transport, (args.qps, args.burst)))
+        client = RestClient(throttled(connected.transport, (args.qps, args.burst)))
         view = await read_view(client, args.namespace, rules)
         plans = [item for job in view.jobs if (item := plan(job, view.workloads, view.around)) is not None]
         if not args.apply:
@@ -73,10 +73,10 @@ def show(args: argparse.Namespace, rows: Sequence[ImportRow]) -> None:
     output.show(args.output, COLUMNS, rows, EMPTY, row_type=ImportRow, name=job_names(own))
 
 
-def read_rules(args: argparse.Namespace) -> list[Rule]:
+def read_rules(args: argparse.Namespace) -> list[QueueRule]:
     """Return the rules of the command line. Raises CommandRefused."""
     if args.to_queue:
-        return [Rule(to_local_queue=args.to_queue)]
+        return [QueueRule(to_local_queue=args.to_queue)]
     if args.queuemapping_file:
         return _from_file(args.queuemapping_file)
     if not args.queuelabel or not args.queuemapping:
@@ -88,7 +88,7 @@ def read_rules(args: argparse.Namespace) -> list[Rule]:
     return rules_of_label(args.queuelabel, {value: queue for value, _, queue in pairs})
 
 
-def _from_file(path: str) -> list[Rule]:
+def _from_file(path: str) -> list[QueueRule]:
     try:
         return rules_from(yaml.safe_load(Path(path).read_text(encoding="utf-8")))
     except OSError as error:
@@ -123,7 +123,7 @@ def _summary(view: ImportView, rows: Sequence[ImportRow]) -> None:
     sys.stdout.write("Nothing was changed. To make these changes: sluice import ... --apply\n")
 
 
-async def carry_out(client: Client, plans: list[Import], view: ImportView, timeout: float) -> list[ImportRow]:
+async def carry_out(client: RestClient, plans: list[Import], view: ImportView, timeout: float) -> list[ImportRow]:
     """Import the Jobs; return what became of each. `timeout`: seconds to wait for the next admission."""
     importer = Importer(client, view.around)
     settled = [describe(item, "") for item in plans if item.step in SETTLED]

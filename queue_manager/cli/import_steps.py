@@ -22,7 +22,7 @@ from queue_manager.api.resources import JOBS, WORKLOADS
 from queue_manager.api.types import Workload
 from queue_manager.api.workload_names import workload_name
 from queue_manager.cli.targets import FIELD_MANAGER
-from queue_manager.engine.client import Client
+from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.transport import ApiError
 from queue_manager.jobs.workload_manifest import permits_pods, queue_name
 
@@ -55,7 +55,7 @@ def row_of(item: Import, text: str) -> ImportRow:
 class Importer:
     """Takes each import one write further."""
 
-    def __init__(self, client: Client, around: ImportSurroundings) -> None:
+    def __init__(self, client: RestClient, around: ImportSurroundings) -> None:
         self._client = client
         self._around = around
         self._refused: dict[str, str] = {}  # by Job: why its last write was refused

@@ -12,7 +12,7 @@ import msgspec
 from job_controller.model import Job, Pod
 from queue_manager.adoption.job_imports import Import, ImportStep, ImportSurroundings, workload_for
 from queue_manager.adoption.left_out_pods import left_out, sentence
-from queue_manager.adoption.queue_mapping import Rule
+from queue_manager.adoption.queue_mapping import QueueRule
 from queue_manager.api.resources import (
     CLUSTER_QUEUES,
     JOBS,
@@ -36,12 +36,11 @@ from queue_manager.cli.exits import CommandRefused
 from queue_manager.cli.permitted_lists import list_permitted
 from queue_manager.cli.published_config import published
 from queue_manager.configuration import KueueConfig
-from queue_manager.engine.client import Client
+from queue_manager.engine.rest_client import RestClient
 from queue_manager.lifecycle.workload_settings import WorkloadSettings, settings_of
 from queue_manager.visibility.cluster_state import ClusterState
 
 N = TypeVar("N", PriorityClass, WorkloadPriorityClass, Namespace)
-NAMESPACE_NAME = "kubernetes.io/metadata.name"
 
 
 @dataclass(frozen=True)
@@ -87,7 +86,7 @@ class ImportView:
         return msgspec.convert(tree, Workload, strict=False)
 
 
-async def read_view(client: Client, namespaces: Sequence[str], rules: Sequence[Rule]) -> ImportView:
+async def read_view(client: RestClient, namespaces: Sequence[str], rules: Sequence[QueueRule]) -> ImportView:
     """Read the cluster. Raises CommandRefused if the queue manages all Jobs anyway."""
     config = await published(client) or KueueConfig()
     settings = settings_of(config)
@@ -104,9 +103,7 @@ async def read_view(client: Client, namespaces: Sequence[str], rules: Sequence[R
         cluster_queues=None if cluster_queues is None else frozenset(each.metadata.name for each in cluster_queues),
         classes=_by_name(await list_permitted(client, WORKLOAD_PRIORITY_CLASSES, WorkloadPriorityClass)),
         pod_classes=_by_name(await list_permitted(client, PRIORITY_CLASSES, PriorityClass)),
-        manages=lambda name: settings.manages(
-            {NAMESPACE_NAME: name, **(found[name].metadata.labels if name in found else {})}
-        ),
+        manages=lambda name: settings.manages(name, found.get(name)),
         labels_to_copy=settings.label_keys_to_copy,
     )
     return ImportView(
@@ -114,7 +111,7 @@ async def read_view(client: Client, namespaces: Sequence[str], rules: Sequence[R
     )
 
 
-async def _left_out(client: Client, namespaces: Sequence[str]) -> str:
+async def _left_out(client: RestClient, namespaces: Sequence[str]) -> str:
     lists = [await list_permitted(client, PODS, Pod, name) for name in namespaces]
     if None in lists:
         return "Only batch/v1 Jobs are imported; you may not list pods, so it is not known what else runs"

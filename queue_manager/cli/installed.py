@@ -6,7 +6,7 @@ from typing import TypeAlias
 
 from job_controller.json_tree import Json
 from queue_manager.api.resources import Resource
-from queue_manager.engine.client import Client
+from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.transport import ApiError
 from queue_manager.installation import object_names
 
@@ -18,12 +18,12 @@ def is_installed(obj: Json) -> bool:
     return bool((obj["metadata"].get("labels") or {}).get(object_names.NAME_LABEL) == object_names.NAME)
 
 
-async def installed(client: Client) -> list[Live]:
+async def installed(client: RestClient) -> list[Live]:
     """Return all objects with the label of an installation, by kind in the order of `object_names.KINDS`."""
     return [(resource, obj) for resource in object_names.KINDS.values() for obj in await _of_kind(client, resource)]
 
 
-async def _of_kind(client: Client, resource: Resource) -> list[Json]:
+async def _of_kind(client: RestClient, resource: Resource) -> list[Json]:
     try:
         return await client.list(resource, label_selector=object_names.SELECTOR)
     except ApiError as error:

@@ -29,8 +29,8 @@ from queue_manager.cli.queue_view import read_queues
 from queue_manager.cli.show import failure_of
 from queue_manager.cli.streams import say
 from queue_manager.cli.targets import JobTarget, get_or_none, workload_of
-from queue_manager.engine.client import Client
 from queue_manager.engine.clock import SystemClock
+from queue_manager.engine.rest_client import RestClient
 from queue_manager.visibility.job_outcomes import Goal, Outcome, Result, result_of
 from queue_manager.visibility.job_states import JobState, job_row, job_state
 from queue_manager.visibility.obstacles import Obstacle, ReadableQueues, obstacle
@@ -101,7 +101,7 @@ def say_state(key: Key, state: JobState | None, why: str) -> None:
 class JobWait:
     """Waiting for one goal of several Jobs, given as the UID of each, or "" if unknown. `report`: of each new state."""
 
-    client: Client
+    client: RestClient
     jobs: Mapping[Key, str]
     goal: Goal = Goal.FINISHED
     default_ns: str = "default"

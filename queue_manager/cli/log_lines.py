@@ -6,7 +6,7 @@ import msgspec
 
 from queue_manager.api.resources import PODS
 from queue_manager.cli.connection import NoResponse
-from queue_manager.engine.client import Client
+from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.transport import Request
 from queue_manager.visibility.failures import Failure
 
@@ -14,7 +14,7 @@ LINE_BYTES = 4096
 NODE_SECONDS = 5  # timeout: the API server proxies to the node, which may be gone
 
 
-async def last_line(client: Client, namespace: str, pod: str, container: str = "") -> str:
+async def last_line(client: RestClient, namespace: str, pod: str, container: str = "") -> str:
     """Return the last line of a container's log; "" if the log is empty, gone or unreadable."""
     query = {"tailLines": "1", "limitBytes": str(LINE_BYTES), **({"container": container} if container else {})}
     path = PODS.path(namespace, pod, "log")
@@ -25,7 +25,7 @@ async def last_line(client: Client, namespace: str, pod: str, container: str = "
     return answer.body.decode("utf-8", "replace").strip() if answer.status == 200 else ""
 
 
-async def with_log(client: Client, failure: Failure) -> Failure:
+async def with_log(client: RestClient, failure: Failure) -> Failure:
     """Return the failure with the last log line of the failed container."""
     line = await last_line(client, failure.namespace, failure.pod, failure.container)
     return msgspec.structs.replace(failure, last_line=line)

@@ -48,7 +48,7 @@ def settings_of(args: argparse.Namespace) -> LogSettings:
 
 
 def levels(text: str) -> dict[str, str]:
-    """Parse "info,queue_manager.engine.client=debug": the level of each logger, "" for Sluice's own."""
+    """Parse "info,queue_manager.engine.rest_client=debug": the level of each logger, "" for Sluice's own."""
     result: dict[str, str] = {}
     for part in text.split(","):
         logger, _, level = part.strip().rpartition("=")

@@ -19,8 +19,8 @@ from queue_manager.cli.job_waiting import PATIENCE_SECONDS, Pace, patiently
 from queue_manager.cli.pod_reading import pods_of
 from queue_manager.cli.streams import say
 from queue_manager.cli.targets import JobTarget
-from queue_manager.engine.client import Client
 from queue_manager.engine.exec_plugin import CredentialsError
+from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.transport import ApiError
 from queue_manager.visibility.log_selection import LogSource, log_sources
 from queue_manager.visibility.pod_attempts import trouble
@@ -33,7 +33,7 @@ LINE_BYTES = 1 << 16  # of a line, after which it is printed in parts
 class LogPrinter:
     """Writes logs of one Job to standard output; `unreadable` counts those that could not be read."""
 
-    def __init__(self, client: Client, namespace: str, *, prefixed: bool) -> None:
+    def __init__(self, client: RestClient, namespace: str, *, prefixed: bool) -> None:
         self.unreadable = 0
         self._client = client
         self._namespace = namespace
@@ -96,7 +96,7 @@ class LogPrinter:
 
 
 async def follow_job(
-    client: Client,
+    client: RestClient,
     job: Job,
     printer: LogPrinter,
     is_over: Callable[[], Awaitable[bool]],

@@ -14,8 +14,8 @@ from queue_manager.cli.pod_reading import pods_of
 from queue_manager.cli.ps import reason
 from queue_manager.cli.streams import check_reader, say
 from queue_manager.cli.targets import JobTarget, find, key_of
-from queue_manager.engine.client import Client
 from queue_manager.engine.clock import SystemClock
+from queue_manager.engine.rest_client import RestClient
 from queue_manager.visibility.job_outcomes import Result
 from queue_manager.visibility.job_states import JobState, job_row
 from queue_manager.visibility.log_selection import has_several_pods, log_sources
@@ -51,7 +51,7 @@ def check_index(job: Job, index: int | None) -> None:
         raise CommandRefused(f"Job {job.metadata.key} has no index {index}; its indexes are 0 to {last}", EXIT_NEVER)
 
 
-async def _print(client: Client, target: JobTarget, job: Job, args: argparse.Namespace) -> int:
+async def _print(client: RestClient, target: JobTarget, job: Job, args: argparse.Namespace) -> int:
     pods = await pods_of(client, target)
     sources = log_sources(
         job, pods, index=args.index, failed=args.failed, previous=args.previous, container=args.container or ""
@@ -79,7 +79,7 @@ def _why_none(target: JobTarget, job: Job, args: argparse.Namespace) -> str:
     return f"no pod {of} has started, or none that did is kept{why}"
 
 
-async def _follow(client: Client, target: JobTarget, args: argparse.Namespace) -> int:
+async def _follow(client: RestClient, target: JobTarget, args: argparse.Namespace) -> int:
     """Print the newest attempts, and all that follow until waiting for the Job is over, as `sluice wait` decides."""
     job = target.job
     if job is None:
@@ -101,7 +101,7 @@ async def _follow(client: Client, target: JobTarget, args: argparse.Namespace) -
 class Ending:
     """Waits for the end of a followed Job. `nothing_yet`: why it has no log at first; "" if it has one."""
 
-    def __init__(self, client: Client, job: Job, nothing_yet: str, default_ns: str) -> None:
+    def __init__(self, client: RestClient, job: Job, nothing_yet: str, default_ns: str) -> None:
         self._nothing_yet = nothing_yet
         self._name = job.metadata.name if job.metadata.namespace == default_ns else str(job.metadata.key)
         waiting = JobWait(client, {job.metadata.key: job.metadata.uid}, default_ns=default_ns, report=self._observed)

@@ -27,9 +27,9 @@ from queue_manager.configuration import ConfigurationError, KueueConfig, load_or
 from queue_manager.configuration.addresses import Address
 from queue_manager.configuration.process import LeaderElection
 from queue_manager.engine import descriptors, kubeconfig, log, tracing
-from queue_manager.engine.client import Client
 from queue_manager.engine.clock import SystemClock
 from queue_manager.engine.kubeconfig import Access, KubeconfigError
+from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.tuning import event_loop, tune_garbage_collector
 from queue_manager.operator import preflight, probes, shell, visibility_server
 from queue_manager.operator.controllers import Controllers
@@ -133,7 +133,7 @@ class _Process:
 
     async def serve(self, stack: AsyncExitStack) -> list[str]:
         """Serve probes, metrics, webhooks and the visibility API until the stack is closed; return their URLs."""
-        config, hooks, client = self.config, self.hooks, Client(self.transport)
+        config, hooks, client = self.config, self.hooks, RestClient(self.transport)
         answers = probes.routes(config, self.controllers, self._unready)
         served = probes.addresses(config, self.args.metrics_port)
         urls = await serve_probes(stack, served, answers, client, partial(tls_context, config, hooks))
@@ -195,7 +195,7 @@ async def serve_probes(
     stack: AsyncExitStack,
     served: Mapping[Address, list[str]],
     answers: Mapping[str, dict[str, probes.Answer]],
-    client: Client,
+    client: RestClient,
     context: Callable[[], ssl.SSLContext],
 ) -> list[str]:
     """Serve probes and metrics; metrics that other machines can reach over TLS, to users who may read them."""
@@ -236,7 +236,7 @@ async def serve_visibility(
     address: Address,
     config: KueueConfig,
     controllers: Controllers,
-    client: Client,
+    client: RestClient,
     hooks: Webhooks | None,
 ) -> str:
     """Serve the visibility API; returns its URL. Raises CannotStart if its port is taken."""

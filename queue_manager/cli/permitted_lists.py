@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from queue_manager.api.resources import Resource
-from queue_manager.engine.client import Client, O
+from queue_manager.engine.rest_client import O, RestClient
 from queue_manager.engine.transport import ApiError
 
 
 async def list_permitted(
-    client: Client,
+    client: RestClient,
     resource: Resource,
     type: type[O],
     namespace: str = "",
@@ -27,7 +27,7 @@ async def list_permitted(
         return None
 
 
-async def seen(client: Client, resource: Resource, type: type[O]) -> list[O] | None:
+async def seen(client: RestClient, resource: Resource, type: type[O]) -> list[O] | None:
     """Return the objects, or None if the user may not read them or the kind does not exist."""
     try:
         return await list_permitted(client, resource, type)

@@ -10,13 +10,13 @@ from job_controller.model import Job
 from queue_manager.api.resources import PODS
 from queue_manager.cli.permitted_lists import list_permitted
 from queue_manager.cli.targets import JobTarget
-from queue_manager.engine.client import Client
+from queue_manager.engine.rest_client import RestClient
 from queue_manager.visibility.wire_types import Pod
 
 MAX_NAMED = 50  # Jobs that one label selector names; for more, the pods of all Jobs are read
 
 
-async def pods_of(client: Client, target: JobTarget) -> list[Pod]:
+async def pods_of(client: RestClient, target: JobTarget) -> list[Pod]:
     """Return the pods of one Job, none if the user may not read pods."""
     if target.job is None:
         return []
@@ -26,7 +26,7 @@ async def pods_of(client: Client, target: JobTarget) -> list[Pod]:
     return [pod for pod in pods if (owner := pod.metadata.controller) is not None and owner.uid == meta.uid]
 
 
-async def read_troubled_pods(client: Client, jobs: Sequence[Job], namespace: str) -> list[model.Pod]:
+async def read_troubled_pods(client: RestClient, jobs: Sequence[Job], namespace: str) -> list[model.Pod]:
     """Return the pods of the troubled Jobs in one request, none if there is no such Job or the user may not read pods.
 
     `namespace`: of all the Jobs, "" for several.

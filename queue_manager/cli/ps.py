@@ -21,8 +21,8 @@ from queue_manager.cli.pod_reading import read_troubled_pods
 from queue_manager.cli.queue_view import read_queues
 from queue_manager.cli.targets import of_queue
 from queue_manager.cli.times import deadline, format_time, span
-from queue_manager.engine.client import Client
 from queue_manager.engine.clock import SystemClock
+from queue_manager.engine.rest_client import RestClient
 from queue_manager.visibility.consequences import queue_obstacle
 from queue_manager.visibility.job_states import JobRow, JobState, job_rows
 from queue_manager.visibility.obstacles import Obstacle, obstacle
@@ -145,13 +145,13 @@ async def all_rows(args: argparse.Namespace) -> list[JobRow]:
         return await rows_of_queue(client, args)
 
 
-async def rows_of_queue(client: Client, args: argparse.Namespace) -> list[JobRow]:
+async def rows_of_queue(client: RestClient, args: argparse.Namespace) -> list[JobRow]:
     """Read the rows of the namespace and queue that the arguments name."""
     rows = await job_table(client, args.namespace or "", read_default_namespace(args))
     return await of_queue(client, rows, args)
 
 
-async def job_table(client: Client, namespace: str = "", default_ns: str = "default") -> list[JobRow]:
+async def job_table(client: RestClient, namespace: str = "", default_ns: str = "default") -> list[JobRow]:
     """Return rows of all Jobs of a namespace, or of all namespaces.
 
     The time is read first, then the Workloads, then the Jobs, as `visibility.job_states` requires.
@@ -165,7 +165,7 @@ async def job_table(client: Client, namespace: str = "", default_ns: str = "defa
     return await with_obstacles(client, job_rows(jobs, workloads, now, pods), new, default_ns)
 
 
-async def with_obstacles(client: Client, rows: list[JobRow], new: list[Job], default_ns: str) -> list[JobRow]:
+async def with_obstacles(client: RestClient, rows: list[JobRow], new: list[Job], default_ns: str) -> list[JobRow]:
     """Add obstacles to rows of pending Jobs.
 
     The QuotaReserved condition only says that a queue is inactive; the obstacle adds why. For `new` Jobs, which have no

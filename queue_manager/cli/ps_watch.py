@@ -26,9 +26,9 @@ from queue_manager.cli.job_filter import JobFilter
 from queue_manager.cli.machine_formats import MACHINE_FORMS, job_names
 from queue_manager.cli.targets import get_or_none
 from queue_manager.cli.watched_client import WatchedClient, watching
-from queue_manager.engine.client import Client
 from queue_manager.engine.clock import SystemClock
 from queue_manager.engine.codec import HasMetadata
+from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.transport import ApiError, Request
 from queue_manager.visibility.job_states import WORKLOAD_CREATION_TIMEOUT, JobRow, JobState
 
@@ -46,7 +46,7 @@ class JobList(NamedTuple):
 
     columns: Sequence[output.TableColumn]
     chosen: JobFilter
-    read: Callable[[Client, argparse.Namespace], Awaitable[list[JobRow]]]
+    read: Callable[[RestClient, argparse.Namespace], Awaitable[list[JobRow]]]
 
 
 def run(args: argparse.Namespace, jobs: JobList) -> int:
@@ -66,7 +66,7 @@ async def _run(args: argparse.Namespace, jobs: JobList) -> None:
                 await Follower(watched, args, jobs, shown, changed).follow()
 
 
-async def readable_kinds(client: Client, namespace: str) -> dict[Resource, type[HasMetadata]]:
+async def readable_kinds(client: RestClient, namespace: str) -> dict[Resource, type[HasMetadata]]:
     """Return the kinds to watch: without pods if the user may not list them. Then no cause is read from them either."""
     answer = await client.transport.request(Request("GET", PODS.path(namespace), {"limit": "1"}))
     return {resource: kind for resource, kind in KINDS.items() if resource != PODS or answer.status != FORBIDDEN}

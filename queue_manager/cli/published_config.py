@@ -13,7 +13,7 @@ from queue_manager.api.resources import CONFIG_MAPS, NAMESPACES, Resource
 from queue_manager.configuration import ConfigurationError, KueueConfig, loads
 from queue_manager.configuration.config_map import KEY
 from queue_manager.configuration.render import as_yaml
-from queue_manager.engine.client import Client
+from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.transport import ApiError
 
 log = logging.getLogger(__name__)
@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 class Publisher:
     """Writes the ConfigMap of one cluster."""
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: RestClient) -> None:
         self._client = client
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -53,7 +53,7 @@ class Publisher:
         return True
 
 
-async def published(client: Client) -> KueueConfig | None:
+async def published(client: RestClient) -> KueueConfig | None:
     """Return the published configuration, or None if it is absent, unreadable for the user, or of another version."""
     try:
         found = await client.get(CONFIG_MAPS, NAMESPACE, CONFIG_MAP)

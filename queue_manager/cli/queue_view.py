@@ -16,7 +16,7 @@ from queue_manager.api.resources import (
 )
 from queue_manager.api.types import ClusterQueue, Cohort, LocalQueue, Namespace, ResourceFlavor, WorkloadPriorityClass
 from queue_manager.cli.permitted_lists import list_permitted, seen
-from queue_manager.engine.client import Client
+from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.transport import ApiError
 from queue_manager.scheduling.resource_rules import ResourceRules
 from queue_manager.visibility.obstacles import ReadableQueues
@@ -25,7 +25,9 @@ if TYPE_CHECKING:
     from queue_manager.configuration import KueueConfig
 
 
-async def read_queues(client: Client, namespaces: Iterable[str], config: KueueConfig | None = None) -> ReadableQueues:
+async def read_queues(
+    client: RestClient, namespaces: Iterable[str], config: KueueConfig | None = None
+) -> ReadableQueues:
     """Read the LocalQueues of these namespaces and all cluster-scoped objects. `config`: of the queue manager."""
     chosen = sorted(set(namespaces))
     try:
@@ -50,7 +52,7 @@ async def read_queues(client: Client, namespaces: Iterable[str], config: KueueCo
     )
 
 
-async def _labels(client: Client, namespace: str) -> dict[str, str] | None:
+async def _labels(client: RestClient, namespace: str) -> dict[str, str] | None:
     try:
         return dict((await client.get(NAMESPACES, *Key("", namespace), type=Namespace)).metadata.labels)
     except ApiError as error:

@@ -20,8 +20,8 @@ from queue_manager.cli.exits import EXIT_OK
 from queue_manager.cli.machine_formats import cluster_queue_name
 from queue_manager.cli.permitted_lists import seen
 from queue_manager.cli.times import span
-from queue_manager.engine.client import Client
 from queue_manager.engine.clock import SystemClock
+from queue_manager.engine.rest_client import RestClient
 from queue_manager.visibility.queue_rows import QueueRow, QuotaRow, queue_rows
 
 BAR = 10
@@ -90,7 +90,7 @@ async def _rows(args: argparse.Namespace) -> list[QueueRow]:
         return await queue_table(client)
 
 
-async def queue_table(client: Client) -> list[QueueRow]:
+async def queue_table(client: RestClient) -> list[QueueRow]:
     """Return rows of all ClusterQueues. Referring objects are listed before the objects they refer to."""
     now = SystemClock().now()
     workloads = await client.list(WORKLOADS, type=Workload)

@@ -15,8 +15,8 @@ from queue_manager.cli.connection import NoResponse, connect, read_default_names
 from queue_manager.cli.deactivated import read_inbox
 from queue_manager.cli.exits import EXIT_NEVER, EXIT_UNEXPECTED, CommandRefused
 from queue_manager.cli.targets import JobTarget, QueueTarget, find_all, missing_queue, of_queue, patch, queue_of
-from queue_manager.engine.client import Client
 from queue_manager.engine.clock import SystemClock
+from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.transport import ApiError
 from queue_manager.visibility.cause_groups import has_cause
 from queue_manager.visibility.consequences import on_reactivation
@@ -62,7 +62,7 @@ def by_why_without_match(args: argparse.Namespace, report: ChangeReport) -> bool
     return args.why is not None and not report.rows
 
 
-async def of_cause(client: Client, args: argparse.Namespace, namespace: str, default_ns: str) -> list[JobTarget]:
+async def of_cause(client: RestClient, args: argparse.Namespace, namespace: str, default_ns: str) -> list[JobTarget]:
     """Return the deactivated Workloads whose cause contains --why, in the order of `sluice deactivated`."""
     rows, workloads = await read_inbox(client, namespace, default_ns)
     by_name = {workload.metadata.key: workload for workload in workloads}
@@ -78,7 +78,7 @@ class VisibleQueues:
         self._cluster = None if cluster is None else {queue.metadata.name: queue for queue in cluster}
 
     @classmethod
-    async def read(cls, client: Client, namespaces: Iterable[str]) -> VisibleQueues:
+    async def read(cls, client: RestClient, namespaces: Iterable[str]) -> VisibleQueues:
         """Read the ClusterQueues and the LocalQueues of these namespaces, "" for all."""
         local: list[LocalQueue] = []
         for namespace in dict.fromkeys(namespaces):
@@ -102,7 +102,9 @@ class VisibleQueues:
         return ClusterQueue() if self._cluster is None else self._cluster.get(queue.spec.cluster_queue)
 
 
-async def deactivated(client: Client, queue: QueueTarget, queues: VisibleQueues, default_ns: str) -> list[JobTarget]:
+async def deactivated(
+    client: RestClient, queue: QueueTarget, queues: VisibleQueues, default_ns: str
+) -> list[JobTarget]:
     """Return the deactivated Workloads of a queue in the order of `sluice deactivated`."""
     try:
         await client.get(
@@ -130,7 +132,7 @@ def _is_of_queue(workload: Workload, queue: QueueTarget, queues: VisibleQueues) 
 
 
 async def reactivate(
-    client: Client,
+    client: RestClient,
     targets: list[JobTarget],
     queues: VisibleQueues,
     report: ChangeReport,
@@ -167,7 +169,13 @@ def _is_changed(target: JobTarget, report: ChangeReport) -> bool:
 
 
 async def _reactivate_one(
-    client: Client, target: JobTarget, queues: VisibleQueues, report: ChangeReport, default_ns: str, *, dry_run: bool
+    client: RestClient,
+    target: JobTarget,
+    queues: VisibleQueues,
+    report: ChangeReport,
+    default_ns: str,
+    *,
+    dry_run: bool,
 ) -> None:
     workload = target.workload
     if workload is None:

@@ -41,8 +41,8 @@ from queue_manager.cli.streams import say
 from queue_manager.cli.submit import COLUMNS, Submitted, submit
 from queue_manager.cli.targets import JobTarget, check_local_queue, workload_of
 from queue_manager.cli.times import deadline
-from queue_manager.engine.client import Client
 from queue_manager.engine.clock import SystemClock
+from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.transport import ApiError
 from queue_manager.lifecycle.requeuing import pods_deadline
 from queue_manager.lifecycle.unscheduled import unscheduled
@@ -75,7 +75,7 @@ def run(args: argparse.Namespace) -> int:
     """Run the command as a Job; return its exit code."""
     with nothing_created():
         check(args)
-    attempt = Attempt(args)
+    attempt = FollowedRun(args)
     try:
         return asyncio.run(attempt.run())
     except KeyboardInterrupt:
@@ -99,7 +99,7 @@ def command_of(args: argparse.Namespace) -> list[str]:
     return given[1:] if given[:1] == ["--"] else given
 
 
-class Attempt:
+class FollowedRun:
     """One `sluice run`, from the creation of the Job to its end."""
 
     def __init__(self, args: argparse.Namespace) -> None:
@@ -130,7 +130,7 @@ class Attempt:
                 await self._remove(client)
         return code
 
-    async def _command_job(self, client: Client, namespace: str) -> CommandJob:
+    async def _command_job(self, client: RestClient, namespace: str) -> CommandJob:
         args = self._args
         local = is_of_local_cluster(find_kubeconfig(args.kubeconfig))
         if not local and not args.image:
@@ -150,7 +150,7 @@ class Attempt:
             directory=args.workdir or (str(Path.cwd()) if local else ""),
         )
 
-    async def _attend(self, client: Client, row: Submitted) -> int:
+    async def _attend(self, client: RestClient, row: Submitted) -> int:
         """Print the log of the Job until it has ended; return the exit code of the command."""
         job = await client.get(JOBS, row.namespace, row.name, type=Job)
         waiting = JobWait(client, {job.metadata.key: row.uid}, default_ns=self._default_ns, report=self._report)
@@ -185,7 +185,7 @@ class Attempt:
         if self._state == JobState.PENDING:
             say(f"sluice run: {self._state}{': ' if why else ''}{why}")
 
-    async def _report_patience(self, client: Client, job: Job, pods: Sequence[Pod]) -> None:
+    async def _report_patience(self, client: RestClient, job: Job, pods: Sequence[Pod]) -> None:
         """Report once until when a Job keeps its quota whose pods do not start, and how to end it before."""
         if self._patience_reported:
             return
@@ -220,7 +220,7 @@ class Attempt:
         async with connect(self._args.kubeconfig, self._args.context) as client:
             await self._remove(client)
 
-    async def _remove(self, client: Client) -> None:
+    async def _remove(self, client: RestClient) -> None:
         """Delete the Job, and wait until its pods are gone."""
         if self._job is None:
             return
@@ -235,7 +235,7 @@ class Attempt:
         say(f"sluice run: Job {self._name} deleted (--rm)")
 
 
-async def choose_queue(client: Client, namespace: str, queue: str | None) -> str:
+async def choose_queue(client: RestClient, namespace: str, queue: str | None) -> str:
     """Return the LocalQueue for a Job: that of -q, `default`, or the only one. Raises CommandRefused."""
     if queue:
         await check_local_queue(client, Key(namespace, queue))
@@ -263,7 +263,7 @@ def variables(given: Sequence[tuple[str, str | None]], *, local: bool) -> list[t
     return list(named.items())
 
 
-async def ready_until(client: Client, job: Job, pods: Sequence[Pod]) -> datetime | None:
+async def ready_until(client: RestClient, job: Job, pods: Sequence[Pod]) -> datetime | None:
     """Return when the Workload is evicted if its pods are not ready; None if it is not, or if that is unknown."""
     config, workload = await published(client), await workload_of(client, job)
     if config is None or workload is None:
@@ -272,7 +272,7 @@ async def ready_until(client: Client, job: Job, pods: Sequence[Pod]) -> datetime
     return found.at if found is not None else None
 
 
-async def code_of(client: Client, job: Job, outcome: Outcome) -> int:
+async def code_of(client: RestClient, job: Job, outcome: Outcome) -> int:
     """Return the exit code for the end of a Job: the highest of its pods if it failed."""
     if outcome.result == Result.REACHED:
         return EXIT_OK

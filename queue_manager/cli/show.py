@@ -30,8 +30,8 @@ from queue_manager.cli.streams import printable
 from queue_manager.cli.targets import JobTarget, find, key_of
 from queue_manager.cli.times import ago, deadline, format_time
 from queue_manager.configuration import ConfigurationError, KueueConfig, load
-from queue_manager.engine.client import Client
 from queue_manager.engine.clock import SystemClock
+from queue_manager.engine.rest_client import RestClient
 from queue_manager.lifecycle.workload_settings import settings_of
 from queue_manager.visibility.attempt_rows import AttemptRow
 from queue_manager.visibility.failures import Failure, newest_failure
@@ -102,7 +102,7 @@ def read_config(path: str) -> KueueConfig:
         raise CommandRefused(str(error), EXIT_NEVER) from error
 
 
-async def equivalent_of(client: Client, workload: Workload | None) -> Workload | None:
+async def equivalent_of(client: RestClient, workload: Workload | None) -> Workload | None:
     """Return a Workload of the same shape that was tried and does not fit, while this one is pending."""
     if workload is None or workload.status.admission is not None or not workload.spec.active:
         return None
@@ -110,13 +110,13 @@ async def equivalent_of(client: Client, workload: Workload | None) -> Workload |
     return refused_equivalent(workload, refused_shapes(others))
 
 
-async def failure_of(client: Client, pods: Sequence[Pod]) -> Failure | None:
+async def failure_of(client: RestClient, pods: Sequence[Pod]) -> Failure | None:
     """Return the failure of the pod that failed last, with the last line of its log."""
     found = newest_failure(pods)
     return await with_log(client, found) if found is not None else None
 
 
-async def events_of(client: Client, target: JobTarget, pods: Sequence[Pod]) -> list[Event]:
+async def events_of(client: RestClient, target: JobTarget, pods: Sequence[Pod]) -> list[Event]:
     """Return Events about the Job, its Workload, its pods, and deleted pods, which are recognized by name."""
     found = (target.job, target.workload, *pods)
     uids = {thing.metadata.uid for thing in found if thing is not None}

@@ -12,7 +12,7 @@ from queue_manager.cli.change_report import ChangeReport
 from queue_manager.cli.connection import connect, read_default_namespace
 from queue_manager.cli.exits import EXIT_NEVER, CommandRefused
 from queue_manager.cli.targets import QueueTarget, missing_queue, patch, queue_of
-from queue_manager.engine.client import Client
+from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.transport import ApiError
 from queue_manager.visibility.consequences import load_of, on_stop
 
@@ -42,7 +42,7 @@ async def _run(args: argparse.Namespace, queue: QueueTarget, policy: str, defaul
     return report.end("")
 
 
-async def find(client: Client, queue: QueueTarget, default_ns: str) -> tuple[str, str]:
+async def find(client: RestClient, queue: QueueTarget, default_ns: str) -> tuple[str, str]:
     """Return the queue's stop policy, and the name of its ClusterQueue if that is stopped as well."""
     try:
         if queue.is_cluster_queue:
@@ -61,7 +61,7 @@ async def find(client: Client, queue: QueueTarget, default_ns: str) -> tuple[str
     return local.spec.stop_policy, cluster_queue.metadata.name if stops(cluster_queue.spec.stop_policy) else ""
 
 
-async def workloads_of(client: Client, queue: QueueTarget) -> list[Workload]:
+async def workloads_of(client: RestClient, queue: QueueTarget) -> list[Workload]:
     """Return the Workloads that the queue's stop policy affects."""
     if not queue.is_cluster_queue:
         workloads = await client.list(WORKLOADS, queue.key.namespace, type=Workload)

@@ -35,7 +35,7 @@ from queue_manager.cli.refusals import nothing_created
 from queue_manager.cli.streams import printable, say
 from queue_manager.cli.targets import check_local_queue, get_or_none
 from queue_manager.engine.api_warnings import warnings
-from queue_manager.engine.client import Client
+from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.transport import ApiError, Request, Response
 from queue_manager.visibility.job_outcomes import Outcome
 from queue_manager.visibility.job_states import is_judged, refused_equivalent, refused_shapes
@@ -91,7 +91,7 @@ async def _run(args: argparse.Namespace, jobs: list[tuple[Manifest, dict[str, An
 
 
 async def _submit(
-    args: argparse.Namespace, client: Client, jobs: list[tuple[Manifest, dict[str, Any]]], default_ns: str
+    args: argparse.Namespace, client: RestClient, jobs: list[tuple[Manifest, dict[str, Any]]], default_ns: str
 ) -> list[Submitted]:
     namespace = args.namespace or default_ns
     for found in sorted(_namespaces(jobs, args.queue, namespace)):
@@ -100,7 +100,7 @@ async def _submit(
 
 
 async def _wait(
-    args: argparse.Namespace, client: Client, rows: Sequence[Submitted], names: Namer, default_ns: str
+    args: argparse.Namespace, client: RestClient, rows: Sequence[Submitted], names: Namer, default_ns: str
 ) -> int:
     """Wait until all have ended, and print how; return the exit code of `sluice wait`."""
     from queue_manager.cli import job_waiting  # imports what a plain submit does not need
@@ -150,7 +150,7 @@ def prepare(manifest: Manifest, queue: str | None) -> dict[str, Any]:
 
 
 async def submit(
-    client: Client,
+    client: RestClient,
     jobs: list[tuple[Manifest, dict[str, Any]]],
     namespace: str = "default",
     default_ns: str = "default",
@@ -205,7 +205,7 @@ def is_taken(answer: Response) -> bool:
     return answer.status == CONFLICT and ApiError.of(answer.status, answer.body).reason == "AlreadyExists"
 
 
-async def remove_old(client: Client, key: Key) -> None:
+async def remove_old(client: RestClient, key: Key) -> None:
     """Delete the Job of this name with its pods, and wait until they are gone."""
     from queue_manager.cli import deletion  # imports what a plain submit does not need
 
@@ -240,7 +240,7 @@ def _duplicates(jobs: Sequence[tuple[Manifest, dict[str, Any]]]) -> Iterator[str
             yield f"{manifest.place('metadata.name')}: {key[1]} is named by {known.place('metadata.name')} already"
 
 
-async def _post(client: Client, job: dict[str, Any], *, dry_run: bool) -> Response:
+async def _post(client: RestClient, job: dict[str, Any], *, dry_run: bool) -> Response:
     query = {"fieldValidation": "Strict", "fieldManager": "sluice-submit"}
     if dry_run:
         query["dryRun"] = "All"
@@ -271,7 +271,7 @@ def explain(manifest: Manifest, answer: Response) -> list[str]:
     return lines or [f"{manifest.place('metadata.name')}: {error.message}{advice}"]
 
 
-async def wait_for_verdicts(client: Client, jobs: Sequence[Job]) -> dict[str, Workload]:
+async def wait_for_verdicts(client: RestClient, jobs: Sequence[Job]) -> dict[str, Workload]:
     """Return by Job UID the Workloads that the scheduler has tried, after all are tried or SCHEDULER_SECONDS.
 
     Each is the Job's own Workload or another one of the same shape: the scheduler's result is valid for both.
@@ -284,7 +284,7 @@ async def wait_for_verdicts(client: Client, jobs: Sequence[Job]) -> dict[str, Wo
     return found
 
 
-async def _wait_for_verdict(client: Client, job: Job) -> Workload:
+async def _wait_for_verdict(client: RestClient, job: Job) -> Workload:
     selector, namespace, refused = f"{keys.JOB_UID}={job.metadata.uid}", job.metadata.namespace, None
     while True:
         for workload in await client.list(WORKLOADS, namespace, label_selector=selector, type=Workload):
@@ -298,7 +298,7 @@ async def _wait_for_verdict(client: Client, job: Job) -> Workload:
         await asyncio.sleep(POLL_SECONDS)
 
 
-async def verdicts(client: Client, jobs: Sequence[Job], queues: ReadableQueues, default_ns: str) -> list[Submitted]:
+async def verdicts(client: RestClient, jobs: Sequence[Job], queues: ReadableQueues, default_ns: str) -> list[Submitted]:
     """Return the prospects of submitted Jobs. Where only the scheduler can tell, wait for its result."""
     found = {job.metadata.uid: obstacle(job, None, queues, default_ns) for job in jobs}
     uncertain = [job for job in jobs if (seen := found[job.metadata.uid]) is not None and not seen.certain]

@@ -19,7 +19,7 @@ from queue_manager.api.types import LocalQueue, Workload
 from queue_manager.cli.connection import read_default_namespace
 from queue_manager.cli.exits import EXIT_NEVER, CommandRefused
 from queue_manager.cli.permitted_lists import list_permitted
-from queue_manager.engine.client import Client, O
+from queue_manager.engine.rest_client import O, RestClient
 from queue_manager.engine.transport import ApiError
 from queue_manager.visibility.inbox import InboxRow
 from queue_manager.visibility.job_states import JobRow, workloads_by_job
@@ -96,12 +96,12 @@ def queue_of(name: str, namespace: str, *, cluster_queue: bool = False) -> Queue
     return QueueTarget(LOCAL_QUEUES, key_of(name.removeprefix(LOCAL_QUEUE_PREFIX), namespace))
 
 
-async def find_all(client: Client, names: Sequence[str], namespace: str) -> list[JobTarget]:
+async def find_all(client: RestClient, names: Sequence[str], namespace: str) -> list[JobTarget]:
     """Return the named Jobs in the given order without duplicates."""
     return [await find(client, key) for key in dict.fromkeys(key_of(name, namespace) for name in names)]
 
 
-async def find(client: Client, key: Key) -> JobTarget:
+async def find(client: RestClient, key: Key) -> JobTarget:
     """Return the Job of this name, or of the Workload of this name. Raises CommandRefused if neither exists.
 
     The Job is read again after its Workload, so that it is never older than that (see `visibility.job_states`).
@@ -115,7 +115,7 @@ async def find(client: Client, key: Key) -> JobTarget:
     return JobTarget(job, None)
 
 
-async def get_or_none(client: Client, resource: Resource, key: Key, type: type[O]) -> O | None:
+async def get_or_none(client: RestClient, resource: Resource, key: Key, type: type[O]) -> O | None:
     """Return the object, or None if it does not exist."""
     try:
         return await client.get(resource, *key, type=type)
@@ -125,14 +125,14 @@ async def get_or_none(client: Client, resource: Resource, key: Key, type: type[O
         raise
 
 
-async def workload_of(client: Client, job: Job) -> Workload | None:
+async def workload_of(client: RestClient, job: Job) -> Workload | None:
     """Find the Workload by the job-uid label, or by owner reference if another client created it without the label."""
     uid, namespace = job.metadata.uid, job.metadata.namespace
     found = await client.list(WORKLOADS, namespace, label_selector=f"{keys.JOB_UID}={uid}", type=Workload)
     return workloads_by_job(found or await client.list(WORKLOADS, namespace, type=Workload)).get(uid)
 
 
-async def _job_of(client: Client, workload: Workload) -> Job | None:
+async def _job_of(client: RestClient, workload: Workload) -> Job | None:
     """Return the Job that controls the Workload. A Job of the same name with another UID is ignored."""
     owner = workload.metadata.controller
     if owner is None:
@@ -141,7 +141,7 @@ async def _job_of(client: Client, workload: Workload) -> Job | None:
     return job if job is not None and job.metadata.uid == owner.uid else None
 
 
-async def _visible_jobs(client: Client, namespace: str) -> list[Key]:
+async def _visible_jobs(client: RestClient, namespace: str) -> list[Key]:
     """Return the Jobs of the cluster, or of the namespace if the user may not list all namespaces."""
     try:
         jobs = await client.list(JOBS, type=Job)
@@ -161,7 +161,7 @@ def _missing(key: Key, jobs: Sequence[Key]) -> str:
     return f"{text}; did you mean {' or '.join(near)}?" if near else f"{text}; `sluice ps` lists them all"
 
 
-async def of_queue(client: Client, rows: list[Row], args: argparse.Namespace) -> list[Row]:
+async def of_queue(client: RestClient, rows: list[Row], args: argparse.Namespace) -> list[Row]:
     """Return the rows of the queue given by -q, or all rows. Raises CommandRefused if the queue does not exist."""
     if not args.queue:
         return rows
@@ -187,7 +187,7 @@ def _names(queue: QueueTarget, row: JobRow | InboxRow) -> bool:
     return queue.key.name == row.queue and queue.key.namespace in ("", row.namespace) and not queue.is_cluster_queue
 
 
-async def check_local_queue(client: Client, key: Key) -> None:
+async def check_local_queue(client: RestClient, key: Key) -> None:
     """Raise CommandRefused if this LocalQueue does not exist. Not being allowed to read it is not an error."""
     try:
         found = await get_or_none(client, LOCAL_QUEUES, key, LocalQueue)
@@ -199,7 +199,7 @@ async def check_local_queue(client: Client, key: Key) -> None:
         raise CommandRefused(await missing_queue(client, QueueTarget(LOCAL_QUEUES, key), key.namespace), EXIT_NEVER)
 
 
-async def missing_queue(client: Client, queue: QueueTarget, default_ns: str) -> str:
+async def missing_queue(client: RestClient, queue: QueueTarget, default_ns: str) -> str:
     """Return the message about a queue that does not exist, with suggestions of similar queues."""
     local = await _list_visible(client, LOCAL_QUEUES)
     cluster = await _list_visible(client, CLUSTER_QUEUES)
@@ -209,7 +209,7 @@ async def missing_queue(client: Client, queue: QueueTarget, default_ns: str) -> 
     return f"{text}; did you mean {' or '.join(hints)}?" if hints else f"{text}; `sluice queues` lists them all"
 
 
-async def _list_visible(client: Client, resource: Resource) -> list[QueueTarget]:
+async def _list_visible(client: RestClient, resource: Resource) -> list[QueueTarget]:
     trees = await list_permitted(client, resource, dict) or []
     return [
         QueueTarget(resource, Key(tree["metadata"].get("namespace", ""), tree["metadata"]["name"])) for tree in trees
@@ -224,6 +224,6 @@ def similar_queues(queue: QueueTarget, others: Sequence[QueueTarget]) -> list[Qu
     return same or [other for name in near for other in others if other.key.name == name]
 
 
-async def patch(client: Client, resource: Resource, key: Key, change: object, *, dry_run: bool) -> None:
+async def patch(client: RestClient, resource: Resource, key: Key, change: object, *, dry_run: bool) -> None:
     """Send a merge patch as `kubectl patch --type merge` does; with `dry_run` the API server only validates it."""
     await client.patch(resource, *key, change, field_manager=FIELD_MANAGER, dry_run=dry_run)

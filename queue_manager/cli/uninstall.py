@@ -34,7 +34,7 @@ from queue_manager.cli.exits import CommandRefused
 from queue_manager.cli.installed import Live, installed
 from queue_manager.cli.streams import printable
 from queue_manager.configuration.process import LeaderElection
-from queue_manager.engine.client import Client
+from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.transport import ApiError
 from queue_manager.installation import object_names
 from queue_manager.installation.changes import release_of
@@ -70,7 +70,7 @@ async def _run(args: argparse.Namespace) -> int:
 
 
 async def uninstall(
-    client: Client, report: ChangeReport, namespace: str, *, crds: bool, timeout: float, dry_run: bool
+    client: RestClient, report: ChangeReport, namespace: str, *, crds: bool, timeout: float, dry_run: bool
 ) -> None:
     """Delete the installation in order. Raises CommandRefused if a manager does not end within `timeout` seconds."""
     found = await installed(client)
@@ -101,7 +101,7 @@ def _refuse_release(found: list[Live]) -> None:
 class _Removal:
     """The steps of an uninstallation on one cluster."""
 
-    def __init__(self, client: Client, report: ChangeReport, namespace: str, timeout: float, dry_run: bool) -> None:
+    def __init__(self, client: RestClient, report: ChangeReport, namespace: str, timeout: float, dry_run: bool) -> None:
         self._client = client
         self._report = report
         self._namespace = namespace

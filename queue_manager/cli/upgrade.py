@@ -21,7 +21,7 @@ from queue_manager.cli.install import read_settings
 from queue_manager.cli.installed import installed
 from queue_manager.cli.machine_formats import object_name
 from queue_manager.cli.output import TableColumn
-from queue_manager.engine.client import Client
+from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.transport import APPLY_PATCH, ApiError, Request
 from queue_manager.installation import object_names
 from queue_manager.installation.changes import FieldChange, changes, release_of
@@ -72,7 +72,7 @@ async def _run(args: argparse.Namespace) -> int:
     return EXIT_UNEXPECTED if rows else EXIT_OK
 
 
-async def check(client: Client, wanted: list[Json]) -> list[UpgradeRow]:
+async def check(client: RestClient, wanted: list[Json]) -> list[UpgradeRow]:
     """Return what applying these objects would change."""
     rows = [row for obj in wanted for row in await _check_object(client, obj)]
     known = {(obj["kind"], obj["metadata"].get("namespace", ""), obj["metadata"]["name"]) for obj in wanted}
@@ -84,7 +84,7 @@ async def check(client: Client, wanted: list[Json]) -> list[UpgradeRow]:
     return rows
 
 
-async def _check_object(client: Client, obj: Json) -> list[UpgradeRow]:
+async def _check_object(client: RestClient, obj: Json) -> list[UpgradeRow]:
     resource, metadata = object_names.KINDS[obj["kind"]], obj["metadata"]
     key = (resource.kind, metadata.get("namespace", ""), metadata["name"])
     try:
@@ -109,7 +109,7 @@ def _result(change: FieldChange) -> Result:
     return "restarted" if change.path.startswith(POD_TEMPLATE) else "changed"
 
 
-async def _dry_run(client: Client, obj: Json, manager: str, *, force: bool) -> Json:
+async def _dry_run(client: RestClient, obj: Json, manager: str, *, force: bool) -> Json:
     """Return the object as server-side apply would leave it. Raises ApiError."""
     resource, metadata = object_names.KINDS[obj["kind"]], obj["metadata"]
     query = {"dryRun": "All", "fieldManager": manager, "force": str(force).lower()}

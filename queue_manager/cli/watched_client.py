@@ -17,9 +17,9 @@ from typing import Any, cast
 from queue_manager.api.resources import Resource
 from queue_manager.cli.connection import NoResponse
 from queue_manager.engine.cache import Cache
-from queue_manager.engine.client import Client, O
 from queue_manager.engine.codec import HasMetadata
 from queue_manager.engine.reflector import Reflector
+from queue_manager.engine.rest_client import O, RestClient
 from queue_manager.engine.selector_matching import matcher
 from queue_manager.engine.transport import ApiError, Relay, Request, Response, Transport
 
@@ -69,7 +69,7 @@ class WatchingTransport(Relay):
             self._changed.set()
 
 
-class WatchedClient(Client):
+class WatchedClient(RestClient):
     """Lists of the resources in `caches` are those of the caches, for one namespace, "" for all.
 
     `kinds`: the types of the objects in the caches.
@@ -112,7 +112,7 @@ class WatchedClient(Client):
         field_selector: str = "",
         type: type[O] = dict,  # type: ignore[assignment]
     ) -> list[O]:
-        """See `Client.list`. Objects of a cache are shared, and must not be changed."""
+        """See `RestClient.list`. Objects of a cache are shared, and must not be changed."""
         is_watched = self._kinds.get(resource) is type and namespace == self._namespace
         if not is_watched or _FIELDS.fullmatch(field_selector) is None:
             return await super().list(
@@ -129,7 +129,7 @@ def _selectable(obj: Any) -> dict[str, Any]:
 
 @asynccontextmanager
 async def watching(
-    client: Client, kinds: Mapping[Resource, type[HasMetadata]], namespace: str, changed: asyncio.Event
+    client: RestClient, kinds: Mapping[Resource, type[HasMetadata]], namespace: str, changed: asyncio.Event
 ) -> AsyncIterator[WatchedClient]:
     """Watch these kinds; yield a client once all caches are filled. `changed` is set by each change of an object."""
     log = logging.getLogger(REFLECTOR_LOG)

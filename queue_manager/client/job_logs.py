@@ -28,7 +28,7 @@ CHUNK_BYTES = 1 << 16
 UNREADABLE = (400, 404, 500, 502, 503, 504)  # the container has not started, the pod is gone, the node does not answer
 
 
-class LogSource(NamedTuple):
+class LoggedContainer(NamedTuple):
     """A container; "": the only one of its pod."""
 
     namespace: str
@@ -39,23 +39,25 @@ class LogSource(NamedTuple):
 @overload
 def source(
     api_client: ApiClient, job: Job, index: int | None, container: str, *, wait: Literal[False] = False
-) -> LogSource: ...
+) -> LoggedContainer: ...
 
 
 @overload
-def source(api_client: ApiClient, job: Job, index: int | None, container: str, *, wait: bool) -> LogSource | None: ...
+def source(
+    api_client: ApiClient, job: Job, index: int | None, container: str, *, wait: bool
+) -> LoggedContainer | None: ...
 
 
 def source(
     api_client: ApiClient, job: Job, index: int | None, container: str, *, wait: bool = False
-) -> LogSource | None:
+) -> LoggedContainer | None:
     """The container of the newest pod, of this index unless it is None. Without a pod that has started a container:
     None if `wait`, else raises NoLogs.
     """
     pods = blocking(api_client, lambda client: read_pods(client, job))
     found = _newest([pod for pod in pods if index is None or completion_index(pod) == index])
     if found is not None:
-        return LogSource(*found.metadata.key, container or _container(found))
+        return LoggedContainer(*found.metadata.key, container or _container(found))
     if wait:
         return None
     of_index = "" if index is None else f" for index {index}"
@@ -63,13 +65,13 @@ def source(
     raise NoLogs(f"Job {job.metadata.key}: no pods{of_index} {why}")
 
 
-def read(api_client: ApiClient, source: LogSource, tail_lines: int | None) -> str:
+def read(api_client: ApiClient, source: LoggedContainer, tail_lines: int | None) -> str:
     """The log so far. Raises NoLogs if the pod is gone or its node does not answer."""
     options = {} if tail_lines is None else {"tail_lines": tail_lines}
     return _content(api_client, source, **options).decode("utf-8", "replace")
 
 
-def follow(api_client: ApiClient, source: LogSource) -> Iterator[str]:
+def follow(api_client: ApiClient, source: LoggedContainer) -> Iterator[str]:
     """Yield the lines of the log until the container ends. Raises NoLogs."""
     rest = b""
     response = _response(api_client, source, follow=True)
@@ -86,7 +88,7 @@ def follow(api_client: ApiClient, source: LogSource) -> Iterator[str]:
 
 def with_last_line(api_client: ApiClient, failure: Failure) -> Failure:
     """The failure with the last line that its container wrote, if that can be read."""
-    source = LogSource(failure.namespace, failure.pod, failure.container)
+    source = LoggedContainer(failure.namespace, failure.pod, failure.container)
     try:
         log = _content(api_client, source, tail_lines=1, limit_bytes=LINE_BYTES, _request_timeout=NODE_SECONDS)
     except NoLogs:
@@ -117,7 +119,7 @@ def _container(pod: Pod) -> str:
     return started[0] if started else next(s.name for s in reversed(_containers(pod)) if _has_started(s))
 
 
-def _content(api_client: ApiClient, source: LogSource, **options: Any) -> bytes:
+def _content(api_client: ApiClient, source: LoggedContainer, **options: Any) -> bytes:
     response = _response(api_client, source, **options)
     try:
         data: bytes = response.data
@@ -126,7 +128,7 @@ def _content(api_client: ApiClient, source: LogSource, **options: Any) -> bytes:
         response.release_conn()
 
 
-def _response(api_client: ApiClient, source: LogSource, **options: Any) -> HTTPResponse:
+def _response(api_client: ApiClient, source: LoggedContainer, **options: Any) -> HTTPResponse:
     """The response, not read yet. Raises NoLogs if no log can be read."""
     if source.container:
         options["container"] = source.container

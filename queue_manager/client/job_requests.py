@@ -15,8 +15,8 @@ from queue_manager.api.resources import JOBS, PODS, WORKLOADS
 from queue_manager.api.types import Workload
 from queue_manager.cli.published_config import published
 from queue_manager.cli.queue_view import read_queues
-from queue_manager.engine.client import Client, Head
 from queue_manager.engine.codec import decoder, encode
+from queue_manager.engine.rest_client import Head, RestClient
 from queue_manager.engine.transport import ApiError, Request
 from queue_manager.visibility.obstacles import Obstacle, obstacle
 from queue_manager.visibility.wire_types import Pod
@@ -24,7 +24,7 @@ from queue_manager.visibility.wire_types import Pod
 FIELD_MANAGER = "sluice-client"
 
 
-async def create_job(client: Client, namespace: str, tree: Mapping[str, Any]) -> Key:
+async def create_job(client: RestClient, namespace: str, tree: Mapping[str, Any]) -> Key:
     """Create a Job from its manifest; the server refuses unknown fields. Returns its key. Raises ApiError."""
     query = {"fieldValidation": "Strict", "fieldManager": FIELD_MANAGER}
     answer = await client.transport.request(Request("POST", JOBS.path(namespace), query=query, body=encode(tree)))
@@ -33,7 +33,7 @@ async def create_job(client: Client, namespace: str, tree: Mapping[str, Any]) ->
     return decoder(Head).decode(answer.body).metadata.key
 
 
-async def read_workloads(client: Client, namespace: str, job_uid: str) -> list[Workload]:
+async def read_workloads(client: RestClient, namespace: str, job_uid: str) -> list[Workload]:
     """The Workloads of a Job; none if the user may not read them, or the cluster does not have the kind."""
     try:
         return await client.list(WORKLOADS, namespace, label_selector=f"{JOB_UID}={job_uid}", type=Workload)
@@ -43,20 +43,20 @@ async def read_workloads(client: Client, namespace: str, job_uid: str) -> list[W
         return []
 
 
-async def lasting_obstacle(client: Client, job: Job, workload: Workload | None, default_ns: str) -> Obstacle | None:
+async def lasting_obstacle(client: RestClient, job: Job, workload: Workload | None, default_ns: str) -> Obstacle | None:
     """What keeps the Job from ever starting; None if it only has to wait, or that cannot be known yet."""
     queues = await read_queues(client, [job.metadata.namespace], await published(client))
     found = obstacle(job, workload, queues, default_ns)
     return found if found is not None and found.never and found.certain else None
 
 
-async def read_pods(client: Client, job: Job) -> list[Pod]:
+async def read_pods(client: RestClient, job: Job) -> list[Pod]:
     """The pods of the Job that still exist."""
     selector = f"{CONTROLLER_UID}={job.metadata.uid}"
     return await client.list(PODS, job.metadata.namespace, label_selector=selector, type=Pod)
 
 
-async def read_visible_pods(client: Client, job: Job) -> list[Pod]:
+async def read_visible_pods(client: RestClient, job: Job) -> list[Pod]:
     """The pods of the Job that still exist; none if the user may not read pods."""
     try:
         return await read_pods(client, job)

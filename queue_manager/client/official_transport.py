@@ -12,7 +12,7 @@ from urllib.parse import urlencode
 
 import orjson
 
-from queue_manager.engine.client import Client
+from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.transport import ApiError, Request, Response
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def _content(answer: Any) -> bytes:
     return data.encode() if isinstance(data, str) else data
 
 
-def blocking(api_client: ApiClient, work: Callable[[Client], Coroutine[Any, Any, R]]) -> R:
+def blocking(api_client: ApiClient, work: Callable[[RestClient], Coroutine[Any, Any, R]]) -> R:
     """Run `work` with an engine's client, and return its result. Works in a thread with and without an event loop.
 
     Raises the official client's ApiException for an error of the API server.
@@ -81,7 +81,7 @@ def blocking(api_client: ApiClient, work: Callable[[Client], Coroutine[Any, Any,
 
     def run() -> None:
         try:
-            results.append(asyncio.run(work(Client(OfficialTransport(api_client)))))
+            results.append(asyncio.run(work(RestClient(OfficialTransport(api_client)))))
         except BaseException as error:
             errors.append(error)
 

@@ -4,8 +4,16 @@
 package takes about 0.1 s: commands that read no configuration do not import it.
 """
 
-from queue_manager.configuration.document import ConfigurationError, Problem
+from queue_manager.configuration.document import ConfigurationError, ConfigurationProblem
 from queue_manager.configuration.kueue_config import KueueConfig
 from queue_manager.configuration.loading import load, load_or_default, loads, own_namespace
 
-__all__ = ["ConfigurationError", "KueueConfig", "Problem", "load", "load_or_default", "loads", "own_namespace"]
+__all__ = [
+    "ConfigurationError",
+    "ConfigurationProblem",
+    "KueueConfig",
+    "load",
+    "load_or_default",
+    "loads",
+    "own_namespace",
+]

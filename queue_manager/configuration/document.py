@@ -11,7 +11,7 @@ from queue_manager.kube_yaml import BOOL, FLOAT, INT, NULL, STR, Loader
 from queue_manager.yaml_problems import explain_yaml_error
 
 
-class Problem(NamedTuple):
+class ConfigurationProblem(NamedTuple):
     """What is wrong with one value, and what is allowed. `line` counts from 1; 0 without a line."""
 
     file: str
@@ -27,7 +27,7 @@ class Problem(NamedTuple):
 class ConfigurationError(Exception):
     """The configuration cannot be used. `problems` are all problems of the file, in its order."""
 
-    def __init__(self, problems: list[Problem]) -> None:
+    def __init__(self, problems: list[ConfigurationProblem]) -> None:
         self.problems = tuple(sorted(problems, key=lambda problem: problem.line))
         super().__init__("\n".join(map(str, self.problems)))
 
@@ -45,7 +45,7 @@ class Findings:
 
     file: str
     version: str = ""
-    problems: list[Problem] = field(default_factory=list)
+    problems: list[ConfigurationProblem] = field(default_factory=list)
     places: dict[str, DocumentPlace] = field(default_factory=dict)
     ignored: list[str] = field(default_factory=list)
     _unread: list[str] = field(default_factory=list)
@@ -56,7 +56,7 @@ class Findings:
 
     def refuse(self, path: str, message: str, line: int = 0) -> None:
         """Report a problem, at the line of the field unless another is given."""
-        self.problems.append(Problem(self.file, line or self.line(path), path, message))
+        self.problems.append(ConfigurationProblem(self.file, line or self.line(path), path, message))
 
     def unreadable(self, path: str, message: str, line: int = 0) -> None:
         """Report a value that has the wrong type or is out of its bounds. The field then has its default."""

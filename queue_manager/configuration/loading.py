@@ -22,7 +22,14 @@ from queue_manager.configuration.config_versions import (
     complete,
     waits_for_pods_ready,
 )
-from queue_manager.configuration.document import ConfigurationError, Findings, Problem, compose, line_of, shown
+from queue_manager.configuration.document import (
+    ConfigurationError,
+    ConfigurationProblem,
+    Findings,
+    compose,
+    line_of,
+    shown,
+)
 from queue_manager.configuration.features import DISABLE_WAIT_FOR_PODS_READY
 from queue_manager.configuration.kueue_config import OTHER_KINDS, KueueConfig
 from queue_manager.configuration.mistakes import is_beyond, report, validated
@@ -36,12 +43,12 @@ def load(path: str | Path) -> KueueConfig:
     try:
         text = Path(path).read_text(encoding="utf-8")
     except IsADirectoryError:
-        raise ConfigurationError([Problem(str(path), 0, "", "is a directory; name a file")]) from None
+        raise ConfigurationError([ConfigurationProblem(str(path), 0, "", "is a directory; name a file")]) from None
     except OSError as error:
         problem = f"cannot be read: {error.strerror}; name an existing file"
-        raise ConfigurationError([Problem(str(path), 0, "", problem)]) from None
+        raise ConfigurationError([ConfigurationProblem(str(path), 0, "", problem)]) from None
     except UnicodeDecodeError:
-        raise ConfigurationError([Problem(str(path), 0, "", "not UTF-8 text; save it as UTF-8")]) from None
+        raise ConfigurationError([ConfigurationProblem(str(path), 0, "", "not UTF-8 text; save it as UTF-8")]) from None
     return loads(text, str(path), own_namespace=own_namespace())
 
 

@@ -71,7 +71,7 @@ INT32_MAX = 2**31 - 1
 OMITTED = "Omitted: "
 
 
-class Row(NamedTuple):
+class FieldRow(NamedTuple):
     """One field. `values`: what the file may say; `omitted`: what holds if it says nothing."""
 
     path: str
@@ -105,7 +105,7 @@ def render() -> str:
     return "\n".join(lines) + "\n"
 
 
-def rows(model: type[ConfigModel], schema: Json, path: str = "", around: str = "") -> Iterator[Row]:
+def rows(model: type[ConfigModel], schema: Json, path: str = "", around: str = "") -> Iterator[FieldRow]:
     """A row for each field of a section and of the sections in it. `around`: why the section needs a restart."""
     for name, field in fields_of(model, V1BETA2).items():
         inner, node = section_model(field.annotation), schema["properties"][name]
@@ -114,7 +114,7 @@ def rows(model: type[ConfigModel], schema: Json, path: str = "", around: str = "
         reason = no_effect_reason(field)
         if name in schema.get("required", ()):
             omitted = "refused: the field is required"
-        yield Row(here, values(field, node), omitted or _default(field), text, bool(restart), reason)
+        yield FieldRow(here, values(field, node), omitted or _default(field), text, bool(restart), reason)
         if reason or inner is LabelSelector:
             continue
         if inner is not None:
@@ -220,7 +220,7 @@ def _introduced(name: str, field: FieldInfo) -> list[str]:
     return [f"{text}{' ↻' if restart_reason(field) else ''}", ""]
 
 
-def _table(found: Sequence[Row]) -> list[str]:
+def _table(found: Sequence[FieldRow]) -> list[str]:
     lines = ["| field | values | omitted | what it does |", "|---|---|---|---|"]
     for row in found:
         if not row.no_effect:

@@ -21,9 +21,9 @@ from job_controller.ports import Clock, Metrics
 from job_controller.times import timestamp
 from queue_manager.api.resources import EVENTS
 from queue_manager.engine.cause_ids import CURRENT, CauseId
-from queue_manager.engine.client import Client
 from queue_manager.engine.event_correlation import Correlator, Occurrence
 from queue_manager.engine.event_pace import EventPace
+from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.transport import STRATEGIC_PATCH, ApiError
 from queue_manager.engine.workqueue import WorkQueue
 
@@ -72,7 +72,7 @@ class EventRecorder:
 
     def __init__(
         self,
-        client: Client,
+        client: RestClient,
         clock: Clock,
         component: str,
         *,

@@ -28,12 +28,12 @@ from job_controller.model import Object
 from job_controller.ports import Clock
 from queue_manager.api.resources import Resource
 from queue_manager.engine.cache import Cache, T
-from queue_manager.engine.client import Client
 from queue_manager.engine.event_pace import EventPace
 from queue_manager.engine.event_recorder import EventRecorder
 from queue_manager.engine.metric_registry import MetricRegistry
 from queue_manager.engine.namespaced_cache import NamespacedCache
 from queue_manager.engine.reflector import SILENCE_SECONDS, Reflector
+from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.transport import Transport
 from queue_manager.engine.workqueue import K, WorkQueue
 
@@ -82,9 +82,9 @@ class Runtime:
         `namespaces`: caches have only the objects of these; (): of all. `server`: its URL, for traces; "": none.
         """
         self.metrics = MetricRegistry() if metrics is None else metrics
-        self.client = Client(transport, self.metrics, server=server)
+        self.client = RestClient(transport, self.metrics, server=server)
         self._event_client = (
-            self.client if event_transport is None else Client(event_transport, self.metrics, server=server)
+            self.client if event_transport is None else RestClient(event_transport, self.metrics, server=server)
         )
         self.clock = clock
         self.rng = rng

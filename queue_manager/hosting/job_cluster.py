@@ -13,7 +13,7 @@ from job_controller.orphans import Orphans, OrphanSweeper
 from job_controller.ports import PodPermits
 from queue_manager.api.resources import JOBS, PODS
 from queue_manager.engine.cache import Cache
-from queue_manager.engine.client import Client
+from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.runtime import Runtime
 from queue_manager.engine.transport import STRATEGIC_PATCH, ApiError
 from queue_manager.engine.workqueue import WorkQueue
@@ -28,7 +28,7 @@ _BY_NAMESPACE = "job controller: namespace"
 class JobCluster:
     """Implements `job_controller.ports.Cluster` on two caches and a client that applies its responses to them."""
 
-    def __init__(self, client: Client, jobs: Cache[Job], pods: Cache[Pod]) -> None:
+    def __init__(self, client: RestClient, jobs: Cache[Job], pods: Cache[Pod]) -> None:
         self._client = client
         self._jobs = jobs
         self._pods = pods

@@ -10,7 +10,7 @@ from job_controller.pod_gc import TERMINATED_THRESHOLD, GcNode, PodGc
 from job_controller.stale_disruption import StaleDisruptions
 from queue_manager.api.resources import NODES, PODS
 from queue_manager.engine.cache import Cache
-from queue_manager.engine.client import Client
+from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.runtime import Runtime
 from queue_manager.engine.transport import STRATEGIC_PATCH, ApiError
 from queue_manager.engine.workqueue import WorkQueue
@@ -19,7 +19,7 @@ from queue_manager.engine.workqueue import WorkQueue
 class _PodCluster:
     """Implements `job_controller.pod_gc.PodCluster`."""
 
-    def __init__(self, client: Client, pods: Cache[Pod], nodes: Cache[GcNode]) -> None:
+    def __init__(self, client: RestClient, pods: Cache[Pod], nodes: Cache[GcNode]) -> None:
         self._client = client
         self._pods = pods
         self._nodes = nodes

@@ -33,7 +33,7 @@ from job_controller.json_tree import Json
 from queue_manager.api.component_names import MANAGER, WEBHOOK_SERVICE, service_account
 from queue_manager.api.keys import QUEUE_NAME
 from queue_manager.api.resources import JOBS, MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS, Resource
-from queue_manager.api.webhook_table import MUTATING, VALIDATING, WEBHOOKS, Phase, Webhook
+from queue_manager.api.webhook_table import MUTATING, VALIDATING, WEBHOOKS, Phase, WebhookRule
 
 TIMEOUT_SECONDS, UNRELATED_TIMEOUT_SECONDS = 5, 1
 KEY_PREFIXES = ("kueue.x-k8s.io/", "sluice/")
@@ -83,7 +83,7 @@ def _configuration(resource: Resource, name: str, phase: Phase, scope: WebhookSc
     }
 
 
-def _hooks(webhook: Webhook, scope: WebhookScope) -> Iterator[Json]:
+def _hooks(webhook: WebhookRule, scope: WebhookScope) -> Iterator[Json]:
     if webhook.resource != JOBS or scope.manage_all:
         yield _hook(webhook, scope)
     elif webhook.phase == "validate":
@@ -96,7 +96,7 @@ def _hooks(webhook: Webhook, scope: WebhookScope) -> Iterator[Json]:
         yield {**hook, **timeout, "name": webhook.name.replace(".", "-default.", 1)}
 
 
-def _hook(webhook: Webhook, scope: WebhookScope, **conditions: str) -> Json:
+def _hook(webhook: WebhookRule, scope: WebhookScope, **conditions: str) -> Json:
     resource = webhook.resource
     plurals = [resource.plural, *([f"{resource.plural}/status"] if webhook.status else [])]
     account = service_account(scope.namespace, scope.account)
@@ -125,7 +125,7 @@ def _hook(webhook: Webhook, scope: WebhookScope, **conditions: str) -> Json:
     }
 
 
-def _namespaces(webhook: Webhook, scope: WebhookScope) -> Json:
+def _namespaces(webhook: WebhookRule, scope: WebhookScope) -> Json:
     """Jobs: only in managed namespaces. A Workload is validated wherever the manager sees it."""
     chosen = (scope.managed_namespaces or {}) if webhook.resource == JOBS else {}
     values = ["kube-system", scope.namespace]

@@ -54,15 +54,11 @@ class JobPermits:
 
     def managed(self, job: Job) -> bool:
         """Whether the queue manages this Job by its own queue name, or manages all Jobs, in the Job's namespace."""
-        return self._is_queued(job) and self._selected(job.metadata.namespace)
+        name = job.metadata.namespace
+        return self._is_queued(job) and self.settings.manages(name, self._namespaces.get("", name))
 
     def _is_queued(self, job: Job) -> bool:
         return bool(queue_name(job)) or self.settings.manage_all
-
-    def _selected(self, name: str) -> bool:
-        namespace = self._namespaces.get("", name)
-        own = namespace.metadata.labels if namespace is not None else {}
-        return self.settings.manages({"kubernetes.io/metadata.name": name, **own})
 
     def parent(self, job: Job) -> ParentJob | None:
         """The nearest managed Job above a Job without a queue name; None if no managed Job is above it."""
@@ -107,9 +103,10 @@ class JobPermits:
         parent = self.parent(job)
         return parent is None or parent.admitted
 
-    def _is_unmanaged(self, namespace: str) -> bool:
+    def _is_unmanaged(self, name: str) -> bool:
         """Whether the queue manages no Job of this namespace; False while the namespace is not in the cache."""
-        return self._namespaces.get("", namespace) is not None and not self._selected(namespace)
+        namespace = self._namespaces.get("", name)
+        return namespace is not None and not self.settings.manages(name, namespace)
 
     def creating(self, job: Job) -> AbstractContextManager[None]:
         """While the context is open, the Job counts as having pods."""

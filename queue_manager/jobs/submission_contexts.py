@@ -46,9 +46,7 @@ class SubmissionContexts:
 
     def is_selected(self, name: str) -> bool:
         """Whether Jobs of this namespace are managed."""
-        namespace = self._namespaces.get("", name)
-        own = namespace.metadata.labels if namespace is not None else {}
-        return self.settings.manages({"kubernetes.io/metadata.name": name, **own})
+        return self.settings.manages(name, self._namespaces.get("", name))
 
 
 def queue_of_import(workloads: Iterable[Workload]) -> str:

@@ -11,13 +11,15 @@ from job_controller.model import Job
 from queue_manager.api.resources import JOBS, WORKLOADS
 from queue_manager.api.types import Workload
 from queue_manager.engine.cache import Cache
-from queue_manager.engine.client import Client
+from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.transport import ApiError
 from queue_manager.jobs import actions
 from queue_manager.scheduler.workload_controller import BY_OWNER
 
 
-async def refresh_after_conflict(client: Client, workloads: Cache[Workload], job: Job, action: actions.Action) -> bool:
+async def refresh_after_conflict(
+    client: RestClient, workloads: Cache[Workload], job: Job, action: actions.Action
+) -> bool:
     """Read the objects that the action conflicted with into the cache; True if the Job can be synced again at once.
 
     False: the Workload to be created belongs to another owner. Raises ApiError if a read fails.
@@ -28,14 +30,14 @@ async def refresh_after_conflict(client: Client, workloads: Cache[Workload], job
     return True
 
 
-async def _was_created_before(client: Client, job: Job, action: actions.CreateWorkload) -> bool:
+async def _was_created_before(client: RestClient, job: Job, action: actions.CreateWorkload) -> bool:
     """Whether the Workload of this name was created for this Job, by an earlier request whose answer was lost."""
     meta = action.workload["metadata"]
     found = await client.get(WORKLOADS, meta["namespace"], meta["name"], type=Workload)
     return found.job_uid == job.metadata.uid
 
 
-async def _refresh(client: Client, workloads: Cache[Workload], job: Job) -> None:
+async def _refresh(client: RestClient, workloads: Cache[Workload], job: Job) -> None:
     """Read the Job and its Workloads into the cache, so that the next sync decides on their current state."""
     meta = job.metadata
     try:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from fractions import Fraction
 
 from job_controller.times import effective_start
+from queue_manager.api.types import Namespace
 from queue_manager.configuration import KueueConfig
 from queue_manager.configuration.kueue_config import AdmissionFairSharing, Backfill, Overrides, Resources
 from queue_manager.configuration.selector import LabelSelector
@@ -80,9 +80,10 @@ class WorkloadSettings:
         """Bounds of what annotations of Jobs may set."""
         return Bounds(self.pods_ready.bounds if self.pods_ready else None, self.max_min_runtime)
 
-    def manages(self, namespace_labels: Mapping[str, str]) -> bool:
-        """Whether Jobs in a namespace with these labels are managed."""
-        return self.namespaces.matches(namespace_labels)
+    def manages(self, name: str, namespace: Namespace | None) -> bool:
+        """Whether Jobs in the namespace of this name are managed. None: the namespace is not known."""
+        labels = namespace.metadata.labels if namespace is not None else {}
+        return self.namespaces.matches({"kubernetes.io/metadata.name": name, **labels})
 
 
 def reconfigured(old: WorkloadSettings, new: WorkloadSettings, now: datetime) -> WorkloadSettings:

@@ -23,10 +23,10 @@ from queue_manager import assets, kube_yaml
 from queue_manager.api.crd_conversion import converted_by, service
 from queue_manager.api.resources import CRDS, JOBS
 from queue_manager.configuration import KueueConfig
-from queue_manager.engine.client import Client
 from queue_manager.engine.clock import SystemClock
 from queue_manager.engine.clock_jumps import follow_clock
 from queue_manager.engine.metric_registry import MetricRegistry
+from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.runtime import Runtime
 from queue_manager.engine.throttle import RateLimit, throttled
 from queue_manager.local import loopback_certificate
@@ -227,7 +227,7 @@ def _limit(config: KueueConfig) -> RateLimit | None:
     return None if unset else config.client_connection.limit
 
 
-async def install_crds(client: Client) -> None:
+async def install_crds(client: RestClient) -> None:
     """Install this version's CustomResourceDefinitions; an up-to-date definition is not written."""
     existing = {crd["metadata"]["name"]: crd["metadata"] for crd in await client.list(CRDS)}
     for file in sorted(assets.crds().glob("*.yaml")):

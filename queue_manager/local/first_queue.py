@@ -30,7 +30,7 @@ from job_controller.json_tree import Json
 from queue_manager.api.keys import API_VERSION
 from queue_manager.api.resources import CLUSTER_QUEUES, COHORTS, LOCAL_QUEUES, NAMESPACES, RESOURCE_FLAVORS, Resource
 from queue_manager.api.types import ClusterQueue, Cohort
-from queue_manager.engine.client import Client
+from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.runtime import Runtime
 from queue_manager.engine.transport import ApiError
 from queue_manager.engine.workqueue import WorkQueue
@@ -173,7 +173,7 @@ def taken(queues: Iterable[Json]) -> NodeQuota:
     return NodeQuota(**{name: quantities.to_text(amount, name) for name, amount in sums.items()})
 
 
-async def create_first_queue(client: Client, cpu: str, memory: str) -> None:
+async def create_first_queue(client: RestClient, cpu: str, memory: str) -> None:
     """Create flavor, ClusterQueue and LocalQueue `default/user-queue` with this quota; existing objects are kept."""
     flavor = {"apiVersion": API_VERSION, "kind": "ResourceFlavor", "metadata": {"name": FLAVOR}}
     await _create(client, RESOURCE_FLAVORS, "", _as_applied(flavor))
@@ -210,7 +210,7 @@ def _groups(quota: NodeQuota) -> list[dict[str, Any]]:
     return [{"coveredResources": list(NodeQuota._fields), "flavors": [{"name": FLAVOR, "resources": resources}]}]
 
 
-async def _create(client: Client, resource: Resource, namespace: str, obj: Json) -> None:
+async def _create(client: RestClient, resource: Resource, namespace: str, obj: Json) -> None:
     try:
         await client.create(resource, namespace, obj)
     except ApiError as error:

@@ -18,7 +18,7 @@ from typing import Any
 from job_controller.json_tree import Json
 from job_controller.times import timestamp
 from queue_manager.api.resources import NODES
-from queue_manager.engine.client import Client
+from queue_manager.engine.rest_client import RestClient
 from queue_manager.local.agent.environment import Host
 from queue_manager.scheduling.amounts import amount, text
 
@@ -96,7 +96,7 @@ def node_object(spec: NodeSpec, now: datetime) -> Json:
     }
 
 
-async def register(client: Client, specs: Sequence[NodeSpec], now: datetime) -> None:
+async def register(client: RestClient, specs: Sequence[NodeSpec], now: datetime) -> None:
     """Create, update and delete Nodes to match `specs`. Unchanged ones are not written."""
     existing = {node["metadata"]["name"]: node for node in await client.list(NODES)}
     for spec in specs:
@@ -105,7 +105,7 @@ async def register(client: Client, specs: Sequence[NodeSpec], now: datetime) -> 
         await client.delete(NODES, "", name)
 
 
-async def _register(client: Client, old: dict[str, Any] | None, wanted: Json) -> None:
+async def _register(client: RestClient, old: dict[str, Any] | None, wanted: Json) -> None:
     name = wanted["metadata"]["name"]
     if old is None:
         old = await client.create(NODES, "", wanted)

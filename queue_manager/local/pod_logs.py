@@ -23,7 +23,7 @@ class LogOptions:
     limit_bytes: int | None = None
 
 
-class LogSource(Protocol):
+class ContainerLogs(Protocol):
     """Gives access to the output of containers."""
 
     def open(self, pod: Json, container: str, options: LogOptions) -> AsyncIterator[bytes]:

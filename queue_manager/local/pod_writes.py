@@ -11,13 +11,15 @@ from types import MappingProxyType
 from job_controller.json_tree import Json
 from job_controller.model import Object
 from queue_manager.api.resources import PODS
-from queue_manager.engine.client import Client
+from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.transport import STRATEGIC_PATCH, ApiError
 
 NONE: Mapping[str, str] = MappingProxyType({})
 
 
-async def patch_pod_status(client: Client, pod: Object, status: Json, annotations: Mapping[str, str] = NONE) -> bool:
+async def patch_pod_status(
+    client: RestClient, pod: Object, status: Json, annotations: Mapping[str, str] = NONE
+) -> bool:
     """Patch these status fields, conditions merged by type, and annotations. False: the pod is gone. Raises ApiError.
 
     A write to the status of a pod may change its annotations, as with Kubernetes.
@@ -39,7 +41,7 @@ async def patch_pod_status(client: Client, pod: Object, status: Json, annotation
     return True
 
 
-async def delete_pod(client: Client, pod: Object, *, grace_period: int | None = None) -> bool:
+async def delete_pod(client: RestClient, pod: Object, *, grace_period: int | None = None) -> bool:
     """Delete the pod, with this grace period in seconds or its own. False: the pod is gone. Raises ApiError."""
     try:
         await client.delete(PODS, *pod.metadata.key, uid=pod.metadata.uid, grace_period=grace_period)

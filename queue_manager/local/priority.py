@@ -8,7 +8,7 @@ from typing import Any
 from job_controller.api_rules.field_errors import FieldError
 from job_controller.json_tree import Json
 from queue_manager.api.resources import PODS, PRIORITY_CLASSES
-from queue_manager.engine.client import Client
+from queue_manager.engine.rest_client import RestClient
 from queue_manager.local import errors
 from queue_manager.local.kinds.scheduling import SYSTEM
 from queue_manager.local.server.admission_chain import AdmissionReview
@@ -22,7 +22,7 @@ _PURPOSE = {
 }
 
 
-async def ensure_system_classes(client: Client) -> None:
+async def ensure_system_classes(client: RestClient) -> None:
     """Create the system priority classes; existing ones are not written."""
     there = {found["metadata"]["name"] for found in await client.list(PRIORITY_CLASSES)}
     for name in sorted(SYSTEM.keys() - there):

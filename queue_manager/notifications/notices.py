@@ -110,8 +110,8 @@ def _eviction(workload: Workload) -> tuple[Condition | None, EventType | None]:
 
 def _cause(workload: Workload) -> str:
     """For which priority and queue the Workload was preempted; the condition's message names the other Workload."""
-    history = workload.status.requeue_history
-    return history.attempts[-1].cause if history is not None and history.attempts else ""
+    last = workload.last_attempt
+    return last.cause if last is not None else ""
 
 
 def _is_new(before: Condition | None, now: Condition, seen_before: bool, begun: datetime) -> bool:

@@ -18,8 +18,8 @@ from typing import Any, NamedTuple, Protocol
 import msgspec
 
 from queue_manager.api.resources import CONFIG_MAPS, Resource
-from queue_manager.engine.client import Client
 from queue_manager.engine.codec import UNDECODABLE
+from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.transport import ApiError
 
 log = logging.getLogger(__name__)
@@ -160,7 +160,7 @@ def _common_names(peer: Mapping[str, Any]) -> list[str]:
     return [value for names in peer.get("subject", ()) for key, value in names if key == "commonName"]
 
 
-async def read_front_proxy(client: Client) -> FrontProxy | None:
+async def read_front_proxy(client: RestClient) -> FrontProxy | None:
     """Read the ConfigMap; None if it does not exist, may not be read, or names no front proxy."""
     try:
         found = await client.get(CONFIG_MAPS, NAMESPACE, CONFIG_MAP)
@@ -199,7 +199,7 @@ class DelegatedAuth:
     `codec.UNDECODABLE` names if the answer has another shape.
     """
 
-    def __init__(self, client: Client, front_proxy: FrontProxy | None) -> None:
+    def __init__(self, client: RestClient, front_proxy: FrontProxy | None) -> None:
         self._client = client
         self._front_proxy = front_proxy
 

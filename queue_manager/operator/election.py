@@ -30,7 +30,7 @@ from tenacity import AsyncRetrying, RetryCallState, retry_if_result
 
 from queue_manager.api.resources import LEASES
 from queue_manager.configuration.process import LeaderElection
-from queue_manager.engine.client import Client
+from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.transport import ApiError, Relay, Request, Response, Transport
 from queue_manager.operator.preflight import CannotStart
 
@@ -77,7 +77,7 @@ class Election:
         self.namespace = namespace
         self.lease = settings.resource_name
         self.name = name or own_identity()
-        self._client = Client(transport)
+        self._client = RestClient(transport)
         self._rng = rng or random.SystemRandom()
         self._now = now
         self._report = report

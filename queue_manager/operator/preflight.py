@@ -10,8 +10,8 @@ import msgspec
 
 from job_controller.json_tree import Json
 from queue_manager.api.resources import Resource
-from queue_manager.engine.client import Client
 from queue_manager.engine.exec_plugin import CredentialsError
+from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.transport import ApiError, Request, Transport
 from queue_manager.operator.permissions import (
     CLUSTER_EVENTS,
@@ -48,7 +48,7 @@ async def check(
     Raises CannotStart.
     """
     controllers = list(controllers)
-    client = Client(transport)
+    client = RestClient(transport)
     try:
         version = await _server_version(transport)
         await _check_kinds(transport, custom_resources(controllers))
@@ -92,7 +92,7 @@ async def _check_kinds(transport: Transport, wanted: list[Resource]) -> None:
         )
 
 
-async def _check_controllers(client: Client, wanted: list[Need], namespaces: Collection[str]) -> None:
+async def _check_controllers(client: RestClient, wanted: list[Need], namespaces: Collection[str]) -> None:
     """Check the needs of the controllers: those on namespaced objects in each of the namespaces, (): in all at once."""
     if namespaces:
         for namespace in namespaces:
@@ -103,7 +103,7 @@ async def _check_controllers(client: Client, wanted: list[Need], namespaces: Col
     await _check_permissions(client, wanted)
 
 
-async def _check_permissions(client: Client, needed: list[Need], namespace: str = "") -> None:
+async def _check_permissions(client: RestClient, needed: list[Need], namespace: str = "") -> None:
     """Review access for each verb on each resource, in all namespaces or in one, and report all denials together."""
     slots = asyncio.Semaphore(MAX_CONCURRENT_REVIEWS)
 

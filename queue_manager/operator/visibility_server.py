@@ -21,8 +21,8 @@ from job_controller.ports import Clock
 from queue_manager.api.component_names import NAMESPACE, VISIBILITY_SERVICE
 from queue_manager.configuration.addresses import Address
 from queue_manager.engine.certificates import issue
-from queue_manager.engine.client import Client
 from queue_manager.engine.connections import Connections
+from queue_manager.engine.rest_client import RestClient
 from queue_manager.operator.delegated_auth import DelegatedAuth, Identity, judge, read_front_proxy
 from queue_manager.operator.listening import listen
 from queue_manager.operator.tls import ServingCertificate
@@ -108,7 +108,7 @@ def discovery(path: str) -> Json:
 async def serve(
     stack: AsyncExitStack,
     address: Address,
-    client: Client,
+    client: RestClient,
     context: ssl.SSLContext,
     summaries: Callable[[], PendingSummaries | None],
 ) -> str:

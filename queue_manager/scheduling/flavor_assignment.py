@@ -149,7 +149,7 @@ class Assignment:
     def message(self) -> str:
         """Why the Workload does not fit: the message of QuotaReserved=False, as Kueue words it."""
         return "; ".join(
-            f"couldn't assign flavors to pod set {p.name}: {', '.join(sorted(set(p.texts)))}"
+            f"{messages.COULD_NOT_ASSIGN} {p.name}: {', '.join(sorted(set(p.texts)))}"
             for p in self.pod_sets
             if p.mode is not Mode.FIT
         )

@@ -17,7 +17,7 @@ from typing import Any, Self
 from queue_manager import kube_yaml
 from queue_manager.api.resources import by_kind
 from queue_manager.configuration import KueueConfig
-from queue_manager.engine.client import Client
+from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.runtime import Runtime
 from queue_manager.engine.transport import Relay, Request, Response, Transport
 from queue_manager.local.cluster import install_crds
@@ -60,7 +60,7 @@ class World:
         self.store.subscribe(self._record)
         self.admission: list[AdmissionPlugin] = []
         self.server = ApiServer(self.store, KindRegistry.builtin(), self.clock, self.admission)
-        self.client = Client(LocalTransport(self.server, "user"))
+        self.client = RestClient(LocalTransport(self.server, "user"))
         self._manager: tuple[Runtime, _Wire] | None = None
 
     async def __aenter__(self) -> Self:

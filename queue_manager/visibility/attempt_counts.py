@@ -41,8 +41,8 @@ def _evictions(workload: Workload) -> list[tuple[str, str, int]]:
 
 def _was_deactivated_in_backoff(workload: Workload) -> bool:
     """Whether it was deactivated during a backoff, which counts as an eviction although no attempt had begun."""
-    evicted, history = workload.condition(condition_types.EVICTED), workload.status.requeue_history
+    evicted, last = workload.condition(condition_types.EVICTED), workload.last_attempt
     if evicted is None or not evicted.is_true or not evicted.reason.startswith(reasons.DEACTIVATED_DUE_TO):
         return False
-    last = history.attempts[-1].end if history is not None and history.attempts else None
-    return last is not None and evicted.last_transition_time is not None and last < evicted.last_transition_time
+    ended, at = last.end if last is not None else None, evicted.last_transition_time
+    return ended is not None and at is not None and ended < at

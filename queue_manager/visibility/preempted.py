@@ -14,8 +14,7 @@ FOR_ANOTHER = "for another Workload"  # in a history that another program or an 
 
 def preempted_for(workload: Workload) -> str:
     """`for priority 100 of ClusterQueue a`, if a preemption ended its last run; "" otherwise."""
-    evicted, history = workload.condition(condition_types.EVICTED), workload.status.requeue_history
+    evicted, last = workload.condition(condition_types.EVICTED), workload.last_attempt
     if evicted is None or not evicted.is_true or evicted.reason != reasons.PREEMPTED:
         return ""
-    last = history.attempts[-1] if history is not None and history.attempts else None
     return last.cause if last is not None and last.reason == reasons.PREEMPTED and last.cause else FOR_ANOTHER

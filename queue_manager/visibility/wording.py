@@ -19,7 +19,7 @@ from queue_manager.api import condition_types, messages, reasons
 NOT_READY = "its pods were not ready in time"
 GAVE_UP = reasons.deactivated_due_to(reasons.REQUEUING_LIMIT_EXCEEDED)
 
-_PREFIX = re.compile(r"couldn't assign flavors to pod set \S+: ")
+_PREFIX = re.compile(rf"{messages.COULD_NOT_ASSIGN} \S+: ")
 _UNCOVERED = re.compile(r"resource (?P<resource>\S+) unavailable in ClusterQueue")
 _UNUSED = re.compile(
     r"insufficient unused quota for (?P<resource>\S+) in flavor (?P<flavor>\S+), (?P<more>\S+) more needed"

@@ -16,8 +16,8 @@ from typing import Any
 import orjson
 
 from queue_manager.api.resources import JOBS
-from queue_manager.engine.client import Client
 from queue_manager.engine.http_transport import HttpTransport
+from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.transport import Request
 from tests.process_figures import cpu_seconds, resident_bytes
 
@@ -74,7 +74,7 @@ def job(number: int, marks: Path) -> dict[str, Any]:
     }
 
 
-async def revision(client: Client) -> int:
+async def revision(client: RestClient) -> int:
     """The store's resourceVersion, which counts all writes."""
     answer = await client.transport.request(Request("GET", JOBS.path("default"), query={"limit": "1"}))
     return int(orjson.loads(answer.body)["metadata"]["resourceVersion"])
@@ -83,7 +83,7 @@ async def revision(client: Client) -> int:
 async def load(up: Up, marks: Path) -> tuple[float, int]:
     """Submit all Jobs and wait for their end; returns seconds and API writes per Job."""
     transport = HttpTransport.from_kubeconfig(up.kubeconfig)
-    client = Client(transport)
+    client = RestClient(transport)
     try:
         before, began = await revision(client), time.perf_counter()
         gate = asyncio.Semaphore(20)
@@ -106,7 +106,7 @@ async def rest(up: Up) -> tuple[float, int]:
     """Returns the CPU share and the number of writes during IDLE_SECONDS."""
     transport = HttpTransport.from_kubeconfig(up.kubeconfig)
     try:
-        client = Client(transport)
+        client = RestClient(transport)
         writes, cpu = await revision(client), up.cpu_seconds()
         await asyncio.sleep(IDLE_SECONDS)
         used = up.cpu_seconds() - cpu

@@ -20,8 +20,8 @@ import orjson
 
 from queue_manager.api.resources import CLUSTER_QUEUES, JOBS, LOCAL_QUEUES, RESOURCE_FLAVORS
 from queue_manager.configuration import loads
-from queue_manager.engine.client import Client
 from queue_manager.engine.clock import SystemClock
+from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.transport import Request
 from queue_manager.engine.tuning import event_loop, tune_garbage_collector
 from queue_manager.local.cluster import ClusterOptions, LocalCluster
@@ -82,7 +82,7 @@ def now() -> Any:
     return SystemClock().now()
 
 
-async def queues(client: Client) -> None:
+async def queues(client: RestClient) -> None:
     await client.create(RESOURCE_FLAVORS, "", {"metadata": {"name": "default"}, "spec": {}})
     quota = [{"name": "default", "resources": [{"name": "cpu", "nominalQuota": str(2 * WORKLOADS)}]}]
     spec = {"namespaceSelector": {}, "resourceGroups": [{"coveredResources": ["cpu"], "flavors": quota}]}
@@ -102,12 +102,12 @@ async def until(condition: Callable[[], bool]) -> None:
         await asyncio.sleep(0.05)
 
 
-async def until_suspended(client: Client, count: int) -> None:
+async def until_suspended(client: RestClient, count: int) -> None:
     while sum(bool(job["spec"].get("suspend")) for job in await client.list(JOBS, "default")) != count:
         await asyncio.sleep(0.2)
 
 
-async def revision(client: Client) -> int:
+async def revision(client: RestClient) -> int:
     """The store's resourceVersion, which counts all writes."""
     answer = await client.transport.request(Request("GET", JOBS.path("default"), query={"limit": "1"}))
     return int(orjson.loads(answer.body)["metadata"]["resourceVersion"])

@@ -30,9 +30,9 @@ from job_controller.labels import OWN_TRACKING_FINALIZER as FINALIZER
 from job_controller.model import Job, Object, Record
 from job_controller.pod_manifest import manifest
 from queue_manager.api.resources import JOBS, NAMESPACES, PODS
-from queue_manager.engine.client import Client
 from queue_manager.engine.clock import SystemClock
 from queue_manager.engine.http_transport import HttpTransport
+from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.runtime import Runtime
 from queue_manager.engine.transport import STRATEGIC_PATCH, Request
 from queue_manager.engine.tuning import event_loop, tune_garbage_collector
@@ -139,7 +139,14 @@ class Bench:
                 return result
 
     async def _measure(
-        self, client: Client, controller: ControllerProcess, side: str, case: Case, namespace: str, jobs: Any, pods: Any
+        self,
+        client: RestClient,
+        controller: ControllerProcess,
+        side: str,
+        case: Case,
+        namespace: str,
+        jobs: Any,
+        pods: Any,
     ) -> Result:
         result = Result()
         before, cpu = await self._writes(), controller.cpu_seconds()
@@ -180,7 +187,7 @@ class Bench:
                 counts[resource] = counts.get(resource, 0) + float(value)
         return counts
 
-    async def _clear(self, client: Client, namespace: str, pods: Sequence[Object]) -> None:
+    async def _clear(self, client: RestClient, namespace: str, pods: Sequence[Object]) -> None:
         """Delete everything, so that the next case starts with an empty cluster."""
         for path in (JOBS.path(namespace), PODS.path(namespace)):
             query = {"propagationPolicy": "Background", "gracePeriodSeconds": "0"}
@@ -219,11 +226,11 @@ class Bench:
         return created, ended
 
     @staticmethod
-    async def _free(client: Client, pod: Object) -> None:
+    async def _free(client: RestClient, pod: Object) -> None:
         await client.patch(PODS, pod.metadata.namespace, pod.metadata.name, {"metadata": {"finalizers": None}})
 
 
-def ending(client: Client, phase: str) -> Callable[[Object], Awaitable[None]]:
+def ending(client: RestClient, phase: str) -> Callable[[Object], Awaitable[None]]:
     """Returns a function that writes what a kubelet writes when a pod has ended."""
     status = pod_status(phase)
 

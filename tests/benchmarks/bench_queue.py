@@ -23,8 +23,8 @@ from pathlib import Path
 
 from job_controller.model import Object
 from queue_manager.api.resources import EVENTS, NAMESPACES
-from queue_manager.engine.client import Client, Page
 from queue_manager.engine.codec import decoder
+from queue_manager.engine.rest_client import Page, RestClient
 from queue_manager.engine.transport import Request, Transport
 from queue_manager.engine.tuning import event_loop, tune_garbage_collector
 from tests.benchmarks import queue_report
@@ -158,7 +158,7 @@ def values_of(answer: tuple[int, str], metric: str) -> list[float]:
     return [value for (name, _), value in parse_metrics(answer[1]).items() if name == metric]
 
 
-async def set_up(client: Client, shape: Shape) -> None:
+async def set_up(client: RestClient, shape: Shape) -> None:
     for resource, namespace, obj in shape.manifests():
         await client.create(resource, namespace, obj)
 

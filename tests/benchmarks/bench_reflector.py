@@ -21,9 +21,9 @@ from typing import Any
 from job_controller.model import Pod
 from queue_manager.api.resources import PODS
 from queue_manager.engine.cache import Cache
-from queue_manager.engine.client import Client
 from queue_manager.engine.http_transport import HttpTransport
 from queue_manager.engine.reflector import Reflector
+from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.tuning import event_loop, tune_garbage_collector
 
 EVENTS = 60_000
@@ -181,7 +181,7 @@ async def receive(port: int, count: int) -> tuple[float, float, int]:
     transport = HttpTransport(f"http://127.0.0.1:{port}")
     cache: Cache[Pod] = Cache("pods")
     cache.index("owner", lambda pod: [owner.uid] if (owner := pod.metadata.controller) else [])
-    client = Client(transport)
+    client = RestClient(transport)
     client.attach_cache(cache, PODS, Pod)
     done = asyncio.Event()
     cache.subscribe(lambda old, new: done.set() if cache.progress >= count else None)

@@ -21,7 +21,7 @@ from job_controller.json_tree import Json
 from job_controller.quantities import parse
 from queue_manager.api.component_names import WEBHOOK_SECRET
 from queue_manager.api.resources import CLUSTER_QUEUES, JOBS, LOCAL_QUEUES, NAMESPACES, RESOURCE_FLAVORS, SECRETS
-from queue_manager.engine.client import Client
+from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.tuning import event_loop, tune_garbage_collector
 from queue_manager.installation.settings import Settings
 from tests.benchmarks.bench_queue import Meter, values_of
@@ -54,7 +54,7 @@ def job(number: int) -> Json:
     return {"metadata": meta, "spec": {"suspend": True, "template": template}}
 
 
-async def set_up(client: Client, quota: int) -> None:
+async def set_up(client: RestClient, quota: int) -> None:
     await client.create(NAMESPACES, "", {"metadata": {"name": NAMESPACE}})
     await client.create(SECRETS, NAMESPACE, {"metadata": {"name": WEBHOOK_SECRET}})
     await client.create(RESOURCE_FLAVORS, "", {"metadata": {"name": QUEUE}, "spec": {}})

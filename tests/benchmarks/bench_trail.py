@@ -19,9 +19,9 @@ from queue_manager.api.resources import PODS
 from queue_manager.engine import tracing
 from queue_manager.engine.cache import Cache
 from queue_manager.engine.cause_ids import CURRENT, CauseId
-from queue_manager.engine.client import Client
 from queue_manager.engine.log import JsonFormatter, TextFormatter
 from queue_manager.engine.metric_registry import MetricRegistry
+from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.transport import Relay, Request, Response
 from queue_manager.engine.workqueue import WorkQueue
 from tests.collector import collecting
@@ -110,7 +110,7 @@ async def syncs() -> float:
 
 
 async def writes() -> float:
-    client, cache = Client(Immediate(), MetricRegistry()), Cache[Pod]("pods")
+    client, cache = RestClient(Immediate(), MetricRegistry()), Cache[Pod]("pods")
     client.attach_cache(cache, PODS, Pod)
     began = process_time()
     for _ in range(NUMBER):

@@ -37,9 +37,9 @@ from queue_manager.api.resources import JOBS, NAMESPACES, WORKLOADS
 from queue_manager.api.webhook_table import WEBHOOKS
 from queue_manager.configuration.addresses import Address
 from queue_manager.engine.certificates import issue
-from queue_manager.engine.client import Client
 from queue_manager.engine.clock import SystemClock
 from queue_manager.engine.metric_registry import MetricRegistry
+from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.runtime import Runtime
 from queue_manager.engine.tuning import event_loop, tune_garbage_collector
 from queue_manager.lifecycle.workload_settings import WorkloadSettings
@@ -108,9 +108,9 @@ async def serve(handlers: str) -> None:
     """Print the URL, and serve until standard input ends. `handlers`: "rules" or "empty"."""
     clock = SystemClock()
     transport = LocalTransport(ApiServer(Store(clock, Random(1)), KindRegistry.builtin(), clock, []), "bench")
-    await install_crds(Client(transport))
+    await install_crds(RestClient(transport))
     for number in range(NAMESPACES_IN_CACHE):
-        await Client(transport).create(NAMESPACES, "", {"metadata": {"name": f"ns-{number}"}})
+        await RestClient(transport).create(NAMESPACES, "", {"metadata": {"name": f"ns-{number}"}})
     runtime = Runtime(transport, clock, Random(1), silence=None)
     admission = KopfAdmission(ClusterAdmission(ClusterContexts(runtime, WorkloadSettings())))
     routes = await _routes(admission) if handlers == "rules" else _empty_routes()

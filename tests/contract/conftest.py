@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from queue_manager.api.resources import CRDS, JOBS, NAMESPACES, PODS
-from queue_manager.engine.client import Client
+from queue_manager.engine.rest_client import RestClient
 from tests.contract import servers
 from tests.contract.servers import Server
 from tests.contract.session import Recording, Session
@@ -55,7 +55,7 @@ async def s(server: Server, request: pytest.FixtureRequest) -> AsyncIterator[Ses
 
 async def remove_leftovers(session: Session) -> None:
     """Remove Jobs, pods and custom kinds: the real server also serves the tests that follow."""
-    client = Client(session.transport)
+    client = RestClient(session.transport)
     for resource in WORK:
         await remove_all(client, resource, session.namespace)
     for name in session.defined:

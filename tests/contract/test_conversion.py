@@ -15,7 +15,7 @@ from queue_manager.api.crd_generation import crd
 from queue_manager.api.models import KINDS
 from queue_manager.api.queue_admission import QueueAdmission
 from queue_manager.api.resources import CLUSTER_QUEUES, CRDS, LOCAL_QUEUES, WORKLOADS, Resource
-from queue_manager.engine.client import Client
+from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.transport import JSON_PATCH, MERGE_PATCH
 from tests.contract.servers import Embedded
 from tests.contract.session import Answer, Session
@@ -80,7 +80,7 @@ async def ruled(s: Session, hooks: Webhooks) -> AsyncIterator[None]:
         answer = await send(s, CLUSTER_QUEUES, cluster_queue(s, REFUSED, "v1beta2"), dryRun="All", silent=True)
         return answer.status == 403
 
-    async with registered(Client(s.transport), hooks):
+    async with registered(RestClient(s.transport), hooks):
         await s.until(refuses)
         yield
 

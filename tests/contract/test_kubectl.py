@@ -20,7 +20,7 @@ from typing import Any
 
 import pytest
 
-from queue_manager.engine.client import Client
+from queue_manager.engine.rest_client import RestClient
 from tests.contract import servers
 from tests.contract.bodies import definition, job, pod, thing
 from tests.contract.conftest import WORK
@@ -143,7 +143,7 @@ async def k(
             yield session
         finally:
             for resource in WORK:
-                await remove_all(Client(real.transport), resource, namespace)
+                await remove_all(RestClient(real.transport), resource, namespace)
 
 
 def namespace_of(name: str) -> Any:

@@ -19,7 +19,7 @@ from queue_manager.api.resources import (
     WORKLOADS,
     Resource,
 )
-from queue_manager.engine.client import Client
+from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.transport import ApiError, Request
 
 WORK = (JOBS, WORKLOADS, PODS)  # what a manager acts on
@@ -27,13 +27,13 @@ QUEUES = (LOCAL_QUEUES, CLUSTER_QUEUES, RESOURCE_FLAVORS, COHORTS, WORKLOAD_PRIO
 SURROUNDINGS = (LIMIT_RANGES, RUNTIME_CLASSES)  # they change pods
 
 
-async def clear(api: Client) -> None:
+async def clear(api: RestClient) -> None:
     """Remove Jobs, queues and what changes pods from all namespaces: a manager acts on every Job that it sees."""
     for resource in (*WORK, *QUEUES, *SURROUNDINGS):
         await remove_all(api, resource)
 
 
-async def remove_all(api: Client, resource: Resource, namespace: str = "") -> None:
+async def remove_all(api: RestClient, resource: Resource, namespace: str = "") -> None:
     """Delete all objects of a namespace, or of all for "", with their finalizers; none if the kind is not installed."""
     try:
         found = await api.list(resource, namespace)
@@ -50,6 +50,6 @@ async def remove_all(api: Client, resource: Resource, namespace: str = "") -> No
             await api.delete(resource, place, meta["name"], grace_period=0, propagation="Background")
 
 
-async def forget_events(api: Client, namespace: str) -> None:
+async def forget_events(api: RestClient, namespace: str) -> None:
     answer = await api.transport.request(Request("DELETE", EVENTS.path(namespace)))
     assert answer.status == 200, answer.body

@@ -13,8 +13,8 @@ from uuid import uuid4
 import pytest
 
 from queue_manager.api.resources import NAMESPACES
-from queue_manager.engine.client import Client
 from queue_manager.engine.http_transport import HttpTransport
+from queue_manager.engine.rest_client import RestClient
 from tests.control_plane import provide
 from tests.control_plane.cleanup import clear
 from tests.control_plane.server import ControlPlane
@@ -33,7 +33,7 @@ def plane(control_plane: ControlPlane) -> ControlPlane:
 
 async def emptied(plane: ControlPlane) -> None:
     transport = HttpTransport.from_kubeconfig(plane.kubeconfig)
-    await clear(Client(transport))
+    await clear(RestClient(transport))
     await transport.close()
 
 
@@ -59,16 +59,16 @@ def kubectl(plane: ControlPlane, *arguments: str, stdin: bytes = b"") -> str:
 
 
 @pytest.fixture
-async def api(plane: ControlPlane) -> AsyncIterator[Client]:
+async def api(plane: ControlPlane) -> AsyncIterator[RestClient]:
     """A client with the rights of the server's administrator."""
     plane.check()  # a client would retry in every test if the server has exited
     transport = HttpTransport.from_kubeconfig(plane.kubeconfig)
-    yield Client(transport)
+    yield RestClient(transport)
     await transport.close()
 
 
 @pytest.fixture
-async def namespace(api: Client) -> AsyncIterator[str]:
+async def namespace(api: RestClient) -> AsyncIterator[str]:
     name = f"t-{uuid4().hex[:8]}"
     await api.create(NAMESPACES, "", {"metadata": {"name": name}})
     yield name

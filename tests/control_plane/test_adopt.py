@@ -19,7 +19,7 @@ from queue_manager.api.resources import (
     RESOURCE_FLAVORS,
     WORKLOADS,
 )
-from queue_manager.engine.client import Client
+from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.transport import ApiError
 from queue_manager.installation.objects import objects
 from queue_manager.installation.settings import Settings
@@ -35,7 +35,7 @@ WEBHOOKS = "kueue-mutating-webhook-configuration"
 
 
 @pytest.fixture
-async def kueue(api: Client, namespace: str) -> AsyncIterator[str]:
+async def kueue(api: RestClient, namespace: str) -> AsyncIterator[str]:
     """The namespace of a Kueue whose manager does not answer: its webhook refuses Jobs of this namespace."""
     template = {"metadata": {"labels": LABELS}, "spec": {"containers": [CONTAINER]}}
     spec = {"replicas": 1, "selector": {"matchLabels": LABELS}, "template": template}
@@ -66,7 +66,7 @@ def job(name: str) -> dict[str, Any]:
     return {"metadata": {"name": name}, "spec": {"suspend": True, "template": {"spec": pod}}}
 
 
-async def admitted_workload(api: Client, namespace: str) -> None:
+async def admitted_workload(api: RestClient, namespace: str) -> None:
     """A Workload as Kueue admitted it, with a topology that Sluice does not know."""
     await api.create(RESOURCE_FLAVORS, "", {"metadata": {"name": "default"}})
     quota = {"name": "default", "resources": [{"name": "cpu", "nominalQuota": "1"}]}
@@ -93,7 +93,7 @@ async def admitted_workload(api: Client, namespace: str) -> None:
 
 
 async def test_a_dry_run_names_what_would_happen_and_changes_nothing(
-    api: Client, kueue: str, plane: ControlPlane
+    api: RestClient, kueue: str, plane: ControlPlane
 ) -> None:
     await admitted_workload(api, kueue)
     before = await api.get(DEPLOYMENTS, kueue, "kueue-controller-manager")
@@ -107,7 +107,7 @@ async def test_a_dry_run_names_what_would_happen_and_changes_nothing(
     assert after["metadata"]["resourceVersion"] == before["metadata"]["resourceVersion"]
 
 
-async def test_kueue_is_stopped_and_restored(api: Client, kueue: str, plane: ControlPlane, tmp_path: Path) -> None:
+async def test_kueue_is_stopped_and_restored(api: RestClient, kueue: str, plane: ControlPlane, tmp_path: Path) -> None:
     before = await api.get(MUTATING_WEBHOOKS, "", WEBHOOKS)
     with pytest.raises(ApiError, match="failed calling webhook"):
         await api.create(JOBS, kueue, job("refused"))
@@ -126,7 +126,7 @@ async def test_kueue_is_stopped_and_restored(api: Client, kueue: str, plane: Con
 
 
 async def test_repeated_commands_keep_the_first_copy(
-    api: Client, kueue: str, plane: ControlPlane, tmp_path: Path
+    api: RestClient, kueue: str, plane: ControlPlane, tmp_path: Path
 ) -> None:
     """The first one was interrupted before it had deleted the webhooks."""
     saved = tmp_path / "kueue.yaml"
@@ -143,7 +143,7 @@ def is_webhooks(tree: dict[str, Any]) -> bool:
 
 
 async def test_roles_that_an_installation_replaces_are_restored(
-    api: Client, kueue: str, plane: ControlPlane, tmp_path: Path
+    api: RestClient, kueue: str, plane: ControlPlane, tmp_path: Path
 ) -> None:
     """Kueue's manager would lack rights on the kinds that Sluice does not know."""
     rules = [{"apiGroups": ["ray.io"], "resources": ["rayjobs"], "verbs": ["get", "list", "watch"]}]
@@ -166,7 +166,7 @@ async def test_roles_that_an_installation_replaces_are_restored(
 
 
 async def test_the_way_back_ends_before_a_change_if_a_stored_version_is_unknown_to_kueue(
-    api: Client, kueue: str, plane: ControlPlane, tmp_path: Path
+    api: RestClient, kueue: str, plane: ControlPlane, tmp_path: Path
 ) -> None:
     saved = tmp_path / "kueue.yaml"
     assert adopt(plane, "-n", kueue, "--apply", "--save", str(saved)).returncode == 0
@@ -181,7 +181,7 @@ async def test_the_way_back_ends_before_a_change_if_a_stored_version_is_unknown_
     assert await api.list(DEPLOYMENTS, kueue) == []
 
 
-async def test_losses_have_to_be_accepted(api: Client, kueue: str, plane: ControlPlane, tmp_path: Path) -> None:
+async def test_losses_have_to_be_accepted(api: RestClient, kueue: str, plane: ControlPlane, tmp_path: Path) -> None:
     await api.create(RESOURCE_FLAVORS, "", {"metadata": {"name": "tas"}, "spec": {"resourceWeights": {"cpu": "2"}}})
     saved = str(tmp_path / "kueue.yaml")
     done = adopt(plane, "-n", kueue, "--apply", "--save", saved)
@@ -192,7 +192,7 @@ async def test_losses_have_to_be_accepted(api: Client, kueue: str, plane: Contro
 
 
 async def test_jobs_of_our_controller_prevent_the_way_back(
-    api: Client, kueue: str, plane: ControlPlane, tmp_path: Path
+    api: RestClient, kueue: str, plane: ControlPlane, tmp_path: Path
 ) -> None:
     saved = str(tmp_path / "kueue.yaml")
     assert adopt(plane, "-n", kueue, "--apply", "--save", saved).returncode == 0

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from queue_manager.engine.client import Client
+from queue_manager.engine.rest_client import RestClient
 from tests.benchmarks import queue_report
 from tests.benchmarks.bench_queue import measure, measure_plain
 from tests.benchmarks.queue_record import ADMITTED, BY_RUNNER
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.control_plane
 TINY = Shape().scaled(scale=0.02, duration_scale=0.2, cohorts=1)
 
 
-async def test_the_queue_benchmark_counts_each_write_once(plane: ControlPlane, api: Client, namespace: str) -> None:
+async def test_the_queue_benchmark_counts_each_write_once(plane: ControlPlane, api: RestClient, namespace: str) -> None:
     ours = await measure(plane, TINY)
     await clear(api)
     plain = await measure_plain(plane, replace(TINY, prefix="plain"))

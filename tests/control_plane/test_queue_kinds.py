@@ -13,7 +13,7 @@ from job_controller.json_tree import Json
 from queue_manager.api import crd_generation
 from queue_manager.api.models import KINDS
 from queue_manager.api.resources import CRDS, Resource
-from queue_manager.engine.client import Client
+from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.transport import ApiError
 from tests.unit.api.golden import BETTER_WORDING, STEPS, STRICTER, ids, kind_of
 
@@ -25,7 +25,7 @@ RESOURCES = {
 }
 
 
-async def store(api: Client, resource: Resource, namespace: str, obj: Json) -> Json:
+async def store(api: RestClient, resource: Resource, namespace: str, obj: Json) -> Json:
     """Create or replace the object together with its status."""
     stored = await api.create(resource, namespace, obj)
     if "status" not in obj:
@@ -35,7 +35,7 @@ async def store(api: Client, resource: Resource, namespace: str, obj: Json) -> J
 
 @pytest.mark.parametrize(("record", "new", "old"), STEPS, ids=ids(STEPS))
 async def test_a_real_api_server_with_our_crds_answers_as_recorded(
-    record: Json, new: Json, old: Json | None, api: Client, namespace: str
+    record: Json, new: Json, old: Json | None, api: RestClient, namespace: str
 ) -> None:
     resource = RESOURCES[kind_of(record)]
     new, old = copy.deepcopy(new), copy.deepcopy(old)
@@ -71,7 +71,7 @@ async def test_a_real_api_server_with_our_crds_answers_as_recorded(
         assert answer == []
 
 
-async def test_every_crd_is_established_without_schema_violations(api: Client, plane: object) -> None:
+async def test_every_crd_is_established_without_schema_violations(api: RestClient, plane: object) -> None:
     for kind in KINDS:
         found = await api.get(CRDS, "", f"{kind.plural}.{crd_generation.GROUP}")
         conditions = {c["type"]: c["status"] for c in found["status"]["conditions"]}

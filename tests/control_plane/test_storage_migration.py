@@ -28,8 +28,8 @@ from queue_manager.api.resources import (
     Resource,
 )
 from queue_manager.cli.adoption_steps import rewrite_stored
-from queue_manager.engine.client import Client
 from queue_manager.engine.http_transport import HttpTransport
+from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.transport import ApiError
 from tests.control_plane.conftest import ROOT, SLUICE
 from tests.control_plane.manager.guarded import config, kubeconfig, manager_account
@@ -54,9 +54,9 @@ def plane() -> Iterator[ControlPlane]:
 
 
 @pytest.fixture
-async def api(plane: ControlPlane) -> AsyncIterator[Client]:
+async def api(plane: ControlPlane) -> AsyncIterator[RestClient]:
     transport = HttpTransport.from_kubeconfig(plane.kubeconfig)
-    yield Client(transport)
+    yield RestClient(transport)
     await transport.close()
 
 
@@ -70,7 +70,7 @@ def old(resource: Resource) -> Resource:
     return replace(resource, version=OLD)
 
 
-async def an_old_cluster(api: Client) -> None:
+async def an_old_cluster(api: RestClient) -> None:
     """Queues, an admitted Workload and a pending one, stored as v1beta1 in the API server."""
     for kind in KINDS:
         await api.create(CRDS, "", stored_as_v1beta1(crd(kind)))
@@ -100,7 +100,7 @@ async def an_old_cluster(api: Client) -> None:
     await api.patch(old(WORKLOADS), "default", "admitted", {"status": status}, subresource="status")
 
 
-async def is_served(api: Client, resource: Resource) -> bool:
+async def is_served(api: RestClient, resource: Resource) -> bool:
     try:
         await api.list(resource)
     except ApiError:
@@ -108,7 +108,7 @@ async def is_served(api: Client, resource: Resource) -> bool:
     return True
 
 
-async def install_kinds(api: Client, port: int) -> None:
+async def install_kinds(api: RestClient, port: int) -> None:
     """`sluice install` on that cluster: v1beta2 is served and stored from now on, the manager converts."""
     for kind in KINDS:
         url = {"url": f"https://127.0.0.1:{port}/convert"}
@@ -125,7 +125,7 @@ def in_etcd(plane: ControlPlane) -> dict[str, Json]:
     return {base64.b64decode(kv["key"]).decode(): json.loads(base64.b64decode(kv["value"])) for kv in found}
 
 
-async def one_manager(api: Client, plane: ControlPlane, folder: Path, port: int) -> Manager:
+async def one_manager(api: RestClient, plane: ControlPlane, folder: Path, port: int) -> Manager:
     """The only manager of the cluster, at the port that the definitions name."""
     name = "kueue-system"
     await api.create(NAMESPACES, "", {"metadata": {"name": name}})
@@ -143,7 +143,7 @@ async def adopt(plane: ControlPlane, folder: Path, *more: str) -> tuple[int, str
 
 
 async def test_one_manager_starts_and_adopt_rewrites_what_is_stored(
-    api: Client, plane: ControlPlane, tmp_path: Path
+    api: RestClient, plane: ControlPlane, tmp_path: Path
 ) -> None:
     """The manager becomes ready by lists for which it converts itself. Afterwards nothing needs a conversion."""
     await an_old_cluster(api)
@@ -181,7 +181,7 @@ async def test_one_manager_starts_and_adopt_rewrites_what_is_stored(
         await manager.kill()
 
 
-async def needs_conversion(api: Client) -> bool:
+async def needs_conversion(api: RestClient) -> bool:
     """Whether the API server uses the new definitions: nobody converts."""
     try:
         await api.list(WORKLOADS)
@@ -190,17 +190,17 @@ async def needs_conversion(api: Client) -> bool:
     return False
 
 
-async def interrupted_rewriting(api: Client) -> None:
+async def interrupted_rewriting(api: RestClient) -> None:
     """The command dies at its first, second, ... write, some of which arrive. Each CRD names v1beta1 until its end."""
     for at in range(3):
         definition = await api.get(CRDS, "", f"{WORKLOADS.plural}.{keys.GROUP}")
         assert OLD in definition["status"]["storedVersions"]
         death = WriteCounter(Death(at, applied=at == 1))
         with pytest.raises(ConnectionAbortedError):
-            await rewrite_stored(Client(DyingTransport(api.transport, death)), definition)
+            await rewrite_stored(RestClient(DyingTransport(api.transport, death)), definition)
 
 
-async def contents(api: Client) -> dict[str, Json]:
+async def contents(api: RestClient) -> dict[str, Json]:
     """What users wrote and what was admitted, as read in v1beta2. A running manager writes other fields."""
     return {
         f"{kind.kind} {tree['metadata']['name']}": {

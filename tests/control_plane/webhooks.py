@@ -26,7 +26,7 @@ from cryptography.x509.oid import NameOID
 from queue_manager.api.conversion import conversion_review
 from queue_manager.api.queue_admission import RULES
 from queue_manager.api.resources import JOBS, WORKLOADS, Resource, by_kind
-from queue_manager.engine.client import Client
+from queue_manager.engine.rest_client import RestClient
 from queue_manager.jobs.webhook import WEBHOOK
 from queue_manager.local.errors import sentence
 from queue_manager.local.server.admission_chain import AdmissionPlugin, AdmissionReview
@@ -108,7 +108,7 @@ class Webhooks:
 
 
 @contextlib.asynccontextmanager
-async def registered(api: Client, hooks: Webhooks) -> AsyncIterator[None]:
+async def registered(api: RestClient, hooks: Webhooks) -> AsyncIterator[None]:
     """Install both webhook configurations in the API server."""
     try:
         for path, resource in CONFIGURATIONS.items():

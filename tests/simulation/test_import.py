@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from queue_manager.adoption.job_imports import plan
-from queue_manager.adoption.queue_mapping import Rule
+from queue_manager.adoption.queue_mapping import QueueRule
 from queue_manager.api.resources import CLUSTER_QUEUES, JOBS, PODS, WORKLOADS
 from queue_manager.cli.import_jobs import carry_out
 from queue_manager.cli.import_view import read_view
 from queue_manager.configuration import loads
-from queue_manager.engine.client import Client
+from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.transport import Relay, Request, Response
 from queue_manager.simulation.kubelet import PodScript
 from queue_manager.simulation.virtual import run_virtual
@@ -24,7 +24,7 @@ from tests.local.queue.invariants import at_rest
 from tests.simulation.crashes import CONFIG, Death, DyingTransport, WriteCounter
 
 QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
-RULES = [Rule(to_local_queue="lq")]
+RULES = [QueueRule(to_local_queue="lq")]
 SECONDS = 3.0  # for an admission
 BACKOFF_SECONDS = 10.0  # of the Job controller, before it replaces a pod
 NOBODY_DIES = Death()
@@ -32,7 +32,7 @@ COMMAND_WRITES = 6  # of an import of two Jobs of three: three Workloads, two la
 MANAGER_WRITES = 12
 
 
-async def import_once(client: Client, seconds: float = SECONDS) -> dict[str, str]:
+async def import_once(client: RestClient, seconds: float = SECONDS) -> dict[str, str]:
     """What `sluice import --apply` prints, by Job."""
     view = await read_view(client, [NS], RULES)
     plans = [item for job in view.jobs if (item := plan(job, view.workloads, view.around)) is not None]
@@ -61,7 +61,7 @@ async def play(command: Death, manager: Death) -> tuple[World, dict[str, str], i
         restart = asyncio.create_task(restarted(world, counter))
         writes = WriteCounter(command)
         try:
-            await import_once(Client(DyingTransport(world.client.transport, writes)))
+            await import_once(RestClient(DyingTransport(world.client.transport, writes)))
         except ConnectionAbortedError:
             await asyncio.sleep(20)  # longer than the timeouts of CONFIG: an interrupted import may stay as it is
         rows = await import_once(world.client)
@@ -153,7 +153,7 @@ def test_an_interrupted_import_that_is_evicted_leaves_its_job_outside() -> None:
     async def scenario(c: Cluster) -> None:
         await alone(c)
         with pytest.raises(ConnectionAbortedError):  # before the label
-            await import_once(Client(DyingTransport(c.client.transport, WriteCounter(Death(1)))))
+            await import_once(RestClient(DyingTransport(c.client.transport, WriteCounter(Death(1)))))
         await c.until(lambda: c.condition("a", "Admitted"), ("True", "Admitted", "The workload is admitted"))
         await c.client.patch(CLUSTER_QUEUES, "", "cq", {"spec": {"stopPolicy": "HoldAndDrain"}})
         await c.until(lambda: owners(c), [])
@@ -195,7 +195,7 @@ class WithoutResponse(Relay):
 def test_a_label_without_a_response_is_not_taken_back() -> None:
     async def scenario(c: Cluster) -> None:
         await alone(c)
-        assert await import_once(Client(WithoutResponse(c.client.transport))) == {"a": "imported"}
+        assert await import_once(RestClient(WithoutResponse(c.client.transport))) == {"a": "imported"}
         await asyncio.sleep(5)
         assert await owners(c) == await c.running() == ["a"]
 

@@ -61,7 +61,7 @@ DEFAULT_EMPTY = Extra(default={})
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class CelRule:
     """A CEL rule. `field_path`: the field of the error, if it is not the one that carries the rule."""
 
     rule: str
@@ -74,17 +74,17 @@ class Rule:
         return {**entry, "fieldPath": self.field_path} if self.field_path else entry
 
 
-def cel(*rules: Rule) -> dict[str, Any]:
+def cel(*rules: CelRule) -> dict[str, Any]:
     """CEL rules of a model, for `ConfigDict(json_schema_extra=cel(...))`."""
     return {VALIDATIONS: [rule.as_dict() for rule in rules]}
 
 
-def checked(*rules: Rule) -> Extra:
+def checked(*rules: CelRule) -> Extra:
     """CEL rules of a single field."""
     return Extra(**{"x_kubernetes_validations": [rule.as_dict() for rule in rules]})
 
 
-IMMUTABLE = Rule("self == oldSelf", "field is immutable")
+IMMUTABLE = CelRule("self == oldSelf", "field is immutable")
 
 Name = Annotated[str, Field(max_length=253, pattern=DNS_SUBDOMAIN)]
 PodSetName = Annotated[str, Field(max_length=63, pattern=DNS_LABEL)]

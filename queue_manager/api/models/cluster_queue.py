@@ -10,13 +10,13 @@ from queue_manager.api.models.base import (
     DEFAULT_EMPTY,
     SET,
     ApiModel,
+    CelRule,
     CheckName,
     CustomKind,
     Int32,
     Name,
     PrinterColumn,
     Quantity,
-    Rule,
     cel,
     list_map,
 )
@@ -40,7 +40,7 @@ class FungibilityPreference(ApiModel):
 
     model_config = ConfigDict(
         json_schema_extra=cel(
-            Rule(
+            CelRule(
                 "!has(self.preference) || self.whenCanBorrow == 'TryNextFlavor'"
                 " && self.whenCanPreempt == 'TryNextFlavor'",
                 PREFERENCE_NEEDS_BOTH,
@@ -80,7 +80,7 @@ class ClusterQueuePreemption(ApiModel):
 
     model_config = ConfigDict(
         json_schema_extra=cel(
-            Rule(
+            CelRule(
                 "!(self.reclaimWithinCohort == 'Never' && has(self.borrowWithinCohort)"
                 " && self.borrowWithinCohort.policy != 'Never')",
                 RECLAIM_NEVER,
@@ -141,9 +141,9 @@ class ConcurrentAdmissionPolicy(ApiModel):
     """What happens once a better flavor becomes free."""
 
 
-def borrowing_needs(cohort: str) -> Rule:
+def borrowing_needs(cohort: str) -> CelRule:
     """The rule that borrowing limits need a cohort, with the name that the cohort's field has in a version."""
-    return Rule(
+    return CelRule(
         f"has(self.{cohort}) || !has(self.resourceGroups) || self.resourceGroups.all(rg,"
         " rg.flavors.all(f, f.resources.all(r, !has(r.borrowingLimit))))",
         BORROWING_WITHOUT_COHORT,

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from pydantic import ConfigDict
 
-from queue_manager.api.models.base import ApiModel, CustomKind, Name, Rule, cel
+from queue_manager.api.models.base import ApiModel, CelRule, CustomKind, Name, cel
 from queue_manager.api.models.common import FairSharing, FairSharingStatus
 from queue_manager.api.models.quota import ResourceGroups
 
@@ -44,7 +44,7 @@ class Cohort(CustomKind):
 
     model_config = ConfigDict(
         json_schema_extra=cel(
-            Rule(
+            CelRule(
                 "!has(self.spec) || !has(self.spec.parentName) || self.spec.parentName != self.metadata.name",
                 OWN_PARENT,
                 ".spec.parentName",

@@ -10,11 +10,11 @@ from queue_manager.api.models.base import (
     ATOMIC,
     ATOMIC_MAP,
     ApiModel,
+    CelRule,
     Extra,
     Int64,
     Quantities,
     Quantity,
-    Rule,
     Time,
     checked,
     list_map,
@@ -25,26 +25,26 @@ StopPolicy = Literal["None", "Hold", "HoldAndDrain"]
 EFFECTS = "['NoSchedule', 'PreferNoSchedule', 'NoExecute']"
 EFFECT_MESSAGE = "supported taint effect values: 'NoSchedule', 'PreferNoSchedule', 'NoExecute'"
 
-TAINT_RULES = checked(Rule(f"self.all(x, has(x.effect) && x.effect in {EFFECTS})", EFFECT_MESSAGE))
+TAINT_RULES = checked(CelRule(f"self.all(x, has(x.effect) && x.effect in {EFFECTS})", EFFECT_MESSAGE))
 
 TOLERATION_RULES = checked(
-    Rule(
+    CelRule(
         "self.all(x, has(x.key) || has(x.operator) && x.operator == 'Exists')",
         "operator must be Exists when 'key' is empty, which means 'match all values and all keys'",
     ),
-    Rule(
+    CelRule(
         "self.all(x, !has(x.tolerationSeconds) || has(x.effect) && x.effect == 'NoExecute')",
         "effect must be 'NoExecute' when 'tolerationSeconds' is set",
     ),
-    Rule(
+    CelRule(
         "self.all(x, !has(x.operator) || x.operator in ['Equal', 'Exists'])",
         "supported toleration values: 'Equal'(default), 'Exists'",
     ),
-    Rule(
+    CelRule(
         "self.all(x, !(has(x.operator) && x.operator == 'Exists' && has(x.value)))",
         "a value must be empty when 'operator' is 'Exists'",
     ),
-    Rule(f"self.all(x, !has(x.effect) || x.effect in {EFFECTS})", EFFECT_MESSAGE),
+    CelRule(f"self.all(x, !has(x.effect) || x.effect in {EFFECTS})", EFFECT_MESSAGE),
 )
 
 

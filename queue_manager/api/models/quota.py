@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import ConfigDict, Field
 
-from queue_manager.api.models.base import ATOMIC, ApiModel, Name, Quantity, Rule, cel, list_map
+from queue_manager.api.models.base import ATOMIC, ApiModel, CelRule, Name, Quantity, cel, list_map
 
 
 class ResourceQuota(ApiModel):
@@ -46,7 +46,7 @@ class ResourceGroup(ApiModel):
 
     model_config = ConfigDict(
         json_schema_extra=cel(
-            Rule(
+            CelRule(
                 "self.flavors.all(x, size(x.resources) == size(self.coveredResources))",
                 "flavors must have the same number of resources as the coveredResources",
             )

@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar
 
 from pydantic import ConfigDict, Field
 
-from queue_manager.api.models.base import ApiModel, CustomKind, Name, Quantity, Rule, cel
+from queue_manager.api.models.base import ApiModel, CelRule, CustomKind, Name, Quantity, cel
 from queue_manager.api.models.common import Labels, Taints, Tolerations
 
 
@@ -15,11 +15,11 @@ class ResourceFlavorSpec(ApiModel):
 
     model_config = ConfigDict(
         json_schema_extra=cel(
-            Rule(
+            CelRule(
                 "!has(self.topologyName) || has(self.nodeLabels) && size(self.nodeLabels) >= 1",
                 "at least one nodeLabel is required when topology is set",
             ),
-            Rule(
+            CelRule(
                 "!has(oldSelf.topologyName) || has(self.topologyName) && self.topologyName == oldSelf.topologyName",
                 "topologyName is immutable when topologyName is set",
             ),

@@ -9,7 +9,7 @@ from typing import Annotated
 
 from pydantic import ConfigDict, Field
 
-from queue_manager.api.models.base import ATOMIC, ApiModel, Int32, Positive, Rule, cel
+from queue_manager.api.models.base import ATOMIC, ApiModel, CelRule, Int32, Positive, cel
 
 Level = Annotated[str, Field(max_length=63)]
 IndexLabel = Annotated[str, Field(max_length=317)]
@@ -70,11 +70,11 @@ class LevelValues(ApiModel):
 
     model_config = ConfigDict(
         json_schema_extra=cel(
-            Rule(
+            CelRule(
                 "has(self.roots) != has(self.universalValue)",
                 "Exactly one of roots, universalValue must be set",
             ),
-            Rule(
+            CelRule(
                 "!(has(self.universalValue) && (has(self.prefix) || has(self.suffix)))",
                 "universalValue cannot be set together with prefix or suffix",
             ),
@@ -99,15 +99,15 @@ class TopologyAssignmentSlice(ApiModel):
 
     model_config = ConfigDict(
         json_schema_extra=cel(
-            Rule(
+            CelRule(
                 "!has(self.podCounts) || size(self.podCounts) == self.domainCount",
                 "podCounts must have length equal to domainCount",
             ),
-            Rule(
+            CelRule(
                 "has(self.podCounts) != has(self.universalPodCount)",
                 "Exactly one of podCounts, universalPodCount must be set",
             ),
-            Rule(
+            CelRule(
                 "self.valuesPerLevel.all(x, !has(x.roots) || size(x.roots) == self.domainCount)",
                 "roots, if set, must have length equal to domainCount of this TopologyAssignmentSlice",
             ),
@@ -132,7 +132,7 @@ class TopologyAssignment(ApiModel):
 
     model_config = ConfigDict(
         json_schema_extra=cel(
-            Rule(
+            CelRule(
                 "self.slices.all(x, size(x.valuesPerLevel) == size(self.levels))",
                 "valuesPerLevel must have the same length as the number of levels in this TopologyAssignment",
             )

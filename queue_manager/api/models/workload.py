@@ -8,6 +8,7 @@ from pydantic import ConfigDict, Field
 
 from queue_manager.api.models.base import (
     ApiModel,
+    CelRule,
     Count,
     CustomKind,
     Int32,
@@ -16,7 +17,6 @@ from queue_manager.api.models.base import (
     PodTemplate,
     Positive,
     PrinterColumn,
-    Rule,
     cel,
     list_map,
 )
@@ -36,54 +36,54 @@ ADMITTED, WAS_ADMITTED = _holds("self", "Admitted"), _holds("oldSelf", "Admitted
 REF = "spec.priorityClassRef"
 EITHER_LACKS_REF = f"!has(oldSelf.{REF}) || !has(self.{REF})"
 
-COUNT_RULE = Rule(
+COUNT_RULE = CelRule(
     "!has(self.minCount) || self.minCount <= self.count",
     "minCount should be positive and less or equal to count",
 )
-PRIORITY_RULE = Rule(
+PRIORITY_RULE = CelRule(
     "!has(self.priorityClassRef) || has(self.priority)",
     "priority should not be nil when priorityClassRef is set",
 )
-POD_CLASS_RULE = Rule(
+POD_CLASS_RULE = CelRule(
     "self.group != 'scheduling.k8s.io' || self.kind == 'PriorityClass'",
     "only the PriorityClass kind is allowed for the scheduling.k8s.io group",
 )
-WORKLOAD_CLASS_RULE = Rule(
+WORKLOAD_CLASS_RULE = CelRule(
     "self.group != 'kueue.x-k8s.io' || self.kind == 'WorkloadPriorityClass'",
     "only the WorkloadPriorityClass kind is allowed for the kueue.x-k8s.io group",
 )
 # The API server evaluates these at each write, and each field that a rule reads costs it a copy of the schema around
 # that field. So a rule first compares what hardly ever differs, and reads the conditions only if that does.
-ASSIGNMENTS_RULE = Rule(
+ASSIGNMENTS_RULE = CelRule(
     "!has(self.status) || !has(self.status.admission) || (has(self.spec.podSets) ? size(self.spec.podSets) : 0) =="
     " (has(self.status.admission.podSetAssignments) ? size(self.status.admission.podSetAssignments) : 0)"
     f" || !({RESERVED})",
     "podSetAssignments must have the same number of podSets as the spec",
 )
-REF_RULE = Rule(
+REF_RULE = CelRule(
     f"has(oldSelf.{REF}) == has(self.{REF}) || !({WAS_RESERVED})",
     "priorityClassRef is immutable while workload quota reserved",
 )
-REF_GROUP_RULE = Rule(
+REF_GROUP_RULE = CelRule(
     f"{EITHER_LACKS_REF} || oldSelf.{REF}.group == self.{REF}.group || !({WAS_RESERVED})",
     "priorityClassRef.group is immutable while workload quota reserved",
 )
-REF_KIND_RULE = Rule(
+REF_KIND_RULE = CelRule(
     f"{EITHER_LACKS_REF} || oldSelf.{REF}.kind == self.{REF}.kind || !({WAS_RESERVED})",
     "priorityClassRef.kind is immutable while workload quota reserved",
 )
-REF_NAME_RULE = Rule(
+REF_NAME_RULE = CelRule(
     f"{EITHER_LACKS_REF} || oldSelf.{REF}.name == self.{REF}.name"
     f" || self.{REF}.group != 'scheduling.k8s.io' || self.{REF}.kind != 'PriorityClass' || !({WAS_RESERVED})",
     "priorityClassRef.name is immutable for scheduling.k8s.io/priorityclass while workload quota reserved",
 )
 # Kueue allows removing the name, and then setting another one.
-QUEUE_RULE = Rule(
+QUEUE_RULE = CelRule(
     "(has(oldSelf.spec.queueName) ? oldSelf.spec.queueName : '') =="
     f" (has(self.spec.queueName) ? self.spec.queueName : '') || !({WAS_RESERVED} && {RESERVED})",
     "queueName is immutable while workload quota reserved",
 )
-EXECUTION_TIME_RULE = Rule(
+EXECUTION_TIME_RULE = CelRule(
     "(has(oldSelf.spec.maximumExecutionTimeSeconds) ? oldSelf.spec.maximumExecutionTimeSeconds : 0) =="
     " (has(self.spec.maximumExecutionTimeSeconds) ? self.spec.maximumExecutionTimeSeconds : 0)"
     f" || !({WAS_ADMITTED} && {ADMITTED})",

@@ -9,6 +9,7 @@ from pydantic import ConfigDict, Field
 from queue_manager.api.models.base import (
     ATOMIC,
     ApiModel,
+    CelRule,
     CheckName,
     Count,
     Int32,
@@ -16,7 +17,6 @@ from queue_manager.api.models.base import (
     NotNegative,
     PodSetName,
     Quantities,
-    Rule,
     Time,
     cel,
     list_map,
@@ -24,11 +24,11 @@ from queue_manager.api.models.base import (
 from queue_manager.api.models.common import Conditions, Tolerations
 from queue_manager.api.models.topology import TopologyAssignment
 
-CLUSTER_RULE = Rule(
+CLUSTER_RULE = CelRule(
     "!has(oldSelf.clusterName) || !has(self.clusterName) || oldSelf.clusterName == self.clusterName",
     "clusterName is immutable once set",
 )
-NOMINATED_RULE = Rule(
+NOMINATED_RULE = CelRule(
     "!has(self.clusterName) || !has(self.nominatedClusterNames) || size(self.nominatedClusterNames) == 0",
     "clusterName and nominatedClusterNames are mutually exclusive",
 )

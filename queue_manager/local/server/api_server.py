@@ -24,7 +24,7 @@ from queue_manager.local import errors
 from queue_manager.local.discovery.paths import discovery
 from queue_manager.local.errors import StatusError
 from queue_manager.local.kinds.registry import KindRegistry
-from queue_manager.local.pod_logs import LogSource
+from queue_manager.local.pod_logs import ContainerLogs
 from queue_manager.local.schema.time_limits import LimitedRequest, NeedsWorkerProcess, Work
 from queue_manager.local.server.admission_chain import AdmissionPlugin, AdmissionReview
 from queue_manager.local.server.call import Call, CallTarget, parse_path
@@ -70,7 +70,7 @@ class ApiServer:
         registry: KindRegistry,
         clock: Clock,
         admission: Sequence[AdmissionPlugin] = (),
-        logs: LogSource | None = None,
+        logs: ContainerLogs | None = None,
         exposed: Callable[[str], Awaitable[Exposition]] | None = None,
         worker_process: WorkRunner | None = None,
     ) -> None:

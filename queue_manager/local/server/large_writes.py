@@ -3,10 +3,10 @@
 Decoding, merging, field managers and validation of 50 000 values take up to half a second. On the event loop, all other
 clients would wait that long; beside a thread they wait a few milliseconds at a time.
 
-The thread reads the store through a Snapshot, which keeps the objects that were read and the one write that they lead
-to. On the loop, the write is stored if the store still has exactly these objects; otherwise it is prepared again. So a
-large write is decided against the state in which it is stored, as any other. The thread changes nothing that the loop
-uses. Admission rules and kinds, which it calls, read caches by key.
+The thread reads the store through a StoreSnapshot, which keeps the objects that were read and the one write that they
+lead to. On the loop, the write is stored if the store still has exactly these objects; otherwise it is prepared again.
+So a large write is decided against the state in which it is stored, as any other. The thread changes nothing that the
+loop uses. Admission rules and kinds, which it calls, read caches by key.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class LargeWrites:
     async def write(self, call: Call) -> bytes | None:
         """Return the stored object; None if the write must be prepared again. Raises as the Writer does."""
         async with self._turns:
-            snapshot = Snapshot(self._store)
+            snapshot = StoreSnapshot(self._store)
             prepare = partial(VERBS[call.request.method], Writer(snapshot, self._admission), call)
             loop = asyncio.get_running_loop()
             try:
@@ -77,7 +77,7 @@ class LargeWrites:
             return snapshot.commit(answer) if snapshot.is_current() else None
 
 
-class Snapshot:
+class StoreSnapshot:
     """The store as a Writer in a thread uses it."""
 
     def __init__(self, store: Store) -> None:

@@ -15,7 +15,7 @@ from job_controller.times import timestamp
 from queue_manager.api.resources import Resource
 from queue_manager.engine.transport import Response
 from queue_manager.local import errors
-from queue_manager.local.pod_logs import LogSource
+from queue_manager.local.pod_logs import ContainerLogs
 from queue_manager.local.server import log_options
 from queue_manager.local.server.call import Call
 from queue_manager.local.server.deletion import DeleteOptions, Deleter
@@ -30,7 +30,7 @@ EVICTION_REASON, EVICTION_MESSAGE = "EvictionByEvictionAPI", "Eviction API: evic
 class PodSubresources:
     """The subresources of pods."""
 
-    def __init__(self, store: Store, writer: Writer, deleter: Deleter, logs: LogSource | None) -> None:
+    def __init__(self, store: Store, writer: Writer, deleter: Deleter, logs: ContainerLogs | None) -> None:
         self._store = store
         self._writer = writer
         self._deleter = deleter

@@ -18,7 +18,7 @@ from typing import NamedTuple
 from job_controller.json_tree import Json
 from queue_manager.api import component_names
 from queue_manager.api.resources import API_SERVICES, MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS, Resource
-from queue_manager.engine.client import Client
+from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.transport import JSON_PATCH, MERGE_PATCH, ApiError
 from queue_manager.operator.webhooks.webhook_permissions import CA_INJECTION
 
@@ -42,7 +42,7 @@ class CABundlePatch(NamedTuple):
     content_type: str
 
 
-async def inject(client: Client, bundle: str, services: OwnServices) -> bool:
+async def inject(client: RestClient, bundle: str, services: OwnServices) -> bool:
     """Write the bundle where it is missing; whether all objects that exist have it now.
 
     Raises OSError without a response. A refused read or write is logged.
@@ -55,7 +55,7 @@ async def inject(client: Client, bundle: str, services: OwnServices) -> bool:
     return all(results)
 
 
-async def _inject_into(client: Client, resource: Resource, name: str, bundle: str, services: OwnServices) -> bool:
+async def _inject_into(client: RestClient, resource: Resource, name: str, bundle: str, services: OwnServices) -> bool:
     try:
         found = await client.get(resource, "", name)
         change = change_of(resource, found, bundle, services)

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Protocol
 
 from job_controller.ports import Clock
-from queue_manager.engine.client import Client
 from queue_manager.engine.metric_registry import MetricRegistry
+from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.transport import ApiError
 from queue_manager.operator.preflight import CannotStart
 from queue_manager.operator.tls import ServingCertificate
@@ -69,7 +69,7 @@ class ManagedCertificate:
 
     def __init__(
         self,
-        client: Client,
+        client: RestClient,
         secret: CertificateSecret,
         services: OwnServices,
         names: Sequence[str],

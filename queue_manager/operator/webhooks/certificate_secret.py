@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 from job_controller.json_tree import Json
 from job_controller.times import timestamp
 from queue_manager.api.resources import SECRETS
-from queue_manager.engine.client import Client
+from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.transport import ApiError
 from queue_manager.operator.webhooks.rotation import OVERLAP, CertificateState, Pair, next_state
 
@@ -27,7 +27,7 @@ MAX_ATTEMPTS = 5  # writes that lost against another replica's
 class CertificateSecret:
     """The Secret `name` in `namespace`."""
 
-    def __init__(self, client: Client, namespace: str, name: str, *, overlap: timedelta = OVERLAP) -> None:
+    def __init__(self, client: RestClient, namespace: str, name: str, *, overlap: timedelta = OVERLAP) -> None:
         self._client = client
         self._namespace = namespace
         self._name = name

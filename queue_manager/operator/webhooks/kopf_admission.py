@@ -31,7 +31,7 @@ import orjson
 from job_controller.json_tree import Json
 from queue_manager.api.admission_review import AdmissionReview
 from queue_manager.api.resources import Resource
-from queue_manager.api.webhook_table import WEBHOOKS, Webhook
+from queue_manager.api.webhook_table import WEBHOOKS, WebhookRule
 from queue_manager.operator.webhooks.admission import ClusterAdmission
 from queue_manager.operator.webhooks.https_server import Answer, NotAReview, NotServing
 
@@ -79,7 +79,7 @@ class KopfAdmission:
         yield {}
         await asyncio.Event().wait()
 
-    async def _answer(self, webhook: Webhook, review: Json) -> Json:
+    async def _answer(self, webhook: WebhookRule, review: Json) -> Json:
         if self._review is None:
             raise NotServing("the manager is starting")
         _check(review, webhook.resource)
@@ -175,7 +175,7 @@ def _check(review: Json, about: Resource) -> None:
         raise NotAReview(f"it is about {found.resource}, and this path about {about.plural}")
 
 
-def _id(webhook: Webhook) -> str:
+def _id(webhook: WebhookRule) -> str:
     return webhook.path.strip("/")
 
 

@@ -14,9 +14,9 @@ from queue_manager.api import crd_conversion
 from queue_manager.api.conversion import conversion_review
 from queue_manager.configuration import KueueConfig
 from queue_manager.configuration.addresses import Address
-from queue_manager.engine.client import Client
 from queue_manager.engine.clock import SystemClock
 from queue_manager.engine.metric_registry import MetricRegistry
+from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.runtime import Runtime
 from queue_manager.engine.transport import Transport
 from queue_manager.lifecycle.workload_settings import settings_of
@@ -146,7 +146,7 @@ class Webhooks:
         return "" if self._kopf.serving.is_set() else "the webhooks are starting"
 
 
-def _keeper(client: Client, config: KueueConfig, namespace: str, presenter: Presenter) -> CertificateKeeper:
+def _keeper(client: RestClient, config: KueueConfig, namespace: str, presenter: Presenter) -> CertificateKeeper:
     management = config.internal_cert_management
     if not management.enable:
         return CertificateFiles(Path(config.webhook.cert_dir), presenter)

@@ -6,9 +6,9 @@ from collections.abc import Callable, Collection, Iterable
 
 from queue_manager.visibility.diagnosis import object_rules, platform_rules, queue_rules, retry_rules
 from queue_manager.visibility.diagnosis.problem import Problem
-from queue_manager.visibility.diagnosis.snapshot import Snapshot
+from queue_manager.visibility.diagnosis.snapshot import ClusterSnapshot
 
-RULES: tuple[Callable[[Snapshot], Iterable[Problem]], ...] = (
+RULES: tuple[Callable[[ClusterSnapshot], Iterable[Problem]], ...] = (
     platform_rules.leases_without_holder,
     platform_rules.expiring_certificates,
     platform_rules.skewed_clocks,
@@ -26,7 +26,7 @@ RULES: tuple[Callable[[Snapshot], Iterable[Problem]], ...] = (
 )
 
 
-def examine(snapshot: Snapshot) -> list[Problem]:
+def examine(snapshot: ClusterSnapshot) -> list[Problem]:
     """All findings: errors first, each group in the order of the rules."""
     found = [problem for rule in RULES for problem in rule(snapshot)]
     return sorted(found, key=lambda problem: problem.severity != "error")

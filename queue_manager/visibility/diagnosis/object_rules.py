@@ -13,7 +13,7 @@ from job_controller.model import Object
 from queue_manager.api.condition_types import FINISHED, QUOTA_RESERVED
 from queue_manager.api.types import ClusterQueue, Workload
 from queue_manager.visibility.diagnosis.problem import Problem, error, warning
-from queue_manager.visibility.diagnosis.snapshot import Snapshot
+from queue_manager.visibility.diagnosis.snapshot import ClusterSnapshot
 
 STUCK_FINALIZER = "StuckFinalizer"
 ORPHANED_WORKLOAD = "OrphanedWorkload"
@@ -22,7 +22,7 @@ TRANSIENT = frozenset({STUCK_FINALIZER, ORPHANED_WORKLOAD})
 STUCK_AFTER = timedelta(minutes=5)  # past the grace period: controllers retry a failed write within minutes
 
 
-def stuck_finalizers(snapshot: Snapshot) -> Iterator[Problem]:
+def stuck_finalizers(snapshot: ClusterSnapshot) -> Iterator[Problem]:
     """Objects that are being deleted for long, and are not waiting for others that still exist."""
     used_queues, used_flavors = _queues_in_use(snapshot.workloads or ()), _flavors_in_use(snapshot.cluster_queues or ())
     owners = {owner.uid for pod in snapshot.pods or () for owner in pod.metadata.owner_references}
@@ -41,7 +41,7 @@ def stuck_finalizers(snapshot: Snapshot) -> Iterator[Problem]:
                 yield _stuck(kind, each)
 
 
-def orphaned_workloads(snapshot: Snapshot) -> Iterator[Problem]:
+def orphaned_workloads(snapshot: ClusterSnapshot) -> Iterator[Problem]:
     """Workloads that are not finished and whose Job does not exist. Those that users made without one are left out."""
     if snapshot.workloads is None or snapshot.jobs is None:
         return
@@ -61,7 +61,7 @@ def orphaned_workloads(snapshot: Snapshot) -> Iterator[Problem]:
             yield warning(ORPHANED_WORKLOAD, place, "Its Job does not exist.", command)
 
 
-def _is_stuck(each: Object, snapshot: Snapshot) -> bool:
+def _is_stuck(each: Object, snapshot: ClusterSnapshot) -> bool:
     since = each.metadata.deletion_timestamp  # after the grace period
     return since is not None and bool(each.metadata.finalizers) and snapshot.now - since > STUCK_AFTER
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from datetime import timedelta
 
 from queue_manager.visibility.diagnosis.problem import Problem, error, warning
-from queue_manager.visibility.diagnosis.snapshot import Snapshot
+from queue_manager.visibility.diagnosis.snapshot import ClusterSnapshot
 
 EXPIRED_CERTIFICATE = "ExpiredCertificate"
 EXPIRING_CERTIFICATE = "ExpiringCertificate"
@@ -19,7 +19,7 @@ LARGE_SKEW = timedelta(seconds=60)  # tokens and certificates may be refused
 MISSED_LEASES = 4  # lease durations without renewal: another manager would have taken over
 
 
-def expiring_certificates(snapshot: Snapshot) -> Iterator[Problem]:
+def expiring_certificates(snapshot: ClusterSnapshot) -> Iterator[Problem]:
     """Certificates that have ended, or end soon."""
     for each in snapshot.certificates:
         left = each.not_after - snapshot.now
@@ -31,7 +31,7 @@ def expiring_certificates(snapshot: Snapshot) -> Iterator[Problem]:
             yield warning(EXPIRING_CERTIFICATE, each.place, what, each.command)
 
 
-def skewed_clocks(snapshot: Snapshot) -> Iterator[Problem]:
+def skewed_clocks(snapshot: ClusterSnapshot) -> Iterator[Problem]:
     """Clocks that differ from the API server's by more than the measurement is uncertain."""
     for clock in snapshot.clocks:
         sure = abs(clock.ahead) - clock.uncertainty
@@ -46,7 +46,7 @@ def skewed_clocks(snapshot: Snapshot) -> Iterator[Problem]:
         yield make(CLOCK_SKEW, clock.owner, what, "timedatectl set-ntp true (on that machine)")
 
 
-def leases_without_holder(snapshot: Snapshot) -> Iterator[Problem]:
+def leases_without_holder(snapshot: ClusterSnapshot) -> Iterator[Problem]:
     """Leases that no manager renews: nothing is admitted."""
     for lease in snapshot.leases:
         namespace, _, name = lease.name.partition("/")

@@ -9,7 +9,7 @@ from queue_manager.api import condition_types, reasons
 from queue_manager.api.resources import RESOURCE_FLAVORS
 from queue_manager.api.types import ClusterQueue, Cohort, ResourceFlavor, ResourceGroup, ResourceQuota
 from queue_manager.visibility.diagnosis.problem import Problem, error, warning
-from queue_manager.visibility.diagnosis.snapshot import NodeFacts, Snapshot
+from queue_manager.visibility.diagnosis.snapshot import ClusterSnapshot, NodeFacts
 from queue_manager.visibility.similar_names import similar_names
 
 GROUP_VERSION = RESOURCE_FLAVORS.api_version
@@ -24,7 +24,7 @@ INACTIVE_CLUSTER_QUEUE = "InactiveClusterQueue"
 _EXPECTED = (reasons.READY, reasons.STOPPED, reasons.TERMINATING)  # what a user did on purpose
 
 
-def missing_cluster_queues(snapshot: Snapshot) -> Iterator[Problem]:
+def missing_cluster_queues(snapshot: ClusterSnapshot) -> Iterator[Problem]:
     """LocalQueues that lead nowhere: their Jobs wait for ever."""
     if snapshot.local_queues is None or snapshot.cluster_queues is None:
         return
@@ -42,7 +42,7 @@ def missing_cluster_queues(snapshot: Snapshot) -> Iterator[Problem]:
             )
 
 
-def missing_flavors(snapshot: Snapshot) -> Iterator[Problem]:
+def missing_flavors(snapshot: ClusterSnapshot) -> Iterator[Problem]:
     """ClusterQueues that are inactive because they name a ResourceFlavor that does not exist."""
     if snapshot.cluster_queues is None or snapshot.flavors is None:
         return
@@ -58,7 +58,7 @@ def missing_flavors(snapshot: Snapshot) -> Iterator[Problem]:
                 )
 
 
-def missing_checks(snapshot: Snapshot) -> Iterator[Problem]:
+def missing_checks(snapshot: ClusterSnapshot) -> Iterator[Problem]:
     """ClusterQueues that are inactive because an admission check does not exist, or no controller serves it."""
     if snapshot.cluster_queues is None or snapshot.checks is None:
         return
@@ -79,7 +79,7 @@ def missing_checks(snapshot: Snapshot) -> Iterator[Problem]:
                 )
 
 
-def inactive_cluster_queues(snapshot: Snapshot) -> Iterator[Problem]:
+def inactive_cluster_queues(snapshot: ClusterSnapshot) -> Iterator[Problem]:
     """ClusterQueues that the manager reports as inactive, unless `missing_flavors` or `missing_checks` says why."""
     explained = {problem.place for rule in (missing_flavors, missing_checks) for problem in rule(snapshot)}
     for queue in snapshot.cluster_queues or ():
@@ -109,7 +109,7 @@ def _cut(cohort: str, cohorts: Sequence[Cohort]) -> str:
     return f"kubectl patch cohort {cohort} --type json -p '{change}'" if cohort in seen else ""
 
 
-def flavors_without_nodes(snapshot: Snapshot) -> Iterator[Problem]:
+def flavors_without_nodes(snapshot: ClusterSnapshot) -> Iterator[Problem]:
     """Flavors in use whose labels no node has: pods that are admitted to them stay Pending."""
     if snapshot.cluster_queues is None or snapshot.flavors is None or snapshot.nodes is None:
         return
@@ -126,7 +126,7 @@ def flavors_without_nodes(snapshot: Snapshot) -> Iterator[Problem]:
             )
 
 
-def quotas_above_nodes(snapshot: Snapshot) -> Iterator[Problem]:
+def quotas_above_nodes(snapshot: ClusterSnapshot) -> Iterator[Problem]:
     """Nominal quotas above what all nodes of the flavor have: the rest is admitted, and its pods stay Pending."""
     if snapshot.cluster_queues is None or snapshot.flavors is None or snapshot.nodes is None:
         return
@@ -146,7 +146,7 @@ def quotas_above_nodes(snapshot: Snapshot) -> Iterator[Problem]:
                 )
 
 
-def unreachable_borrowing(snapshot: Snapshot) -> Iterator[Problem]:
+def unreachable_borrowing(snapshot: ClusterSnapshot) -> Iterator[Problem]:
     """Borrowing limits above what the rest of the cohort can lend."""
     if snapshot.cluster_queues is None or snapshot.cohorts is None:
         return

@@ -10,7 +10,7 @@ from queue_manager.api.condition_types import ADMITTED, FINISHED, PODS_READY
 from queue_manager.api.types import Workload
 from queue_manager.configuration.kueue_config import WaitForPodsReady
 from queue_manager.visibility.diagnosis.problem import Problem, warning
-from queue_manager.visibility.diagnosis.snapshot import Snapshot
+from queue_manager.visibility.diagnosis.snapshot import ClusterSnapshot
 
 NO_RETRY_LIMIT = "NoRetryLimit"
 TIMEOUT_TOO_SHORT = "PodsReadyTimeoutTooShort"
@@ -19,7 +19,7 @@ EDIT_PUBLISHED = "kubectl edit configmap kueue-manager-config -n kueue-system"
 EDIT_FILE = "edit the file of `sluice up --config`, then send SIGHUP to its process"
 
 
-def without_retry_limit(snapshot: Snapshot) -> Iterator[Problem]:
+def without_retry_limit(snapshot: ClusterSnapshot) -> Iterator[Problem]:
     """waitForPodsReady without an end of its retries, if somebody has configured it, or a Workload is retried by it.
 
     The defaults alone are no finding: they are Kueue's, and every new cluster would have it.
@@ -43,7 +43,7 @@ def without_retry_limit(snapshot: Snapshot) -> Iterator[Problem]:
     )
 
 
-def timeout_too_short(snapshot: Snapshot) -> Iterator[Problem]:
+def timeout_too_short(snapshot: ClusterSnapshot) -> Iterator[Problem]:
     """A timeout that the slowest start seen exceeds, or nearly so."""
     chosen = snapshot.config.wait_for_pods_ready if snapshot.config is not None else None
     starts = {
@@ -80,7 +80,7 @@ def _ends(chosen: WaitForPodsReady) -> bool:
     return strategy.backoff_limit_count is not None or strategy.give_up_after is not None
 
 
-def _edit(snapshot: Snapshot) -> str:
+def _edit(snapshot: ClusterSnapshot) -> str:
     return EDIT_FILE if snapshot.is_embedded else EDIT_PUBLISHED
 
 

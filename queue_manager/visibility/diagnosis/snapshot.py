@@ -49,7 +49,7 @@ class LeaseFacts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Snapshot:
+class ClusterSnapshot:
     """A cluster at one time. Referring objects were listed before those they refer to."""
 
     now: datetime  # of the API server, as far as known

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from queue_manager.accounting.database import HistoryUnavailable
-from queue_manager.accounting.queries import JobFilter, read_history
+from queue_manager.accounting.queries import HistoryFilter, read_history
 from queue_manager.accounting.records import StepKind
 from queue_manager.api.resources import JOBS
-from queue_manager.engine.client import Client
+from queue_manager.engine.rest_client import RestClient
 from tests.control_plane.conftest import ROOT, SLUICE
 from tests.control_plane.history import postgresql
 from tests.control_plane.manager.conftest import Start, kubeconfig, running_pods, scenario, start
@@ -49,7 +49,7 @@ def history(url: str, *flags: str) -> subprocess.CompletedProcess[str]:
 
 
 async def test_a_manager_writes_its_history_and_goes_on_while_the_database_is_away(
-    scenario: Scenario, kubeconfig: Path, running_pods: None, start: Start, server: postgresql.Server, api: Client
+    scenario: Scenario, kubeconfig: Path, running_pods: None, start: Start, server: postgresql.Server, api: RestClient
 ) -> None:
     """What happens while the database is away is written once it is back; deleted Jobs stay in the history."""
     await start(kubeconfig, config=f"{ALL_JOBS}history: {{url: '{server.url}'}}\n")
@@ -58,7 +58,7 @@ async def test_a_manager_writes_its_history_and_goes_on_while_the_database_is_aw
     await scenario.until_finished("first")
 
     def kinds(name: str) -> list[StepKind]:
-        [found] = read_history(server.url, JobFilter(namespace=scenario.namespace, name=name))
+        [found] = read_history(server.url, HistoryFilter(namespace=scenario.namespace, name=name))
         return [step.kind for step in sorted(found.steps, key=lambda step: step.at)]
 
     def is_complete(name: str) -> bool:

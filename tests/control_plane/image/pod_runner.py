@@ -16,7 +16,7 @@ import aiohttp
 
 from job_controller.json_tree import Json
 from queue_manager.api.resources import CONFIG_MAPS, NODES, PODS
-from queue_manager.engine.client import Client
+from queue_manager.engine.rest_client import RestClient
 from tests.control_plane.image import container
 from tests.control_plane.image.container import SERVICE_ACCOUNT, Surroundings
 from tests.control_plane.image.oci_layout import Image
@@ -40,7 +40,7 @@ class RunningPod:
 class PodRunner:
     """`folder`: for files of the pods; the image's user must be able to enter it. `close` ends all that was started."""
 
-    api: Client
+    api: RestClient
     plane: ControlPlane
     image: Image
     folder: Path

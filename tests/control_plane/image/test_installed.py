@@ -21,8 +21,8 @@ import pytest
 from queue_manager.api.component_names import WEBHOOK_SECRET
 from queue_manager.api.resources import JOBS, LEASES, NAMESPACES, PODS, SECRETS, VALIDATING_WEBHOOKS
 from queue_manager.api.webhook_table import VALIDATING
-from queue_manager.engine.client import Client
 from queue_manager.engine.http_transport import HttpTransport
+from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.transport import ApiError, Request
 from tests.control_plane import front_proxy
 from tests.control_plane.conftest import ROOT, kubectl
@@ -67,15 +67,15 @@ def cluster(network: PodNetwork, tmp_path_factory: pytest.TempPathFactory) -> It
 
 
 @pytest.fixture
-async def api(cluster: ControlPlane) -> AsyncIterator[Client]:
+async def api(cluster: ControlPlane) -> AsyncIterator[RestClient]:
     transport = HttpTransport.from_kubeconfig(cluster.kubeconfig)
-    yield Client(transport)
+    yield RestClient(transport)
     await transport.close()
 
 
 @pytest.fixture
 async def pods(
-    cluster: ControlPlane, api: Client, image: Image, network: PodNetwork
+    cluster: ControlPlane, api: RestClient, image: Image, network: PodNetwork
 ) -> AsyncIterator[list[RunningPod]]:
     """The pods of the Deployment, which have become ready."""
 
@@ -93,7 +93,9 @@ async def pods(
             await runner.close()
 
 
-async def test_an_installation_with_the_image_guards_admits_and_answers(pods: list[RunningPod], api: Client) -> None:
+async def test_an_installation_with_the_image_guards_admits_and_answers(
+    pods: list[RunningPod], api: RestClient
+) -> None:
     """From `sluice install` to a running Job, with nothing but what is installed and what the pods do."""
     await check_pods(api)
     await until(lambda: is_guarded(api), "both webhooks answer through their Service")
@@ -118,14 +120,14 @@ async def test_an_installation_with_the_image_guards_admits_and_answers(pods: li
         await pod.manager.stop()
 
 
-async def check_pods(api: Client) -> None:
+async def check_pods(api: RestClient) -> None:
     """The image that is tested is the one that the pods name."""
     version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
     named = {pod["spec"]["containers"][0]["image"] for pod in await api.list(PODS, SYSTEM)}
     assert named == {f"sluice:{version}"}
 
 
-async def check_certificate(api: Client) -> None:
+async def check_certificate(api: RestClient) -> None:
     """The managers have made it, and the API server trusts its CA."""
     secret = await api.get(SECRETS, SYSTEM, WEBHOOK_SECRET)
     configuration = await api.get(VALIDATING_WEBHOOKS, "", VALIDATING)
@@ -134,7 +136,7 @@ async def check_certificate(api: Client) -> None:
     assert {hook["clientConfig"]["service"]["name"] for hook in configuration["webhooks"]} == {"kueue-webhook-service"}
 
 
-async def check_visibility(api: Client) -> None:
+async def check_visibility(api: RestClient) -> None:
     """Any replica answers: kube-apiserver chooses one at random for each request."""
     path = f"{VISIBILITY}/clusterqueues/{NAMESPACE}/pendingworkloads"
 
@@ -151,7 +153,7 @@ async def check_visibility(api: Client) -> None:
     assert [await pending() for _ in range(20)] == [["b"]] * 20
 
 
-async def metrics_of(pod: RunningPod, api: Client) -> str:
+async def metrics_of(pod: RunningPod, api: RestClient) -> str:
     """What Prometheus reads from a pod, with the token of a service account that may, and a verified certificate."""
     reader = await account(api, NAMESPACE, [])
     role = {"apiGroup": RBAC[0], "kind": "ClusterRole", "name": "kueue-metrics-reader"}

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from queue_manager.api.resources import LEASES
-from queue_manager.engine.client import Client
+from queue_manager.engine.rest_client import RestClient
 from queue_manager.operator.permissions import ALL, LEADER, rule, rules
 from tests.control_plane.conftest import ROOT
 from tests.control_plane.image import container
@@ -30,7 +30,7 @@ pytestmark = [pytest.mark.control_plane, pytest.mark.image]
 
 
 @pytest.fixture
-async def pod_account(api: Client, namespace: str, plane: ControlPlane, tmp_path: Path) -> Path:
+async def pod_account(api: RestClient, namespace: str, plane: ControlPlane, tmp_path: Path) -> Path:
     """The files of the manager's service account, as the kubelet mounts them."""
     who = await account(api, namespace, [*rules(ALL), rule(LEADER)])
     token, _ = await who.token()
@@ -60,7 +60,7 @@ def first_process(bundle: Path) -> Path:
 
 
 async def test_a_job_is_admitted_by_the_image_in_a_restricted_container(
-    manager: Manager, api: Client, namespace: str
+    manager: Manager, api: RestClient, namespace: str
 ) -> None:
     """It logs in with its service account, leads, serves both APIs, and exits with 0 on SIGTERM."""
     assert await manager.get("/readyz") == (200, "ok\n")

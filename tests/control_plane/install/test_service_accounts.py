@@ -13,8 +13,8 @@ import aiohttp
 import pytest
 
 from queue_manager.api.resources import LEASES, NAMESPACES, WORKLOADS
-from queue_manager.engine.client import Client
 from queue_manager.engine.http_transport import HttpTransport
+from queue_manager.engine.rest_client import RestClient
 from queue_manager.installation.answer_check import PROGRAM
 from queue_manager.operator.delegated_auth import MAY_NOT_ASK
 from tests.control_plane.conftest import kubectl
@@ -33,15 +33,15 @@ LEASE_NAMES = {"kueue-controller-manager": "c1f6bfd2.kueue.x-k8s.io", "sluice-jo
 
 
 @pytest.fixture
-async def api(cluster: ControlPlane) -> AsyncIterator[Client]:
+async def api(cluster: ControlPlane) -> AsyncIterator[RestClient]:
     transport = HttpTransport.from_kubeconfig(cluster.kubeconfig)
-    yield Client(transport)
+    yield RestClient(transport)
     await transport.close()
 
 
 @pytest.mark.parametrize("components", ["Together", "Apart"])
 async def test_a_job_is_admitted_and_run_with_just_the_installed_rights(
-    cluster: ControlPlane, api: Client, tmp_path: Path, components: str
+    cluster: ControlPlane, api: RestClient, tmp_path: Path, components: str
 ) -> None:
     deployments = installed(cluster, WITHOUT_WEBHOOKS, f"components={components}")
     assert len(deployments) == {"Together": 1, "Apart": 2}[components]
@@ -66,7 +66,7 @@ async def test_a_job_is_admitted_and_run_with_just_the_installed_rights(
 
 
 async def test_with_listed_namespaces_only_their_jobs_are_managed(
-    cluster: ControlPlane, api: Client, tmp_path: Path
+    cluster: ControlPlane, api: RestClient, tmp_path: Path
 ) -> None:
     """Roles in the namespaces; the ClusterRole has only kinds without a namespace."""
     for name in ("listed-1", "listed-2", "unlisted"):
@@ -93,7 +93,7 @@ async def test_with_listed_namespaces_only_their_jobs_are_managed(
 
 
 async def test_the_job_controller_of_listed_namespaces_works_with_roles_alone(
-    cluster: ControlPlane, api: Client, tmp_path: Path
+    cluster: ControlPlane, api: RestClient, tmp_path: Path
 ) -> None:
     await api.create(NAMESPACES, "", {"metadata": {"name": "only-jobs"}})
     [deployment] = installed(cluster, WITHOUT_WEBHOOKS, "namespaces=[only-jobs]", "components=JobController")
@@ -110,7 +110,7 @@ async def test_the_job_controller_of_listed_namespaces_works_with_roles_alone(
 
 @pytest.mark.parametrize(("authorized", "expected"), [("false", (503, MAY_NOT_ASK)), ("true", (200, "# "))])
 async def test_metrics_of_a_job_controller_with_roles_alone_need_one_right_more(
-    cluster: ControlPlane, api: Client, tmp_path: Path, authorized: str, expected: tuple[int, str]
+    cluster: ControlPlane, api: RestClient, tmp_path: Path, authorized: str, expected: tuple[int, str]
 ) -> None:
     namespace = f"metrics-{authorized}"
     await api.create(NAMESPACES, "", {"metadata": {"name": namespace}})

@@ -17,8 +17,8 @@ import pytest
 
 from queue_manager.api.component_names import CONVERSION_SERVICE, WEBHOOK_SERVICE
 from queue_manager.api.resources import CLUSTER_QUEUES, NAMESPACES, Resource
-from queue_manager.engine.client import Client
 from queue_manager.engine.http_transport import HttpTransport
+from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.transport import ApiError
 from tests.control_plane.conftest import kubectl
 from tests.control_plane.install.installed_managers import SYSTEM, installed, start
@@ -60,13 +60,13 @@ def cluster() -> Iterator[ControlPlane]:
 
 
 @pytest.fixture
-async def api(cluster: ControlPlane) -> AsyncIterator[Client]:
+async def api(cluster: ControlPlane) -> AsyncIterator[RestClient]:
     transport = HttpTransport.from_kubeconfig(cluster.kubeconfig)
-    yield Client(transport)
+    yield RestClient(transport)
     await transport.close()
 
 
-async def lead_services_to(api: Client, port: int) -> None:
+async def lead_services_to(api: RestClient, port: int) -> None:
     """Make the EndpointSlices that the controller of Kubernetes makes for ready pods."""
     for service in (WEBHOOK_SERVICE, CONVERSION_SERVICE):
         tree = {
@@ -79,7 +79,7 @@ async def lead_services_to(api: Client, port: int) -> None:
 
 
 @pytest.fixture
-async def manager(cluster: ControlPlane, api: Client, tmp_path: Path) -> AsyncIterator[Manager]:
+async def manager(cluster: ControlPlane, api: RestClient, tmp_path: Path) -> AsyncIterator[Manager]:
     """Of an installation for the namespace `listed`, with Roles there."""
     for name in ("listed", "unlisted"):
         await api.create(NAMESPACES, "", {"metadata": {"name": name}})
@@ -98,7 +98,7 @@ async def manager(cluster: ControlPlane, api: Client, tmp_path: Path) -> AsyncIt
 
 
 async def test_services_lead_to_the_webhooks_of_listed_namespaces_and_to_the_conversion(
-    manager: Manager, cluster: ControlPlane, api: Client
+    manager: Manager, cluster: ControlPlane, api: RestClient
 ) -> None:
     """Admission, conversion both ways, and what an outage stops and does not stop."""
 
@@ -127,7 +127,7 @@ async def test_services_lead_to_the_webhooks_of_listed_namespaces_and_to_the_con
         await api.patch(CLUSTER_QUEUES, "", "shared", {"spec": {"cohortName": "research"}})
 
 
-async def try_job_in(api: Client, namespace: str) -> Json:
+async def try_job_in(api: RestClient, namespace: str) -> Json:
     """The Job with a queue name, or the Status of its refusal."""
     return await try_job(api, job("t", queue="q"), namespace)
 

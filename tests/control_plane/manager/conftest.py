@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from queue_manager.engine.client import Client
+from queue_manager.engine.rest_client import RestClient
 from tests.control_plane.manager.process import Manager
 from tests.control_plane.manager.proxy import Proxy, proxy_to
 from tests.control_plane.manager.scenario import QUICK, Scenario, kubelet
@@ -17,19 +17,19 @@ Start = Callable[..., Awaitable[Manager]]
 
 
 @pytest.fixture
-async def scenario(api: Client, namespace: str) -> Scenario:
+async def scenario(api: RestClient, namespace: str) -> Scenario:
     return Scenario(api, namespace, until)
 
 
 @pytest.fixture
-async def running_pods(api: Client) -> AsyncIterator[None]:
+async def running_pods(api: RestClient) -> AsyncIterator[None]:
     """Pods become ready and succeed by themselves."""
     async with kubelet(api.transport, lambda pod: QUICK):
         yield
 
 
 @pytest.fixture
-async def kubeconfig(api: Client, namespace: str, plane: ControlPlane, tmp_path: Path) -> Path:
+async def kubeconfig(api: RestClient, namespace: str, plane: ControlPlane, tmp_path: Path) -> Path:
     """A kubeconfig of the manager's service account, straight to the server."""
     token, _ = await (await account(api, namespace)).token()
     return write_kubeconfig(tmp_path / "kubeconfig", plane.url, {"token": token}, plane)
@@ -42,7 +42,7 @@ async def proxy(plane: ControlPlane) -> AsyncIterator[Proxy]:
 
 
 @pytest.fixture
-async def proxied(api: Client, namespace: str, proxy: Proxy, tmp_path: Path) -> Path:
+async def proxied(api: RestClient, namespace: str, proxy: Proxy, tmp_path: Path) -> Path:
     """A kubeconfig of the manager's service account, through the proxy."""
     token, _ = await (await account(api, namespace)).token()
     return write_kubeconfig(tmp_path / "kubeconfig", proxy.url, {"token": token})

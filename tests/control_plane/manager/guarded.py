@@ -12,7 +12,7 @@ from job_controller.json_tree import Json
 from queue_manager.api.component_names import WEBHOOK_SECRET
 from queue_manager.api.resources import JOBS, LEASES, MUTATING_WEBHOOKS, SECRETS, VALIDATING_WEBHOOKS
 from queue_manager.api.webhook_table import MUTATING, VALIDATING
-from queue_manager.engine.client import Client
+from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.transport import ApiError, Request
 from queue_manager.installation.webhook_configurations import WebhookScope, webhook_configurations
 from queue_manager.operator.permissions import ALL, LEADER, rule, rules
@@ -32,7 +32,7 @@ def config(namespace: str, more: str = "") -> str:
     return f"{head}leaderElection: {{resourceNamespace: {namespace}}}\n{more}"
 
 
-async def manager_account(api: Client, namespace: str) -> Account:
+async def manager_account(api: RestClient, namespace: str) -> Account:
     """The rights of an installation, and the Secret that it creates empty."""
     await api.create(SECRETS, namespace, {"metadata": {"name": WEBHOOK_SECRET}})
     own = [*rules(ALL), rule(LEADER), rule(certificate_secret(WEBHOOK_SECRET)), *map(rule, CA_INJECTION)]
@@ -45,7 +45,7 @@ async def kubeconfig(plane: ControlPlane, manager: Account, folder: Path) -> Pat
     return write_kubeconfig(folder / "kubeconfig", plane.url, {"token": token}, plane)
 
 
-async def let_another_lead(api: Client, namespace: str) -> None:
+async def let_another_lead(api: RestClient, namespace: str) -> None:
     """Managers of this namespace stay candidates: a holder that never writes has the Lease for an hour."""
     now = "2026-01-01T00:00:00.000000Z"
     spec = {"holderIdentity": "another", "leaseDurationSeconds": 3600, "acquireTime": now, "renewTime": now}
@@ -57,7 +57,7 @@ def webhook_url(manager: Manager) -> str:
 
 
 @contextlib.asynccontextmanager
-async def installed(api: Client, url: str, scope: WebhookScope) -> AsyncIterator[None]:
+async def installed(api: RestClient, url: str, scope: WebhookScope) -> AsyncIterator[None]:
     """The configurations, in use once the manager has written its CA into them."""
     try:
         await install(api, url, scope)
@@ -68,7 +68,7 @@ async def installed(api: Client, url: str, scope: WebhookScope) -> AsyncIterator
                 await api.delete(resource, "", name)
 
 
-async def install(api: Client, url: str, scope: WebhookScope) -> None:
+async def install(api: RestClient, url: str, scope: WebhookScope) -> None:
     for (resource, _), configuration in zip(CONFIGURATIONS, webhook_configurations(scope), strict=True):
         await api.create(resource, "", with_url(configuration, url))
     await until(lambda: is_guarded(api), "both webhooks are asked")
@@ -80,14 +80,14 @@ def with_url(configuration: Json, url: str) -> Json:
     return configuration
 
 
-async def is_guarded(api: Client) -> bool:
+async def is_guarded(api: RestClient) -> bool:
     """Whether dry runs are answered by both webhooks of Jobs."""
     queued = await try_job(api, job("t", queue="q"))
     refused = await try_job(api, job("t", queue="not_a_name"))
     return queued["spec"]["suspend"] is True and refused.get("code") == 403
 
 
-async def try_job(api: Client, tree: Json, namespace: str = "default") -> Json:
+async def try_job(api: RestClient, tree: Json, namespace: str = "default") -> Json:
     """Create a Job as a dry run; the Job or the Status of the response."""
     request = Request("POST", JOBS.path(namespace), query={"dryRun": "All"}, body=msgspec.json.encode(tree))
     answer: Json = msgspec.json.decode((await api.transport.request(request)).body)

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from queue_manager.api.resources import CLUSTER_QUEUES, EVENTS, JOBS, LOCAL_QUEUES, PODS, RESOURCE_FLAVORS, WORKLOADS
-from queue_manager.engine.client import Client
 from queue_manager.engine.clock import SystemClock
+from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.runtime import Runtime
 from queue_manager.engine.transport import Transport
 from queue_manager.simulation.kubelet import Kubelet, PodScript, Script
@@ -25,7 +25,7 @@ QUICK = PodScript(ready_after=0.2, ends_after=1.5)
 class Scenario:
     """One queue of 4 cpu in one namespace; the names of cluster-scoped objects contain the namespace's name."""
 
-    api: Client
+    api: RestClient
     namespace: str
     wait: Wait
 

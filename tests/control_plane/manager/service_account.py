@@ -11,7 +11,7 @@ from typing import Any
 from uuid import uuid4
 
 from queue_manager.api.resources import SECRETS, Resource
-from queue_manager.engine.client import Client
+from queue_manager.engine.rest_client import RestClient
 from queue_manager.operator.permissions import ALL, JOB_CONTROLLER, QUEUE, rules
 from tests.control_plane.audit import LIMITED
 from tests.control_plane.server import ControlPlane
@@ -25,7 +25,7 @@ BINDINGS = Resource(*RBAC, "clusterrolebindings", "ClusterRoleBinding", namespac
 
 @dataclass(frozen=True)
 class Account:
-    api: Client
+    api: RestClient
     namespace: str
     name: str
 
@@ -45,7 +45,7 @@ class Account:
         await self.api.delete(SECRETS, self.namespace, secret)
 
 
-async def account(api: Client, namespace: str, allowed: list[dict[str, Any]] | None = None) -> Account:
+async def account(api: RestClient, namespace: str, allowed: list[dict[str, Any]] | None = None) -> Account:
     """A new service account; `allowed` are its rules, by default those of all controllers.
 
     The name of one that has fewer rights than a controller uses says so. The others may read how the API server

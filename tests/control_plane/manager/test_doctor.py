@@ -14,7 +14,7 @@ import pytest
 from queue_manager.api.component_names import CONFIG_MAP, NAMESPACE
 from queue_manager.api.resources import CONFIG_MAPS, NAMESPACES
 from queue_manager.configuration.config_map import KEY
-from queue_manager.engine.client import Client
+from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.transport import ApiError
 from tests.control_plane.conftest import ROOT, SLUICE
 from tests.control_plane.manager.conftest import Start
@@ -43,7 +43,7 @@ async def findings(kubeconfig: Path) -> dict[str, Any]:
 
 
 async def test_a_manager_that_leads_is_no_finding_and_one_that_was_killed_is(
-    api: Client, plane: ControlPlane, tmp_path: Path, start: Start
+    api: RestClient, plane: ControlPlane, tmp_path: Path, start: Start
 ) -> None:
     kubeconfig = write_kubeconfig(tmp_path / "kubeconfig", plane.url, {"token": plane.token}, plane)
     with contextlib.suppress(ApiError):  # an earlier test may have left it

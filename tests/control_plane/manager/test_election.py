@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from queue_manager.api.resources import LEASES
-from queue_manager.engine.client import Client
+from queue_manager.engine.rest_client import RestClient
 from queue_manager.operator.permissions import ALL, LEADER, rule, rules
 from tests.control_plane.manager.conftest import Start
 from tests.control_plane.manager.process import ALL_JOBS, Manager, refusal
@@ -29,7 +29,7 @@ def config(namespace: str) -> str:
 
 
 @pytest.fixture
-async def kubeconfigs(api: Client, namespace: str, plane: ControlPlane, tmp_path: Path) -> list[Path]:
+async def kubeconfigs(api: RestClient, namespace: str, plane: ControlPlane, tmp_path: Path) -> list[Path]:
     """The kubeconfigs of two managers, each in a folder of its own."""
     token, _ = await (await account(api, namespace, [*rules(ALL), rule(LEADER)])).token()
     folders = [tmp_path / "first", tmp_path / "second"]

@@ -12,8 +12,8 @@ from uuid import uuid4
 import pytest
 
 from queue_manager.api.resources import JOBS, NAMESPACES, PODS, WORKLOADS
-from queue_manager.engine.client import Client
 from queue_manager.engine.http_transport import HttpTransport
+from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.transport import ApiError
 from queue_manager.installation.objects import objects
 from queue_manager.installation.policy_settings import PolicyName, PolicySettings, service_account
@@ -41,7 +41,7 @@ RUNS_ON = PodScript(ready_after=0.2, ends_after=None)
 
 
 @pytest.fixture
-async def team(api: Client) -> AsyncIterator[str]:
+async def team(api: RestClient) -> AsyncIterator[str]:
     """A namespace of users, where all policies apply."""
     name = f"team-{uuid4().hex[:8]}"
     await api.create(NAMESPACES, "", {"metadata": {"name": name, "labels": {LABEL: "true"}}})
@@ -51,7 +51,7 @@ async def team(api: Client) -> AsyncIterator[str]:
 
 
 @pytest.fixture
-async def ann(api: Client, plane: ControlPlane, tmp_path: Path) -> AsyncIterator[Path]:
+async def ann(api: RestClient, plane: ControlPlane, tmp_path: Path) -> AsyncIterator[Path]:
     """The kubeconfig of a queue admin: what the aggregated role collects, which no controller does here."""
     parts = [tree for tree in objects(Settings()) if ADMIN in (tree["metadata"].get("labels") or {})]
     name = f"queue-admin-{uuid4().hex[:8]}"
@@ -75,7 +75,7 @@ async def sluice_import(kubeconfig: Path, namespace: str, *more: str) -> tuple[i
 
 
 async def test_a_queue_admin_imports_running_jobs_past_webhooks_and_policies(
-    api: Client, namespace: str, team: str, ann: Path, plane: ControlPlane, start: Start, tmp_path: Path
+    api: RestClient, namespace: str, team: str, ann: Path, plane: ControlPlane, start: Start, tmp_path: Path
 ) -> None:
     """Quota is for four pods: a Job of three is imported, one of two stays outside; both run on."""
     account = await manager_account(api, namespace)
@@ -125,7 +125,7 @@ async def test_a_queue_admin_imports_running_jobs_past_webhooks_and_policies(
         await manager.stop()
 
 
-async def refuses_other_labels(api: Client, team: str, plane: ControlPlane, folder: Path) -> None:
+async def refuses_other_labels(api: RestClient, team: str, plane: ControlPlane, folder: Path) -> None:
     """Nobody else labels a running Job: no administrator without an import, no user at all."""
     with pytest.raises(ApiError, match=r"vjob.kb.io.*field is immutable"):
         await api.patch(JOBS, team, "second", {"metadata": {"labels": {QUEUE_LABEL: "lq"}}})
@@ -133,11 +133,11 @@ async def refuses_other_labels(api: Client, team: str, plane: ControlPlane, fold
     transport = write_kubeconfig(folder / "jane", plane.url, {"token": plane.token, "as": JANE}, plane)
     jane = HttpTransport.from_kubeconfig(transport)
     with pytest.raises(ApiError, match=r"sluice-queue-name.*field is immutable"):
-        await Client(jane).patch(JOBS, team, "second", {"metadata": {"labels": {QUEUE_LABEL: "lq"}}})
+        await RestClient(jane).patch(JOBS, team, "second", {"metadata": {"labels": {QUEUE_LABEL: "lq"}}})
     await jane.close()
 
 
-async def are_ready(api: Client, team: str, **pods: int) -> bool:
+async def are_ready(api: RestClient, team: str, **pods: int) -> bool:
     jobs = {job["metadata"]["name"]: job for job in await api.list(JOBS, team)}
     return all(jobs[name].get("status", {}).get("ready") == count for name, count in pods.items())
 

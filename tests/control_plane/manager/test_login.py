@@ -8,7 +8,7 @@ import pytest
 
 from queue_manager.api.resources import JOBS, PODS
 from queue_manager.engine import kubeconfig as kubeconfigs
-from queue_manager.engine.client import Client
+from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.transport import ApiError
 from queue_manager.operator import preflight
 from queue_manager.operator.permissions import ALL, Need
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.control_plane
 
 
 async def test_a_manager_in_a_pod_uses_the_mounted_service_account(
-    plane: ControlPlane, api: Client, namespace: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    plane: ControlPlane, api: RestClient, namespace: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It may do what the permissions table lists and nothing else, and goes on when its token expires."""
     host, port = plane.url.removeprefix("https://").split(":")
@@ -32,7 +32,7 @@ async def test_a_manager_in_a_pod_uses_the_mounted_service_account(
     (tmp_path / "token").write_text(token)
     (tmp_path / "ca.crt").write_bytes(plane.ca.read_bytes())
     transport = ClusterTransport(lambda: kubeconfigs.service_account(tmp_path))
-    client = Client(transport)
+    client = RestClient(transport)
     assert (await preflight.check(transport, plane.url, ALL)).startswith("v1.")
     single = {namespace: [Need(PODS, ("get",))]}  # pods are listed and watched, not read one by one
     with pytest.raises(preflight.CannotStart, match=f"missing permissions in namespace {namespace}: get pods"):
@@ -52,7 +52,7 @@ async def test_a_manager_in_a_pod_uses_the_mounted_service_account(
     await transport.close()
 
 
-async def accepted(client: Client) -> bool:
+async def accepted(client: RestClient) -> bool:
     return await client.list(JOBS) is not None
 
 

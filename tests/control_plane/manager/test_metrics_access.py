@@ -7,7 +7,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from queue_manager.engine.client import Client
+from queue_manager.engine.rest_client import RestClient
 from tests.control_plane.manager.conftest import Start
 from tests.control_plane.manager.process import ALL_JOBS
 from tests.control_plane.manager.service_account import BINDINGS, RBAC, account, write_kubeconfig
@@ -20,7 +20,7 @@ EVERYWHERE = f'{ALL_JOBS}metrics: {{bindAddress: ":0"}}\nhealth: {{healthProbeBi
 READER = [{"nonResourceURLs": ["/metrics"], "verbs": ["get"]}]
 
 
-async def delegate_authentication(api: Client, namespace: str, name: str) -> None:
+async def delegate_authentication(api: RestClient, namespace: str, name: str) -> None:
     """Bind the role that every server with delegated authentication needs."""
     role = {"apiGroup": RBAC[0], "kind": "ClusterRole", "name": "system:auth-delegator"}
     subject = {"kind": "ServiceAccount", "name": name, "namespace": namespace}
@@ -28,7 +28,7 @@ async def delegate_authentication(api: Client, namespace: str, name: str) -> Non
 
 
 async def test_a_service_account_reads_metrics_if_its_role_allows_it(
-    api: Client, namespace: str, plane: ControlPlane, tmp_path: Path, start: Start
+    api: RestClient, namespace: str, plane: ControlPlane, tmp_path: Path, start: Start
 ) -> None:
     manager_account = await account(api, namespace)
     await delegate_authentication(api, namespace, manager_account.name)

@@ -9,7 +9,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from queue_manager.engine.client import Client
+from queue_manager.engine.rest_client import RestClient
 from queue_manager.operator.permissions import ALL, LEADER, rule, rules
 from tests.control_plane.manager.conftest import Start
 from tests.control_plane.manager.process import ALL_JOBS, Manager
@@ -27,7 +27,7 @@ Position = tuple[str, int, int]
 
 @pytest.fixture
 async def pair(
-    api: Client, namespace: str, plane: ControlPlane, tmp_path: Path, start: Start
+    api: RestClient, namespace: str, plane: ControlPlane, tmp_path: Path, start: Start
 ) -> tuple[Manager, Manager]:
     """A leader, and a manager that waits, both with the visibility API."""
     times = "leaseDuration: 4s, renewDeadline: 3s, retryPeriod: 1s"

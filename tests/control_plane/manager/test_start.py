@@ -11,7 +11,7 @@ import pytest
 from queue_manager.api.resources import CRDS
 from queue_manager.configuration import loads
 from queue_manager.engine import kubeconfig as kubeconfigs
-from queue_manager.engine.client import Client
+from queue_manager.engine.rest_client import RestClient
 from queue_manager.operator import preflight
 from queue_manager.operator.controllers import Controllers
 from queue_manager.operator.permissions import ALL, JOB_CONTROLLER, QUEUE, READ, each_verb, needs, rules
@@ -33,7 +33,7 @@ async def of(who: Account, plane: ControlPlane, tmp_path: Path) -> Path:
 
 
 async def test_missing_crds_are_reported_with_the_command_that_installs_them(
-    plane: ControlPlane, api: Client, kubeconfig: Path
+    plane: ControlPlane, api: RestClient, kubeconfig: Path
 ) -> None:
     await api.delete(CRDS, "", "workloads.kueue.x-k8s.io")
     transport = ClusterTransport(lambda: kubeconfigs.load(plane.kubeconfig))
@@ -57,7 +57,7 @@ async def test_missing_crds_are_reported_with_the_command_that_installs_them(
 
 
 async def test_without_any_permission_all_needed_rights_are_named(
-    plane: ControlPlane, api: Client, namespace: str, tmp_path: Path
+    plane: ControlPlane, api: RestClient, namespace: str, tmp_path: Path
 ) -> None:
     said = await refusal(kubeconfig=await of(await account(api, namespace, []), plane, tmp_path))
     assert said.startswith("missing permissions in all namespaces: get, delete, list, watch, patch jobs.batch; patch ")
@@ -73,7 +73,7 @@ async def test_without_any_permission_all_needed_rights_are_named(
     ],
 )
 async def test_a_missing_permission_is_named_by_verb_and_resource(
-    plane: ControlPlane, api: Client, namespace: str, tmp_path: Path, verb: str, resource: str, said: str
+    plane: ControlPlane, api: RestClient, namespace: str, tmp_path: Path, verb: str, resource: str, said: str
 ) -> None:
     allowed = without(verb, resource)
     if resource == "jobs":
@@ -85,7 +85,7 @@ async def test_a_missing_permission_is_named_by_verb_and_resource(
 
 
 async def test_the_job_controller_alone_needs_only_its_own_rights(
-    plane: ControlPlane, api: Client, namespace: str, tmp_path: Path, start: Start
+    plane: ControlPlane, api: RestClient, namespace: str, tmp_path: Path, start: Start
 ) -> None:
     kubeconfig = await of(await account(api, namespace, rules([JOB_CONTROLLER])), plane, tmp_path)
     manager = await start(kubeconfig, "--controllers", "job-controller")
@@ -167,7 +167,9 @@ async def test_the_permissions_table_has_exactly_the_watched_collections(plane: 
     await transport.close()
 
 
-async def test_each_missing_right_is_named(plane: ControlPlane, api: Client, namespace: str, tmp_path: Path) -> None:
+async def test_each_missing_right_is_named(
+    plane: ControlPlane, api: RestClient, namespace: str, tmp_path: Path
+) -> None:
     """Every row of the table in turn; with all rights nothing is missing."""
 
     async def says(missing: tuple[str, str] | None) -> None:

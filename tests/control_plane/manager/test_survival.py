@@ -16,7 +16,7 @@ import pytest
 from queue_manager.api.resources import CRDS, JOBS, WORKLOADS
 from queue_manager.configuration import loads
 from queue_manager.engine import kubeconfig as kubeconfigs
-from queue_manager.engine.client import Client
+from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.transport import ApiError
 from queue_manager.operator.controllers import Controllers
 from queue_manager.operator.renewing_transport import ClusterTransport
@@ -106,7 +106,7 @@ async def test_a_failing_server(scenario: Scenario, proxied: Path, proxy: Proxy,
 
 
 async def test_a_deleted_and_recreated_definition(
-    scenario: Scenario, proxied: Path, proxy: Proxy, start: Start, plane: ControlPlane, api: Client
+    scenario: Scenario, proxied: Path, proxy: Proxy, start: Start, plane: ControlPlane, api: RestClient
 ) -> None:
     """A Job created while no Workload could be created gets its Workload; a cached 404 is not kept."""
     await start(proxied)
@@ -172,7 +172,7 @@ async def test_silent_watches(scenario: Scenario, proxied: Path, proxy: Proxy) -
 
 
 async def test_an_expired_token(
-    scenario: Scenario, start: Start, plane: ControlPlane, api: Client, tmp_path: Path
+    scenario: Scenario, start: Start, plane: ControlPlane, api: RestClient, tmp_path: Path
 ) -> None:
     """Its file gets the next token, as the kubelet does; requests answered with 401 are repeated."""
     who = await account(api, scenario.namespace)
@@ -193,7 +193,7 @@ async def test_an_expired_token(
 
 
 async def test_a_rotated_kubeconfig(
-    scenario: Scenario, start: Start, plane: ControlPlane, proxy: Proxy, api: Client, tmp_path: Path
+    scenario: Scenario, start: Start, plane: ControlPlane, proxy: Proxy, api: RestClient, tmp_path: Path
 ) -> None:
     """Another user and another address: requests and watches move there, and the old address may disappear."""
     who = await account(api, scenario.namespace)
@@ -219,7 +219,7 @@ async def test_a_rotated_kubeconfig(
 
 
 async def test_a_credential_plugin_is_run_again_when_its_token_expires(
-    scenario: Scenario, start: Start, plane: ControlPlane, api: Client, tmp_path: Path
+    scenario: Scenario, start: Start, plane: ControlPlane, api: RestClient, tmp_path: Path
 ) -> None:
     who = await account(api, scenario.namespace)
     token, secret = await who.token()

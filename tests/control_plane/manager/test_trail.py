@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from queue_manager.api.resources import NAMESPACES
-from queue_manager.engine.client import Client
 from queue_manager.engine.http_transport import HttpTransport
+from queue_manager.engine.rest_client import RestClient
 from tests.collector import Collector, attributes, collecting
 from tests.control_plane.conftest import ROOT, SLUICE, install_kinds
 from tests.control_plane.manager.process import ALL_JOBS
@@ -88,7 +88,7 @@ async def recorded(folder: Path) -> Records:
     with ControlPlane.start(*flags) as plane, collecting() as collector:
         install_kinds(plane)
         transport = HttpTransport.from_kubeconfig(plane.kubeconfig)
-        api = Client(transport)
+        api = RestClient(transport)
         await api.create(NAMESPACES, "", {"metadata": {"name": "trail"}})
         token, _ = await (await account(api, "trail")).token()
         kubeconfig = write_kubeconfig(folder / "kubeconfig", plane.url, {"token": token}, plane)

@@ -21,8 +21,8 @@ from queue_manager.api.resources import (
     WORKLOADS,
     Resource,
 )
-from queue_manager.engine.client import Client
 from queue_manager.engine.http_transport import HttpTransport
+from queue_manager.engine.rest_client import RestClient
 from queue_manager.installation.objects import objects
 from queue_manager.installation.settings import Settings
 from queue_manager.operator.permissions import ALL, LEADER, rule, rules
@@ -55,13 +55,13 @@ def aggregating(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPla
 
 
 @pytest.fixture
-async def api(aggregating: ControlPlane) -> AsyncIterator[Client]:
+async def api(aggregating: ControlPlane) -> AsyncIterator[RestClient]:
     transport = HttpTransport.from_kubeconfig(aggregating.kubeconfig)
-    yield Client(transport)
+    yield RestClient(transport)
     await transport.close()
 
 
-async def create_all(api: Client, port: int) -> None:
+async def create_all(api: RestClient, port: int) -> None:
     """What is installed for the visibility API; only the Service leads to the manager on this machine."""
     for tree in objects(Settings()):
         if not concerns_visibility(tree["metadata"]["name"]):
@@ -77,7 +77,7 @@ def concerns_visibility(name: str) -> bool:
     return any(part in name for part in ("visibility", "auth-delegator", "pending-workloads", "kueue-batch"))
 
 
-async def create_queues(api: Client) -> None:
+async def create_queues(api: RestClient) -> None:
     """Three Workloads pending in one ClusterQueue without quota, of two namespaces."""
     for name in ("team-a", "team-b"):
         await api.create(NAMESPACES, "", {"metadata": {"name": name}})
@@ -94,7 +94,7 @@ async def create_queues(api: Client) -> None:
         await api.create(WORKLOADS, namespace, {"metadata": {"name": name}, "spec": spec})
 
 
-async def manager_account(api: Client) -> Account:
+async def manager_account(api: RestClient) -> Account:
     await api.create(NAMESPACES, "", {"metadata": {"name": SYSTEM}})
     await api.create(ACCOUNTS, SYSTEM, {"metadata": {"name": ACCOUNT}})
     await api.create(SECRETS, SYSTEM, {"metadata": {"name": WEBHOOK_SECRET}})
@@ -104,7 +104,7 @@ async def manager_account(api: Client) -> Account:
     return Account(api, SYSTEM, ACCOUNT)
 
 
-async def bind(api: Client, kind: Resource, namespace: str, role: str, subject: dict[str, str]) -> None:
+async def bind(api: RestClient, kind: Resource, namespace: str, role: str, subject: dict[str, str]) -> None:
     reference = {"apiGroup": RBAC[0], "kind": "ClusterRole", "name": role}
     tree = {"metadata": {"name": role}, "roleRef": reference, "subjects": [subject]}
     await api.create(kind, namespace, tree)
@@ -115,7 +115,7 @@ def names(body: str) -> list[tuple[str, int]]:
 
 
 async def test_users_read_positions_through_the_api_server_as_roles_allow(
-    api: Client, aggregating: ControlPlane, tmp_path: Path
+    api: RestClient, aggregating: ControlPlane, tmp_path: Path
 ) -> None:
     """The API server verifies the manager's certificate, by the caBundle that the manager wrote."""
     manager_token, _ = await (await manager_account(api)).token()

@@ -29,7 +29,7 @@ from queue_manager.api.resources import (
     WORKLOADS,
 )
 from queue_manager.api.webhook_table import MUTATING
-from queue_manager.engine.client import Client
+from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.transport import ApiError
 from queue_manager.installation.webhook_configurations import WebhookScope
 from queue_manager.operator.webhooks.ca_injection import OwnServices
@@ -59,7 +59,7 @@ ALL = "jobController: {manage: All}\n"
 
 
 @pytest.fixture
-async def team(api: Client) -> AsyncIterator[str]:
+async def team(api: RestClient) -> AsyncIterator[str]:
     """A namespace of users, beside that of the manager."""
     name = f"team-{uuid4().hex[:8]}"
     await api.create(NAMESPACES, "", {"metadata": {"name": name}})
@@ -69,7 +69,7 @@ async def team(api: Client) -> AsyncIterator[str]:
 
 
 async def candidate(
-    api: Client, namespace: str, plane: ControlPlane, start: Start, folder: Path, more: str = ""
+    api: RestClient, namespace: str, plane: ControlPlane, start: Start, folder: Path, more: str = ""
 ) -> tuple[Manager, WebhookScope]:
     """A manager that does not lead, with webhooks, and the scope of its installation."""
     manager = await manager_account(api, namespace)
@@ -80,7 +80,7 @@ async def candidate(
 
 
 async def test_recorded_answers_are_those_of_a_real_server_with_webhooks(
-    api: Client, namespace: str, plane: ControlPlane, start: Start, tmp_path: Path
+    api: RestClient, namespace: str, plane: ControlPlane, start: Start, tmp_path: Path
 ) -> None:
     """Of all records of Kueue's webhooks and CRDs, asked of a manager that does not lead."""
     manager, scope = await candidate(api, namespace, plane, start, tmp_path)
@@ -99,7 +99,7 @@ def difference(record: dict[str, Any], answers: dict[str, dict[str, Any]]) -> st
 
 
 async def test_a_job_without_queue_joins_the_default_queue_and_class(
-    api: Client, namespace: str, team: str, plane: ControlPlane, start: Start, tmp_path: Path
+    api: RestClient, namespace: str, team: str, plane: ControlPlane, start: Start, tmp_path: Path
 ) -> None:
     manager, scope = await candidate(api, namespace, plane, start, tmp_path)
     async with installed(api, webhook_url(manager), scope):
@@ -123,7 +123,7 @@ async def test_a_job_without_queue_joins_the_default_queue_and_class(
 
 
 async def test_an_outage_stops_no_unrelated_job(
-    api: Client, namespace: str, team: str, plane: ControlPlane, start: Start, tmp_path: Path
+    api: RestClient, namespace: str, team: str, plane: ControlPlane, start: Start, tmp_path: Path
 ) -> None:
     manager, scope = await candidate(api, namespace, plane, start, tmp_path)
     async with installed(api, webhook_url(manager), scope):
@@ -146,7 +146,7 @@ async def test_an_outage_stops_no_unrelated_job(
 
 @pytest.mark.usefixtures("running_pods")
 async def test_a_queued_job_runs_and_its_manager_is_not_reviewed(
-    api: Client, namespace: str, team: str, plane: ControlPlane, start: Start, tmp_path: Path
+    api: RestClient, namespace: str, team: str, plane: ControlPlane, start: Start, tmp_path: Path
 ) -> None:
     """A leading manager answers as well. It stops while its objects are deleted, which needs no review."""
     account = await manager_account(api, namespace)
@@ -177,7 +177,7 @@ async def reviews(manager: Manager, path: str) -> float:
 
 
 async def test_two_replicas_share_one_certificate(
-    api: Client, namespace: str, plane: ControlPlane, start: Start, tmp_path: Path
+    api: RestClient, namespace: str, plane: ControlPlane, start: Start, tmp_path: Path
 ) -> None:
     """Both start at once with an empty Secret: one issues the certificate, and all servers of both present it."""
     account = await manager_account(api, namespace)
@@ -212,7 +212,7 @@ async def certificate(url: str) -> bytes:
 
 @pytest.mark.usefixtures("running_pods")
 async def test_a_candidate_answers_while_the_leader_ends(
-    api: Client, namespace: str, team: str, plane: ControlPlane, start: Start, tmp_path: Path
+    api: RestClient, namespace: str, team: str, plane: ControlPlane, start: Start, tmp_path: Path
 ) -> None:
     """It goes on to lead with the same webhooks, and stops in order."""
     account = await manager_account(api, namespace)
@@ -234,7 +234,7 @@ async def test_a_candidate_answers_while_the_leader_ends(
 
 
 async def test_a_renewed_certificate_is_trusted_before_it_is_presented(
-    api: Client, namespace: str, team: str, plane: ControlPlane, start: Start, tmp_path: Path
+    api: RestClient, namespace: str, team: str, plane: ControlPlane, start: Start, tmp_path: Path
 ) -> None:
     """The Secret has a certificate with 20 days left. A minute later the renewed one is in use; no write fails."""
     account = await manager_account(api, namespace)
@@ -275,11 +275,11 @@ def aged(namespace: str) -> CertificateState:
     return next_state(CertificateState(), names, datetime.now(UTC) - timedelta(days=710), trusted=True)
 
 
-async def store(api: Client, namespace: str, state: CertificateState) -> None:
+async def store(api: RestClient, namespace: str, state: CertificateState) -> None:
     await api.patch(SECRETS, namespace, WEBHOOK_SECRET, {"data": data(state)})
 
 
-async def until_injected(api: Client, bundle: str) -> None:
+async def until_injected(api: RestClient, bundle: str) -> None:
     async def is_injected() -> bool:
         found: Json = await api.get(MUTATING_WEBHOOKS, "", MUTATING)
         return all(base64.b64decode(h["clientConfig"]["caBundle"]).decode() == bundle for h in found["webhooks"])
@@ -288,7 +288,7 @@ async def until_injected(api: Client, bundle: str) -> None:
 
 
 async def test_a_manager_that_may_not_read_its_secret_says_which(
-    api: Client, namespace: str, plane: ControlPlane, tmp_path: Path
+    api: RestClient, namespace: str, plane: ControlPlane, tmp_path: Path
 ) -> None:
     account = await manager_account(api, namespace)
     path = await kubeconfig(plane, account, tmp_path)
@@ -299,7 +299,7 @@ async def test_a_manager_that_may_not_read_its_secret_says_which(
 
 
 async def test_certificates_of_another_controller_must_exist(
-    api: Client, namespace: str, plane: ControlPlane, tmp_path: Path
+    api: RestClient, namespace: str, plane: ControlPlane, tmp_path: Path
 ) -> None:
     account = await manager_account(api, namespace)
     path = await kubeconfig(plane, account, tmp_path)
@@ -312,7 +312,7 @@ async def test_certificates_of_another_controller_must_exist(
 
 
 async def test_the_webhooks_of_another_service_are_left_alone(
-    api: Client, namespace: str, plane: ControlPlane, start: Start, tmp_path: Path
+    api: RestClient, namespace: str, plane: ControlPlane, start: Start, tmp_path: Path
 ) -> None:
     """Kueue's own webhooks have the same names; those of a Service that is not ours keep their caBundle."""
     bundle = base64.b64encode(aged("other").bundle.encode()).decode()

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from queue_manager.api.resources import JOBS, LOCAL_QUEUES, NAMESPACES
-from queue_manager.engine.client import Client
+from queue_manager.engine.rest_client import RestClient
 from queue_manager.installation.policy_settings import PolicyName, PolicySettings, service_account
 from queue_manager.simulation.kubelet import PodScript
 from tests.control_plane.manager.conftest import Start
@@ -26,7 +26,7 @@ SLOW = PodScript(ready_after=0.1, ends_after=6.0)
 
 
 async def test_a_job_is_run_stopped_and_run_again(
-    scenario: Scenario, api: Client, plane: ControlPlane, start: Start, tmp_path: Path
+    scenario: Scenario, api: RestClient, plane: ControlPlane, start: Start, tmp_path: Path
 ) -> None:
     """It is created unsuspended, without spec.managedBy; every write of both controllers passes the policies."""
     namespace = scenario.namespace

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from queue_manager.api.resources import NAMESPACES
-from queue_manager.engine.client import Client
+from queue_manager.engine.rest_client import RestClient
 from queue_manager.installation.policy_settings import PolicyName, PolicySettings
 from tests.control_plane.policies.enforced import LABEL, enforced
 from tests.control_plane.policies.users import QUEUE, Users, give_role
@@ -20,7 +20,7 @@ ALL = PolicySettings(
 
 
 @pytest.fixture
-async def policed(api: Client, namespace: str) -> AsyncIterator[str]:
+async def policed(api: RestClient, namespace: str) -> AsyncIterator[str]:
     """A namespace in which all policies apply, and in which `jane` has the role `edit`."""
     await api.patch(NAMESPACES, "", namespace, {"metadata": {"labels": {LABEL: "true"}}})
     await give_role(api, namespace, "system:aggregate-to-edit")  # no controller aggregates it to `edit` here

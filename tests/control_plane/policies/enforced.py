@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from queue_manager.api.resources import JOBS, Resource
-from queue_manager.engine.client import Client
+from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.transport import Request
 from queue_manager.installation.admission_policies import admission_policies
 from queue_manager.installation.job_policies import CREATED
@@ -27,14 +27,16 @@ _REFUSES = Validating(CREATED, {"it": f'object.metadata.name == "{REFUSED}"'}, (
 
 
 @asynccontextmanager
-async def enforced(api: Client, namespace: str, settings: PolicySettings) -> AsyncIterator[None]:
+async def enforced(api: RestClient, namespace: str, settings: PolicySettings) -> AsyncIterator[None]:
     """The policies of `settings` are in force in `namespace`, which has LABEL."""
     async with in_force(api, namespace, admission_policies(settings), settings):
         yield
 
 
 @asynccontextmanager
-async def in_force(api: Client, namespace: str, objects: list[Tree], settings: PolicySettings) -> AsyncIterator[None]:
+async def in_force(
+    api: RestClient, namespace: str, objects: list[Tree], settings: PolicySettings
+) -> AsyncIterator[None]:
     """Policies and bindings are in force; by `settings` two more are made, which show that."""
     sentinels = [*_CHANGES.objects(CHANGED, settings), *_REFUSES.objects(REFUSED, settings)]
     async with AsyncExitStack() as stack:
@@ -59,18 +61,18 @@ def job(name: str, *, queue: str = "lq", priority_class: str = "", **spec: Any) 
     return {"apiVersion": "batch/v1", "kind": "Job", "metadata": meta, "spec": {"template": template, **spec}}
 
 
-async def _in_force(api: Client, namespace: str) -> bool:
+async def _in_force(api: RestClient, namespace: str) -> bool:
     return await _dry_run(api, namespace, CHANGED) == (201, True) and await _dry_run(api, namespace, REFUSED) == (
         403,
         None,
     )
 
 
-async def _gone(api: Client, namespace: str) -> bool:
+async def _gone(api: RestClient, namespace: str) -> bool:
     return all([await _dry_run(api, namespace, name) == (201, False) for name in (CHANGED, REFUSED)])
 
 
-async def _dry_run(api: Client, namespace: str, name: str) -> tuple[int, bool | None]:
+async def _dry_run(api: RestClient, namespace: str, name: str) -> tuple[int, bool | None]:
     """The status of the creation of a Job, and its spec.suspend."""
     body = msgspec.json.encode(job(name, queue=""))
     answer = await api.transport.request(Request("POST", JOBS.path(namespace), query={"dryRun": "All"}, body=body))

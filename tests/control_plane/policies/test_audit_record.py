@@ -13,8 +13,8 @@ import pytest
 
 from queue_manager.api import keys
 from queue_manager.api.resources import CLUSTER_QUEUES, JOBS, LOCAL_QUEUES, NAMESPACES, WORKLOADS
-from queue_manager.engine.client import Client
 from queue_manager.engine.http_transport import HttpTransport
+from queue_manager.engine.rest_client import RestClient
 from queue_manager.installation.policy_settings import service_account
 from tests.control_plane.audit import log_of
 from tests.control_plane.conftest import ROOT, SLUICE, install_kinds
@@ -44,9 +44,9 @@ def audited() -> Iterator[ControlPlane]:
 
 
 @pytest.fixture
-async def api(audited: ControlPlane) -> AsyncIterator[Client]:
+async def api(audited: ControlPlane) -> AsyncIterator[RestClient]:
     transport = HttpTransport.from_kubeconfig(audited.kubeconfig)
-    client = Client(transport)
+    client = RestClient(transport)
     await client.create(NAMESPACES, "", {"metadata": {"name": TEAM, "labels": {LABEL: "true"}}})
     yield client
     await transport.close()
@@ -56,7 +56,7 @@ def lines(plane: ControlPlane) -> list[Line]:
     return [json.loads(line) for line in log_of(plane.folder).read_text().splitlines()]
 
 
-async def queued_job(api: Client) -> None:
+async def queued_job(api: RestClient) -> None:
     """A ClusterQueue, a LocalQueue, and a Job with its Workload; no manager runs here."""
     await api.create(CLUSTER_QUEUES, "", {"metadata": {"name": "cq"}, "spec": {"namespaceSelector": {}}})
     await api.create(LOCAL_QUEUES, TEAM, {"metadata": {"name": "lq"}, "spec": {"clusterQueue": "cq"}})
@@ -70,7 +70,7 @@ async def queued_job(api: Client) -> None:
 
 
 async def test_each_command_of_an_operator_is_a_line_with_user_and_change(
-    audited: ControlPlane, api: Client, tmp_path: Path
+    audited: ControlPlane, api: RestClient, tmp_path: Path
 ) -> None:
     await queued_job(api)
     operator = await account(api, TEAM, OPERATOR)
@@ -87,7 +87,7 @@ async def test_each_command_of_an_operator_is_a_line_with_user_and_change(
     transport = HttpTransport(audited.url, token=token, ssl=audited.ssl_context())
     flavors = [{"name": "f", "resources": [{"name": "cpu", "nominalQuota": "9"}]}]
     quota = {"resourceGroups": [{"coveredResources": ["cpu"], "flavors": flavors}]}
-    await Client(transport).patch(CLUSTER_QUEUES, "", "cq", {"spec": quota})
+    await RestClient(transport).patch(CLUSTER_QUEUES, "", "cq", {"spec": quota})
     await transport.close()
     who = service_account(TEAM, operator.name)
     mine = [line for line in lines(audited) if line["user"]["username"] == who]
@@ -105,7 +105,7 @@ async def test_each_command_of_an_operator_is_a_line_with_user_and_change(
 ALLOWED = "allowed for jane as a member of sluice:break-glass"
 
 
-async def test_the_audit_log_names_who_broke_the_glass(audited: ControlPlane, api: Client) -> None:
+async def test_the_audit_log_names_who_broke_the_glass(audited: ControlPlane, api: RestClient) -> None:
     """And only for a request that a policy would have refused."""
     await give_role(api, TEAM, "system:aggregate-to-edit")
     async with Users(audited) as users, enforced(api, TEAM, ALL):

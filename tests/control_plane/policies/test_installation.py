@@ -11,7 +11,7 @@ import pytest
 
 from queue_manager.api.component_names import service_account
 from queue_manager.api.resources import JOBS, NAMESPACES, Resource
-from queue_manager.engine.client import Client
+from queue_manager.engine.rest_client import RestClient
 from queue_manager.installation.policy_settings import PolicyName
 from tests.control_plane import provide
 from tests.control_plane.manager.service_account import Account, account, write_kubeconfig
@@ -28,7 +28,9 @@ POLICIES = Resource(
 )
 
 
-async def test_the_server_finds_no_type_error_in_any_expression(policed: str, api: Client, plane: ControlPlane) -> None:
+async def test_the_server_finds_no_type_error_in_any_expression(
+    policed: str, api: RestClient, plane: ControlPlane
+) -> None:
     async def checked() -> bool:
         policies = await api.list(POLICIES)
         return all("typeChecking" in policy.get("status", {}) for policy in policies)
@@ -40,7 +42,9 @@ async def test_the_server_finds_no_type_error_in_any_expression(policed: str, ap
     assert {name: checking for name, checking in found.items() if checking} == {}
 
 
-async def test_unlabelled_jobs_are_held_when_all_jobs_are_managed(api: Client, namespace: str, users: Users) -> None:
+async def test_unlabelled_jobs_are_held_when_all_jobs_are_managed(
+    api: RestClient, namespace: str, users: Users
+) -> None:
     """Except for the children of Jobs, which wait for their parent if that is managed."""
     await api.patch(NAMESPACES, "", namespace, {"metadata": {"labels": {LABEL: "true"}}})
     async with enforced(api, namespace, replace(ALL, manage_all=True)):
@@ -54,7 +58,7 @@ async def test_unlabelled_jobs_are_held_when_all_jobs_are_managed(api: Client, n
         assert created["spec"]["suspend"] is False
 
 
-async def test_nobody_is_exempt_without_a_break_glass_group(api: Client, namespace: str, users: Users) -> None:
+async def test_nobody_is_exempt_without_a_break_glass_group(api: RestClient, namespace: str, users: Users) -> None:
     await api.patch(NAMESPACES, "", namespace, {"metadata": {"labels": {LABEL: "true"}}})
     async with enforced(api, namespace, replace(ALL, break_glass_group="")):
         await api.create(JOBS, namespace, job("a"))
@@ -64,7 +68,7 @@ async def test_nobody_is_exempt_without_a_break_glass_group(api: Client, namespa
 
 
 async def test_who_may_impersonate_the_group_breaks_the_glass_with_kubectl(
-    policed: str, api: Client, plane: ControlPlane
+    policed: str, api: RestClient, plane: ControlPlane
 ) -> None:
     """A service account of the namespace stands for the person on call: kubectl --as ... --as-group ..."""
     rules = [

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from queue_manager.api.resources import JOBS, NAMESPACES
-from queue_manager.engine.client import Client
+from queue_manager.engine.rest_client import RestClient
 from queue_manager.installation.objects import objects
 from queue_manager.installation.policy_settings import BREAK_GLASS_GROUP
 from queue_manager.installation.settings import CONFIG
@@ -37,7 +37,7 @@ def policies(config: str, **chosen: Any) -> list[dict[str, Any]]:
 
 
 @pytest.fixture
-async def installed(api: Client, namespace: str) -> AsyncIterator[str]:
+async def installed(api: RestClient, namespace: str) -> AsyncIterator[str]:
     """A managed namespace with the policies of an installation, in which `jane` and the operator may edit."""
     await api.patch(NAMESPACES, "", namespace, {"metadata": {"labels": {LABEL: "true"}}})
     for user in ("jane", OPERATOR):
@@ -47,7 +47,7 @@ async def installed(api: Client, namespace: str) -> AsyncIterator[str]:
         yield namespace
 
 
-async def test_the_configuration_decides_that_all_jobs_are_held(installed: str, api: Client, users: Users) -> None:
+async def test_the_configuration_decides_that_all_jobs_are_held(installed: str, api: RestClient, users: Users) -> None:
     """And in which namespaces: there is one more, without the label."""
     created = await users.jane.create(JOBS, installed, job("a", queue=""))
     assert created["spec"]["suspend"] is True

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from queue_manager.api.resources import JOBS, WORKLOAD_PRIORITY_CLASSES
-from queue_manager.engine.client import Client
+from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.transport import Request
 from queue_manager.installation.job_policies import CRON_JOBS
 from queue_manager.installation.policy_settings import BUILT_IN_CRON_CONTROLLERS
@@ -150,7 +150,7 @@ async def test_a_suspended_job_may_get_a_priority_class(policed: str, users: Use
     await users.jane.patch(JOBS, policed, "a", labels(priority_class="default"))
 
 
-async def test_a_class_may_be_used_with_the_verb_use_of_a_role(policed: str, users: Users, api: Client) -> None:
+async def test_a_class_may_be_used_with_the_verb_use_of_a_role(policed: str, users: Users, api: RestClient) -> None:
     """The Role names one class; another one stays out of reach."""
     create = job("a", priority_class="urgent")
     text = await refusal(users.jane.create(JOBS, policed, create))
@@ -162,14 +162,16 @@ async def test_a_class_may_be_used_with_the_verb_use_of_a_role(policed: str, use
     await users.jane.patch(JOBS, policed, "a", {"metadata": {"annotations": {"any": "change"}}})
 
 
-async def may_use(api: Client, namespace: str, name: str) -> None:
+async def may_use(api: RestClient, namespace: str, name: str) -> None:
     classes = WORKLOAD_PRIORITY_CLASSES
     rule = {"apiGroups": [classes.group], "resources": [classes.plural], "resourceNames": [name], "verbs": ["use"]}
     await api.create(ROLES, namespace, {"metadata": {"name": f"use-{name}"}, "rules": [rule]})
     await give_role(api, namespace, f"use-{name}", kind="Role")
 
 
-async def test_the_class_of_a_cron_job_is_checked_when_it_is_written(policed: str, users: Users, api: Client) -> None:
+async def test_the_class_of_a_cron_job_is_checked_when_it_is_written(
+    policed: str, users: Users, api: RestClient
+) -> None:
     """Its Jobs are created by a controller, which needs no role."""
 
     def cron(priority_class: str) -> Tree:

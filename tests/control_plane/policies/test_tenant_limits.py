@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from queue_manager.api.resources import JOBS, Resource
-from queue_manager.engine.client import Client
+from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.transport import ApiError, Request
 from tests.control_plane.conftest import ROOT
 from tests.control_plane.policies.enforced import job
@@ -41,7 +41,7 @@ def quota_controller(plane: ControlPlane) -> Iterator[None]:
 
 
 @pytest.fixture
-async def flows(api: Client, sample: dict[str, Json]) -> AsyncIterator[None]:
+async def flows(api: RestClient, sample: dict[str, Json]) -> AsyncIterator[None]:
     parts = [(resource, sample[resource.kind]) for resource in (LEVELS, SCHEMAS)]
     for resource, tree in parts:
         await api.create(resource, "", tree)
@@ -51,7 +51,7 @@ async def flows(api: Client, sample: dict[str, Json]) -> AsyncIterator[None]:
 
 
 async def test_a_namespace_has_no_more_jobs_than_its_quota(
-    quota_controller: None, api: Client, namespace: str, sample: dict[str, Json]
+    quota_controller: None, api: RestClient, namespace: str, sample: dict[str, Json]
 ) -> None:
     quota = sample["ResourceQuota"]
     quota["metadata"]["namespace"] = namespace
@@ -70,7 +70,7 @@ async def test_a_namespace_has_no_more_jobs_than_its_quota(
 
 
 async def test_creations_of_jobs_are_a_flow_of_their_own(
-    flows: None, api: Client, namespace: str, users: Users
+    flows: None, api: RestClient, namespace: str, users: Users
 ) -> None:
     """The API server names the FlowSchema by which it has classified a request, before it authorizes that."""
     jane = users.jane

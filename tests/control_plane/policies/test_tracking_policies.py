@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from queue_manager.api.resources import JOBS, PODS, WORKLOADS
-from queue_manager.engine.client import Client
+from queue_manager.engine.rest_client import RestClient
 from queue_manager.installation.policy_settings import BUILT_IN_JOB_CONTROLLERS
 from tests.control_plane.policies.enforced import job
 from tests.control_plane.policies.users import ADMINS, QUEUE, Users, refusal
@@ -21,7 +21,7 @@ TRACKING, OWN_TRACKING = "batch.kubernetes.io/job-tracking", "sluice/job-trackin
 NOW = "2026-01-01T00:00:00Z"
 
 
-async def pod(api: Client, namespace: str, name: str = "p", **meta: Any) -> Tree:
+async def pod(api: RestClient, namespace: str, name: str = "p", **meta: Any) -> Tree:
     spec = {"containers": [{"name": "main", "image": "x"}]}
     return await api.create(PODS, namespace, {"metadata": {"name": name, **meta}, "spec": spec})
 
@@ -45,7 +45,7 @@ TRACKED = {
     ],
 )
 async def test_what_a_pod_is_counted_by_is_the_job_controllers(
-    policed: str, users: Users, api: Client, change: Tree, path: str
+    policed: str, users: Users, api: RestClient, change: Tree, path: str
 ) -> None:
     await pod(api, policed, **TRACKED)
     text = await refusal(users.jane.patch(PODS, policed, "p", {"metadata": change}))
@@ -55,23 +55,23 @@ async def test_what_a_pod_is_counted_by_is_the_job_controllers(
         await user.patch(PODS, policed, f"p-{number}", {"metadata": change})
 
 
-async def test_other_changes_of_a_tracked_pod_are_accepted(policed: str, users: Users, api: Client) -> None:
+async def test_other_changes_of_a_tracked_pod_are_accepted(policed: str, users: Users, api: RestClient) -> None:
     await pod(api, policed, **TRACKED)
     change = {"labels": {"any": "label"}, "annotations": {"any": "note"}, "finalizers": [TRACKING]}
     await users.jane.patch(PODS, policed, "p", {"metadata": change})
 
 
-async def test_the_finalizer_of_our_job_controller_needs_no_label(policed: str, users: Users, api: Client) -> None:
+async def test_the_finalizer_of_our_job_controller_needs_no_label(policed: str, users: Users, api: RestClient) -> None:
     await pod(api, policed, finalizers=[OWN_TRACKING])
     await refusal(users.jane.patch(PODS, policed, "p", {"metadata": {"finalizers": None}}))
 
 
-async def test_a_pod_of_a_job_outside_of_queues_is_left_alone(policed: str, users: Users, api: Client) -> None:
+async def test_a_pod_of_a_job_outside_of_queues_is_left_alone(policed: str, users: Users, api: RestClient) -> None:
     await pod(api, policed, finalizers=[TRACKING])
     await users.jane.patch(PODS, policed, "p", {"metadata": {"finalizers": None}})
 
 
-async def test_a_pod_that_is_being_deleted_can_be_released(policed: str, users: Users, api: Client) -> None:
+async def test_a_pod_that_is_being_deleted_can_be_released(policed: str, users: Users, api: RestClient) -> None:
     await pod(api, policed, **TRACKED)
     await users.jane.delete(PODS, policed, "p", grace_period=0)
     await users.jane.patch(PODS, policed, "p", {"metadata": {"finalizers": None}})

@@ -11,8 +11,8 @@ import pytest
 
 from queue_manager.api.component_names import service_account
 from queue_manager.api.resources import Resource
-from queue_manager.engine.client import Client
 from queue_manager.engine.http_transport import HttpTransport
+from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.transport import ApiError
 from queue_manager.installation.policy_settings import BREAK_GLASS_GROUP
 from tests.control_plane.manager.service_account import RBAC, write_kubeconfig
@@ -33,28 +33,28 @@ class Users:
         self._folder = tempfile.TemporaryDirectory()
         self._open: list[HttpTransport] = []
 
-    def client(self, name: str, *groups: str) -> Client:
+    def client(self, name: str, *groups: str) -> RestClient:
         user = {"token": self._plane.token, "as": name, "as-groups": [*groups, "system:authenticated"]}
         path = write_kubeconfig(Path(self._folder.name) / "kubeconfig", self._plane.url, user, self._plane)
         self._open.append(HttpTransport.from_kubeconfig(path))
-        return Client(self._open[-1])
+        return RestClient(self._open[-1])
 
     @property
-    def jane(self) -> Client:
+    def jane(self) -> RestClient:
         """A user with the role `edit` in the namespace of the test."""
         return self.client(JANE)
 
     @property
-    def firefighter(self) -> Client:
+    def firefighter(self) -> RestClient:
         """The same user with the group that is exempt, as with `kubectl --as jane --as-group sluice:break-glass`."""
         return self.client(JANE, BREAK_GLASS_GROUP)
 
     @property
-    def admin(self) -> Client:
+    def admin(self) -> RestClient:
         return self.client("root", ADMINS)
 
     @property
-    def queue(self) -> Client:
+    def queue(self) -> RestClient:
         """The queue's controllers; the group grants the rights that a role of the installation grants otherwise."""
         return self.client(QUEUE, ADMINS)
 
@@ -69,7 +69,7 @@ class Users:
         self._folder.cleanup()
 
 
-async def give_role(api: Client, namespace: str, name: str, *, kind: str = "ClusterRole", user: str = JANE) -> None:
+async def give_role(api: RestClient, namespace: str, name: str, *, kind: str = "ClusterRole", user: str = JANE) -> None:
     reference = {"apiGroup": RBAC[0], "kind": kind, "name": name}
     subjects = [{"apiGroup": RBAC[0], "kind": "User", "name": user}]
     body = {"metadata": {"name": f"{user}-{name}"}, "roleRef": reference, "subjects": subjects}

@@ -24,8 +24,8 @@ from queue_manager.api.resources import (
     Resource,
 )
 from queue_manager.api.webhook_table import MUTATING, VALIDATING
-from queue_manager.engine.client import Client
 from queue_manager.engine.http_transport import HttpTransport
+from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.transport import ApiError
 from queue_manager.installation.granted import Grant, granted
 from queue_manager.installation.objects import objects
@@ -59,9 +59,9 @@ async def cluster() -> AsyncIterator[ControlPlane]:
 
 
 @pytest.fixture
-async def api(cluster: ControlPlane) -> AsyncIterator[Client]:
+async def api(cluster: ControlPlane) -> AsyncIterator[RestClient]:
     transport = HttpTransport.from_kubeconfig(cluster.kubeconfig)
-    yield Client(transport)
+    yield RestClient(transport)
     await transport.close()
 
 
@@ -74,7 +74,7 @@ async def api(cluster: ControlPlane) -> AsyncIterator[Client]:
     ],
 )
 async def test_every_right_is_used_and_no_request_is_refused(
-    cluster: ControlPlane, api: Client, tmp_path: Path, settings: Settings, accounts: list[str]
+    cluster: ControlPlane, api: RestClient, tmp_path: Path, settings: Settings, accounts: list[str]
 ) -> None:
     await api.create(NAMESPACES, "", {"metadata": {"name": TEAM}})
     chosen = [f"components={settings.components}", f"namespaces=[{', '.join(settings.namespaces)}]"]
@@ -124,7 +124,7 @@ async def scrape(address: str, token: str) -> None:
         assert answer.status == 200, await answer.text()
 
 
-async def without_webhooks(api: Client) -> None:
+async def without_webhooks(api: RestClient) -> None:
     """Wait until the manager has written every caBundle, and remove the webhooks: there is no Service network here."""
     hooks = ((MUTATING_WEBHOOKS, MUTATING), (VALIDATING_WEBHOOKS, VALIDATING))
     for resource, name in (*hooks, *((API_SERVICES, name) for name in API_SERVICE_NAMES)):
@@ -134,7 +134,7 @@ async def without_webhooks(api: Client) -> None:
             await api.delete(resource, "", name)
 
 
-async def is_trusted(api: Client, resource: Resource, name: str) -> bool:
+async def is_trusted(api: RestClient, resource: Resource, name: str) -> bool:
     """Whether an object has our CA; also if it is not part of this installation."""
     try:
         found = await api.get(resource, "", name)
@@ -146,7 +146,7 @@ async def is_trusted(api: Client, resource: Resource, name: str) -> bool:
     return all(hook.get("caBundle") or hook.get("insecureSkipTLSVerify") for hook in hooks)
 
 
-async def test_an_object_with_an_owner_needs_the_right_on_finalizers(cluster: ControlPlane, api: Client) -> None:
+async def test_an_object_with_an_owner_needs_the_right_on_finalizers(cluster: ControlPlane, api: RestClient) -> None:
     """Why `update jobs/finalizers` is granted: pods and Workloads have owner references with blockOwnerDeletion."""
     await api.create(NAMESPACES, "", {"metadata": {"name": TEAM}})
     some, all_but_one = (
@@ -156,12 +156,12 @@ async def test_an_object_with_an_owner_needs_the_right_on_finalizers(cluster: Co
     for who, allowed in ((some, True), (all_but_one, False)):
         transport = HttpTransport(cluster.url, token=(await who.token())[0], ssl=cluster.ssl_context())
         try:
-            assert await may_create_owned(Client(transport)) is allowed
+            assert await may_create_owned(RestClient(transport)) is allowed
         finally:
             await transport.close()
 
 
-async def may_create_owned(client: Client) -> bool:
+async def may_create_owned(client: RestClient) -> bool:
     owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "a", "uid": "1", "controller": True}
     meta = {"generateName": "owned-", "ownerReferences": [{**owner, "blockOwnerDeletion": True}]}
     spec = {"restartPolicy": "Never", "containers": [{"name": "main", "image": "x"}]}

@@ -19,9 +19,9 @@ from queue_manager.api.models import KINDS
 from queue_manager.api.models.v1beta1 import DIFFERENT
 from queue_manager.api.resources import JOBS, WORKLOADS
 from queue_manager.engine.cache import Cache
-from queue_manager.engine.client import Page
 from queue_manager.engine.codec import UNDECODABLE, decoder, encode
 from queue_manager.engine.reflector import Expired, Reflector
+from queue_manager.engine.rest_client import Page
 from queue_manager.engine.transport import ApiError, Transport
 from queue_manager.jobs import webhook, workload_manifest
 from queue_manager.jobs.start_stop import restore

@@ -14,8 +14,8 @@ from urllib.parse import parse_qsl
 import orjson
 
 from queue_manager.api.keys import API_VERSION
-from queue_manager.engine.client import Client
 from queue_manager.engine.clock import SystemClock
+from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.transport import APPLY_PATCH, JSON, JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, Response
 from queue_manager.local import errors
 from queue_manager.local.cluster import install_crds
@@ -112,7 +112,7 @@ class _Server:
         self._revision = self.store.revision
 
     async def _fill(self) -> None:
-        await install_crds(Client(LocalTransport(self.api)))
+        await install_crds(RestClient(LocalTransport(self.api)))
         for path, obj in OBJECTS.items():
             answer = await self.api.handle(ServerRequest("POST", path, {}, {}, orjson.dumps(obj)))
             assert answer.status == 201, answer

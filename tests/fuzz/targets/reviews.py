@@ -20,9 +20,9 @@ from queue_manager.api.conversion import conversion_review
 from queue_manager.api.crd_generation import crd
 from queue_manager.api.models import KINDS
 from queue_manager.api.webhook_table import WEBHOOKS
-from queue_manager.engine.client import Client
 from queue_manager.engine.clock import SystemClock
 from queue_manager.engine.codec import UNDECODABLE
+from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.runtime import Runtime
 from queue_manager.engine.transport import Request, Response
 from queue_manager.lifecycle.workload_settings import WorkloadSettings
@@ -59,7 +59,7 @@ def admission_reviews() -> Target:
     webhooks = KopfAdmission(ClusterAdmission(ClusterContexts(runtime, WorkloadSettings())))
 
     async def start() -> None:
-        await install_crds(Client(transport))
+        await install_crds(RestClient(transport))
         review, settings = review_function(webhooks.attach)
         await anext(settings.admission.server(review))  # the caches stay empty: no reflector is started
 
@@ -162,7 +162,7 @@ def access_reviews() -> Target:
             if proxy is not None:
                 proxy.identity(headers, peer)
             return
-        auth = DelegatedAuth(Client(_Answers(body)), None)  # type: ignore[arg-type]
+        auth = DelegatedAuth(RestClient(_Answers(body)), None)  # type: ignore[arg-type]
         verdict = loop.run_until_complete(judge(auth, headers, None, {"nonResourceAttributes": {"path": "/metrics"}}))
         assert verdict.status in (200, 401, 403, 503)
 

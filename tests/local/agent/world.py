@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from queue_manager.api.resources import EVENTS, PODS, PRIORITY_CLASSES
-from queue_manager.engine.client import Client
 from queue_manager.engine.clock import SystemClock
+from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.runtime import Runtime
 from queue_manager.engine.transport import ApiError
 from queue_manager.local.agent import sweep
@@ -44,7 +44,7 @@ class World:
         # A seed of its own: worlds of other test processes, created in the same millisecond, have other UIDs.
         self.store = Store(self.clock, random.Random(str(directory)))
         self.server = ApiServer(self.store, KindRegistry.builtin(), self.clock, [PodPriority(self.store)])
-        self.client = Client(LocalTransport(self.server))
+        self.client = RestClient(LocalTransport(self.server))
         self._changes: list[StoredChange] = []
         self.store.subscribe(self._changes.append)
 

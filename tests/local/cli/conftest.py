@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from queue_manager.api.resources import WORKLOADS
+from queue_manager.api.types import Workload
 from queue_manager.cli.ps import job_table
 from tests.local.cluster.conftest import Up, cluster, kinds, real_server, sluice
 from tests.local.cluster.fleet import Fleet
@@ -43,6 +48,14 @@ spec:
 """
 
 
+# Runs its arguments with the default action for SIGINT, which processes in the background ignore.
+WITH_SIGINT = """
+import os, signal, sys
+signal.signal(signal.SIGINT, signal.SIG_DFL)
+os.execv(sys.argv[1], sys.argv[1:])
+"""
+
+
 class User:
     """A user of a cluster of 2 cpu."""
 
@@ -54,6 +67,25 @@ class User:
         done = sluice(*arguments, "--kubeconfig", str(self.up.kubeconfig), stdin=stdin)
         assert "Traceback" not in done.stderr
         return done
+
+    def begin(self, *arguments: str) -> subprocess.Popen[str]:
+        """Start a command in the background that Ctrl-C reaches."""
+        argv = [sys.executable, "-c", WITH_SIGINT, sys.executable, "-m", "queue_manager.cli.main", *arguments]
+        env = os.environ | {"KUBECONFIG": str(self.up.kubeconfig)}
+        return subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env)
+
+    async def interrupt(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Send SIGINT to a command that reactivates, after its first reactivation."""
+        with self.begin(*arguments) as process:
+            async with self.up.client() as client:
+
+                async def begun() -> bool:
+                    return any(w.spec.active for w in await client.list(WORKLOADS, "default", type=Workload))
+
+                await until(begun, "one is reactivated")
+            process.send_signal(signal.SIGINT)
+            out, err = process.communicate(timeout=60)
+        return subprocess.CompletedProcess(process.args, process.returncode, out, err)
 
     def says(self, *arguments: str, stdin: str = "") -> str:
         """The output of a command that succeeds."""

@@ -3,16 +3,9 @@
 from __future__ import annotations
 
 import json
-import signal
-import subprocess
-import sys
 from collections.abc import Callable
 
-from queue_manager.api.resources import WORKLOADS
-from queue_manager.api.types import Workload
 from tests.local.cli.conftest import User
-from tests.local.cli.test_operators import WITH_SIGINT
-from tests.waiting import until
 
 CANNOT_OPEN = '[sh, -c, "echo starts; echo cannot open {name}.csv >&2; exit 3"]'
 NO_PROGRAM = "no such program: /no/such/program"
@@ -60,18 +53,8 @@ async def test_an_interrupted_reactivation_names_what_it_did_not_reach(user: Cal
     would = me.json("reactivate", "--why", "CANNOT open ….csv", "--dry-run")
     assert sorted(row["name"] for row in would) == ["sort-1", "sort-2"]
 
-    command = "queue_manager.cli.main reactivate --why cannot --stagger 10m --kubeconfig"
-    argv = [sys.executable, "-c", WITH_SIGINT, sys.executable, "-m", *command.split(), str(me.up.kubeconfig)]
-    with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        async with me.up.client() as client:
-
-            async def begun() -> bool:
-                return any(w.spec.active for w in await client.list(WORKLOADS, "default", type=Workload))
-
-            await until(begun, "one is reactivated")
-            process.send_signal(signal.SIGINT)
-        _, err = process.communicate(timeout=60)
+    done = await me.interrupt("reactivate", "--why", "cannot", "--stagger", "10m")
     left = {row["name"] for row in json.loads(me.says("deactivated", "-o", "json"))} - {"missing"}
-    assert process.returncode == 130
+    assert done.returncode == 130
     # The reactivated one may have been deactivated again meanwhile.
-    assert any(f"not done: 1: default/{name}" in err for name in left)
+    assert any(f"not done: 1: default/{name}" in done.stderr for name in left)

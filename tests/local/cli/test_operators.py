@@ -3,29 +3,19 @@
 from __future__ import annotations
 
 import json
-import signal
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from job_controller.model import Job, Pod
-from queue_manager.api.resources import JOBS, PODS, WORKLOADS
-from queue_manager.api.types import Workload
+from queue_manager.api.resources import JOBS, PODS
 from queue_manager.engine.transport import Request
 from tests.local.cli.conftest import JOB, User
 from tests.local.cluster.conftest import Up, sluice
 from tests.waiting import until
 
 MISSING = "[/no/such/program]"
-# Runs its arguments with the default action for SIGINT, which processes in the background ignore.
-WITH_SIGINT = """
-import os, signal, sys
-signal.signal(signal.SIGINT, signal.SIG_DFL)
-os.execv(sys.argv[1], sys.argv[1:])
-"""
 
 
 async def test_a_job_that_never_becomes_ready_is_listed_and_reactivated(user: Callable[..., User]) -> None:
@@ -98,19 +88,9 @@ async def test_ctrl_c_between_two_changes_reports_the_first_and_skips_the_second
     for name in ("one", "two"):
         me.submit(name)
         me.says("deactivate", name)
-    command = "queue_manager.cli.main reactivate --all -q user-queue --stagger 10m -o json --kubeconfig"
-    argv = [sys.executable, "-c", WITH_SIGINT, sys.executable, "-m", *command.split(), str(me.up.kubeconfig)]
-    with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        async with me.up.client() as client:
-
-            async def begun() -> bool:
-                return any(w.spec.active for w in await client.list(WORKLOADS, "default", type=Workload))
-
-            await until(begun, "one is reactivated")
-            process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=60)
-    assert (process.returncode, err) == (130, "")
-    row, other = json.loads(out)
+    done = await me.interrupt("reactivate", "--all", "-q", "user-queue", "--stagger", "10m", "-o", "json")
+    assert (done.returncode, done.stderr) == (130, "")
+    row, other = json.loads(done.stdout)
     assert row["result"] in ("reactivated", "failed")  # "failed" if it was interrupted before the response
     (left,) = me.json("deactivated")
     assert (other["name"], other["result"]) == (left["name"], "not done")

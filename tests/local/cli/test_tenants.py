@@ -12,7 +12,7 @@ import pytest
 from job_controller.model import Key
 from queue_manager.api.resources import LOCAL_QUEUES, NAMESPACES, WORKLOADS
 from queue_manager.cli.ps import job_table
-from queue_manager.engine.client import Client
+from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.transport import ApiError, Request
 from queue_manager.visibility.pending_summary import local_queue_path
 from tests.local.cli.conftest import JOB, User
@@ -40,7 +40,7 @@ async def teams(user: Callable[..., User]) -> User:
     return me
 
 
-async def is_in(client: Client, team: str, state: str) -> bool:
+async def is_in(client: RestClient, team: str, state: str) -> bool:
     return [(row.namespace, row.state) for row in await job_table(client, team)] == [(team, state)]
 
 
@@ -69,7 +69,7 @@ async def test_a_hold_of_one_queue_leaves_its_namesake_alone(teams: User) -> Non
     assert teams.json("ps", "-n", "team-a")[0]["state"] == "Running"
 
 
-async def pending(client: Client, team: str) -> list[tuple[str, str]]:
+async def pending(client: RestClient, team: str) -> list[tuple[str, str]]:
     """Namespace and name of the Workloads that the visibility API lists for the team's queue."""
     answer = await client.transport.request(Request("GET", local_queue_path(Key(team, "user-queue"))))
     assert answer.status == 200, answer.body
@@ -77,6 +77,6 @@ async def pending(client: Client, team: str) -> list[tuple[str, str]]:
     return [(item["metadata"]["namespace"], item["metadata"]["name"]) for item in tree["items"]]
 
 
-async def stop_policy(client: Client, team: str) -> str:
+async def stop_policy(client: RestClient, team: str) -> str:
     found = await client.get(LOCAL_QUEUES, team, "user-queue")
     return str(found["spec"].get("stopPolicy", "None"))

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import signal
 import subprocess
-import sys
 from collections.abc import Callable
 
 import pytest
@@ -17,7 +15,6 @@ from queue_manager.api.resources import JOBS, PODS, WORKLOADS
 from queue_manager.api.types import Workload
 from tests.conftest import kubectl
 from tests.local.cli.conftest import JOB, User
-from tests.local.cli.test_operators import WITH_SIGINT
 from tests.local.cluster.conftest import Up, sluice
 from tests.waiting import until
 
@@ -34,13 +31,6 @@ def embedded(me: User) -> bool:
 def ran(me: User, *arguments: str) -> subprocess.CompletedProcess[str]:
     """`sluice run`: its options come before the command."""
     return sluice("run", "--kubeconfig", str(me.up.kubeconfig), *IMAGE, *arguments)
-
-
-def begun(me: User, *arguments: str) -> subprocess.Popen[str]:
-    """A command in the background that Ctrl-C reaches."""
-    argv = [sys.executable, "-c", WITH_SIGINT, sys.executable, "-m", "queue_manager.cli.main", *arguments]
-    env = os.environ | {"KUBECONFIG": str(me.up.kubeconfig)}
-    return subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env)
 
 
 async def names(me: User) -> list[str]:
@@ -103,7 +93,7 @@ async def test_logs_follow_a_job_through_its_retries(user: Begin) -> None:
     me = user()
     detached = ran(me, "-d", "--name", "again", "--retries", "1", "--", "sh", "-c", "echo try; exit 3")
     assert detached.returncode == 0, detached.stderr
-    with begun(me, "logs", "-f", "again") as process:
+    with me.begin("logs", "-f", "again") as process:
         out, err = process.communicate(timeout=60)
     if not embedded(me):
         assert process.returncode == 3, err
@@ -122,7 +112,7 @@ async def test_logs_do_not_follow_a_job_that_needs_an_operator(user: Begin) -> N
     me.submit("long", cpu="2")
     me.submit("late", cpu="2")
     await me.until_state("late", "Pending")
-    with begun(me, "logs", "-f", "late") as process:
+    with me.begin("logs", "-f", "late") as process:
         assert process.stderr is not None
         assert process.stderr.readline().endswith("; waiting for one\n")
         me.says("deactivate", "late")
@@ -139,7 +129,7 @@ async def test_logs_that_wait_notice_that_nobody_reads_them(user: Begin) -> None
     me.submit("long", cpu="2")
     me.submit("late", cpu="2")
     await me.until_state("late", "Pending")
-    with begun(me, "logs", "-f", "late") as process:
+    with me.begin("logs", "-f", "late") as process:
         assert process.stderr is not None
         assert process.stdout is not None
         process.stderr.readline()
@@ -151,7 +141,7 @@ async def test_logs_that_wait_notice_that_nobody_reads_them(user: Begin) -> None
 async def test_ctrl_c_of_run_says_what_happens_to_the_job(user: Begin, removed: bool) -> None:
     me = user()
     options = ["--rm"] if removed else []
-    with begun(me, "run", "--name", "long", *options, *IMAGE, "--", "sleep", "600") as process:
+    with me.begin("run", "--name", "long", *options, *IMAGE, "--", "sleep", "600") as process:
         await me.until_state("long", "Running")
         process.send_signal(signal.SIGINT)
         _, err = process.communicate(timeout=60)
@@ -167,7 +157,7 @@ async def test_ctrl_c_of_run_says_what_happens_to_the_job(user: Begin, removed: 
 
 async def test_a_program_that_does_not_exist_is_reported_while_run_waits(user: Begin) -> None:
     me = user()
-    with begun(me, "run", "--name", "typo", "--rm", *IMAGE, "--", "no-such-program") as process:
+    with me.begin("run", "--name", "typo", "--rm", *IMAGE, "--", "no-such-program") as process:
         assert process.stderr is not None
         lines = [process.stderr.readline() for _ in range(3)]
         process.send_signal(signal.SIGINT)

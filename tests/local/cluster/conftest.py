@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from queue_manager.engine.client import Client
 from queue_manager.engine.http_transport import HttpTransport
+from queue_manager.engine.rest_client import RestClient
 from tests.control_plane.conftest import install_kinds
 from tests.control_plane.server import ControlPlane
 from tests.local.cluster.fleet import MEMORY, Fleet
@@ -48,10 +48,10 @@ class Up:
         raise AssertionError("sluice up did not come up:\n" + "\n".join(self.lines))
 
     @contextlib.asynccontextmanager
-    async def client(self) -> AsyncIterator[Client]:
+    async def client(self) -> AsyncIterator[RestClient]:
         transport = HttpTransport.from_kubeconfig(self.kubeconfig)
         try:
-            yield Client(transport)
+            yield RestClient(transport)
         finally:
             await transport.close()
 

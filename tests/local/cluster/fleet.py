@@ -11,8 +11,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from queue_manager.api.resources import NODES
-from queue_manager.engine.client import Client
 from queue_manager.engine.http_transport import HttpTransport
+from queue_manager.engine.rest_client import RestClient
 from queue_manager.local.first_queue import create_first_queue
 from tests.control_plane.cleanup import clear, remove_all
 from tests.control_plane.conftest import ROOT, SLUICE
@@ -67,10 +67,10 @@ class Fleet:
         raise AssertionError(f"the {name} did not start:\n{log.read_text()}")
 
     @contextlib.asynccontextmanager
-    async def client(self) -> AsyncIterator[Client]:
+    async def client(self) -> AsyncIterator[RestClient]:
         transport = HttpTransport.from_kubeconfig(self.kubeconfig)
         try:
-            yield Client(transport)
+            yield RestClient(transport)
         finally:
             await transport.close()
 

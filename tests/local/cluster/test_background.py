@@ -12,8 +12,8 @@ import pytest
 
 from job_controller.model import Pod
 from queue_manager.api.resources import JOBS, PODS
-from queue_manager.engine.client import Client
 from queue_manager.engine.http_transport import HttpTransport
+from queue_manager.engine.rest_client import RestClient
 from queue_manager.local.storage.lock_holder import lock_holder
 from tests.local.cluster.conftest import processes_of, sluice
 from tests.local.cluster.work import ended, job, running
@@ -40,10 +40,10 @@ class Background:
         return done.stdout + done.stderr
 
     @contextlib.asynccontextmanager
-    async def client(self) -> AsyncIterator[Client]:
+    async def client(self) -> AsyncIterator[RestClient]:
         transport = HttpTransport.from_kubeconfig(self.data_dir / "kubeconfig")
         try:
-            yield Client(transport)
+            yield RestClient(transport)
         finally:
             await transport.close()
 

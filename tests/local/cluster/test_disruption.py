@@ -10,7 +10,7 @@ import pytest
 
 from job_controller.model import Pod
 from queue_manager.api.resources import JOBS, NODES, PODS, PRIORITY_CLASSES
-from queue_manager.engine.client import Client
+from queue_manager.engine.rest_client import RestClient
 from tests.local.cluster.conftest import Up, processes_of
 from tests.waiting import until
 
@@ -28,7 +28,7 @@ def job(command: str) -> dict[str, Any]:
     return {"metadata": {"name": "patient", "annotations": {"sluice/backoff-seconds": "0"}}, "spec": spec}
 
 
-async def preempt(client: Client, victim: str) -> None:
+async def preempt(client: RestClient, victim: str) -> None:
     await client.create(PRIORITY_CLASSES, "", {"metadata": {"name": "urgent"}, "value": 1000})
     container = {"name": "main", "image": "local", "command": ["sleep", "1"]}
     container |= {"resources": {"requests": {"cpu": "1"}}}
@@ -36,7 +36,7 @@ async def preempt(client: Client, victim: str) -> None:
     await client.create(PODS, "default", {"metadata": {"name": "urgent"}, "spec": spec})
 
 
-async def taint(client: Client, victim: str) -> None:
+async def taint(client: RestClient, victim: str) -> None:
     bad = [{"key": "example.com/broken", "effect": "NoExecute"}]
     await client.patch(NODES, "", "node-1", {"spec": {"taints": bad}})
 
@@ -47,7 +47,7 @@ async def taint(client: Client, victim: str) -> None:
     await client.patch(NODES, "", "node-1", {"spec": {"taints": None}})
 
 
-async def evict(client: Client, victim: str) -> None:
+async def evict(client: RestClient, victim: str) -> None:
     eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": victim}}
     await client.create(PODS, "default", eviction, name=victim, subresource="eviction")
 
@@ -71,7 +71,7 @@ CRITICAL = {
 }
 
 
-async def admit_critical(client: Client, victim: str) -> None:
+async def admit_critical(client: RestClient, victim: str) -> None:
     await client.create(PODS, "default", CRITICAL)
     await until(lambda: _has_failed(client, victim), "the node ends the pod")
 
@@ -118,19 +118,19 @@ async def _none_left(marker: str) -> bool:
     return not processes_of(marker)
 
 
-async def _is_complete(client: Client) -> bool:
+async def _is_complete(client: RestClient) -> bool:
     status = (await client.get(JOBS, "default", "patient"))["status"]
     return any(c["type"] == "Complete" for c in status.get("conditions") or ())
 
 
-async def _has_failed(client: Client, name: str) -> bool:
+async def _has_failed(client: RestClient, name: str) -> bool:
     status = (await client.get(PODS, "default", name))["status"]
     return (status["phase"], status.get("reason")) == ("Failed", "Preempting")
 
 
 @pytest.mark.parametrize("disrupt", [preempt, taint, evict, admit_critical])
 async def test_a_job_that_ignores_disruptions_completes(
-    start: Start, tmp_path: Path, disrupt: Callable[[Client, str], Awaitable[None]]
+    start: Start, tmp_path: Path, disrupt: Callable[[RestClient, str], Awaitable[None]]
 ) -> None:
     up = start("--cpu", "2")
     flag = tmp_path / "go"

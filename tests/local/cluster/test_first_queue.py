@@ -14,7 +14,7 @@ from job_controller import quantities
 from queue_manager import assets
 from queue_manager.api.resources import CLUSTER_QUEUES, COHORTS, EVENTS, LOCAL_QUEUES, NAMESPACES
 from queue_manager.api.types import ClusterQueue
-from queue_manager.engine.client import Client
+from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.runtime import Runtime
 from queue_manager.engine.transport import JSON_PATCH, Relay, Request, Response
 from queue_manager.local.first_queue import DONE, FirstQueue, NodeQuota, create_first_queue
@@ -51,12 +51,12 @@ spec: {clusterQueue: cluster-queue}
 """
 
 
-async def quota(client: Client) -> list[str | int]:
+async def quota(client: RestClient) -> list[str | int]:
     queue = await client.get(CLUSTER_QUEUES, "", "cluster-queue")
     return [r["nominalQuota"] for r in queue["spec"]["resourceGroups"][0]["flavors"][0]["resources"]]
 
 
-async def becomes(client: Client, wanted: list[str | int]) -> None:
+async def becomes(client: RestClient, wanted: list[str | int]) -> None:
     async with asyncio.timeout(SECONDS):
         while await quota(client) != wanted:
             await asyncio.sleep(0.02)
@@ -195,7 +195,7 @@ def test_the_first_queue_leaves_the_quota_of_a_cohort_to_it() -> None:
     run_virtual(scenario())
 
 
-async def create_queue(client: Client, name: str, flavor: str) -> None:
+async def create_queue(client: RestClient, name: str, flavor: str) -> None:
     resources = [{"name": "cpu", "nominalQuota": "1"}]
     groups = [{"coveredResources": ["cpu"], "flavors": [{"name": flavor, "resources": resources}]}]
     spec = {"namespaceSelector": {}, "resourceGroups": groups}

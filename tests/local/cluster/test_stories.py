@@ -11,7 +11,7 @@ from typing import Any
 from queue_manager.api import condition_types, reasons
 from queue_manager.api.resources import CLUSTER_QUEUES, JOBS, LOCAL_QUEUES, PODS, RESOURCE_FLAVORS, WORKLOADS
 from queue_manager.api.types import Workload
-from queue_manager.engine.client import Client
+from queue_manager.engine.rest_client import RestClient
 from tests.local.cluster.conftest import Up, sluice
 from tests.local.cluster.fleet import HEAD, Fleet
 from tests.local.cluster.work import ended, job, running
@@ -30,7 +30,7 @@ def config(**strategy: int) -> str:
     return f"{HEAD}waitForPodsReady: {waiting}\n"
 
 
-async def queue(client: Client, flavors: dict[str, Tree], cpu: str) -> None:
+async def queue(client: RestClient, flavors: dict[str, Tree], cpu: str) -> None:
     """ClusterQueue and LocalQueue `story`, with so much cpu of each flavor."""
     for name, spec in flavors.items():
         await client.create(RESOURCE_FLAVORS, "", {"metadata": {"name": name}, "spec": spec})
@@ -50,7 +50,7 @@ def submission(name: str, *command: str, cpu: str = "200m", annotations: dict[st
     return tree
 
 
-async def workload(client: Client, job_name: str) -> Workload:
+async def workload(client: RestClient, job_name: str) -> Workload:
     found = await client.list(WORKLOADS, "default", type=Workload)
     for one in found:
         if one.metadata.controller is not None and one.metadata.controller.name == job_name:
@@ -58,7 +58,7 @@ async def workload(client: Client, job_name: str) -> Workload:
     raise LookupError(f"no Workload of {job_name}")
 
 
-async def until_workload(client: Client, name: str, question: Callable[[Workload], object], what: str) -> Workload:
+async def until_workload(client: RestClient, name: str, question: Callable[[Workload], object], what: str) -> Workload:
     async def so() -> bool:
         try:
             return bool(question(await workload(client, name)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from job_controller.model import Job
 from queue_manager.api.resources import JOBS
-from queue_manager.engine.client import Client
+from queue_manager.engine.rest_client import RestClient
 from tests.waiting import until
 
 
@@ -26,7 +26,7 @@ def job(name: str, command: str, **spec: object) -> dict[str, object]:
     }
 
 
-async def job_named(client: Client, name: str) -> Job:
+async def job_named(client: RestClient, name: str) -> Job:
     return await client.get(JOBS, "default", name, type=Job)
 
 
@@ -34,7 +34,7 @@ def has(job: Job, condition: str) -> bool:
     return any(c.type == condition and c.is_true for c in job.status.conditions)
 
 
-async def ended(client: Client, name: str, condition: str = "Complete") -> Job:
+async def ended(client: RestClient, name: str, condition: str = "Complete") -> Job:
     async def so() -> bool:
         return has(await job_named(client, name), condition)
 
@@ -42,7 +42,7 @@ async def ended(client: Client, name: str, condition: str = "Complete") -> Job:
     return await job_named(client, name)
 
 
-async def running(client: Client, name: str) -> None:
+async def running(client: RestClient, name: str) -> None:
     async def so() -> bool:
         return (await job_named(client, name)).status.ready == 1
 

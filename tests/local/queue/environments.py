@@ -14,8 +14,8 @@ from typing import Any, Protocol, TypeVar
 
 from job_controller.ports import Clock
 from queue_manager.configuration import KueueConfig
-from queue_manager.engine.client import Client
 from queue_manager.engine.metric_registry import MetricRegistry
+from queue_manager.engine.rest_client import RestClient
 from queue_manager.local.server.admission_chain import AdmissionPlugin
 from queue_manager.simulation.kubelet import Script
 from queue_manager.simulation.virtual import run_virtual
@@ -29,7 +29,7 @@ class RunningCluster(Protocol):
     """A running cluster with all controllers in this process and scripted pods."""
 
     @property
-    def client(self) -> Client: ...
+    def client(self) -> RestClient: ...
     @property
     def clock(self) -> Clock: ...
     @property

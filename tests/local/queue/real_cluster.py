@@ -16,10 +16,10 @@ import msgspec
 
 from queue_manager.api.resources import JOBS, NAMESPACES, by_kind
 from queue_manager.configuration import KueueConfig
-from queue_manager.engine.client import Client
 from queue_manager.engine.clock import SystemClock
 from queue_manager.engine.http_transport import HttpTransport
 from queue_manager.engine.metric_registry import MetricRegistry
+from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.runtime import Runtime
 from queue_manager.engine.transport import ApiError, Relay, Request, Response, Transport
 from queue_manager.hosting.job_cluster import attach_job_controller
@@ -37,7 +37,7 @@ TYPES = {"POST": b"ADDED", "PUT": b"MODIFIED", "PATCH": b"MODIFIED", "DELETE": b
 
 @dataclass
 class RealCluster:
-    client: Client
+    client: RestClient
     clock: SystemClock
     history: list[bytes]
     admission: list[AdmissionPlugin]
@@ -54,7 +54,7 @@ async def running(
         transport = HttpTransport.from_kubeconfig(plane.kubeconfig)
         stack.push_async_callback(transport.close)
         await stack.enter_async_context(hooks.serve(admission))
-        stack.push_async_callback(_empty, Client(transport))
+        stack.push_async_callback(_empty, RestClient(transport))
         recorder = Recorder(transport)
         runtime = Runtime(recorder, SystemClock(), Random(1))
         queue = attach_queue_controllers(runtime, config)
@@ -63,10 +63,10 @@ async def running(
         await stack.enter_async_context(runtime)
         stack.callback(admission.clear)
         admission.extend(queue.admission)
-        yield RealCluster(Client(recorder), SystemClock(), recorder.history, admission, queue, runtime.metrics)
+        yield RealCluster(RestClient(recorder), SystemClock(), recorder.history, admission, queue, runtime.metrics)
 
 
-async def _empty(client: Client) -> None:
+async def _empty(client: RestClient) -> None:
     await clear(client)
     await forget_events(client, NS)
 
@@ -75,7 +75,7 @@ async def _empty(client: Client) -> None:
 async def prepared(plane: ControlPlane, hooks: Webhooks) -> AsyncIterator[None]:
     """The server without leftovers of other tests, with our namespace, and calling our webhooks."""
     transport = HttpTransport.from_kubeconfig(plane.kubeconfig)
-    client = Client(transport)
+    client = RestClient(transport)
     try:
         await clear(client)
         await _begin_namespace(client)
@@ -88,7 +88,7 @@ async def prepared(plane: ControlPlane, hooks: Webhooks) -> AsyncIterator[None]:
         await transport.close()
 
 
-async def _begin_namespace(client: Client) -> None:
+async def _begin_namespace(client: RestClient) -> None:
     try:
         await client.create(NAMESPACES, "", {"metadata": {"name": NS}})
     except ApiError as error:
@@ -97,7 +97,7 @@ async def _begin_namespace(client: Client) -> None:
     await client.patch(NAMESPACES, "", NS, {"metadata": {"labels": {webhooks.NAME: "true"}}})
 
 
-async def _try_a_job(client: Client) -> None:
+async def _try_a_job(client: RestClient) -> None:
     """Create a Job as a dry run: the webhooks are called if the server knows them by now."""
     pod = {"restartPolicy": "Never", "containers": [{"name": "main", "image": "x"}]}
     job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "t"}, "spec": {"template": {"spec": pod}}}

@@ -25,9 +25,9 @@ from queue_manager.api.resources import (
     Resource,
 )
 from queue_manager.configuration import KueueConfig
-from queue_manager.engine.client import Client
 from queue_manager.engine.clock import SystemClock
 from queue_manager.engine.http_transport import HttpTransport
+from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.runtime import Runtime
 from queue_manager.engine.transport import Request
 from queue_manager.hosting.job_cluster import attach_job_controller
@@ -71,7 +71,7 @@ class RealWorld:
     async def open(self, stack: AsyncExitStack) -> None:
         transport = HttpTransport.from_kubeconfig(self._plane.kubeconfig)
         stack.push_async_callback(transport.close)
-        self.client = Client(transport)
+        self.client = RestClient(transport)
         stack.push_async_callback(_empty, self.client)
         tasks = [asyncio.create_task(self._watch(transport, resource)) for resource in RECORDED]
         stack.callback(lambda: [task.cancel() for task in tasks])
@@ -95,7 +95,7 @@ class RealWorld:
                     self.history.append(b" ".join((event["type"].encode(), str(resource).encode(), data)))
 
 
-async def _empty(client: Client) -> None:
+async def _empty(client: RestClient) -> None:
     await clear(client)
     for namespace in TEAMS:
         await forget_events(client, namespace)
@@ -120,7 +120,7 @@ def real_world(plane: ControlPlane, hooks: Webhooks, config: KueueConfig) -> Abs
 async def with_namespaces(plane: ControlPlane) -> AsyncIterator[None]:
     """Both namespaces of the recordings, labelled so that the webhooks are called for their objects."""
     transport = HttpTransport.from_kubeconfig(plane.kubeconfig)
-    client = Client(transport)
+    client = RestClient(transport)
     try:
         await begin_namespaces(client, TEAMS)
         for name in TEAMS:

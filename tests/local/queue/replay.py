@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, Protocol
 from job_controller.ports import Clock
 from queue_manager.api.resources import NAMESPACES, PODS, by_kind
 from queue_manager.configuration import KueueConfig, loads
-from queue_manager.engine.client import Client
+from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.transport import STRATEGIC_PATCH, ApiError
 from queue_manager.simulation.kubelet import pod_status
 from queue_manager.simulation.virtual import run_virtual
@@ -41,7 +41,7 @@ TEAMS = {"ns": "a", "ns2": "b"}  # namespaces
 class ReplayTarget(Protocol):
     """Where a recording is replayed: the queue's controllers can be killed and started."""
 
-    client: Client
+    client: RestClient
     history: list[bytes]
 
     @property
@@ -133,7 +133,7 @@ async def play(
                 return result
 
 
-async def begin_namespaces(client: Client, teams: dict[str, str]) -> None:
+async def begin_namespaces(client: RestClient, teams: dict[str, str]) -> None:
     """The namespaces of the recording with their labels; the real server may have them already."""
     for name, team in teams.items():
         try:

@@ -10,7 +10,7 @@ import json
 from typing import Any
 
 from queue_manager.api.resources import JOBS, NAMESPACES, by_kind
-from queue_manager.engine.client import Client
+from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.transport import JSON_PATCH, MERGE_PATCH, ApiError
 from tests.local.queue.replay import API_VERSIONS, GOLDEN
 from tests.unit.api.golden import BETTER_WORDING, EXISTING, NOT_COVERED, STRICTER
@@ -26,14 +26,14 @@ FULL_PATH = {"Workload: requeueState.count negative"}
 """For a status the real server reports two different relative paths; ours reports the full path."""
 
 
-async def replay(client: Client) -> dict[str, dict[str, Any]]:
+async def replay(client: RestClient) -> dict[str, dict[str, Any]]:
     """The answers to all recorded requests, in order, by case."""
     await _prepare(client)
     covered = [record for record in RECORDS if record["case"] not in NOT_COVERED]
     return {record["case"]: await _answer(client, record) for record in covered}
 
 
-async def _prepare(client: Client) -> None:
+async def _prepare(client: RestClient) -> None:
     with contextlib.suppress(ApiError):  # the real server has it from another test
         await client.create(NAMESPACES, "", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "ns"}})
     for obj, tree in EXISTING.items():
@@ -48,7 +48,7 @@ async def _prepare(client: Client) -> None:
 
 
 async def _job(
-    client: Client, name: str, labels: dict[str, str], notes: dict[str, str] | None = None, *, suspend: bool = False
+    client: RestClient, name: str, labels: dict[str, str], notes: dict[str, str] | None = None, *, suspend: bool = False
 ) -> None:
     pod = {"restartPolicy": "Never", "containers": [{"name": "c", "image": "x"}]}
     spec = {"parallelism": 4 if notes else 1, "completions": 4 if notes else 1, "template": {"spec": pod}}
@@ -58,7 +58,7 @@ async def _job(
         await client.patch(JOBS, "ns", name, {"spec": {"suspend": False}})
 
 
-async def _answer(client: Client, record: dict[str, Any]) -> dict[str, Any]:
+async def _answer(client: RestClient, record: dict[str, Any]) -> dict[str, Any]:
     kind, *rest = record["obj"].split("/")
     body = record["body"]
     version = body.get("apiVersion", "") if isinstance(body, dict) and record["op"] == "create" else ""

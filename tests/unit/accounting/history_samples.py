@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from queue_manager.accounting.records import JobRecord, PodRecord, Step, StepKind
+from queue_manager.accounting.records import JobRecord, PodRecord, StepKind, StepRecord
 
 START = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
@@ -19,17 +19,17 @@ def job(uid: str = "j1", seconds: float = 0, **fields: Any) -> JobRecord:
     return JobRecord(uid=uid, **(known | fields))
 
 
-def step(kind: StepKind, seconds: float, attempt: int = 1, *, of: str = "j1", **fields: Any) -> Step:
+def step(kind: StepKind, seconds: float, attempt: int = 1, *, of: str = "j1", **fields: Any) -> StepRecord:
     uid = of if attempt == 0 else f"w-{of}"
-    return Step(job_uid=of, uid=uid, attempt=attempt, kind=kind, at=at(seconds), **fields)
+    return StepRecord(job_uid=of, uid=uid, attempt=attempt, kind=kind, at=at(seconds), **fields)
 
 
-def admitted(seconds: float, attempt: int = 1, *, of: str = "j1", cpu_milli: int = 2000) -> Step:
+def admitted(seconds: float, attempt: int = 1, *, of: str = "j1", cpu_milli: int = 2000) -> StepRecord:
     where = {"cluster_queue": "cq", "flavor": "default", "pods": 1, "memory_bytes": 1 << 20}
     return step(StepKind.ADMITTED, seconds, attempt, of=of, cpu_milli=cpu_milli, **where)
 
 
-def finished(seconds: float, reason: str = "Succeeded", *, of: str = "j1") -> Step:
+def finished(seconds: float, reason: str = "Succeeded", *, of: str = "j1") -> StepRecord:
     return step(StepKind.FINISHED, seconds, 0, of=of, reason=reason)
 
 

@@ -8,7 +8,7 @@ from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 
 from queue_manager.accounting.database import VERSION_TABLE, open_for_reading
-from queue_manager.accounting.queries import JobFilter, read_history
+from queue_manager.accounting.queries import HistoryFilter, read_history
 from queue_manager.accounting.records import StepKind
 from queue_manager.accounting.sink import Retention
 from queue_manager.accounting.store import open_store
@@ -34,7 +34,7 @@ def check_records_come_back_once(url: str) -> None:
         store.write(records)
         store.write(records)
         store.close()
-    first, second = read_history(url, JobFilter())
+    first, second = read_history(url, HistoryFilter())
     assert first.job == records[0]
     assert sorted(first.steps, key=lambda s: s.at)[::2] == [records[1], records[3]]
     assert {s.message for s in first.steps} == {"", 'é "'}  # PostgreSQL stores no NUL
@@ -49,7 +49,7 @@ def check_filters(url: str) -> None:
     store.close()
 
     def found(**wanted: object) -> list[str]:
-        return [history.job.uid for history in read_history(url, JobFilter(**wanted))]  # type: ignore[arg-type]
+        return [history.job.uid for history in read_history(url, HistoryFilter(**wanted))]  # type: ignore[arg-type]
 
     assert found() == ["long", "old", "b", "new"]
     assert found(since=at(11)) == ["long", "b", "new"]  # `old` had ended; `long` has not
@@ -67,13 +67,13 @@ def check_retention(url: str) -> None:
         store.write([job(uid, number), admitted(number, of=uid), finished(number + 1, of=uid), pod(uid, of=uid)])
     assert store.prune(FOR_EVER, at(100)) == 0
     assert store.prune(Retention(timedelta(seconds=80), 10**9), at(100)) == 20
-    assert [history.job.uid for history in read_history(url, JobFilter())] == [f"j{n}" for n in range(20, 30)]
+    assert [history.job.uid for history in read_history(url, HistoryFilter())] == [f"j{n}" for n in range(20, 30)]
     store.write([pod("late", of="j00", seconds=1), admitted(1, of="j00")])
     assert store.prune(Retention(timedelta(days=1), 20), at(7200)) == 5  # 40 rows of 10 Jobs, 20 may stay
-    left = read_history(url, JobFilter())
+    left = read_history(url, HistoryFilter())
     assert [history.job.uid for history in left] == [f"j{n}" for n in range(25, 30)]
     store.write([job("j00")])
-    assert read_history(url, JobFilter(name="job-j00"))[0][1:] == ([], [])
+    assert read_history(url, HistoryFilter(name="job-j00"))[0][1:] == ([], [])
     store.close()
 
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 import pytest
 
 from queue_manager.accounting.job_summary import JobOutcome, JobSummary, Waste, summary
-from queue_manager.accounting.records import PodRecord, Step, StepKind
+from queue_manager.accounting.records import PodRecord, StepKind, StepRecord
 from queue_manager.accounting.usage_report import percentile, usage_rows
 from tests.unit.accounting.history_samples import admitted, at, finished, job, pod, step
 
 
-def of(*steps: Step, pods: tuple[PodRecord, ...] = (), uid: str = "j1", user: str = "anna") -> JobSummary:
+def of(*steps: StepRecord, pods: tuple[PodRecord, ...] = (), uid: str = "j1", user: str = "anna") -> JobSummary:
     return summary(job(uid, user=user), steps, pods, at(1000))
 
 
-def released(seconds: float, attempt: int = 1) -> Step:
+def released(seconds: float, attempt: int = 1) -> StepRecord:
     return step(StepKind.RELEASED, seconds, attempt)
 
 
@@ -63,7 +63,9 @@ def test_a_running_attempt_counts_until_now() -> None:
         ((step(StepKind.DEACTIVATED, 2), step(StepKind.REACTIVATED, 3)), JobOutcome.PENDING, ""),
     ],
 )
-def test_the_state_is_that_of_the_last_step_that_changed_it(steps: tuple[Step, ...], state: str, cause: str) -> None:
+def test_the_state_is_that_of_the_last_step_that_changed_it(
+    steps: tuple[StepRecord, ...], state: str, cause: str
+) -> None:
     found = of(*steps)
     assert (found.state, found.cause) == (state, cause)
 

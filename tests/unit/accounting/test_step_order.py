@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from itertools import permutations
 
-from queue_manager.accounting.records import PodRecord, Step, StepKind
+from queue_manager.accounting.records import PodRecord, StepKind, StepRecord
 from queue_manager.accounting.step_order import in_order, timeline
 from tests.unit.accounting.history_samples import admitted, finished, pod, step
 
 
-def kinds(*entries: Step | PodRecord) -> set[tuple[str, ...]]:
+def kinds(*entries: StepRecord | PodRecord) -> set[tuple[str, ...]]:
     """The orders that come out of all orders in which a store may return the entries."""
     found = set()
     for given in permutations(entries):
-        steps = [entry for entry in given if isinstance(entry, Step)]
+        steps = [entry for entry in given if isinstance(entry, StepRecord)]
         pods = [entry for entry in given if isinstance(entry, PodRecord)]
-        found.add(tuple(e.kind if isinstance(e, Step) else f"Pod{e.phase}" for e in timeline(steps, pods)))
+        found.add(tuple(e.kind if isinstance(e, StepRecord) else f"Pod{e.phase}" for e in timeline(steps, pods)))
     return found
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from job_controller.model import Job, Pod
 from job_controller.times import timestamp
-from queue_manager.accounting.records import JobRecord, PodRecord, Step, StepKind
+from queue_manager.accounting.records import JobRecord, PodRecord, StepKind, StepRecord
 from queue_manager.accounting.steps import job_records, pod_records, workload_records
 from queue_manager.api.types import Workload
 from tests.unit.accounting.history_samples import at
@@ -51,21 +51,21 @@ RUNNING = workload(
 
 def kinds(old: Workload | None, new: Workload | None, now: datetime = NOW) -> list[tuple[StepKind, int, float]]:
     """Kind, attempt, and seconds since the start of the samples."""
-    found = [step for step in workload_records(old, new, now) if isinstance(step, Step)]
+    found = [step for step in workload_records(old, new, now) if isinstance(step, StepRecord)]
     return [(step.kind, step.attempt, (step.at - at(0)).total_seconds()) for step in found]
 
 
 def test_an_admission_names_queue_flavor_and_requests() -> None:
     step = next(iter(workload_records(None, RUNNING, NOW)))
-    assert isinstance(step, Step)
+    assert isinstance(step, StepRecord)
     assert (step.kind, step.job_uid, step.uid, step.attempt, step.at) == (StepKind.ADMITTED, "j1", "w1", 1, at(10))
     assert (step.cluster_queue, step.flavor, step.pods) == ("cq", "spot", 3)
     assert (step.cpu_milli, step.memory_bytes) == (1500, 1 << 30)
 
 
 def test_a_state_that_is_read_again_has_the_same_steps() -> None:
-    before = [step.key for step in workload_records(None, RUNNING, NOW) if isinstance(step, Step)]
-    after = [step.key for step in workload_records(None, RUNNING, at(5000)) if isinstance(step, Step)]
+    before = [step.key for step in workload_records(None, RUNNING, NOW) if isinstance(step, StepRecord)]
+    after = [step.key for step in workload_records(None, RUNNING, at(5000)) if isinstance(step, StepRecord)]
     assert before == after == [("w1", 1, "Admitted", 0), ("w1", 1, "PodsReady", 0)]
     assert kinds(RUNNING, RUNNING) == []
 
@@ -96,7 +96,7 @@ RUNNING_CONDITIONS = (condition("QuotaReserved", True, 10), condition("Admitted"
 def test_an_eviction_keeps_its_reason(reason: str, kind: StepKind, cause: str) -> None:
     evicted = workload(*RUNNING_CONDITIONS, condition("Evicted", True, 20, reason), evictions=1, admitted=True)
     [step] = workload_records(RUNNING, evicted, NOW)
-    assert isinstance(step, Step)
+    assert isinstance(step, StepRecord)
     assert (step.kind, step.reason) == (kind, cause)
 
 
@@ -112,7 +112,7 @@ def test_an_eviction_keeps_why_the_pods_of_its_attempt_were_not_ready(reason: st
     attempt = {"reason": "PodsReadyTimeout", "podCause": "exit 3: no such column", "end": timestamp(at(end))}
     evicted = workload(condition("Evicted", True, 20, reason, "stopped by a user"), evictions=1, history=[attempt])
     [step] = workload_records(RUNNING, evicted, NOW)
-    assert isinstance(step, Step)
+    assert isinstance(step, StepRecord)
     assert step.message == message
 
 
@@ -123,7 +123,7 @@ def test_each_hold_within_one_attempt_is_a_step_of_its_own() -> None:
         step
         for old, new in ((free[0], held[0]), (held[0], free[1]), (free[1], held[1]))
         for step in workload_records(old, new, NOW)
-        if isinstance(step, Step)
+        if isinstance(step, StepRecord)
     ]
     assert [(step.kind, step.occurrence) for step in steps] == [("Held", 2), ("Resumed", 3), ("Held", 4)]
     assert steps[0].message == "queue is inactive"
@@ -159,12 +159,12 @@ def test_the_user_is_the_declared_one_or_the_namespace(meta: dict[str, Any], use
 def test_a_job_ends_once_with_its_reason() -> None:
     failed = job(condition("Failed", True, 50, "BackoffLimitExceeded", "it failed"))
     [step] = job_records(job(), failed, NOW)
-    assert isinstance(step, Step)
+    assert isinstance(step, StepRecord)
     assert (step.kind, step.reason, step.message, step.at) == ("Finished", "BackoffLimitExceeded", "it failed", at(50))
     assert list(job_records(failed, failed, NOW)) == []
     assert list(job_records(failed, None, NOW)) == []
     [gone] = job_records(job(), None, NOW)
-    assert isinstance(gone, Step)
+    assert isinstance(gone, StepRecord)
     assert gone.kind == "Deleted"
 
 

@@ -18,12 +18,12 @@ from queue_manager.adoption.job_imports import (
     plan,
     workload_for,
 )
-from queue_manager.adoption.queue_mapping import Rule
+from queue_manager.adoption.queue_mapping import QueueRule
 from queue_manager.api.types import Workload
 
 QUEUE = "kueue.x-k8s.io/queue-name"
 AROUND = ImportSurroundings(
-    rules=[Rule(to_local_queue="lq")],
+    rules=[QueueRule(to_local_queue="lq")],
     queues={"ns/lq": "cq"},
     cluster_queues=frozenset({"cq"}),
     classes={},

@@ -12,7 +12,7 @@ from queue_manager.api.resources import CLUSTER_QUEUES, JOBS, RESOURCE_FLAVORS, 
 from queue_manager.cli.change_report import ChangeReport
 from queue_manager.cli.crds import finish_delete
 from queue_manager.cli.main import main
-from queue_manager.engine.client import Client
+from queue_manager.engine.rest_client import RestClient
 from queue_manager.local.cluster import install_crds
 from queue_manager.local.kinds.registry import KindRegistry
 from queue_manager.local.server.api_server import ApiServer
@@ -26,9 +26,9 @@ class Clock:
 
 
 @pytest.fixture
-async def client() -> Client:
+async def client() -> RestClient:
     clock, rng = Clock(), random.Random(1)
-    client = Client(LocalTransport(ApiServer(Store(clock, rng), KindRegistry.builtin(), clock)))
+    client = RestClient(LocalTransport(ApiServer(Store(clock, rng), KindRegistry.builtin(), clock)))
     await install_crds(client)
     return client
 
@@ -44,7 +44,7 @@ OBJECTS = (
 )
 
 
-async def create(client: Client) -> None:
+async def create(client: RestClient) -> None:
     """Create objects that wait for their finalizer to be removed; `stays` is not being deleted."""
     for resource, namespace, name, finalizers, spec in OBJECTS:
         await client.create(resource, namespace, {"metadata": {"name": name, "finalizers": finalizers}, "spec": spec})
@@ -52,12 +52,12 @@ async def create(client: Client) -> None:
             await client.delete(resource, namespace, name)
 
 
-async def left(client: Client, resource: Resource) -> dict[str, list[str]]:
+async def left(client: RestClient, resource: Resource) -> dict[str, list[str]]:
     return {tree["metadata"]["name"]: tree["metadata"].get("finalizers", []) for tree in await client.list(resource)}
 
 
 async def test_only_the_queues_finalizer_is_removed_from_deleted_objects(
-    client: Client, capsys: pytest.CaptureFixture[str]
+    client: RestClient, capsys: pytest.CaptureFixture[str]
 ) -> None:
     await create(client)
     report = ChangeReport("table", dry_run=False)
@@ -72,7 +72,7 @@ async def test_only_the_queues_finalizer_is_removed_from_deleted_objects(
     ]
 
 
-async def test_a_dry_run_releases_nothing(client: Client) -> None:
+async def test_a_dry_run_releases_nothing(client: RestClient) -> None:
     await create(client)
     report = ChangeReport("table", dry_run=True)
     await finish_delete(client, report, dry_run=True)
@@ -82,7 +82,7 @@ async def test_a_dry_run_releases_nothing(client: Client) -> None:
 
 async def test_without_crds_there_is_nothing_to_do() -> None:
     clock, rng = Clock(), random.Random(1)
-    bare = Client(LocalTransport(ApiServer(Store(clock, rng), KindRegistry.builtin(), clock)))
+    bare = RestClient(LocalTransport(ApiServer(Store(clock, rng), KindRegistry.builtin(), clock)))
     report = ChangeReport("table", dry_run=False)
     await finish_delete(bare, report, dry_run=False)
     assert report.rows == []
@@ -97,7 +97,7 @@ def test_the_help_names_the_command_that_deletes_the_crds_for_good(capsys: pytes
     assert "crds | kubectl delete" not in said
 
 
-async def test_a_running_job_goes_on_when_the_finalizers_are_removed(client: Client) -> None:
+async def test_a_running_job_goes_on_when_the_finalizers_are_removed(client: RestClient) -> None:
     """Without a manager, neither the Job nor its status changes."""
     spec = {"suspend": False, "template": TEMPLATE}
     job = await client.create(JOBS, "default", {"metadata": {"name": "runs"}, "spec": spec})

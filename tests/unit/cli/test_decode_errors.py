@@ -12,7 +12,7 @@ from queue_manager.cli import manifests
 from queue_manager.cli.decode_errors import explain_decoding
 from queue_manager.cli.exits import EXIT_NEVER, CommandRefused
 from queue_manager.cli.submit import prepare, submit
-from queue_manager.engine.client import Client
+from queue_manager.engine.rest_client import RestClient
 from queue_manager.local.kinds.registry import KindRegistry
 from queue_manager.local.server.api_server import ApiServer
 from queue_manager.local.server.in_process import LocalTransport
@@ -55,7 +55,7 @@ class Clock:
 async def refused(path: Path, text: str) -> str:
     """The message of the refusal, without its first line and the file's folder."""
     clock, rng = Clock(), random.Random(1)
-    client = Client(LocalTransport(ApiServer(Store(clock, rng), KindRegistry.builtin(), clock), "user"))
+    client = RestClient(LocalTransport(ApiServer(Store(clock, rng), KindRegistry.builtin(), clock), "user"))
     file = path / "f.yaml"
     file.write_text(text)
     with pytest.raises(CommandRefused) as error:

@@ -25,7 +25,7 @@ from queue_manager.api.resources import (
 )
 from queue_manager.cli import explain, explanation_view
 from queue_manager.cli.arguments import parser
-from queue_manager.engine.client import Client
+from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.transport import Request, Response
 from queue_manager.local.cluster import install_crds
 from queue_manager.local.kinds.registry import KindRegistry
@@ -55,11 +55,11 @@ class Clock:
 
 
 @pytest.fixture
-async def admin(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Client:
+async def admin(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> RestClient:
     """A cluster with 4 cpu: `secret` of namespace theirs holds 3, `train` of namespace mine requests 2, `big` 9."""
     clock, rng = Clock(), random.Random(1)
     registry = KindRegistry.builtin()
-    admin = Client(LocalTransport(ApiServer(Store(clock, rng), registry, clock)))
+    admin = RestClient(LocalTransport(ApiServer(Store(clock, rng), registry, clock)))
     registry.mount(PendingSummaries(pending(), lambda key: None))
     await install_crds(admin)
     quota = [{"name": "f", "resources": [{"name": "cpu", "nominalQuota": "4"}]}]
@@ -77,7 +77,7 @@ async def admin(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Client:
     await queued(admin, "mine", "big", "9", {})
 
     @contextlib.asynccontextmanager
-    async def connect(*_: Any) -> AsyncIterator[Client]:
+    async def connect(*_: Any) -> AsyncIterator[RestClient]:
         yield admin
 
     (tmp_path / "config").write_text("{current-context: c, contexts: [{name: c}]}")
@@ -97,7 +97,7 @@ def pending() -> Queues:
     return queues
 
 
-async def queued(client: Client, namespace: str, name: str, cpu: str, status: dict[str, Any]) -> None:
+async def queued(client: RestClient, namespace: str, name: str, cpu: str, status: dict[str, Any]) -> None:
     container = {"name": "c", "image": "i", "resources": {"requests": {"cpu": cpu}}}
     template = {"spec": {"restartPolicy": "Never", "containers": [container]}}
     meta = {"name": name, "labels": {keys.QUEUE_NAME: "q"}}
@@ -111,7 +111,7 @@ async def queued(client: Client, namespace: str, name: str, cpu: str, status: di
         await client.patch(WORKLOADS, namespace, f"job-{name}", {"status": status}, subresource="status")
 
 
-def bounded(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+def bounded(client: RestClient, monkeypatch: pytest.MonkeyPatch) -> None:
     """From now on the user may only act in namespace mine."""
     honest = client.transport.request
 
@@ -126,14 +126,16 @@ async def explained(*arguments: str) -> dict[str, Any]:
     return dict(json.loads(explain.output.as_json(found)))
 
 
-async def test_an_admin_sees_who_holds_the_quota(admin: Client) -> None:
+async def test_an_admin_sees_who_holds_the_quota(admin: RestClient) -> None:
     found = await explained("train", "-n", "mine")
     assert (found["code"], found["position"]["of"]) == ("WAIT/WaitingForQuota", 2)
     assert [(h["namespace"], h["jobs"]) for h in found["holders"]] == [("theirs", ["theirs/secret"])]
     assert found["notSeen"] == [explanation_view.DEFAULTS_ASSUMED]
 
 
-async def test_a_user_of_one_namespace_sees_no_name_of_another(admin: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_user_of_one_namespace_sees_no_name_of_another(
+    admin: RestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
     bounded(admin, monkeypatch)
     found = await explained("mine/train")
     assert (found["code"], found["message"]) == ("WAIT/WaitingForQuota", WAITS["message"])
@@ -145,18 +147,18 @@ async def test_a_user_of_one_namespace_sees_no_name_of_another(admin: Client, mo
 
 
 @pytest.mark.parametrize(("job", "code"), [("mine/train", 0), ("mine/big", 2), ("theirs/secret", 1)])
-async def test_the_exit_code_distinguishes_never_from_an_error(admin: Client, job: str, code: int) -> None:
+async def test_the_exit_code_distinguishes_never_from_an_error(admin: RestClient, job: str, code: int) -> None:
     """`secret` was admitted a long time ago, and its Job is still suspended."""
     found = await explain.explanation(parser().parse_args(["explain", job]))
     assert explain.exit_code(found) == code, found.code
 
 
-async def test_yaml_has_the_fields_of_json(admin: Client) -> None:
+async def test_yaml_has_the_fields_of_json(admin: RestClient) -> None:
     found = await explain.explanation(parser().parse_args(["explain", "mine/big"]))
     assert yaml.safe_load(explain.output.as_yaml(found)) == json.loads(explain.output.as_json(found))
 
 
-async def test_the_page_of_the_reason_is_named(admin: Client) -> None:
+async def test_the_page_of_the_reason_is_named(admin: RestClient) -> None:
     found = await explain.explanation(parser().parse_args(["explain", "mine/big"]))
     assert ("more", ["sluice explain --reason ExceedsMaxQuota"]) in explain.lines(found, T0)
     invented = msgspec.structs.replace(found, code="WAIT/Invented")

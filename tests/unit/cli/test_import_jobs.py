@@ -9,22 +9,22 @@ import pytest
 
 from job_controller.model import Job
 from queue_manager.adoption.job_imports import Import, ImportStep
-from queue_manager.adoption.queue_mapping import Match, Rule
+from queue_manager.adoption.queue_mapping import Match, QueueRule
 from queue_manager.cli.arguments import parser
 from queue_manager.cli.exits import EXIT_OK, EXIT_UNEXPECTED, CommandRefused
 from queue_manager.cli.import_jobs import describe, read_rules, report
 from queue_manager.cli.import_steps import row_of
 
 
-def rules(*arguments: str) -> list[Rule]:
+def rules(*arguments: str) -> list[QueueRule]:
     return read_rules(parser().parse_args(["import", "-n", "ns", *arguments]))
 
 
 def test_rules_come_from_a_queue_a_label_or_a_file(tmp_path: Path) -> None:
     file = tmp_path / "rules.yaml"
     file.write_text("- {match: {labels: {team: a}}, toLocalQueue: q}")
-    of_team = [Rule(Match({"team": "a"}), "q")]
-    assert rules("--to-queue", "q") == [Rule(to_local_queue="q")]
+    of_team = [QueueRule(Match({"team": "a"}), "q")]
+    assert rules("--to-queue", "q") == [QueueRule(to_local_queue="q")]
     assert rules("--queuelabel", "team", "--queuemapping", "a=q") == of_team
     assert rules("--queuemapping-file", str(file)) == of_team
 

@@ -6,7 +6,7 @@ import pytest
 
 from queue_manager.cli.connection import NoResponse
 from queue_manager.cli.log_lines import last_line
-from queue_manager.engine.client import Client
+from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.transport import Relay, Request, Response
 
 
@@ -37,7 +37,7 @@ class LogServer(Relay):
 )
 async def test_the_last_line_or_none(answer: Response | Exception, line: str) -> None:
     node = LogServer(answer)
-    assert await last_line(Client(node), "default", "p", "main") == line
+    assert await last_line(RestClient(node), "default", "p", "main") == line
     (request,) = node.asked
     assert request.path == "/api/v1/namespaces/default/pods/p/log"
     assert (request.query or {})["container"] == "main"

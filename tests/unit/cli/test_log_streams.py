@@ -9,7 +9,7 @@ import pytest
 
 from queue_manager.cli import job_waiting
 from queue_manager.cli.log_streams import LogPrinter
-from queue_manager.engine.client import Client
+from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.transport import ApiError, Relay
 from queue_manager.visibility.log_selection import LogSource
 
@@ -45,7 +45,7 @@ def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
 async def printed(
     server: LogStreams, capfdbinary: pytest.CaptureFixture[bytes], *, prefixed: bool = False, follow: bool = False
 ) -> tuple[bytes, bytes, int]:
-    printer = LogPrinter(Client(server), "default", prefixed=prefixed)
+    printer = LogPrinter(RestClient(server), "default", prefixed=prefixed)
     await printer.print(SOURCE, follow=follow)
     out, err = capfdbinary.readouterr()
     return out, err, printer.unreadable

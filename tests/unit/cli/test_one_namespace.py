@@ -18,7 +18,7 @@ from queue_manager.api.types import Workload
 from queue_manager.cli import reactivate, stop_policy
 from queue_manager.cli.exits import EXIT_OK, CommandRefused
 from queue_manager.cli.queue_view import read_queues
-from queue_manager.engine.client import Client
+from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.transport import Request, Response
 from queue_manager.local.cluster import install_crds
 from queue_manager.local.kinds.registry import KindRegistry
@@ -36,13 +36,13 @@ class Clock:
 
 
 @pytest.fixture
-async def user(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Client:
+async def user(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> RestClient:
     """A user who may do everything in one namespace, which has a deactivated Workload; other namespaces have the same
     names.
     """
     clock, rng = Clock(), random.Random(1)
     server = ApiServer(Store(clock, rng), KindRegistry.builtin(), clock)
-    admin, user = Client(LocalTransport(server)), Client(LocalTransport(server))
+    admin, user = RestClient(LocalTransport(server)), RestClient(LocalTransport(server))
     await install_crds(admin)
     await admin.create(CLUSTER_QUEUES, "", {"metadata": {"name": "cq"}, "spec": {}})
     template = {"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}}
@@ -67,7 +67,7 @@ async def user(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Client:
         return Response(403, {}, b'{"kind":"Status","message":"no","reason":"Forbidden","code":403}')
 
     @contextlib.asynccontextmanager
-    async def connect(*_: Any) -> AsyncIterator[Client]:
+    async def connect(*_: Any) -> AsyncIterator[RestClient]:
         yield user
 
     (tmp_path / "config").write_text("{current-context: c, contexts: [{name: c}]}")
@@ -87,7 +87,7 @@ def asked(**more: Any) -> argparse.Namespace:
 
 @pytest.mark.parametrize("more", [{"jobs": ["train"]}, {"all": True, "queue": "q"}], ids=["named", "all of a queue"])
 async def test_jobs_of_the_own_namespace_are_reactivated(
-    user: Client, more: dict[str, Any], capsys: pytest.CaptureFixture[str]
+    user: RestClient, more: dict[str, Any], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert await reactivate._run(asked(**more)) == EXIT_OK
     assert capsys.readouterr().out.startswith("mine/train reactivated: requeued in q")
@@ -95,7 +95,7 @@ async def test_jobs_of_the_own_namespace_are_reactivated(
 
 
 async def test_suggested_commands_are_valid_in_the_namespace_of_the_context(
-    user: Client, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    user: RestClient, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "config").write_text("{current-context: c, contexts: [{name: c, context: {namespace: mine}}]}")
     await user.patch(LOCAL_QUEUES, "mine", "q", {"spec": {"stopPolicy": policies.HOLD}})
@@ -103,14 +103,14 @@ async def test_suggested_commands_are_valid_in_the_namespace_of_the_context(
     assert capsys.readouterr().out == ("mine/train reactivated: waits: LocalQueue q is stopped (sluice release q)\n")
 
 
-async def test_a_queue_of_the_own_namespace_is_held(user: Client, capsys: pytest.CaptureFixture[str]) -> None:
+async def test_a_queue_of_the_own_namespace_is_held(user: RestClient, capsys: pytest.CaptureFixture[str]) -> None:
     queue = stop_policy.queue_of("q", "mine")
     assert await stop_policy._run(asked(), queue, policies.HOLD) == EXIT_OK
     assert (await user.get(LOCAL_QUEUES, "mine", "q"))["spec"]["stopPolicy"] == policies.HOLD
     assert capsys.readouterr().out.startswith("LocalQueue mine/q held")
 
 
-async def test_a_held_queue_is_shown_without_access_to_its_cluster_queue(user: Client) -> None:
+async def test_a_held_queue_is_shown_without_access_to_its_cluster_queue(user: RestClient) -> None:
     """Its ClusterQueue may not be."""
     await user.patch(LOCAL_QUEUES, "mine", "q", {"spec": {"stopPolicy": policies.HOLD}})
     workload = await user.get(WORKLOADS, "mine", "job-train", type=Workload)
@@ -126,13 +126,13 @@ async def test_a_held_queue_is_shown_without_access_to_its_cluster_queue(user: C
         ("secret", "no Job secret in namespace mine; `"),
     ],
 )
-async def test_an_unknown_job_is_reported_with_the_visible_namespaces(user: Client, name: str, says: str) -> None:
+async def test_an_unknown_job_is_reported_with_the_visible_namespaces(user: RestClient, name: str, says: str) -> None:
     with pytest.raises(CommandRefused) as refused:
         await reactivate._run(asked(jobs=[name]))
     assert str(refused.value).startswith(says)
 
 
-async def test_an_unknown_queue_is_reported(user: Client) -> None:
+async def test_an_unknown_queue_is_reported(user: RestClient) -> None:
     with pytest.raises(CommandRefused) as refused:
         await reactivate._run(asked(all=True, queue="cqq"))
     assert str(refused.value) == "LocalQueue cqq does not exist in namespace mine; `sluice queues` lists them all"

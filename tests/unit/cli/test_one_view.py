@@ -15,8 +15,8 @@ from queue_manager.api import keys
 from queue_manager.api.resources import JOBS, WORKLOADS
 from queue_manager.cli.ps import job_table
 from queue_manager.cli.targets import find
-from queue_manager.engine.client import Client
 from queue_manager.engine.clock import SystemClock
+from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.transport import Request, Response
 from queue_manager.local.cluster import install_crds
 from queue_manager.local.kinds.registry import KindRegistry
@@ -59,23 +59,23 @@ def clock() -> Iterator[FrozenDateTimeFactory]:
 
 
 @pytest.fixture
-async def admin(clock: FrozenDateTimeFactory) -> Client:
+async def admin(clock: FrozenDateTimeFactory) -> RestClient:
     time = SystemClock()
-    client = Client(LocalTransport(ApiServer(Store(time, random.Random(1)), KindRegistry.builtin(), time)))
+    client = RestClient(LocalTransport(ApiServer(Store(time, random.Random(1)), KindRegistry.builtin(), time)))
     await install_crds(client)
     return client
 
 
-def seen_while(admin: Client, change: Callable[[], Awaitable[None]]) -> Client:
+def seen_while(admin: RestClient, change: Callable[[], Awaitable[None]]) -> RestClient:
     """A client for which `change` happens before its second request."""
     assert isinstance(admin.transport, LocalTransport)
-    return Client(ChangeAfterFirst(admin.transport, change))
+    return RestClient(ChangeAfterFirst(admin.transport, change))
 
 
 TEMPLATE = {"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}}
 
 
-async def create(admin: Client, *, suspend: bool = False) -> None:
+async def create(admin: RestClient, *, suspend: bool = False) -> None:
     """A Job and its Workload; unless suspended, the Job has started."""
     meta = {"name": "sort", "labels": {keys.QUEUE_NAME: "q"}}
     job = await admin.create(JOBS, "default", {"metadata": meta, "spec": {"suspend": suspend, "template": TEMPLATE}})
@@ -93,7 +93,7 @@ def condition(type: str, reason: str) -> dict[str, Any]:
     return {"type": type, "status": "True", "reason": reason, "message": "", "lastTransitionTime": STAMP}
 
 
-async def end(admin: Client) -> None:
+async def end(admin: RestClient) -> None:
     """The Job completes; then its Workload is finished."""
     ends = [condition("SuccessCriteriaMet", "CompletionsReached"), condition("Complete", "CompletionsReached")]
     status = {"conditions": ends, "active": 0, "succeeded": 1, "completionTime": STAMP}
@@ -102,14 +102,14 @@ async def end(admin: Client) -> None:
     await admin.patch(WORKLOADS, "default", "job-sort", finished, subresource="status")
 
 
-async def test_ps_never_shows_a_job_refused_that_ends_between_its_two_lists(admin: Client) -> None:
+async def test_ps_never_shows_a_job_refused_that_ends_between_its_two_lists(admin: RestClient) -> None:
     await create(admin)
     (row,) = await job_table(seen_while(admin, lambda: end(admin)), "default")
     assert row.state == "Succeeded"
 
 
 async def test_ps_never_shows_a_job_as_left_alone_that_is_created_between_its_two_lists(
-    admin: Client, clock: FrozenDateTimeFactory
+    admin: RestClient, clock: FrozenDateTimeFactory
 ) -> None:
     """The second list takes longer than a queue needs to notice a new Job."""
 
@@ -121,27 +121,27 @@ async def test_ps_never_shows_a_job_as_left_alone_that_is_created_between_its_tw
     assert (row.state, row.reason) == ("Pending", "")
 
 
-async def test_show_never_shows_a_job_refused_that_ends_between_its_two_reads(admin: Client) -> None:
+async def test_show_never_shows_a_job_refused_that_ends_between_its_two_reads(admin: RestClient) -> None:
     await create(admin)
     target = await find(seen_while(admin, lambda: end(admin)), Key("default", "sort"))
     assert target.job is not None
     assert job_state(target.job, target.workload, NOW) == "Succeeded"
 
 
-async def test_a_new_job_of_the_same_name_is_not_shown_with_the_workload_of_the_old_one(admin: Client) -> None:
+async def test_a_new_job_of_the_same_name_is_not_shown_with_the_workload_of_the_old_one(admin: RestClient) -> None:
     await create(admin)
     await replace(admin)
     target = await find(admin, Key("default", "job-sort"))
     assert (target.job, target.workload is not None) == (None, True)
 
 
-async def test_a_job_that_is_replaced_between_the_two_reads_of_show_is_not_shown_as_two(admin: Client) -> None:
+async def test_a_job_that_is_replaced_between_the_two_reads_of_show_is_not_shown_as_two(admin: RestClient) -> None:
     await create(admin)
     target = await find(seen_while(admin, lambda: replace(admin)), Key("default", "sort"))
     assert (target.job, target.workload is not None) == (None, True)
 
 
-async def replace(admin: Client) -> None:
+async def replace(admin: RestClient) -> None:
     """Delete the Job, not its Workload; create another Job of its name."""
     await admin.delete(JOBS, "default", "sort", propagation="Orphan")
     await admin.patch(JOBS, "default", "sort", {"metadata": {"finalizers": []}})

@@ -12,7 +12,7 @@ from queue_manager.api import keys, messages
 from queue_manager.api.resources import CLUSTER_QUEUES, JOBS, LOCAL_QUEUES, WORKLOADS
 from queue_manager.cli import output, ps
 from queue_manager.cli.ps import job_table
-from queue_manager.engine.client import Client
+from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.transport import ApiError
 from queue_manager.local.cluster import install_crds
 from queue_manager.local.kinds.registry import KindRegistry
@@ -33,15 +33,15 @@ class Clock:
 
 
 @pytest.fixture
-async def bare(monkeypatch: pytest.MonkeyPatch) -> Client:
+async def bare(monkeypatch: pytest.MonkeyPatch) -> RestClient:
     """A client of a cluster without the queue's kinds."""
     clock = Clock()
     monkeypatch.setattr(ps, "SystemClock", lambda: clock)
-    return Client(LocalTransport(ApiServer(Store(clock, random.Random(1)), KindRegistry.builtin(), clock)))
+    return RestClient(LocalTransport(ApiServer(Store(clock, random.Random(1)), KindRegistry.builtin(), clock)))
 
 
 @pytest.fixture
-async def client(bare: Client) -> Client:
+async def client(bare: RestClient) -> RestClient:
     """A client of a cluster with the held LocalQueue q."""
     await install_crds(bare)
     await bare.create(CLUSTER_QUEUES, "", {"metadata": {"name": "cq"}, "spec": {"namespaceSelector": {}}})
@@ -50,7 +50,7 @@ async def client(bare: Client) -> Client:
     return bare
 
 
-async def submit(client: Client, name: str, status: dict[str, Any] | None = None, **labels: str) -> dict[str, Any]:
+async def submit(client: RestClient, name: str, status: dict[str, Any] | None = None, **labels: str) -> dict[str, Any]:
     """Create a queued Job; with a status, it has started."""
     meta = {"name": name, "labels": {keys.QUEUE_NAME: "q", **labels}}
     spec = {"suspend": status is None, "template": TEMPLATE}
@@ -61,7 +61,7 @@ async def submit(client: Client, name: str, status: dict[str, Any] | None = None
     return job
 
 
-async def take_up(client: Client, job: dict[str, Any], reason: str = "", message: str = "") -> None:
+async def take_up(client: RestClient, job: dict[str, Any], reason: str = "", message: str = "") -> None:
     """Create its Workload; with a reason, the scheduler has written its condition."""
     meta = job["metadata"]
     owner = {"apiVersion": "batch/v1", "kind": "Job", "name": meta["name"], "uid": meta["uid"], "controller": True}
@@ -74,11 +74,11 @@ async def take_up(client: Client, job: dict[str, Any], reason: str = "", message
         await client.patch(WORKLOADS, "default", meta["name"], {"status": status}, subresource="status")
 
 
-async def reasons(client: Client) -> dict[str, str]:
+async def reasons(client: RestClient) -> dict[str, str]:
     return {row.name: ps.reason(row) for row in await job_table(client)}
 
 
-async def test_a_held_queue_is_the_reason_of_pending_jobs_only(client: Client) -> None:
+async def test_a_held_queue_is_the_reason_of_pending_jobs_only(client: RestClient) -> None:
     failed = {"type": "Failed", "status": "True", "reason": "BackoffLimitExceeded", "message": "gone"}
     ends = [{**failed, "lastTransitionTime": STAMP}, {**failed, "type": "FailureTarget", "lastTransitionTime": STAMP}]
     await take_up(client, await submit(client, "held"), "Suspended", "LocalQueue q is inactive")
@@ -95,7 +95,7 @@ async def test_a_held_queue_is_the_reason_of_pending_jobs_only(client: Client) -
     }
 
 
-async def test_a_job_that_no_queue_takes_up_says_why_at_once(client: Client) -> None:
+async def test_a_job_that_no_queue_takes_up_says_why_at_once(client: RestClient) -> None:
     """Before it is old enough to be reported as left alone."""
     await client.patch(LOCAL_QUEUES, "default", "q", {"spec": {"stopPolicy": "None"}})
     await submit(client, "mistyped", **{keys.PRIORITY_CLASS: "urgnt"})
@@ -109,7 +109,7 @@ async def test_a_job_that_no_queue_takes_up_says_why_at_once(client: Client) -> 
 
 
 async def test_a_terminal_gets_the_command_that_explains_a_job_that_waits(
-    client: Client, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    client: RestClient, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     await submit(client, "runs", {"ready": 1, "active": 1})
     rows = await job_table(client)
@@ -124,7 +124,7 @@ async def test_a_terminal_gets_the_command_that_explains_a_job_that_waits(
         assert ("sluice explain" in capsys.readouterr().out) == (form == "table" and terminal)
 
 
-async def test_a_job_that_somebody_stopped_gets_no_command_that_explains_it(client: Client) -> None:
+async def test_a_job_that_somebody_stopped_gets_no_command_that_explains_it(client: RestClient) -> None:
     """REASON of a held or deactivated Job says already what stopped it."""
     await take_up(client, await submit(client, "held"), "Suspended", "LocalQueue q is inactive")
     await take_up(client, await submit(client, "stopped"))
@@ -134,7 +134,7 @@ async def test_a_job_that_somebody_stopped_gets_no_command_that_explains_it(clie
     assert ps.hint(rows, "default") == ""
 
 
-async def test_a_cluster_without_the_kinds_is_no_empty_one(bare: Client) -> None:
+async def test_a_cluster_without_the_kinds_is_no_empty_one(bare: RestClient) -> None:
     """`connect` explains this error."""
     await submit(bare, "lost")
     with pytest.raises(ApiError) as refused:

@@ -11,7 +11,7 @@ from queue_manager.api.component_names import CONFIG_MAP, NAMESPACE
 from queue_manager.api.resources import CONFIG_MAPS
 from queue_manager.cli.published_config import Publisher, published
 from queue_manager.configuration import KueueConfig, loads
-from queue_manager.engine.client import Client
+from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.transport import Request, Response
 from queue_manager.local.kinds.registry import KindRegistry
 from queue_manager.local.server.api_server import ApiServer
@@ -28,25 +28,25 @@ class Clock:
 
 
 @pytest.fixture
-def client() -> Client:
+def client() -> RestClient:
     clock, rng = Clock(), random.Random(1)
-    return Client(LocalTransport(ApiServer(Store(clock, rng), KindRegistry.builtin(), clock)))
+    return RestClient(LocalTransport(ApiServer(Store(clock, rng), KindRegistry.builtin(), clock)))
 
 
-async def test_the_last_published_configuration_is_read(client: Client) -> None:
+async def test_the_last_published_configuration_is_read(client: RestClient) -> None:
     assert await published(client) is None
     for config in (FIRST, SECOND, KueueConfig()):
         await Publisher(client).publish(config)
         assert await published(client) == config
 
 
-async def test_an_invalid_config_map_counts_as_absent(client: Client) -> None:
+async def test_an_invalid_config_map_counts_as_absent(client: RestClient) -> None:
     await Publisher(client).publish(FIRST)
     await client.patch(CONFIG_MAPS, NAMESPACE, CONFIG_MAP, {"data": {"controller_manager_config.yaml": "newField: 1"}})
     assert await published(client) is None
 
 
-async def test_a_user_without_rights_gets_no_configuration(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_user_without_rights_gets_no_configuration(client: RestClient, monkeypatch: pytest.MonkeyPatch) -> None:
     async def forbidden(_: Request) -> Response:
         return Response(403, {}, b'{"kind":"Status","message":"no","reason":"Forbidden"}')
 

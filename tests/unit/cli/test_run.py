@@ -11,7 +11,7 @@ from queue_manager.cli import main
 from queue_manager.cli.arguments import parser
 from queue_manager.cli.exits import EXIT_REFUSED, CommandRefused
 from queue_manager.cli.run import choose_queue, command_of, variables
-from queue_manager.engine.client import Client
+from queue_manager.engine.rest_client import RestClient
 from tests.unit.cli.test_submit import client
 
 __all__ = ["client"]  # a fixture
@@ -31,12 +31,12 @@ def test_the_command_begins_at_the_first_word_that_is_no_option(line: str, comma
     assert command_of(parser().parse_args(line.split())) == command
 
 
-async def add_queues(client: Client, *names: str) -> None:
+async def add_queues(client: RestClient, *names: str) -> None:
     for name in names:
         await client.create(LOCAL_QUEUES, "default", {"metadata": {"name": name}, "spec": {"clusterQueue": "cq"}})
 
 
-async def test_the_only_queue_is_the_default_and_so_is_the_one_of_that_name(client: Client) -> None:
+async def test_the_only_queue_is_the_default_and_so_is_the_one_of_that_name(client: RestClient) -> None:
     await add_queues(client, "b")
     assert await choose_queue(client, "default", None) == "b"
     await add_queues(client, "a")

@@ -23,7 +23,7 @@ from queue_manager.cli.targets import check_local_queue
 from queue_manager.configuration import KueueConfig
 from queue_manager.configuration.kueue_config import Resources
 from queue_manager.engine.api_warnings import warnings
-from queue_manager.engine.client import Client
+from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.transport import ApiError, Request, Response
 from queue_manager.local.cluster import install_crds
 from queue_manager.local.kinds.registry import KindRegistry
@@ -54,14 +54,14 @@ class Clock:
 
 
 @pytest.fixture
-async def client() -> Client:
+async def client() -> RestClient:
     clock, rng = Clock(), random.Random(1)
-    user = Client(LocalTransport(ApiServer(Store(clock, rng), KindRegistry.builtin(), clock), "user"))
+    user = RestClient(LocalTransport(ApiServer(Store(clock, rng), KindRegistry.builtin(), clock), "user"))
     await install_crds(user)
     return user
 
 
-async def queues(client: Client, **spec: Any) -> None:
+async def queues(client: RestClient, **spec: Any) -> None:
     quota = {"name": "cpu", "nominalQuota": "4"}
     groups = [{"coveredResources": ["cpu"], "flavors": [{"name": "f", "resources": [quota]}]}]
     await client.create(RESOURCE_FLAVORS, "", {"metadata": {"name": "f"}, "spec": {}})
@@ -75,18 +75,18 @@ def job(name: str, *, cpu: str = "1", queue: str = "q", parallelism: int = 1) ->
     return JOB.format(name=name, cpu=cpu, labels=labels, parallelism=parallelism)
 
 
-async def send(client: Client, tmp_path: Path, *texts: str) -> list[Submitted]:
+async def send(client: RestClient, tmp_path: Path, *texts: str) -> list[Submitted]:
     file = tmp_path / "jobs.yaml"
     file.write_text("---\n".join(texts))
     found = manifests.read(str(file))
     return await submit(client, [(manifest, prepare(manifest, None)) for manifest in found])
 
 
-async def names(client: Client) -> list[str]:
+async def names(client: RestClient) -> list[str]:
     return [tree["metadata"]["name"] for tree in await client.list(JOBS)]
 
 
-async def test_an_invalid_job_stops_all_and_every_mistake_has_its_line(client: Client, tmp_path: Path) -> None:
+async def test_an_invalid_job_stops_all_and_every_mistake_has_its_line(client: RestClient, tmp_path: Path) -> None:
     bad = job("b", parallelism=-1)
     worse = job("c").replace("restartPolicy: Never", "restartPolicy: Always").replace("suspend: true", "suspent: true")
     with pytest.raises(CommandRefused) as refused:
@@ -100,7 +100,7 @@ async def test_an_invalid_job_stops_all_and_every_mistake_has_its_line(client: C
 
 
 async def test_every_warning_of_the_server_is_printed_once_at_the_line_of_its_job(
-    client: Client, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    client: RestClient, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     await queues(client)
     await send(client, tmp_path, job("a"), job("b.c"))
@@ -124,14 +124,14 @@ def test_warnings_are_read_from_all_headers(headers: list[tuple[str, str]], text
     assert warnings(CIMultiDict(headers)) == texts
 
 
-async def test_a_name_in_use_stops_all(client: Client, tmp_path: Path) -> None:
+async def test_a_name_in_use_stops_all(client: RestClient, tmp_path: Path) -> None:
     await send(client, tmp_path, job("a"))
     with pytest.raises(CommandRefused, match=r"jobs.yaml:14: .*already exists"):
         await send(client, tmp_path, job("b"), job("a"))
     assert await names(client) == ["a"]
 
 
-async def test_a_repeated_name_stops_all(client: Client, tmp_path: Path) -> None:
+async def test_a_repeated_name_stops_all(client: RestClient, tmp_path: Path) -> None:
     with pytest.raises(
         CommandRefused, match=r"nothing was submitted:\n  .*jobs.yaml:25: a is named by .*jobs.yaml:3 already"
     ):
@@ -140,7 +140,7 @@ async def test_a_repeated_name_stops_all(client: Client, tmp_path: Path) -> None
 
 
 async def test_a_refusal_after_the_dry_run_reports_the_created_jobs(
-    client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    client: RestClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     honest = client.transport.request
 
@@ -174,7 +174,7 @@ async def test_a_refusal_after_the_dry_run_reports_the_created_jobs(
     ],
     ids=lambda value: "" if "\n" in value else value[:30],
 )
-async def test_each_job_gets_a_verdict_at_once(client: Client, tmp_path: Path, text: str, note: str) -> None:
+async def test_each_job_gets_a_verdict_at_once(client: RestClient, tmp_path: Path, text: str, note: str) -> None:
     await queues(client)
     (row,) = await send(client, tmp_path, text)
     assert (row.note, row.never) == (note, note.startswith("can"))
@@ -190,7 +190,7 @@ async def test_each_job_gets_a_verdict_at_once(client: Client, tmp_path: Path, t
     ids=["the scheduler refuses", "the scheduler leaves it out", "no scheduler answers"],
 )
 async def test_the_scheduler_decides_about_a_resource_without_quota(
-    client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, judged: str, note: str
+    client: RestClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, judged: str, note: str
 ) -> None:
     """Its configuration may exclude the resource. A Workload that is created late plays the scheduler."""
     monkeypatch.setattr(submit_module, "SCHEDULER_SECONDS", 10.0 if judged else 0.05)
@@ -204,7 +204,7 @@ async def test_the_scheduler_decides_about_a_resource_without_quota(
 
 
 async def test_a_published_configuration_decides_about_a_resource_without_quota(
-    client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    client: RestClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No scheduler answers, as for the second Job of a shape."""
     monkeypatch.setattr(submit_module, "SCHEDULER_SECONDS", 0.0)
@@ -219,7 +219,7 @@ async def test_a_published_configuration_decides_about_a_resource_without_quota(
 
 
 async def test_what_the_scheduler_says_of_one_job_holds_for_the_next_of_its_shape(
-    client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    client: RestClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The scheduler tries one Workload of each shape and writes no condition to the others."""
     monkeypatch.setattr(submit_module, "SCHEDULER_SECONDS", 10.0)
@@ -232,7 +232,7 @@ async def test_what_the_scheduler_says_of_one_job_holds_for_the_next_of_its_shap
         assert (row.note, row.never) == ("cannot start: ClusterQueue cq has no quota for memory", True)
 
 
-async def judge(client: Client, name: str, reason: str) -> None:
+async def judge(client: RestClient, name: str, reason: str) -> None:
     """Create the Workload of the Job; with a reason, write the scheduler's condition."""
     while name not in await names(client):
         await asyncio.sleep(0)
@@ -249,7 +249,7 @@ async def judge(client: Client, name: str, reason: str) -> None:
 
 
 async def test_a_namespace_that_is_not_selected_is_not_reported_as_missing_quota(
-    client: Client, tmp_path: Path
+    client: RestClient, tmp_path: Path
 ) -> None:
     await queues(client, namespaceSelector={"matchLabels": {"team": "a"}})
     (row,) = await send(client, tmp_path, job("a").replace("cpu: ", "memory: "))
@@ -262,7 +262,7 @@ async def test_a_namespace_that_is_not_selected_is_not_reported_as_missing_quota
     assert row.note == "waits in its queue"
 
 
-async def test_a_held_queue_is_reported_with_the_command_that_releases_it(client: Client, tmp_path: Path) -> None:
+async def test_a_held_queue_is_reported_with_the_command_that_releases_it(client: RestClient, tmp_path: Path) -> None:
     await queues(client, stopPolicy="Hold")
     (row,) = await send(client, tmp_path, job("a"))
     assert row.note == "waits: ClusterQueue cq is stopped (sluice release cq/cq)"
@@ -278,7 +278,7 @@ async def test_a_held_queue_is_reported_with_the_command_that_releases_it(client
     ids=["held", "missing", "open"],
 )
 async def test_a_user_of_one_namespace_gets_a_verdict_from_its_objects(
-    client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, note: str
+    client: RestClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, note: str
 ) -> None:
     honest = client.transport.request
 
@@ -296,7 +296,7 @@ async def test_a_user_of_one_namespace_gets_a_verdict_from_its_objects(
 
 
 async def test_where_queues_may_not_be_read_the_verdict_is_left_out(
-    client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    client: RestClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     honest = client.transport.request
 
@@ -315,7 +315,7 @@ async def test_where_queues_may_not_be_read_the_verdict_is_left_out(
     ("status", "code"), [(422, EXIT_NEVER), (403, EXIT_NEVER), (429, EXIT_ERROR), (500, EXIT_ERROR), (503, EXIT_ERROR)]
 )
 async def test_a_server_error_is_not_reported_as_a_refusal(
-    client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, status: int, code: int
+    client: RestClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, status: int, code: int
 ) -> None:
     """Scripts repeat failures, and not refusals."""
 
@@ -329,7 +329,7 @@ async def test_a_server_error_is_not_reported_as_a_refusal(
 
 
 async def test_rejected_credentials_are_reported_once(
-    client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    client: RestClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def unauthorized(request: Request) -> Response:
         return Response(401, {}, b'{"kind":"Status","message":"Unauthorized","reason":"Unauthorized"}')
@@ -340,7 +340,7 @@ async def test_rejected_credentials_are_reported_once(
 
 
 async def test_the_command_line_fills_in_queue_and_namespace_and_overrides_neither(
-    client: Client, tmp_path: Path
+    client: RestClient, tmp_path: Path
 ) -> None:
     for name in ("here", "own"):
         await client.create(NAMESPACES, "", {"metadata": {"name": name}})
@@ -378,7 +378,7 @@ def test_every_given_file_is_read(tmp_path: Path, capsys: pytest.CaptureFixture[
 
 
 async def test_an_unknown_queue_of_the_command_line_is_refused_with_a_suggestion(
-    client: Client,
+    client: RestClient,
 ) -> None:
     await queues(client)
     await client.create(LOCAL_QUEUES, "default", {"metadata": {"name": "research"}, "spec": {"clusterQueue": "cq"}})

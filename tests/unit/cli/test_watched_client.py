@@ -15,8 +15,8 @@ from job_controller.model import Job, Pod
 from queue_manager.api.resources import JOBS, NAMESPACES, PODS, WORKLOADS
 from queue_manager.cli.ps_watch import readable_kinds
 from queue_manager.cli.watched_client import WatchingTransport, watching
-from queue_manager.engine.client import Client
 from queue_manager.engine.clock import SystemClock
+from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.transport import ApiError, Relay, Request, Response
 from queue_manager.local.kinds.registry import KindRegistry
 from queue_manager.local.server.api_server import ApiServer
@@ -64,13 +64,13 @@ def transport() -> Counting:
     return Counting(LocalTransport(ApiServer(Store(clock, random.Random(1)), KindRegistry.builtin(), clock)))
 
 
-async def create(client: Client, name: str) -> None:
+async def create(client: RestClient, name: str) -> None:
     job: dict[str, Any] = {"metadata": {"name": name}, **JOB}
     await client.create(JOBS, "default", job)
 
 
 async def test_lists_of_watched_kinds_send_no_request(transport: Counting) -> None:
-    client, changed = Client(transport), asyncio.Event()
+    client, changed = RestClient(transport), asyncio.Event()
     await create(client, "one")
     async with watching(client, {JOBS: Job}, "", changed) as watched:
         changed.clear()
@@ -84,7 +84,7 @@ async def test_lists_of_watched_kinds_send_no_request(transport: Counting) -> No
 
 
 async def test_other_lists_go_to_the_api_server(transport: Counting) -> None:
-    client = Client(transport)
+    client = RestClient(transport)
     async with watching(client, {JOBS: Job}, "", asyncio.Event()) as watched:
         before = transport.requests
         await watched.list(NAMESPACES)
@@ -95,7 +95,7 @@ async def test_other_lists_go_to_the_api_server(transport: Counting) -> None:
 
 
 async def test_a_cache_answers_selectors_as_the_api_server_does(transport: Counting) -> None:
-    client = Client(transport)
+    client = RestClient(transport)
     for name, owner in (("mine", "j1"), ("other", "j2"), ("plain", "")):
         labels = {CONTROLLER_UID: owner} if owner else {}
         pod = {"metadata": {"name": name, "labels": labels}, "spec": JOB["spec"]["template"]["spec"]}
@@ -115,13 +115,13 @@ ALL = ("mine", "other", "plain")
 
 
 async def test_a_user_who_may_not_read_pods_follows_the_rest(transport: Counting) -> None:
-    assert list(await readable_kinds(Client(transport), "")) == [WORKLOADS, JOBS, PODS]
+    assert list(await readable_kinds(RestClient(transport), "")) == [WORKLOADS, JOBS, PODS]
     transport.forbidden = PODS.path("")
-    assert list(await readable_kinds(Client(transport), "")) == [WORKLOADS, JOBS]
+    assert list(await readable_kinds(RestClient(transport), "")) == [WORKLOADS, JOBS]
 
 
 async def test_a_watch_that_fails_is_reported_until_one_is_established(transport: Counting) -> None:
-    client, changed = Client(transport), asyncio.Event()
+    client, changed = RestClient(transport), asyncio.Event()
     transport.broken = "no route"
     async with watching(client, {JOBS: Job}, "", changed) as watched:
         await until(lambda: watched.failure == "no route")
@@ -139,7 +139,7 @@ async def test_a_watch_that_is_refused_is_reported(transport: Counting) -> None:
 
 
 async def test_rejected_credentials_end_the_command(transport: Counting) -> None:
-    async with watching(Client(transport), {JOBS: Job}, "", asyncio.Event()) as watched:
+    async with watching(RestClient(transport), {JOBS: Job}, "", asyncio.Event()) as watched:
         watched.check_credentials()
         transport.broken = "401"
         with pytest.raises(ApiError):

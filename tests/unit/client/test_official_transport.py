@@ -11,7 +11,7 @@ from kubernetes.client import ApiException
 
 from queue_manager.api.resources import JOBS
 from queue_manager.client.official_transport import OfficialTransport, blocking
-from queue_manager.engine.client import Client
+from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.transport import Request
 
 BODY = b'{"kind": "Status", "reason": "Forbidden", "message": "not yours"}'
@@ -74,7 +74,7 @@ def test_an_error_of_the_server_is_an_api_exception_in_each_version() -> None:
 
 
 async def test_blocking_works_where_an_event_loop_runs() -> None:
-    async def work(client: Client) -> str:
+    async def work(client: RestClient) -> str:
         await asyncio.sleep(0)
         return "done"
 

@@ -11,7 +11,7 @@ import pytest
 from queue_manager.configuration import KueueConfig, loads
 from queue_manager.configuration.config_model import V1BETA2
 from queue_manager.configuration.json_schema import document
-from queue_manager.configuration.reference_page import Row, render, rows
+from queue_manager.configuration.reference_page import FieldRow, render, rows
 from queue_manager.configuration.render import as_tree
 
 ROOT = Path(__file__).parents[3]
@@ -46,7 +46,7 @@ REQUIRED = {
 
 
 @pytest.mark.parametrize("row", VALUES, ids=lambda row: row.path)
-def test_a_row_says_what_holds_when_the_field_is_omitted(row: Row) -> None:
+def test_a_row_says_what_holds_when_the_field_is_omitted(row: FieldRow) -> None:
     assert row.omitted
     assert row.text
     assert row.values
@@ -57,7 +57,7 @@ def test_a_row_says_what_holds_when_the_field_is_omitted(row: Row) -> None:
     [row for row in VALUES if re.fullmatch(r"`.*`", row.omitted) and "[]" not in row.path],
     ids=lambda row: row.path,
 )
-def test_a_default_of_the_page_written_into_a_file_changes_nothing(row: Row) -> None:
+def test_a_default_of_the_page_written_into_a_file_changes_nothing(row: FieldRow) -> None:
     """The loader reads each default as the page prints it, in the section that has it."""
     text = f'"{row.omitted[1:-1]}"' if row.values == "text" else row.omitted[1:-1]
     *sections, name = row.path.split(".")

@@ -10,8 +10,8 @@ from job_controller.model import Key, ObjectMeta, Pod
 from queue_manager.api.resources import PODS
 from queue_manager.engine.cache import Cache
 from queue_manager.engine.cause_ids import CURRENT, MAX_JOINED, CauseId, join
-from queue_manager.engine.client import Client
 from queue_manager.engine.clock import SystemClock
+from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.runtime import Runtime
 from queue_manager.engine.transport import Relay, Request, Response, Transport
 from queue_manager.engine.workqueue import WorkQueue
@@ -58,7 +58,7 @@ def test_a_change_of_somebody_else_is_its_own_cause() -> None:
 
 
 async def test_the_response_to_a_write_has_the_cause_of_the_write(served: tuple[Loopback, Transport]) -> None:
-    client, cache = Client(served[1]), Cache[Pod]("pods")
+    client, cache = RestClient(served[1]), Cache[Pod]("pods")
     client.attach_cache(cache, PODS, Pod)
     seen = seen_by(cache)
     CURRENT.set(A)
@@ -68,7 +68,7 @@ async def test_the_response_to_a_write_has_the_cause_of_the_write(served: tuple[
 
 async def test_a_watch_that_is_faster_than_the_response_changes_no_cause(served: tuple[Loopback, Transport]) -> None:
     recording = Recording(served[1])
-    client, cache = Client(recording), Cache[Pod]("pods")
+    client, cache = RestClient(recording), Cache[Pod]("pods")
     client.attach_cache(cache, PODS, Pod)
     seen = seen_by(cache)
 
@@ -89,7 +89,7 @@ async def test_a_watch_that_is_faster_than_the_response_changes_no_cause(served:
 async def test_a_write_sends_its_cause_as_the_audit_id(served: tuple[Loopback, Transport]) -> None:
     """With a number: the audit ids of two writes differ. It fits into the 64 characters that the API server logs."""
     recording = Recording(served[1])
-    client = Client(recording)
+    client = RestClient(recording)
     CURRENT.set(CauseId("0b3c1f9e-6a5c-4d7e-9c5f-1f2e3d4c5b6a", "1234567890123"))
     await client.create(PODS, "default", pod("x"))
     await client.delete(PODS, "default", "x")
@@ -101,7 +101,7 @@ async def test_a_write_sends_its_cause_as_the_audit_id(served: tuple[Loopback, T
 
 async def test_without_a_cause_the_api_server_chooses_the_audit_id(served: tuple[Loopback, Transport]) -> None:
     recording = Recording(served[1])
-    await Client(recording).create(PODS, "default", pod("x"))
+    await RestClient(recording).create(PODS, "default", pod("x"))
     assert recording.requests[0].headers == ()
 
 

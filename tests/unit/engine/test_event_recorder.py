@@ -12,12 +12,12 @@ from job_controller.model import ObjectMeta, Pod
 from queue_manager.api.resources import EVENTS
 from queue_manager.engine import event_pace
 from queue_manager.engine import event_recorder as module
-from queue_manager.engine.client import Client
 from queue_manager.engine.event_correlation import MAX_ENTRIES, Correlator
 from queue_manager.engine.event_pace import EventPace
 from queue_manager.engine.event_recorder import EventRecorder
 from queue_manager.engine.http_transport import HttpTransport
 from queue_manager.engine.metric_registry import MetricRegistry
+from queue_manager.engine.rest_client import RestClient
 from queue_manager.simulation.virtual import run_virtual
 from queue_manager.simulation.world import World
 from tests.unit.engine.loopback import Loopback, status
@@ -44,7 +44,7 @@ async def delivered(recorder: EventRecorder) -> None:
 
 async def test_an_event_is_written_as_by_client_go(served: Served) -> None:
     server, transport = served
-    recorder = EventRecorder(Client(transport), StoppedClock(), "job-controller")
+    recorder = EventRecorder(RestClient(transport), StoppedClock(), "job-controller")
     recorder.event(POD, "Normal", "Started", "x" * 2000)
     await delivered(recorder)
     assert server.requests[0][:2] == ("POST", "/api/v1/namespaces/default/events")
@@ -77,7 +77,7 @@ async def test_an_event_is_written_as_by_client_go(served: Served) -> None:
 
 async def test_a_repeated_event_increments_the_count(served: Served) -> None:
     server, transport = served
-    recorder = EventRecorder(Client(transport), StoppedClock(), "c")
+    recorder = EventRecorder(RestClient(transport), StoppedClock(), "c")
     for _ in range(3):
         recorder.event(POD, "Normal", "Started", "again")
     await delivered(recorder)
@@ -87,7 +87,7 @@ async def test_a_repeated_event_increments_the_count(served: Served) -> None:
 
 async def test_an_expired_event_is_created_again(served: Served) -> None:
     server, transport = served
-    recorder = EventRecorder(Client(transport), StoppedClock(), "c")
+    recorder = EventRecorder(RestClient(transport), StoppedClock(), "c")
     run = asyncio.create_task(recorder.run())
     recorder.event(POD, "Normal", "Started", "again")
     await until(lambda: len(server.objects) == 1)
@@ -101,7 +101,7 @@ async def test_an_expired_event_is_created_again(served: Served) -> None:
 async def test_a_refused_event_is_counted_as_lost_and_the_next_is_delivered(served: Served) -> None:
     server, transport = served
     server.refusals.append(status(403, "Forbidden", "namespace is being terminated"))
-    recorder = EventRecorder(Client(transport), StoppedClock(), "c")
+    recorder = EventRecorder(RestClient(transport), StoppedClock(), "c")
     recorder.event(POD, "Normal", "First", "one")
     recorder.event(POD, "Normal", "Second", "two")
     await delivered(recorder)
@@ -113,7 +113,7 @@ async def test_a_failed_delivery_is_repeated_in_order(served: Served, monkeypatc
     monkeypatch.setattr(module, "RETRY_DELAYS_SECONDS", (0.01, 0.01))
     server, transport = served
     server.refusals.append(status(500, "InternalError", "etcd is away"))
-    recorder = EventRecorder(Client(transport), StoppedClock(), "c")
+    recorder = EventRecorder(RestClient(transport), StoppedClock(), "c")
     recorder.event(POD, "Normal", "First", "one")
     recorder.event(POD, "Normal", "Second", "two")
     await delivered(recorder)
@@ -122,7 +122,7 @@ async def test_a_failed_delivery_is_repeated_in_order(served: Served, monkeypatc
 
 async def test_too_many_waiting_events_are_dropped_and_counted(served: Served, monkeypatch) -> None:  # type: ignore[no-untyped-def]
     monkeypatch.setattr(module, "MAX_PENDING", 2)
-    recorder = EventRecorder(Client(served[1]), StoppedClock(), "c")
+    recorder = EventRecorder(RestClient(served[1]), StoppedClock(), "c")
     for number in range(5):
         recorder.event(POD, "Normal", f"Reason{number}", "text")
     await delivered(recorder)
@@ -197,7 +197,7 @@ def _pod(number: int) -> Pod:
 
 async def test_the_version_of_the_object_is_not_part_of_an_events_identity(served: Served) -> None:
     server, transport = served
-    recorder = EventRecorder(Client(transport), StoppedClock(), "c")
+    recorder = EventRecorder(RestClient(transport), StoppedClock(), "c")
     for version in ("7", "8"):
         meta = msgspec.structs.replace(POD.metadata, resource_version=version)
         recorder.event(msgspec.structs.replace(POD, metadata=meta), "Warning", "FailedCreate", "again")
@@ -207,7 +207,7 @@ async def test_the_version_of_the_object_is_not_part_of_an_events_identity(serve
 
 async def test_many_lost_events_are_few_log_lines(served: Served, monkeypatch, caplog) -> None:  # type: ignore[no-untyped-def]
     monkeypatch.setattr(module, "MAX_PENDING", 0)
-    recorder = EventRecorder(Client(served[1]), StoppedClock(), "c")
+    recorder = EventRecorder(RestClient(served[1]), StoppedClock(), "c")
     for number in range(1000):
         recorder.event(POD, "Normal", "Started", f"number {number}")
     assert recorder.dropped == 1000
@@ -261,7 +261,7 @@ class TickingClock:
 
 async def test_a_count_updates_the_last_time_and_an_aggregate_the_message(served: Served) -> None:
     server, transport = served
-    recorder = EventRecorder(Client(transport), TickingClock(), "c")
+    recorder = EventRecorder(RestClient(transport), TickingClock(), "c")
     for number in range(11):
         recorder.event(POD, "Normal", "Created", f"pod {number}")
     await delivered(recorder)
@@ -272,7 +272,7 @@ async def test_a_count_updates_the_last_time_and_an_aggregate_the_message(served
 
 async def test_an_event_of_an_object_without_namespace_is_written_to_the_default_one(served: Served) -> None:
     server, transport = served
-    recorder = EventRecorder(Client(transport), StoppedClock(), "c")
+    recorder = EventRecorder(RestClient(transport), StoppedClock(), "c")
     node = Pod(api_version="v1", kind="Node", metadata=ObjectMeta(name="n"))
     for _ in range(2):
         recorder.event(node, "Warning", "Full", "no room")
@@ -287,7 +287,7 @@ async def test_an_event_whose_name_is_in_use_gets_the_next_name(served: Served) 
     """The recorders of the Job controller and of the queue manager, at the same time, about one Job."""
     server, transport = served
     for component in ("a", "b"):
-        recorder = EventRecorder(Client(transport), StoppedClock(), component)
+        recorder = EventRecorder(RestClient(transport), StoppedClock(), component)
         recorder.event(POD, "Normal", "Started", "text")
         await delivered(recorder)
         assert recorder.dropped == 0
@@ -302,7 +302,7 @@ async def test_an_undeliverable_event_is_counted_and_logged_and_dropped(
     server, transport = served
     server.refusals.extend(status(code, "InternalError", "etcd is away") for _ in range(3))
     metrics = MetricRegistry()
-    recorder = EventRecorder(Client(transport), StoppedClock(), "c", metrics=metrics)
+    recorder = EventRecorder(RestClient(transport), StoppedClock(), "c", metrics=metrics)
     recorder.event(POD, "Normal", "First", "one")
     recorder.event(POD, "Normal", "Second", "two")
     await delivered(recorder)
@@ -315,7 +315,7 @@ async def test_an_undeliverable_event_is_counted_and_logged_and_dropped(
 
 async def test_events_beyond_the_limit_of_a_reason_are_counted(served: Served) -> None:
     metrics = MetricRegistry()
-    recorder = EventRecorder(Client(served[1]), StoppedClock(), "c", metrics=metrics)
+    recorder = EventRecorder(RestClient(served[1]), StoppedClock(), "c", metrics=metrics)
     for _ in range(27):
         recorder.event(POD, "Normal", "Started", "again")
     await delivered(recorder)
@@ -329,7 +329,7 @@ async def test_events_that_a_stop_leaves_unsent_are_logged(
     monkeypatch.setattr(module, "RETRY_DELAYS_SECONDS", (3600.0,))
     server, transport = served
     server.refusals.append(status(500, "InternalError", "etcd is away"))
-    recorder = EventRecorder(Client(transport), StoppedClock(), "c")
+    recorder = EventRecorder(RestClient(transport), StoppedClock(), "c")
     recorder.event(POD, "Normal", "Started", "one")
     run = asyncio.create_task(recorder.run())
     await until(lambda: not server.refusals)

@@ -21,7 +21,7 @@ A, B = CauseId("a", "1"), CauseId("b", "2")
 def restored() -> Iterator[None]:
     """Give the loggers of this process back as they were."""
     root = logging.getLogger()
-    handlers, names = root.handlers[:], ("", *log.OURS, *log.LIBRARIES, "queue_manager.engine.client")
+    handlers, names = root.handlers[:], ("", *log.OURS, *log.LIBRARIES, "queue_manager.engine.rest_client")
     levels = {name: logging.getLogger(name).level for name in names}
     yield
     root.handlers[:] = handlers
@@ -161,11 +161,11 @@ def test_debug_is_for_the_loggers_of_sluice_and_for_named_ones() -> None:
 
 def test_a_single_logger_has_its_own_level() -> None:
     stream = io.StringIO()
-    log.configure(LogSettings("text", logging.WARNING, {"queue_manager.engine.client": logging.DEBUG}), stream)
-    logging.getLogger("queue_manager.engine.client").debug("x")
+    log.configure(LogSettings("text", logging.WARNING, {"queue_manager.engine.rest_client": logging.DEBUG}), stream)
+    logging.getLogger("queue_manager.engine.rest_client").debug("x")
     logging.getLogger("queue_manager.engine.cache").info("x")
     logging.getLogger("aiohttp").info("x")
-    assert [line.split()[2] for line in stream.getvalue().splitlines()] == ["queue_manager.engine.client"]
+    assert [line.split()[2] for line in stream.getvalue().splitlines()] == ["queue_manager.engine.rest_client"]
 
 
 def test_warnings_of_python_are_lines_of_the_log() -> None:

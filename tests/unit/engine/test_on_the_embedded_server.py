@@ -10,7 +10,7 @@ from typing import Any
 
 from job_controller.model import Key, Object
 from queue_manager.api.resources import CONFIG_MAPS, EVENTS, NAMESPACES
-from queue_manager.engine.client import Client
+from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.runtime import Runtime
 from queue_manager.engine.transport import Request
 from queue_manager.engine.workqueue import WorkQueue
@@ -29,7 +29,7 @@ async def a_day() -> tuple[list[str], list[str], int]:
     """A controller that fails twice per key, then records an Event; and a user who creates and deletes objects."""
     clock, rng = virtual_clock(), random.Random(1)
     server = ApiServer(Store(clock, rng), KindRegistry.builtin(), clock)
-    user = Client(LocalTransport(server, "user"))
+    user = RestClient(LocalTransport(server, "user"))
     if not [tree for tree in await user.list(NAMESPACES) if tree["metadata"]["name"] == "default"]:
         await user.create(NAMESPACES, "", {"metadata": {"name": "default"}})
     runtime = Runtime(LocalTransport(server, "controller"), clock, random.Random(2))
@@ -62,7 +62,7 @@ async def a_day() -> tuple[list[str], list[str], int]:
     return syncs, left, len(events)
 
 
-async def _revision(user: Client) -> str:
+async def _revision(user: RestClient) -> str:
     answer = await user.transport.request(Request("GET", CONFIG_MAPS.path()))
     return str(json.loads(answer.body)["metadata"]["resourceVersion"])
 

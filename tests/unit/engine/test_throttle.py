@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from job_controller.model import ObjectMeta, Pod
 from queue_manager.api.resources import EVENTS, PODS
 from queue_manager.configuration import loads
-from queue_manager.engine.client import Client
+from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.runtime import Runtime
 from queue_manager.engine.throttle import ThrottledTransport, TokenBucket, throttled
 from queue_manager.local.kinds.registry import KindRegistry
@@ -76,7 +76,7 @@ def test_a_client_waits_for_its_turn() -> None:
     """Fifty requests at ten per second, the first five at once."""
 
     async def scenario() -> None:
-        client = Client(throttled(_transport(), (10.0, 5)))
+        client = RestClient(throttled(_transport(), (10.0, 5)))
         began = asyncio.get_running_loop().time()
         await asyncio.gather(*(client.list(PODS) for _ in range(50)))
         assert asyncio.get_running_loop().time() - began == pytest.approx(4.5, abs=0.01)

@@ -13,8 +13,8 @@ import pytest
 from queue_manager.api.resources import PODS
 from queue_manager.engine import tracing
 from queue_manager.engine.cause_ids import CURRENT, CauseId
-from queue_manager.engine.client import Client
 from queue_manager.engine.otlp import trace_id_of
+from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.transport import ApiError, Transport
 from queue_manager.engine.workqueue import WorkQueue
 from tests.collector import Collector, attributes, collecting
@@ -37,7 +37,7 @@ async def collector(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Collector]
         tracing.close()
 
 
-async def spans_of_a_sync(client: Client) -> None:
+async def spans_of_a_sync(client: RestClient) -> None:
     """One sync of a key that creates a pod, for CAUSE."""
     queue: WorkQueue[str] = WorkQueue("q")
 
@@ -52,7 +52,7 @@ async def spans_of_a_sync(client: Client) -> None:
 
 
 async def test_a_write_is_a_child_of_its_sync(collector: Collector, served: tuple[Loopback, Transport]) -> None:
-    await spans_of_a_sync(Client(served[1], server="https://api.example:6443"))
+    await spans_of_a_sync(RestClient(served[1], server="https://api.example:6443"))
     (sync,) = collector.named("sync q")
     (write,) = collector.named("POST /api/v1/namespaces/{namespace}/pods")
     assert (write.parent_span_id, sync.parent_span_id) == (sync.span_id, b"")
@@ -80,7 +80,7 @@ async def test_the_api_server_gets_the_span_of_the_write(
     collector: Collector, served: tuple[Loopback, Transport]
 ) -> None:
     """As the W3C specifies: version, trace, span, sampled."""
-    await spans_of_a_sync(Client(served[1]))
+    await spans_of_a_sync(RestClient(served[1]))
     (write,) = collector.named("POST /api/v1/namespaces/{namespace}/pods")
     (sent,) = [headers["traceparent"].split("-") for headers in served[0].headers]
     assert sent[:3] == ["00", write.trace_id.hex(), write.span_id.hex()]
@@ -91,7 +91,7 @@ async def test_a_refused_write_is_a_span_with_an_error(
     collector: Collector, served: tuple[Loopback, Transport]
 ) -> None:
     served[0].refusals.append(status(422, "Invalid", "no"))
-    await spans_of_a_sync(Client(served[1]))
+    await spans_of_a_sync(RestClient(served[1]))
     (write,) = collector.named("POST /api/v1/namespaces/{namespace}/pods")
     (sync,) = collector.named("sync q")
     found = attributes(list(write.attributes))
@@ -126,7 +126,7 @@ async def test_the_sampler_is_that_of_the_environment(
         for name, value in collector.environment().items():
             monkeypatch.setenv(name, value)
         tracing.configure("x", os.environ)
-        await spans_of_a_sync(Client(served[1]))
+        await spans_of_a_sync(RestClient(served[1]))
         assert collector.spans == []
     (sent,) = [headers["traceparent"] for headers in served[0].headers]
     assert not int(sent.rpartition("-")[2], 16) & SAMPLED
@@ -186,7 +186,7 @@ async def test_an_error_of_a_write_outside_of_any_sync_is_raised(
 ) -> None:
     served[0].refusals.append(status(422, "Invalid", "no"))
     with pytest.raises(ApiError):
-        await Client(served[1]).create(PODS, "default", pod("x"))
+        await RestClient(served[1]).create(PODS, "default", pod("x"))
     await asyncio.to_thread(tracing.close)
     (write,) = collector.spans
     assert "sluice.cause" not in attributes(list(write.attributes))

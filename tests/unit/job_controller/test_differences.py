@@ -17,7 +17,7 @@ from job_controller.labels import COMPLETION_INDEX, OWN_TRACKING_FINALIZER, TRAC
 from job_controller.model import Pod
 from job_controller.options import JobControllerOptions
 from queue_manager.api.resources import JOBS, PODS
-from queue_manager.engine.client import Client
+from queue_manager.engine.rest_client import RestClient
 from queue_manager.local.kinds.registry import KindRegistry
 from queue_manager.local.server.admission_chain import AdmissionReview
 from queue_manager.local.server.api_server import ApiServer
@@ -153,7 +153,7 @@ async def test_pods_are_created_at_full_speed_until_one_is_refused() -> None:
     cluster = Cluster()
     refusing = Refusing(cluster)
     cluster.server = ApiServer(cluster.store, KindRegistry.builtin(), cluster.clock, [refusing])
-    cluster.user = Client(LocalTransport(cluster.server, "user"))
+    cluster.user = RestClient(LocalTransport(cluster.server, "user"))
     async with cluster.controllers(always(ends_after=None)):
         await cluster.submit(parallelism=100, completions=100)
         await asyncio.sleep(3.5)

@@ -16,7 +16,7 @@ import pytest
 from job_controller.model import Pod
 from job_controller.options import JobControllerOptions
 from queue_manager.api.resources import EVENTS, JOBS, PODS
-from queue_manager.engine.client import Client
+from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.runtime import Runtime
 from queue_manager.engine.transport import ApiError, Relay, Request, Response, Transport
 from queue_manager.hosting.job_cluster import attach_job_controller
@@ -38,7 +38,7 @@ class Cluster:
         self.clock = virtual_clock()
         self.store = Store(self.clock, Random(1))
         self.server = ApiServer(self.store, KindRegistry.builtin(), self.clock)
-        self.user = Client(LocalTransport(self.server, "user"))
+        self.user = RestClient(LocalTransport(self.server, "user"))
         self.history: list[tuple[str, str, Tree]] = []
         self.store.subscribe(self._record)
 
@@ -341,7 +341,7 @@ class DeletedBeforeItsStatus(Cluster):
 
 
 class Deleting(Relay):
-    def __init__(self, inner: Transport, user: Client) -> None:
+    def __init__(self, inner: Transport, user: RestClient) -> None:
         super().__init__(inner)
         self.user = user
 

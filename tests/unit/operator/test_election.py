@@ -12,7 +12,7 @@ import pytest
 
 from queue_manager.api.resources import CONFIG_MAPS, LEASES
 from queue_manager.configuration.process import LeaderElection
-from queue_manager.engine.client import Client
+from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.transport import Relay, Request, Response, Transport
 from queue_manager.local.server.in_process import LocalTransport
 from queue_manager.operator.election import Election, Fence, LeadershipLost
@@ -240,7 +240,7 @@ def test_a_paused_leader_sends_nothing_before_it_has_renewed() -> None:
     async def play(world: World, enter: Callable[[str], Candidate]) -> None:
         first = enter("a")
         await first.won()
-        fenced = Client(Fence(LocalTransport(world.server, "a"), first.election))
+        fenced = RestClient(Fence(LocalTransport(world.server, "a"), first.election))
         await fenced.create(CONFIG_MAPS, "default", {"metadata": {"name": "led"}})
         first.offset = 60.0
         with pytest.raises(OSError, match="this process is not the leader"):
@@ -262,8 +262,8 @@ def test_delayed_writes_of_an_earlier_term_are_refused() -> None:
         fence.reject_writes()
         assert first.election.is_leader
         with pytest.raises(OSError, match="this process is not the leader"):
-            await Client(fence).create(CONFIG_MAPS, "default", {"metadata": {"name": "ghost"}})
-        assert await Client(fence).list(LEASES, "default")
+            await RestClient(fence).create(CONFIG_MAPS, "default", {"metadata": {"name": "ghost"}})
+        assert await RestClient(fence).list(LEASES, "default")
 
     run_scenario(play)
 

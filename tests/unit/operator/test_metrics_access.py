@@ -16,8 +16,8 @@ import pytest
 from queue_manager.cli.manager import serve_probes, tls_context
 from queue_manager.configuration import KueueConfig
 from queue_manager.configuration.addresses import Address, parse
-from queue_manager.engine.client import Client
 from queue_manager.engine.metric_registry import MetricRegistry
+from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.transport import Relay, Request, Response
 from queue_manager.operator import metrics_access, probes
 from queue_manager.operator.delegated_auth import DelegatedAuth, Identity, read_front_proxy
@@ -78,7 +78,7 @@ async def scraper() -> AsyncIterator[Scraper]:
         served = {ANYWHERE: ["metrics"], Address("127.0.0.1", 0): ["health"]}
         answers = probes.routes(KueueConfig(), registry, lambda: "")
         context = partial(tls_context, KueueConfig(), None)
-        yield Scraper(await serve_probes(stack, served, answers, Client(api), context), api)
+        yield Scraper(await serve_probes(stack, served, answers, RestClient(api), context), api)
 
 
 @pytest.mark.parametrize(
@@ -135,7 +135,7 @@ async def test_an_answer_of_another_shape_is_no_permission(scraper: Scraper, sta
 async def test_front_proxy_names_that_cannot_be_read_allow_nobody(names: str, caplog: pytest.LogCaptureFixture) -> None:
     """An empty list would allow every client whose certificate the CA has signed."""
     data = {"requestheader-client-ca-file": "pem", "requestheader-allowed-names": names}
-    assert await read_front_proxy(Client(ConfigMaps(data))) is None
+    assert await read_front_proxy(RestClient(ConfigMaps(data))) is None
     assert "requestheader-allowed-names" in caplog.text
 
 
@@ -160,7 +160,7 @@ class ConfigMaps(Relay):
 )
 async def test_a_permission_is_asked_again_when_it_is_old(user: str, seconds: float, asked: int) -> None:
     api, now = Reviews(), [1000.0]
-    auth = CachedAuth(DelegatedAuth(Client(api), None), lambda: now[0])
+    auth = CachedAuth(DelegatedAuth(RestClient(api), None), lambda: now[0])
     attributes = {"nonResourceAttributes": {"path": "/metrics", "verb": "get"}}
     assert await auth.allows(Identity(user), attributes) is (user == "prometheus")
     now[0] += seconds
@@ -170,7 +170,7 @@ async def test_a_permission_is_asked_again_when_it_is_old(user: str, seconds: fl
 
 async def test_a_token_that_is_revoked_is_refused_after_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:
     api, now = Reviews(), [1000.0]
-    auth = CachedAuth(DelegatedAuth(Client(api), None), lambda: now[0])
+    auth = CachedAuth(DelegatedAuth(RestClient(api), None), lambda: now[0])
     headers = {"Authorization": "Bearer of-alice"}
     assert await auth.identify(headers, None)  # type: ignore[arg-type] # one value per header
     monkeypatch.delitem(TOKENS, "of-alice")
@@ -183,7 +183,7 @@ async def test_a_token_that_is_revoked_is_refused_after_a_minute(monkeypatch: py
 async def test_tokens_without_end_do_not_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(metrics_access, "MAX_ENTRIES", 2)
     api = Reviews()
-    auth = CachedAuth(DelegatedAuth(Client(api), None), lambda: 0.0)
+    auth = CachedAuth(DelegatedAuth(RestClient(api), None), lambda: 0.0)
     for token in ("a", "b", "c", "c", "b", "a"):
         await auth.identify({"Authorization": f"Bearer {token}"}, None)  # type: ignore[arg-type]
     assert api.asked["tokenreviews"] == 4

@@ -11,15 +11,15 @@ from queue_manager.api.models.base import (
     ATOMIC,
     DEFAULT_EMPTY,
     ApiModel,
+    CelRule,
     CheckName,
     Name,
     PrinterColumn,
-    Rule,
     Time,
     cel,
 )
 
-ONE_LIST_OF_CHECKS = Rule(
+ONE_LIST_OF_CHECKS = CelRule(
     "!has(self.admissionChecks) || size(self.admissionChecks) == 0 || !has(self.admissionChecksStrategy)",
     "admissionChecks and admissionChecksStrategy cannot be used together",
 )

@@ -7,27 +7,27 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import ConfigDict, Field
 
 from queue_manager.api.models import workload as v1beta2
-from queue_manager.api.models.base import DEFAULT_EMPTY, Name, Rule, cel, list_map
+from queue_manager.api.models.base import DEFAULT_EMPTY, CelRule, Name, cel, list_map
 from queue_manager.api.models.topology import TopologyRequestFields
 from queue_manager.api.models.v1beta1.workload_status import WorkloadStatus
 
 CLASS_NAME, CLASS_SOURCE = "spec.priorityClassName", "spec.priorityClassSource"
 BOTH_NAME = f"has(oldSelf.{CLASS_NAME}) && has(self.{CLASS_NAME})"
 
-PRIORITY_RULE = Rule(
+PRIORITY_RULE = CelRule(
     "!has(self.priorityClassName) || has(self.priority)",
     "priority should not be nil when priorityClassName is set",
 )
-SOURCE_RULE = Rule(
+SOURCE_RULE = CelRule(
     f"!({v1beta2.WAS_RESERVED}) || (has(oldSelf.{CLASS_SOURCE}) ? oldSelf.{CLASS_SOURCE} : '') =="
     f" (has(self.{CLASS_SOURCE}) ? self.{CLASS_SOURCE} : '')",
     "priorityClassSource is immutable while workload quota reserved",
 )
-NAMED_RULE = Rule(
+NAMED_RULE = CelRule(
     f"!({v1beta2.WAS_RESERVED}) || has(oldSelf.{CLASS_NAME}) == has(self.{CLASS_NAME})",
     "priorityClassName is immutable while workload quota reserved",
 )
-NAME_RULE = Rule(
+NAME_RULE = CelRule(
     f"!({v1beta2.WAS_RESERVED} && {BOTH_NAME} && has(self.{CLASS_SOURCE})"
     f" && self.{CLASS_SOURCE} == 'scheduling.k8s.io/priorityclass') || oldSelf.{CLASS_NAME} == self.{CLASS_NAME}",
     "priorityClassName is immutable for scheduling.k8s.io/priorityclass while workload quota reserved",

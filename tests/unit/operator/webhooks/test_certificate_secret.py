@@ -11,7 +11,7 @@ import pytest
 
 from job_controller.json_tree import Json
 from queue_manager.api.resources import NAMESPACES, SECRETS
-from queue_manager.engine.client import Client
+from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.transport import ApiError, Relay, Request, Response
 from queue_manager.local.kinds.registry import KindRegistry
 from queue_manager.local.server.api_server import ApiServer
@@ -35,15 +35,15 @@ class Slow(Relay):
         return answer
 
 
-async def server() -> Client:
+async def server() -> RestClient:
     clock = virtual_clock()
     transport = LocalTransport(ApiServer(Store(clock, Random(1)), KindRegistry.builtin(), clock), "manager")
-    client = Client(Slow(transport))
+    client = RestClient(Slow(transport))
     await client.create(NAMESPACES, "", {"metadata": {"name": "system"}})
     return client
 
 
-def secret(client: Client) -> CertificateSecret:
+def secret(client: RestClient) -> CertificateSecret:
     return CertificateSecret(client, "system", "cert")
 
 
@@ -99,7 +99,7 @@ def test_a_refused_read_is_raised() -> None:
 
     async def play() -> None:
         client = await server()
-        await secret(Client(Forbidding(client.transport))).advance(NAMES, START, "")
+        await secret(RestClient(Forbidding(client.transport))).advance(NAMES, START, "")
 
     with pytest.raises(ApiError, match="no"):
         run_virtual(play())

@@ -23,8 +23,8 @@ from queue_manager.api.resources import (
     WORKLOADS,
     Resource,
 )
-from queue_manager.engine.client import Client
 from queue_manager.engine.clock import SystemClock
+from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.runtime import Runtime
 from queue_manager.engine.transport import JSON_PATCH
 from queue_manager.lifecycle.workload_settings import WorkloadSettings
@@ -57,7 +57,7 @@ class Cluster:
     def __init__(self) -> None:
         clock = SystemClock()
         transport = LocalTransport(ApiServer(Store(clock, Random(1)), KindRegistry.builtin(), clock), "manager")
-        self.client = Client(transport)
+        self.client = RestClient(transport)
         self.runtime = Runtime(transport, clock, Random(1), silence=None)
         self.kopf = KopfAdmission(ClusterAdmission(ClusterContexts(self.runtime, WorkloadSettings())))
 

@@ -37,9 +37,9 @@ from queue_manager.visibility.diagnosis.problem import Problem
 from queue_manager.visibility.diagnosis.snapshot import (
     CertificateFacts,
     ClockFacts,
+    ClusterSnapshot,
     LeaseFacts,
     NodeFacts,
-    Snapshot,
 )
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -85,7 +85,7 @@ def config(**settings: object) -> KueueConfig:
 
 
 LIMITED = RequeuingStrategy(backoff_limit_count=5)
-HEALTHY = Snapshot(
+HEALTHY = ClusterSnapshot(
     now=NOW,
     config=KueueConfig(),
     workloads=[started_after(SECOND)],
@@ -286,7 +286,7 @@ def _others(queues: list[tuple[int, int, int]], index: int) -> int:
 
 
 def test_rules_are_silent_about_what_may_not_be_read() -> None:
-    assert examine(Snapshot(now=NOW)) == []
+    assert examine(ClusterSnapshot(now=NOW)) == []
 
 
 def test_errors_come_first() -> None:

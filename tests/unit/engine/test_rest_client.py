@@ -16,11 +16,11 @@ import yaml
 from job_controller.model import ObjectMeta, Pod
 from queue_manager.api.resources import PODS
 from queue_manager.engine.cache import Cache
-from queue_manager.engine.client import Client
 from queue_manager.engine.exec_plugin import CredentialsError
 from queue_manager.engine.http_transport import HttpTransport
 from queue_manager.engine.kubeconfig import RENEW_AFTER_SECONDS, KubeconfigError, load
 from queue_manager.engine.metric_registry import MetricRegistry
+from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.selector_matching import matcher
 from queue_manager.engine.transport import ApiError, Request
 from queue_manager.engine.write_trail import WRITE_DURATION
@@ -33,7 +33,7 @@ Served = tuple[Loopback, HttpTransport]
 
 
 async def test_reads_and_writes_trees_and_structs(served: Served) -> None:
-    client = Client(served[1])
+    client = RestClient(served[1])
     made = await client.create(PODS, "default", pod("a"))
     assert made["metadata"]["uid"]
     read = await client.get(PODS, "default", "a", type=Pod)
@@ -54,7 +54,7 @@ async def test_reads_and_writes_trees_and_structs(served: Served) -> None:
 
 async def test_the_duration_of_each_write_is_counted_by_verb_and_resource(served: Served) -> None:
     metrics = MetricRegistry()
-    client = Client(served[1], metrics)
+    client = RestClient(served[1], metrics)
     await client.create(PODS, "default", pod("a"))
     await client.list(PODS)
     await client.patch(PODS, "default", "a", {"status": {"phase": "Running"}})
@@ -71,7 +71,7 @@ async def test_the_duration_of_each_write_is_counted_by_verb_and_resource(served
 
 
 async def test_a_struct_without_kind_is_sent_with_it(served: Served) -> None:
-    await Client(served[1]).create(PODS, "default", Pod(metadata=ObjectMeta(name="a", namespace="default")))
+    await RestClient(served[1]).create(PODS, "default", Pod(metadata=ObjectMeta(name="a", namespace="default")))
     assert (served[0].bodies[0]["apiVersion"], served[0].bodies[0]["kind"]) == ("v1", "Pod")
 
 
@@ -79,20 +79,20 @@ async def test_list_reads_all_pages(served: Served) -> None:
     served[0].page = 2
     for name in "abcde":
         served[0].put(pod(name))
-    listed = await Client(served[1]).list(PODS)
+    listed = await RestClient(served[1]).list(PODS)
     assert [(obj["kind"], obj["metadata"]["name"]) for obj in listed] == [("Pod", name) for name in "abcde"]
 
 
 async def test_a_refusal_is_an_api_error_with_its_reason(served: Served) -> None:
     with pytest.raises(ApiError) as caught:
-        await Client(served[1]).get(PODS, "default", "none")
+        await RestClient(served[1]).get(PODS, "default", "none")
     assert (caught.value.status, caught.value.reason) == (404, "NotFound")
 
 
 async def test_a_429_with_retry_after_is_retried(served: Served) -> None:
     server, transport = served
     server.refusals.append(status(429, "TooManyRequests", "busy", {"Retry-After": "0"}))
-    await Client(transport).create(PODS, "default", pod("a"))
+    await RestClient(transport).create(PODS, "default", pod("a"))
     assert len(server.requests) == 2
 
 
@@ -100,7 +100,7 @@ async def test_a_429_without_retry_after_is_raised(served: Served) -> None:
     server, transport = served
     server.refusals.append(status(503, "ServiceUnavailable", "down"))
     with pytest.raises(ApiError):
-        await Client(transport).create(PODS, "default", pod("a"))
+        await RestClient(transport).create(PODS, "default", pod("a"))
     assert len(server.requests) == 1
 
 
@@ -136,7 +136,7 @@ async def test_the_wait_behind_a_stalled_request_is_part_of_the_timeout() -> Non
 
 
 async def test_a_cache_with_a_selector_learns_only_what_it_selects(served: Served) -> None:
-    client = Client(served[1])
+    client = RestClient(served[1])
     cache: Cache[Pod] = Cache("pods")
     client.attach_cache(cache, PODS, Pod, label_selector="team=red", field_selector="spec.nodeName=n1")
     await client.create(PODS, "default", pod("other", labels={"team": "blue"}, spec={"nodeName": "n1"}))
@@ -147,7 +147,7 @@ async def test_a_cache_with_a_selector_learns_only_what_it_selects(served: Serve
 
 
 async def test_the_write_that_removes_the_last_finalizer_is_the_last(served: Served) -> None:
-    client = Client(served[1])
+    client = RestClient(served[1])
     cache: Cache[Pod] = Cache("pods")
     client.attach_cache(cache, PODS, Pod)
     await client.create(PODS, "default", pod("a"))
@@ -373,7 +373,7 @@ async def test_a_proxy_gets_neither_credentials_nor_impersonation(tmp_path: Path
 async def test_from_kubeconfig_talks_to_the_server(served: Served, tmp_path: Path) -> None:
     path = kubeconfig(tmp_path, {"server": served[1].base_url}, {"token": "t"})
     transport = HttpTransport.from_kubeconfig(path)
-    answers = await asyncio.gather(*(Client(transport).create(PODS, "default", pod(f"p{n}")) for n in range(20)))
+    answers = await asyncio.gather(*(RestClient(transport).create(PODS, "default", pod(f"p{n}")) for n in range(20)))
     await transport.close()
     assert len({answer["metadata"]["resourceVersion"] for answer in answers}) == 20
 

@@ -60,7 +60,7 @@ class ListMeta(msgspec.Struct, rename={"resource_version": "resourceVersion", "c
     continue_: str = ""
 
 
-class Client:
+class RestClient:
     """One API server, used by one identity. Calls raise ApiError on a status other than 2xx, OSError on no response."""
 
     def __init__(self, transport: Transport, metrics: Metrics | None = None, *, server: str = "") -> None:

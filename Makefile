@@ -12,7 +12,7 @@ RECENT := import sys; sys.exit(sys.version_info < (3, 11))
 # What was set up for a Python that has been replaced since, or before the checkout was moved, is set up anew.
 BROKEN := $(if $(wildcard $(STAMP)),$(shell $(BIN)/sluice --help >/dev/null 2>&1 || echo broken))
 
-.PHONY: broken help setup demo test test-cluster test-real-server test-real-time test-image quick lint types manifests crds control-plane bench compare-jobs compare-scenarios compare-scheduling fuzz bench-jobs bench-queue image image-tools wheel lock clean
+.PHONY: broken help setup demo test test-cluster test-real-server test-real-time test-image quick lint types manifests crds control-plane bench compare-jobs compare-scenarios compare-scheduling fuzz bench-jobs bench-queue image image-tools test-tools wheel lock clean
 
 help:
 	@sed -n 's/^\([a-z-]*\):.*## /\1  /p' $(MAKEFILE_LIST)
@@ -109,6 +109,10 @@ bench-queue: $(TOOLS) control-plane ## benchmark the queue on a real API server,
 
 wheel: $(STAMP) ## build dist/sluice-VERSION-py3-none-any.whl
 	@$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist .
+
+test-tools: ## install the Debian packages that a few tests need, which are skipped without them (apt-get, as root)
+	@apt-get update --quiet
+	@apt-get install --yes --quiet --no-install-recommends zsh fish mandoc
 
 image: ## build the OCI image of deploy/Containerfile into build/image, without a container engine (as root)
 	@$(PYTHON) deploy/image/build.py

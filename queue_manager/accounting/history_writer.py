@@ -16,8 +16,8 @@ from datetime import datetime
 from itertools import count
 from typing import TypeVar
 
+from queue_manager.accounting.history_sink import HistorySink, RecordsRefused, Retention
 from queue_manager.accounting.records import JobRecord, Record
-from queue_manager.accounting.sink import HistorySink, RecordsRefused, Retention
 
 log = logging.getLogger(__name__)
 

@@ -12,7 +12,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from queue_manager.accounting.database import HistoryUnavailable, open_for_reading
 from queue_manager.accounting.records import ENDS_OF_JOB, JobRecord, PodRecord, StepKind, StepRecord
-from queue_manager.accounting.tables import jobs, pods, steps
+from queue_manager.accounting.sql_tables import jobs, pods, steps
 
 
 class HistoryFilter(NamedTuple):

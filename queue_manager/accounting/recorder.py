@@ -10,13 +10,13 @@ from functools import partial
 from typing import TypeVar
 
 from job_controller.model import Job, Pod
-from queue_manager.accounting import steps
+from queue_manager.accounting import step_reading
+from queue_manager.accounting.history_sink import HistorySink, Retention
 from queue_manager.accounting.history_writer import MAX_QUEUED, HistoryWriter
 from queue_manager.accounting.records import JobRecord, Record
-from queue_manager.accounting.sink import HistorySink, Retention
 from queue_manager.api.resources import JOBS, PODS, WORKLOADS
 from queue_manager.api.types import Workload
-from queue_manager.configuration.history import History
+from queue_manager.configuration.history_settings import History
 from queue_manager.engine.runtime import Runtime
 
 log = logging.getLogger(__name__)
@@ -40,9 +40,9 @@ class HistoryRecorder:
         self._writer = HistoryWriter(partial(_open, url), retention(config), runtime.clock.now, max_queued=max_queued)
         self._exposed: dict[tuple[str, str], int] = {}
         self._jobs = runtime.cache(JOBS, Job)
-        self._jobs.subscribe(self._putting(steps.job_records))
-        runtime.cache(WORKLOADS, Workload).subscribe(self._putting(steps.workload_records))
-        runtime.cache(PODS, Pod).subscribe(self._putting(steps.pod_records))
+        self._jobs.subscribe(self._putting(step_reading.job_records))
+        runtime.cache(WORKLOADS, Workload).subscribe(self._putting(step_reading.workload_records))
+        runtime.cache(PODS, Pod).subscribe(self._putting(step_reading.pod_records))
         runtime.metrics.before_exposition(self._measure)
         runtime.support(self._write)
         runtime.task(self._compare)
@@ -75,7 +75,7 @@ class HistoryRecorder:
 
         def gone(job: JobRecord) -> Record | None:
             seen = not self._namespaces or job.namespace in self._namespaces
-            return steps.deleted(job.uid, now, GONE) if seen else None
+            return step_reading.deleted(job.uid, now, GONE) if seen else None
 
         self._writer.compare((job.metadata.uid for job in self._jobs), gone)
 
@@ -95,7 +95,7 @@ class HistoryRecorder:
 
 def _open(url: str) -> HistorySink:
     """Open the store. Its libraries are imported here, in the thread of the writer, as the start does not need them."""
-    from queue_manager.accounting.store import open_store
+    from queue_manager.accounting.history_store import open_store
 
     return open_store(url)
 

@@ -13,8 +13,8 @@ from job_controller import conditions
 from job_controller.model import Job
 from queue_manager.cli.change_report import ChangeReport
 from queue_manager.cli.connection import connect, read_default_namespace
-from queue_manager.cli.deletion import delete, until_gone
 from queue_manager.cli.exits import EXIT_UNEXPECTED
+from queue_manager.cli.job_deletion import delete, until_gone
 from queue_manager.cli.targets import JobTarget, find_all
 from queue_manager.engine.rest_client import RestClient
 

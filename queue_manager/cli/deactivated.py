@@ -16,7 +16,7 @@ from queue_manager.cli.machine_formats import job_names
 from queue_manager.cli.permitted_lists import list_permitted
 from queue_manager.cli.published_config import published
 from queue_manager.cli.targets import of_queue
-from queue_manager.cli.times import span
+from queue_manager.cli.time_texts import span
 from queue_manager.configuration import KueueConfig
 from queue_manager.engine.clock import SystemClock
 from queue_manager.engine.rest_client import RestClient

@@ -25,13 +25,13 @@ from queue_manager.cli.exits import EXIT_OK, EXIT_UNEXPECTED
 from queue_manager.cli.fitted_table import FittedTable
 from queue_manager.cli.machine_formats import MACHINE_FORMS
 from queue_manager.cli.submit import prepare, submit
-from queue_manager.cli.times import span
+from queue_manager.cli.time_texts import span
 from queue_manager.cli.up import ROOT
 from queue_manager.configuration import KueueConfig
 from queue_manager.engine import descriptors
 from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.tuning import stop_on_signals
-from queue_manager.local.cluster import ClusterOptions, LocalCluster
+from queue_manager.local.local_cluster import ClusterOptions, LocalCluster
 from queue_manager.visibility.job_states import JobRow, JobState
 
 ENDED = (JobState.SUCCEEDED, JobState.FAILED)

@@ -30,7 +30,7 @@ from queue_manager.cli.reason_page import hint, show_reason
 from queue_manager.cli.show import heading, read_config
 from queue_manager.cli.streams import printable
 from queue_manager.cli.targets import find, key_of
-from queue_manager.cli.times import deadline
+from queue_manager.cli.time_texts import deadline
 from queue_manager.engine.clock import SystemClock
 from queue_manager.scheduling.admission_evidence import PreemptionVerdict
 from queue_manager.visibility.explanation import Explanation

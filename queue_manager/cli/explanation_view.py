@@ -15,10 +15,10 @@ from queue_manager.configuration import KueueConfig
 from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.transport import Request
 from queue_manager.lifecycle.workload_settings import WorkloadSettings, settings_of
-from queue_manager.visibility.causes import job_cause, recorded_cause
 from queue_manager.visibility.cluster_state import ClusterObjects
 from queue_manager.visibility.dominant_reason import Surroundings
 from queue_manager.visibility.explanation import Explanation, Position, explain
+from queue_manager.visibility.job_causes import job_cause, recorded_cause
 from queue_manager.visibility.obstacles import ReadableQueues, local_queue_of, obstacle
 from queue_manager.visibility.pending_summary import MAX_LIMIT, PendingPage, local_queue_path
 from queue_manager.visibility.predictions import PredictionContext, predict

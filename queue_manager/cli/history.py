@@ -16,7 +16,7 @@ from queue_manager.cli import output
 from queue_manager.cli.exits import EXIT_NEVER, EXIT_OK, CommandRefused
 from queue_manager.cli.history_reading import own_namer, read, summaries
 from queue_manager.cli.targets import key_of
-from queue_manager.cli.times import local_clock, local_time, span
+from queue_manager.cli.time_texts import local_clock, local_time, span
 
 GIB, MIB = 1 << 30, 1 << 20
 STYLES = {

@@ -20,7 +20,7 @@ from queue_manager.cli.machine_formats import job_names
 from queue_manager.cli.pod_reading import read_troubled_pods
 from queue_manager.cli.queue_view import read_queues
 from queue_manager.cli.targets import of_queue
-from queue_manager.cli.times import deadline, format_time, span
+from queue_manager.cli.time_texts import deadline, format_time, span
 from queue_manager.engine.clock import SystemClock
 from queue_manager.engine.rest_client import RestClient
 from queue_manager.visibility.consequences import queue_obstacle

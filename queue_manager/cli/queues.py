@@ -19,7 +19,7 @@ from queue_manager.cli.connection import connect
 from queue_manager.cli.exits import EXIT_OK
 from queue_manager.cli.machine_formats import cluster_queue_name
 from queue_manager.cli.permitted_lists import seen
-from queue_manager.cli.times import span
+from queue_manager.cli.time_texts import span
 from queue_manager.engine.clock import SystemClock
 from queue_manager.engine.rest_client import RestClient
 from queue_manager.visibility.queue_rows import QueueRow, QuotaRow, queue_rows

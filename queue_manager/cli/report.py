@@ -8,7 +8,7 @@ from queue_manager.accounting.usage_report import UsageRow, usage_rows
 from queue_manager.cli import output
 from queue_manager.cli.exits import EXIT_OK
 from queue_manager.cli.history_reading import summaries
-from queue_manager.cli.times import local_time, span
+from queue_manager.cli.time_texts import local_time, span
 
 
 def hours(amount: float) -> str:

@@ -21,7 +21,6 @@ from queue_manager.api.resources import JOBS, LOCAL_QUEUES
 from queue_manager.api.types import LocalQueue
 from queue_manager.cli import output
 from queue_manager.cli.connection import connect, find_kubeconfig, read_default_namespace
-from queue_manager.cli.deletion import delete, until_gone
 from queue_manager.cli.exits import (
     EXIT_INTERRUPTED,
     EXIT_NEVER,
@@ -29,6 +28,7 @@ from queue_manager.cli.exits import (
     EXIT_UNEXPECTED,
     CommandRefused,
 )
+from queue_manager.cli.job_deletion import delete, until_gone
 from queue_manager.cli.job_from_command import CommandJob, option_of
 from queue_manager.cli.job_waiting import JobWait, patiently
 from queue_manager.cli.log_streams import LogPrinter, follow_job
@@ -40,7 +40,7 @@ from queue_manager.cli.refusals import nothing_created
 from queue_manager.cli.streams import say
 from queue_manager.cli.submit import COLUMNS, Submitted, submit
 from queue_manager.cli.targets import JobTarget, check_local_queue, workload_of
-from queue_manager.cli.times import deadline
+from queue_manager.cli.time_texts import deadline
 from queue_manager.engine.clock import SystemClock
 from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.transport import ApiError

@@ -28,7 +28,7 @@ from queue_manager.cli.published_config import published
 from queue_manager.cli.queue_view import read_queues
 from queue_manager.cli.streams import printable
 from queue_manager.cli.targets import JobTarget, find, key_of
-from queue_manager.cli.times import ago, deadline, format_time
+from queue_manager.cli.time_texts import ago, deadline, format_time
 from queue_manager.configuration import ConfigurationError, KueueConfig, load
 from queue_manager.engine.clock import SystemClock
 from queue_manager.engine.rest_client import RestClient

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from pathlib import Path
 
-from queue_manager.local.cluster import RunningCounts
+from queue_manager.local.local_cluster import RunningCounts
 from queue_manager.local.private_files import write_private
 from queue_manager.local.storage.data_directory import LAST_STOP
 

@@ -24,7 +24,7 @@ from job_controller.model import Job, Key
 from queue_manager.api import condition_types, keys
 from queue_manager.api.resources import JOBS, WORKLOADS
 from queue_manager.api.types import Workload
-from queue_manager.cli import manifests, output
+from queue_manager.cli import job_deletion, manifests, output
 from queue_manager.cli.connection import NOT_LOGGED_IN, connect, read_default_namespace
 from queue_manager.cli.decode_errors import explain_decoding
 from queue_manager.cli.exits import EXIT_ERROR, EXIT_NEVER, EXIT_OK, CommandRefused
@@ -207,14 +207,13 @@ def is_taken(answer: Response) -> bool:
 
 async def remove_old(client: RestClient, key: Key) -> None:
     """Delete the Job of this name with its pods, and wait until they are gone."""
-    from queue_manager.cli import deletion  # imports what a plain submit does not need
 
     old = await get_or_none(client, JOBS, key, Job)
     if old is None:
         return
-    await deletion.delete(client, old)
+    await job_deletion.delete(client, old)
     try:
-        await deletion.until_gone(client, old)
+        await job_deletion.until_gone(client, old)
     except asyncio.CancelledError:  # Ctrl-C
         say(f"sluice submit: the old Job {key} is being deleted, and no new one was created; submit it again")
         raise

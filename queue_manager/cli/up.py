@@ -19,7 +19,7 @@ from textwrap import shorten
 from queue_manager import assets
 from queue_manager.cli import detached, init_process, stop_report
 from queue_manager.cli.exits import EXIT_NEVER, EXIT_OK, CommandRefused
-from queue_manager.cli.log_options import settings_of
+from queue_manager.cli.logging_options import settings_of
 from queue_manager.cli.output import duration
 from queue_manager.cli.published_config import Publisher
 from queue_manager.cli.reload import Reloader
@@ -32,7 +32,7 @@ from queue_manager.engine.transport import ApiError
 from queue_manager.engine.tuning import event_loop, stop_on_signals, tune_garbage_collector
 from queue_manager.local.agent.cgroups import Cgroups, delegated
 from queue_manager.local.agent.sweep import leftover_processes
-from queue_manager.local.cluster import ClusterOptions, LocalCluster
+from queue_manager.local.local_cluster import ClusterOptions, LocalCluster
 from queue_manager.local.storage.data_directory import PODS
 from queue_manager.local.storage.journal import DataDirectoryInUse
 from queue_manager.local.storage.store import JournalUnusable

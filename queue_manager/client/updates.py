@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from job_controller import conditions
 from job_controller.model import Job
 from queue_manager.api.types import Workload
-from queue_manager.visibility.causes import job_cause
+from queue_manager.visibility.job_causes import job_cause
 from queue_manager.visibility.job_states import JobState, explain_state, job_state, workloads_by_job
 from queue_manager.visibility.wire_types import Pod
 

@@ -32,7 +32,7 @@ from queue_manager.configuration.config_model import (
     PositiveDuration,
     Quantity,
 )
-from queue_manager.configuration.history import History
+from queue_manager.configuration.history_settings import History
 from queue_manager.configuration.notifications import Notifications
 from queue_manager.configuration.process import (
     ClientConnection,

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from job_controller.json_tree import Json
 from queue_manager.api.types import Workload
-from queue_manager.lifecycle.causes import Cause
 from queue_manager.lifecycle.status_draft import Draft, WorkloadEvent
+from queue_manager.lifecycle.write_causes import Cause
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,10 +38,10 @@ from queue_manager.jobs.job_situation import MAX_ANCESTORS, JobContext
 from queue_manager.jobs.workload_manifest import prebuilt_name, priority_of
 from queue_manager.jobs.write_conflicts import refresh_after_conflict
 from queue_manager.lifecycle import overrides
-from queue_manager.lifecycle.causes import Cause
 from queue_manager.lifecycle.status_draft import WorkloadEvent
 from queue_manager.lifecycle.transitions import Transition
 from queue_manager.lifecycle.workload_settings import WorkloadSettings
+from queue_manager.lifecycle.write_causes import Cause
 from queue_manager.scheduler.job_pods import JobPods
 from queue_manager.scheduler.workload_writer import Gone, WorkloadWriter
 

@@ -16,8 +16,8 @@ from queue_manager.jobs.job_situation import JobSituation
 from queue_manager.jobs.pairing_rules import unknown_priority_class
 from queue_manager.jobs.workload_manifest import queue_name, reclaimed
 from queue_manager.lifecycle import overrides, transitions
-from queue_manager.lifecycle.causes import Cause
 from queue_manager.lifecycle.status_draft import Draft, WorkloadEvent
+from queue_manager.lifecycle.write_causes import Cause
 
 _ANY_TIME = datetime(1970, 1, 1, tzinfo=UTC)  # for drafts that only answer whether something changes
 

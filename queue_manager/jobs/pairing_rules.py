@@ -34,8 +34,8 @@ from queue_manager.jobs.workload_manifest import (
     reclaimed,
 )
 from queue_manager.lifecycle import transitions
-from queue_manager.lifecycle.causes import Cause
 from queue_manager.lifecycle.status_draft import Draft, WorkloadEvent
+from queue_manager.lifecycle.write_causes import Cause
 
 
 def deleted_job_is_ignored(s: JobSituation) -> Action | None:

@@ -14,8 +14,8 @@ from queue_manager.jobs import start_stop
 from queue_manager.jobs.actions import Action, Nothing, PatchJob, RecordEvent, WriteWorkloadStatus
 from queue_manager.jobs.job_situation import JobSituation
 from queue_manager.lifecycle import transitions
-from queue_manager.lifecycle.causes import Cause
 from queue_manager.lifecycle.status_draft import WorkloadEvent
+from queue_manager.lifecycle.write_causes import Cause
 
 
 def job_of_evicted_workload_is_stopped(s: JobSituation) -> Action | None:

@@ -27,7 +27,6 @@ from job_controller.times import later
 from queue_manager.api import condition_types, event_reasons, keys, messages, policies, reasons
 from queue_manager.api.types import Workload, stops
 from queue_manager.lifecycle import admission_checks, clock_set_back, requeuing, transitions
-from queue_manager.lifecycle.causes import Cause
 from queue_manager.lifecycle.queue_entry import waits
 from queue_manager.lifecycle.status_draft import Draft
 from queue_manager.lifecycle.steps import (
@@ -41,6 +40,7 @@ from queue_manager.lifecycle.steps import (
     WorkloadContext,
 )
 from queue_manager.lifecycle.workload_settings import WorkloadSettings
+from queue_manager.lifecycle.write_causes import Cause
 from queue_manager.queueing.pending import PendingReason
 from queue_manager.scheduling.execution_time import execution_deadline
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from queue_manager.api import messages, policies, reasons
-from queue_manager.lifecycle.causes import Cause
 from queue_manager.lifecycle.status_draft import Draft
 from queue_manager.lifecycle.unscheduled import Unscheduled
+from queue_manager.lifecycle.write_causes import Cause
 from queue_manager.queueing.pending import PendingReason
 
 

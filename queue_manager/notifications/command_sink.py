@@ -16,8 +16,8 @@ from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 
+from queue_manager.notifications.notice_sink import NotDelivered
 from queue_manager.notifications.notices import Notice
-from queue_manager.notifications.sink import NotDelivered
 
 PREFIX = "SLUICE_EVENT_"
 MAX_REASON = 200  # characters of standard error

@@ -19,8 +19,8 @@ from queue_manager.configuration.notifications import Notifications
 from queue_manager.engine.metric_registry import MetricRegistry
 from queue_manager.engine.runtime import Runtime
 from queue_manager.notifications.command_sink import CommandSink
+from queue_manager.notifications.notice_sink import NotDelivered, Sink
 from queue_manager.notifications.notices import Notice, of_job, of_workload
-from queue_manager.notifications.sink import NotDelivered, Sink
 from queue_manager.notifications.webhook_sink import WebhookSink
 
 log = logging.getLogger(__name__)

@@ -20,8 +20,8 @@ from job_controller.ports import Clock
 from queue_manager.configuration.notifications import NotificationWebhook
 from queue_manager.engine.retry_delays import Backoff
 from queue_manager.notifications import signing
+from queue_manager.notifications.notice_sink import NotDelivered
 from queue_manager.notifications.notices import Notice
-from queue_manager.notifications.sink import NotDelivered
 
 ATTEMPTS = 6
 FIRST_SECONDS, LONGEST_SECONDS = 1.0, 60.0  # between attempts: together one to two minutes

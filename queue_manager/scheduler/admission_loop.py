@@ -19,10 +19,10 @@ from queue_manager.api.workload_names import job_name
 from queue_manager.engine.cache import Cache
 from queue_manager.engine.runtime import Runtime
 from queue_manager.lifecycle import admission_checks, transitions
-from queue_manager.lifecycle.causes import Cause
 from queue_manager.lifecycle.queue_entry import waits
 from queue_manager.lifecycle.status_draft import Draft
 from queue_manager.lifecycle.workload_settings import WorkloadSettings
+from queue_manager.lifecycle.write_causes import Cause
 from queue_manager.queueing import outcomes
 from queue_manager.queueing.outcomes import NEVER_FITS_REASONS
 from queue_manager.scheduler.cycle_metrics import CycleMetrics

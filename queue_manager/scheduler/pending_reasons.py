@@ -24,10 +24,10 @@ from queue_manager.api.resources import WORKLOADS
 from queue_manager.api.types import Workload
 from queue_manager.engine.cache import Cache
 from queue_manager.engine.runtime import Runtime
-from queue_manager.lifecycle.causes import Cause
 from queue_manager.lifecycle.status_draft import Draft
 from queue_manager.lifecycle.transitions import Transition
 from queue_manager.lifecycle.workload_settings import WorkloadSettings
+from queue_manager.lifecycle.write_causes import Cause
 from queue_manager.scheduler.quota_cache import QuotaCache
 from queue_manager.scheduler.rejections import Rejections, report
 from queue_manager.scheduler.workload_writer import Gone, WorkloadWriter

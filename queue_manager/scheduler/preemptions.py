@@ -23,9 +23,9 @@ from queue_manager.api.types import Workload
 from queue_manager.engine.cache import Cache
 from queue_manager.engine.runtime import Runtime
 from queue_manager.lifecycle import transitions
-from queue_manager.lifecycle.causes import Cause
 from queue_manager.lifecycle.queue_entry import waits
 from queue_manager.lifecycle.status_draft import Draft
+from queue_manager.lifecycle.write_causes import Cause
 from queue_manager.queueing.outcomes import await_victims
 from queue_manager.scheduler.pending_reasons import PendingReasons
 from queue_manager.scheduler.quota_cache import QuotaCache

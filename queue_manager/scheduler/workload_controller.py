@@ -16,12 +16,12 @@ from queue_manager.engine.runtime import Runtime
 from queue_manager.engine.transport import ApiError
 from queue_manager.engine.workqueue import WorkQueue
 from queue_manager.lifecycle import steps
-from queue_manager.lifecycle.causes import Cause
 from queue_manager.lifecycle.pod_causes import worst_cause
 from queue_manager.lifecycle.rules import next_step
 from queue_manager.lifecycle.transitions import Transition
 from queue_manager.lifecycle.unscheduled import Unscheduled, unschedulable, unscheduled
 from queue_manager.lifecycle.workload_settings import WorkloadSettings, without_future_times
+from queue_manager.lifecycle.write_causes import Cause
 from queue_manager.scheduler.job_pods import JobPods
 from queue_manager.scheduler.quota_cache import QuotaCache
 from queue_manager.scheduler.workload_writer import Gone, WorkloadWriter

@@ -20,10 +20,10 @@ from queue_manager.engine.cache import Cache
 from queue_manager.engine.cause_ids import CURRENT, CauseId, join
 from queue_manager.engine.runtime import Runtime
 from queue_manager.engine.transport import ApiError
-from queue_manager.lifecycle.causes import Cause, main_cause
 from queue_manager.lifecycle.status_draft import Draft
 from queue_manager.lifecycle.transitions import Transition
 from queue_manager.lifecycle.workload_settings import WorkloadSettings
+from queue_manager.lifecycle.write_causes import Cause, main_cause
 from queue_manager.scheduler.write_queue import WriteQueue
 
 MAX_ATTEMPTS = 5  # before a conflict is raised to the caller

@@ -20,10 +20,10 @@ from queue_manager.configuration import KueueConfig
 from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.runtime import Runtime
 from queue_manager.engine.transport import Relay, Request, Response, Transport
-from queue_manager.local.cluster import install_crds
 from queue_manager.local.controllers.garbage_collector import GarbageCollector
 from queue_manager.local.controllers.namespace_deletion import NamespaceController
 from queue_manager.local.kinds.registry import KindRegistry
+from queue_manager.local.local_cluster import install_crds
 from queue_manager.local.server.admission_chain import AdmissionPlugin
 from queue_manager.local.server.api_server import ApiServer
 from queue_manager.local.server.in_process import LocalTransport

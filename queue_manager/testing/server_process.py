@@ -22,7 +22,7 @@ from queue_manager.engine import descriptors, log
 from queue_manager.engine.transport import ApiError
 from queue_manager.engine.tuning import event_loop, tune_garbage_collector
 from queue_manager.local.agent.cgroups import delegated
-from queue_manager.local.cluster import ClusterOptions, LocalCluster
+from queue_manager.local.local_cluster import ClusterOptions, LocalCluster
 from queue_manager.local.storage.journal import DataDirectoryInUse
 from queue_manager.local.storage.store import JournalUnusable
 from queue_manager.testing.protocol import Failed, Ready, StartOrder, decode_order

@@ -16,7 +16,7 @@ from job_controller.switches import effective
 from queue_manager.api.types import Workload
 from queue_manager.lifecycle.pod_causes import ended_text
 from queue_manager.visibility.attempt_counts import budget_attempts
-from queue_manager.visibility.causes import pods_by_job
+from queue_manager.visibility.job_causes import pods_by_job
 from queue_manager.visibility.pod_attempts import backoff_end, delay_of_index, failed_container
 from queue_manager.visibility.wire_types import Pod
 

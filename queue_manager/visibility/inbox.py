@@ -17,8 +17,8 @@ from queue_manager.api import condition_types, keys, messages, reasons
 from queue_manager.api.types import Workload
 from queue_manager.lifecycle.pod_causes import OOM_KILLED
 from queue_manager.visibility.attempt_counts import count_budget_attempts
-from queue_manager.visibility.causes import recorded_cause
 from queue_manager.visibility.failures import Failure
+from queue_manager.visibility.job_causes import recorded_cause
 from queue_manager.visibility.wire_types import Event
 
 LIMIT = reasons.deactivated_due_to(reasons.REQUEUING_LIMIT_EXCEEDED)

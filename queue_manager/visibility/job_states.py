@@ -39,7 +39,7 @@ from queue_manager.jobs.workload_manifest import prebuilt_name
 from queue_manager.scheduling import workload_info
 from queue_manager.visibility import inbox
 from queue_manager.visibility.attempt_counts import count_budget_attempts
-from queue_manager.visibility.causes import job_cause, pods_by_job
+from queue_manager.visibility.job_causes import job_cause, pods_by_job
 from queue_manager.visibility.preempted import preempted_for
 
 WORKLOAD_CREATION_TIMEOUT = timedelta(seconds=15)  # within this time the queue creates the Workload of a new Job

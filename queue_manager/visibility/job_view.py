@@ -14,12 +14,12 @@ from queue_manager.api.types import Workload
 from queue_manager.visibility import inbox
 from queue_manager.visibility.attempt_counts import count_attempts, count_budget_attempts
 from queue_manager.visibility.attempt_rows import AttemptRow, attempt_rows
-from queue_manager.visibility.causes import job_cause, recorded_cause
 from queue_manager.visibility.demand import DemandRow, demand
 from queue_manager.visibility.explanation import Position
 from queue_manager.visibility.failures import Failure
 from queue_manager.visibility.future_events import Prediction
 from queue_manager.visibility.indexes import IndexMap, index_map
+from queue_manager.visibility.job_causes import job_cause, recorded_cause
 from queue_manager.visibility.job_history import Step, history
 from queue_manager.visibility.job_states import (
     JobState,

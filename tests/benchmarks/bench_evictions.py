@@ -24,7 +24,7 @@ from queue_manager.engine.clock import SystemClock
 from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.transport import Request
 from queue_manager.engine.tuning import event_loop, tune_garbage_collector
-from queue_manager.local.cluster import ClusterOptions, LocalCluster
+from queue_manager.local.local_cluster import ClusterOptions, LocalCluster
 from queue_manager.simulation.virtual import run_virtual
 from tests.simulation.round_trip import round_trip
 

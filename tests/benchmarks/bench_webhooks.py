@@ -43,8 +43,8 @@ from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.runtime import Runtime
 from queue_manager.engine.tuning import event_loop, tune_garbage_collector
 from queue_manager.lifecycle.workload_settings import WorkloadSettings
-from queue_manager.local.cluster import install_crds
 from queue_manager.local.kinds.registry import KindRegistry
+from queue_manager.local.local_cluster import install_crds
 from queue_manager.local.server.api_server import ApiServer
 from queue_manager.local.server.in_process import LocalTransport
 from queue_manager.local.storage.store import Store

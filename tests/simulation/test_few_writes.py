@@ -20,7 +20,7 @@ from queue_manager.api.resources import CLUSTER_QUEUES, WORKLOADS
 from queue_manager.configuration import loads
 from queue_manager.engine.runtime import Runtime
 from queue_manager.engine.transport import Relay, Request, Response, Transport
-from queue_manager.lifecycle.causes import Cause
+from queue_manager.lifecycle.write_causes import Cause
 from queue_manager.scheduler.write_queue import SLOTS
 from queue_manager.simulation.virtual import run_virtual
 from queue_manager.simulation.world import World

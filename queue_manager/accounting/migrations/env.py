@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from alembic import context
 
-from queue_manager.accounting.tables import metadata
+from queue_manager.accounting.sql_tables import metadata
 
 context.configure(
     connection=context.config.attributes["connection"],

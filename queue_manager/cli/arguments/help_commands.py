@@ -6,7 +6,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from queue_manager.cli.arguments.options import Commands
+from queue_manager.cli.arguments.shared_options import Commands
 
 SHELLS = ("bash", "zsh", "fish")
 
@@ -22,7 +22,7 @@ class ShowVersion(argparse.Action):
         option_string: str | None = None,
     ) -> None:
         """Print the line and exit with 0."""
-        from queue_manager.cli.versions import version_line
+        from queue_manager.cli.version_line import version_line
 
         sys.stdout.write(f"{version_line()}\n")
         parser.exit()

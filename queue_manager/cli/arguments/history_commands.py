@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from queue_manager.cli.arguments.argument_types import TIMES, past_time
-from queue_manager.cli.arguments.options import Commands, add_output_option
+from queue_manager.cli.arguments.shared_options import Commands, add_output_option
 
 GROUPS = ("queue", "user", "flavor", "namespace")
 

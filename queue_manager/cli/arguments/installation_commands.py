@@ -6,7 +6,7 @@ import argparse
 
 from queue_manager.api.component_names import NAMESPACE
 from queue_manager.cli.arguments.argument_types import name_list, positive, span
-from queue_manager.cli.arguments.options import (
+from queue_manager.cli.arguments.shared_options import (
     OBJECT_NAME,
     Commands,
     add_client_options,

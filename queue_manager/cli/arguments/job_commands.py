@@ -14,7 +14,7 @@ from queue_manager.cli.arguments.argument_types import (
     span,
     variable,
 )
-from queue_manager.cli.arguments.options import (
+from queue_manager.cli.arguments.shared_options import (
     OWN_NAMESPACE,
     Commands,
     add_change_options,

@@ -6,8 +6,8 @@ import argparse
 
 from queue_manager import assets
 from queue_manager.cli.arguments.argument_types import node_count, port, quantity, span
-from queue_manager.cli.arguments.options import Commands, add_output_option
-from queue_manager.cli.log_options import add_log_options
+from queue_manager.cli.arguments.shared_options import Commands, add_output_option
+from queue_manager.cli.logging_options import add_log_options
 
 
 def add_up(commands: Commands) -> None:

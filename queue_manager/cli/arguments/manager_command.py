@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from queue_manager.cli.arguments.argument_types import controllers, port
-from queue_manager.cli.arguments.options import Commands
-from queue_manager.cli.log_options import add_log_options, add_zap_options
+from queue_manager.cli.arguments.shared_options import Commands
+from queue_manager.cli.logging_options import add_log_options, add_zap_options
 from queue_manager.operator.permissions import ALL
 
 

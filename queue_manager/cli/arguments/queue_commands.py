@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from queue_manager.cli.arguments.options import Commands, add_change_options, add_client_options
+from queue_manager.cli.arguments.shared_options import Commands, add_change_options, add_client_options
 
 
 def add_queue_commands(commands: Commands) -> None:

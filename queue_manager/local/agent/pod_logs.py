@@ -27,8 +27,8 @@ from queue_manager.local.agent import trimming
 from queue_manager.local.agent.layout import Layout, RunFiles
 from queue_manager.local.agent.supervisor import LINGER_SECONDS
 from queue_manager.local.agent.trimming import PIECE_BYTES
+from queue_manager.local.container_logs import LogOptions
 from queue_manager.local.errors import StatusError, bad_request
-from queue_manager.local.pod_logs import LogOptions
 
 POLL_SECONDS = 0.2
 ALL = 100 * 365 * 86_400  # seconds; a longer duration could leave the range of datetime

@@ -21,10 +21,10 @@ from queue_manager.api.resources import CRDS, NAMESPACES, PODS
 from queue_manager.engine.metric_registry import Exposition
 from queue_manager.engine.transport import Response
 from queue_manager.local import errors
+from queue_manager.local.container_logs import ContainerLogs
 from queue_manager.local.discovery.paths import discovery
 from queue_manager.local.errors import StatusError
 from queue_manager.local.kinds.registry import KindRegistry
-from queue_manager.local.pod_logs import ContainerLogs
 from queue_manager.local.schema.time_limits import LimitedRequest, NeedsWorkerProcess, Work
 from queue_manager.local.server.admission_chain import AdmissionPlugin, AdmissionReview
 from queue_manager.local.server.call import Call, CallTarget, parse_path

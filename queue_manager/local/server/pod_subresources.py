@@ -15,8 +15,8 @@ from job_controller.times import timestamp
 from queue_manager.api.resources import Resource
 from queue_manager.engine.transport import Response
 from queue_manager.local import errors
-from queue_manager.local.pod_logs import ContainerLogs
-from queue_manager.local.server import log_options
+from queue_manager.local.container_logs import ContainerLogs
+from queue_manager.local.server import log_requests
 from queue_manager.local.server.call import Call
 from queue_manager.local.server.deletion import DeleteOptions, Deleter
 from queue_manager.local.server.exchange import Stream, read_body
@@ -86,9 +86,9 @@ class PodSubresources:
 
     def log(self, call: Call) -> Response | Stream:
         """GET of a container's output, which is empty for an unscheduled pod. Raises 400, 404, 422."""
-        options = log_options.parse(call)
+        options = log_requests.parse(call)
         pod = decode(self._writer.require(call))
-        container = log_options.container_of(pod, call.option("container"))
+        container = log_requests.container_of(pod, call.option("container"))
         if self._logs is None or not (pod.get("spec") or {}).get("nodeName"):
             return Response(204, {}, b"")
         lines = self._logs.open(pod, container, options)

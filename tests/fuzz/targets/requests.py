@@ -18,8 +18,8 @@ from queue_manager.engine.clock import SystemClock
 from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.transport import APPLY_PATCH, JSON, JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, Response
 from queue_manager.local import errors
-from queue_manager.local.cluster import install_crds
 from queue_manager.local.kinds.registry import KindRegistry
+from queue_manager.local.local_cluster import install_crds
 from queue_manager.local.server.api_server import ApiServer
 from queue_manager.local.server.exchange import ServerRequest
 from queue_manager.local.server.in_process import LocalTransport

@@ -26,12 +26,12 @@ from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.runtime import Runtime
 from queue_manager.engine.transport import Request, Response
 from queue_manager.lifecycle.workload_settings import WorkloadSettings
-from queue_manager.local.cluster import install_crds
 from queue_manager.local.errors import StatusError, bad_request
 from queue_manager.local.kinds.batch import JOB
 from queue_manager.local.kinds.custom_kinds import custom_kinds
 from queue_manager.local.kinds.kind import Kind
 from queue_manager.local.kinds.registry import KindRegistry
+from queue_manager.local.local_cluster import install_crds
 from queue_manager.local.server.api_server import ApiServer
 from queue_manager.local.server.in_process import LocalTransport
 from queue_manager.local.storage.store import Store

@@ -10,8 +10,8 @@ import pytest
 
 from queue_manager.local.agent.layout import Layout, RunFiles
 from queue_manager.local.agent.pod_logs import PIECE_BYTES, LogFiles, LogIndexer
+from queue_manager.local.container_logs import LogOptions
 from queue_manager.local.errors import StatusError
-from queue_manager.local.pod_logs import LogOptions
 from tests.local.agent.world import World, running
 from tests.waiting import until
 

@@ -31,7 +31,7 @@ async def test_tab_completes_commands_options_and_names(
     shell: str, user: Callable[..., User], env: dict[str, str]
 ) -> None:
     if shutil.which(shell) is None:
-        pytest.skip(f"{shell} is not installed")
+        pytest.skip(f"{shell} is not installed: make test-tools")
     me = user()
     me.submit("training")
     command, setup = INTERACTIVE[shell]
@@ -57,7 +57,7 @@ async def test_tab_completes_commands_options_and_names(
 
 async def test_fish_completes_with_descriptions(user: Callable[..., User], env: dict[str, str]) -> None:
     if shutil.which("fish") is None:
-        pytest.skip("fish is not installed")
+        pytest.skip("fish is not installed: make test-tools")
     me = user()
     me.submit("training")
     asked = (

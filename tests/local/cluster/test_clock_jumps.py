@@ -13,7 +13,7 @@ from queue_manager.configuration import KueueConfig, loads
 from queue_manager.engine import clock_jumps
 from queue_manager.engine.clock import SystemClock
 from queue_manager.engine.transport import ApiError
-from queue_manager.local.cluster import ClusterOptions, LocalCluster
+from queue_manager.local.local_cluster import ClusterOptions, LocalCluster
 from tests.local.cluster.work import ended, job, job_named, running
 from tests.waiting import until
 
@@ -30,7 +30,7 @@ class JumpingClock:
 async def test_deadlines_that_passed_in_a_sleep_take_effect_at_the_wake_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("queue_manager.local.cluster.SystemClock", JumpingClock)
+    monkeypatch.setattr("queue_manager.local.local_cluster.SystemClock", JumpingClock)
     monkeypatch.setattr(clock_jumps, "CHECK_SECONDS", 0.05)
     async with LocalCluster(ClusterOptions(data_dir=tmp_path), KueueConfig()) as cluster:
         client = cluster.client
@@ -61,7 +61,7 @@ async def test_backoffs_keep_their_length_when_the_clock_is_set_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By a month, while one Job backs off with its pods and another one with its Workload."""
-    monkeypatch.setattr("queue_manager.local.cluster.SystemClock", JumpingClock)
+    monkeypatch.setattr("queue_manager.local.local_cluster.SystemClock", JumpingClock)
     monkeypatch.setattr(clock_jumps, "CHECK_SECONDS", 0.05)
     kind = "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\n"
     config = loads(f"{kind}waitForPodsReady: {{timeout: 2s, requeuingStrategy: {{backoffBaseSeconds: 3}}}}\n")
@@ -94,7 +94,7 @@ async def test_backoffs_keep_their_length_when_the_clock_is_set_back(
 async def test_a_pod_ends_at_its_deadline_when_the_clock_is_set_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("queue_manager.local.cluster.SystemClock", JumpingClock)
+    monkeypatch.setattr("queue_manager.local.local_cluster.SystemClock", JumpingClock)
     monkeypatch.setattr(clock_jumps, "CHECK_SECONDS", 0.05)
     async with LocalCluster(ClusterOptions(data_dir=tmp_path), KueueConfig()) as cluster:
         limited = job("limited", "sleep 600", backoffLimit=0)

@@ -10,10 +10,10 @@ from datetime import datetime, timedelta
 import pytest
 
 from queue_manager.accounting import history_writer
+from queue_manager.accounting.history_sink import RecordsRefused, Retention
 from queue_manager.accounting.history_writer import HistoryWriter
 from queue_manager.accounting.records import JobRecord, Record
-from queue_manager.accounting.sink import RecordsRefused, Retention
-from queue_manager.accounting.steps import deleted
+from queue_manager.accounting.step_reading import deleted
 from tests.unit.accounting.history_samples import START, at, job
 
 KEEP = Retention(timedelta(days=1), 1000)

@@ -21,7 +21,7 @@ from queue_manager.cli.main import main
 from queue_manager.configuration import KueueConfig
 from queue_manager.engine.http_transport import HttpTransport
 from queue_manager.engine.transport import ApiError, Response
-from queue_manager.local.cluster import ClusterOptions, LocalCluster
+from queue_manager.local.local_cluster import ClusterOptions, LocalCluster
 
 HINT = "-n NAMESPACE asks for one namespace only"
 KUBECONFIG = """\

@@ -13,8 +13,8 @@ from queue_manager.cli.change_report import ChangeReport
 from queue_manager.cli.crds import finish_delete
 from queue_manager.cli.main import main
 from queue_manager.engine.rest_client import RestClient
-from queue_manager.local.cluster import install_crds
 from queue_manager.local.kinds.registry import KindRegistry
+from queue_manager.local.local_cluster import install_crds
 from queue_manager.local.server.api_server import ApiServer
 from queue_manager.local.server.in_process import LocalTransport
 from queue_manager.local.storage.store import Store

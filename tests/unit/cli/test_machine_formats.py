@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from queue_manager.cli import machine_formats
-from queue_manager.cli.arguments.options import FORMS
+from queue_manager.cli.arguments.shared_options import FORMS
 from queue_manager.cli.machine_formats import MACHINE_FORMS, job_names, text_of_change, text_of_record, text_of_rows
 
 AWKWARD = 'a "quoted", word\nand a second line'

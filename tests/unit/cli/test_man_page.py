@@ -34,7 +34,7 @@ def test_a_page_names_every_argument_of_its_command(command: str) -> None:
 @pytest.mark.parametrize("checker", CHECKERS, ids=lambda checker: checker[0])
 def test_a_program_that_shows_pages_has_no_warning(checker: tuple[str, ...]) -> None:
     if shutil.which(checker[0]) is None:
-        pytest.skip(f"{checker[0]} is not installed")
+        pytest.skip(f"{checker[0]} is not installed: make test-tools")
     for command in COMMANDS:
         done = subprocess.run(checker, input=page(command), text=True, capture_output=True, check=False)
         assert (done.returncode, done.stdout, done.stderr) == (0, "", ""), command

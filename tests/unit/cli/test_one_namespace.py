@@ -20,8 +20,8 @@ from queue_manager.cli.exits import EXIT_OK, CommandRefused
 from queue_manager.cli.queue_view import read_queues
 from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.transport import Request, Response
-from queue_manager.local.cluster import install_crds
 from queue_manager.local.kinds.registry import KindRegistry
+from queue_manager.local.local_cluster import install_crds
 from queue_manager.local.server.api_server import ApiServer
 from queue_manager.local.server.in_process import LocalTransport
 from queue_manager.local.storage.store import Store

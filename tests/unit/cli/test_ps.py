@@ -14,8 +14,8 @@ from queue_manager.cli import output, ps
 from queue_manager.cli.ps import job_table
 from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.transport import ApiError
-from queue_manager.local.cluster import install_crds
 from queue_manager.local.kinds.registry import KindRegistry
+from queue_manager.local.local_cluster import install_crds
 from queue_manager.local.server.api_server import ApiServer
 from queue_manager.local.server.in_process import LocalTransport
 from queue_manager.local.storage.store import Store

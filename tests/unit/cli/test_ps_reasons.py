@@ -9,7 +9,7 @@ import pytest
 
 from queue_manager.api import messages
 from queue_manager.cli import ps
-from queue_manager.cli.times import deadline
+from queue_manager.cli.time_texts import deadline
 from queue_manager.visibility.job_states import JobRow, job_row
 from tests.unit.visibility.build import at, job
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from queue_manager.cli.stop_report import departure, forget, record, recorded, stopped_jobs
-from queue_manager.local.cluster import RunningCounts
+from queue_manager.local.local_cluster import RunningCounts
 
 ONE = RunningCounts(1, 2, ("default/train",))
 MANY = RunningCounts(7, 7, tuple(f"default/job-{number}" for number in range(7)))

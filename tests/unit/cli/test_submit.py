@@ -25,8 +25,8 @@ from queue_manager.configuration.kueue_config import Resources
 from queue_manager.engine.api_warnings import warnings
 from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.transport import ApiError, Request, Response
-from queue_manager.local.cluster import install_crds
 from queue_manager.local.kinds.registry import KindRegistry
+from queue_manager.local.local_cluster import install_crds
 from queue_manager.local.server.api_server import ApiServer
 from queue_manager.local.server.in_process import LocalTransport
 from queue_manager.local.storage.store import Store

@@ -9,7 +9,7 @@ import pytest
 from queue_manager.cli.stop_report import interruption
 from queue_manager.cli.up import enforcement
 from queue_manager.local.agent.cgroups import Cgroups
-from queue_manager.local.cluster import RunningCounts
+from queue_manager.local.local_cluster import RunningCounts
 
 
 @pytest.mark.parametrize(

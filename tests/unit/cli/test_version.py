@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from queue_manager.cli import versions
+from queue_manager.cli import version_line
 from queue_manager.cli.exits import EXIT_NEVER
 from queue_manager.cli.main import main
 
@@ -32,9 +32,9 @@ def test_a_checkout_names_its_commit(tmp_path: Path, monkeypatch: pytest.MonkeyP
             ["git", "-C", tmp_path, *who, *arguments], check=True, capture_output=True, text=True
         ).stdout
 
-    monkeypatch.setattr(versions, "CHECKOUT", tmp_path)
-    assert versions.checked_out_commit() == ""
+    monkeypatch.setattr(version_line, "CHECKOUT", tmp_path)
+    assert version_line.checked_out_commit() == ""
     git("init", "-q")
-    assert versions.checked_out_commit() == ""  # no commit yet
+    assert version_line.checked_out_commit() == ""  # no commit yet
     git("commit", "-q", "--allow-empty", "-m", "first")
-    assert versions.checked_out_commit() == git("rev-parse", "HEAD").strip()
+    assert version_line.checked_out_commit() == git("rev-parse", "HEAD").strip()

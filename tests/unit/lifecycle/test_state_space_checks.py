@@ -13,9 +13,9 @@ from hypothesis.stateful import run_state_machine_as_test
 from queue_manager.api import condition_types, policies
 from queue_manager.api.types import RequeueState
 from queue_manager.lifecycle import requeuing, rules, state_space, steps, transitions
-from queue_manager.lifecycle.causes import Cause
 from queue_manager.lifecycle.state_space import LifeState
 from queue_manager.lifecycle.status_draft import Draft
+from queue_manager.lifecycle.write_causes import Cause
 from tests.unit.lifecycle import test_state_space
 from tests.unit.lifecycle.test_state_space import LifeOfAWorkload
 

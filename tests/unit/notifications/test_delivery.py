@@ -20,9 +20,9 @@ from queue_manager.engine.clock import SystemClock
 from queue_manager.engine.metric_registry import MetricRegistry
 from queue_manager.notifications import signing
 from queue_manager.notifications.command_sink import CommandSink, variables
+from queue_manager.notifications.notice_sink import NotDelivered
 from queue_manager.notifications.notices import Notice
 from queue_manager.notifications.notifier import MAX_WAITING, _Outbox
-from queue_manager.notifications.sink import NotDelivered
 from queue_manager.notifications.webhook_sink import ATTEMPTS, WebhookSink
 from tests.waiting import until
 

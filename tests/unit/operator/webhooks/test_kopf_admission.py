@@ -28,9 +28,9 @@ from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.runtime import Runtime
 from queue_manager.engine.transport import JSON_PATCH
 from queue_manager.lifecycle.workload_settings import WorkloadSettings
-from queue_manager.local.cluster import install_crds
 from queue_manager.local.kinds.batch import JOB
 from queue_manager.local.kinds.registry import KindRegistry
+from queue_manager.local.local_cluster import install_crds
 from queue_manager.local.patching.patch_types import apply_patch
 from queue_manager.local.server.api_server import ApiServer
 from queue_manager.local.server.in_process import LocalTransport

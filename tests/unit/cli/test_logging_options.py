@@ -7,7 +7,7 @@ import logging
 import pytest
 
 from queue_manager.cli.arguments import parser
-from queue_manager.cli.log_options import settings_of
+from queue_manager.cli.logging_options import settings_of
 from queue_manager.engine.log import LogSettings
 
 CHOSEN = {

@@ -11,7 +11,7 @@ import pytest
 from job_controller.model import Job, Pod
 from job_controller.times import timestamp
 from queue_manager.accounting.records import JobRecord, PodRecord, StepKind, StepRecord
-from queue_manager.accounting.steps import job_records, pod_records, workload_records
+from queue_manager.accounting.step_reading import job_records, pod_records, workload_records
 from queue_manager.api.types import Workload
 from tests.unit.accounting.history_samples import at
 

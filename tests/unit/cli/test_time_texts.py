@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from queue_manager.cli.times import deadline
+from queue_manager.cli.time_texts import deadline
 
 NOW = datetime(2026, 1, 1, 21, 0, tzinfo=UTC)
 

@@ -11,13 +11,13 @@ from sqlalchemy import Connection, Engine, Table, delete, func, select
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import DataError, IntegrityError, NotSupportedError, ProgrammingError
 
-from queue_manager.accounting import tables
+from queue_manager.accounting import sql_tables
 from queue_manager.accounting.database import open_for_writing
+from queue_manager.accounting.history_sink import RecordsRefused, Retention
 from queue_manager.accounting.records import ENDS_OF_JOB, JobRecord, PodRecord, Record, StepRecord
-from queue_manager.accounting.sink import RecordsRefused, Retention
 
 ORPHAN_AGE = timedelta(hours=1)  # a step can be written before its Job
-ALL = (tables.jobs, tables.steps, tables.pods)
+ALL = (sql_tables.jobs, sql_tables.steps, sql_tables.pods)
 ROWS_PER_JOB = 10  # assumed, so that few more Jobs are deleted than necessary
 PRUNED_JOBS = 500  # Jobs per transaction, so that no deletion holds the database for long
 
@@ -40,15 +40,19 @@ class HistoryStore:
 
     def _write(self, records: Sequence[Record]) -> None:
         with self._engine.begin() as connection:
-            for table, kind in ((tables.jobs, JobRecord), (tables.steps, StepRecord), (tables.pods, PodRecord)):
+            for table, kind in (
+                (sql_tables.jobs, JobRecord),
+                (sql_tables.steps, StepRecord),
+                (sql_tables.pods, PodRecord),
+            ):
                 rows = [_row(record) for record in records if isinstance(record, kind)]
                 if rows:
                     _insert_new(connection, table, rows)
 
     def unfinished(self) -> dict[str, JobRecord]:
         """The Jobs that have neither finished nor been deleted according to the history, by UID."""
-        ended = select(tables.steps.c.job_uid).where(tables.steps.c.kind.in_(ENDS_OF_JOB))
-        query = select(tables.jobs).where(tables.jobs.c.uid.not_in(ended))
+        ended = select(sql_tables.steps.c.job_uid).where(sql_tables.steps.c.kind.in_(ENDS_OF_JOB))
+        query = select(sql_tables.jobs).where(sql_tables.jobs.c.uid.not_in(ended))
         with self._engine.connect() as connection:
             found = (JobRecord(**row) for row in connection.execute(query).mappings())
             return {job.uid: job for job in found}
@@ -59,22 +63,22 @@ class HistoryStore:
         total = 0
         while uids := self._surplus(retention, now):
             with self._engine.begin() as connection:
-                connection.execute(delete(tables.pods).where(tables.pods.c.job_uid.in_(uids)))
-                connection.execute(delete(tables.steps).where(tables.steps.c.job_uid.in_(uids)))
-                connection.execute(delete(tables.jobs).where(tables.jobs.c.uid.in_(uids)))
+                connection.execute(delete(sql_tables.pods).where(sql_tables.pods.c.job_uid.in_(uids)))
+                connection.execute(delete(sql_tables.steps).where(sql_tables.steps.c.job_uid.in_(uids)))
+                connection.execute(delete(sql_tables.jobs).where(sql_tables.jobs.c.uid.in_(uids)))
             total += len(uids)
         return total
 
     def _remove_orphans(self, before: datetime) -> None:
         """Delete what was written about Jobs that had been deleted from the history."""
-        known = select(tables.jobs.c.uid)
+        known = select(sql_tables.jobs.c.uid)
         with self._engine.begin() as connection:
-            for table, at in ((tables.steps, tables.steps.c.at), (tables.pods, tables.pods.c.ended_at)):
+            for table, at in ((sql_tables.steps, sql_tables.steps.c.at), (sql_tables.pods, sql_tables.pods.c.ended_at)):
                 connection.execute(delete(table).where(at < before, table.c.job_uid.not_in(known)))
 
     def _surplus(self, retention: Retention, now: datetime) -> list[str]:
         """The oldest Jobs to delete, at most PRUNED_JOBS."""
-        uid, submitted = tables.jobs.c.uid, tables.jobs.c.submitted_at
+        uid, submitted = sql_tables.jobs.c.uid, sql_tables.jobs.c.submitted_at
         oldest = select(uid).order_by(submitted, uid)
         with self._engine.connect() as connection:
             too_old = oldest.where(submitted < now - retention.max_age).limit(PRUNED_JOBS)

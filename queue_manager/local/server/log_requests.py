@@ -9,7 +9,7 @@ from job_controller.go_text import NOT_NEGATIVE
 from job_controller.json_tree import Json
 from queue_manager.api.resources import Resource
 from queue_manager.local import errors
-from queue_manager.local.pod_logs import LogOptions
+from queue_manager.local.container_logs import LogOptions
 from queue_manager.local.schema import scalars
 from queue_manager.local.server.call import Call
 from queue_manager.local.server.exchange import flag

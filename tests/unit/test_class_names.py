@@ -1,4 +1,4 @@
-"""The name of a public class occurs once in the product, with the exceptions that queue_manager/ARCHITECTURE.md names."""
+"""The name of a public class occurs once, with the exceptions that queue_manager/ARCHITECTURE.md names."""
 
 from __future__ import annotations
 

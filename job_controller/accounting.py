@@ -80,7 +80,7 @@ def _is_final(
 ) -> bool:
     """Whether the result of the pod is final, so that its finalizer can be removed."""
     uid = pod.metadata.uid
-    if s.deleting or pod.status.phase == "Succeeded" or uid in recorded:
+    if s.deleting or pod.status.has_succeeded or uid in recorded:
         return True
     if verdict is not None:
         return uid in removed or not is_active(pod)
@@ -95,7 +95,7 @@ def _record(s: Situation, pod: Pod, verdict: Verdict | None, accounts: PodAccoun
     index = completion_index(pod) if s.indexed else 0
     if not 0 <= index < (s.completions if s.indexed and s.completions is not None else 1):
         return
-    if pod.status.phase == "Succeeded":
+    if pod.status.has_succeeded:
         if not s.indexed:
             accounts.succeeded.append(uid)
             recorded.add(uid)
@@ -116,7 +116,7 @@ def _has_failed(s: Situation, pod: Pod, verdict: Verdict | None) -> bool:
     When the Job fails, its running pods count as failed too. When it succeeds or is deleted, only pods that failed by
     themselves do.
     """
-    if verdict is not None and verdict.type == "Failed":
+    if verdict is not None and verdict.type == reasons.FAILED:
         return True
     if s.deleting or (verdict is not None and verdict.deletes_pods):
         return s.failed_by_itself(pod)

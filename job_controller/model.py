@@ -275,6 +275,16 @@ class PodStatus(Record):
     container_statuses: tuple[ContainerStatus, ...] = ()
     init_container_statuses: tuple[ContainerStatus, ...] = ()
 
+    @property
+    def has_failed(self) -> bool:
+        """Whether the phase is Failed, which is final."""
+        return self.phase == "Failed"
+
+    @property
+    def has_succeeded(self) -> bool:
+        """Whether the phase is Succeeded, which is final."""
+        return self.phase == "Succeeded"
+
 
 class Pod(Object):
     """core/v1 Pod."""

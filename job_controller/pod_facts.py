@@ -50,9 +50,9 @@ def is_failed(pod: Pod, only_terminal: bool) -> bool:
     `only_terminal` is replaces_only_failed of its Job. With it a pod that is being deleted fails only when its phase
     becomes Failed; without it, as soon as its deletion begins.
     """
-    if pod.status.phase == "Failed":
+    if pod.status.has_failed:
         return True
-    return not only_terminal and pod.metadata.deletion_timestamp is not None and pod.status.phase != "Succeeded"
+    return not only_terminal and pod.metadata.deletion_timestamp is not None and not pod.status.has_succeeded
 
 
 def failed_by_itself(pod: Pod, only_terminal: bool, since: datetime | None) -> bool:
@@ -67,7 +67,7 @@ def failed_by_itself(pod: Pod, only_terminal: bool, since: datetime | None) -> b
     requested_at = deletion_requested(pod)
     if requested_at is None or since is None or requested_at < since:
         return True
-    return pod.status.phase == "Failed" and finish_time(pod) < requested_at
+    return pod.status.has_failed and finish_time(pod) < requested_at
 
 
 def deletion_requested(pod: Pod) -> datetime | None:

@@ -119,7 +119,7 @@ def _over_threshold(pods: Iterable[Pod], threshold: int) -> list[Pod]:
 
 def _removal_key(pod: Pod) -> tuple[bool, datetime, str]:
     """Sort key: evicted pods first, then by creation time."""
-    evicted = pod.status.phase == "Failed" and pod.status.reason == "Evicted"
+    evicted = pod.status.has_failed and pod.status.reason == "Evicted"
     return not evicted, pod.metadata.creation_timestamp or LONG_AGO, pod.metadata.uid
 
 

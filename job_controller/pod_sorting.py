@@ -142,7 +142,7 @@ def _find_finished(found: SortedPods, recorded: Set[str], only_terminal: bool, c
             continue
         if completions is not None and not 0 <= index < completions:
             continue
-        if pod.status.phase == "Succeeded":
+        if pod.status.has_succeeded:
             found.succeeded.append(pod)
             if completions is not None:
                 found.completed.add(index)

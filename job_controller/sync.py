@@ -126,9 +126,10 @@ def _extended(
     """The history with the new finished pods, and without a memory with all finished pods that exist."""
     succeeded, failed = s.succeeded, s.failed
     if memory is None:
-        failed = (*failed, *_in_phase(pods, "Failed"))
+        kept = _not_deleted(pods)
+        failed = (*failed, *(pod for pod in kept if pod.status.has_failed))
         if failed:
-            succeeded = (*succeeded, *_in_phase(pods, "Succeeded"))
+            succeeded = (*succeeded, *(pod for pod in kept if pod.status.has_succeeded))
     if not failed and not history.failures:
         # A success only resets earlier failures. Later failures are still to be added, and their pods exist.
         return history if not succeeded else backoff.extend(history, _last(succeeded), ())
@@ -144,12 +145,12 @@ def _deleted_failures(s: Situation, pods: Sequence[Pod]) -> int:
     if s.per_index or s.succeeded_count or not counted:
         return 0
     policy, new = s.job.spec.pod_failure_policy, s.outcomes
-    kept = [pod for pod in _in_phase(pods, "Failed") if pod.metadata.uid not in new and evaluate(policy, pod).counts]
-    return max(0, counted - len(kept))
+    old = [pod for pod in _not_deleted(pods) if pod.status.has_failed and pod.metadata.uid not in new]
+    return max(0, counted - sum(evaluate(policy, pod).counts for pod in old))
 
 
-def _in_phase(pods: Sequence[Pod], phase: str) -> list[Pod]:
-    return [pod for pod in pods if pod.status.phase == phase and pod.metadata.deletion_timestamp is None]
+def _not_deleted(pods: Sequence[Pod]) -> list[Pod]:
+    return [pod for pod in pods if pod.metadata.deletion_timestamp is None]
 
 
 def _last(pods: Sequence[Pod]) -> tuple[Pod, ...]:
@@ -312,7 +313,7 @@ def _after_release(
 
 def _ending_events(s: Situation, status: JobStatus, verdict: Verdict) -> tuple[JobEvent, ...]:
     """The Events to record after the terminal condition was written."""
-    if verdict.type == "Failed":
+    if verdict.type == reasons.FAILED:
         return (JobEvent("Warning", verdict.reason, verdict.message),)
     events = [JobEvent("Normal", reasons.EVENT_COMPLETED, reasons.COMPLETED_MESSAGE)]
     if not s.indexed and s.completions is not None and status.succeeded > s.completions:
@@ -332,7 +333,7 @@ def _to_prune(owned: Sequence[Pod], accounts: accounting.PodAccounting, limit: i
     done = [
         pod
         for pod in owned
-        if pod.status.phase == "Failed"
+        if pod.status.has_failed
         and pod.metadata.deletion_timestamp is None
         and (not is_tracked(pod) or pod.metadata.uid in released)
     ]

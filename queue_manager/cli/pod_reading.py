@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from job_controller import conditions, model
 from job_controller.labels import CONTROLLER_UID
 from job_controller.model import Job
+from job_controller.reasons import FAILED
 from queue_manager.api.resources import PODS
 from queue_manager.cli.permitted_lists import list_permitted
 from queue_manager.cli.targets import JobTarget
@@ -43,5 +44,5 @@ async def read_troubled_pods(client: RestClient, jobs: Sequence[Job], namespace:
 def _is_troubled(job: Job) -> bool:
     end, status = conditions.finished(job.status), job.status
     if end is not None:
-        return end.type == "Failed"
+        return end.type == FAILED
     return not job.spec.suspend and (status.active > (status.ready or 0) or (status.failed > 0 and not status.active))

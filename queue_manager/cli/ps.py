@@ -172,7 +172,7 @@ async def with_obstacles(client: RestClient, rows: list[JobRow], new: list[Job],
     Workload, the obstacle says why they get none.
     """
     stopped = {Key(row.namespace, row.queue) for row in rows if row.reason == reasons.SUSPENDED}
-    waiting = {Key(row.namespace, row.name) for row in rows if row.state == "Pending"}
+    waiting = {Key(row.namespace, row.name) for row in rows if row.state == JobState.PENDING}
     new = [job for job in new if job.metadata.key in waiting]
     if not stopped and not new:
         return rows
@@ -187,5 +187,5 @@ def _obstacle(row: JobRow, of_queues: Mapping[Key, str], of_jobs: Mapping[Key, O
     found = of_jobs.get(Key(row.namespace, row.name))
     if found is not None and found.certain:
         return found.text
-    unexplained = row.state == "Pending" and row.reason in (reasons.SUSPENDED, reasons.PENDING_EVALUATION)
+    unexplained = row.state == JobState.PENDING and row.reason in (reasons.SUSPENDED, reasons.PENDING_EVALUATION)
     return of_queues.get(Key(row.namespace, row.queue), "") if unexplained else ""

@@ -279,7 +279,7 @@ async def code_of(client: RestClient, job: Job, outcome: Outcome) -> int:
     if outcome.result == Result.NEVER:
         return EXIT_NEVER
     pods = await pods_of(client, JobTarget(job, None)) if outcome.result == Result.FAILED else []
-    return max((exit_code(pod) or EXIT_UNEXPECTED for pod in pods if pod.status.phase == "Failed"), default=1)
+    return max((exit_code(pod) or EXIT_UNEXPECTED for pod in pods if pod.status.has_failed), default=1)
 
 
 def conclusion(outcome: Outcome) -> str:

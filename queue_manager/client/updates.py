@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from job_controller import conditions
 from job_controller.model import Job
+from job_controller.reasons import FAILED
 from queue_manager.api.types import Workload
 from queue_manager.visibility.job_causes import job_cause
 from queue_manager.visibility.job_states import JobState, explain_state, job_state, workloads_by_job
@@ -62,7 +63,7 @@ def see(official: V1Job, job: Job, workloads: Sequence[Workload], pods: Sequence
 def may_have_cause(job: Job) -> bool:
     """Whether the pods of the Job may say what is wrong with it: it runs, or has failed."""
     end = conditions.finished(job.status)
-    return not job.spec.suspend if end is None else end.type == "Failed"
+    return not job.spec.suspend if end is None else end.type == FAILED
 
 
 def differs(new: Seen, old: Seen | None) -> bool:

@@ -91,12 +91,12 @@ def cause_of(pod: Pod) -> PodCause | None:
 
 def _counts(pod: Pod) -> bool:
     disrupted = any(c.type == DISRUPTION_TARGET and c.is_true for c in pod.status.conditions)
-    return not disrupted and (pod.status.phase == "Failed" or is_active(pod))
+    return not disrupted and (pod.status.has_failed or is_active(pod))
 
 
 def _found(pod: Pod) -> tuple[CauseRank, str] | None:
     status = pod.status
-    if status.phase == "Failed" and status.reason:
+    if status.has_failed and status.reason:
         return CauseRank.FAILED, one_line(f"{status.reason}: {status.message}" if status.message else status.reason)
     containers = (*status.init_container_statuses, *status.container_statuses)
     found = [cause for container in containers if (cause := _of_container(container)) is not None]

@@ -61,7 +61,7 @@ class WorkloadController:
         quota_cache.cycle_listeners.append(self._enqueue_cluster_queues)
         self._unschedulable = JobPods(runtime, "no node can take", lambda pod: unschedulable(pod) is not None)
         self._unschedulable.subscribe(self._on_unschedulable)
-        self._failed = JobPods(runtime, "have failed", lambda pod: pod.status.phase == "Failed")
+        self._failed = JobPods(runtime, "have failed", lambda pod: pod.status.has_failed)
         self._running = running
         self._running.subscribe(self._on_running)
         runtime.worker(self.queue, self.sync, WORKERS)

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from job_controller.model import Key, Pod
+from job_controller.pod_facts import is_terminal
 from job_controller.times import timestamp
 from queue_manager.api.resources import PODS
 from queue_manager.engine.runtime import Runtime
@@ -64,7 +65,7 @@ class Kubelet:
         outcome = self._script(pod)
         if pod.metadata.deletion_timestamp is not None:
             await self._stop(pod, outcome)
-        elif pod.status.phase in ("Succeeded", "Failed"):
+        elif is_terminal(pod):
             return
         elif not pod.spec.node_name and outcome.no_node:
             await self._mark_unschedulable(pod, outcome.no_node)
@@ -116,7 +117,7 @@ class Kubelet:
 
     async def _stop(self, pod: Pod, outcome: PodScript) -> None:
         await asyncio.sleep(outcome.stops_within)
-        if pod.status.phase not in ("Succeeded", "Failed"):
+        if not is_terminal(pod):
             await self._report(pod, "Failed", PodScript(exit_code=143))
         await self._client.delete(PODS, pod.metadata.namespace, pod.metadata.name, uid=pod.metadata.uid, grace_period=0)
 

@@ -46,7 +46,7 @@ def newest_failure(pods: Iterable[Pod]) -> Failure | None:
 
 
 def _newest(pods: Iterable[Pod]) -> Pod | None:
-    failed = [pod for pod in pods if pod.status.phase == "Failed" and not _disrupted(pod)]
+    failed = [pod for pod in pods if pod.status.has_failed and not _disrupted(pod)]
     return max(failed, key=lambda pod: (finish_time(pod), pod.metadata.name), default=None)
 
 

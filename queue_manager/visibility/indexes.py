@@ -92,12 +92,12 @@ def _drawn(size: int, signs: Mapping[int, str], failed: IndexSet, done: IndexSet
 
 def _sign(job: Job, pods: Sequence[Pod]) -> str:
     """Return the character of an index. `pods`: the pods of the index, newest last."""
-    if any(pod.status.phase == "Succeeded" for pod in pods):
+    if any(pod.status.has_succeeded for pod in pods):
         return "."
     active = [pod for pod in pods if is_active(pod)]
     if active:
         return "r" if any(map(is_ready, active)) else "s"
-    if any(pod.status.phase == "Failed" for pod in pods):
+    if any(pod.status.has_failed for pod in pods):
         return "x" if conditions.finished(job.status) else "b"
     return "_"
 
@@ -112,7 +112,7 @@ def _row(
     now: datetime,
 ) -> IndexRow:
     codes = [(pod, exit_code(pod)) for pod in pods]
-    failed = [pod for pod in pods if pod.status.phase == "Failed"]
+    failed = [pod for pod in pods if pod.status.has_failed]
     retry = None
     if sign == "b" and works(job):
         per_index = effective(job, options.switches).spec.backoff_limit_per_index

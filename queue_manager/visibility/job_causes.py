@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from job_controller import conditions, model
 from job_controller.model import Job
-from job_controller.reasons import DEADLINE_EXCEEDED
+from job_controller.reasons import DEADLINE_EXCEEDED, FAILED
 from queue_manager.api import condition_types, reasons
 from queue_manager.api.types import Workload
 from queue_manager.lifecycle.pod_causes import READINESS, CauseRank, worst_cause
@@ -25,7 +25,7 @@ def job_cause(job: Job, workload: Workload | None, pods: Iterable[model.Pod]) ->
     """The cause of a Job by its pods, else by the record of its last attempt; "" if it needs none."""
     end = conditions.finished(job.status)
     if end is not None:
-        worst = worst_cause(pods) if end.type == "Failed" and end.reason != DEADLINE_EXCEEDED else None
+        worst = worst_cause(pods) if end.type == FAILED and end.reason != DEADLINE_EXCEEDED else None
         return worst.text if worst is not None else ""
     if job.spec.suspend or (workload is not None and _is_over(workload)):
         return recorded_cause(workload)

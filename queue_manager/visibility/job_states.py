@@ -33,6 +33,7 @@ import msgspec
 
 from job_controller import conditions
 from job_controller.model import Condition, Job, Key, Pod
+from job_controller.reasons import FAILED
 from queue_manager.api import condition_types, keys, messages, reasons
 from queue_manager.api.types import Workload
 from queue_manager.jobs.workload_manifest import prebuilt_name
@@ -339,7 +340,7 @@ def _ended_at(job: Job) -> datetime | None:
 
 
 def _failed_at(job: Job) -> datetime | None:
-    return next((c.last_transition_time for c in job.status.conditions if c.type == "Failed" and c.is_true), None)
+    return next((c.last_transition_time for c in job.status.conditions if c.type == FAILED and c.is_true), None)
 
 
 def _retry_at(workload: Workload | None) -> datetime | None:

@@ -55,7 +55,7 @@ def log_sources(
     for slot in _slots(job, pods):
         if index is not None and completion_index(slot[-1]) != index:
             continue
-        chosen = [pod for pod in slot if pod.status.phase == "Failed"] if failed else slot
+        chosen = [pod for pod in slot if pod.status.has_failed] if failed else slot
         if all_attempts:
             found += [source for pod in chosen if (source := _source(job, pod, container)) is not None]
         else:
@@ -104,4 +104,4 @@ def _container(pod: Pod, name: str) -> ContainerStatus | None:
         return next((status for status in statuses if status.name == name), None)
     failed = failed_container(pod)
     own = pod.status.container_statuses
-    return failed if failed is not None and pod.status.phase == "Failed" else own[0] if own else None
+    return failed if failed is not None and pod.status.has_failed else own[0] if own else None

@@ -164,8 +164,8 @@ def next_pod_at(job: Job, pods: Sequence[Pod], options: JobControllerOptions, no
         return None
     if sum(map(is_active, pods)) >= job.spec.pods_at_once:
         return None
-    succeeded = [pod for pod in pods if pod.status.phase == "Succeeded"]
-    seen = backoff.extend(backoff.FailureHistory(), succeeded, [pod for pod in pods if pod.status.phase == "Failed"])
+    succeeded = [pod for pod in pods if pod.status.has_succeeded]
+    seen = backoff.extend(backoff.FailureHistory(), succeeded, [pod for pod in pods if pod.status.has_failed])
     return backoff_end(job, backoff.without_future_times(seen, now), options)
 
 

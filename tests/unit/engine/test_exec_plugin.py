@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.unit.engine.test_client import kubeconfig
+from tests.unit.engine.test_rest_client import kubeconfig
 
 from queue_manager.engine.exec_plugin import CredentialsError
 from queue_manager.engine.kubeconfig import RENEW_AFTER_SECONDS, load

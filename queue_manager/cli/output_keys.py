@@ -30,6 +30,7 @@ MEANINGS = {
     "reason": 'reason of the condition or Event that explains the state; "" if nothing needs to be explained',
     "message": 'message that belongs to the reason; "" without one',
     "why": "class of the cause of the deactivation, or `by a user`",
+    "equivalentReason": 'why that Job does not fit; "" if there is none',
     "equivalent": 'Job of equal requests that was tried and does not fit; "" if there is none',
     "preemptedFor": 'who needed the quota of its last run, if a preemption ended that; else ""',
     "obstacle": 'why its queue admits nothing, with the command that resolves it; else ""',

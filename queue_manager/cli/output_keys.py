@@ -213,6 +213,7 @@ MEANINGS = {
     "lookAt": "what to look at",
     "do": "what to do",
     "ReasonPage.reason": "the reason",
+    "also": "other reasons that the page is about",
     "commands": "commands with placeholders in capitals: JOB, QUEUE, NS",
     "expected": "how the Job ends if all is well: Complete or Failed",
     "asExpected": "whether it ended so",

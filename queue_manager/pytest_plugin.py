@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_configure(config: pytest.Config) -> None:
+def pytest_configure() -> None:
     """Hide one warning of pytest-asyncio, which is installed beside Sluice in some environments.
 
     It warns in each project that has not set the scope of its event loops, also in one without a coroutine; with

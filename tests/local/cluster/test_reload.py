@@ -82,6 +82,18 @@ async def test_invalid_changes_and_those_that_need_a_restart_are_refused(start: 
     assert up.stop() == 0
 
 
+async def test_the_command_that_up_prints_reloads_its_configuration(start: Start, tmp_path: Path) -> None:
+    file = tmp_path / "config.yaml"
+    file.write_text(HEAD)
+    up = start("--config", str(file))
+    [command] = [line.strip() for line in up.lines if "-HUP" in line]
+    assert command.endswith(f"# reads {file} again")
+    subprocess.run(["sh", "-c", command], check=True)
+    assert up.process.stdout is not None
+    assert f"{file} reloaded, no changes" in await asyncio.to_thread(up.process.stdout.readline)
+    assert up.stop() == 0
+
+
 async def test_a_reload_without_configuration_file_is_reported(start: Start) -> None:
     up = start()
     up.process.send_signal(signal.SIGHUP)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from queue_manager.accounting.missed_steps import missed_steps
+from queue_manager.accounting.missed_steps import MISSED, missed_steps
 from queue_manager.accounting.records import StepKind, StepRecord
 from queue_manager.api.types import Workload
 from tests.unit.accounting.history_samples import at
 from tests.unit.accounting.test_step_reading import RUNNING, condition, workload
 
-HELD = workload(condition("QuotaReserved", False, 30, "Suspended"), version=7)
+HELD = workload(condition("QuotaReserved", False, 30, "Suspended", "it is stopped"), version=7)
 FREE = workload(condition("QuotaReserved", False, 30, "WaitingForQuota"), version=8)
 EVICTED = (condition("QuotaReserved", False, 25), condition("Evicted", True, 20, "PodsReadyTimeout"))
 INACTIVE = workload(*EVICTED, evictions=1, active=False, version=9)
@@ -58,5 +58,7 @@ def test_a_step_without_a_trace_follows_from_the_last_one_in_the_store(
 ) -> None:
     found = list(missed_steps(first, stored, at(1000)))
     assert [(s.kind, (s.at - at(0)).total_seconds()) for s in found] == missed
+    told = {"Held": "it is stopped", "Resumed": MISSED, "Deactivated": MISSED, "Reactivated": MISSED}
+    assert [s.message for s in found] == [told[s.kind] for s in found]
     again = list(missed_steps(first, [*stored, *found], at(2000)))
     assert again == []

@@ -15,7 +15,8 @@ import pytest
 
 from queue_manager.accounting import database, recorder
 from queue_manager.accounting.database import HistoryUnavailable
-from queue_manager.accounting.queries import HistoryFilter, read_history
+from queue_manager.accounting.history_writer import MAX_QUEUED
+from queue_manager.accounting.queries import HistoryFilter, JobHistory, read_history
 from queue_manager.accounting.recorder import HistoryRecorder
 from queue_manager.api.resources import JOBS, WORKLOADS
 from queue_manager.api.types import Workload
@@ -64,9 +65,9 @@ class World:
         await self.user.patch(WORKLOADS, "default", "w", {"status": {"conditions": [dated]}}, subresource="status")
 
     @asynccontextmanager
-    async def recording(self) -> AsyncIterator[Runtime]:
+    async def recording(self, max_queued: int = MAX_QUEUED) -> AsyncIterator[Runtime]:
         runtime = Runtime(LocalTransport(self.server, "sluice"), self.clock, Random(2), silence=None)
-        HistoryRecorder(runtime, f"sqlite:///{self.file}", History())
+        HistoryRecorder(runtime, f"sqlite:///{self.file}", History(), max_queued=max_queued)
         async with runtime:
             yield runtime
 
@@ -81,12 +82,14 @@ class World:
         await until(lambda: all(each.is_true("QuotaReserved") for each in cache), "it is seen")
         return other
 
-    def steps(self) -> list[str]:
+    def history(self) -> list[JobHistory]:
         try:
-            found = read_history(f"sqlite:///{self.file}", HistoryFilter())
+            return read_history(f"sqlite:///{self.file}", HistoryFilter())
         except HistoryUnavailable:
             return []
-        return [str(step.kind) for each in found for step in sorted(each.steps, key=lambda s: s.occurrence)]
+
+    def steps(self) -> list[str]:
+        return [str(step.kind) for each in self.history() for step in sorted(each.steps, key=lambda s: s.occurrence)]
 
     async def until_recorded(self, *steps: str) -> None:
         await until(lambda: self.steps() == list(steps), f"the history has {steps}")
@@ -105,6 +108,23 @@ async def test_a_database_that_is_locked_at_the_end_gets_the_last_step(world: Wo
         other = await world.resume(runtime)
         asyncio.get_running_loop().call_later(LOCKED_SECONDS, other.close)
     assert world.steps() == ["Held", "Resumed"]
+
+
+async def test_a_job_that_was_deleted_while_nothing_ran_is_deleted_from_the_next_start_on(world: World) -> None:
+    async with world.recording():
+        await until(lambda: world.history() != [], "the Job is in the history")
+    await world.user.delete(JOBS, "default", "j", propagation="Background")
+    async with world.recording():
+        await world.until_recorded("Deleted")
+    [[_, [deleted], _]] = world.history()
+    assert deleted.message == "gone while nothing recorded the history"
+
+
+async def test_dropped_records_are_counted_by_reason(world: World) -> None:
+    """With no room, not even the submission waits for the database."""
+    async with world.recording(max_queued=0) as runtime:
+        await world.become(HELD)
+        await until(lambda: f'{recorder.DROPPED}{{reason="queue_full"}} 2.0' in runtime.metrics.exposition(), "both")
 
 
 async def test_a_step_that_was_lost_is_logged_and_found_by_the_next_process(

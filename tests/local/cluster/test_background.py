@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import signal
+import subprocess
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
@@ -17,6 +19,7 @@ from queue_manager.engine.http_transport import HttpTransport
 from queue_manager.engine.rest_client import RestClient
 from queue_manager.local.storage.lock_holder import lock_holder
 from tests.local.cluster.conftest import ROOT, processes_of, sluice
+from tests.local.cluster.fleet import HEAD
 from tests.local.cluster.work import ended, job, running
 from tests.waiting import until
 
@@ -184,6 +187,17 @@ def test_a_long_log_is_put_aside_at_the_next_start(background: Background) -> No
     background.up("--wait")
     assert (background.data_dir / "up.log.1").stat().st_size == MAX_LOG_BYTES + 1
     assert b"x" * 80 not in (background.data_dir / "up.log").read_bytes()
+
+
+async def test_a_cluster_in_the_background_reloads_its_configuration(background: Background, tmp_path: Path) -> None:
+    file = tmp_path / "config.yaml"
+    file.write_text(HEAD)
+    started = background.up("--wait", "--config", str(file))
+    [command] = re.findall(f"reload {file}: (kill -HUP \\d+)", started)
+    file.write_text(f"{HEAD}waitForPodsReady: {{timeout: 1s}}\nfoo: 1\n")
+    subprocess.run(command.split(), check=True)
+    log = background.data_dir / "up.log"
+    await until(lambda: f"not applied, the old configuration stays in use: {file}:4: foo:" in log.read_text(), "so")
 
 
 def test_a_directory_that_others_may_write_to_is_refused(tmp_path: Path) -> None:

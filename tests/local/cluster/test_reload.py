@@ -66,7 +66,7 @@ async def test_invalid_changes_and_those_that_need_a_restart_are_refused(start: 
     assert f"; {file}:4: foo: unknown field" in answer
     mixed = "waitForPodsReady: {timeout: 1s, recoveryTimeout: 30m}\njobController: {concurrentSyncs: 3}\n"
     assert await hang_up(up, file, mixed) == (
-        f"{file} reloaded, nothing applied: jobController.concurrentSyncs needs a restart, "
+        f"{file} reloaded, nothing applied: jobController.concurrentSyncs (line 4) needs a restart, "
         "the Job controller has already started"
     )
     assert await hang_up(up, file, "waitForPodsReady: {timeout: 1s, recoveryTimeout: 30m}\n") == (

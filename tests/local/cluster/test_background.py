@@ -49,7 +49,7 @@ class Background:
         try:
             yield self
         finally:
-            if self.data_dir.exists():
+            if (ROOT / self.data_dir).exists():
                 self.down("--remove-data")
 
     @contextlib.asynccontextmanager
@@ -157,11 +157,11 @@ async def test_a_start_in_the_background_that_fails_says_why(background: Backgro
 
 async def test_two_clusters_with_directories_of_their_own_share_nothing(background: Background) -> None:
     """The second one is named relative to the working directory."""
-    folder = background.data_dir.with_name("second")
+    relative = Path(os.path.relpath(background.data_dir.with_name("second"), ROOT))
+    folder = ROOT / relative
     background.up("--wait")
-    relative = Background(Path(os.path.relpath(folder, ROOT)))
-    with Background(folder).removed():
-        assert f"export KUBECONFIG={folder}/kubeconfig" in relative.up("--wait")
+    with Background(relative).removed() as other:
+        assert f"export KUBECONFIG={folder}/kubeconfig" in other.up("--wait")
         first, second = lock_holder(background.data_dir), lock_holder(folder)
         assert first is not None
         assert second not in (None, first)
@@ -169,7 +169,7 @@ async def test_two_clusters_with_directories_of_their_own_share_nothing(backgrou
             await client.create(JOBS, "default", job("alone", "true"))
         async with Background(folder).client() as client:
             assert await client.list(JOBS, "default") == []
-        assert f"stopped process {second}" in relative.down("--remove-data")
+        assert f"stopped process {second}" in other.down("--remove-data")
     assert not folder.exists()
     assert lock_holder(background.data_dir) == first
 

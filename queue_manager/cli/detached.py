@@ -180,7 +180,7 @@ def _report(pid: int, args: argparse.Namespace, data_dir: Path, *, reached: bool
     if not waited:
         write(f"  use:  export KUBECONFIG={quote(str(data_dir / KUBECONFIG))}")
     if args.config:
-        write(f"  reload {args.config}: kill -HUP {pid}; the log has the answer")
+        write(f"  to apply a changed {args.config}: kill -HUP {pid}; the log has the answer")
     write(f"  stop: {down_command(data_dir)}")
     return EXIT_OK
 

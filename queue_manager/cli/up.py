@@ -186,16 +186,17 @@ def print_leftovers(data_dir: Path) -> None:
 
 
 def print_next_steps(cluster: LocalCluster, seconds: float, config: str | None) -> None:
-    """Print how long the start took, and the commands to try next; the last one applies a changed configuration."""
+    """Print how long the start took, the commands to try next, and how to apply a changed configuration."""
     sample = assets.samples() / "hello.yaml"
     with contextlib.suppress(ValueError):
         sample = sample if detached.is_background() else sample.relative_to(Path.cwd())
+    reload = f"To apply a changed {config}: kill -HUP {os.getpid()}\n" if config else ""
     sys.stdout.write(
         f"\nReady in {seconds:.1f} s. In another terminal:\n"
         f"  export KUBECONFIG={quote(str(cluster.kubeconfig))}\n"
         f"  sluice submit -f {quote(str(sample))}\n"
         f"  sluice ps\n"
-        f"{f'  kill -HUP {os.getpid()}  # reads {quote(config)} again' + chr(10) if config else ''}"
+        f"{reload}"
         "Ctrl-C stops the cluster; its data stays.\n"
     )
     sys.stdout.flush()

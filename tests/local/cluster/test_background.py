@@ -193,7 +193,7 @@ async def test_a_cluster_in_the_background_reloads_its_configuration(background:
     file = tmp_path / "config.yaml"
     file.write_text(HEAD)
     started = background.up("--wait", "--config", str(file))
-    [command] = re.findall(f"reload {file}: (kill -HUP \\d+)", started)
+    [command] = re.findall(f"to apply a changed {file}: (kill -HUP \\d+)", started)
     file.write_text(f"{HEAD}waitForPodsReady: {{timeout: 1s}}\nfoo: 1\n")
     subprocess.run(command.split(), check=True)
     log = background.data_dir / "up.log"

@@ -12,6 +12,7 @@ the first fixture that is used.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,18 @@ import pytest
 if TYPE_CHECKING:
     from queue_manager.client import Client
     from queue_manager.testing import Cluster
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure() -> None:
+    """Hide one warning of pytest-asyncio, which is installed beside Sluice in some environments.
+
+    It warns in each project that has not set the scope of its event loops, also in one without a coroutine; with
+    `filterwarnings = error` no test would run. Sluice's fixtures are synchronous and depend on no scope. pytest
+    restores the filters of warnings once plugins are configured.
+    """
+    text = 'The configuration option "asyncio_default_fixture_loop_scope" is unset'
+    warnings.filterwarnings("ignore", text, pytest.PytestDeprecationWarning)
 
 
 @pytest.fixture(scope="session")

@@ -38,6 +38,16 @@ NEEDS = {
 }
 
 
+# Where commands and clusters run as processes, as users run them: 2 % of the tests, half of their time.
+END_TO_END = (
+    "tests/local/cli/",
+    "tests/local/client/",
+    "tests/local/cluster/",
+    "tests/local/kubectl/",
+    "tests/local/test_readme.py",
+    "tests/local/testing/",
+)
+
 # Where the tests that take longest are, longest first. They begin first, so that no worker ends long after the others.
 LONGEST = (
     "tests/control_plane/jobs/",
@@ -86,6 +96,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items.sort(key=start_rank)
     reasons = {name: missing() for name, missing in NEEDS.items()}
     for item in items:
+        if item.nodeid.startswith(END_TO_END):
+            item.add_marker(pytest.mark.end_to_end)
         for name, reason in reasons.items():
             if reason and item.get_closest_marker(name):
                 item.add_marker(pytest.mark.skip(reason=reason))

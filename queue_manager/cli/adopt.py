@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import sys
 from collections.abc import Iterator, Sequence
 from typing import Literal
 
@@ -32,7 +31,7 @@ from queue_manager.cli.connection import connect
 from queue_manager.cli.exits import EXIT_NEVER, EXIT_OK, CommandRefused
 from queue_manager.cli.machine_formats import MACHINE_FORMS
 from queue_manager.cli.output import TableColumn
-from queue_manager.cli.streams import printable
+from queue_manager.cli.streams import write
 
 NEXT = "Next: sluice install --namespace {namespace} | kubectl apply --server-side --force-conflicts -f -"
 REWRITTEN = "objects stored as v1beta1 are rewritten as v1beta2"
@@ -77,7 +76,7 @@ async def _adopt(args: argparse.Namespace) -> int:
         show(rows)
         if not args.apply:
             accepting = " --accept-losses" if found else ""
-            sys.stdout.write(f"\nNothing was changed. To make these changes: sluice adopt --apply{accepting}\n")
+            write(f"\nNothing was changed. To make these changes: sluice adopt --apply{accepting}")
             return EXIT_OK
         if found and not args.accept_losses:
             raise CommandRefused(
@@ -85,17 +84,17 @@ async def _adopt(args: argparse.Namespace) -> int:
             )
         await adoption_steps.take_over(client, cluster, args.save, args.timeout)
     if cluster.is_kueues:
-        sys.stdout.write(f"Kueue is stopped; `sluice adopt --undo {args.save}` restores it.\n")
-        sys.stdout.write(NEXT.format(namespace=args.namespace) + "\n")
+        write(f"Kueue is stopped; `sluice adopt --undo {args.save}` restores it.")
+        write(NEXT.format(namespace=args.namespace))
     if any(not is_rewritable(crd) for crd in cluster.outdated):
-        sys.stdout.write(f"{'Then' if cluster.is_kueues else 'After that'}: sluice adopt --apply, once more\n")
+        write(f"{'Then' if cluster.is_kueues else 'After that'}: sluice adopt --apply, once more")
     return EXIT_OK
 
 
 async def _undo(args: argparse.Namespace) -> int:
     async with connect(args.kubeconfig, args.context) as client:
         await adoption_steps.give_back(client, args.undo, args.namespace, args.timeout, force=args.accept_losses)
-    sys.stdout.write("Kueue's objects are restored; its manager starts again.\n")
+    write("Kueue's objects are restored; its manager starts again.")
     return EXIT_OK
 
 
@@ -123,9 +122,11 @@ def show(rows: Sequence[AdoptRow]) -> None:
     by_topic = {topic: [row for row in rows if row.about == topic] for topic in ("workloads", "loss", "change")}
     lost = by_topic["loss"]
     _print("Workloads", FATES, by_topic["workloads"], "There are no Workloads.")
+    write("")
     _print("What does not go on", LOSSES, lost[:MAX_LOSSES], "Everything goes on.")
     if len(lost) > MAX_LOSSES:
-        sys.stdout.write(f"... and {len(lost) - MAX_LOSSES} more\n")
+        write(f"... and {len(lost) - MAX_LOSSES} more")
+    write("")
     _print("Changes", CHANGES, by_topic["change"], "Kueue is not installed: there is nothing to stop.")
 
 
@@ -135,6 +136,6 @@ def _full_name(item: InstalledObject) -> str:
 
 
 def _print(title: str, columns: Sequence[TableColumn], rows: Sequence[AdoptRow], empty: str) -> None:
-    sys.stdout.write(f"\n{printable(title)}\n" if rows else "\n")
-    sys.stdout.flush()
+    if rows:
+        write(title)
     output.show("table", columns, rows, empty)

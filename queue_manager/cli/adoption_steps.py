@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import sys
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -28,6 +27,7 @@ from queue_manager.adoption.kueue_installation import (
 from queue_manager.api.resources import CONFIG_MAPS, CRDS, JOBS, PODS, Resource
 from queue_manager.cli.adoption_reading import STORED, KueueCluster, is_rewritable, stored_versions
 from queue_manager.cli.exits import CommandRefused
+from queue_manager.cli.streams import write
 from queue_manager.cli.targets import FIELD_MANAGER
 from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.transport import ApiError
@@ -90,9 +90,9 @@ def save(file: str, cluster: KueueCluster) -> None:
     try:
         _write_new(Path(file), yaml.safe_dump_all(trees, sort_keys=False))
     except FileExistsError:
-        sys.stdout.write(f"{file} with {len(load(file))} objects is kept, from an earlier try\n")
+        write(f"{file} with {len(load(file))} objects is kept, from an earlier try")
         return
-    sys.stdout.write(f"{len(trees)} objects saved in {file}\n")
+    write(f"{len(trees)} objects saved in {file}")
 
 
 def _write_new(path: Path, text: str) -> None:
@@ -146,7 +146,7 @@ async def rewrite_stored(client: RestClient, crd: Json) -> None:
             f"mend them and repeat the command: {'; '.join(refused[:MAX_REFUSED])}"
         )
     await client.patch(CRDS, "", name, {"status": {"storedVersions": [STORED]}}, subresource="status")
-    sys.stdout.write(f"{name}: {len(objects)} objects are stored as {STORED}\n")
+    write(f"{name}: {len(objects)} objects are stored as {STORED}")
 
 
 async def _rewrite(client: RestClient, resource: Resource, tree: Json) -> str:
@@ -165,7 +165,7 @@ async def _rewrite(client: RestClient, resource: Resource, tree: Json) -> str:
 async def scale(client: RestClient, namespace: str, name: str) -> None:
     """Scale a Deployment to 0."""
     await client.patch(DEPLOYMENTS, namespace, name, {"spec": {"replicas": 0}}, field_manager=FIELD_MANAGER)
-    sys.stdout.write(f"Deployment {namespace}/{name} scaled to 0\n")
+    write(f"Deployment {namespace}/{name} scaled to 0")
 
 
 async def _wait_for_end(client: RestClient, deployment: Json, timeout: float) -> None:
@@ -181,8 +181,7 @@ async def _wait_for_end(client: RestClient, deployment: Json, timeout: float) ->
             raise CommandRefused(f"pods of the manager still run after {timeout:.0f} s: {names}; repeat the command")
         if now - reported >= PROGRESS_SECONDS:
             reported = now
-            sys.stdout.write(f"waiting for {len(pods)} pods of {namespace}/{deployment['metadata']['name']} to end\n")
-            sys.stdout.flush()
+            write(f"waiting for {len(pods)} pods of {namespace}/{deployment['metadata']['name']} to end")
         await asyncio.sleep(POLL_SECONDS)
 
 
@@ -192,7 +191,7 @@ async def _delete(client: RestClient, resource: Resource, namespace: str, name: 
     except ApiError as error:
         if not error.is_not_found:
             raise
-    sys.stdout.write(f"{resource.kind} {name} deleted\n")
+    write(f"{resource.kind} {name} deleted")
 
 
 # --- the way back ---
@@ -245,4 +244,4 @@ async def _restore(client: RestClient, tree: Json) -> None:
     else:
         version = present["metadata"]["resourceVersion"]
         await client.replace(resource, {**tree, "metadata": {**meta, "resourceVersion": version}})
-    sys.stdout.write(f"{tree['kind']} {name} restored\n")
+    write(f"{tree['kind']} {name} restored")

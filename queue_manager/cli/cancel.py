@@ -15,6 +15,7 @@ from queue_manager.cli.change_report import ChangeReport
 from queue_manager.cli.connection import connect, read_default_namespace
 from queue_manager.cli.exits import EXIT_UNEXPECTED
 from queue_manager.cli.job_deletion import delete, until_gone
+from queue_manager.cli.machine_formats import object_names
 from queue_manager.cli.targets import JobTarget, find_all
 from queue_manager.engine.rest_client import RestClient
 
@@ -29,9 +30,10 @@ def run(args: argparse.Namespace) -> int:
 
 
 async def _run(args: argparse.Namespace) -> int:
+    namespace = args.namespace or read_default_namespace(args)
     async with connect(args.kubeconfig, args.context) as client:
-        targets = await find_all(client, args.jobs, args.namespace or read_default_namespace(args))
-        with ChangeReport(args.output, dry_run=args.dry_run) as report:
+        targets = await find_all(client, args.jobs, namespace)
+        with ChangeReport(args.output, dry_run=args.dry_run, name=object_names(namespace)) as report:
             begun = [target for target in targets if await begin(client, target, report, dry_run=args.dry_run)]
             in_time = await end(client, begun, report, None if args.dry_run else args.timeout, dry_run=args.dry_run)
     code = report.end("")

@@ -20,8 +20,8 @@ import msgspec
 from job_controller.model import Key
 from queue_manager.cli.connection import NoResponse
 from queue_manager.cli.exits import EXIT_ERROR, EXIT_NEVER, EXIT_OK
-from queue_manager.cli.machine_formats import MACHINE_FORMS, object_name, text_of_rows
-from queue_manager.cli.streams import discard_output, printable
+from queue_manager.cli.machine_formats import MACHINE_FORMS, Namer, object_name, text_of_rows
+from queue_manager.cli.streams import discard_output, printable, sentence, write
 from queue_manager.engine.transport import ApiError
 
 NAMED = 10  # names of objects that were not changed; JSON output has all
@@ -44,11 +44,15 @@ class ChangeRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class ChangeReport:
-    """Reports changes as they are made. As a context manager it also prints pending results if the block raises."""
+    """Reports changes as they are made. As a context manager it also prints pending results if the block raises.
 
-    def __init__(self, form: str, *, dry_run: bool) -> None:
+    `name`: of an object in the format `name`.
+    """
+
+    def __init__(self, form: str, *, dry_run: bool, name: Namer = object_name) -> None:
         self.rows: list[ChangeRow] = []
         self._form = form
+        self._name = name
         self._table = form not in MACHINE_FORMS
         self._dry_run = dry_run
         self._output_failed = False  # whether standard output has failed
@@ -87,7 +91,7 @@ class ChangeReport:
             more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
             text = f"not done: {len(names)}: {', '.join(names[:NAMED])}{more}" if names else "all were reached"
             with contextlib.suppress(OSError):
-                sys.stderr.write(printable(f"interrupted: {done} done, {text}") + "\n")
+                sys.stderr.write(sentence(f"interrupted: {done} done, {text}", sys.stderr))
                 sys.stderr.flush()
 
     def __enter__(self) -> ChangeReport:
@@ -103,7 +107,7 @@ class ChangeReport:
         """Print the final output; return the exit code of the command."""
         self._print_records()
         if self._table and not self.rows:
-            sys.stdout.write(empty + "\n")
+            write(empty)
         return max((_CODES.get(row.result, EXIT_OK) for row in self.rows), default=EXIT_OK)
 
     def _print_records(self) -> None:
@@ -111,17 +115,18 @@ class ChangeReport:
             return
         by_name = self._form == "name"
         shown = [row for row in self.rows if not (by_name and row.result in _CODES)]
-        written = self._write(text_of_rows(self._form, shown, ChangeRow, object_name))
+        written = self._write(text_of_rows(self._form, shown, ChangeRow, self._name))
         for row in self.rows:
             if not written or (by_name and row.result in _CODES):
                 self._print_row(row)
 
     def _print_row(self, row: ChangeRow) -> None:
-        text = f"{line(row)}\n"
-        if row.result not in _CODES and not self._output_failed and self._write(text):
+        text = line(row)
+        wanted = row.result not in _CODES and not self._output_failed
+        if wanted and self._write(sentence(text, sys.stdout)):
             return
         with contextlib.suppress(OSError):  # standard error may be the same broken pipe as standard output
-            sys.stderr.write(text)
+            sys.stderr.write(sentence(text, sys.stderr))
             sys.stderr.flush()
 
     def _write(self, text: str) -> bool:

@@ -9,7 +9,7 @@ import argparse
 import sys
 
 from queue_manager.cli.exits import EXIT_NEVER, EXIT_OK, CommandRefused
-from queue_manager.cli.streams import printable
+from queue_manager.cli.streams import say, sentence
 from queue_manager.configuration import ConfigurationError, KueueConfig, load, loads, own_namespace
 from queue_manager.configuration.render import as_yaml
 
@@ -23,12 +23,13 @@ def run(args: argparse.Namespace) -> int:
         config = read(args.file)
     except ConfigurationError as error:
         count = len(error.problems)
-        sys.stderr.write(f"{printable(str(error))}\n{name}: {count} {'mistake' if count == 1 else 'mistakes'}\n")
+        say(f"{error}\n{name}: {count} {'mistake' if count == 1 else 'mistakes'}")
         return EXIT_NEVER
-    sys.stdout.write(f"# {name} is valid. With defaults:\n{as_yaml(config)}")
+    head = sentence(f"# {name} is valid. With defaults:", sys.stdout, indent=0).splitlines()
+    sys.stdout.write("\n# ".join(head) + f"\n{as_yaml(config)}")
     sys.stdout.flush()
     for field in config.ignored:
-        sys.stderr.write(printable(f"{name}: ignored: {field}\n"))
+        say(f"{name}: ignored: {field}")
     return EXIT_OK
 
 

@@ -16,7 +16,14 @@ import msgspec
 from argcomplete.completers import BaseCompleter, DirectoriesCompleter, FilesCompleter, SuppressCompleter
 
 from queue_manager import assets
-from queue_manager.api.resources import CLUSTER_QUEUES, JOBS, LOCAL_QUEUES, NAMESPACES, Resource
+from queue_manager.api.resources import (
+    CLUSTER_QUEUES,
+    JOBS,
+    LOCAL_QUEUES,
+    NAMESPACES,
+    WORKLOAD_PRIORITY_CLASSES,
+    Resource,
+)
 from queue_manager.cli.connection import NoResponse, connect, read_default_namespace
 from queue_manager.cli.exits import CommandRefused
 from queue_manager.cli.man_page import commands_of
@@ -99,6 +106,23 @@ async def _queues(client: RestClient, args: argparse.Namespace, prefix: str) -> 
     return [meta.name for meta in local] + [f"cq/{meta.name}" for meta in await _listed(client, CLUSTER_QUEUES)]
 
 
+async def _priority_classes(client: RestClient, args: argparse.Namespace, prefix: str) -> list[str]:
+    return [meta.name for meta in await _listed(client, WORKLOAD_PRIORITY_CLASSES)]
+
+
+def _causes(**given: Any) -> list[str]:
+    """Complete the causes of deactivated Jobs, as `sluice deactivated --by cause` prints them."""
+    from queue_manager.cli.deactivated import read_inbox  # before the time that the cluster has
+    from queue_manager.visibility.cause_groups import cause_groups
+
+    async def read(client: RestClient, args: argparse.Namespace, prefix: str) -> list[str]:
+        default_ns = read_default_namespace(args)
+        rows, _ = await read_inbox(client, "" if args.all_namespaces else args.namespace or default_ns, default_ns)
+        return [group.cause for group in cause_groups(rows, default_ns)]
+
+    return NamesCompleter(read)(**given)
+
+
 async def _namespaces(client: RestClient, args: argparse.Namespace, prefix: str) -> list[str]:
     return [meta.name for meta in await _listed(client, NAMESPACES)]
 
@@ -131,6 +155,8 @@ BY_DEST: dict[str, Any] = {
     "jobs": NamesCompleter(_jobs),
     "queue": NamesCompleter(_queues),
     "namespace": NamesCompleter(_namespaces),
+    "why": _causes,
+    "priority": NamesCompleter(_priority_classes),
     "reason": _reasons,
     "state": _states,
     "page": _commands,

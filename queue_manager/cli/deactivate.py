@@ -8,6 +8,7 @@ import asyncio
 from queue_manager.api.resources import WORKLOADS
 from queue_manager.cli.change_report import ChangeReport
 from queue_manager.cli.connection import connect, read_default_namespace
+from queue_manager.cli.machine_formats import object_names
 from queue_manager.cli.reactivate import why_refused
 from queue_manager.cli.targets import JobTarget, find_all, patch
 from queue_manager.engine.rest_client import RestClient
@@ -24,7 +25,8 @@ async def _run(args: argparse.Namespace) -> int:
     default_ns = read_default_namespace(args)
     async with connect(args.kubeconfig, args.context) as client:
         targets = await find_all(client, args.jobs, args.namespace or default_ns)
-        with ChangeReport(args.output, dry_run=args.dry_run) as report:
+        names = object_names(args.namespace or default_ns)
+        with ChangeReport(args.output, dry_run=args.dry_run, name=names) as report:
             for target in targets:
                 await deactivate(client, target, report, default_ns, dry_run=args.dry_run)
     return report.end("")

@@ -20,7 +20,7 @@ from queue_manager.cli.time_texts import span
 from queue_manager.configuration import KueueConfig
 from queue_manager.engine.clock import SystemClock
 from queue_manager.engine.rest_client import RestClient
-from queue_manager.visibility.cause_groups import CauseGroup, cause_groups
+from queue_manager.visibility.cause_groups import CauseGroup, cause_groups, short_action
 from queue_manager.visibility.failures import Failure, failures
 from queue_manager.visibility.inbox import BY_A_USER, InboxRow, inbox
 from queue_manager.visibility.wire_types import Event, Pod
@@ -59,7 +59,7 @@ def run(args: argparse.Namespace) -> int:
     default_ns = read_default_namespace(args)
     if args.by == "cause":
         groups = cause_groups(rows, default_ns)
-        hint = f"reactivate a group: {groups[0].action}" if groups else ""
+        hint = f"reactivate a group: {short_action(groups)}" if groups else ""
         output.show(args.output, GROUP_COLUMNS, groups, NONE, hint, row_type=CauseGroup, name=_example)
     else:
         names = job_names(args.namespace or default_ns)

@@ -23,6 +23,7 @@ from typing import BinaryIO, NoReturn
 from queue_manager.api.resources import NAMESPACES
 from queue_manager.cli.connection import connect, default_data_dir
 from queue_manager.cli.exits import EXIT_OK, EXIT_UNEXPECTED, CommandRefused
+from queue_manager.cli.streams import write
 from queue_manager.cli.up_address import how_to_reach
 from queue_manager.engine.service_notification import READY, VARIABLE
 from queue_manager.local.storage import data_directory
@@ -68,12 +69,6 @@ def prepare(data_dir: Path) -> None:
     data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
     data_directory.refuse_shared(data_dir)
     data_directory.refuse_foreign_files(data_dir)
-
-
-def write(line: str) -> None:
-    """Print a line at once."""
-    sys.stdout.write(f"{line}\n")
-    sys.stdout.flush()
 
 
 def down_command(data_dir: Path) -> str:

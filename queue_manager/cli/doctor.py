@@ -20,7 +20,7 @@ from queue_manager.cli.connection import connect, find_kubeconfig
 from queue_manager.cli.doctor_reading import ClusterReader, ServerClock
 from queue_manager.cli.exits import EXIT_NEVER, EXIT_OK, EXIT_UNEXPECTED
 from queue_manager.cli.machine_formats import MACHINE_FORMS
-from queue_manager.cli.streams import printable
+from queue_manager.cli.streams import printable, write
 from queue_manager.visibility.diagnosis.examination import confirmed, examine, needs_confirmation
 from queue_manager.visibility.diagnosis.problem import Problem
 
@@ -85,7 +85,7 @@ def show(report: Report) -> None:
         for line in paragraph(problem, width):
             screen.print(Text(line))
     for what in report.not_checked:
-        screen.print(Text(f"not checked: {printable(what)}"))
+        write(f"not checked: {what}")
     screen.print(Text(summary(report.problems)))
 
 

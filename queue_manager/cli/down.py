@@ -11,9 +11,9 @@ import os
 import shutil
 from pathlib import Path
 
-from queue_manager.cli.detached import write
 from queue_manager.cli.exits import EXIT_NEVER, EXIT_OK, CommandRefused
 from queue_manager.cli.stop_report import counted, recorded
+from queue_manager.cli.streams import write
 from queue_manager.cli.up_address import directory
 from queue_manager.local.agent import sweep
 from queue_manager.local.storage import data_directory

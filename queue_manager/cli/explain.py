@@ -88,11 +88,7 @@ def flavor_columns(rows: Sequence[FlavorRow]) -> list[output.TableColumn]:
 
 
 def _amount(title: str, field: str) -> output.TableColumn:
-    return output.TableColumn(title, lambda row: _known(getattr(row, field)), right=True)
-
-
-def _known(quantity: str | None) -> str:
-    return "?" if quantity is None else quantity
+    return output.TableColumn(title, lambda row: getattr(row, field) or "-", right=True)
 
 
 HOLDERS = (
@@ -144,8 +140,9 @@ def picture(found: Explanation, now: datetime, most: int | None = MOST) -> Group
 
 
 def _tables(found: Explanation, now: datetime, most: int | None) -> Iterator[RenderableType]:
+    known = [row for row in found.flavors if row.free is not None]
     tables = (
-        (flavor_columns(found.flavors), found.flavors),
+        (flavor_columns(known), known),
         (HOLDERS, found.holders),
         (preemption_columns(now), found.preemptions),
     )
@@ -171,6 +168,7 @@ def facts(found: Explanation, now: datetime) -> Table:
 def lines(found: Explanation, now: datetime) -> list[tuple[str, list[str]]]:
     """Return the facts by name, each in lines; a fact without lines is not printed."""
     return [
+        ("requests", _requests(found)),
         ("position", _position(found)),
         ("deadline", [f"{deadline(one.at, now)}: {one.what}" for one in found.deadlines]),
         ("message", [found.message] if found.message and not _is_shown(found) else []),
@@ -182,11 +180,19 @@ def lines(found: Explanation, now: datetime) -> list[tuple[str, list[str]]]:
     ]
 
 
+def _requests(found: Explanation) -> list[str]:
+    """What it requests, if the quota for that is not known: otherwise the table of flavors says so."""
+    if _is_shown(found):
+        return []
+    several = len({row.pod_set for row in found.flavors}) > 1
+    return [f"{row.requested} {row.resource}{f' (pod set {row.pod_set})' if several else ''}" for row in found.flavors]
+
+
 def _position(found: Explanation) -> list[str]:
     place = found.position
     return [position_text(place, found.cluster_queue, found.queue)] if place is not None else []
 
 
 def _is_shown(found: Explanation) -> bool:
-    """Whether the table of flavors says the same as the message, in other words."""
+    """Whether the table of flavors is printed: it says the same as the message, in other words."""
     return any(row.free is not None for row in found.flavors)

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -30,7 +29,7 @@ from queue_manager.cli.import_steps import IMPORTED, OUTSIDE, Importer, ImportRo
 from queue_manager.cli.import_view import ImportView, read_view
 from queue_manager.cli.machine_formats import MACHINE_FORMS, job_names
 from queue_manager.cli.output import TableColumn
-from queue_manager.cli.streams import say
+from queue_manager.cli.streams import say, write
 from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.throttle import throttled
 
@@ -115,12 +114,12 @@ def _text(item: Import, refusal: str) -> str:
 def _summary(view: ImportView, rows: Sequence[ImportRow]) -> None:
     counts = Counter(row.result for row in rows)
     if counts:
-        sys.stdout.write("\n" + ", ".join(f"{text}: {count}" for text, count in counts.items()) + "\n")
+        write("\n" + ", ".join(f"{text}: {count}" for text, count in counts.items()))
     if view.left_out:
-        sys.stdout.write(f"{view.left_out}\n")
+        write(view.left_out)
     if view.not_seen:
-        sys.stdout.write(f"You may not see {view.not_seen}: only --apply finds out whether quota is free\n")
-    sys.stdout.write("Nothing was changed. To make these changes: sluice import ... --apply\n")
+        write(f"You may not see {view.not_seen}: only --apply finds out whether quota is free")
+    write("Nothing was changed. To make these changes: sluice import ... --apply")
 
 
 async def carry_out(client: RestClient, plans: list[Import], view: ImportView, timeout: float) -> list[ImportRow]:
@@ -155,7 +154,7 @@ def report(results: list[ImportRow], left_out: str = "", *, quiet: bool = False)
     """Return EXIT_UNEXPECTED if a Job stays outside against a rule; unless `quiet`, print that and what is left out."""
     outside = [row for row in results if row.result in (str(ImportStep.REFUSE), OUTSIDE)]
     if outside and not quiet:
-        sys.stdout.write(f"\n{len(outside)} of {len(results)} Jobs run on outside; a repeated command tries again\n")
+        write(f"\n{len(outside)} of {len(results)} Jobs run on outside; a repeated command tries again")
     if left_out and not quiet:
-        sys.stdout.write(f"{left_out}\n")
+        write(left_out)
     return EXIT_UNEXPECTED if outside else EXIT_OK

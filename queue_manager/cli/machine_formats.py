@@ -46,6 +46,19 @@ def object_name(row: object) -> str:
     return f"{getattr(row, 'kind', '').lower()}/{_name(row)}"
 
 
+def object_names(namespace: str) -> Namer:
+    """Return the function that names the objects that a command has changed, as an argument of further commands.
+
+    `namespace`: the one that need not be written. Jobs and LocalQueues of another one are KIND/NAMESPACE/NAME.
+    """
+
+    def name(row: object) -> str:
+        own = getattr(row, "namespace", "")
+        return object_name(row) if own in ("", namespace) else f"{getattr(row, 'kind', '').lower()}/{own}/{_name(row)}"
+
+    return name
+
+
 def _name(row: object) -> str:
     return str(getattr(row, "name", ""))
 

@@ -50,14 +50,14 @@ def command(argv: Sequence[str] | None) -> int:
         code: int = import_module(f"queue_manager.cli.{module}").run(args)
         sys.stdout.flush()
     except CommandRefused as refusal:
-        print(streams.printable(f"{name}: {refusal}"), file=sys.stderr)  # noqa: T201
+        sys.stderr.write(streams.sentence(f"{name}: {refusal}", sys.stderr))
         return refusal.code
     except BrokenPipeError:
         streams.discard_output()
         return EXIT_BROKEN_PIPE
     except OSError as error:  # e.g. a full disk
         streams.discard_output()
-        print(streams.printable(f"{name}: {error}"), file=sys.stderr)  # noqa: T201
+        sys.stderr.write(streams.sentence(f"{name}: {error}", sys.stderr))
         return EXIT_ERROR
     return code
 

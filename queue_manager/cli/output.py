@@ -10,7 +10,8 @@ import sys
 from collections.abc import Callable, Sequence
 from io import StringIO
 
-from rich.console import Console, RenderableType
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+from rich.segment import Segment
 
 from queue_manager.cli.fitted_table import FittedTable, TableColumn
 from queue_manager.cli.machine_formats import (
@@ -22,7 +23,7 @@ from queue_manager.cli.machine_formats import (
     text_of_record,
     text_of_rows,
 )
-from queue_manager.cli.streams import printable
+from queue_manager.cli.streams import write
 
 __all__ = [
     "FittedTable",
@@ -47,6 +48,21 @@ class Screen(Console):
     def on_broken_pipe(self) -> None:
         """Raise BrokenPipeError, for `main` to handle."""
         raise BrokenPipeError
+
+
+class Unpadded:
+    """A renderable without the spaces with which rich fills lines, as what is copied from a terminal has them too."""
+
+    def __init__(self, drawn: RenderableType) -> None:
+        self._drawn = drawn
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        for line in console.render_lines(self._drawn, options, pad=False):
+            while line and not line[-1].text.rstrip():
+                line.pop()
+            yield from line[:-1]
+            yield from (Segment(last.text.rstrip(), last.style) for last in line[-1:])
+            yield Segment.line()
 
 
 def show(
@@ -75,9 +91,9 @@ def show(
         width = shutil.get_terminal_size().columns if on_terminal else None
         sys.stdout.write("".join(FittedTable(columns, rows).lines(width)))
     else:
-        sys.stdout.write(empty + "\n")
+        write(empty)
     if hint and rows and on_terminal:
-        sys.stdout.write(f"\n{printable(hint)}\n")
+        write(f"\n{hint}")
 
 
 def show_record(form: str, record: object, picture: Callable[[], RenderableType], name: Namer = ANY_JOB) -> None:
@@ -96,7 +112,7 @@ def columns_of(form: str, columns: Sequence[TableColumn]) -> list[TableColumn]:
 def show_table(drawn: RenderableType) -> None:
     """Print one or more tables: fitted to the width of a terminal; to a pipe or file without wrapping or padding."""
     if sys.stdout.isatty():
-        Screen(highlight=False).print(drawn)
+        Screen(highlight=False).print(Unpadded(drawn))
         return
     text = StringIO()
     Console(file=text, highlight=False, width=MAX_WIDTH).print(drawn)

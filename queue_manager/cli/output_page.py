@@ -66,8 +66,9 @@ Commands that list or show take `-o`:
 - `name`: `job/NAME` per line, `clusterqueue/NAME` of `queues`, KIND/NAME of commands about the installation. Sluice's
   commands take these names, and kubectl does:
   `sluice deactivated -n team -o name | xargs sluice reactivate -n team`. A Job of another namespace than that of `-n`
-  or of the context is `job/NAMESPACE/NAME`, which only Sluice's commands take. Commands that change objects print the
-  names of those that are as wanted now, and report others on standard error.
+  or of the context is `job/NAMESPACE/NAME`, which only Sluice's commands take. Commands that change Jobs and queues
+  print the names of those that are as wanted now, by the same rule (`localqueue/NAME`, `localqueue/NAMESPACE/NAME`,
+  `clusterqueue/NAME`), and report others on standard error.
 - `wide`: the table with all its columns and rows, for people.
 
 `ps --watch` prints one JSON object per line, YAML documents, or further CSV lines.

@@ -72,6 +72,7 @@ def reason(row: JobRow) -> str:
         row.message,
         attempts=row.attempts,
         equivalent=row.equivalent,
+        equivalent_reason=row.equivalent_reason,
         preempted_for=row.preempted_for,
     )
     retry = f"retry at {deadline(row.retry_at, SystemClock().now())}" if row.retry_at is not None else ""

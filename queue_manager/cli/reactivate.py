@@ -14,6 +14,7 @@ from queue_manager.cli.change_report import ChangeReport
 from queue_manager.cli.connection import NoResponse, connect, read_default_namespace
 from queue_manager.cli.deactivated import read_inbox
 from queue_manager.cli.exits import EXIT_NEVER, EXIT_UNEXPECTED, CommandRefused
+from queue_manager.cli.machine_formats import object_names
 from queue_manager.cli.targets import JobTarget, QueueTarget, find_all, missing_queue, of_queue, patch, queue_of
 from queue_manager.engine.clock import SystemClock
 from queue_manager.engine.rest_client import RestClient
@@ -51,7 +52,7 @@ async def _run(args: argparse.Namespace) -> int:
         else:
             targets, empty = await find_all(client, args.jobs, namespace), ""
             queues = await VisibleQueues.read(client, [target.key.namespace for target in targets])
-        with ChangeReport(args.output, dry_run=args.dry_run) as report:
+        with ChangeReport(args.output, dry_run=args.dry_run, name=object_names(namespace)) as report:
             await reactivate(client, targets, queues, report, default_ns, stagger=args.stagger, dry_run=args.dry_run)
     code = report.end(empty)
     return EXIT_UNEXPECTED if by_why_without_match(args, report) else code

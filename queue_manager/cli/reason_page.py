@@ -34,7 +34,7 @@ def page_of(word: str) -> ReasonPage:
     if page is None:
         known = {word.casefold(): word for word in words(pages)}
         near = similar_names(word_of(word).casefold(), known, 1)
-        hint = f"; did you mean {known[near[0]]}?" if near else f"; reasons are: {', '.join(known.values())}"
+        hint = f"; did you mean {known[near[0]]}?" if near else f"; reasons are: {', '.join(map(word_of, pages))}"
         raise CommandRefused(f'"{word}" is not a reason{hint}', EXIT_NEVER)
     return page
 
@@ -48,6 +48,8 @@ def picture(page: ReasonPage, width: int) -> Group:
     """Return all that is printed: the reason, the three paragraphs, the commands."""
     paragraphs = (("means", page.means), ("look at", page.look_at), ("do", page.do))
     parts = [Text(page.reason, "bold")]
+    if page.also:
+        parts += _labelled("also", wrap(", ".join(page.also), width - 10, break_long_words=False))
     for name, text in paragraphs:
         parts += _labelled(name, wrap(text, width - 10, break_long_words=False, break_on_hyphens=False))
     return Group(*parts, *_labelled("commands", page.commands))

@@ -57,6 +57,7 @@ from queue_manager.visibility.wire_types import Pod
 
 DEFAULT_QUEUE = "default"  # of a namespace with several queues, as in Kueue
 DEFAULT_CPU = "1"
+NAMED = 10  # LocalQueues in a message
 LOCAL_IMAGE = "local"  # pods of `sluice up` are processes, which need no image
 PENDING_SECONDS = 1.0  # after which a Job that waits is reported
 # The start and the end of a Job are not reported: the log and the exit code show them.
@@ -241,14 +242,28 @@ async def choose_queue(client: RestClient, namespace: str, queue: str | None) ->
     if queue:
         await check_local_queue(client, Key(namespace, queue))
         return queue
-    names = sorted(found.metadata.name for found in await client.list(LOCAL_QUEUES, namespace, type=LocalQueue))
+    names = sorted(await _local_queues(client, namespace))
     if len(names) == 1 or DEFAULT_QUEUE in names:
         return DEFAULT_QUEUE if DEFAULT_QUEUE in names else names[0]
     if not names:
         raise CommandRefused(
             f"namespace {namespace} has no LocalQueue; `sluice queues` lists those of others", EXIT_NEVER
         )
-    raise CommandRefused(f"choose a queue with -q: {', '.join(names)}", EXIT_NEVER)
+    more = f" and {len(names) - NAMED} more, which `sluice queues` lists" if len(names) > NAMED else ""
+    listed = f"{', '.join(names[:NAMED])}{more}"
+    raise CommandRefused(
+        f"namespace {namespace} has {len(names)} LocalQueues: choose one with -q: {listed}", EXIT_NEVER
+    )
+
+
+async def _local_queues(client: RestClient, namespace: str) -> list[str]:
+    try:
+        return [found.metadata.name for found in await client.list(LOCAL_QUEUES, namespace, type=LocalQueue)]
+    except ApiError as error:
+        if not error.is_forbidden:
+            raise
+        text = f"you may not list the LocalQueues of namespace {namespace}: name one with -q"
+        raise CommandRefused(text, EXIT_NEVER) from error
 
 
 def variables(given: Sequence[tuple[str, str | None]], *, local: bool) -> list[tuple[str, str]]:

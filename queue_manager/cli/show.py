@@ -35,7 +35,7 @@ from queue_manager.engine.rest_client import RestClient
 from queue_manager.lifecycle.workload_settings import settings_of
 from queue_manager.visibility.attempt_rows import AttemptRow
 from queue_manager.visibility.failures import Failure, newest_failure
-from queue_manager.visibility.inbox import RESTARTING, is_pod_of, job_name
+from queue_manager.visibility.inbox import RESTARTING, is_pod_of
 from queue_manager.visibility.indexes import MEANING, IndexMap
 from queue_manager.visibility.job_history import Step
 from queue_manager.visibility.job_states import is_pending, refused_equivalent, refused_shapes
@@ -90,7 +90,7 @@ async def _view(args: argparse.Namespace) -> JobView:
         now,
         cluster_queue=name,
         failure=failure,
-        equivalent=job_name(refused) if refused is not None else "",
+        equivalent=refused,
     )
 
 
@@ -269,8 +269,14 @@ def _why(view: JobView) -> str:
     text = reason(view)
     if view.reason == GAVE_UP:
         text = gave_up(view.retries.budget_attempts)
-    elif view.preempted_for:
-        text = plain(view.reason, view.message, equivalent=view.equivalent, preempted_for=view.preempted_for)
+    elif view.preempted_for or view.equivalent:
+        text = plain(
+            view.reason,
+            view.message,
+            equivalent=view.equivalent,
+            equivalent_reason=view.equivalent_reason,
+            preempted_for=view.preempted_for,
+        )
     return cause_first(view.cause, view.reason, view.message, text)
 
 

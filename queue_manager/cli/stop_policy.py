@@ -11,6 +11,7 @@ from queue_manager.api.types import ClusterQueue, LocalQueue, Workload, stops
 from queue_manager.cli.change_report import ChangeReport
 from queue_manager.cli.connection import connect, read_default_namespace
 from queue_manager.cli.exits import EXIT_NEVER, CommandRefused
+from queue_manager.cli.machine_formats import object_names
 from queue_manager.cli.targets import QueueTarget, missing_queue, patch, queue_of
 from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.transport import ApiError
@@ -28,7 +29,7 @@ def run(args: argparse.Namespace, policy: str) -> int:
 
 
 async def _run(args: argparse.Namespace, queue: QueueTarget, policy: str, default_ns: str = "default") -> int:
-    report = ChangeReport(args.output, dry_run=args.dry_run)
+    report = ChangeReport(args.output, dry_run=args.dry_run, name=object_names(args.namespace or default_ns))
     async with connect(args.kubeconfig, args.context) as client:
         old, cluster_queue = await find(client, queue, default_ns)
         load = load_of(await workloads_of(client, queue))

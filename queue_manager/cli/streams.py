@@ -9,6 +9,10 @@ import re
 import select
 import sys
 
+TYPE_CHECKING = False  # avoids the import of typing, which is slow
+if TYPE_CHECKING:
+    from typing import TextIO
+
 _CONTROL_CHARACTERS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 
@@ -56,7 +60,34 @@ def printable(text: str) -> str:
 
 
 def say(text: str) -> None:
-    """Print one line on standard error, which may be closed."""
+    """Print a sentence on standard error, which may be closed."""
     with contextlib.suppress(OSError):
-        sys.stderr.write(printable(text) + "\n")
+        sys.stderr.write(sentence(text, sys.stderr))
         sys.stderr.flush()
+
+
+def write(text: str, indent: int = 2) -> None:
+    """Print a sentence on standard output, at once. `indent`: characters before what continues a line."""
+    sys.stdout.write(sentence(text, sys.stdout, indent))
+    sys.stdout.flush()
+
+
+def sentence(text: str, stream: TextIO, indent: int = 2) -> str:
+    """Return the text as lines to write to a stream: folded (see `folding`) if that is a terminal, else as it is."""
+    text = printable(text)
+    width = terminal_width(stream)
+    if width is not None and any(len(line) > width // 2 for line in text.split("\n")):  # a letter is two cells at most
+        from queue_manager.cli.folding import fold  # imports rich, which short messages do not need
+
+        text = fold(text, width, indent)
+    return f"{text}\n"
+
+
+def terminal_width(stream: TextIO) -> int | None:
+    """Return the number of columns of the terminal that a stream writes to; None if it writes elsewhere."""
+    try:
+        if not stream.isatty():
+            return None
+        return int(os.environ.get("COLUMNS") or os.get_terminal_size(stream.fileno()).columns) or None
+    except (OSError, ValueError):  # closed, or a terminal without a size
+        return None

@@ -32,7 +32,7 @@ from queue_manager.cli.machine_formats import MACHINE_FORMS, Namer, job_names
 from queue_manager.cli.manifests import Manifest
 from queue_manager.cli.queue_view import read_queues
 from queue_manager.cli.refusals import nothing_created
-from queue_manager.cli.streams import printable, say
+from queue_manager.cli.streams import say
 from queue_manager.cli.targets import check_local_queue, get_or_none
 from queue_manager.engine.api_warnings import warnings
 from queue_manager.engine.rest_client import RestClient
@@ -250,12 +250,10 @@ async def _post(client: RestClient, job: dict[str, Any], *, dry_run: bool) -> Re
 def warn(manifest: Manifest, answer: Response, warned: set[str]) -> None:
     """Print the server's warnings about a Job on standard error, except those in `warned`."""
     for text in warnings(answer.headers):
-        line = printable(f"Warning: {manifest.place('metadata.name')}: {text}\n")
+        line = f"Warning: {manifest.place('metadata.name')}: {text}"
         if line not in warned:
             warned.add(line)
-            with suppress(OSError):  # standard error may be closed; the Jobs are submitted nevertheless
-                sys.stderr.write(line)
-                sys.stderr.flush()
+            say(line)
 
 
 def explain(manifest: Manifest, answer: Response) -> list[str]:

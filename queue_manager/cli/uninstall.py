@@ -17,7 +17,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
-import sys
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from datetime import UTC, datetime, timedelta
@@ -32,7 +31,7 @@ from queue_manager.cli.connection import NoResponse, connect
 from queue_manager.cli.crds import KINDS, finish_delete
 from queue_manager.cli.exits import CommandRefused
 from queue_manager.cli.installed import Live, installed
-from queue_manager.cli.streams import printable
+from queue_manager.cli.streams import say
 from queue_manager.configuration.process import LeaderElection
 from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.transport import ApiError
@@ -211,7 +210,7 @@ class _Removal:
                 raise CommandRefused(f"{rest} {problem}")
             if now >= report_at:
                 report_at = now + REPORT_SECONDS
-                sys.stderr.write(f"sluice uninstall: waits for {printable(rest.removesuffix(','))}\n")
+                say(f"sluice uninstall: waits for {rest.removesuffix(',')}")
             await asyncio.sleep(PAUSE_SECONDS)
 
 

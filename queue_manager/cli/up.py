@@ -8,7 +8,6 @@ import contextlib
 import errno
 import getpass
 import os
-import sys
 import time
 from contextlib import AsyncExitStack
 from functools import partial
@@ -17,7 +16,7 @@ from shlex import quote
 from textwrap import shorten
 
 from queue_manager import assets
-from queue_manager.cli import detached, init_process, stop_report
+from queue_manager.cli import detached, init_process, stop_report, streams
 from queue_manager.cli.exits import EXIT_NEVER, EXIT_OK, CommandRefused
 from queue_manager.cli.logging_options import settings_of
 from queue_manager.cli.output import duration
@@ -153,10 +152,9 @@ async def up(options: ClusterOptions, config: KueueConfig, file: str | None = No
         notify(STOPPING, os.environ)
         running = cluster.running_counts()
         effect = (stop_report.departure if options.leave_running else stop_report.interruption)(running)
-        sys.stdout.write(f"\nstopping{effect} ...\n")
-        sys.stdout.flush()
+        streams.write(f"\nstopping{effect} ...")
     stop_report.record(options.data_dir, stop_report.stopped_jobs(running, left=options.leave_running))
-    sys.stdout.write("stopped; `sluice up` continues from here\n")
+    streams.write("stopped; `sluice up` continues from here")
     return EXIT_OK
 
 
@@ -171,8 +169,8 @@ def enforcement(cgroups: Cgroups | None) -> str:
 
 def print_step(mark: str, step: str, detail: str) -> None:
     """Print one line of the start-up, at once."""
-    sys.stdout.write(f"{mark} {step:12} {detail}\n")
-    sys.stdout.flush()
+    head = f"{mark} {step:12} "
+    streams.write(f"{head}{detail}", indent=len(head))
 
 
 def print_leftovers(data_dir: Path) -> None:
@@ -191,12 +189,11 @@ def print_next_steps(cluster: LocalCluster, seconds: float, config: str | None) 
     with contextlib.suppress(ValueError):
         sample = sample if detached.is_background() else sample.relative_to(Path.cwd())
     reload = f"To apply a changed {config}: kill -HUP {os.getpid()}\n" if config else ""
-    sys.stdout.write(
+    streams.write(
         f"\nReady in {seconds:.1f} s. In another terminal:\n"
         f"  export KUBECONFIG={quote(str(cluster.kubeconfig))}\n"
         f"  sluice submit -f {quote(str(sample))}\n"
         f"  sluice ps\n"
         f"{reload}"
-        "Ctrl-C stops the cluster; its data stays.\n"
+        "Ctrl-C stops the cluster; its data stays."
     )
-    sys.stdout.flush()

@@ -27,10 +27,12 @@ from queue_manager.client.updates import ENDED, LOST, JobUpdate, Seen, differs, 
 from queue_manager.engine import kubeconfig
 from queue_manager.engine.clock import SystemClock
 from queue_manager.engine.codec import decoder
+from queue_manager.visibility.attempt_counts import count_budget_attempts
 from queue_manager.visibility.failures import Failure, newest_failure
 from queue_manager.visibility.followed_states import is_outdated
 from queue_manager.visibility.job_states import JobState
 from queue_manager.visibility.wire_types import Pod
+from queue_manager.visibility.wording import cause_first, plain
 
 if TYPE_CHECKING:
     from kubernetes.client import ApiClient
@@ -239,7 +241,10 @@ class Client:
     def _lost(self, seen: Seen) -> NeverStarts:
         """A Job that only a person can let start again, with what failed in it before."""
         update, key = seen.update, seen.job.metadata.key
-        reason = ": ".join(text for text in (update.state, update.message, update.cause) if text)
+        attempts = count_budget_attempts(seen.workload) if seen.workload is not None else 0
+        text = plain(update.reason, update.message, attempts=attempts)
+        why = cause_first(update.cause, update.reason, update.message, text)
+        reason = ": ".join(part for part in (update.state, why) if part)
         remedy = f"sluice reactivate {key}" if update.state == JobState.DEACTIVATED else ""
         return NeverStarts(update.job, key, reason, remedy)
 

@@ -1,4 +1,4 @@
-"""What can go wrong with a Job, as exceptions. The text of each is one line for a user."""
+"""What can go wrong with a Job, as exceptions. The text of each is one line for a user, and one for a remedy."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class NeverStarts(Error):
     """
 
     def __init__(self, job: V1Job, key: Key, reason: str, remedy: str = "") -> None:
-        super().__init__(f"Job {key}: {reason}{f'; {remedy}' if remedy else ''}")
+        super().__init__("\n  ".join([f"Job {key}: {reason}", *([remedy] if remedy else [])]))
         self.job = job
         self.reason = reason
         self.remedy = remedy

@@ -6,16 +6,18 @@ after this process began to watch: the first list has all Jobs that ever ended, 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import datetime
 
 from msgspec import Struct
 
 from job_controller.conditions import finished
-from job_controller.model import Condition, Job
-from job_controller.reasons import COMPLETE
+from job_controller.model import Condition, Job, Pod
+from job_controller.reasons import COMPLETE, DEADLINE_EXCEEDED, FAILED
 from queue_manager.api import condition_types, keys, reasons
 from queue_manager.api.types import Workload
 from queue_manager.configuration.notifications import EventType
+from queue_manager.lifecycle.pod_causes import worst_cause
 
 SCHEMA_VERSION = 1
 
@@ -23,7 +25,8 @@ SCHEMA_VERSION = 1
 class Notice(Struct, frozen=True, rename="camel", kw_only=True):
     """One event. Its fields are the keys of the JSON, and as SLUICE_EVENT_... the environment of a command.
 
-    `id` is the same in every attempt to deliver the event, and of no other event.
+    `id` is the same in every attempt to deliver the event, and of no other event. `cause`: why its pods failed, or were
+    not ready (`lifecycle.pod_causes`); "" for an event that they did not cause.
     """
 
     schema_version: int = SCHEMA_VERSION
@@ -38,12 +41,15 @@ class Notice(Struct, frozen=True, rename="camel", kw_only=True):
     workload: str = ""
     reason: str
     message: str
+    cause: str = ""
     succeeded_pods: int | None = None
     failed_pods: int | None = None
 
 
-def of_job(old: Job | None, new: Job | None, begun: datetime, workload: Workload | None = None) -> Notice | None:
-    """The end of a Job that names a queue. `workload`: of this Job, as far as it is known."""
+def of_job(
+    old: Job | None, new: Job | None, begun: datetime, workload: Workload | None = None, pods: Iterable[Pod] = ()
+) -> Notice | None:
+    """The end of a Job that names a queue. `workload`, `pods`: of this Job, as far as they are known."""
     if new is None or not new.metadata.labels.get(keys.QUEUE_NAME):
         return None
     end = finished(new.status)
@@ -64,6 +70,7 @@ def of_job(old: Job | None, new: Job | None, begun: datetime, workload: Workload
         workload=workload.metadata.name if workload is not None else "",
         reason=end.reason,
         message=end.message,
+        cause=_failure(end, pods),
         succeeded_pods=new.status.succeeded or 0,
         failed_pods=new.status.failed or 0,
     )
@@ -92,7 +99,8 @@ def of_workload(old: Workload | None, new: Workload | None, begun: datetime) -> 
         cluster_queue=admission.cluster_queue if admission is not None else "",
         workload=new.metadata.name,
         reason=evicted.reason,
-        message=_cause(new) if event == "JobPreempted" else evicted.message,
+        message=_preempted_for(new) if event == "JobPreempted" else evicted.message,
+        cause=_pod_cause(new) if event == "JobDeactivated" else "",
     )
 
 
@@ -108,7 +116,19 @@ def _eviction(workload: Workload) -> tuple[Condition | None, EventType | None]:
     return None, None
 
 
-def _cause(workload: Workload) -> str:
+def _failure(end: Condition, pods: Iterable[Pod]) -> str:
+    """Why the pods of a Job failed that has failed, unless its deadline ended it."""
+    worst = worst_cause(pods) if end.type == FAILED and end.reason != DEADLINE_EXCEEDED else None
+    return worst.text if worst is not None else ""
+
+
+def _pod_cause(workload: Workload) -> str:
+    """Why the pods of the last attempt were not ready, unless a preemption ended that."""
+    last = workload.last_attempt
+    return last.pod_cause if last is not None and last.reason != reasons.PREEMPTED else ""
+
+
+def _preempted_for(workload: Workload) -> str:
     """For which priority and queue the Workload was preempted; the condition's message names the other Workload."""
     last = workload.last_attempt
     return last.cause if last is not None else ""

@@ -11,11 +11,12 @@ import logging
 import os
 from collections.abc import Collection, Mapping
 
-from job_controller.model import Job
-from queue_manager.api.resources import JOBS, WORKLOADS
+from job_controller.model import Job, Pod
+from queue_manager.api.resources import JOBS, PODS, WORKLOADS
 from queue_manager.api.types import Workload
 from queue_manager.api.workload_names import workload_name
 from queue_manager.configuration.notifications import Notifications
+from queue_manager.engine.cache import controller_uid
 from queue_manager.engine.metric_registry import MetricRegistry
 from queue_manager.engine.runtime import Runtime
 from queue_manager.notifications.command_sink import CommandSink
@@ -26,6 +27,7 @@ from queue_manager.notifications.webhook_sink import WebhookSink
 log = logging.getLogger(__name__)
 
 MAX_WAITING = 1000  # notices per sink
+FAILED_PODS = "notifications: controller uid of failed pods"
 METRIC = "sluice_notifications_total"
 
 
@@ -37,13 +39,17 @@ class Notifier:
         self._begun = runtime.clock.now().replace(microsecond=0)  # conditions have whole seconds
         self._outboxes = [_Outbox(sink, runtime.metrics) for sink in sinks]
         self._workloads = runtime.cache(WORKLOADS, Workload)
+        self._pods = runtime.cache(PODS, Pod)
+        self._pods.index(FAILED_PODS, lambda pod: controller_uid(pod) if pod.status.has_failed else ())
         runtime.cache(JOBS, Job).subscribe(self._job_changed)
         self._workloads.subscribe(lambda old, new: self._put(of_workload(old, new, self._begun)))
         for outbox in self._outboxes:
             runtime.task(outbox.run)
 
     def _job_changed(self, old: Job | None, new: Job | None) -> None:
-        self._put(of_job(old, new, self._begun, self._workload_of(new) if new is not None else None))
+        if new is not None:
+            pods = self._pods.lookup(FAILED_PODS, new.metadata.uid)
+            self._put(of_job(old, new, self._begun, self._workload_of(new), pods))
 
     def _workload_of(self, job: Job) -> Workload | None:
         meta = job.metadata

@@ -75,7 +75,7 @@ class Preemptions:
         """Evict, then say what the preemptor waits for."""
         await asyncio.gather(*(self._evict(decision, victim) for victim in victims))
         info, state = decision.info, self._quota_cache.state
-        if not any(victim.holding.uid in state.holdings for victim in decision.victims):
+        if decision.victims and not any(victim.holding.uid in state.holdings for victim in decision.victims):
             return  # all have released their quota already: the next cycle decides
 
         def wait(draft: Draft) -> None:

@@ -10,9 +10,9 @@ Workload would have contributed in one interval. So a burst of admissions counts
 usage.
 
 The LocalQueue with the lowest *weighted usage* comes first: the sum over resources of usage * resourceWeight, divided
-by the LocalQueue's weight. With weight 0 it comes last. Usage is kept in whole thousandths of a unit and weights are
-exact, so the order does not depend on rounding. Kueue: pkg/util/admissionfairsharing, pkg/cache/queue/afs;
-BEHAVIOUR.md#q48-admission-fair-sharing.
+by the LocalQueue's weight. With weight 0 it comes last. Usage is kept in billionths of a unit and written in
+thousandths, so that many short samples lose no more than few long ones. Kueue: pkg/util/admissionfairsharing,
+pkg/cache/queue/afs; BEHAVIOUR.md#q48-admission-fair-sharing.
 """
 
 from __future__ import annotations
@@ -27,8 +27,9 @@ from job_controller import quantities
 from job_controller.model import Key
 from queue_manager.scheduling.quota_tree import Usage
 
-PER_UNIT = 1000
-# By resource, in thousandths of the API's unit: millicores, thousandths of a byte.
+PER_UNIT = 10**9
+THOUSANDTH = PER_UNIT // 1000  # the least amount that is kept or written
+# By resource, in billionths of the API's unit: nanocores, billionths of a byte.
 Consumption = Mapping[str, int]
 NOTHING: Consumption = {}
 
@@ -49,13 +50,13 @@ class UsageDecay:
     weights: Mapping[str, Fraction] = field(default_factory=dict)  # by resource; absent: 1
 
     def after(self, before: Consumption, running: Consumption, seconds: float) -> Consumption:
-        """The usage `seconds` after it was `before`, while `running` was admitted; without the resources of usage 0."""
+        """The usage `seconds` after it was `before`, while `running` was admitted. Less than a thousandth is 0."""
         if not self.half_life:
             return NOTHING
         kept = 0.5 ** (max(0.0, seconds) / self.half_life)
         resources = before.keys() | running.keys()
         found = {r: int(before.get(r, 0) * kept + running.get(r, 0) * (1.0 - kept)) for r in sorted(resources)}
-        return {resource: amount for resource, amount in found.items() if amount}
+        return {resource: amount for resource, amount in found.items() if amount >= THOUSANDTH}
 
     def penalty(self, requests: Consumption) -> Consumption:
         """The usage that an admission adds at once."""
@@ -126,11 +127,13 @@ class UsageLedger:
         """Add the entry penalty of an admission; `undo`: the admission could not be written."""
         if self.decay is None:
             return
-        known = self._samples.get(queue) or Sample(NOTHING, now.replace(microsecond=0))
+        known = self._samples.get(queue)
+        if known is None or not known.consumed:  # so far nothing has run that the next sample would add
+            known = Sample(NOTHING, now.replace(microsecond=0))
         penalty = self.decay.penalty(requests)
         sign = -1 if undo else 1
         total = {r: known.consumed.get(r, 0) + sign * penalty.get(r, 0) for r in known.consumed.keys() | penalty.keys()}
-        self._samples[queue] = Sample({r: total[r] for r in sorted(total) if total[r] > 0}, known.at)
+        self._samples[queue] = Sample({r: total[r] for r in sorted(total) if total[r] >= THOUSANDTH}, known.at)
 
     def weighted(self, queue: Key, weight: Fraction) -> WeightedUsage:
         """How the LocalQueue compares with others of its ClusterQueue."""
@@ -144,22 +147,22 @@ def consumption(usages: Iterable[Usage]) -> Consumption:
     total: dict[str, int] = {}
     for usage in usages:
         for fr, amount in usage.items():
-            thousandths = amount if fr.resource == "cpu" else amount * PER_UNIT
-            total[fr.resource] = total.get(fr.resource, 0) + thousandths
+            billionths = amount * (THOUSANDTH if fr.resource == "cpu" else PER_UNIT)
+            total[fr.resource] = total.get(fr.resource, 0) + billionths
     return {resource: amount for resource, amount in total.items() if amount}
 
 
 def to_quantities(consumed: Consumption) -> dict[str, str | int]:
-    """consumedResources of the status: "1500m", "10Gi"."""
+    """consumedResources of the status, rounded down to thousandths: "1500m", "10Gi"."""
     return {resource: _text(resource, amount) for resource, amount in consumed.items()}
 
 
 def _text(resource: str, amount: int) -> str:
     if resource != "cpu" and amount % PER_UNIT == 0:
         return quantities.to_text(amount // PER_UNIT, resource)
-    return quantities.canonical(quantities.Quantity(amount * 10**6, "decimal"))
+    return quantities.canonical(quantities.Quantity(amount // THOUSANDTH * THOUSANDTH, "decimal"))
 
 
 def from_quantities(written: Mapping[str, str | int]) -> Consumption:
     """The reverse of `to_quantities`."""
-    return {resource: quantities.quantity(value).scaled(-3) for resource, value in written.items()}
+    return {resource: quantities.quantity(value).nano for resource, value in written.items()}

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
@@ -17,6 +17,7 @@ from queue_manager.visibility.inbox import InboxRow
 
 VARIES = "…"
 STAGGER = "10s"  # between two Jobs of a group in the suggested command
+MOST_TEXT = 60  # characters of a cause in `short_action`
 _NUMBERED = re.compile(r"[-\d]")  # a Job's name without these may be any word of a message, and is not replaced
 _SPECIAL = re.compile(r"""[$`"\\!]""")  # for a shell, between double quotes
 _VARIABLE = re.compile(r"0x[0-9a-fA-F]+|[0-9a-f]{8}-[0-9a-f-]{27}|\d{4}-\d\d-\d\d[T ][\d:.,]+Z?|\d{3,}")
@@ -46,6 +47,22 @@ def cause_groups(rows: Iterable[InboxRow], default_ns: str = "default") -> list[
     return sorted(groups, key=lambda group: (-group.count, group.cause))
 
 
+def short_action(groups: Sequence[CauseGroup]) -> str:
+    """Return the command for the first group, with the beginning of a long cause if that selects no other group."""
+    first = groups[0]
+    short = _beginning(first.cause)
+    if any(_contains(text, short) for other in groups[1:] for text in (other.cause, other.text)):
+        return first.action
+    return first.action.replace(_quoted(first.cause), _quoted(short))
+
+
+def _beginning(cause: str) -> str:
+    """The words of a cause that have room in MOST_TEXT characters, at least one."""
+    if len(cause) <= MOST_TEXT:
+        return cause
+    return cause[: MOST_TEXT + 1].rpartition(" ")[0] or cause[:MOST_TEXT]
+
+
 def general(row: InboxRow) -> str:
     """The cause with an ellipsis in place of what varies between Jobs."""
     cause = row.cause
@@ -56,8 +73,12 @@ def general(row: InboxRow) -> str:
 
 def has_cause(row: InboxRow, text: str) -> bool:
     """Whether the cause contains the text, in any case. An ellipsis in the text matches anything."""
+    return _contains(row.cause, text)
+
+
+def _contains(cause: str, text: str) -> bool:
     pattern = ".*".join(map(re.escape, text.replace("...", VARIES).split(VARIES)))
-    return re.search(pattern, row.cause, re.IGNORECASE | re.DOTALL) is not None
+    return re.search(pattern, cause, re.IGNORECASE | re.DOTALL) is not None
 
 
 def _group(cause: str, members: list[InboxRow], default_ns: str) -> CauseGroup:

@@ -43,6 +43,7 @@ from queue_manager.visibility.attempt_counts import count_budget_attempts
 from queue_manager.visibility.job_causes import job_cause, pods_by_job
 from queue_manager.visibility.preempted import preempted_for
 from queue_manager.visibility.started_jobs import explain_running, explain_starting, is_running
+from queue_manager.visibility.wording import like_another, plain
 
 WORKLOAD_CREATION_TIMEOUT = timedelta(seconds=15)  # within this time the queue creates the Workload of a new Job
 NOT_QUEUED = "NotQueued"
@@ -99,6 +100,7 @@ class JobRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     reason: str
     message: str
     equivalent: str
+    equivalent_reason: str = ""
     preempted_for: str = ""
     obstacle: str = ""
     cause: str = ""
@@ -116,7 +118,7 @@ def job_rows(
     seen = ((job, by_job.get(job.metadata.uid)) for job in jobs)
     pods_of = pods_by_job(pods)
     rows = [
-        job_row(job, its, now, equivalent_name(its, refused), pods_of.get(job.metadata.uid, ())) for job, its in seen
+        job_row(job, its, now, refused_equivalent(its, refused), pods_of.get(job.metadata.uid, ())) for job, its in seen
     ]
     return sorted(rows, key=lambda row: (row.namespace, _ORDER.index(row.state), -row.priority, row.name))
 
@@ -130,12 +132,6 @@ def workloads_by_job(workloads: Iterable[Workload]) -> dict[str, Workload]:
 
 
 Shape = tuple[Key, bytes]
-
-
-def equivalent_name(workload: Workload | None, refused: Mapping[Shape, Workload]) -> str:
-    """Return the name of the Job of the `refused_equivalent`, or "" if none exists."""
-    equivalent = refused_equivalent(workload, refused) if workload is not None else None
-    return inbox.job_name(equivalent) if equivalent is not None else ""
 
 
 def refused_shapes(workloads: Iterable[Workload]) -> dict[Shape, Workload]:
@@ -153,9 +149,9 @@ def refused_shapes(workloads: Iterable[Workload]) -> dict[Shape, Workload]:
 _NO_FIT = (reasons.WAITING_FOR_QUOTA, reasons.EXCEEDS_MAX_QUOTA, reasons.NO_MATCHING_FLAVOR)
 
 
-def refused_equivalent(workload: Workload, refused: Mapping[Shape, Workload]) -> Workload | None:
+def refused_equivalent(workload: Workload | None, refused: Mapping[Shape, Workload]) -> Workload | None:
     """Return the Workload in `refused` that has the same shape as this one, if this one holds no quota."""
-    if not refused or workload.is_true(condition_types.QUOTA_RESERVED):
+    if not refused or workload is None or workload.is_true(condition_types.QUOTA_RESERVED):
         return None
     equivalent = refused.get(_shape(workload))
     return equivalent if equivalent is not None and equivalent.metadata.uid != workload.metadata.uid else None
@@ -167,9 +163,9 @@ def _shape(workload: Workload) -> Shape:
 
 
 def job_row(
-    job: Job, workload: Workload | None, now: datetime, equivalent: str = "", pods: Iterable[Pod] = ()
+    job: Job, workload: Workload | None, now: datetime, equivalent: Workload | None = None, pods: Iterable[Pod] = ()
 ) -> JobRow:
-    """Return the row of a Job. `equivalent`: a Job with equal requests that was tried and does not fit."""
+    """Return the row of a Job. `equivalent`: a Workload with equal requests that was tried and does not fit."""
     state = job_state(job, workload, now)
     reason, message = explain_state(job, workload, state, now, equivalent)
     waiting, running = spans(job, workload, now)
@@ -191,7 +187,8 @@ def job_row(
         attempts=count_budget_attempts(workload) if workload is not None else 0,
         reason=reason,
         message=message,
-        equivalent=equivalent,
+        equivalent=inbox.job_name(equivalent) if equivalent is not None else "",
+        equivalent_reason=refusal(equivalent),
         preempted_for=lost_quota_for(workload, state),
         cause="" if state == JobState.DELETING else job_cause(job, workload, pods),
         retry_at=_retry_at(workload) if state == JobState.BACKOFF else None,
@@ -276,9 +273,12 @@ def _not_queued(job: Job, now: datetime) -> tuple[str, str]:
 
 
 def explain_state(
-    job: Job | None, workload: Workload | None, state: JobState, now: datetime, equivalent: str = ""
+    job: Job | None, workload: Workload | None, state: JobState, now: datetime, equivalent: Workload | None = None
 ) -> tuple[str, str]:
-    """Return (reason, message) of the state; both are "" where the state needs no explanation."""
+    """Return (reason, message) of the state; both are "" where the state needs no explanation.
+
+    `equivalent`: a Workload with equal requests that was tried and does not fit.
+    """
     if job is not None and state in (JobState.FAILED, JobState.SUCCEEDED):
         kind = "Failed" if state == JobState.FAILED else "Complete"
         condition = next(c for c in job.status.conditions if c.type == kind and c.is_true)
@@ -300,16 +300,18 @@ def explain_state(
     if state in (JobState.PENDING, JobState.RESERVED):
         kind = condition_types.QUOTA_RESERVED if state == JobState.PENDING else condition_types.ADMITTED
         waiting = workload.condition(kind)
-        if state == JobState.PENDING and not is_judged(
-            waiting
-        ):  # the scheduler reports only on the first of each shape
-            behind = f"waits behind others in {workload.spec.queue_name}"
-            return (
-                reasons.PENDING_EVALUATION,
-                f"{equivalent} asks for the same and does not fit" if equivalent else behind,
-            )
+        if state == JobState.PENDING and not is_judged(waiting):
+            if equivalent is not None:  # the scheduler reports only on the first of each shape
+                return reasons.PENDING_EVALUATION, like_another(inbox.job_name(equivalent), refusal(equivalent))
+            return reasons.PENDING_EVALUATION, f"waits behind others in {workload.spec.queue_name}"
         return (waiting.reason, waiting.message) if waiting and waiting.status == "False" else ("", "")
     return "", ""
+
+
+def refusal(workload: Workload | None) -> str:
+    """Return why the scheduler has not reserved quota for a Workload, in plain words; "" if it has said nothing."""
+    waits = workload.condition(condition_types.QUOTA_RESERVED) if workload is not None else None
+    return plain(waits.reason, waits.message) if waits is not None and waits.status == "False" else ""
 
 
 def is_judged(reserved: Condition | None) -> bool:

@@ -26,6 +26,7 @@ from queue_manager.visibility.job_states import (
     explain_state,
     job_state,
     lost_quota_for,
+    refusal,
     spans,
     state_without_job,
 )
@@ -83,6 +84,7 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     message: str
     cause: str
     equivalent: str
+    equivalent_reason: str
     preempted_for: str
     position: Position | None
     waiting_seconds: float | None
@@ -124,12 +126,12 @@ def job_view(
     *,
     cluster_queue: str = "",
     failure: Failure | None = None,
-    equivalent: str = "",
+    equivalent: Workload | None = None,
 ) -> JobView:
     """Return the record of a Job, of its Workload, or of both.
 
     `cluster_queue`: the ClusterQueue of its LocalQueue, used while it holds no quota. `failure`: of the pod that failed
-    last. `equivalent`: a Job of the same shape that was tried and does not fit.
+    last. `equivalent`: a Workload of the same shape that was tried and does not fit.
 
     Raises ValueError if neither a Job nor a Workload is given.
     """
@@ -143,11 +145,9 @@ def job_view(
     sorted_events = sorted(events, key=lambda e: e.sort_key)
     pods = [with_initial_identity(pod, name) for pod in pods]
     indexes = index_map(job, pods, context.options, now) if job is not None else None
-    refusal = _refusal(sorted_events) if workload is None and state == JobState.PENDING else None
+    denial = _refusal(sorted_events) if workload is None and state == JobState.PENDING else None
     reason, message = (
-        (refusal.reason, refusal.message)
-        if refusal is not None
-        else explain_state(job, workload, state, now, equivalent)
+        (denial.reason, denial.message) if denial is not None else explain_state(job, workload, state, now, equivalent)
     )
     waiting, running = spans(shown, workload, now)
     cause = _cause(job, workload, pods, failure) if state != JobState.DELETING else ""
@@ -168,12 +168,13 @@ def job_view(
         reason=reason,
         message=message,
         cause=cause,
-        equivalent=equivalent,
+        equivalent=inbox.job_name(equivalent) if equivalent is not None else "",
+        equivalent_reason=refusal(equivalent),
         preempted_for=victim,
         position=context.outlook.position if context.outlook is not None else None,
         waiting_seconds=waiting,
         running_seconds=running,
-        next=predict(job, workload, pods, indexes, state, context, now, refused=refusal is not None),
+        next=predict(job, workload, pods, indexes, state, context, now, refused=denial is not None),
         history=history(job, workload),
         demand=demand(job, workload),
         ready=shown.status.ready or 0,

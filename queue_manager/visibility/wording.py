@@ -38,8 +38,17 @@ _SHORT = {
 }
 
 
-def plain(reason: str, message: str, *, attempts: int = 0, equivalent: str = "", preempted_for: str = "") -> str:
-    """Return one sentence. `equivalent`: a Job with equal requests that was tried and does not fit.
+def plain(
+    reason: str,
+    message: str,
+    *,
+    attempts: int = 0,
+    equivalent: str = "",
+    equivalent_reason: str = "",
+    preempted_for: str = "",
+) -> str:
+    """Return one sentence. `equivalent`: a Job with equal requests that was tried, and `equivalent_reason` why it does
+    not fit.
 
     `preempted_for`: of a victim, who needed its quota (`preempted.preempted_for`).
     """
@@ -47,7 +56,7 @@ def plain(reason: str, message: str, *, attempts: int = 0, equivalent: str = "",
         rest = (
             "its pods are being stopped"
             if reason == reasons.PREEMPTED
-            else plain(reason, message, attempts=attempts, equivalent=equivalent)
+            else plain(reason, message, attempts=attempts, equivalent=equivalent, equivalent_reason=equivalent_reason)
         )
         return "; ".join(part for part in (f"preempted {preempted_for}", rest) if part)
     if message in _SHORT:
@@ -61,11 +70,19 @@ def plain(reason: str, message: str, *, attempts: int = 0, equivalent: str = "",
     if (reason, message) == (reasons.DEACTIVATED, messages.DEACTIVATED_MESSAGE):
         return "by a user"
     if message == messages.EQUIVALENT_MESSAGE:
-        who = f"{equivalent}, which" if equivalent else "one that"
-        return f"not tried again: {who} asks for the same{',' if equivalent else ''} does not fit"
+        return like_another(equivalent, equivalent_reason)
     if reason == reasons.PENDING_EVALUATION and message != messages.PENDING_EVALUATION_MESSAGE:
         return message  # a message of Sluice, already short
     return quota(message) or ": ".join(part for part in (reason, message) if part)
+
+
+def like_another(equivalent: str, why: str) -> str:
+    """Return the sentence for a Job that is not tried because one with equal requests does not fit: the cause first.
+
+    The name of that Job follows the word "Job", since any word of the sentence may be a name.
+    """
+    who = f"{f'Job {equivalent}' if equivalent else 'another Job'} with the same requests"
+    return f"{why}, like {who}" if why else f"not tried: {who} does not fit"
 
 
 def _waits_for(victims: int) -> str:

@@ -6,6 +6,8 @@ import asyncio
 import math
 from typing import Any
 
+import pytest
+
 from queue_manager.api.resources import CLUSTER_QUEUES, COHORTS, JOBS, LOCAL_QUEUES, WORKLOADS
 from queue_manager.configuration import loads
 from queue_manager.simulation.kubelet import PodScript
@@ -247,7 +249,9 @@ def test_past_usage_is_written_at_the_interval_and_survives_a_restart() -> None:
             assert 0.4 * after_run < later < 0.6 * after_run  # another half-life, without a manager for most of it
             c.world.metrics.exposition()
             own = {"name": "lq", "namespace": NS, "cluster_queue": "cq"}
-            assert c.world.metrics.value("kueue_local_queue_admission_fair_sharing_usage", own) == later / 1000
+            assert c.world.metrics.value("kueue_local_queue_admission_fair_sharing_usage", own) == pytest.approx(
+                later / 1000, abs=0.001
+            )
 
     run_virtual(scenario())
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from queue_manager.api.resources import WORKLOAD_PRIORITY_CLASSES
 from tests.local.cli.conftest import User
 from tests.local.cli.terminal import Terminal
 
@@ -33,7 +34,7 @@ async def test_tab_completes_commands_options_and_names(
     if shutil.which(shell) is None:
         pytest.skip(f"{shell} is not installed: make test-tools")
     me = user()
-    me.submit("training")
+    await with_a_cause_and_a_class(me)
     command, setup = INTERACTIVE[shell]
     terminal = Terminal(*command, env={**env, "KUBECONFIG": str(me.up.kubeconfig)})
     try:
@@ -48,6 +49,8 @@ async def test_tab_completes_commands_options_and_names(
             ("\x15sluice ps --state Failed,Runn\t", "--state Failed,Running "),
             ("-q user-q\t", "-q user-queue "),
             ("\x15sluice explain --reason Ex\t", "--reason ExceedsMaxQuota "),
+            ("\x15sluice run --priority urg\t", "--priority urgent "),
+            ("\x15sluice reactivate --why by\t", "--why by\\ a\\ user "),
         ):
             terminal.type(keys)
             await terminal.until_shows(completed)
@@ -55,17 +58,27 @@ async def test_tab_completes_commands_options_and_names(
         terminal.close()
 
 
+async def with_a_cause_and_a_class(me: User) -> None:
+    """The Job `training`, deactivated by a user, and the WorkloadPriorityClass `urgent`."""
+    me.submit("training")
+    me.says("deactivate", "training")
+    async with me.up.client() as client:
+        await client.create(WORKLOAD_PRIORITY_CLASSES, "", {"metadata": {"name": "urgent"}, "value": 9})
+
+
 async def test_fish_completes_with_descriptions(user: Callable[..., User], env: dict[str, str]) -> None:
     if shutil.which("fish") is None:
         pytest.skip("fish is not installed: make test-tools")
     me = user()
-    me.submit("training")
+    await with_a_cause_and_a_class(me)
     asked = (
         "sluice reac",
         "sluice show tr",
         "sluice ps -q user-q",
         "sluice ps --state Failed,Pe",
         "sluice explain --reason Ex",
+        "sluice run --priority urg",
+        "sluice reactivate --why by",
     )
     code = "sluice completion fish | source\n" + "".join(f'complete -C "{line}"\n' for line in asked)
     done = subprocess.run(
@@ -82,6 +95,8 @@ async def test_fish_completes_with_descriptions(user: Callable[..., User], env: 
         "user-queue",
         "Failed,Pending",
         "ExceedsMaxQuota",
+        "urgent",
+        "by a user",
     ]
 
 

@@ -235,7 +235,10 @@ async def test_submit_and_show_agree_on_a_job_that_cannot_start(
 
 async def waits_behind_hello(me: User) -> bool:
     rows = {row["name"]: row for row in me.json("ps")}
-    return bool(rows["second"]["message"] == "hello asks for the same and does not fit")
+    return str(rows["second"]["message"]) in {
+        "asks 64 cpu, queue limit 2, like Job hello with the same requests",
+        "queue has no quota for nvidia.com/gpu, like Job hello with the same requests",
+    }
 
 
 def test_check_config_prints_mistakes_with_lines_or_the_whole_configuration(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 import pytest
 
 from job_controller.model import Job, Pod
-from queue_manager.api.resources import JOBS, PODS, WORKLOADS
+from queue_manager.api.resources import JOBS, LOCAL_QUEUES, PODS, WORKLOADS
 from queue_manager.api.types import Workload
 from tests.conftest import kubectl
 from tests.local.cli.conftest import JOB, User
@@ -68,6 +68,20 @@ async def test_run_tells_a_job_that_never_starts_from_one_that_was_refused(user:
         assert refused.returncode == 4, refused.stderr
         assert says in refused.stderr
     assert await names(me) == ["huge"]
+
+
+async def test_run_without_a_queue_takes_the_only_one_or_names_all(user: Begin) -> None:
+    me = user()
+    assert "in queue user-queue" in ran(me, "true").stderr
+    before = await names(me)
+    async with me.up.client() as client:
+        spec = {"clusterQueue": "cluster-queue"}
+        await client.create(LOCAL_QUEUES, "default", {"metadata": {"name": "another"}, "spec": spec})
+    refused = ran(me, "true")
+    assert refused.returncode == 4
+    assert "namespace default has 2 LocalQueues: choose one with -q: another, user-queue" in refused.stderr
+    assert await names(me) == before
+    assert "in queue another" in ran(me, "-q", "another", "true").stderr
 
 
 async def test_an_indexed_run_labels_its_lines_and_logs_chooses_among_them(user: Begin) -> None:

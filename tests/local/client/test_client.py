@@ -115,6 +115,10 @@ def test_a_job_that_was_deactivated_raises_with_what_failed_in_it(start_sluice: 
     with pytest.raises(NeverStarts, match=r"Deactivated: .*no such program: /no/such/program") as never:
         client.wait(job, timeout=SECONDS)
     assert never.value.remedy == "sluice reactivate default/one"
+    assert str(never.value).splitlines() == [
+        "Job default/one: Deactivated: no such program: /no/such/program; gave up after 1 attempt",
+        "  sluice reactivate default/one",
+    ]
 
 
 def test_a_job_that_only_waits_for_quota_times_out_with_its_state(sluice_client: Client) -> None:

@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
+from queue_manager.api import messages, reasons
 from queue_manager.api.resources import CLUSTER_QUEUES, COHORTS, LOCAL_QUEUES
+from queue_manager.simulation.kubelet import PodScript
 from tests.local.queue.cluster import API, NS, Cluster, cluster, condition
 from tests.local.queue.environments import Environment, run
 
@@ -41,6 +43,11 @@ async def usage(c: Cluster) -> object:
     return status["flavorsUsage"][0]["resources"]
 
 
+async def is_true(c: Cluster, job: str, type: str) -> bool:
+    found = await c.condition(job, type)
+    return found is not None and found[0] == "True"
+
+
 def refused(reason: str, said: str) -> tuple[str, str, str]:
     return "False", reason, f"couldn't assign flavors to pod set main: {said}"
 
@@ -66,6 +73,25 @@ def test_a_queue_borrows_from_cohorts_above_and_is_tried_when_they_change(
             await c.until(lambda: c.condition("huge", "QuotaReserved"), refused("ExceedsMaxQuota", most))
             await patch(c, "root", resourceGroups=quota("4"))
             await c.until(c.running, ["large", "next"])
+
+    run(scenario())
+
+
+def test_who_fits_once_victims_of_another_have_stopped_has_that_reason(environment: Environment) -> None:
+    async def scenario() -> None:
+        async with cluster(borrower=PodScript(ready_after=0.2, ends_after=None, stops_within=4.0)) as c:
+            await c.queues("1", cohortName="co", preemption={"reclaimWithinCohort": "Any"})
+            other = {"namespaceSelector": {}, "cohortName": "co", "resourceGroups": quota("1")}
+            await c.create(CLUSTER_QUEUES, {**API, "kind": "ClusterQueue", "metadata": {"name": "cq2"}, "spec": other})
+            await c.local_queue("lq2", "cq2")
+            await c.submit("borrower", cpu="2", queue="lq2")
+            await c.until(c.running, ["borrower"])
+            await c.submit("owner", cpu="1")
+            await c.until(lambda: is_true(c, "borrower", "Preempted"), True)
+            await c.submit("later", cpu="1", queue="lq2")
+            reason = "False", reasons.WAITING_FOR_PREEMPTED, messages.WILL_FIT_MESSAGE
+            await c.until(lambda: c.condition("later", "QuotaReserved"), reason)
+            await c.until(c.running, ["later", "owner"])
 
     run(scenario())
 

@@ -42,6 +42,18 @@ def test_workers_of_xdist_have_a_cluster_each(tmp_path: Path) -> None:
     assert len({(project / f"gw{number}").read_text() for number in range(2)}) == 2
 
 
+def test_a_project_that_refuses_warnings_runs_beside_pytest_asyncio(tmp_path: Path) -> None:
+    (tmp_path / "pytest.ini").write_text("[pytest]\nfilterwarnings = error\n")
+    (tmp_path / "test_options.py").write_text("def test_options(sluice_options): assert sluice_options == {}\n")
+    assert "plugins: asyncio-" in pytest_in(tmp_path)
+
+
+def test_warnings_of_the_project_itself_are_reported(tmp_path: Path) -> None:
+    warning = "warnings.warn(pytest.PytestDeprecationWarning('The configuration option x is unset'))"
+    (tmp_path / "test_old.py").write_text(f"import pytest, warnings\ndef test_old(): {warning}\n")
+    assert "The configuration option x is unset" in pytest_in(tmp_path)
+
+
 def test_a_project_that_uses_no_fixture_loads_the_plugin_alone(tmp_path: Path) -> None:
     """So that collecting its tests takes no longer than without Sluice."""
     (tmp_path / "test_nothing.py").write_text("def test_nothing(): pass\n")

@@ -8,8 +8,11 @@ import json
 import pytest
 
 from job_controller.model import Key
+from queue_manager.api.resources import LOCAL_QUEUES
 from queue_manager.cli.change_report import ChangeReport
 from queue_manager.cli.connection import NoResponse
+from queue_manager.cli.machine_formats import object_names
+from queue_manager.cli.targets import QueueTarget, key_of, queue_of
 
 
 async def change(error: BaseException | None = None) -> None:
@@ -52,6 +55,18 @@ def test_names_are_those_of_the_objects_that_are_as_wanted(capsys: pytest.Captur
     report.add("Job", "default", "two", "refused", "it has ended")
     assert report.end("") == 2
     assert capsys.readouterr() == ("job/one\nlocalqueue/q\n", "default/two refused: it has ended\n")
+
+
+def test_names_have_the_namespace_where_the_next_command_would_miss_them(capsys: pytest.CaptureFixture[str]) -> None:
+    report = ChangeReport("name", dry_run=False, name=object_names("default"))
+    report.add("Job", "default", "one", "reactivated", "requeued")
+    report.add("Job", "team", "one", "reactivated", "requeued")
+    report.add("LocalQueue", "team", "q", "held", "no more Jobs start")
+    report.add("ClusterQueue", "", "cq", "held", "no more Jobs start")
+    report.end("")
+    assert capsys.readouterr().out == "job/one\njob/team/one\nlocalqueue/team/q\nclusterqueue/cq\n"
+    assert key_of("job/team/one", "default") == Key("team", "one")
+    assert queue_of("localqueue/team/q", "default") == QueueTarget(LOCAL_QUEUES, Key("team", "q"))
 
 
 def test_csv_of_changes_has_a_line_for_each(capsys: pytest.CaptureFixture[str]) -> None:

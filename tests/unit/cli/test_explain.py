@@ -7,12 +7,14 @@ import json
 import random
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 import yaml
+from rich.console import Console
 
 from queue_manager.api import keys
 from queue_manager.api.resources import (
@@ -34,6 +36,7 @@ from queue_manager.local.server.in_process import LocalTransport
 from queue_manager.local.storage.store import Store
 from queue_manager.queueing.queue_set import Queues
 from queue_manager.scheduling.workload_info import info
+from queue_manager.visibility.explanation import Explanation
 from queue_manager.visibility.pending_summary import PendingSummaries
 from tests.unit.queueing.builders import T0, cluster_queue, local_queue, workload
 
@@ -156,6 +159,28 @@ async def test_the_exit_code_distinguishes_never_from_an_error(admin: RestClient
 async def test_yaml_has_the_fields_of_json(admin: RestClient) -> None:
     found = await explain.explanation(parser().parse_args(["explain", "mine/big"]))
     assert yaml.safe_load(explain.output.as_yaml(found)) == json.loads(explain.output.as_json(found))
+
+
+async def test_quota_that_is_not_known_has_no_row(admin: RestClient) -> None:
+    """The table of a Job outside of the queue would have question marks alone; what it requests is a fact."""
+    await admin.patch(WORKLOADS, "mine", "job-train", {"spec": {"active": False}})
+    found = await explain.explanation(parser().parse_args(["explain", "mine/train", "-o", "wide"]))
+    printed = drawn(found)
+    assert ("requests", ["2 cpu"]) in explain.lines(found, T0)
+    assert "FLAVOR" not in printed
+    assert "?" not in printed
+
+
+async def test_known_quota_is_a_table_and_no_fact(admin: RestClient) -> None:
+    found = await explain.explanation(parser().parse_args(["explain", "mine/train"]))
+    assert ("requests", []) in explain.lines(found, T0)
+    assert "FLAVOR" in drawn(found)
+
+
+def drawn(found: Explanation) -> str:
+    console = Console(file=StringIO(), width=80)
+    console.print(explain.picture(found, T0))
+    return str(console.file.getvalue())  # type: ignore[attr-defined]
 
 
 async def test_the_page_of_the_reason_is_named(admin: RestClient) -> None:

@@ -25,8 +25,19 @@ def test_the_command_that_explain_names_prints_the_page(code: str, capsys: pytes
     assert main(arguments) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == code
-    assert [line.split("  ")[0] for line in lines if line[:1].strip()] == [code, "means", "look at", "do", "commands"]
+    labels = [line.split("  ")[0] for line in lines if line[:1].strip()]
+    assert [label for label in labels if label != "also"] == [code, "means", "look at", "do", "commands"]
     assert max(map(len, lines)) <= 80
+
+
+def test_a_reason_that_show_prints_has_the_page_of_its_cause(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["explain", "--reason", "DeactivatedDueToRequeuingLimitExceeded"]) == 0
+    assert capsys.readouterr().out.startswith("RequeuingLimitExceeded\nmeans ")
+
+
+def test_a_page_names_the_other_words_that_it_is_about(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["explain", "--reason", "NotQueued"]) == 0
+    assert capsys.readouterr().out.splitlines()[:2] == ["FAULT/ControllerStale", "also      NotQueued"]
 
 
 def test_a_code_of_another_queue_manager_has_no_page() -> None:
@@ -49,7 +60,7 @@ def test_an_unknown_word_is_answered_with_all_words(capsys: pytest.CaptureFixtur
 def test_a_page_as_json_has_the_same_parts(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["explain", "--reason", "Deactivated", "-o", "json"]) == 0
     page = json.loads(capsys.readouterr().out)
-    assert set(page) == {"schemaVersion", "reason", "means", "lookAt", "do", "commands"}
+    assert set(page) == {"schemaVersion", "reason", "also", "means", "lookAt", "do", "commands"}
     assert "sluice reactivate JOB" in page["commands"]
 
 

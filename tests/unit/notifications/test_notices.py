@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import msgspec
 import pytest
 
-from job_controller.model import Condition, Job, JobStatus, ObjectMeta, OwnerReference
+from job_controller.model import Condition, Job, JobStatus, ObjectMeta, OwnerReference, Pod
 from queue_manager.api import keys
 from queue_manager.api.types import Admission, Attempt, RequeueHistory, Workload, WorkloadSpec, WorkloadStatus
 from queue_manager.notifications.notices import Notice, of_job, of_workload
@@ -103,7 +103,7 @@ def test_a_deactivation_names_its_cause() -> None:
 def test_a_preemption_names_priority_and_queue_but_no_other_workload() -> None:
     notice = of_workload(workload(), PREEMPTED, BEGUN)
     assert notice is not None
-    assert (notice.type, notice.message) == ("JobPreempted", "for priority 9 of ClusterQueue b")
+    assert (notice.type, notice.message, notice.cause) == ("JobPreempted", "for priority 9 of ClusterQueue b", "")
 
 
 def test_a_second_preemption_and_a_deactivation_after_one_are_events_of_their_own() -> None:
@@ -124,5 +124,24 @@ def test_the_json_has_the_documented_keys() -> None:
     notice = of_job(job(), DONE, BEGUN)
     assert list(msgspec.to_builtins(notice)) == [
         *("schemaVersion", "id", "type", "time", "namespace", "job", "jobUid", "queue", "clusterQueue", "workload"),
-        *("reason", "message", "succeededPods", "failedPods"),
+        *("reason", "message", "cause", "succeededPods", "failedPods"),
     ]
+
+
+def test_a_failed_job_names_the_cause_of_its_pods() -> None:
+    terminated = {"exitCode": 3, "message": "boom: cannot open /data/x.csv", "finishedAt": "2026-01-01T00:00:30Z"}
+    statuses = [{"name": "c", "state": {"terminated": terminated}}]
+    tree = {"metadata": {"name": "train-0"}, "status": {"phase": "Failed", "containerStatuses": statuses}}
+    failed = msgspec.convert(tree, Pod)
+    notice = of_job(job(), FAILED, BEGUN, workload(), [failed])
+    assert notice is not None
+    assert notice.cause == "exit 3: boom: cannot open /data/x.csv"
+
+
+def test_a_deactivated_job_names_the_cause_that_its_last_attempt_has() -> None:
+    why = "no such program: /no/such/program"
+    attempt = Attempt(reason="PodsReadyTimeout", pod_cause=why)
+    limit = workload(LIMIT.status.conditions[0], history=RequeueHistory(attempts=(attempt,)))
+    notice = of_workload(workload(), limit, BEGUN)
+    assert notice is not None
+    assert notice.cause == why

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 
-from queue_manager.visibility.cause_groups import CauseGroup, cause_groups, has_cause
+from queue_manager.visibility.cause_groups import CauseGroup, cause_groups, has_cause, short_action
 from queue_manager.visibility.inbox import InboxRow, inbox
 from tests.unit.visibility.build import at, cond, wire, workload
 
@@ -59,6 +59,19 @@ def test_the_command_names_the_namespaces_of_the_group() -> None:
     here, there = row("a", "exit 3"), row("b", "exit 3", namespace="team")
     scopes = [cause_groups(rows)[0].action.partition(" --why")[0] for rows in ([here], [there], [here, there])]
     assert scopes == ["sluice reactivate", "sluice reactivate -n team", "sluice reactivate -A"]
+
+
+def test_the_short_command_has_the_beginning_of_a_long_cause() -> None:
+    long = row("a", "exit 3: FileNotFoundError: No such file or directory: /data/some/long/path/x.csv")
+    short = "exit 3: FileNotFoundError: No such file or directory:"
+    assert short_action(cause_groups([long])) == f"sluice reactivate --why '{short}' --stagger 10s"
+    assert has_cause(long, short)
+
+
+def test_the_short_command_has_all_of_a_cause_that_begins_as_another() -> None:
+    rows = [row(name, f"exit 3: FileNotFoundError: No such file or directory: /data/some/path/{name}") for name in "ab"]
+    groups = cause_groups(rows)
+    assert short_action(groups) == groups[0].action
 
 
 def test_a_shell_gets_the_text_as_one_argument() -> None:

@@ -232,7 +232,7 @@ def test_an_untried_job_names_the_refused_job_of_its_shape() -> None:
         "larger": "",
         "bypassed": "first",
     }
-    assert rows["same"].message == "first asks for the same and does not fit"
+    assert rows["same"].message == "WaitingForQuota: too full, like Job first with the same requests"
     assert rows["larger"].message == "waits behind others in q"
 
 
@@ -244,7 +244,7 @@ def test_jobs_of_one_shape_differ_only_in_their_own_labels() -> None:
         marks = {"batch.kubernetes.io/job-name": its.metadata.name, "controller-uid": its.metadata.uid}
         its.spec.pod_sets[0].template["metadata"] = {"labels": marks}
     rows = {row.name: row for row in job_rows([job("first"), job("same")], workloads, at(0))}
-    assert rows["same"].message == "first asks for the same and does not fit"
+    assert rows["same"].message == "WaitingForQuota: too full, like Job first with the same requests"
 
 
 @pytest.mark.parametrize("over", [{"active": False}, {"conditions": [cond("Finished")]}])

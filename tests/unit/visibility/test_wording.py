@@ -43,7 +43,11 @@ BESIDE = messages.insufficient_capacity("memory", "b", "1Gi", "8Gi", "4Gi")
         ),
         ("WaitingForQuota", messages.OVERLAPPING_TARGETS_MESSAGE, "waits: another one preempts the same Workloads"),
         ("WaitingForQuota", messages.KEPT_FOR_HEAD_MESSAGE, "quota is kept for one that has waited longer"),
-        ("WaitingForQuota", messages.EQUIVALENT_MESSAGE, "not tried again: c1, which asks for the same, does not fit"),
+        (
+            "WaitingForQuota",
+            messages.EQUIVALENT_MESSAGE,
+            "not tried: Job never with the same requests does not fit",
+        ),
         ("PendingEvaluation", "waits behind others in q", "waits behind others in q"),
         (GAVE_UP, "The workload is deactivated due to x", "gave up after 3 attempts"),
         (
@@ -58,7 +62,7 @@ BESIDE = messages.insufficient_capacity("memory", "b", "1Gi", "8Gi", "4Gi")
     ],
 )
 def test_a_reason_and_its_message_become_one_sentence(reason: str, message: str, says: str) -> None:
-    assert plain(reason, message, attempts=3, equivalent="c1") == says
+    assert plain(reason, message, attempts=3, equivalent="never") == says
 
 
 @pytest.mark.parametrize(
@@ -76,7 +80,14 @@ def test_a_victim_is_told_who_needed_its_quota_and_what_it_waits_for(reason: str
 
 def test_no_refused_job_is_named_if_there_is_none() -> None:
     said = plain("WaitingForQuota", messages.EQUIVALENT_MESSAGE)
-    assert said == "not tried again: one that asks for the same does not fit"
+    assert said == "not tried: another Job with the same requests does not fit"
+
+
+def test_a_bypassed_job_says_the_cause_before_the_job_that_was_tried() -> None:
+    said = plain(
+        "WaitingForQuota", messages.EQUIVALENT_MESSAGE, equivalent="never", equivalent_reason="needs 1 more cpu (a)"
+    )
+    assert said == "needs 1 more cpu (a), like Job never with the same requests"
 
 
 def test_events_of_evictions_have_one_short_reason() -> None:

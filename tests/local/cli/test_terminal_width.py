@@ -1,0 +1,116 @@
+"""What commands print on a terminal of 80 columns: no line is longer, and none ends in spaces."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from rich.cells import cell_len
+
+from queue_manager.api.resources import LOCAL_QUEUES
+from tests.local.cli.conftest import JOB, User
+from tests.local.cli.terminal import Terminal
+from tests.local.cluster.conftest import SLUICE, sluice
+
+COLUMNS = 80
+LONG = "a-job-with-a-rather-long-name-for-eighty-columns"
+LONG_ERROR = "FileNotFoundError: No such file or directory: /data/some/folder/of/the/experiment/x.csv"
+FAILS = f'[sh, -c, "echo {LONG_ERROR} >&2; exit 3"]'
+CONFIG = """\
+apiVersion: config.kueue.x-k8s.io/v1beta2
+kind: Configuration
+multiKueue: {origin: here}
+waitForPodsReady:
+  requeuingStrategy: {timestamp: Sometimes, backoffLimitCount: -1, backoffBaseSeconds: many}
+"""
+STORED = "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\nmultiKueue: {origin: here}\n"
+
+
+async def shown(*arguments: str, env: dict[str, str]) -> list[str]:
+    """The lines that a command prints on a terminal."""
+    terminal = Terminal(*SLUICE, *arguments, env=env)
+    try:
+        await terminal.until_ended()
+        assert "Traceback" not in terminal.text
+        return terminal.text.replace("\r\n", "\n").rstrip("\n").split("\n")
+    finally:
+        terminal.close()
+
+
+def unfit(lines: list[str]) -> list[str]:
+    return [line for line in lines if cell_len(line) > COLUMNS or line != line.rstrip()]
+
+
+async def wrongly_printed(commands: list[list[str]], env: dict[str, str]) -> dict[str, list[str]]:
+    """The lines that do not fit, by command."""
+    found = {" ".join(command): unfit(await shown(*command, env=env)) for command in commands}
+    return {command: lines for command, lines in found.items() if lines}
+
+
+async def test_sentences_about_jobs_and_queues_fit_on_a_terminal(user: Callable[..., User]) -> None:
+    me = user("3s")
+    me.submit("fails", command=FAILS)
+    me.submit(LONG, cpu="1500m")
+    await me.until_state("fails", "Deactivated")
+    await me.until_state(LONG, "Running")
+    me.submit("waits", cpu="1")
+    for name in ("huge", f"{LONG}-2"):
+        me.run("submit", "-f", "-", stdin=JOB.format(name=name, command="[sleep, '1']", spec="backoffLimit: 6", cpu=64))
+        await me.until_state(name, "Pending")
+    async with me.up.client() as client:
+        spec = {"clusterQueue": "cluster-queue"}
+        await client.create(LOCAL_QUEUES, "default", {"metadata": {"name": "another-queue-of-mine"}, "spec": spec})
+    jobs = (LONG, "fails", "waits", "huge", f"{LONG}-2")
+    commands = [
+        ["deactivated", "--by", "cause"],
+        ["deactivated"],
+        ["ps"],
+        ["queues"],
+        *([verb, job] for verb in ("show", "explain") for job in jobs),
+        ["logs", "huge"],
+        ["run", "true"],
+        ["run", "-q", "no-such-queue-in-this-namespace", "true"],
+        ["reactivate", "--why", "no cause of any Job contains these words, whatever happens", "--dry-run"],
+        *([verb, queue] for queue in ("user-queue", "cq/cluster-queue") for verb in ("hold", "drain", "release")),
+        ["deactivate", LONG],
+        ["deactivate", LONG],
+        ["reactivate", LONG],
+        ["cancel", "huge", "waits"],
+        ["uninstall"],
+    ]
+    assert await wrongly_printed(commands, {"KUBECONFIG": str(me.up.kubeconfig)}) == {}
+
+
+async def test_mistakes_fit_on_a_terminal(tmp_path: Path) -> None:
+    wrong, ignored, env = tmp_path / "wrong.yaml", tmp_path / "ignored.yaml", dict[str, str]()
+    wrong.write_text(CONFIG)
+    ignored.write_text(STORED)
+    commands = [
+        ["check-config", str(wrong)],
+        ["check-config", str(ignored)],
+        ["explain", "--reason", "NoSuchWord"],
+        ["explain", "--reason", "PodsReadyTimeout"],
+        ["ps", "--kubeconfig", str(tmp_path / "kubeconfig")],
+    ]
+    assert await wrongly_printed(commands, env) == {}
+
+
+async def test_a_cluster_in_the_background_is_announced_in_lines_that_fit(tmp_path: Path) -> None:
+    data, env = str(tmp_path / "d"), {"HOME": os.environ["HOME"]}
+    flags = ["--data-dir", data]
+    try:
+        assert unfit(await shown("up", "--detach", *flags, env=env)) == []
+        assert unfit(await shown("up", "--detach", *flags, env=env)) == []
+    finally:
+        ended = await shown("down", *flags, env=env)
+    assert unfit(ended) == []
+    assert unfit(await shown("down", *flags, env=env)) == []
+
+
+def test_a_pipe_gets_a_sentence_in_one_line(tmp_path: Path) -> None:
+    wrong = tmp_path / "wrong.yaml"
+    wrong.write_text(CONFIG)
+    printed = sluice("check-config", str(wrong)).stderr.splitlines()
+    assert [line for line in printed if cell_len(line) > COLUMNS]
+    assert [line for line in printed if line.startswith(" ")] == []

@@ -112,7 +112,7 @@ def _pod(name: str, arguments: list[Node], *, serves_api: bool) -> Node:
         "topologySpreadConstraints": [
             _spread(name, key) for key in ("topology.kubernetes.io/zone", "kubernetes.io/hostname")
         ],
-        "terminationGracePeriodSeconds": 10,  # the manager stops within five seconds and releases its Lease
+        "terminationGracePeriodSeconds": 10,  # the manager stops within nine seconds and releases its Lease
         "containers": [_container(name, arguments, serves_api=serves_api)],
         "volumes": [{"name": "config", "configMap": {"name": object_names.CONFIG_MAP}}],
     }

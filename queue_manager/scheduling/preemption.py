@@ -22,7 +22,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from datetime import datetime
 from heapq import merge
-from math import inf
 from typing import NamedTuple
 
 from queue_manager.api import policies, reasons
@@ -32,8 +31,12 @@ from queue_manager.scheduling.preemption_candidates import (
     CandidateKind,
     Preemptor,
     Source,
+    is_below_nominal,
+    is_hopeless,
     may_be_preempted,
+    may_borrow_and_preempt,
     policy_for,
+    priority_bound,
     sources_of,
 )
 from queue_manager.scheduling.quota_state import QueueState, SchedulerState
@@ -57,6 +60,8 @@ def find_victims(state: SchedulerState, preemptor: Preemptor, now: datetime) -> 
 
     The usage in the quota tree is that of `state`, possibly with planned changes. It is changed during the search.
     """
+    if is_hopeless(state, preemptor):
+        return ()
     search = _Search(state, preemptor, now)
     found = (search.attempt(borrowing=borrowing) for borrowing in search.attempts())
     return next((victims for victims in found if victims), ())
@@ -70,17 +75,6 @@ def stoppable(state: SchedulerState, preemptor: Preemptor, now: datetime) -> fro
     """
     search = _Search(state, preemptor, now)
     return frozenset(uid for borrowing in search.attempts() for uid in search.usable(borrowing=borrowing))
-
-
-def _priority_bound(policy: str, priority: int) -> float:
-    """No candidate has this priority or a higher one."""
-    match policy:
-        case policies.ANY:
-            return inf
-        case policies.LOWER_OR_NEWER_EQUAL:
-            return priority + 1
-        case _:
-            return priority
 
 
 def prospect(state: SchedulerState, preemptor: Preemptor, now: datetime, victims_of: FindVictims) -> tuple[Mode, int]:
@@ -118,7 +112,7 @@ def may_reclaim(state: SchedulerState, queue: QueueState, fr: FlavorResource, va
     return (
         queue.node.quota(fr).nominal >= value
         or smallest_subtree(queue.node, queue.node.borrow_level(fr, value)).parent is not None
-        or _may_borrow_and_preempt(queue)
+        or may_borrow_and_preempt(queue)
         or (bool(state.fair_sharing) and policy.reclaim_within_cohort != policies.NEVER)
     )
 
@@ -133,11 +127,6 @@ def _level_without(
     for where, amount in held:
         where.add(fr, amount)
     return level
-
-
-def _may_borrow_and_preempt(queue: QueueState) -> bool:
-    borrowing = queue.queue.spec.preemption.borrow_within_cohort
-    return borrowing is not None and borrowing.policy != policies.NEVER
 
 
 # --- the search --------------------------------------------------------------------------------------------
@@ -164,8 +153,8 @@ class _Search:
     def attempts(self) -> tuple[bool, ...]:
         """Whether the preemptor may borrow: one or two attempts, the first that succeeds counts."""
         entitled, other = self._exists(CandidateKind.ENTITLED), self._exists(CandidateKind.OTHER)
-        only_within_quota = not _may_borrow_and_preempt(self._preemptor.queue)
-        if not (entitled or other) or (only_within_quota and not self._is_below_nominal()):
+        only_within_quota = not may_borrow_and_preempt(self._preemptor.queue)
+        if not (entitled or other) or (only_within_quota and not is_below_nominal(self._preemptor)):
             return (True,)
         return (False, True) if only_within_quota and not entitled else (True, False)
 
@@ -176,10 +165,6 @@ class _Search:
             candidates = (c for evicted in (False, True) for s in sources for c in self._ranked(s, evicted=evicted))
             self._found[kind] = next(candidates, None) is not None
         return self._found[kind]
-
-    def _is_below_nominal(self) -> bool:
-        node = self._preemptor.node
-        return all(node.usage.get(fr, 0) < node.quota(fr).nominal for fr in self._preemptor.needs)
 
     # --- candidates in order ---
 
@@ -194,7 +179,7 @@ class _Search:
     def _ranked(self, source: Source, *, evicted: bool) -> Iterator[_Candidate]:
         """The candidates of one ClusterQueue, in order; read as far as the caller wants."""
         policy = policy_for(source, self._preemptor)
-        below = _priority_bound(policy, self._preemptor.info.priority)
+        below = priority_bound(policy, self._preemptor.info.priority)
         preemptor, now = self._preemptor, self._now
         for rank, holding in self._state.ranked(source.queue, evicted=evicted, below=below):
             if may_be_preempted(holding, preemptor, policy, now):
@@ -247,7 +232,7 @@ class _Search:
         if self._exists(CandidateKind.OWN_QUEUE):
             return True
         if borrowing:
-            others_count = _may_borrow_and_preempt(self._preemptor.queue)
+            others_count = may_borrow_and_preempt(self._preemptor.queue)
             return self._exists(CandidateKind.ENTITLED) or (others_count and self._exists(CandidateKind.OTHER))
         return self._is_within_quota and (self._exists(CandidateKind.ENTITLED) or self._exists(CandidateKind.OTHER))
 

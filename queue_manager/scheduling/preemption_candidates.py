@@ -27,6 +27,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import IntEnum
+from math import inf
 from typing import NamedTuple
 
 from queue_manager.api import policies
@@ -107,6 +108,66 @@ def with_new_candidates(state: SchedulerState, cluster_queue: str, admitted: Usa
 
 def _policy(state: SchedulerState, cluster_queue: str) -> Preemption:
     return state.queues[cluster_queue].queue.spec.preemption
+
+
+def is_hopeless(state: SchedulerState, preemptor: Preemptor) -> bool:
+    """Whether no search can find sufficient victims, as far as that shows without one: most heads of a full cohort.
+
+    A preemptor that must not preempt while it borrows, and is entitled to nothing outside, has at first the Workloads
+    of its own ClusterQueue only. If that has used up its nominal quota, the preemptor has no others, and what these
+    use must cover at least what is missing. Otherwise it may have others once some of its own are gone.
+    """
+    queue, node = preemptor.queue, preemptor.node
+    if may_borrow_and_preempt(queue) or _is_entitled(preemptor):
+        return False
+    missing = {fr: short for fr, v in preemptor.usage.items() if (short := v - node.available(fr)) > 0}
+    policy = queue.queue.spec.preemption.within_cluster_queue
+    if policy != policies.NEVER and missing:
+        below = priority_bound(policy, preemptor.info.priority)
+        for evicted in (True, False):
+            for _, holding in state.ranked(queue, evicted=evicted, below=below):
+                if is_below_nominal(preemptor):
+                    return False
+                for fr in missing:
+                    missing[fr] -= holding.usage.get(fr, 0)
+                if max(missing.values()) <= 0:
+                    return False
+    return bool(missing)
+
+
+def is_below_nominal(preemptor: Preemptor) -> bool:
+    """Whether its ClusterQueue has not used up its nominal quota of anything that is short."""
+    node = preemptor.node
+    return all(node.usage.get(fr, 0) < node.quota(fr).nominal for fr in preemptor.needs)
+
+
+def may_borrow_and_preempt(queue: QueueState) -> bool:
+    """Whether borrowWithinCohort lets a Workload of this ClusterQueue preempt others although it borrows."""
+    borrowing = queue.queue.spec.preemption.borrow_within_cohort
+    return borrowing is not None and borrowing.policy != policies.NEVER
+
+
+def priority_bound(policy: str, priority: int) -> float:
+    """No candidate has this priority or a higher one."""
+    match policy:
+        case policies.ANY:
+            return inf
+        case policies.LOWER_OR_NEWER_EQUAL:
+            return priority + 1
+        case _:
+            return priority
+
+
+def _is_entitled(preemptor: Preemptor) -> bool:
+    """Whether a subtree around the preemptor holds it: see `sources_of`."""
+    node, remaining = preemptor.node, dict(preemptor.usage)
+    while node.parent is not None:
+        if all(v <= node.subtree.get(fr, 0) - node.usage.get(fr, 0) for fr, v in remaining.items()):
+            return True
+        for fr, v in remaining.items():
+            remaining[fr] = max(0, v - node.local_available(fr))
+        node = node.parent
+    return False
 
 
 # --- where candidates are ----------------------------------------------------------------------------------

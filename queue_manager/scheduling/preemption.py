@@ -31,9 +31,9 @@ from queue_manager.scheduling.preemption_candidates import (
     CandidateKind,
     Preemptor,
     Source,
+    candidate_rule,
     is_below_nominal,
     is_hopeless,
-    may_be_preempted,
     may_borrow_and_preempt,
     policy_for,
     priority_bound,
@@ -174,15 +174,16 @@ class _Search:
                 yield from self._of_kind(kind, evicted=evicted)
 
     def _of_kind(self, kind: CandidateKind, *, evicted: bool) -> Iterator[_Candidate]:
-        return merge(*(self._ranked(source, evicted=evicted) for source in self._sources if source.kind is kind))
+        found = [self._ranked(source, evicted=evicted) for source in self._sources if source.kind is kind]
+        return found[0] if len(found) == 1 else merge(*found)
 
     def _ranked(self, source: Source, *, evicted: bool) -> Iterator[_Candidate]:
         """The candidates of one ClusterQueue, in order; read as far as the caller wants."""
         policy = policy_for(source, self._preemptor)
         below = priority_bound(policy, self._preemptor.info.priority)
-        preemptor, now = self._preemptor, self._now
+        is_candidate = candidate_rule(self._preemptor, policy, self._now)
         for rank, holding in self._state.ranked(source.queue, evicted=evicted, below=below):
-            if may_be_preempted(holding, preemptor, policy, now):
+            if is_candidate(holding):
                 yield _Candidate(rank, source, holding)
 
     def _reason(self, source: Source, holding: Holding) -> str:
@@ -294,7 +295,12 @@ class _Search:
         if sharing is None:
             sharing = [fr for fr in self._preemptor.usage if _shares_all(source, self._preemptor.node, fr)]
             self._sharing[node] = sharing
-        return any(usage.get(fr, 0) > slack[fr] for fr in sharing)
+        for fr in sharing:  # runs once per candidate, as `is_above_quota`
+            if usage.get(fr, 0) > slack[fr]:
+                break
+        else:
+            return False
+        return True
 
     def _slack(self, removal: _Removal, borrowing: bool) -> dict[FlavorResource, int] | None:
         """What is free beside the preemptor; None if it does not fit."""

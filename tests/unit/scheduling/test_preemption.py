@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from queue_manager.scheduling.preemption import find_victims
-from queue_manager.scheduling.preemption_candidates import is_hopeless
+from queue_manager.scheduling.preemption_candidates import MOST_READ, is_hopeless
 from tests.examples import examples
 from tests.unit.queueing.builders import T0
 from tests.unit.queueing.builders import cohort as a_cohort
@@ -91,6 +91,13 @@ def test_a_preemptor_that_may_reclaim_is_not_hopeless():
     run(s, "loan", "b", cpu=4)
     assert not is_hopeless(s, preemptor(s, "a", cpu=2))
     assert is_hopeless(s, preemptor(s, "a", cpu=3))
+
+
+def test_a_preemptor_finds_victims_among_more_than_are_added_up_before_the_search():
+    s = state(queue(within="LowerPriority", cpu=str(MOST_READ + 2)))
+    for number in range(MOST_READ + 2):
+        run(s, f"low-{number}")
+    assert len(victims(s, cpu=MOST_READ + 2)) == MOST_READ + 2
 
 
 def test_a_workload_that_uses_other_quota_is_no_candidate():

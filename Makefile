@@ -12,7 +12,7 @@ RECENT := import sys; sys.exit(sys.version_info < (3, 11))
 # What was set up for a Python that has been replaced since, or before the checkout was moved, is set up anew.
 BROKEN := $(if $(wildcard $(STAMP)),$(shell $(BIN)/sluice --help >/dev/null 2>&1 || echo broken))
 
-.PHONY: broken help setup demo test test-cluster test-real-server test-real-time test-image quick lint types manifests crds control-plane bench compare-jobs compare-scenarios compare-scheduling fuzz bench-jobs bench-queue image image-tools test-tools wheel lock clean
+.PHONY: broken help setup demo test test-long test-cluster test-real-server test-real-time test-image quick lint types manifests crds control-plane bench compare-jobs compare-scenarios compare-scheduling fuzz bench-jobs bench-queue image image-tools test-tools wheel lock clean
 
 help:
 	@sed -n 's/^\([a-z-]*\):.*## /\1  /p' $(MAKEFILE_LIST)
@@ -43,13 +43,16 @@ demo: $(STAMP) ## start a temporary cluster, run a dozen Jobs through the queue,
 # because the tests start hundreds of processes.
 PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest --dist loadfile --no-loadscope-reorder
 
-test: $(TOOLS) ## run the tests, except the exhaustive ones and those against a real API server (test-cluster)
-	@$(PYTEST) -n auto -m "not control_plane and not exhaustive and not wheel" $(PYTEST_ARGS)
+test: $(TOOLS) ## run the tests, except those of test-long and test-cluster
+	@$(PYTEST) -n auto -m "not end_to_end and not exhaustive and not control_plane and not wheel" $(PYTEST_ARGS)
 
-test-cluster: test-real-server test-real-time ## run the tests against a real API server (built once) and the exhaustive ones
+test-long: $(TOOLS) ## run the end-to-end tests (commands and clusters as processes) and the exhaustive ones
+	@$(PYTEST) -n auto -m "(end_to_end or exhaustive) and not control_plane and not wheel" $(PYTEST_ARGS)
+
+test-cluster: test-real-server test-real-time ## run the tests against a real API server (built once)
 
 test-real-server: $(TOOLS) control-plane
-	@$(PYTEST) -n auto -m "(control_plane and not real_time and not image) or exhaustive" $(PYTEST_ARGS)
+	@$(PYTEST) -n auto -m "control_plane and not real_time and not image" $(PYTEST_ARGS)
 
 test-real-time: $(TOOLS) control-plane
 	@$(PYTEST) -n 1 -m "control_plane and real_time" $(PYTEST_ARGS)

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -36,6 +37,16 @@ NEEDS = {
     "image": lambda: "" if LAYOUT.is_dir() else "there is no build/image (run as root: make image test-image)",
 }
 
+
+# Where commands and clusters run as processes, as users run them: 2 % of the tests, half of their time.
+END_TO_END = (
+    "tests/local/cli/",
+    "tests/local/client/",
+    "tests/local/cluster/",
+    "tests/local/kubectl/",
+    "tests/local/test_readme.py",
+    "tests/local/testing/",
+)
 
 # Where the tests that take longest are, longest first. They begin first, so that no worker ends long after the others.
 LONGEST = (
@@ -85,9 +96,19 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items.sort(key=start_rank)
     reasons = {name: missing() for name, missing in NEEDS.items()}
     for item in items:
+        if item.nodeid.startswith(END_TO_END):
+            item.add_marker(pytest.mark.end_to_end)
         for name, reason in reasons.items():
             if reason and item.get_closest_marker(name):
                 item.add_marker(pytest.mark.skip(reason=reason))
+
+
+def pytest_configure() -> None:
+    """Let Ctrl-C reach the programs under test: a shell starts what runs in its background with SIGINT ignored, and
+    each process inherits that.
+    """
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.hookimpl(trylast=True)

@@ -11,6 +11,7 @@ import msgspec
 from queue_manager.configuration import loads
 from queue_manager.engine.transport import Relay, Request, Response, Transport
 from queue_manager.simulation.kubelet import PodScript
+from queue_manager.simulation.virtual import run_virtual
 from queue_manager.simulation.world import World
 from tests.local.queue.cluster import RUNS_WITHOUT_END, Cluster
 from tests.local.queue.compare import without_uids
@@ -26,6 +27,7 @@ waitForPodsReady: {timeout: 3s, requeuingStrategy: {backoffBaseSeconds: 1, backo
 """
 TIMES = ("deletionTimestamp", "status.startTime", "status.completionTime", "status.accumulatedPastExecutionTimeSeconds")
 DOWN_SECONDS = 0.5  # s
+SAMPLED_EVERY = 6
 QUIET_SECONDS = 40.0  # s after the scenario, longer than anything that is under way
 
 
@@ -144,3 +146,22 @@ def _objects(world: World) -> dict[str, Any]:
             table.get("labels", {}).pop("kueue.x-k8s.io/job-uid", None)
             result[name_of(tree)] = table
     return result
+
+
+def sampled(first: int) -> Callable[[int, bool], bool]:
+    """Choose every sixth write, by turns before and after it, from the write `first` on."""
+    return lambda at, applied: at % SAMPLED_EVERY == first % SAMPLED_EVERY and applied == bool(at % 2)
+
+
+def crash_at_writes(scenario: Scenario, is_chosen: Callable[[int, bool], bool] = lambda at, applied: True) -> None:
+    """Play the scenario with a crash at each write that is chosen, and compare its end with the undisturbed one.
+
+    `is_chosen`: whether to crash at this write, and before or after it is applied.
+    """
+    undisturbed = run_virtual(play(scenario, Death()))
+    for at in range(undisturbed.writes):
+        for applied in (False, True):
+            if is_chosen(at, applied):
+                end = run_virtual(play(scenario, Death(at, applied)))
+                assert end.struck
+                assert end.objects == undisturbed.objects, f"killed {'after' if applied else 'before'} write {at}"

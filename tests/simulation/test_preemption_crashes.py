@@ -7,16 +7,14 @@ preemption: no victim twice, and the quota that victims release goes to their pr
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from queue_manager.api.resources import CLUSTER_QUEUES, JOBS, LOCAL_QUEUES
 from queue_manager.simulation.kubelet import PodScript
-from queue_manager.simulation.virtual import run_virtual
 from tests.local.queue.cluster import API, NS, Cluster
-from tests.simulation.crashes import SHORT, Death, Scenario, is_true, play, until_workload
+from tests.simulation.crashes import SHORT, Scenario, crash_at_writes, is_true, sampled, until_workload
 
 LOWER = {"withinClusterQueue": "LowerPriority"}
 SLOW_TO_STOP = PodScript(ready_after=0.2, ends_after=4.0, stops_within=1.5)
@@ -166,7 +164,6 @@ async def a_strict_head_preempts(c: Cluster) -> None:
     await submit(c, "later", "1", "mid")
 
 
-SAMPLED_EVERY = 6
 SCENARIOS: tuple[Scenario, ...] = (
     a_lower_priority_gives_way,
     only_one_of_two_is_needed,
@@ -184,23 +181,10 @@ SCENARIOS: tuple[Scenario, ...] = (
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.__name__)
 def test_a_crash_at_some_writes_of_a_preemption_does_not_change_the_end(scenario: Scenario) -> None:
-    """At every sixth write, by turns before and after it, from another one on in each scenario."""
-    first = SCENARIOS.index(scenario) % SAMPLED_EVERY
-    crash_at_writes(scenario, lambda at, applied: at % SAMPLED_EVERY == first and applied == bool(at % 2))
+    crash_at_writes(scenario, sampled(SCENARIOS.index(scenario)))
 
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.__name__)
 def test_a_crash_at_any_write_of_a_preemption_does_not_change_the_end(scenario: Scenario) -> None:
-    crash_at_writes(scenario, lambda at, applied: True)
-
-
-def crash_at_writes(scenario: Scenario, is_chosen: Callable[[int, bool], bool]) -> None:
-    """`is_chosen`: whether to crash at this write, and before or after it is applied."""
-    undisturbed = run_virtual(play(scenario, Death()))
-    for at in range(undisturbed.writes):
-        for applied in (False, True):
-            if is_chosen(at, applied):
-                end = run_virtual(play(scenario, Death(at, applied)))
-                assert end.struck
-                assert end.objects == undisturbed.objects, f"killed {'after' if applied else 'before'} write {at}"
+    crash_at_writes(scenario)

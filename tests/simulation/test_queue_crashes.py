@@ -10,9 +10,8 @@ from __future__ import annotations
 import pytest
 
 from queue_manager.api.resources import JOBS, WORKLOADS
-from queue_manager.simulation.virtual import run_virtual
 from tests.local.queue.cluster import NS, Cluster
-from tests.simulation.crashes import NEVER, SHORT, Death, Scenario, is_true, play, until_workload
+from tests.simulation.crashes import NEVER, SHORT, Scenario, crash_at_writes, is_true, sampled, until_workload
 
 
 async def admitted_and_finished(c: Cluster) -> None:
@@ -71,10 +70,11 @@ async def _set_active(c: Cluster, job: str, active: bool) -> None:
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.__name__)
+def test_a_crash_at_some_writes_does_not_change_the_end(scenario: Scenario) -> None:
+    crash_at_writes(scenario, sampled(SCENARIOS.index(scenario)))
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.__name__)
 def test_a_crash_at_any_write_does_not_change_the_end(scenario: Scenario) -> None:
-    undisturbed = run_virtual(play(scenario, Death()))
-    for at in range(undisturbed.writes):
-        for applied in (False, True):
-            end = run_virtual(play(scenario, Death(at, applied)))
-            assert end.struck
-            assert end.objects == undisturbed.objects, f"killed {'after' if applied else 'before'} write {at}"
+    crash_at_writes(scenario)

@@ -121,7 +121,7 @@ class PendingReasons:
         if workload is None or info.uid in self._retry_timers:
             return
         known = self._findings.get(info.uid)
-        if known is not None and known.is_like(workload, refusal):
+        if known is not None and self._period > 0 and known.is_like(workload, refusal):
             known.info, known.transition = info, transition
             return
         draft = Draft(workload, self._runtime.clock.now())

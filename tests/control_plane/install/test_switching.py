@@ -27,7 +27,9 @@ def test_helm_installs_after_an_uninstall_if_it_may_take_the_crds(plane: Control
     with pytest.raises(AssertionError, match="exists and cannot be imported into the current release"):
         helm("install", *RELEASE, kubeconfig=plane.kubeconfig)
     assert command(plane, "uninstall")[0] == 0
-    with pytest.raises(AssertionError, match="CustomResourceDefinition .* cannot be imported into the current release"):
+    with pytest.raises(
+        AssertionError, match=r"CustomResourceDefinition .* cannot be imported into the current release"
+    ):
         helm("install", *RELEASE, kubeconfig=plane.kubeconfig)
     helm("install", *RELEASE, "--take-ownership", kubeconfig=plane.kubeconfig)
     assert command(plane, "upgrade", "--check") == (0, [], "")
@@ -36,7 +38,7 @@ def test_helm_installs_after_an_uninstall_if_it_may_take_the_crds(plane: Control
 
 def test_kubectl_applies_after_both_uninstalls_without_a_conflict(plane: ControlPlane) -> None:
     helm("install", *RELEASE, "--create-namespace", kubeconfig=plane.kubeconfig)
-    with pytest.raises(AssertionError, match='conflicts? with "helm"'):
+    with pytest.raises(AssertionError, match=r'conflicts? with "helm"'):
         apply(plane)
     helm("uninstall", "release", *NAMESPACE, kubeconfig=plane.kubeconfig)
     assert command(plane, "uninstall")[0] == 0

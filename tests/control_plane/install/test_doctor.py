@@ -17,6 +17,7 @@ from tests.control_plane.server import ControlPlane
 pytestmark = pytest.mark.control_plane
 
 SYSTEM = "kueue-system"
+UNKNOWN_CONFIG = "the configuration of the manager (not published, or forbidden)"
 INSTALLED = {"NoManager", "UnansweredWebhook"}
 READY_SLICE = {
     "apiVersion": "discovery.k8s.io/v1",
@@ -66,9 +67,9 @@ def test_a_manager_and_webhooks_without_a_ready_pod_are_found(installed: Control
 
 
 def test_a_user_without_rights_learns_what_was_not_checked(installed: ControlPlane, tmp_path: Path) -> None:
-    kubectl(installed, "-n", "default", "create", "serviceaccount", "tenant")
-    token = {"token": kubectl(installed, "-n", "default", "create", "token", "tenant").strip()}
-    found, not_checked = examined(write_kubeconfig(tmp_path / "tenant", installed.url, token, installed))
+    kubectl(installed, "-n", "default", "create", "serviceaccount", "limited-tenant")
+    token = {"token": kubectl(installed, "-n", "default", "create", "token", "limited-tenant").strip()}
+    found, not_checked = examined(write_kubeconfig(tmp_path / "limited-tenant", installed.url, token, installed))
     assert found == {}
     assert {
         "the Lease of the managers (forbidden)",
@@ -82,10 +83,25 @@ def test_a_user_without_rights_learns_what_was_not_checked(installed: ControlPla
         installed,
         "create",
         "clusterrolebinding",
-        "tenant",
+        "limited-tenant",
         "--clusterrole=webhook-reader",
-        "--serviceaccount=default:tenant",
+        "--serviceaccount=default:limited-tenant",
     )
-    found, not_checked = examined(tmp_path / "tenant")
+    found, not_checked = examined(tmp_path / "limited-tenant")
     assert found == {}
     assert "endpoints of the webhooks (forbidden or absent)" in not_checked
+
+
+def test_a_user_reads_the_configuration_after_the_commands_of_the_page_of_roles(
+    installed: ControlPlane, tmp_path: Path
+) -> None:
+    kubectl(installed, "-n", "default", "create", "serviceaccount", "limited-reader")
+    token = {"token": kubectl(installed, "-n", "default", "create", "token", "limited-reader").strip()}
+    user = write_kubeconfig(tmp_path / "reader", installed.url, token, installed)
+    assert UNKNOWN_CONFIG in examined(user)[1]
+    page = (ROOT / "deploy" / "ROLES.md").read_text().replace("\\\n", " ")
+    commands = [line.split()[1:] for line in page.splitlines() if line.startswith("    kubectl")]
+    assert len(commands) == 2
+    for command in commands:
+        kubectl(installed, *command)
+    assert UNKNOWN_CONFIG not in examined(user)[1]

@@ -25,7 +25,7 @@ DEFAULT_NAME = "default"  # LocalQueue and WorkloadPriorityClass of Jobs that na
 PODS_READY_TIMEOUT_OVERRIDE = "sluice/pods-ready-timeout"  # this and the next two are copied to the Workload
 REQUEUING_LIMIT_OVERRIDE = "sluice/requeuing-limit"
 MIN_RUNTIME = "sluice/min-runtime"  # also on a WorkloadPriorityClass, for the Jobs that have none of their own
-USER = "sluice/user"  # annotation or label: whose Job it is, for the history
+USER = "sluice/user"  # annotation, written by the webhook, or label: whose Job it is, for the history
 
 # --- on ended pods: what they used, where the node knows it
 CPU_SECONDS = "sluice/cpu-seconds"  # of all containers, a decimal number

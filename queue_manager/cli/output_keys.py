@@ -146,7 +146,7 @@ MEANINGS = {
     "retryAt": "when its backoff ends; null if it is not in backoff",
     "deadlines": "what ends when, unless its pods are ready before",
     # the past
-    "user": "user of the Job: annotation or label sluice/user, else its namespace",
+    "user": "user of the Job: annotation (of the webhook) or label sluice/user, else its namespace",
     "step": "what happened: Submitted, Admitted, Evicted, ..., or the end of a pod: PodFailed, ...",
     "StepRow.attempt": "number of the attempt, from 1; 0 for what concerns the Job as a whole",
     "StepRow.cause": "reason and message; of an admission its quota, of a pod its end and use",

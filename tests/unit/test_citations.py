@@ -147,15 +147,16 @@ def test_rules_are_numbered_and_have_a_source_and_a_test(package: str) -> None:
         assert TEST.search(rule)
 
 
-ARCHITECTURE = ROOT / "queue_manager" / "ARCHITECTURE.md"
-NAMED = sorted(set(re.findall(r"`((?:\.\./)?[a-z_/]+\.py)(?:::(\w+))?`", ARCHITECTURE.read_text())))
+PRODUCT = ROOT / "queue_manager"
+GUIDES = [(PRODUCT / page).read_text() for page in ("ARCHITECTURE.md", "WHERE.md")]
+NAMED = sorted({found for page in GUIDES for found in re.findall(r"`((?:\.\./)?[a-z_/]+\.py)(?:::(\w+))?`", page)})
 
 
-def test_the_architecture_page_names_files() -> None:
-    assert len(NAMED) > 30
+def test_the_architecture_page_and_the_page_of_questions_name_files() -> None:
+    assert len(NAMED) > 80
 
 
 @pytest.mark.parametrize(("file", "name"), NAMED, ids=lambda part: part.removeprefix("../"))
-def test_a_file_and_function_of_the_architecture_page_exist(file: str, name: str) -> None:
-    text = (ARCHITECTURE.parent / file).read_text()
+def test_a_file_and_function_that_a_guide_names_exist(file: str, name: str) -> None:
+    text = (PRODUCT / file).read_text()
     assert not name or re.search(rf"^\s*(?:async )?(?:def|class) {name}\b", text, re.MULTILINE)

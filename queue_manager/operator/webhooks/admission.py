@@ -6,6 +6,7 @@ from queue_manager.api import admission_review
 from queue_manager.api.admission_review import AdmissionReview, AdmissionRules
 from queue_manager.api.queue_admission import QueueAdmission, WithoutEffectWarnings
 from queue_manager.api.resources import JOBS
+from queue_manager.jobs.submitter import SubmitterAdmission
 from queue_manager.jobs.webhook import JobAdmission, joins_queue_while_running
 from queue_manager.operator.webhooks.cluster_contexts import ClusterContexts
 
@@ -32,4 +33,4 @@ class ClusterAdmission:
             return OF_KINDS
         joins = joins_queue_while_running(review)
         context = await self._contexts.of(review.object, with_owner=with_owner, with_import=joins)
-        return (JobAdmission(lambda _: context), WithoutEffectWarnings())
+        return (JobAdmission(lambda _: context), SubmitterAdmission(context), WithoutEffectWarnings())

@@ -15,6 +15,7 @@ from uuid import uuid4
 import pytest
 
 from job_controller.json_tree import Json
+from queue_manager.api import keys
 from queue_manager.api.component_names import WEBHOOK_SECRET
 from queue_manager.api.resources import (
     CLUSTER_QUEUES,
@@ -27,6 +28,7 @@ from queue_manager.api.resources import (
     VALIDATING_WEBHOOKS,
     WORKLOAD_PRIORITY_CLASSES,
     WORKLOADS,
+    Resource,
 )
 from queue_manager.api.webhook_table import MUTATING
 from queue_manager.engine.rest_client import RestClient
@@ -55,6 +57,7 @@ from tests.waiting import SECONDS, until
 
 pytestmark = pytest.mark.control_plane
 
+REVIEWS_OF_ONESELF = Resource("authentication.k8s.io", "v1", "selfsubjectreviews", "SelfSubjectReview", False)
 ALL = "jobController: {manage: All}\n"
 
 
@@ -120,6 +123,21 @@ async def test_a_job_without_queue_joins_the_default_queue_and_class(
         parent = await api.create(JOBS, team, job("parent", queue="q"))
         child["metadata"]["ownerReferences"] = [{**owner, "uid": parent["metadata"]["uid"]}]
         assert not (await api.create(JOBS, team, child))["spec"]["suspend"]  # its parent is queued
+
+
+async def test_a_queued_job_names_the_user_who_created_it(
+    api: RestClient, namespace: str, team: str, plane: ControlPlane, start: Start, tmp_path: Path
+) -> None:
+    """Not the one whom that user wrote down; a Job outside of every queue is left as it is."""
+    who = await api.create(REVIEWS_OF_ONESELF, "", {})
+    manager, scope = await candidate(api, namespace, plane, start, tmp_path)
+    async with installed(api, webhook_url(manager), scope):
+        wanted = job("queued", queue="q")
+        wanted["metadata"]["annotations"] = {keys.USER: "somebody-else"}
+        made = await api.create(JOBS, team, wanted)
+        assert made["metadata"]["annotations"][keys.USER] == who["status"]["userInfo"]["username"]
+        plain = await api.create(JOBS, team, job("plain"))
+        assert keys.USER not in plain["metadata"].get("annotations", {})
 
 
 async def test_an_outage_stops_no_unrelated_job(

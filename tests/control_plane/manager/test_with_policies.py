@@ -43,6 +43,11 @@ async def test_a_job_is_run_stopped_and_run_again(
         await scenario.queues()
         await scenario.submit("a", suspend=False, parallelism=2, completions=2, completionMode="Indexed")
         await scenario.until_admitted("a")
+
+        async def runs() -> bool:
+            return bool(await scenario.pods("a"))
+
+        await until(runs, "the Job has pods")
         await api.patch(LOCAL_QUEUES, namespace, "lq", {"spec": {"stopPolicy": "HoldAndDrain"}})
 
         async def drained() -> bool:

@@ -163,13 +163,16 @@ async def test_each_index_runs_once_after_a_users_edit_of_its_label(cluster: Beg
     async with up.client() as client:
         await client.create(JOBS, "default", {**twice, "metadata": {"name": "twice"}})
 
-        async def one_runs() -> bool:
-            return proof.exists() and len(await client.list(PODS, "default")) == 2
+        async def without_node() -> list[Pod]:
+            return [pod for pod in await client.list(PODS, "default", type=Pod) if not pod.spec.node_name]
 
-        await until(one_runs, "one pod runs")
+        async def one_runs() -> bool:
+            return proof.exists() and len(await without_node()) == 1
+
+        await until(one_runs, "one pod runs, the other waits for room")
         ran = proof.read_text().strip()
         forged = {"labels": {COMPLETION_INDEX: ran}, "annotations": {COMPLETION_INDEX: ran}}
-        (waiting,) = [pod for pod in await client.list(PODS, "default", type=Pod) if pod.status.phase == "Pending"]
+        (waiting,) = await without_node()
         await client.patch(PODS, "default", waiting.metadata.name, {"metadata": forged})
         go.touch()
         assert (await ended(client, "twice")).status.completed_indexes == "0,1"

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.unit.engine.test_client import kubeconfig
 
 from queue_manager.engine.exec_plugin import CredentialsError
 from queue_manager.engine.kubeconfig import RENEW_AFTER_SECONDS, load
 from tests.frozen_time import freeze_time
+from tests.unit.engine.test_rest_client import kubeconfig
 
 VERSION = "client.authentication.k8s.io/v1"
 

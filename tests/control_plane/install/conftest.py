@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from queue_manager.engine.http_transport import HttpTransport
+from queue_manager.engine.rest_client import RestClient
 from tests.control_plane import provide
 from tests.control_plane.conftest import ROOT, SLUICE, kubectl
 from tests.control_plane.server import ControlPlane
@@ -24,6 +26,14 @@ def cluster() -> Iterator[ControlPlane]:
     """An empty cluster, on which nothing of ours is installed."""
     with ControlPlane.start() as plane:
         yield plane
+
+
+@pytest.fixture
+async def api(cluster: ControlPlane) -> AsyncIterator[RestClient]:
+    """A client of the cluster with all rights."""
+    transport = HttpTransport.from_kubeconfig(cluster.kubeconfig)
+    yield RestClient(transport)
+    await transport.close()
 
 
 def sluice(*arguments: str) -> str:

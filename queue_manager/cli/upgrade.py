@@ -14,6 +14,7 @@ from typing import Literal
 import msgspec
 
 from job_controller.json_tree import Json
+from queue_manager.api.resources import NAMESPACES
 from queue_manager.cli import output
 from queue_manager.cli.connection import connect
 from queue_manager.cli.exits import EXIT_NEVER, EXIT_OK, EXIT_UNEXPECTED
@@ -75,8 +76,8 @@ async def _run(args: argparse.Namespace) -> int:
 async def check(client: RestClient, wanted: list[Json]) -> list[UpgradeRow]:
     """Return what applying these objects would change."""
     found = await installed(client)
-    manager = HELM if releases(found) else KUBECTL
-    rows = [row for obj in wanted for row in await _check_object(client, obj, manager)]
+    by_helm = bool(releases(found))
+    rows = [row for obj in wanted for row in await _check_object(client, obj, by_helm=by_helm)]
     known = {(obj["kind"], obj["metadata"].get("namespace", ""), obj["metadata"]["name"]) for obj in wanted}
     for resource, live in found:
         key = (resource.kind, live["metadata"].get("namespace", ""), live["metadata"]["name"])
@@ -86,7 +87,7 @@ async def check(client: RestClient, wanted: list[Json]) -> list[UpgradeRow]:
     return rows
 
 
-async def _check_object(client: RestClient, obj: Json, manager: str) -> list[UpgradeRow]:
+async def _check_object(client: RestClient, obj: Json, *, by_helm: bool) -> list[UpgradeRow]:
     resource, metadata = object_names.KINDS[obj["kind"]], obj["metadata"]
     key = (resource.kind, metadata.get("namespace", ""), metadata["name"])
     try:
@@ -95,6 +96,8 @@ async def _check_object(client: RestClient, obj: Json, manager: str) -> list[Upg
         if not error.is_not_found:
             raise
         return [_row(key, "created", "does not exist yet")]
+    # `helm install --create-namespace` makes the namespace itself, with a label; no release has it.
+    manager = HELM if by_helm and resource != NAMESPACES else KUBECTL
     try:
         applied = await _dry_run(client, obj, manager, force=False)
         taken: list[UpgradeRow] = []

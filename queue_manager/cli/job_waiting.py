@@ -1,31 +1,29 @@
 """Waits until Jobs have reached a goal. Shared by `sluice wait`, `submit --wait` and `run`.
 
-The Jobs are read again and again: often while they change, every LONGEST_PAUSE_SECONDS and more while they do not. The
-pause grows with their number, so that waiting for many Jobs is no load for the API server. A server that does not
-respond is tried again for PATIENCE_SECONDS.
+The Jobs are read again and again, at the pace of `repeated_reading`.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
 from time import monotonic
-from typing import TypeAlias, TypeVar
+from typing import TypeAlias
 
 from job_controller.model import Job, Key
 from queue_manager.api.resources import JOBS
 from queue_manager.api.types import Workload
 from queue_manager.cli import output
-from queue_manager.cli.connection import NoResponse
 from queue_manager.cli.exits import EXIT_NEVER, EXIT_OK, EXIT_UNEXPECTED
 from queue_manager.cli.pod_reading import pods_of
 from queue_manager.cli.ps import reason
 from queue_manager.cli.published_config import published
 from queue_manager.cli.queue_view import read_queues
+from queue_manager.cli.repeated_reading import NOTICE, Pace, patiently
 from queue_manager.cli.show import failure_of
 from queue_manager.cli.streams import say
 from queue_manager.cli.targets import JobTarget, get_or_none, workload_of
@@ -35,13 +33,7 @@ from queue_manager.visibility.job_outcomes import Goal, Outcome, Result, result_
 from queue_manager.visibility.job_states import JobState, job_row, job_state
 from queue_manager.visibility.obstacles import Obstacle, ReadableQueues, obstacle
 
-FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.1, 0.5
-SECONDS_PER_JOB = 0.02  # added to the longest pause
 QUEUES_SECONDS = 5.0  # after which queues that decide about a pending Job are read again
-PATIENCE_SECONDS = 60.0  # for a server that does not respond
-NOTICE = f"no response from the cluster; trying again for {PATIENCE_SECONDS:.0f} s"
-
-T = TypeVar("T")
 
 
 def result_text(outcome: Outcome) -> str:
@@ -57,36 +49,6 @@ COLUMNS = (
     output.TableColumn("RESULT", result_text),
     output.TableColumn("REASON", lambda row: row.reason, wrap=True),
 )
-
-
-class Pace:
-    """Pauses between two reads, which grow until something has changed."""
-
-    def __init__(self, jobs: int = 1) -> None:
-        self._longest = LONGEST_PAUSE_SECONDS + SECONDS_PER_JOB * jobs
-        self._pause = FIRST_PAUSE_SECONDS
-
-    async def pause(self, *, changed: bool) -> None:
-        self._pause = FIRST_PAUSE_SECONDS if changed else min(1.5 * self._pause, self._longest)
-        await asyncio.sleep(self._pause)
-
-
-async def patiently(read: Callable[[], Awaitable[T]], notice: str = "") -> T:
-    """Return the result of a read, which is repeated while the server does not respond. Raises NoResponse at last.
-
-    `notice` is reported once if the server does not respond.
-    """
-    pace, until = Pace(), monotonic() + PATIENCE_SECONDS
-    while True:
-        try:
-            return await read()
-        except NoResponse:
-            if monotonic() >= until:
-                raise
-            if notice:
-                say(notice)
-                notice = ""
-            await pace.pause(changed=False)
 
 
 Report: TypeAlias = Callable[[Key, JobState | None, str], None]

@@ -15,8 +15,8 @@ from job_controller.model import Job
 from job_controller.pod_facts import is_terminal
 from queue_manager.api.resources import PODS
 from queue_manager.cli.connection import NoResponse
-from queue_manager.cli.job_waiting import PATIENCE_SECONDS, Pace, patiently
 from queue_manager.cli.pod_reading import pods_of
+from queue_manager.cli.repeated_reading import PATIENCE_SECONDS, Pace, patiently
 from queue_manager.cli.streams import say
 from queue_manager.cli.targets import JobTarget
 from queue_manager.engine.exec_plugin import CredentialsError

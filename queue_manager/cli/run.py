@@ -30,13 +30,14 @@ from queue_manager.cli.exits import (
 )
 from queue_manager.cli.job_deletion import delete, until_gone
 from queue_manager.cli.job_from_command import CommandJob, option_of
-from queue_manager.cli.job_waiting import JobWait, patiently
+from queue_manager.cli.job_waiting import JobWait
 from queue_manager.cli.log_streams import LogPrinter, follow_job
 from queue_manager.cli.machine_formats import MACHINE_FORMS, job_names
 from queue_manager.cli.manifests import Manifest
 from queue_manager.cli.pod_reading import pods_of
 from queue_manager.cli.published_config import published
 from queue_manager.cli.refusals import nothing_created
+from queue_manager.cli.repeated_reading import patiently
 from queue_manager.cli.streams import say
 from queue_manager.cli.submit import COLUMNS, Submitted, submit
 from queue_manager.cli.targets import JobTarget, check_local_queue, workload_of

@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ import pytest
 from queue_manager.api.resources import WORKLOADS
 from queue_manager.api.types import Workload
 from queue_manager.cli.ps import job_table
-from tests.local.cluster.conftest import Up, cluster, kinds, real_server, sluice
+from tests.local.cluster.conftest import SLUICE, Up, cluster, kinds, real_server, sluice
 from tests.local.cluster.fleet import Fleet
 from tests.waiting import until
 
@@ -48,14 +47,6 @@ spec:
 """
 
 
-# Runs its arguments with the default action for SIGINT, which processes in the background ignore.
-WITH_SIGINT = """
-import os, signal, sys
-signal.signal(signal.SIGINT, signal.SIG_DFL)
-os.execv(sys.argv[1], sys.argv[1:])
-"""
-
-
 class User:
     """A user of a cluster of 2 cpu."""
 
@@ -70,7 +61,7 @@ class User:
 
     def begin(self, *arguments: str) -> subprocess.Popen[str]:
         """Start a command in the background that Ctrl-C reaches."""
-        argv = [sys.executable, "-c", WITH_SIGINT, sys.executable, "-m", "queue_manager.cli.main", *arguments]
+        argv = [*SLUICE, *arguments]
         env = os.environ | {"KUBECONFIG": str(self.up.kubeconfig)}
         return subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env)
 

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from queue_manager.cli import job_waiting
+from queue_manager.cli import repeated_reading
 from queue_manager.cli.log_streams import LogPrinter
 from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.transport import ApiError, Relay
@@ -39,7 +39,7 @@ class LogStreams(Relay):
 
 @pytest.fixture(autouse=True)
 def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(job_waiting, "LONGEST_PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr(repeated_reading, "LONGEST_PAUSE_SECONDS", 0.0)
 
 
 async def printed(

@@ -118,7 +118,6 @@ class Interrupt:
     def find_spec(self, name, *args):
         if name.removeprefix("queue_manager") not in ("__future__", "", ".cli", ".cli.main", ".cli.exits"):
             os.kill(os.getpid(), signal.SIGINT)
-signal.signal(signal.SIGINT, signal.default_int_handler)  # what runs in the background inherits that it is ignored
 sys.meta_path.insert(0, Interrupt())
 from queue_manager.cli.main import main
 sys.exit(main(["crds"]))

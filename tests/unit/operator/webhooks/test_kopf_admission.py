@@ -104,11 +104,12 @@ async def test_a_job_is_answered_as_by_kueue(record: Json, cluster: Cluster) -> 
         assert response["status"] == refusal
 
 
-async def test_a_queued_job_is_suspended_by_a_patch(cluster: Cluster) -> None:
+async def test_a_queued_job_is_suspended_and_gets_its_user_by_a_patch(cluster: Cluster) -> None:
     submitted = job(**{QUEUE: "q"})
     response = await cluster.ask("/mutate-batch-v1-job", "CREATE", JOBS, copy.deepcopy(submitted))
     after = patched(submitted, response)
-    assert after == {**submitted, "spec": {**submitted["spec"], "suspend": True}}
+    meta = {**submitted["metadata"], "annotations": {"sluice/user": "alice"}}
+    assert after == {**submitted, "metadata": meta, "spec": {**submitted["spec"], "suspend": True}}
 
 
 async def test_an_unrelated_job_gets_no_patch(cluster: Cluster) -> None:

@@ -53,7 +53,8 @@ class QueueManager:
     scheduler: Scheduler
     pending_summaries: PendingSummaries  # the visibility API
     permits: PodPermits  # decides for the Job controller which Jobs may have pods
-    admission: tuple[JobAdmission | QueueAdmission | WithoutEffectWarnings, ...]  # plugins for the embedded API server
+    # Plugins for the embedded API server.
+    admission: tuple[JobAdmission | QueueAdmission | PriorityClassAdmission | WithoutEffectWarnings, ...]
     reconfigure: Callable[[KueueConfig], None]  # applies a configuration that `configuration.reloading` accepts
 
 

@@ -1,4 +1,4 @@
-"""From `sluice install` to Helm and back: what deploy/CLUSTER.md says works, and what is refused."""
+"""From one installer to another and back: what deploy/CLUSTER.md says works, and what is refused."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.control_plane.conftest import ROOT, kubectl
 from tests.control_plane.install.conftest import CHART, apply, command, helm
 from tests.control_plane.server import ControlPlane
 
@@ -45,6 +46,14 @@ def test_kubectl_applies_after_both_uninstalls_without_a_conflict(plane: Control
     apply(plane)
     assert command(plane, "upgrade", "--check") == (0, [], "")
     apply(plane, "--set", "webhook.enabled=false")
+
+
+def test_the_kustomize_base_and_sluice_install_change_each_other_s_installation(plane: ControlPlane) -> None:
+    kubectl(plane, "apply", "--server-side", "-k", str(ROOT / "deploy" / "manifests"))
+    assert command(plane, "upgrade", "--check") == (0, [], "")
+    apply(plane, "--set", "replicas=3")
+    kubectl(plane, "apply", "--server-side", "-k", str(ROOT / "deploy" / "manifests"))
+    assert command(plane, "upgrade", "--check") == (0, [], "")
 
 
 def test_the_check_names_fields_that_a_removed_release_still_manages(plane: ControlPlane) -> None:

@@ -6,7 +6,8 @@ The order keeps writes possible and Jobs running:
 2. the Deployments, and then a wait until their pods are gone and the Leases are free: a manager that still runs would
    stop each Job whose Workload is deleted;
 3. the conversion of the CRDs that stay, which no manager answers from now on (`installation.kept_definitions`);
-4. everything else with the label of an installation, but neither the namespace nor the CRDs;
+4. everything else with the label of an installation, but neither the namespace nor the CRDs; ClusterRoles that the
+   cluster collects from others come last (`cli.aggregated_roles`);
 5. with --crds the CRDs, whose objects are deleted with them: their finalizers, which only a manager would remove, are
    removed here.
 
@@ -21,12 +22,14 @@ import contextlib
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from datetime import UTC, datetime, timedelta
+from functools import partial
 
 from job_controller.conditions import finished
 from job_controller.json_tree import Json
 from job_controller.labels import OWN_MANAGER
 from job_controller.model import Job, Key, Object
 from queue_manager.api.resources import CRDS, JOBS, LEASES, PODS, Resource
+from queue_manager.cli.aggregated_roles import is_aggregated, is_leftover, is_settled
 from queue_manager.cli.change_report import ChangeReport
 from queue_manager.cli.connection import NoResponse, connect
 from queue_manager.cli.conversion_reset import SERVICES, reset_conversions
@@ -51,9 +54,11 @@ FIRST = (
     "APIService",
 )
 PROCESSES = "Deployment"
+CLUSTER_ROLES = object_names.KINDS["ClusterRole"]
 STAYS = ("Namespace", "CustomResourceDefinition")
 PAUSE_SECONDS = 0.5
 REPORT_SECONDS = 10.0  # between lines that say what the command waits for
+SETTLE_SECONDS = 10.0  # for an aggregated ClusterRole to follow the deletion of those that it collects
 TOUCH_SECONDS = 8.0  # an API server confirms after five seconds that no object is left
 
 
@@ -82,7 +87,9 @@ async def uninstall(
     definitions = [each for each in found if each[0] == CRDS]
     if not crds:
         await removal.reset_conversions(found)
-    await removal.delete([each for each in found if each[0].kind not in (*FIRST, PROCESSES, *STAYS)])
+    others = [each for each in found if each[0].kind not in (*FIRST, PROCESSES, *STAYS)]
+    await removal.delete([each for each in others if not is_aggregated(each[1])])
+    await removal.delete_aggregated([each for each in others if is_aggregated(each[1])])
     if crds:
         await removal.delete_definitions(definitions)
     elif definitions:
@@ -159,6 +166,25 @@ class _Removal:
         definitions = [obj for resource, obj in found if resource == CRDS]
         await reset_conversions(self._client, self._report, definitions, removed, dry_run=self._dry_run)
 
+    async def delete_aggregated(self, roles: list[Live]) -> None:
+        """Delete the ClusterRoles that the cluster collects, each when the cluster has nothing left to write in it.
+
+        A cluster whose controller for that does not run leaves them as they are, so the wait is short.
+        """
+        for resource, role in roles:
+            if not self._dry_run:
+                with contextlib.suppress(CommandRefused):
+                    unsettled = partial(self._unsettled, role["metadata"]["name"])
+                    await self._until(unsettled, "is not up to date", min(SETTLE_SECONDS, self._timeout))
+            await self.delete([(resource, role)])
+        leftovers = [role for role in await self._client.list(CLUSTER_ROLES) if is_leftover(role)]
+        await self.delete([(CLUSTER_ROLES, role) for role in leftovers])
+
+    async def _unsettled(self, name: str) -> str:
+        """Return the aggregated ClusterRole if the cluster has yet to write its rules."""
+        roles = {role["metadata"]["name"]: role for role in await self._client.list(CLUSTER_ROLES)}
+        return "" if name not in roles or is_settled(roles[name], roles.values()) else f"ClusterRole {name}"
+
     async def delete_definitions(self, definitions: list[Live]) -> None:
         """Delete the CRDs and with them all objects of their kinds, whose finalizers are removed.
 
@@ -207,9 +233,9 @@ class _Removal:
         for name, note in left_behind(jobs):
             self._report.add(JOBS.kind, "", name, "unchanged", note)
 
-    async def _until(self, running: Callable[[], Awaitable[str]], problem: str) -> None:
-        """Repeat `running` until it returns ""; raises CommandRefused with what it returned at the timeout."""
-        deadline = time.monotonic() + self._timeout
+    async def _until(self, running: Callable[[], Awaitable[str]], problem: str, timeout: float | None = None) -> None:
+        """Repeat `running` until it returns "". Raises CommandRefused with what it returned after `timeout` seconds."""
+        deadline = time.monotonic() + (self._timeout if timeout is None else timeout)
         report_at = time.monotonic() + REPORT_SECONDS
         while rest := await _answer(running, deadline):
             now = time.monotonic()

@@ -15,6 +15,7 @@ from queue_manager.api.resources import CLUSTER_QUEUES
 from queue_manager.engine.http_transport import HttpTransport
 from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.transport import ApiError
+from queue_manager.installation.user_roles import AGGREGATED
 from tests.control_plane.conftest import kubectl
 from tests.control_plane.install.conftest import CHART, Row, apply, command, helm, sluice
 from tests.control_plane.server import ControlPlane
@@ -30,6 +31,9 @@ QUEUE = {
     "spec": {"cohortName": "all", "namespaceSelector": {}},
 }
 CONVERTED = ("admissionchecks", "clusterqueues", "localqueues", "workloads")  # kinds that differ between the versions
+AGGREGATION = "clusterrole-aggregation-controller"
+LIKE_THE_CONTROLLER = ("apply", "--server-side", "--field-manager", AGGREGATION, "-f", "-")
+PODS_RULE = {"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}
 OURS = ("-A", "-l", "app.kubernetes.io/name=sluice", "-o", "name")
 
 
@@ -205,6 +209,50 @@ def test_uninstall_waits_for_a_manager_that_still_leads(installed: ControlPlane)
     assert f"manager me, which holds the Lease kueue-system/{name}, still runs; stop it first" in said
     assert len(kubectl(installed, "get", "crd", *OURS).split()) == 7
     kubectl(installed, "-n", "kueue-system", "delete", "lease", name)
+
+
+def test_roles_that_the_cluster_collects_stay_deleted(installed: ControlPlane) -> None:
+    with installed.controllers(AGGREGATION):
+        until_collected(installed, "sluice-queue-admin", "kueue-batch-admin-role")
+        assert command(installed, "uninstall")[0] == 0
+        assert aggregated_after_a_write(installed) == set()
+
+
+def test_roles_that_the_cluster_creates_anew_after_helm_uninstall_are_deleted(cluster: ControlPlane) -> None:
+    release = ("release", str(CHART), "--namespace", "kueue-system", "--create-namespace")
+    with cluster.controllers(AGGREGATION):
+        helm("install", *release, kubeconfig=cluster.kubeconfig)
+        until_collected(cluster, "sluice-queue-admin", "kueue-batch-admin-role")
+        helm("uninstall", "release", "--namespace", "kueue-system", kubeconfig=cluster.kubeconfig)
+        leftover = {"metadata": {"name": "sluice-viewer"}, "apiVersion": "rbac.authorization.k8s.io/v1"}
+        kubectl(cluster, *LIKE_THE_CONTROLLER, stdin=json.dumps({**leftover, "kind": "ClusterRole"}).encode())
+        aggregated_after_a_write(cluster)
+        assert command(cluster, "uninstall")[0] == 0
+        assert aggregated_after_a_write(cluster) == set()
+        helm("install", *release, kubeconfig=cluster.kubeconfig)
+        helm("uninstall", "release", "--namespace", "kueue-system", kubeconfig=cluster.kubeconfig)
+        assert command(cluster, "uninstall", "--crds")[0] == 0
+
+
+def until_collected(cluster: ControlPlane, *roles: str) -> None:
+    names = [f"clusterrole/{role}" for role in roles]
+    kubectl(cluster, "wait", *names, "--for=jsonpath={.rules[0].verbs}", "--timeout=30s")
+
+
+def aggregated_after_a_write(cluster: ControlPlane) -> set[str]:
+    """The aggregated roles of Sluice that exist once the controller has written a role that was created last."""
+    part = {"metadata": {"name": "last-part", "labels": {"last": "true"}}, "rules": [PODS_RULE]}
+    whole = {
+        "metadata": {"name": "last-whole"},
+        "aggregationRule": {"clusterRoleSelectors": [{"matchLabels": {"last": "true"}}]},
+    }
+    for role in (part, whole):
+        tree = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", **role}
+        kubectl(cluster, "create", "-f", "-", stdin=json.dumps(tree).encode())
+    until_collected(cluster, "last-whole")
+    kubectl(cluster, "delete", "clusterrole", "last-whole", "last-part")
+    found = kubectl(cluster, "get", "clusterroles", "-o", "jsonpath={.items[*].metadata.name}").split()
+    return AGGREGATED.keys() & set(found)
 
 
 def test_an_installation_by_helm_is_left_to_helm(cluster: ControlPlane) -> None:

@@ -219,6 +219,7 @@ def test_roles_that_the_cluster_collects_stay_deleted(installed: ControlPlane) -
 
 
 def test_roles_that_the_cluster_creates_anew_after_helm_uninstall_are_deleted(cluster: ControlPlane) -> None:
+    command(cluster, "uninstall", "--crds")
     release = ("release", str(CHART), "--namespace", "kueue-system", "--create-namespace")
     with cluster.controllers(AGGREGATION):
         helm("install", *release, kubeconfig=cluster.kubeconfig)

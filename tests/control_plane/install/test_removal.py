@@ -33,6 +33,7 @@ QUEUE = {
 CONVERTED = ("admissionchecks", "clusterqueues", "localqueues", "workloads")  # kinds that differ between the versions
 AGGREGATION = "clusterrole-aggregation-controller"
 LIKE_THE_CONTROLLER = ("apply", "--server-side", "--field-manager", AGGREGATION, "-f", "-")
+ROLE = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole"}
 PODS_RULE = {"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}
 OURS = ("-A", "-l", "app.kubernetes.io/name=sluice", "-o", "name")
 
@@ -225,8 +226,8 @@ def test_roles_that_the_cluster_creates_anew_after_helm_uninstall_are_deleted(cl
         helm("install", *release, kubeconfig=cluster.kubeconfig)
         until_collected(cluster, "sluice-queue-admin", "kueue-batch-admin-role")
         helm("uninstall", "release", "--namespace", "kueue-system", kubeconfig=cluster.kubeconfig)
-        leftover = {"metadata": {"name": "sluice-viewer"}, "apiVersion": "rbac.authorization.k8s.io/v1"}
-        kubectl(cluster, *LIKE_THE_CONTROLLER, stdin=json.dumps({**leftover, "kind": "ClusterRole"}).encode())
+        leftover = {**ROLE, "metadata": {"name": "sluice-viewer"}, "rules": [PODS_RULE]}
+        kubectl(cluster, *LIKE_THE_CONTROLLER, stdin=json.dumps(leftover).encode())
         aggregated_after_a_write(cluster)
         assert command(cluster, "uninstall")[0] == 0
         assert aggregated_after_a_write(cluster) == set()
@@ -248,8 +249,7 @@ def aggregated_after_a_write(cluster: ControlPlane) -> set[str]:
         "aggregationRule": {"clusterRoleSelectors": [{"matchLabels": {"last": "true"}}]},
     }
     for role in (part, whole):
-        tree = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", **role}
-        kubectl(cluster, "create", "-f", "-", stdin=json.dumps(tree).encode())
+        kubectl(cluster, "create", "-f", "-", stdin=json.dumps({**ROLE, **role}).encode())
     until_collected(cluster, "last-whole")
     kubectl(cluster, "delete", "clusterrole", "last-whole", "last-part")
     found = kubectl(cluster, "get", "clusterroles", "-o", "jsonpath={.items[*].metadata.name}").split()

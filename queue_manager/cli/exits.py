@@ -10,9 +10,7 @@ from __future__ import annotations
 
 EXIT_OK = 0
 EXIT_UNEXPECTED = 1  # the operation completed with an unexpected result: a Job failed, a time limit was reached
-EXIT_NEVER = (
-    2  # a Job can never start; of commands that create nothing: the request itself is refused, such as an unknown Job
-)
+EXIT_NEVER = 2  # a Job can never start; of commands that create nothing: the request is refused, as for an unknown Job
 EXIT_ERROR = 3  # the operation is not possible in the current circumstances
 EXIT_REFUSED = 4  # the request itself is refused, and nothing was created
 # As a shell reports processes that a signal ended.

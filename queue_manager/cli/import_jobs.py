@@ -138,15 +138,15 @@ async def _advance(importer: Importer, wanted: Mapping[str, Import], timeout: fl
     done: dict[str, ImportRow] = {}
     clock = asyncio.get_running_loop().time
     progress = reported = clock()
-    said = 0
+    last_left = 0
     while len(done) < len(wanted) and clock() - progress < timeout:
         decided = await importer.advance([item for key, item in wanted.items() if key not in done])
         if decided:
             done |= decided
             progress = clock()
         left = len(wanted) - len(done)
-        if left != said and not decided and clock() - reported >= PROGRESS_SECONDS:
-            reported, said = clock(), left
+        if left != last_left and not decided and clock() - reported >= PROGRESS_SECONDS:
+            reported, last_left = clock(), left
             say(f"waiting for admission; pending Workloads: {left}")
         if left:
             await asyncio.sleep(POLL_SECONDS)

@@ -14,7 +14,7 @@ host provides the ports (`ports.py`) and runs the controllers.
     What one sync decides (pure functions)
       sync.py                     `decide`: the steps of one sync; calls everything below
       decision.py                 the steps as data, and why their order is safe against crashes
-      situation.py, pod_sorting.py, pod_facts.py   the state of a Job and its pods, computed once per sync
+      situation.py, pods_by_state.py, pod_facts.py   the state of a Job and its pods, computed once per sync
       verdict.py                  whether the Job has failed or succeeded
       manage.py, pod_selection.py which pods to create, delete, adopt or release
       accounting.py               counting finished pods exactly once

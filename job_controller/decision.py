@@ -23,7 +23,7 @@ from typing import Literal
 
 from job_controller.backoff import FailureHistory
 from job_controller.model import JobStatus, Pod
-from job_controller.pod_sorting import Parts
+from job_controller.pods_by_state import Parts
 from job_controller.times import WaitStart
 
 

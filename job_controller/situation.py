@@ -13,7 +13,7 @@ from job_controller.model import Job, Pod, UncountedTerminatedPods
 from job_controller.options import JobControllerOptions
 from job_controller.pod_facts import LONG_AGO, completion_index, failed_by_itself, replaces_only_failed
 from job_controller.pod_failure_policy import COUNTED, PolicyOutcome, evaluate
-from job_controller.pod_sorting import Parts, join, split
+from job_controller.pods_by_state import Parts, join, split
 from job_controller.reasons import FAILURE_TARGET, SUCCESS_CRITERIA_MET, SUSPENDED
 from job_controller.times import WaitStart, wait_start
 
@@ -26,7 +26,7 @@ class Situation:
     """The state of a Job and its pods at `now`. `stamp` is `now` in whole seconds, as the API stores times.
 
     only_terminal   a pod that is being deleted has not failed yet (pod_facts.replaces_only_failed)
-    parts, active, terminating, tracked, succeeded, failed, countable, interrupted   see pod_sorting.py
+    parts, active, terminating, tracked, succeeded, failed, countable, interrupted   see pods_by_state.py
     outcomes        the outcome of the pod failure policy for each failed pod, by UID
     exhausted       with backoffLimitPerIndex: the index that a failed pod fails for good, by UID
     waiting         with backoffLimitPerIndex: failed pods that stay uncounted until they are replaced, by index

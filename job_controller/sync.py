@@ -5,7 +5,7 @@ the assumption that every write succeeds; decision.py explains their order. If a
 again with the new state and `pods_done`: then no more pods are created or deleted, but the status of what happened is
 written.
 
-    assess            classify the pods                                  situation.py, pod_sorting.py
+    assess            classify the pods                                  situation.py, pods_by_state.py
     decide_verdict    has the Job failed or succeeded?                   verdict.py
     manage            otherwise: which pods to create or delete          manage.py, pod_selection.py
     record_finished   record the finished pods                           accounting.py

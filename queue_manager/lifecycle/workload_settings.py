@@ -13,9 +13,9 @@ from queue_manager.configuration.kueue_config import AdmissionFairSharing, Backf
 from queue_manager.configuration.selector import LabelSelector
 from queue_manager.queueing.requeue_backoff import Formula
 from queue_manager.scheduling.backfill import BackfillRules
+from queue_manager.scheduling.queue_order import Timestamp
 from queue_manager.scheduling.resource_rules import COUNT_ALL, ResourceRules, ResourceTransformation
 from queue_manager.scheduling.usage_decay import UsageDecay
-from queue_manager.scheduling.workload_info import Timestamp
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,8 +38,9 @@ from job_controller.model import Key
 from queue_manager.api.policies import STRICT_FIFO
 from queue_manager.scheduling.backfill import HeadOrder
 from queue_manager.scheduling.cycle import Retry
+from queue_manager.scheduling.queue_order import Rank
 from queue_manager.scheduling.usage_decay import WeightedUsage
-from queue_manager.scheduling.workload_info import Info, Rank
+from queue_manager.scheduling.workload_info import Info
 
 Line = Key | None  # a LocalQueue, where past usage orders them; else None
 ShapeId = tuple[Line, bytes]

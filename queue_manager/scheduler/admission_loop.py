@@ -25,6 +25,7 @@ from queue_manager.lifecycle.workload_settings import WorkloadSettings
 from queue_manager.lifecycle.write_causes import Cause
 from queue_manager.queueing import outcomes
 from queue_manager.queueing.outcomes import NEVER_FITS_REASONS
+from queue_manager.queueing.pending import PendingReason
 from queue_manager.scheduler.cycle_metrics import CycleMetrics
 from queue_manager.scheduler.cycle_trail import CycleTrail
 from queue_manager.scheduler.pending_reasons import PendingReasons
@@ -220,7 +221,7 @@ class Scheduler:
                 text = f"Can never be admitted, and blocks ClusterQueue {refusal.cluster_queue}: {refusal.message}"
                 draft.event("Warning", event_reasons.NEVER_FITS, text)
 
-        self._reasons.report(refusal.info, refuse)
+        self._reasons.report(refusal.info, refuse, Cause.REASON, PendingReason(refusal.reason, refusal.message))
 
     def _is_strict(self, cluster_queue: str) -> bool:
         pending = self._quota_cache.queues.cluster_queues.get(cluster_queue)

@@ -50,7 +50,7 @@ from queue_manager.scheduler.cycle_trail import CycleTrigger
 from queue_manager.scheduling.cycle import Admit
 from queue_manager.scheduling.execution_time import min_runtime
 from queue_manager.scheduling.holdings import Holding, holding_of, reserves_quota
-from queue_manager.scheduling.pod_surroundings import pod_surroundings
+from queue_manager.scheduling.limits_and_overhead import pod_surroundings
 from queue_manager.scheduling.quota_forest import Cycle
 from queue_manager.scheduling.quota_state import SchedulerState
 from queue_manager.scheduling.workload_info import Info, RequestReader

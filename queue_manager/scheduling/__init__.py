@@ -14,7 +14,7 @@ Modules:
     preemption           the victims of a Workload that fits only without them; `fair_preemption`: with fair sharing
     fair_sharing         dominant resource shares, and the order of heads by them
     usage_decay          the past usage of LocalQueues
-    workload_info        a Workload as queues and scheduler read it: requests and rank
-    pod_requests         the requests of one pod; `pod_surroundings`: with LimitRanges and RuntimeClass overhead;
+    queue_order          which Workload of a ClusterQueue comes first; `workload_info`: what else is read of one
+    pod_requests         the requests of one pod; `limits_and_overhead`: with those of LimitRanges and RuntimeClasses;
                          `resource_rules`: as the configuration counts them; `amounts`: as exact integers
 """

@@ -43,7 +43,7 @@ from queue_manager.api import policies, reasons
 from queue_manager.scheduling.fair_sharing import Share, Shares
 from queue_manager.scheduling.holdings import Holding, Ranking
 from queue_manager.scheduling.preemption import Victim
-from queue_manager.scheduling.preemption_candidates import Preemptor, may_be_preempted
+from queue_manager.scheduling.preemption_candidates import Preemptor, candidate_rule
 from queue_manager.scheduling.quota_state import QueueState, SchedulerState
 from queue_manager.scheduling.quota_tree import FlavorResource, QuotaNode, Usage, is_within_quota
 
@@ -127,10 +127,9 @@ class _Candidates:
 
     def _of(self, queue: QueueState, policy: str, *, evicted: bool) -> Iterator[Holding]:
         below = inf if policy == policies.ANY else self._preemptor.info.priority + 1
+        is_candidate = candidate_rule(self._preemptor, policy, self._now)
         for _, holding in self._state.ranked(queue, evicted=evicted, below=below):
-            if holding.uid in self._excluded:
-                continue
-            if may_be_preempted(holding, self._preemptor, policy, self._now):
+            if holding.uid not in self._excluded and is_candidate(holding):
                 yield holding
 
 

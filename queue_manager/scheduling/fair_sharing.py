@@ -24,8 +24,8 @@ from math import ceil
 from typing import Generic, NamedTuple, TypeVar
 
 from job_controller.quantities import INT64_MAX
+from queue_manager.scheduling.queue_order import Rank
 from queue_manager.scheduling.quota_tree import QuotaNode, Usage, is_within_quota
-from queue_manager.scheduling.workload_info import Rank
 
 T = TypeVar("T")
 PER_MILLE = 1000

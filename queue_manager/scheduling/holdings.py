@@ -14,8 +14,9 @@ from queue_manager.api import condition_types
 from queue_manager.api.types import Admission, PodSetAssignment, Workload
 from queue_manager.scheduling.execution_time import execution_deadline, protection_end
 from queue_manager.scheduling.flavor_assignment import requests_of
+from queue_manager.scheduling.queue_order import EPOCH
 from queue_manager.scheduling.quota_tree import FlavorResource, Usage
-from queue_manager.scheduling.workload_info import EPOCH, Info, PodSetInfo
+from queue_manager.scheduling.workload_info import Info, PodSetInfo
 
 # Candidates for preemption, the first one first: evicted, lower priority, later reservation, later in its queue
 # (BEHAVIOUR.md#q7-queue-order: queue time, arrival), uid. Times are whole seconds.

@@ -1,4 +1,4 @@
-"""A Workload as queues and scheduler read it: its requests and its rank.
+"""A Workload as queues and scheduler read it: its requests, its rank, and whether it may be tried.
 
 Two Workloads of the same `shape` get the same answer from the scheduler at the same time. So a queue of 100 000 equal
 Workloads can be parked and released as one. BEHAVIOUR.md#q10-equivalent-workloads.
@@ -7,42 +7,28 @@ Workloads can be parked and released as one. BEHAVIOUR.md#q10-equivalent-workloa
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from hashlib import blake2b
 from sys import intern
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
-from job_controller.annotations import integer
 from job_controller.json_tree import Json
 from job_controller.model import Key
 from queue_manager.api import condition_types, keys, reasons
 from queue_manager.api.types import PodSet, Workload
 from queue_manager.scheduling.amounts import Amounts
 from queue_manager.scheduling.execution_time import longest_run
+from queue_manager.scheduling.limits_and_overhead import NO_SURROUNDINGS, PodSurroundings
 from queue_manager.scheduling.pod_requests import over_limits, pod_requests
-from queue_manager.scheduling.pod_surroundings import NO_SURROUNDINGS, PodSurroundings
+from queue_manager.scheduling.queue_order import Rank, Timestamp, queue_time, rank
 from queue_manager.scheduling.resource_rules import COUNT_ALL, ResourceRules
 
-Timestamp = Literal["Eviction", "Creation"]
 PODS = "pods"
 PLACEMENT_FIELDS = ("nodeSelector", "affinity", "tolerations")  # of a pod spec
 ANYWHERE: Json = {}
 MAX_REMEMBERED = 1 << 10  # pod sets of one namespace; beyond that all are read again
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-
-
-class Rank(NamedTuple):
-    """The place in the queue; the smallest rank is first. Total: no two Workloads are equal.
-
-    BEHAVIOUR.md#q7-queue-order
-    """
-
-    minus_priority: int
-    seconds: int  # queue time, as API times in whole seconds
-    arrival: int  # order of creation within one second
-    uid: str
 
 
 class PodSetInfo(msgspec.Struct, frozen=True, gc=False):
@@ -152,7 +138,7 @@ def info(workload: Workload, timestamp: Timestamp = "Eviction", reader: RequestR
         key=workload.metadata.key,
         uid=workload.metadata.uid,
         queue=workload.local_queue,
-        rank=_rank(workload, queued_at),
+        rank=rank(workload, queued_at),
         shape=shape,
         pod_sets=pod_sets,
         queued_at=queued_at,
@@ -163,22 +149,6 @@ def info(workload: Workload, timestamp: Timestamp = "Eviction", reader: RequestR
         may_preempt=_may_preempt(workload),
         preempting=_preempting(workload),
     )
-
-
-def queue_time(workload: Workload, timestamp: Timestamp = "Eviction") -> datetime:
-    """The time by which the Workload is ordered: its creation, or its last eviction by a PodsReady timeout or a check.
-
-    A preemption keeps the creation time. Kueue: Ordering.GetQueueOrderTimestamp in pkg/workload.
-    """
-    evicted = workload.condition(condition_types.EVICTED)
-    created = workload.metadata.creation_timestamp or EPOCH
-    if evicted is None or not evicted.is_true or evicted.last_transition_time is None:
-        return created
-    if evicted.reason == reasons.ADMISSION_CHECK:
-        return evicted.last_transition_time
-    if evicted.reason == reasons.PODS_READY_TIMEOUT and timestamp == "Eviction":
-        return evicted.last_transition_time
-    return created
 
 
 def _held(workload: Workload) -> bool:
@@ -200,11 +170,6 @@ def _may_preempt(workload: Workload) -> bool:
     """A Workload that was admitted has been evicted since, or it would not be pending."""
     imported = workload.metadata.labels.get(keys.IMPORTED) == "true"
     return not imported or workload.condition(condition_types.EVICTED) is not None
-
-
-def _rank(workload: Workload, queued_at: datetime) -> Rank:
-    arrival = integer(workload.metadata.annotations.get(keys.SEQUENCE, ""), bits=64) or 0
-    return Rank(-(workload.spec.priority or 0), int(queued_at.timestamp()), arrival, workload.metadata.uid)
 
 
 def _pod_set(pod_set: PodSet, spec: Json, workload: Workload, rules: ResourceRules) -> PodSetInfo:

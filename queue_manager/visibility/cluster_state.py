@@ -36,8 +36,8 @@ from queue_manager.scheduling.admission_evidence import Evidence, evidence
 from queue_manager.scheduling.backfill import Backfilling, Promise, promise
 from queue_manager.scheduling.cycle import Admit, Outcome, Preempt, Refuse, Retry
 from queue_manager.scheduling.holdings import holding_of, reserves_quota
+from queue_manager.scheduling.limits_and_overhead import pod_surroundings
 from queue_manager.scheduling.planned_usage import passes
-from queue_manager.scheduling.pod_surroundings import pod_surroundings
 from queue_manager.scheduling.quota_state import SchedulerState
 from queue_manager.scheduling.workload_info import Info, RequestReader
 

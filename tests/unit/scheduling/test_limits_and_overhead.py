@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from queue_manager.api.types import LimitRange
-from queue_manager.scheduling.pod_surroundings import PodSurroundings
+from queue_manager.scheduling.limits_and_overhead import PodSurroundings
 from queue_manager.scheduling.workload_info import RequestReader, info
 from tests.unit.queueing.builders import workload
 

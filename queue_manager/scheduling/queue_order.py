@@ -1,0 +1,47 @@
+"""The order of Workloads in a ClusterQueue: priority, then queue time, then creation (BEHAVIOUR.md#q7-queue-order).
+
+The queue time is the creation of a Workload, or its eviction where that sends it behind those that wait already.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Literal, NamedTuple
+
+from job_controller.annotations import integer
+from queue_manager.api import condition_types, keys, reasons
+from queue_manager.api.types import Workload
+
+Timestamp = Literal["Eviction", "Creation"]
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class Rank(NamedTuple):
+    """The place in the queue; the smallest rank is first. Total: no two Workloads are equal."""
+
+    minus_priority: int
+    seconds: int  # queue time, as API times in whole seconds
+    arrival: int  # order of creation within one second
+    uid: str
+
+
+def rank(workload: Workload, queued_at: datetime) -> Rank:
+    """The place of a Workload whose queue time is `queued_at`."""
+    arrival = integer(workload.metadata.annotations.get(keys.SEQUENCE, ""), bits=64) or 0
+    return Rank(-(workload.spec.priority or 0), int(queued_at.timestamp()), arrival, workload.metadata.uid)
+
+
+def queue_time(workload: Workload, timestamp: Timestamp = "Eviction") -> datetime:
+    """The time by which the Workload is ordered: its creation, or its last eviction by a PodsReady timeout or a check.
+
+    A preemption keeps the creation time. Kueue: Ordering.GetQueueOrderTimestamp in pkg/workload.
+    """
+    evicted = workload.condition(condition_types.EVICTED)
+    created = workload.metadata.creation_timestamp or EPOCH
+    if evicted is None or not evicted.is_true or evicted.last_transition_time is None:
+        return created
+    if evicted.reason == reasons.ADMISSION_CHECK:
+        return evicted.last_transition_time
+    if evicted.reason == reasons.PODS_READY_TIMEOUT and timestamp == "Eviction":
+        return evicted.last_transition_time
+    return created

@@ -39,9 +39,9 @@ def missed_steps(first: Workload, stored: Sequence[StepRecord], now: datetime) -
     held = hold is not None and hold.kind is StepKind.HELD
     if is_held(first) and not held:
         condition = first.condition(condition_types.QUOTA_RESERVED)
-        told = condition.message if condition is not None else ""
+        message = condition.message if condition is not None else ""
         held_since = _since(first, condition_types.QUOTA_RESERVED) or now
-        yield change_step(first, StepKind.HELD, held_since, reasons.SUSPENDED, told)
+        yield change_step(first, StepKind.HELD, held_since, reasons.SUSPENDED, message)
     elif hold is not None and held and not is_held(first):
         reserved = first.is_true(condition_types.QUOTA_RESERVED)
         resumed = _step(

@@ -179,7 +179,7 @@ class ClusterReader:
         return found
 
     async def _lease(self, config: KueueConfig) -> Json | None:
-        """The Lease of the managers; None if there is none, as in the cluster of `sluice up`."""
+        """The Lease of the managers; None if it does not exist, as in the cluster of `sluice up`."""
         election = config.leader_election
         try:
             return await self._client.get(LEASES, election.resource_namespace or NAMESPACE, election.resource_name)

@@ -22,7 +22,7 @@ def version_line() -> str:
 
 
 def installed_commit() -> str:
-    """Return the commit that pip recorded for `pip install git+URL` (PEP 610); "" if there is none."""
+    """Return the commit that pip recorded for `pip install git+URL` (PEP 610); "" without one."""
     text = distribution("sluice").read_text("direct_url.json")
     recorded = json.loads(text).get("vcs_info", {}) if text else {}
     return str(recorded.get("commit_id", ""))

@@ -279,7 +279,7 @@ class AdmissionPolicies(Model):
     """Which of them, with `enabled`."""
 
     break_glass_group: GroupName = BREAK_GLASS_GROUP
-    """Members of this group may do what the policies refuse; the audit log says so. Empty: nobody may."""
+    """Members of this group may do what the policies refuse; the audit log says so. Empty: no user may."""
 
     queue_accounts: list[UserName] = Field(default_factory=list)
     """User names that count as the queue's beside its own service account, e.g.

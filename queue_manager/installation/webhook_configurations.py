@@ -12,8 +12,8 @@ narrow as the rules allow:
 | of the queue's other kinds | creation and updates; of Workloads also their status | refused |
 
 - *Jobs without a queue name.* Whether there is a default LocalQueue is not known to a selector, so the API server asks
-  about each Job. It must not depend on the answer: an outage would stop every Job of the cluster, also where nobody
-  uses queues. A Job that is created in those seconds in a namespace with a default LocalQueue runs outside of the
+  about each Job. It must not depend on the answer: an outage would stop every Job of the cluster, also without
+  queues. A Job that is created in those seconds in a namespace with a default LocalQueue runs outside of the
   queue, as it would with a LocalQueue that is created a second later. `strict_default_queue` refuses such Jobs instead.
 - *Never*: namespaces kube-system and the manager's own, so that an outage cannot prevent its own end; objects that are
   being deleted, so that finalizers can be removed; writes of the manager itself, which follow the rules and would only

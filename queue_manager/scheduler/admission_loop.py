@@ -190,7 +190,7 @@ class Scheduler:
     def _reserve(self, draft: Draft, decision: Admit) -> None:
         """Reserve quota, unless something on which the decision depends has changed, or another Workload needs it.
 
-        PodsReady is set in the same write if pods are to come.
+        The same write sets PodsReady=False if waitForPodsReady is on and Sluice created the Workload for a Job.
         """
         newest = self._quota_cache.read(draft.workload)
         if not self._quota_cache.is_active(decision.cluster_queue) or self._quota_cache.queues.is_stopped(newest.queue):
@@ -199,7 +199,7 @@ class Scheduler:
         if holding is not None and holding.evicted:  # preempted since the decision: neither of the two is written
             return
         if waits(draft.workload) and not newest.in_backoff(draft.now) and _same(newest, decision.info):
-            if self._settings.pods_ready is not None and _was_made_for_job(draft.original):
+            if self._settings.pods_ready is not None and _is_named_for_job(draft.original):
                 transitions.pods_awaited(draft)
             transitions.reserve(draft, decision.cluster_queue, decision.assignment)
             flavors = {flavor for pod_set in decision.assignment.pod_sets for flavor in pod_set.flavors.values()}
@@ -240,8 +240,8 @@ def _wait_for_pods(draft: Draft) -> None:
         transitions.block(draft, reasons.WAITING_FOR_PODS_READY, messages.WAITING_FOR_PODS_READY_MESSAGE)
 
 
-def _was_made_for_job(workload: Workload) -> bool:
-    """Whether pods will come. A Workload that its user made may turn out to match no Job."""
+def _is_named_for_job(workload: Workload) -> bool:
+    """Whether Sluice created the Workload, so that pods follow an admission; a prebuilt one may match no Job."""
     return bool(job_name(workload.metadata.name, workload.job_uid))
 
 

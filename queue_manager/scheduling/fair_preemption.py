@@ -363,7 +363,7 @@ class _Targets:
         return node in self._next or bool(self._children.get(node))
 
     def _place(self, node: QuotaNode) -> _Place:
-        """Highest share first; among equal ones a cohort, then another queue than the own one, then candidates."""
+        """Sort key of siblings: highest share; cohort before ClusterQueue, the own one last; next candidate; name."""
         share, candidate = self._search.share(node), self._next.get(node)
         own = node is self._search.ancestors[0]
         return _Place(

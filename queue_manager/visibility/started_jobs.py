@@ -1,4 +1,4 @@
-"""Tells Running from Starting, and says why a Job that ran is Starting again. Pure.
+"""Distinguishes Running from Starting, and says why a Job that ran is Starting again. Pure.
 
 Within one attempt the state of a Job goes from Starting to Running to its end. The numbers in its status do not: a pod
 that ends is no longer ready, and becomes part of a counter only one write later, the write that ends the Job. So these

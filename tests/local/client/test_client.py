@@ -103,7 +103,7 @@ def test_a_job_that_can_never_start_raises_at_once(sluice_client: Client) -> Non
     big = sluice_client.submit(manifest("true", cpu="5"), queue=QUEUE)
     with pytest.raises(NeverStarts, match=r"asks 5 cpu, queue limit 4") as never:
         sluice_client.wait(big, timeout=SECONDS)
-    assert "ask for less" in never.value.remedy
+    assert "request less" in never.value.remedy
     lost = sluice_client.submit(manifest("true", name="lost"), queue="no-such-queue")
     with pytest.raises(NeverStarts, match="LocalQueue no-such-queue does not exist"):
         sluice_client.wait(lost, timeout=SECONDS)

@@ -23,7 +23,7 @@ from queue_manager.engine.http_transport import HttpTransport
 from queue_manager.engine.transport import ApiError, Response
 from queue_manager.local.local_cluster import ClusterOptions, LocalCluster
 
-HINT = "-n NAMESPACE asks for one namespace only"
+HINT = "-n NAMESPACE reads one namespace only"
 KUBECONFIG = """\
 apiVersion: v1
 kind: Config

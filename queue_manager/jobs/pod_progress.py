@@ -1,5 +1,5 @@
 """What the Job's status reports about its pods, as the Workload needs it (`PodsReady` and `ReclaimablePods` of Kueue's
-pkg/controller/jobs/job)."""
+pkg/controller/jobs/job). Pure."""
 
 from __future__ import annotations
 

@@ -6,7 +6,8 @@ host provides the ports (`ports.py`) and runs the controllers.
 
     What a Job and its pods are
       model.py, json_tree.py      wire types: Job and Pod as Structs, decoded JSON for whole objects
-      labels.py, reasons.py       label keys, annotations, finalizers; condition types, reasons, messages
+      labels.py                   label keys, annotations, finalizers
+      condition_types.py, reasons.py, event_reasons.py, messages.py   the texts on which clients match
       conditions.py, times.py     reading and writing conditions; times as the API stores them
       intervals.py, index_set.py  completion indexes as text, as intervals, as a set
       annotations.py, quantities.py, go_text.py   numbers, quantities and quoted text as Go reads and prints them

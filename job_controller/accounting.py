@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from job_controller import conditions, reasons
+from job_controller import condition_types, conditions
 from job_controller.decision import Count
 from job_controller.index_set import IndexSet
 from job_controller.model import JobStatus, Pod, UncountedTerminatedPods
@@ -116,7 +116,7 @@ def _has_failed(s: Situation, pod: Pod, verdict: Verdict | None) -> bool:
     When the Job fails, its running pods count as failed too. When it succeeds or is deleted, only pods that failed by
     themselves do.
     """
-    if verdict is not None and verdict.type == reasons.FAILED:
+    if verdict is not None and verdict.type == condition_types.FAILED:
         return True
     if s.deleting or (verdict is not None and verdict.deletes_pods):
         return s.failed_by_itself(pod)
@@ -192,7 +192,7 @@ def terminal_status(s: Situation, status: JobStatus, verdict: Verdict) -> JobSta
         status,
         conditions=conditions.put(status.conditions, verdict.type, "True", verdict.reason, verdict.message, ended),
         start_time=start,
-        completion_time=ended if verdict.type == reasons.COMPLETE else status.completion_time,
+        completion_time=ended if verdict.type == condition_types.COMPLETE else status.completion_time,
     )
 
 

@@ -7,8 +7,8 @@ from datetime import datetime
 
 import msgspec
 
+from job_controller.condition_types import COMPLETE, FAILED
 from job_controller.model import Condition, JobStatus
-from job_controller.reasons import COMPLETE, FAILED
 
 Conditions = tuple[Condition, ...]
 

@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 
 from typing_extensions import TypeIs
 
-from job_controller import conditions, job_patches, reasons
+from job_controller import conditions, event_reasons, job_patches
 from job_controller.decision import Decision, JobMemory
 from job_controller.model import Job, Key, Pod
 from job_controller.options import JobControllerOptions
@@ -134,7 +134,7 @@ class JobController:
         job = self._cluster.job(key)
         if self._is_ours(job) and job.spec.completion_mode == "Indexed":
             message = mismatch_message(new, identity)
-            self._events.event(job, "Warning", reasons.EVENT_POD_ANNOTATION_IGNORED, message)
+            self._events.event(job, "Warning", event_reasons.POD_ANNOTATION_IGNORED, message)
 
     def _permit_changed(self, key: Key) -> None:
         """Enqueue a Job whose last sync was not permitted to create pods."""

@@ -13,7 +13,7 @@ See BEHAVIOUR.md#b40-invalid-jobs.
 
 from __future__ import annotations
 
-from job_controller import reasons
+from job_controller import event_reasons, messages
 from job_controller.annotations import MAX_DIGITS, whole_number
 from job_controller.decision import JobEvent
 from job_controller.go_text import NOT_NEGATIVE
@@ -34,7 +34,7 @@ def invalid_job(job: Job) -> JobEvent | None:
     """
     spec = job.spec
     if spec.completion_mode not in ("NonIndexed", "Indexed"):
-        return JobEvent("Warning", reasons.EVENT_UNKNOWN_COMPLETION_MODE, reasons.UNKNOWN_COMPLETION_MODE_MESSAGE)
+        return JobEvent("Warning", event_reasons.UNKNOWN_COMPLETION_MODE, messages.UNKNOWN_COMPLETION_MODE_MESSAGE)
     if job.metadata.deletion_timestamp is not None:
         return None
     problem = ""
@@ -48,7 +48,7 @@ def invalid_job(job: Job) -> JobEvent | None:
             if number is not None and number < 0:
                 problem = f"spec.{field}: Invalid value: {number}: {NOT_NEGATIVE}"
                 break
-    return JobEvent("Warning", reasons.EVENT_INVALID_JOB, f"{problem}; the Job is not synced") if problem else None
+    return JobEvent("Warning", event_reasons.INVALID_JOB, f"{problem}; the Job is not synced") if problem else None
 
 
 def warnings(job: Job) -> tuple[JobEvent, ...]:
@@ -57,7 +57,7 @@ def warnings(job: Job) -> tuple[JobEvent, ...]:
     restart_policy = (spec.template.get("spec") or {}).get("restartPolicy", "")
     endless = endless_indexes(spec.backoff_limit_per_index, spec.backoff_limit, restart_policy)
     events = _annotation_warnings(job)
-    return (*events, JobEvent("Warning", reasons.EVENT_INDEX_NEVER_FAILS, endless)) if endless else events
+    return (*events, JobEvent("Warning", event_reasons.INDEX_NEVER_FAILS, endless)) if endless else events
 
 
 def endless_indexes(limit_per_index: int | None, limit: int | None, restart_policy: str) -> str:
@@ -84,5 +84,5 @@ def _annotation_warnings(job: Job) -> tuple[JobEvent, ...]:
             message = (
                 f'{field}: Invalid value: "{text}": must be a whole number of at most {MAX_DIGITS} digits; {default}'
             )
-            found.append(JobEvent("Warning", reasons.EVENT_INVALID_ANNOTATION, message))
+            found.append(JobEvent("Warning", event_reasons.INVALID_ANNOTATION, message))
     return tuple(found)

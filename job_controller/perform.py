@@ -7,7 +7,7 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
-from job_controller import job_patches, reasons
+from job_controller import event_reasons, job_patches, messages
 from job_controller.decision import (
     Count,
     CreatePods,
@@ -156,7 +156,7 @@ class Performer:
     def _report_rejected_status(self, job: Job, changes: Mapping[str, object], error: Exception) -> None:
         """Log and record an Event about a rejected status: a bug in this code, or a newer validation rule."""
         log.error("status rejected", extra={**_named(job), "changes": changes, "error": str(error)})
-        self._events.event(job, "Warning", reasons.EVENT_STATUS_REFUSED, str(error))
+        self._events.event(job, "Warning", event_reasons.STATUS_REFUSED, str(error))
 
     async def _write_pod_counts(self, job: Job, changes: Mapping[str, object]) -> None:
         """Write at least the pod counts of a rejected status, so that users see what runs."""
@@ -178,9 +178,9 @@ class Performer:
         uid = job.metadata.uid
         if not (job.spec.template.get("metadata") or {}).get("labels"):
             self._events.event(
-                job, "Warning", reasons.EVENT_CREATE_FAILED, f"Error creating: {reasons.NO_LABELS_MESSAGE}"
+                job, "Warning", event_reasons.CREATE_FAILED, f"Error creating: {messages.NO_LABELS_MESSAGE}"
             )
-            return [NoLabels(reasons.NO_LABELS_MESSAGE)]
+            return [NoLabels(messages.NO_LABELS_MESSAGE)]
         size = 1 if uid in self._failing_creations else self._options.writes_in_flight
         start = 0
         while start < len(step.plans):
@@ -206,13 +206,13 @@ class Performer:
             self._count("job_pods_creation_total", {"reason": reason, "status": "failed"})
             if not is_namespace_terminating(error):
                 message = f"Error creating: {error}"
-                self._events.event(job, "Warning", reasons.EVENT_CREATE_FAILED, message)
+                self._events.event(job, "Warning", event_reasons.CREATE_FAILED, message)
             raise
         if plan.index is not None:
             current = self._cluster.pod(pod.metadata.key) or pod
             self._identities.created(job.metadata.uid, current, tree["metadata"]["annotations"])
         self._count("job_pods_creation_total", {"reason": reason, "status": "succeeded"})
-        self._events.event(job, "Normal", reasons.EVENT_CREATED, f"Created pod: {pod.metadata.name}")
+        self._events.event(job, "Normal", event_reasons.CREATED, f"Created pod: {pod.metadata.name}")
 
     # --- deletion and finalizers ---
 
@@ -228,9 +228,9 @@ class Performer:
             if status_of(error) == NOT_FOUND:
                 return
             if status_of(error) != CONFLICT:
-                self._events.event(job, "Warning", reasons.EVENT_DELETE_FAILED, f"Error deleting: {error}")
+                self._events.event(job, "Warning", event_reasons.DELETE_FAILED, f"Error deleting: {error}")
             raise
-        self._events.event(job, "Normal", reasons.EVENT_DELETED, f"Deleted pod: {pod.metadata.name}")
+        self._events.event(job, "Normal", event_reasons.DELETED, f"Deleted pod: {pod.metadata.name}")
 
     async def _release(self, pod: Pod) -> None:
         await self._patch(pod, job_patches.remove_finalizer(pod))

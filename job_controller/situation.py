@@ -8,13 +8,13 @@ from datetime import datetime
 
 from job_controller import conditions
 from job_controller.completion_indexes import exhausts_index, last_failures, stored_completed, stored_failed
+from job_controller.condition_types import FAILURE_TARGET, SUCCESS_CRITERIA_MET, SUSPENDED
 from job_controller.index_set import IndexSet
 from job_controller.model import Job, Pod, UncountedTerminatedPods
 from job_controller.options import JobControllerOptions
 from job_controller.pod_facts import LONG_AGO, completion_index, failed_by_itself, replaces_only_failed
 from job_controller.pod_failure_policy import COUNTED, PolicyOutcome, evaluate
 from job_controller.pods_by_state import Parts, join, split
-from job_controller.reasons import FAILURE_TARGET, SUCCESS_CRITERIA_MET, SUSPENDED
 from job_controller.times import WaitStart, wait_start
 
 NOTHING_UNCOUNTED = UncountedTerminatedPods()

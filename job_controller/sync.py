@@ -21,7 +21,16 @@ from typing import Literal
 
 import msgspec
 
-from job_controller import accounting, backoff, conditions, job_warnings, reasons
+from job_controller import (
+    accounting,
+    backoff,
+    condition_types,
+    conditions,
+    event_reasons,
+    job_warnings,
+    messages,
+    reasons,
+)
 from job_controller.annotations import whole_number
 from job_controller.backoff import FailureHistory
 from job_controller.decision import (
@@ -265,17 +274,17 @@ def _suspension(s: Situation, status: JobStatus, verdict: Verdict | None) -> tup
     if s.deleting:
         return status, ()
     if s.resumed:
-        reason, message, flag = reasons.JOB_RESUMED, reasons.RESUMED_MESSAGE, "False"
-        event = JobEvent("Normal", reasons.EVENT_RESUMED, message)
+        reason, message, flag = reasons.JOB_RESUMED, messages.RESUMED_MESSAGE, "False"
+        event = JobEvent("Normal", event_reasons.RESUMED, message)
     elif s.suspended and verdict is None and status.active == 0:
-        if conditions.is_true(status.conditions, reasons.SUSPENDED):
+        if conditions.is_true(status.conditions, condition_types.SUSPENDED):
             return status, ()
-        reason, message, flag = reasons.JOB_SUSPENDED, reasons.SUSPENDED_MESSAGE, "True"
-        event = JobEvent("Normal", reasons.EVENT_SUSPENDED, message)
+        reason, message, flag = reasons.JOB_SUSPENDED, messages.SUSPENDED_MESSAGE, "True"
+        event = JobEvent("Normal", event_reasons.SUSPENDED, message)
         status = msgspec.structs.replace(status, start_time=None)
     else:
         return status, ()
-    changed = conditions.put(status.conditions, reasons.SUSPENDED, flag, reason, message, s.stamp)
+    changed = conditions.put(status.conditions, condition_types.SUSPENDED, flag, reason, message, s.stamp)
     return msgspec.structs.replace(status, conditions=changed), (event,)
 
 
@@ -313,11 +322,11 @@ def _after_release(
 
 def _ending_events(s: Situation, status: JobStatus, verdict: Verdict) -> tuple[JobEvent, ...]:
     """The Events to record after the terminal condition was written."""
-    if verdict.type == reasons.FAILED:
+    if verdict.type == condition_types.FAILED:
         return (JobEvent("Warning", verdict.reason, verdict.message),)
-    events = [JobEvent("Normal", reasons.EVENT_COMPLETED, reasons.COMPLETED_MESSAGE)]
+    events = [JobEvent("Normal", event_reasons.COMPLETED, messages.COMPLETED_MESSAGE)]
     if not s.indexed and s.completions is not None and status.succeeded > s.completions:
-        events.insert(0, JobEvent("Warning", reasons.EVENT_TOO_MANY_SUCCEEDED, reasons.TOO_MANY_SUCCEEDED_MESSAGE))
+        events.insert(0, JobEvent("Warning", event_reasons.TOO_MANY_SUCCEEDED, messages.TOO_MANY_SUCCEEDED_MESSAGE))
     return tuple(events)
 
 

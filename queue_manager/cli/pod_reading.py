@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from job_controller import conditions, model
+from job_controller.condition_types import FAILED
 from job_controller.labels import CONTROLLER_UID
 from job_controller.model import Job
-from job_controller.reasons import FAILED
 from queue_manager.api.resources import PODS
 from queue_manager.cli.permitted_lists import list_permitted
 from queue_manager.cli.targets import JobTarget

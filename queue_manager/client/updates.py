@@ -8,8 +8,8 @@ from datetime import datetime
 from typing import TYPE_CHECKING, NamedTuple
 
 from job_controller import conditions
+from job_controller.condition_types import FAILED
 from job_controller.model import Job
-from job_controller.reasons import FAILED
 from queue_manager.api.types import Workload
 from queue_manager.visibility.followed_states import ShownState, continued
 from queue_manager.visibility.job_causes import job_cause

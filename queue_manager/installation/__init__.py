@@ -1,4 +1,4 @@
-"""What is installed on a cluster, as data: the one source of `sluice install`, deploy/chart and deploy/manifests.
+"""What is installed on a cluster, as pure data: the one source of `sluice install`, deploy/chart and deploy/manifests.
 
 The objects are written once, as templates (`template`): JSON whose leaves may be settings. Two renderers read them:
 

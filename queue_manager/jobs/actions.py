@@ -1,4 +1,7 @@
-"""What `decide` can answer: each action is one write of the controller, with the Event recorded after it succeeded."""
+"""What `decide` can answer: each action is one write of the controller, with the Event recorded after it succeeded.
+
+Pure.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A Job and its Workload: given both, the next write.
+"""A Job and its Workload: given both, the next write. Pure.
 
 Theory. The Workload is the Job's request for quota: the Job runs while the Workload is admitted, and is suspended
 otherwise. All state is in the two objects. Each call reads both and returns one action; the controller performs it

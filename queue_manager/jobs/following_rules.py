@@ -1,4 +1,4 @@
-"""Rules by which the Workload follows its Job: progress of the pods, queue, priority class, gates, overrides.
+"""Rules by which the Workload follows its Job: progress of the pods, queue, priority class, gates, overrides. Pure.
 
 The status of the pods comes before starting and stopping. The patches come after: if the API server rejects one, the
 Job must start and stop all the same.

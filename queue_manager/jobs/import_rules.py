@@ -1,4 +1,4 @@
-"""Rules on Jobs that ran before they joined a queue (`sluice import`). None of them stops a Job.
+"""Rules on Jobs that ran before they joined a queue (`sluice import`). None of them stops a Job. Pure.
 
 The import creates a Workload for the running Job, waits until that is admitted, and then labels the Job. It may be
 interrupted between any two of these writes:

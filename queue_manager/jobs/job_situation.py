@@ -1,4 +1,7 @@
-"""What the rules of `decide` read: a Job, its Workloads, what surrounds them, and the predicates that rules share."""
+"""What the rules of `decide` read: a Job, its Workloads, what surrounds them, and the predicates that rules share.
+
+Pure.
+"""
 
 from __future__ import annotations
 

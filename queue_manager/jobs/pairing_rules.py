@@ -1,4 +1,4 @@
-"""Rules on which Workload belongs to a Job: it is created, adopted, released, deleted and finished.
+"""Rules on which Workload belongs to a Job: it is created, adopted, released, deleted and finished. Pure.
 
 The Workload of a Job is the one created for it, or the one that its label or annotation `prebuilt-workload-name`
 names (KEP-369; `ensureOneWorkload` in Kueue's pkg/controller/jobframework).

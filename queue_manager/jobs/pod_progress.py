@@ -1,12 +1,12 @@
 """What the Job's status reports about its pods, as the Workload needs it (`PodsReady` and `ReclaimablePods` of Kueue's
-pkg/controller/jobs/job)."""
+pkg/controller/jobs/job). Pure."""
 
 from __future__ import annotations
 
 from job_controller import conditions
 from job_controller.completion_indexes import stored_completed, stored_failed
+from job_controller.condition_types import SUSPENDED
 from job_controller.model import Job
-from job_controller.reasons import SUSPENDED
 from queue_manager.api.types import ReclaimablePod
 from queue_manager.jobs.workload_manifest import is_synchronous, pod_count
 from queue_manager.lifecycle.status_draft import Draft

@@ -15,9 +15,9 @@ import msgspec
 from msgspec import structs
 
 from job_controller import conditions
+from job_controller.condition_types import COMPLETE, SUSPENDED
 from job_controller.json_tree import Json
 from job_controller.model import Job
-from job_controller.reasons import COMPLETE, SUSPENDED
 from queue_manager.api import keys
 from queue_manager.api.types import ResourceFlavor, Workload
 from queue_manager.jobs import actions

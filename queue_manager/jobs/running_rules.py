@@ -1,4 +1,4 @@
-"""Rules on starting and stopping a Job whose Workload matches it: it runs exactly while the Workload is admitted.
+"""Rules on starting and stopping a Job whose Workload matches it: it runs exactly while the Workload is admitted. Pure.
 
 While a stop waits for the last pods these rules give no answer, so that the Workload still follows its Job.
 """

@@ -1,4 +1,4 @@
-"""How a Job is started and stopped: the merge patches, each of them one write.
+"""How a Job is started and stopped: the merge patches, each of them one write. Pure.
 
 A start is one patch: it unsuspends the Job and injects the fields of the flavors (`RunWithPodSetsInfo` in Kueue's
 pkg/controller/jobs/job). A stop takes two patches, because the API server accepts a changed template only after the Job

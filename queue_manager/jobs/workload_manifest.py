@@ -1,4 +1,4 @@
-"""The manifest of a Job's Workload, and whether a Workload matches its Job.
+"""The manifest of a Job's Workload, and whether a Workload matches its Job. Pure.
 
 The source is `constructWorkload` and `EquivalentToWorkload` in Kueue's pkg/controller/jobframework.
 """

@@ -11,9 +11,10 @@ from datetime import datetime
 
 from msgspec import Struct
 
+from job_controller.condition_types import COMPLETE, FAILED
 from job_controller.conditions import finished
 from job_controller.model import Condition, Job, Pod
-from job_controller.reasons import COMPLETE, DEADLINE_EXCEEDED, FAILED
+from job_controller.reasons import DEADLINE_EXCEEDED
 from queue_manager.api import condition_types, keys, reasons
 from queue_manager.api.types import Workload
 from queue_manager.configuration.notifications import EventType

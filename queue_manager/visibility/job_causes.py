@@ -11,8 +11,9 @@ from datetime import datetime
 from typing import TypeVar
 
 from job_controller import conditions, model
+from job_controller.condition_types import FAILED
 from job_controller.model import Job
-from job_controller.reasons import DEADLINE_EXCEEDED, FAILED
+from job_controller.reasons import DEADLINE_EXCEEDED
 from queue_manager.api import condition_types, reasons
 from queue_manager.api.types import Workload
 from queue_manager.lifecycle.pod_causes import READINESS, CauseRank, worst_cause

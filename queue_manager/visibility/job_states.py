@@ -32,8 +32,8 @@ from enum import StrEnum
 import msgspec
 
 from job_controller import conditions
+from job_controller.condition_types import FAILED
 from job_controller.model import Condition, Job, Key, Pod
-from job_controller.reasons import FAILED
 from queue_manager.api import condition_types, keys, messages, reasons
 from queue_manager.api.types import Workload
 from queue_manager.jobs.workload_manifest import prebuilt_name

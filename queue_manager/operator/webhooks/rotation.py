@@ -1,4 +1,4 @@
-"""When the certificate of the webhook server is issued, announced, put to use and forgotten. Pure but for the issuing.
+"""When the certificate of the webhook server is issued, announced, put to use and forgotten. The time is an argument.
 
 Each certificate is issued by a CA of its own, whose key is discarded: who reads the Secret can act as this server, and
 cannot issue further certificates. So each renewal also renews the CA, and clients must trust the new CA before a server

@@ -10,15 +10,15 @@ from typing import Any
 
 import msgspec
 
+from job_controller import event_reasons
 from job_controller.labels import COMPLETION_INDEX, INDEX_VARIABLE, OWN_TRACKING_FINALIZER, TRACKING_FINALIZER
 from job_controller.model import Object, Record
-from job_controller.reasons import EVENT_INDEX_NEVER_FAILS, EVENT_POD_ANNOTATION_IGNORED
 
 Json = Any
 NOTES = ("job-completion-index", "job-index-failure-count", "job-index-ignored-failure-count")
 PREFIX = "batch.kubernetes.io/"
 OWN_PREFIX = "sluice/"
-OWN_EVENTS = (EVENT_INDEX_NEVER_FAILS, EVENT_POD_ANNOTATION_IGNORED)
+OWN_EVENTS = (event_reasons.INDEX_NEVER_FAILS, event_reasons.POD_ANNOTATION_IGNORED)
 
 
 class Seen(Object):

@@ -9,6 +9,8 @@ from types import ModuleType
 
 import pytest
 
+import job_controller.condition_types
+import job_controller.event_reasons
 import job_controller.reasons
 from queue_manager import assets
 from queue_manager.api import event_reasons, reasons
@@ -73,7 +75,9 @@ def constants(module: ModuleType) -> set[str]:
 WRITTEN = (
     constants(reasons)
     | constants(event_reasons)
+    | constants(job_controller.condition_types)
     | constants(job_controller.reasons)
+    | constants(job_controller.event_reasons)
     | {containers.CONTAINER_CREATING, containers.POD_INITIALIZING, containers.CRASH_LOOP, containers.STATUS_UNKNOWN}
     | {NOT_QUEUED, OOM_KILLED, *CODES, *map(word_of, CODES)}
 )

@@ -15,8 +15,8 @@ index before its replacement is created); only a reader that follows the Job kno
 from __future__ import annotations
 
 from job_controller import conditions
+from job_controller.condition_types import FAILURE_TARGET, SUCCESS_CRITERIA_MET
 from job_controller.model import Condition, Job, JobStatus
-from job_controller.reasons import FAILURE_TARGET, SUCCESS_CRITERIA_MET
 from queue_manager.api import condition_types, reasons
 from queue_manager.api.types import Workload
 

@@ -217,10 +217,14 @@ def test_admission_refuses_a_minimum_that_is_not_allowed(config, text, answer) -
     run_virtual(scenario())
 
 
-def test_a_minimum_of_a_class_beyond_the_bound_is_one_event_and_has_no_effect() -> None:
+def test_a_minimum_of_a_class_beyond_a_lowered_bound_is_one_event_and_has_no_effect() -> None:
+    """The webhook for classes refuses it only when it is written."""
+
     async def scenario() -> None:
-        async with cluster(CONFIG, low=RUNS_ON, high=RUNS_ON) as c:
-            await low_and_high(c, None, "2h")
+        async with cluster("preemption: {maxMinRuntime: 3h}\n", low=RUNS_ON, high=RUNS_ON) as c:
+            await low_runs(c, None, "2h")
+            c.world.queue.reconfigure(loads(HEAD + CONFIG))
+            await c.submit("high", "2", labels={CLASS: "high"})
             assert await preempted_after(c, 10) <= LATE_SECONDS
             messages = [text for _, reason, text in await c.events("low") if reason == "InvalidOverride"]
             assert messages == [

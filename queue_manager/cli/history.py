@@ -133,7 +133,8 @@ def step_rows(history: JobHistory) -> list[StepRow]:
 
 
 def _step_row(step: StepRecord) -> StepRow:
-    where = f"{step.cluster_queue}, {step.flavor}: {step.cpu_milli / 1000:g} cpu, {memory(step.memory_bytes)}"
+    held = f"{step.cpu_milli / 1000:g} cpu" + (f", {memory(step.memory_bytes)}" if step.memory_bytes else "")
+    where = f"{step.cluster_queue}, {step.flavor}: {held}"
     return StepRow(
         at=step.at,
         step=step.kind,

@@ -71,7 +71,7 @@ def _index(text: str, completions: int) -> int:
 
 
 def first_overlap(one: str, other: str, completions: int) -> int | None:
-    """The first index that both texts list, None if it does not exist; malformed fragments are skipped."""
+    """The lowest index in both lists (`1,3-5`), None without one. Malformed fragments are skipped."""
     left, right = _well_formed(one, completions), _well_formed(other, completions)
     return overlap(left, right)
 

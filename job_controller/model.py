@@ -252,7 +252,7 @@ class ContainerStatus(Record):
 
 
 class ContainerSpec(Record):
-    """core/v1 Container: the fields that tell whether an init container is a sidecar (restartPolicy Always)."""
+    """core/v1 Container: the fields that decide whether an init container is a sidecar (restartPolicy Always)."""
 
     name: str = ""
     restart_policy: str | None = None

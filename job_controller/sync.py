@@ -75,7 +75,7 @@ def decide(
     """The steps for an unfinished Job.
 
     pods        all pods whose controller is this Job (by UID)
-    memory      of the previous Decision for this UID, None if there is none
+    memory      of the previous Decision for this UID, None before the first
     now         timezone-aware
     pods_done   create and delete nothing: a step of this sync has failed
     permitted   the Job may have new pods. Without the permit the Job counts as not started and its pods are not
@@ -254,7 +254,7 @@ def _next_status(
 def _interim_status(s: Situation, status: JobStatus) -> JobStatus:
     """The stored status with the interim condition, to be written before pods are deleted because the Job ends.
 
-    After a crash in between, the pods that were deleted with the Job could not be told from those that failed it.
+    Otherwise, after a crash in between, the pods deleted with the Job would count as those that failed it.
     """
     return msgspec.structs.replace(
         s.job.status, conditions=status.conditions, failed_indexes=status.failed_indexes, start_time=s.start_time

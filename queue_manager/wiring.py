@@ -26,6 +26,7 @@ from queue_manager.configuration import KueueConfig
 from queue_manager.engine.runtime import Runtime
 from queue_manager.hosting.job_cluster import attach_job_controller
 from queue_manager.hosting.pod_controllers import attach_pod_controllers
+from queue_manager.jobs.class_admission import PriorityClassAdmission
 from queue_manager.jobs.controller import JobQueueController
 from queue_manager.jobs.job_permits import JobPermits
 from queue_manager.jobs.submission_contexts import SubmissionContexts, ownership, queue_of_import
@@ -52,7 +53,8 @@ class QueueManager:
     scheduler: Scheduler
     pending_summaries: PendingSummaries  # the visibility API
     permits: PodPermits  # decides for the Job controller which Jobs may have pods
-    admission: tuple[JobAdmission | QueueAdmission | WithoutEffectWarnings, ...]  # plugins for the embedded API server
+    # Plugins for the embedded API server.
+    admission: tuple[JobAdmission | QueueAdmission | PriorityClassAdmission | WithoutEffectWarnings, ...]
     reconfigure: Callable[[KueueConfig], None]  # applies a configuration that `configuration.reloading` accepts
 
 
@@ -136,7 +138,8 @@ def attach_queue_controllers(runtime: Runtime, config: KueueConfig, history: str
         imported_to = queue_of_import(permits.workloads_of(owned))
         return contexts.of(job, owner_managed=permits.parent(owned) is not None, imported_to=imported_to)
 
-    admission = (JobAdmission(context), QueueAdmission(), WithoutEffectWarnings())
+    classes = PriorityClassAdmission(lambda: contexts.settings.bounds)
+    admission = (JobAdmission(context), QueueAdmission(), classes, WithoutEffectWarnings())
     return QueueManager(quota_cache, scheduler, _summaries(runtime, quota_cache), permits, admission, reconfigure)
 
 

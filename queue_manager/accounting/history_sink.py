@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import NamedTuple, Protocol
 
-from queue_manager.accounting.records import JobRecord, Record
+from queue_manager.accounting.records import JobRecord, Record, StepRecord
 
 
 class Retention(NamedTuple):
@@ -28,6 +28,9 @@ class HistorySink(Protocol):
 
     def unfinished(self) -> Mapping[str, JobRecord]:
         """The Jobs that have neither finished nor been deleted, by UID."""
+
+    def untraced_steps(self) -> Mapping[str, Sequence[StepRecord]]:
+        """The steps of these Jobs that leave no trace in an object (kinds UNTRACED), by UID of the Job."""
 
     def prune(self, retention: Retention, now: datetime) -> int:
         """Delete the Jobs beyond these bounds; return how many."""

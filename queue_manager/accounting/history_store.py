@@ -14,11 +14,20 @@ from sqlalchemy.exc import DataError, IntegrityError, NotSupportedError, Program
 from queue_manager.accounting import sql_tables
 from queue_manager.accounting.database import open_for_writing
 from queue_manager.accounting.history_sink import RecordsRefused, Retention
-from queue_manager.accounting.records import ENDS_OF_JOB, JobRecord, PodRecord, Record, StepRecord
+from queue_manager.accounting.records import (
+    ENDS_OF_JOB,
+    UNTRACED,
+    JobRecord,
+    PodRecord,
+    Record,
+    StepKind,
+    StepRecord,
+)
 
 ORPHAN_AGE = timedelta(hours=1)  # a step can be written before its Job
 ALL = (sql_tables.jobs, sql_tables.steps, sql_tables.pods)
 ROWS_PER_JOB = 10  # assumed, so that few more Jobs are deleted than necessary
+_ENDED = select(sql_tables.steps.c.job_uid).where(sql_tables.steps.c.kind.in_(ENDS_OF_JOB))
 PRUNED_JOBS = 500  # Jobs per transaction, so that no deletion holds the database for long
 
 
@@ -51,11 +60,21 @@ class HistoryStore:
 
     def unfinished(self) -> dict[str, JobRecord]:
         """The Jobs that have neither finished nor been deleted according to the history, by UID."""
-        ended = select(sql_tables.steps.c.job_uid).where(sql_tables.steps.c.kind.in_(ENDS_OF_JOB))
-        query = select(sql_tables.jobs).where(sql_tables.jobs.c.uid.not_in(ended))
+        query = select(sql_tables.jobs).where(sql_tables.jobs.c.uid.not_in(_ENDED))
         with self._engine.connect() as connection:
             found = (JobRecord(**row) for row in connection.execute(query).mappings())
             return {job.uid: job for job in found}
+
+    def untraced_steps(self) -> dict[str, list[StepRecord]]:
+        """The steps of these Jobs that leave no trace in an object (kinds UNTRACED), by UID of the Job."""
+        steps = sql_tables.steps
+        query = select(steps).where(steps.c.kind.in_(UNTRACED), steps.c.job_uid.not_in(_ENDED))
+        found: dict[str, list[StepRecord]] = {}
+        with self._engine.connect() as connection:
+            for row in connection.execute(query).mappings():
+                step = StepRecord(**{**row, "kind": StepKind(row["kind"])})
+                found.setdefault(step.job_uid, []).append(step)
+        return found
 
     def prune(self, retention: Retention, now: datetime) -> int:
         """Delete the Jobs beyond these bounds, with their steps and pods; return how many."""

@@ -2,22 +2,25 @@
 
 `put` appends to a queue in memory, which is bounded: what finds it full is dropped. The thread opens the store, takes
 batches from the queue and writes each in one transaction. While the database cannot be reached the thread keeps its
-batch and tries again; records that the database refuses for what they are get dropped. The thread is a daemon: a
-database that hangs does not keep the program from ending.
+batch and tries again; records that the database refuses for what they are get dropped. At the end the program waits a
+limited time for the last write, and learns how many records were not written. The thread is a daemon: a database that
+hangs does not keep the program from ending.
 """
 
 from __future__ import annotations
 
 import logging
+import math
 import threading
-from collections.abc import Callable, Iterable, Mapping
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import count
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 from queue_manager.accounting.history_sink import HistorySink, RecordsRefused, Retention
-from queue_manager.accounting.records import JobRecord, Record
+from queue_manager.accounting.records import JobRecord, Record, StepRecord
 
 log = logging.getLogger(__name__)
 
@@ -27,7 +30,11 @@ MAX_QUEUED = 50_000  # records, about 50 MB
 BATCH = 500  # records per transaction
 COLLECT_SECONDS = 0.5  # from the first record of a batch to its write
 RETRY_SECONDS = (1.0, 2.0, 5.0, 10.0, 30.0)  # after each failure in a row; the last one repeats
+LAST_RETRY_SECONDS = 0.1  # between attempts while the program waits for the last write
 PRUNE_SECONDS = 3600.0
+
+Missed: TypeAlias = Callable[[Mapping[str, Sequence[StepRecord]]], Iterable[Record]]
+"""Returns the steps that nothing recorded, given the steps without a trace that the store had, by UID of the Job."""
 
 
 @dataclass(slots=True)
@@ -58,17 +65,21 @@ class HistoryWriter:
         self._now = now
         self._max_queued = max_queued
         self._queued: list[Record] = []
+        self._writing = 0  # records of the batch that the thread has taken
         self._changed = threading.Condition()
         self._unfinished: Mapping[str, JobRecord] = {}  # in the store before the first write of this process
         self._present: frozenset[str] | None = None  # UIDs of the Jobs at the start, until they are compared
         self._gone: Callable[[JobRecord], Record | None] | None = None
+        self._untraced: Mapping[str, Sequence[StepRecord]] = {}  # as `_unfinished`
+        self._missed: Missed = _nothing
+        self._give_up_at = math.inf  # of time.monotonic()
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name="history", daemon=True)
 
     @property
     def queued(self) -> int:
-        """The number of records that wait."""
-        return len(self._queued)
+        """The number of records that wait, or are being written."""
+        return len(self._queued) + self._writing
 
     def put(self, records: Iterable[Record]) -> None:
         """Queue these records, as far as there is room. Never waits for the database."""
@@ -81,13 +92,16 @@ class HistoryWriter:
             if self._queued:
                 self._changed.notify()
 
-    def compare(self, present: Iterable[str], gone: Callable[[JobRecord], Record | None]) -> None:
+    def compare(
+        self, present: Iterable[str], gone: Callable[[JobRecord], Record | None], missed: Missed | None = None
+    ) -> None:
         """Write `gone(job)` for each Job that was unfinished in the store at the start, and is not among these UIDs.
 
-        It returns None for a Job that this process cannot see.
+        It returns None for a Job that this process cannot see. Also write what `missed` finds. Both are called in the
+        thread.
         """
         with self._changed:
-            self._present, self._gone = frozenset(present), gone
+            self._present, self._gone, self._missed = frozenset(present), gone, missed or _nothing
             self._changed.notify()
 
     def start(self) -> None:
@@ -95,12 +109,13 @@ class HistoryWriter:
         self._thread.start()
 
     def stop(self, seconds: float) -> bool:
-        """Write what is queued; return whether all of it was written within this time."""
+        """Write what is queued; return whether all of it was written within this time. `queued` is what was not."""
+        self._give_up_at = time.monotonic() + seconds
         self._stopped.set()
         with self._changed:
             self._changed.notify()
         self._thread.join(seconds)
-        return not (self._thread.is_alive() or self._queued)
+        return not self.queued
 
     # --- the thread ---
 
@@ -109,6 +124,7 @@ class HistoryWriter:
         if store is None:
             return
         self._unfinished = self._repeated(store.unfinished) or {}
+        self._untraced = self._repeated(store.untraced_steps) or {}
         prune_at = self._prune(store)
         while not self._stopped.is_set():
             self._await_records()
@@ -130,10 +146,13 @@ class HistoryWriter:
         while self._queued:
             with self._changed:
                 batch, self._queued[:BATCH] = self._queued[:BATCH], ()
-            if not self._write(store, batch):
-                with self._changed:
+                self._writing = len(batch)
+            done = self._write(store, batch)
+            with self._changed:
+                self._writing = 0
+                if not done:
                     self._queued[:0] = batch
-                return
+                    return
 
     def _write(self, store: HistorySink, batch: list[Record]) -> bool:
         """Write a batch, one by one if the database refuses it. False: the program ends before that was possible."""
@@ -160,7 +179,8 @@ class HistoryWriter:
         if present is not None and gone is not None:
             missing = (gone(job) for uid, job in self._unfinished.items() if uid not in present)
             self.put([record for record in missing if record is not None])
-            self._unfinished = {}
+            self.put(self._missed(self._untraced))
+            self._unfinished, self._untraced, self._missed = {}, {}, _nothing
 
     def _prune(self, store: HistorySink) -> float:
         """Delete what is no longer kept; return when to do so again, as a POSIX time."""
@@ -183,5 +203,11 @@ class HistoryWriter:
                 self.counts.failures += 1
                 log.warning("the history cannot be written, tries again", extra={"error": str(error)[:500]})
             if self._stopped.wait(RETRY_SECONDS[min(failures, len(RETRY_SECONDS) - 1)]):
-                return None
+                if time.monotonic() + LAST_RETRY_SECONDS >= self._give_up_at:
+                    return None
+                time.sleep(LAST_RETRY_SECONDS)  # the event that would end this wait is set
         raise AssertionError
+
+
+def _nothing(stored: Mapping[str, Sequence[StepRecord]]) -> Iterable[Record]:
+    return ()

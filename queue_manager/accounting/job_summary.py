@@ -194,8 +194,8 @@ def _state(ordered: Sequence[StepRecord], end: StepRecord | None) -> JobOutcome:
     if end is not None and end.kind is StepKind.FINISHED:
         return JobOutcome.SUCCEEDED if end.reason == SUCCEEDED else JobOutcome.FAILED
     passing = (StepKind.RELEASED, StepKind.REQUEUED, StepKind.DELETED)
-    told = [step for step in ordered if step.kind not in passing]
-    last = _STATES.get(told[-1].kind, JobOutcome.PENDING) if told else JobOutcome.PENDING
+    decisive = [step for step in ordered if step.kind not in passing]
+    last = _STATES.get(decisive[-1].kind, JobOutcome.PENDING) if decisive else JobOutcome.PENDING
     return JobOutcome.DELETED if end is not None and last is not JobOutcome.DEACTIVATED else last
 
 
@@ -204,11 +204,11 @@ def _cause(ordered: Sequence[StepRecord], failed: PodRecord | None, state: JobOu
     if state in (JobOutcome.SUCCEEDED, JobOutcome.RUNNING):
         return ""
     kinds = (*ENDS_OF_JOB, *ENDS_OF_ATTEMPT, StepKind.HELD)
-    told = [step for step in ordered if step.kind in kinds and (step.reason or step.message)]
-    of_end = _pods_of(told[-1]) if told else ""
+    ends = [step for step in ordered if step.kind in kinds and (step.reason or step.message)]
+    of_end = _pods_of(ends[-1]) if ends else ""
     of_failed = failed.message or f"exit {failed.exit_code}" if failed is not None else ""
     first = of_end or of_failed
-    then = (told[-1].reason if first and _is_by_pods(told[-1], of_end) else text(told[-1])) if told else ""
+    then = (ends[-1].reason if first and _is_by_pods(ends[-1], of_end) else text(ends[-1])) if ends else ""
     return "; ".join(part for part in (first, then) if part)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from typing import TypeVar
@@ -13,7 +13,8 @@ from job_controller.model import Job, Pod
 from queue_manager.accounting import step_reading
 from queue_manager.accounting.history_sink import HistorySink, Retention
 from queue_manager.accounting.history_writer import MAX_QUEUED, HistoryWriter
-from queue_manager.accounting.records import JobRecord, Record
+from queue_manager.accounting.missed_steps import missed_steps
+from queue_manager.accounting.records import JobRecord, Record, StepRecord
 from queue_manager.api.resources import JOBS, PODS, WORKLOADS
 from queue_manager.api.types import Workload
 from queue_manager.configuration.history_settings import History
@@ -24,7 +25,9 @@ log = logging.getLogger(__name__)
 WRITTEN, DROPPED = "sluice_history_records_written_total", "sluice_history_records_dropped_total"
 FAILURES, QUEUED = "sluice_history_write_failures_total", "sluice_history_records_queued"
 
-LAST_WRITE_SECONDS = 0.4  # when the runtime stops, which waits half a second for its parts
+# When the runtime stops: enough for a busy machine; with the rest less than the ten seconds until a kubelet kills.
+LAST_WRITE_SECONDS = 3.0
+REPORT_SECONDS = 1.0  # beyond that, to log what was not written
 GONE = "gone while nothing recorded the history"
 
 T = TypeVar("T", Job, Workload, Pod)
@@ -41,10 +44,12 @@ class HistoryRecorder:
         self._exposed: dict[tuple[str, str], int] = {}
         self._jobs = runtime.cache(JOBS, Job)
         self._jobs.subscribe(self._putting(step_reading.job_records))
+        self._first: dict[str, Workload] | None = {}  # the first state seen of each, by UID, until it is compared
+        runtime.cache(WORKLOADS, Workload).subscribe(self._keep_first)
         runtime.cache(WORKLOADS, Workload).subscribe(self._putting(step_reading.workload_records))
         runtime.cache(PODS, Pod).subscribe(self._putting(step_reading.pod_records))
         runtime.metrics.before_exposition(self._measure)
-        runtime.support(self._write)
+        runtime.support(self._write, end_seconds=LAST_WRITE_SECONDS + REPORT_SECONDS)
         runtime.task(self._compare)
 
     def reconfigure(self, config: History) -> None:
@@ -67,17 +72,29 @@ class HistoryRecorder:
             await asyncio.Event().wait()
         finally:
             if not await asyncio.to_thread(self._writer.stop, LAST_WRITE_SECONDS):
-                log.warning("the history is incomplete", extra={"lost_records": self._writer.queued})
+                log.error("the history is incomplete", extra={"lost_records": self._writer.queued})
+
+    def _keep_first(self, old: Workload | None, new: Workload | None) -> None:
+        if self._first is not None and old is None and new is not None:
+            self._first[new.metadata.uid] = new
 
     async def _compare(self) -> None:
-        """Once the caches are synced: Jobs of the history that no longer exist have been deleted meanwhile."""
+        """Once the caches are synced: find Jobs that were deleted, and steps that were lost, while nothing recorded."""
         now = self._clock.now()
+        first, self._first = self._first or {}, None
+
+        def missed(stored: Mapping[str, Sequence[StepRecord]]) -> list[Record]:
+            return [
+                step
+                for workload in first.values()
+                for step in missed_steps(workload, stored.get(workload.job_uid, ()), now)
+            ]
 
         def gone(job: JobRecord) -> Record | None:
             seen = not self._namespaces or job.namespace in self._namespaces
             return step_reading.deleted(job.uid, now, GONE) if seen else None
 
-        self._writer.compare((job.metadata.uid for job in self._jobs), gone)
+        self._writer.compare((job.metadata.uid for job in self._jobs), gone, missed)
 
     def _measure(self) -> None:
         counts = self._writer.counts

@@ -31,6 +31,7 @@ class StepKind(StrEnum):
 
 
 ENDS_OF_ATTEMPT = (StepKind.EVICTED, StepKind.PREEMPTED, StepKind.DEACTIVATED)
+UNTRACED = (StepKind.HELD, StepKind.RESUMED, StepKind.DEACTIVATED, StepKind.REACTIVATED)  # or may be: `step_reading`
 ENDS_OF_JOB = (StepKind.FINISHED, StepKind.DELETED)
 DELETED_POD = "Deleted"  # phase of a pod that was being deleted when it ended: its exit code is not its own
 SUCCEEDED = "Succeeded"  # reason of a FINISHED step; any other reason is that of a failure

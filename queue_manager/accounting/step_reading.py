@@ -2,7 +2,7 @@
 
 Most steps are read from one state of an object, whose conditions date them: after a restart the same steps are read
 again, with the same identity. A hold, and a change of spec.active, leave no such trace; they are read from the change
-from one state to the next, and identified by its resourceVersion.
+from one state to the next, and identified by its resourceVersion. What was lost of them: `missed_steps`.
 
 An attempt is numbered by the evictions that status.schedulingStats counts, which survive restarts.
 """
@@ -167,23 +167,27 @@ def _later(first: Condition, second: Condition) -> datetime | None:
 
 
 def _steps_of_change(old: Workload, new: Workload, now: datetime) -> Iterator[StepRecord]:
-    if _is_held(new) and not _is_held(old):
+    if is_held(new) and not is_held(old):
         condition = new.condition(condition_types.QUOTA_RESERVED)
-        yield _change(new, StepKind.HELD, now, reasons.SUSPENDED, condition.message if condition is not None else "")
-    elif _is_held(old) and not _is_held(new):
-        yield _change(new, StepKind.RESUMED, now)
+        yield change_step(
+            new, StepKind.HELD, now, reasons.SUSPENDED, condition.message if condition is not None else ""
+        )
+    elif is_held(old) and not is_held(new):
+        yield change_step(new, StepKind.RESUMED, now)
     if old.spec.active and not new.spec.active and new.is_true(condition_types.EVICTED):
-        yield _change(new, StepKind.DEACTIVATED, now, reasons.DEACTIVATED)  # no further eviction follows from it
+        yield change_step(new, StepKind.DEACTIVATED, now, reasons.DEACTIVATED)  # no further eviction follows from it
     if new.spec.active and not old.spec.active:
-        yield _change(new, StepKind.REACTIVATED, now)
+        yield change_step(new, StepKind.REACTIVATED, now)
 
 
-def _is_held(workload: Workload) -> bool:
+def is_held(workload: Workload) -> bool:
+    """Whether a stopped queue keeps the pending Workload."""
     reserved = workload.condition(condition_types.QUOTA_RESERVED)
     return reserved is not None and not reserved.is_true and reserved.reason == reasons.SUSPENDED
 
 
-def _change(workload: Workload, kind: StepKind, now: datetime, reason: str = "", message: str = "") -> StepRecord:
+def change_step(workload: Workload, kind: StepKind, now: datetime, reason: str = "", message: str = "") -> StepRecord:
+    """A step that this change of the Workload is, and nothing else shows."""
     version = workload.metadata.resource_version
     return StepRecord(
         job_uid=workload.job_uid,

@@ -42,7 +42,7 @@ class ImportStep(StrEnum):
     CREATE = "import"  # create its Workload
     WAIT = "waiting"  # until its Workload is admitted
     LABEL = "admitted"  # give the Job its queue
-    REPLACE = "changed"  # the Job asks for something else than its Workload: delete that
+    REPLACE = "changed"  # the Workload does not match its Job: delete it
     DONE = "in a queue"
 
 

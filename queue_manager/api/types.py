@@ -438,7 +438,7 @@ class LimitRangeItem(Record):
 class LimitRangeSpec(Record):
     """The items of a LimitRange."""
 
-    limits: tuple[LimitRangeItem, ...] | None = ()  # the API writes null if there are none
+    limits: tuple[LimitRangeItem, ...] | None = ()  # the API writes null for an empty list
 
 
 class LimitRange(Object):

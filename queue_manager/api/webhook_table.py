@@ -1,8 +1,8 @@
 """The webhooks of Sluice: names and paths are Kueue's, for which dashboards, alerts and NetworkPolicies were written.
 
-There is one for each phase and kind that has rules (`queue_admission.RULES`, and those of Jobs). A Cohort, LocalQueue
-or AdmissionCheck has no defaults beyond its schema, so it has no mutating webhook. A WorkloadPriorityClass has only the
-rules of its CRD, which the API server evaluates itself.
+There is one for each phase and kind that has rules (`queue_admission.RULES`, and those of Jobs and priority classes). A
+Cohort, LocalQueue, AdmissionCheck or WorkloadPriorityClass has no defaults beyond its schema, so it has no mutating
+webhook. Kueue has none for WorkloadPriorityClasses.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Literal, NamedTuple
 
 from queue_manager.api.queue_admission import RULES
-from queue_manager.api.resources import CLUSTER_QUEUES, JOBS, Resource
+from queue_manager.api.resources import CLUSTER_QUEUES, JOBS, WORKLOAD_PRIORITY_CLASSES, Resource
 
 MUTATING, VALIDATING = "kueue-mutating-webhook-configuration", "kueue-validating-webhook-configuration"
 PORT = 9443
@@ -51,4 +51,5 @@ WEBHOOKS: tuple[WebhookRule, ...] = (
     ),
     WebhookRule("validate", JOBS),
     *(WebhookRule("validate", resource, status=rules.status) for resource, rules in RULES.items()),
+    WebhookRule("validate", WORKLOAD_PRIORITY_CLASSES),
 )

@@ -22,7 +22,7 @@ NOT_LOGGED_IN = 401
 
 def one_namespace(args: argparse.Namespace) -> str:
     """Return advice for a user who may not list all namespaces; "" if the command named a namespace."""
-    return "" if args.namespace else "-n NAMESPACE asks for one namespace only"
+    return "" if args.namespace else "-n NAMESPACE reads one namespace only"
 
 
 def home_directory() -> Path:

@@ -51,7 +51,7 @@ def start(args: argparse.Namespace, data_dir: Path) -> int:
         reached = _wait(process, lambda: _is_ready(ready), args.wait) if args.wait else _locked(process, data_dir)
     if process.poll() is not None:
         _refuse_failed(process.returncode, data_dir, began)
-    return _report(process.pid, data_dir, reached=reached, waited=args.wait)
+    return _report(process.pid, args, data_dir, reached=reached)
 
 
 def is_background() -> bool:
@@ -164,8 +164,8 @@ def _refuse_failed(code: int, data_dir: Path, began: int) -> NoReturn:
     raise CommandRefused(f"{reason} (log: {path})", code if code > 0 else EXIT_UNEXPECTED)
 
 
-def _report(pid: int, data_dir: Path, *, reached: bool, waited: float | None) -> int:
-    log = data_dir / UP_LOG
+def _report(pid: int, args: argparse.Namespace, data_dir: Path, *, reached: bool) -> int:
+    log, waited = data_dir / UP_LOG, args.wait
     if waited and not reached:
         write(f"process {pid} is not ready after {waited:g} s and goes on starting; its log: {log}")
         return EXIT_UNEXPECTED
@@ -174,6 +174,8 @@ def _report(pid: int, data_dir: Path, *, reached: bool, waited: float | None) ->
     write(f"  log:  {log}")
     if not waited:
         write(f"  use:  export KUBECONFIG={quote(str(data_dir / KUBECONFIG))}")
+    if args.config:
+        write(f"  to apply a changed {args.config}: kill -HUP {pid}; the log has the answer")
     write(f"  stop: {down_command(data_dir)}")
     return EXIT_OK
 

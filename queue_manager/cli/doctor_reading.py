@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator
 from datetime import datetime, timedelta
 from email.utils import parsedate_to_datetime
 from pathlib import Path
@@ -34,6 +34,7 @@ from queue_manager.api.resources import (
     Resource,
 )
 from queue_manager.api.types import AdmissionCheck, ClusterQueue, Cohort, LocalQueue, ResourceFlavor, Workload
+from queue_manager.cli.installation_reading import read_deployment, read_webhook_services
 from queue_manager.cli.permitted_lists import list_permitted, seen
 from queue_manager.cli.published_config import published
 from queue_manager.configuration import KueueConfig
@@ -128,6 +129,7 @@ class ClusterReader:
         if config is None:
             self.not_read.append("the configuration of the manager (not published, or forbidden)")
         lease = await self._lease(config or KueueConfig())
+        deployment = await read_deployment(self._client, self.not_read)
         workloads = await self._seen(WORKLOADS, Workload)
         pods = await self._seen(PODS, Object)
         jobs = await self._seen(JOBS, Object)
@@ -137,7 +139,15 @@ class ClusterReader:
         flavors = await self._seen(RESOURCE_FLAVORS, ResourceFlavor)
         checks = await self._seen(ADMISSION_CHECKS, AdmissionCheck)
         nodes = await self._seen(NODES, _Node)
-        certificates = [certificate async for certificate in self._certificates()]
+        validating, mutating = await self._trees(VALIDATING_WEBHOOKS), await self._trees(MUTATING_WEBHOOKS)
+        definitions = await self._trees(CRDS)
+        webhook_services = await read_webhook_services(self._client, [*mutating, *validating], self.not_read)
+        certificates = [
+            *[certificate async for certificate in self._connection_certificates()],
+            *bundled_certificates("validatingwebhookconfiguration", validating),
+            *bundled_certificates("mutatingwebhookconfiguration", mutating),
+            *bundled_certificates("crd", definitions),
+        ]
         now = self._clock.now()
         clocks = [clock for clock in (self._clock.facts, managers_clock(lease)) if clock is not None]
         return ClusterSnapshot(
@@ -156,6 +166,8 @@ class ClusterReader:
             certificates=certificates,
             clocks=clocks,
             leases=[lease_facts(lease)] if lease is not None else [],
+            deployment=deployment,
+            webhook_services=webhook_services,
         )
 
     async def _seen(self, resource: Resource, type: type[O]) -> list[O] | None:
@@ -167,7 +179,7 @@ class ClusterReader:
         return found
 
     async def _lease(self, config: KueueConfig) -> Json | None:
-        """The Lease of the managers; None if there is none, as in the cluster of `sluice up`."""
+        """The Lease of the managers; None if it does not exist, as in the cluster of `sluice up`."""
         election = config.leader_election
         try:
             return await self._client.get(LEASES, election.resource_namespace or NAMESPACE, election.resource_name)
@@ -180,7 +192,7 @@ class ClusterReader:
 
     # --- certificates ---
 
-    async def _certificates(self) -> AsyncIterator[CertificateFacts]:
+    async def _connection_certificates(self) -> AsyncIterator[CertificateFacts]:
         local = is_of_local_cluster(self._kubeconfig)
         renew = RENEW_LOCAL if local else f"renew it in {self._kubeconfig}"
         for field, pem in kubeconfigs.certificates(self._kubeconfig, self._context).items():
@@ -188,27 +200,17 @@ class ClusterReader:
                 yield CertificateFacts(f"{field} of {self._kubeconfig}", until, renew)
         if (until := await self._server_certificate_end()) is not None:
             yield CertificateFacts("the API server", until, RENEW_LOCAL if local else "kubeadm certs renew apiserver")
-        for resource, kind in ((VALIDATING_WEBHOOKS, "validating"), (MUTATING_WEBHOOKS, "mutating"), (CRDS, "crd")):
-            async for name, bundle in self._bundles(resource):
-                if (until := latest_end(bundle)) is not None:
-                    place = f"crd/{name}" if kind == "crd" else f"{kind}webhookconfiguration/{name}"
-                    yield CertificateFacts(place, until, RENEW_MANAGER)
 
-    async def _bundles(self, resource: Resource) -> AsyncIterator[tuple[str, bytes]]:
-        """The caBundles of Sluice's and Kueue's webhooks, with the names of their objects."""
+    async def _trees(self, resource: Resource) -> list[Json]:
+        """All objects of a kind with webhooks; none if the user may not list them, or the kind is not served."""
         try:
-            trees = await self._client.list(resource)
+            return await self._client.list(resource)
         except ApiError as error:
             if not (error.is_forbidden or error.is_not_found):
                 raise
             if error.is_forbidden:
-                self.not_read.append(f"certificates of {resource.plural} (forbidden)")
-            return
-        for tree in trees:
-            for config in _client_configs(tree):
-                if (config.get("service") or {}).get("namespace") == NAMESPACE and config.get("caBundle"):
-                    yield tree["metadata"]["name"], base64.b64decode(config["caBundle"])
-                    break
+                self.not_read.append(f"{resource.plural} (forbidden)")
+            return []
 
     async def _server_certificate_end(self) -> datetime | None:
         """When the certificate that the API server presents ends; None without TLS, or through a proxy."""
@@ -226,6 +228,16 @@ class ClusterReader:
             writer.close()
             return x509.load_der_x509_certificate(der).not_valid_after_utc if der else None
         return None
+
+
+def bundled_certificates(kind: str, trees: Iterable[Json]) -> Iterator[CertificateFacts]:
+    """Yield the caBundle of Sluice's and Kueue's webhooks, one of each object."""
+    for tree in trees:
+        for config in _client_configs(tree):
+            if (config.get("service") or {}).get("namespace") == NAMESPACE and config.get("caBundle"):
+                if (until := latest_end(base64.b64decode(config["caBundle"]))) is not None:
+                    yield CertificateFacts(f"{kind}/{tree['metadata']['name']}", until, RENEW_MANAGER)
+                break
 
 
 def latest_end(pem: bytes) -> datetime | None:

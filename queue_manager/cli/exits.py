@@ -1,6 +1,6 @@
 """All exit codes of `sluice`, and the one exception that ends a command with a message instead of a traceback.
 
-Commands that create Jobs (`run`, `submit`) tell two failures apart: EXIT_NEVER if a Job was created and cannot start
+Commands that create Jobs (`run`, `submit`) distinguish two failures: EXIT_NEVER if a Job was created and cannot start
 unless it or its queue is changed, EXIT_REFUSED if the request was refused and nothing was created. Repeating either
 does not help. `run` ends with the exit code of its command if the Job ran; every other end of it has a line that begins
 with "sluice run:" on standard error.
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 EXIT_OK = 0
 EXIT_UNEXPECTED = 1  # the operation completed with an unexpected result: a Job failed, a time limit was reached
-EXIT_NEVER = 2  # a Job can never start; of commands that create nothing: the request itself is refused
+EXIT_NEVER = 2  # a Job can never start; of commands that create nothing: the request is refused, as for an unknown Job
 EXIT_ERROR = 3  # the operation is not possible in the current circumstances
 EXIT_REFUSED = 4  # the request itself is refused, and nothing was created
 # As a shell reports processes that a signal ended.

@@ -1,4 +1,4 @@
-"""Reads the Jobs that `sluice history` and `sluice report` are asked for, from the store that they name."""
+"""Reads the Jobs for `sluice history` and `sluice report` from the store that their options name."""
 
 from __future__ import annotations
 

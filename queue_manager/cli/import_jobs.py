@@ -1,6 +1,7 @@
 """`sluice import`: brings Jobs that run outside of every queue into one, without stopping them.
 
-Without `--apply` it reads only, and prints for each Job what would happen and why not. With `--apply`, for each Job:
+Without `--apply` it reads only, and prints for each Job what would happen and why not. It returns EXIT_UNEXPECTED if a
+Job is refused; missing quota may be free by the time of `--apply`, and is no error yet. With `--apply`, for each Job:
 
 1. Create its Workload, marked as an import.
 2. Wait until the scheduler has admitted it, within the quota and without a preemption.
@@ -60,7 +61,7 @@ async def _run(args: argparse.Namespace, rules: list[QueueRule]) -> int:
             show(args, rows)
             if args.output not in MACHINE_FORMS:
                 _summary(view, rows)
-            return EXIT_OK
+            return EXIT_UNEXPECTED if any(row.result == str(ImportStep.REFUSE) for row in rows) else EXIT_OK
         rows = await carry_out(client, plans, view, args.timeout)
     show(args, rows)
     return report(rows, view.left_out, quiet=args.output in MACHINE_FORMS)
@@ -137,15 +138,17 @@ async def _advance(importer: Importer, wanted: Mapping[str, Import], timeout: fl
     done: dict[str, ImportRow] = {}
     clock = asyncio.get_running_loop().time
     progress = reported = clock()
+    last_left = 0
     while len(done) < len(wanted) and clock() - progress < timeout:
         decided = await importer.advance([item for key, item in wanted.items() if key not in done])
         if decided:
             done |= decided
             progress = clock()
-        elif clock() - reported >= PROGRESS_SECONDS:
-            reported = clock()
-            say(f"waiting for the admission of {len(wanted) - len(done)} Workloads")
-        if len(done) < len(wanted):
+        left = len(wanted) - len(done)
+        if left != last_left and not decided and clock() - reported >= PROGRESS_SECONDS:
+            reported, last_left = clock(), left
+            say(f"waiting for admission; pending Workloads: {left}")
+        if left:
             await asyncio.sleep(POLL_SECONDS)
     return done
 
@@ -154,7 +157,7 @@ def report(results: list[ImportRow], left_out: str = "", *, quiet: bool = False)
     """Return EXIT_UNEXPECTED if a Job stays outside against a rule; unless `quiet`, print that and what is left out."""
     outside = [row for row in results if row.result in (str(ImportStep.REFUSE), OUTSIDE)]
     if outside and not quiet:
-        write(f"\n{len(outside)} of {len(results)} Jobs run on outside; a repeated command tries again")
+        write(f"\nJobs that stay outside of the queue: {len(outside)} of {len(results)}; repeat the command to retry")
     if left_out and not quiet:
         write(left_out)
     return EXIT_UNEXPECTED if outside else EXIT_OK

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import TypeAlias
 
 from job_controller.json_tree import Json
-from queue_manager.api.resources import Resource
+from queue_manager.api.resources import CRDS, Resource
 from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.transport import ApiError
 from queue_manager.installation import object_names
+from queue_manager.installation.changes import Release, release_of
 
 Live: TypeAlias = tuple[Resource, Json]
 
@@ -21,6 +22,14 @@ def is_installed(obj: Json) -> bool:
 async def installed(client: RestClient) -> list[Live]:
     """Return all objects with the label of an installation, by kind in the order of `object_names.KINDS`."""
     return [(resource, obj) for resource in object_names.KINDS.values() for obj in await _of_kind(client, resource)]
+
+
+def releases(found: list[Live]) -> list[Release]:
+    """Return the Helm releases of an installation.
+
+    CRDs do not count: those that `helm uninstall` keeps still name a release that is gone.
+    """
+    return sorted({release for resource, obj in found if resource != CRDS and (release := release_of(obj))})
 
 
 async def _of_kind(client: RestClient, resource: Resource) -> list[Json]:

@@ -41,7 +41,7 @@ class JobFilter:
 
 
 def hidden_text(count: int) -> str:
-    """Return the line about Jobs that only their age keeps out of the list; "" if there are none."""
+    """Return the line about Jobs that only their age keeps out of the list; "" for a count of 0."""
     if not count:
         return ""
     jobs = "1 Job that" if count == 1 else f"{count} Jobs that"

@@ -14,6 +14,8 @@ from functools import partial
 from time import monotonic
 from typing import TypeAlias
 
+import msgspec
+
 from job_controller.model import Job, Key
 from queue_manager.api.resources import JOBS
 from queue_manager.api.types import Workload
@@ -29,6 +31,7 @@ from queue_manager.cli.streams import say
 from queue_manager.cli.targets import JobTarget, get_or_none, workload_of
 from queue_manager.engine.clock import SystemClock
 from queue_manager.engine.rest_client import RestClient
+from queue_manager.visibility.followed_states import STARTED, ShownState, continued, is_outdated
 from queue_manager.visibility.job_outcomes import Goal, Outcome, Result, result_of
 from queue_manager.visibility.job_states import JobState, job_row, job_state
 from queue_manager.visibility.obstacles import Obstacle, ReadableQueues, obstacle
@@ -98,17 +101,31 @@ class JobWait:
         if job is None or self.jobs[key] not in ("", job.metadata.uid):
             self._end(key, Result.GONE, None, "" if job is None else "another Job has its name now")
             return
-        now = SystemClock().now()
-        workload = await workload_of(self.client, job)
-        job = await get_or_none(self.client, JOBS, key, Job) or job  # not older than its Workload: see `job_states`
+        now, job, workload = await self._read(key, job)
+        if is_outdated(self._states.get(key), job_state(job, workload, now)):
+            now, job, workload = await self._read(key, job)
         state = job_state(job, workload, now)
         found = await self._obstacle(job, workload) if state == JobState.PENDING else None
         result = result_of(job, state, self.goal, never=found is not None and found.never)
         if result is None:
-            why = reason(job_row(job, workload, now)) if state != JobState.STARTING else ""
+            why = reason(job_row(job, workload, now)) if state not in STARTED else self._loss(key, job, workload, now)
             self._note(key, state, found.text if found is not None else why)
         else:
             self._end(key, result, state, await self._reason(job, workload, result, found, now))
+
+    async def _read(self, key: Key, job: Job) -> tuple[datetime, Job, Workload | None]:
+        """The time, and the Job with its Workload, in the order that `job_states` requires."""
+        now = SystemClock().now()
+        workload = await workload_of(self.client, job)
+        return now, await get_or_none(self.client, JOBS, key, Job) or job, workload
+
+    def _loss(self, key: Key, job: Job, workload: Workload | None, now: datetime) -> str:
+        """Return why a Job that ran is starting again; "" for any other."""
+        last, row = self._states.get(key), job_row(job, workload, now)
+        if last != JobState.RUNNING or row.state != JobState.STARTING:
+            return ""
+        shown = continued(ShownState(last), ShownState(row.state, row.reason, row.message))
+        return reason(msgspec.structs.replace(row, reason=shown.reason, message=shown.message))
 
     async def _reason(
         self, job: Job, workload: Workload | None, result: Result, found: Obstacle | None, now: datetime

@@ -22,7 +22,7 @@ from queue_manager.visibility.log_selection import has_several_pods, log_sources
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the chosen logs; return the exit code: 1 if there is none or a followed Job is deactivated,
+    """Print the chosen logs; return the exit code: 1 without a log or if a followed Job is deactivated,
     2 if it can never start, 3 if a log cannot be read.
     """
     return asyncio.run(_run(args))
@@ -108,7 +108,7 @@ class Ending:
         self._ended = asyncio.create_task(waiting.run())
 
     async def is_over(self) -> bool:
-        """Whether no pod of the Job starts any more. Raises BrokenPipeError if nobody reads the output any more."""
+        """Whether no pod of the Job starts any more. Raises BrokenPipeError if the output lost its reader."""
         check_reader()
         return self._ended.done()
 

@@ -43,7 +43,7 @@ STYLES = {
 }
 # States that end by themselves, those first for which `sluice explain` says most.
 WAITING = (JobState.PENDING, JobState.RESERVED, JobState.BACKOFF, JobState.EVICTED)
-HELD = (reasons.SUSPENDED, reasons.ADMISSION_GATED)  # somebody keeps it waiting; REASON says so already
+HELD = (reasons.SUSPENDED, reasons.ADMISSION_GATED)  # held by a user; REASON says so already
 
 
 def pods(row: JobRow) -> str:

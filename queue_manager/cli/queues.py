@@ -53,7 +53,7 @@ def quotas(row: QueueRow) -> str:
 
 
 def local_queues(row: QueueRow) -> str:
-    """Return one line per LocalQueue, marked if it is stopped; `-` if there are none."""
+    """Return one line per LocalQueue, marked if it is stopped; `-` without a LocalQueue."""
     return "\n".join(f"{name} (stopped)" if name in row.stopped_queues else name for name in row.local_queues) or "-"
 
 

@@ -20,7 +20,7 @@ MAX_WIDTH = 100  # characters of a line of prose, on any terminal
 
 
 def show_reason(args: argparse.Namespace) -> int:
-    """Print the page of `args.reason`. Raises CommandRefused, with the words that exist, if there is none."""
+    """Print the page of `args.reason`. Raises CommandRefused, with the words that exist, for an unknown one."""
     page = page_of(args.reason)
     width = min(shutil.get_terminal_size().columns, MAX_WIDTH)
     output.show_record(args.output, page, lambda: picture(page, width), lambda _: f"reason/{page.reason}")
@@ -28,7 +28,7 @@ def show_reason(args: argparse.Namespace) -> int:
 
 
 def page_of(word: str) -> ReasonPage:
-    """Return the page of a reason. Raises CommandRefused if there is none."""
+    """Return the page of a reason. Raises CommandRefused for an unknown one."""
     pages = read_pages(assets.reasons().read_text(encoding="utf-8"))
     page = find_page(word, pages)
     if page is None:

@@ -140,7 +140,7 @@ DEMAND = (
     output.TableColumn("RESOURCE", lambda row: row.resource),
     output.TableColumn("PER POD", lambda row: row.per_pod, right=True),
     output.TableColumn("PODS", lambda row: str(row.pods), right=True),
-    output.TableColumn("ASKS FOR", lambda row: row.total, right=True),
+    output.TableColumn("REQUESTS", lambda row: row.total, right=True),
     output.TableColumn("HAS", lambda row: row.assigned or "-", right=True),
     output.TableColumn("FLAVOR", lambda row: row.flavor or "-"),
 )

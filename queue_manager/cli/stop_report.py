@@ -51,12 +51,12 @@ def record(data_dir: Path, sentence: str) -> None:
 
 
 def forget(data_dir: Path) -> None:
-    """Remove the sentence of an earlier stop, so that nobody takes it for that of a crash."""
+    """Remove the sentence of an earlier stop, so that it is not mistaken for that of a crash."""
     (data_dir / LAST_STOP).unlink(missing_ok=True)
 
 
 def recorded(data_dir: Path) -> str:
-    """Return the sentence of the last stop; "" after a crash, or if there was none."""
+    """Return the sentence of the last stop; "" after a crash, or before the first stop."""
     try:
         return (data_dir / LAST_STOP).read_text().strip()
     except FileNotFoundError:

@@ -44,12 +44,12 @@ def discard_output() -> None:
 
 
 def check_reader() -> None:
-    """Raise BrokenPipeError if standard output is a pipe that nobody reads, which a write alone would show."""
+    """Raise BrokenPipeError if standard output is a pipe without a reader, which only a write would show."""
     if not hasattr(select, "poll"):
         return
     with contextlib.suppress(io.UnsupportedOperation):  # a stream that a test has replaced has no descriptor
         poll = select.poll()
-        poll.register(sys.stdout.fileno(), 0)  # errors are reported although no event is asked for
+        poll.register(sys.stdout.fileno(), 0)  # errors are reported although no event is requested
         if any(events & select.POLLERR for _, events in poll.poll(0)):
             raise BrokenPipeError("the reader of standard output has ended")
 

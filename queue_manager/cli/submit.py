@@ -295,7 +295,7 @@ async def _wait_for_verdict(client: RestClient, job: Job) -> Workload:
 
 
 async def verdicts(client: RestClient, jobs: Sequence[Job], queues: ReadableQueues, default_ns: str) -> list[Submitted]:
-    """Return the prospects of submitted Jobs. Where only the scheduler can tell, wait for its result."""
+    """Return the prospects of submitted Jobs. Where only the scheduler can decide, wait for its result."""
     found = {job.metadata.uid: obstacle(job, None, queues, default_ns) for job in jobs}
     uncertain = [job for job in jobs if (seen := found[job.metadata.uid]) is not None and not seen.certain]
     workloads = await wait_for_verdicts(client, uncertain)

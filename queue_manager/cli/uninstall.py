@@ -5,8 +5,10 @@ The order keeps writes possible and Jobs running:
 1. what makes the API server call the manager (webhooks, APIServices), and policies, so that no request waits for it;
 2. the Deployments, and then a wait until their pods are gone and the Leases are free: a manager that still runs would
    stop each Job whose Workload is deleted;
-3. everything else with the label of an installation, but neither the namespace nor the CRDs;
-4. with --crds the CRDs, whose objects are deleted with them: their finalizers, which only a manager would remove, are
+3. the conversion of the CRDs that stay, which no manager answers from now on (`installation.kept_definitions`);
+4. everything else with the label of an installation, but neither the namespace nor the CRDs; ClusterRoles that the
+   cluster collects from others come last (`cli.aggregated_roles`);
+5. with --crds the CRDs, whose objects are deleted with them: their finalizers, which only a manager would remove, are
    removed here.
 
 Each wait ends after --timeout, with what it waited for. What the API server cannot answer meanwhile is asked again.
@@ -20,23 +22,25 @@ import contextlib
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from datetime import UTC, datetime, timedelta
+from functools import partial
 
 from job_controller.conditions import finished
 from job_controller.json_tree import Json
 from job_controller.labels import OWN_MANAGER
 from job_controller.model import Job, Key, Object
 from queue_manager.api.resources import CRDS, JOBS, LEASES, PODS, Resource
+from queue_manager.cli.aggregated_roles import is_aggregated, is_leftover, is_settled
 from queue_manager.cli.change_report import ChangeReport
 from queue_manager.cli.connection import NoResponse, connect
+from queue_manager.cli.conversion_reset import SERVICES, reset_conversions
 from queue_manager.cli.crds import KINDS, finish_delete
 from queue_manager.cli.exits import CommandRefused
-from queue_manager.cli.installed import Live, installed
+from queue_manager.cli.installed import Live, installed, releases
 from queue_manager.cli.streams import say
 from queue_manager.configuration.process import LeaderElection
 from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.transport import ApiError
 from queue_manager.installation import object_names
-from queue_manager.installation.changes import release_of
 from queue_manager.installation.deployments import JOB_CONTROLLER_LEASE
 from queue_manager.jobs.workload_manifest import queue_name
 
@@ -50,9 +54,11 @@ FIRST = (
     "APIService",
 )
 PROCESSES = "Deployment"
+CLUSTER_ROLES = object_names.KINDS["ClusterRole"]
 STAYS = ("Namespace", "CustomResourceDefinition")
 PAUSE_SECONDS = 0.5
 REPORT_SECONDS = 10.0  # between lines that say what the command waits for
+SETTLE_SECONDS = 10.0  # for an aggregated ClusterRole to follow the deletion of those that it collects
 TOUCH_SECONDS = 8.0  # an API server confirms after five seconds that no object is left
 
 
@@ -78,8 +84,12 @@ async def uninstall(
     await removal.delete([each for each in found if each[0].kind in FIRST])
     await removal.delete([each for each in found if each[0].kind == PROCESSES])
     await removal.wait_for_managers()
-    await removal.delete([each for each in found if each[0].kind not in (*FIRST, PROCESSES, *STAYS)])
     definitions = [each for each in found if each[0] == CRDS]
+    if not crds:
+        await removal.reset_conversions(found)
+    others = [each for each in found if each[0].kind not in (*FIRST, PROCESSES, *STAYS)]
+    await removal.delete([each for each in others if not is_aggregated(each[1])])
+    await removal.delete_aggregated([each for each in others if is_aggregated(each[1])])
     if crds:
         await removal.delete_definitions(definitions)
     elif definitions:
@@ -88,13 +98,12 @@ async def uninstall(
 
 
 def _refuse_release(found: list[Live]) -> None:
-    """An installation by Helm is removed by Helm, which would keep its record of the release otherwise.
-
-    The CRDs that `helm uninstall` keeps still name a release that is gone.
-    """
-    releases = sorted({release_of(obj) for resource, obj in found if resource != CRDS} - {""})
-    if releases:
-        raise CommandRefused(f"installed by Helm: run `helm uninstall {releases[0]}`, which keeps Jobs and CRDs too")
+    """An installation by Helm is removed by Helm, which would keep its record of the release otherwise."""
+    for release in releases(found):
+        raise CommandRefused(
+            f"installed by Helm: run `helm uninstall {release.name} --namespace {release.namespace}`, which keeps Jobs "
+            "and CRDs too, and then this command again, for what Helm leaves"
+        )
 
 
 class _Removal:
@@ -110,9 +119,8 @@ class _Removal:
     async def delete(self, found: list[Live]) -> None:
         """Delete objects and report each."""
         for resource, obj in found:
-            meta = obj["metadata"]
-            key = Key(meta.get("namespace", ""), meta["name"])
-            if await self._report.perform(resource.kind, key, self._delete(resource, key, meta["uid"])):
+            key = key_of(obj)
+            if await self._report.perform(resource.kind, key, self._delete(resource, key, obj["metadata"]["uid"])):
                 self._report.add(resource.kind, *key, "deleted", "part of the installation")
 
     async def _delete(self, resource: Resource, key: Key, uid: str) -> None:
@@ -151,6 +159,31 @@ class _Removal:
             return ""
         ends = datetime.fromisoformat(spec["renewTime"]) + timedelta(seconds=spec.get("leaseDurationSeconds") or 0)
         return str(spec["holderIdentity"]) if ends > datetime.now(UTC) else ""
+
+    async def reset_conversions(self, found: list[Live]) -> None:
+        """Let the CRDs do without the Services that are about to be deleted, or are gone already."""
+        removed = {key_of(obj) for resource, obj in found if resource == SERVICES}
+        definitions = [obj for resource, obj in found if resource == CRDS]
+        await reset_conversions(self._client, self._report, definitions, removed, dry_run=self._dry_run)
+
+    async def delete_aggregated(self, roles: list[Live]) -> None:
+        """Delete the ClusterRoles that the cluster collects, each when the cluster has nothing left to write in it.
+
+        A cluster whose controller for that does not run leaves them as they are, so the wait is short.
+        """
+        for resource, role in roles:
+            if not self._dry_run:
+                with contextlib.suppress(CommandRefused):
+                    unsettled = partial(self._unsettled, role["metadata"]["name"])
+                    await self._until(unsettled, "is not up to date", min(SETTLE_SECONDS, self._timeout))
+            await self.delete([(resource, role)])
+        leftovers = [role for role in await self._client.list(CLUSTER_ROLES) if is_leftover(role)]
+        await self.delete([(CLUSTER_ROLES, role) for role in leftovers])
+
+    async def _unsettled(self, name: str) -> str:
+        """Return the aggregated ClusterRole if the cluster has yet to write its rules."""
+        roles = {role["metadata"]["name"]: role for role in await self._client.list(CLUSTER_ROLES)}
+        return "" if name not in roles or is_settled(roles[name], roles.values()) else f"ClusterRole {name}"
 
     async def delete_definitions(self, definitions: list[Live]) -> None:
         """Delete the CRDs and with them all objects of their kinds, whose finalizers are removed.
@@ -200,9 +233,9 @@ class _Removal:
         for name, note in left_behind(jobs):
             self._report.add(JOBS.kind, "", name, "unchanged", note)
 
-    async def _until(self, running: Callable[[], Awaitable[str]], problem: str) -> None:
-        """Repeat `running` until it returns ""; raises CommandRefused with what it returned at the timeout."""
-        deadline = time.monotonic() + self._timeout
+    async def _until(self, running: Callable[[], Awaitable[str]], problem: str, timeout: float | None = None) -> None:
+        """Repeat `running` until it returns "". Raises CommandRefused with what it returned after `timeout` seconds."""
+        deadline = time.monotonic() + (self._timeout if timeout is None else timeout)
         report_at = time.monotonic() + REPORT_SECONDS
         while rest := await _answer(running, deadline):
             now = time.monotonic()
@@ -212,6 +245,11 @@ class _Removal:
                 report_at = now + REPORT_SECONDS
                 say(f"sluice uninstall: waits for {rest.removesuffix(',')}")
             await asyncio.sleep(PAUSE_SECONDS)
+
+
+def key_of(obj: Json) -> Key:
+    """Return namespace and name of an object."""
+    return Key(obj["metadata"].get("namespace", ""), obj["metadata"]["name"])
 
 
 async def _answer(running: Callable[[], Awaitable[str]], deadline: float) -> str:

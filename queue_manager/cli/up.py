@@ -145,7 +145,7 @@ async def up(options: ClusterOptions, config: KueueConfig, file: str | None = No
         )
         reloader.listen(stop.set)
         print_leftovers(options.data_dir)
-        print_next_steps(cluster, time.monotonic() - began)
+        print_next_steps(cluster, time.monotonic() - began, file)
         stop_report.forget(options.data_dir)
         notify(READY, os.environ)
         await stop.wait()
@@ -183,15 +183,17 @@ def print_leftovers(data_dir: Path) -> None:
         print_step("!", "left behind", f"{what}, {oldest}; to end: kill -9 {numbers}")
 
 
-def print_next_steps(cluster: LocalCluster, seconds: float) -> None:
-    """Print how long the start took, and the commands to try next."""
+def print_next_steps(cluster: LocalCluster, seconds: float, config: str | None) -> None:
+    """Print how long the start took, the commands to try next, and how to apply a changed configuration."""
     sample = assets.samples() / "hello.yaml"
     with contextlib.suppress(ValueError):
         sample = sample if detached.is_background() else sample.relative_to(Path.cwd())
+    reload = f"To apply a changed {config}: kill -HUP {os.getpid()}\n" if config else ""
     streams.write(
         f"\nReady in {seconds:.1f} s. In another terminal:\n"
         f"  export KUBECONFIG={quote(str(cluster.kubeconfig))}\n"
         f"  sluice submit -f {quote(str(sample))}\n"
         f"  sluice ps\n"
+        f"{reload}"
         "Ctrl-C stops the cluster; its data stays."
     )

@@ -14,17 +14,18 @@ from typing import Literal
 import msgspec
 
 from job_controller.json_tree import Json
+from queue_manager.api.resources import NAMESPACES
 from queue_manager.cli import output
 from queue_manager.cli.connection import connect
 from queue_manager.cli.exits import EXIT_NEVER, EXIT_OK, EXIT_UNEXPECTED
 from queue_manager.cli.install import read_settings
-from queue_manager.cli.installed import installed
+from queue_manager.cli.installed import installed, releases
 from queue_manager.cli.machine_formats import object_name
 from queue_manager.cli.output import TableColumn
 from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.transport import APPLY_PATCH, ApiError, Request
 from queue_manager.installation import object_names
-from queue_manager.installation.changes import FieldChange, changes, release_of
+from queue_manager.installation.changes import FieldChange, changes
 from queue_manager.installation.objects import objects
 
 POD_TEMPLATE = "spec.template."
@@ -74,9 +75,11 @@ async def _run(args: argparse.Namespace) -> int:
 
 async def check(client: RestClient, wanted: list[Json]) -> list[UpgradeRow]:
     """Return what applying these objects would change."""
-    rows = [row for obj in wanted for row in await _check_object(client, obj)]
+    found = await installed(client)
+    by_helm = bool(releases(found))
+    rows = [row for obj in wanted for row in await _check_object(client, obj, by_helm=by_helm)]
     known = {(obj["kind"], obj["metadata"].get("namespace", ""), obj["metadata"]["name"]) for obj in wanted}
-    for resource, live in await installed(client):
+    for resource, live in found:
         key = (resource.kind, live["metadata"].get("namespace", ""), live["metadata"]["name"])
         if key not in known:
             where = f" -n {key[1]}" if key[1] else ""
@@ -84,7 +87,7 @@ async def check(client: RestClient, wanted: list[Json]) -> list[UpgradeRow]:
     return rows
 
 
-async def _check_object(client: RestClient, obj: Json) -> list[UpgradeRow]:
+async def _check_object(client: RestClient, obj: Json, *, by_helm: bool) -> list[UpgradeRow]:
     resource, metadata = object_names.KINDS[obj["kind"]], obj["metadata"]
     key = (resource.kind, metadata.get("namespace", ""), metadata["name"])
     try:
@@ -93,7 +96,8 @@ async def _check_object(client: RestClient, obj: Json) -> list[UpgradeRow]:
         if not error.is_not_found:
             raise
         return [_row(key, "created", "does not exist yet")]
-    manager = HELM if release_of(live) else KUBECTL
+    # `helm install --create-namespace` makes the namespace itself, with a label; no release has it.
+    manager = HELM if by_helm and resource != NAMESPACES else KUBECTL
     try:
         applied = await _dry_run(client, obj, manager, force=False)
         taken: list[UpgradeRow] = []

@@ -24,12 +24,13 @@ from queue_manager.client.errors import JobDeleted, JobFailed, NeverStarts, Time
 from queue_manager.client.job_requests import create_job, read_visible_pods, read_workloads
 from queue_manager.client.official_transport import blocking
 from queue_manager.client.prospects import Prospects
-from queue_manager.client.updates import ENDED, LOST, JobUpdate, Seen, differs, may_have_cause, see
+from queue_manager.client.updates import ENDED, LOST, JobUpdate, Seen, differs, follow, may_have_cause, see
 from queue_manager.engine import kubeconfig
 from queue_manager.engine.clock import SystemClock
 from queue_manager.engine.codec import decoder
 from queue_manager.visibility.attempt_counts import count_budget_attempts
 from queue_manager.visibility.failures import Failure, newest_failure
+from queue_manager.visibility.followed_states import is_outdated
 from queue_manager.visibility.job_states import JobState
 from queue_manager.visibility.wire_types import Pod
 from queue_manager.visibility.wording import cause_first, plain
@@ -165,8 +166,12 @@ class Client:
         key, uid = self._identity(job)
         deadline = math.inf if timeout is None else time.monotonic() + timeout
         watch = Watch()
+        last: Seen | None = None
         while True:
-            seen = self._see_patiently(key, uid, deadline)
+            now = self._see_patiently(key, uid, deadline)
+            if last is not None and is_outdated(last.update.state, now.update.state):
+                now = self._see_patiently(key, uid, deadline)
+            last = seen = follow(last, now)
             uid = seen.job.metadata.uid
             yield seen
             if seen.update.state in ENDED:

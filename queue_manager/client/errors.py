@@ -18,7 +18,7 @@ class Error(Exception):
 
 
 class NeverStarts(Error):
-    """The Job exists, but cannot start until somebody changes it or its queue, or reactivates it.
+    """The Job exists, but cannot start until it or its queue is changed, or it is reactivated.
 
     `reason` says why, `remedy` what to do about it ("" if unknown), `job` is the Job.
     """

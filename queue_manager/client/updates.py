@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -11,6 +11,7 @@ from job_controller import conditions
 from job_controller.condition_types import FAILED
 from job_controller.model import Job
 from queue_manager.api.types import Workload
+from queue_manager.visibility.followed_states import ShownState, continued
 from queue_manager.visibility.job_causes import job_cause
 from queue_manager.visibility.job_states import JobState, explain_state, job_state, workloads_by_job
 from queue_manager.visibility.wire_types import Pod
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
 
 ENDED = (JobState.SUCCEEDED, JobState.FAILED)
 LOST = (JobState.REFUSED, JobState.DEACTIVATED)  # only a person can let it start again
-STARTED = (JobState.STARTING, JobState.RUNNING)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +60,15 @@ def see(official: V1Job, job: Job, workloads: Sequence[Workload], pods: Sequence
     return Seen(JobUpdate(official, state, reason, message, cause), job, workload)
 
 
+def follow(last: Seen | None, now: Seen) -> Seen:
+    """Return `now` as a reader sees it that saw `last` before, by `followed_states`."""
+    update = now.update
+    state = ShownState(update.state, update.reason, update.message)
+    before = ShownState(last.update.state, last.update.reason, last.update.message) if last is not None else None
+    shown = continued(before, state)
+    return now._replace(update=replace(update, reason=shown.reason, message=shown.message))
+
+
 def may_have_cause(job: Job) -> bool:
     """Whether the pods of the Job may say what is wrong with it: it runs, or has failed."""
     end = conditions.finished(job.status)
@@ -70,9 +79,11 @@ def differs(new: Seen, old: Seen | None) -> bool:
     """Whether a user has something new to see: another state or explanation, or other counts of pods."""
     if old is None:
         return True
-    return _texts(new) != _texts(old) or new.job.status != old.job.status
+    return _visible(new) != _visible(old)
 
 
-def _texts(seen: Seen) -> tuple[str, ...]:
-    update = seen.update
-    return update.state, update.reason, update.message, update.cause
+def _visible(seen: Seen) -> tuple[str | int, ...]:
+    """What people see. The rest of a status (times, conditions, UIDs of pods) changes within one state."""
+    update, status = seen.update, seen.job.status
+    counts = (status.active, status.ready or 0, status.succeeded, status.failed)
+    return update.state, update.reason, update.message, update.cause, *counts

@@ -53,6 +53,7 @@ def complete(written: KueueConfig, findings: Findings, own_namespace: str) -> Ku
         values["visibility_server"] = None
     config = written.model_copy(update=values)
     config._ignored = tuple(findings.ignored)
+    config._lines = {path: place.line for path, place in findings.places.items()}
     return config
 
 

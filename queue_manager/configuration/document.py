@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -77,9 +78,8 @@ class Findings:
 
     def line(self, path: str) -> int:
         """The line of a field, or of the nearest section around it that is in the file; 0 if it does not exist."""
-        while path and path not in self.places:
-            path = path[: max(path.rfind("."), path.rfind("["), 0)]
-        return self.places[path].line if path else 0
+        found = nearest(path, self.places)
+        return self.places[found].line if found else 0
 
     def sort(self) -> None:
         """Bring the problems in the order in which the file has their fields."""
@@ -90,6 +90,13 @@ class Findings:
         """Raise ConfigurationError if there are problems."""
         if self.problems:
             raise ConfigurationError(self.problems)
+
+
+def nearest(path: str, known: Container[str]) -> str:
+    """This path, or that of the nearest section around it that is known; "" if none is."""
+    while path and path not in known:
+        path = path[: max(path.rfind("."), path.rfind("["), 0)]
+    return path
 
 
 def _within(path: str, other: str) -> bool:

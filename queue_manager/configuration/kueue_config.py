@@ -32,6 +32,7 @@ from queue_manager.configuration.config_model import (
     PositiveDuration,
     Quantity,
 )
+from queue_manager.configuration.document import nearest
 from queue_manager.configuration.history_settings import History
 from queue_manager.configuration.notifications import Notifications
 from queue_manager.configuration.process import (
@@ -345,12 +346,17 @@ class KueueConfig(ConfigModel):  # noqa: PLW1641 - its mappings have no hash eit
     """Kueue's former visibility API."""
 
     _ignored: tuple[str, ...] = PrivateAttr(())
+    _lines: dict[str, int] = PrivateAttr(default_factory=dict)  # of the file, by path
 
     @property
     def ignored(self) -> tuple[str, ...]:
         """The settings of the file that have no effect, each with the reason."""
         return self._ignored
 
+    def line(self, path: str) -> int:
+        """The line of a field in the file, or of the nearest section around it; 0 if the file has none of them."""
+        return self._lines.get(nearest(path, self._lines), 0)
+
     def __eq__(self, other: object) -> bool:
-        """Configurations are equal that have the same effect, whatever was ignored in their files."""
+        """Configurations are equal that have the same effect, whatever else their files have."""
         return isinstance(other, KueueConfig) and self.__dict__ == other.__dict__

@@ -8,7 +8,7 @@ configuration is applied whole or not at all, so that the process always works b
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from queue_manager.configuration.config_model import ConfigModel, no_effect_reason, restart_reason
 from queue_manager.configuration.kueue_config import KueueConfig
@@ -16,11 +16,14 @@ from queue_manager.configuration.kueue_config import KueueConfig
 
 @dataclass(frozen=True, slots=True)
 class SettingChange:
-    """A field with a new value. `at_start`: why it needs a restart; `ignored`: why it has no effect."""
+    """A field with a new value. `at_start`: why it needs a restart; `ignored`: why it has no effect; `line`: where the
+    new file has it, 0 if it does not.
+    """
 
     path: str
     at_start: str = ""
     ignored: str = ""
+    line: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +40,8 @@ class Changes:
 
 def changes(old: KueueConfig, new: KueueConfig) -> Changes:
     """The differences between two effective configurations."""
-    return Changes(tuple(_differences(old, new, SettingChange(""))))
+    found = _differences(old, new, SettingChange(""))
+    return Changes(tuple(replace(change, line=new.line(change.path)) for change in found))
 
 
 def _differences(old: ConfigModel, new: ConfigModel, around: SettingChange) -> Iterator[SettingChange]:
@@ -60,9 +64,13 @@ def _differences(old: ConfigModel, new: ConfigModel, around: SettingChange) -> I
 def verdict(found: Changes) -> str:
     """One line for the log: which changes are applied, or why none is."""
     if found.refused:
-        reasons = "; ".join(f"{change.path} needs a restart, {change.at_start}" for change in found.refused)
+        reasons = "; ".join(f"{_place(change)} needs a restart, {change.at_start}" for change in found.refused)
         return f"nothing applied: {reasons}"
     if not found.fields:
         return "no changes"
     shown = (change.path + (f" (no effect: {change.ignored})" if change.ignored else "") for change in found.fields)
     return f"applied: {', '.join(shown)}"
+
+
+def _place(change: SettingChange) -> str:
+    return f"{change.path} (line {change.line})" if change.line else change.path

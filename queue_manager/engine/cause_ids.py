@@ -7,7 +7,7 @@ work that the change starts, however long that takes and through however many ob
     CauseId(meta)          CURRENT      kept per key   CURRENT          Audit-ID            the same CURRENT
 
 A change that is our own write keeps the cause of that write, also if the watch delivers it before the response, so one
-id leads from the creation of a Job over the admission of its Workload to its pods. A change by anybody else begins a
+id leads from the creation of a Job over the admission of its Workload to its pods. Any other change begins a
 new one. Work that serves several changes names the first as `cause` and at most MAX_JOINED in all as `causes`.
 
 A timer (a deadline, a backoff, a batch window) keeps the cause of the sync that set it, because event loops run it in

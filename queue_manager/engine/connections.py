@@ -1,7 +1,7 @@
 """Accept connections on a server's socket, and limit how long a client may keep one without being trusted.
 
-Anybody who reaches the socket can connect, and each connection costs a file descriptor. A connection is *anonymous*
-from the moment it is accepted until the server trusts it: the API server when a request on it has carried the token,
+Every client that reaches the socket can connect, and each connection costs a file descriptor. A connection is
+*anonymous* from its acceptance until the server trusts it: the API server when a request on it has carried the token,
 the server of probes and metrics, which knows no token, when a request on it is complete:
 
     accept -> TLS handshake -> request -> trusted
@@ -50,7 +50,7 @@ class _Anonymous(NamedTuple):
 
 
 class Connections:
-    """Accepts the connections of `listener` and hands them to `web_server`, over TLS if there is a `context`."""
+    """Accepts the connections of `listener` and passes them to `web_server`, over TLS if there is a `context`."""
 
     def __init__(self, listener: socket.socket, web_server: web.Server, context: ssl.SSLContext | None = None) -> None:
         listener.setblocking(False)

@@ -110,7 +110,7 @@ class MetricRegistry(Collector):
         self._included.append(other)
 
     async def expose(self, accept: str = "") -> Exposition:
-        """All metrics in the format of OpenMetrics if the Accept header asks for it, else in Prometheus' own."""
+        """All metrics in the format of OpenMetrics if the Accept header requests it, else in Prometheus' own."""
         encode, content_type = choose_encoder(accept)
         async with self._encoding:
             self._measure()

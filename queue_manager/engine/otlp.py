@@ -41,7 +41,7 @@ _PROPAGATOR = TraceContextTextMapPropagator()
 
 
 class CauseIdGenerator(RandomIdGenerator):
-    """Trace ids from cause ids. The SDK asks for one when a span has no parent."""
+    """Trace ids from cause ids. The SDK generates one for a span without a parent."""
 
     def generate_trace_id(self) -> int:
         """Return the trace id of the change that the current work follows from; a random one without such a change."""

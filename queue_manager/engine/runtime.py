@@ -9,9 +9,9 @@ Controllers are constructed before the start, so that every index and subscriber
 worker loop, reflector or task that raises ends the `async with` block with its error; a failing sync of a key does not,
 the queue retries that key.
 
-Stopping takes less than five seconds: queues drop the keys that are not started, workers finish their current key,
-recorders write pending Events, then the rest is cancelled. Cancelling is safe because every write leaves a state from
-which the next start continues.
+Stopping takes less than five seconds, and the `end_seconds` of support parts beyond that: queues drop the keys that are
+not started, workers finish their current key, recorders write pending Events, then the rest is cancelled. Cancelling is
+safe because every write leaves a state from which the next start continues.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from queue_manager.engine.workqueue import K, WorkQueue
 
 log = logging.getLogger(__name__)
 
-# Together less than 5 s, within which every program of ours stops.
+# Together less than 5 s.
 FINISH_SECONDS = 2.0  # for workers to finish their current key
 DELIVER_SECONDS = 1.0  # for each recorder to write its Events
 CANCEL_SECONDS = 0.5  # each for tasks, workers and reflectors to end after cancel()
@@ -97,6 +97,7 @@ class Runtime:
         self._queues: list[WorkQueue[Any]] = []
         self._urgent_writes: list[Callable[[], int]] = []
         self._event_pace = EventPace(self.is_backlogged)
+        self._end_seconds = CANCEL_SECONDS  # of support parts
         self._support_parts: list[_Part] = []  # started before the first list
         self._parts: list[_Part] = []  # workers and tasks, started when the caches are synced
         self._support_tasks: list[asyncio.Task[object]] = []  # of support parts, reflectors and recorders: stopped last
@@ -143,10 +144,11 @@ class Runtime:
         """Run a coroutine function beside the workers until the runtime stops. An exception in it stops the runtime."""
         self._part(_Part(f"task {getattr(run, '__qualname__', '')}", run, self._tasks))
 
-    def support(self, run: Work) -> None:
+    def support(self, run: Work, *, end_seconds: float = CANCEL_SECONDS) -> None:
         """Run a coroutine function from before the first list until after the last write. An exception stops the
-        runtime.
+        runtime. `end_seconds`: how long it may take to end after it is cancelled.
         """
+        self._end_seconds = max(self._end_seconds, end_seconds)
         self._support_parts.append(_Part(f"support {getattr(run, '__qualname__', '')}", run, self._support_tasks))
 
     def add_urgent_writes(self, count: Callable[[], int]) -> None:
@@ -227,7 +229,7 @@ class Runtime:
         if self._started:
             for recorder in list(self._recorders.values()):  # reflectors still run, and may make a recorder
                 await recorder.drain(DELIVER_SECONDS if grace_seconds else 0.0)
-        await _cancel(self._support_tasks)
+        await _cancel(self._support_tasks, self._end_seconds)
 
     # --- parts ---
 
@@ -301,14 +303,14 @@ class Runtime:
             self._parent.cancel()
 
 
-async def _cancel(tasks: list[asyncio.Task[object]]) -> None:
-    """Cancel tasks and wait CANCEL_SECONDS for them; log those that are still running."""
+async def _cancel(tasks: list[asyncio.Task[object]], seconds: float = CANCEL_SECONDS) -> None:
+    """Cancel tasks and wait for them; log those that are still running after `seconds`."""
     for task in tasks:
         task.cancel()
     running = [task for task in tasks if not task.done()]
     if not running:
         return
-    _, stuck = await asyncio.wait(running, timeout=CANCEL_SECONDS)
+    _, stuck = await asyncio.wait(running, timeout=seconds)
     for task in stuck:
         log.error("a part of the runtime does not stop", extra={"part": task.get_name()})
 

@@ -84,7 +84,7 @@ ALERTS = (
             "sluice explain JOB",
         ),
         "`sluice explain` of the first Job names the cause and the command that helps: a quota that is too small, a "
-        "stopped queue, a borrowed quota that is in use elsewhere, an admission check that nobody answers.",
+        "stopped queue, a borrowed quota that is in use elsewhere, an admission check without an answer.",
     ),
     Alert(
         "SluiceHeadNeverFits",

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from job_controller.json_tree import Json
 
 # What the API server writes with every change, and what a Helm release adds to its objects.
 OF_SERVER = ("managedFields", "resourceVersion", "generation", "creationTimestamp", "uid")
-OF_HELM = ("meta.helm.sh/release-name", "meta.helm.sh/release-namespace", "app.kubernetes.io/managed-by")
-RELEASE = "meta.helm.sh/release-name"
+RELEASE, RELEASE_NAMESPACE = "meta.helm.sh/release-name", "meta.helm.sh/release-namespace"
+OF_HELM = (RELEASE, RELEASE_NAMESPACE, "app.kubernetes.io/managed-by")
 MAX_SHOWN = 40  # characters of a value
 
 
@@ -36,9 +37,19 @@ def changes(live: Json, applied: Json) -> list[FieldChange]:
     return list(_differences("", _comparable(live), _comparable(applied)))
 
 
-def release_of(live: Json) -> str:
-    """Return the Helm release that an object belongs to, or ""."""
-    return str((live["metadata"].get("annotations") or {}).get(RELEASE, ""))
+class Release(NamedTuple):
+    """A Helm release."""
+
+    name: str
+    namespace: str
+
+
+def release_of(live: Json) -> Release | None:
+    """Return the Helm release that an object belongs to."""
+    annotations = live["metadata"].get("annotations") or {}
+    if not annotations.get(RELEASE):
+        return None
+    return Release(annotations[RELEASE], annotations.get(RELEASE_NAMESPACE, ""))
 
 
 def _comparable(tree: Json) -> Json:

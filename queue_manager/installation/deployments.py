@@ -28,6 +28,7 @@ from queue_manager.installation.template import (
 from queue_manager.operator.permissions import JOB_CONTROLLER, QUEUE
 
 CONFIG_FOLDER = "/etc/sluice"
+NOTIFICATIONS_FOLDER = "/etc/sluice-notifications"  # not in the other one: a read-only volume has no place for a mount
 JOB_CONTROLLER_LEASE = "job-controller.sluice"  # of its own Deployment: a Lease has one leader
 
 POD_SECURITY: Node = {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
@@ -37,6 +38,7 @@ CONTAINER_SECURITY: Node = {
     "readOnlyRootFilesystem": True,
 }
 TRACED = TemplateCondition("tracing.endpoint")
+NOTIFICATIONS_SECRET = TemplateCondition("notifications.secretName")
 IMAGE = Choice(
     TemplateCondition("image.digest"),
     Text(Setting("image.repository"), "@", Setting("image.digest")),
@@ -53,8 +55,8 @@ def process_templates() -> list[Template]:
     job_controller_arguments: list[Node] = [f"--controllers={JOB_CONTROLLER}", f"--lease={JOB_CONTROLLER_LEASE}"]
     return [
         _config_map(),
-        when(_deployment(object_names.MANAGER, manager_arguments, serves_api=True), QUEUE_RUNS),
-        when(_deployment(object_names.JOB_CONTROLLER, job_controller_arguments, serves_api=False), OWN_DEPLOYMENT),
+        when(_deployment(object_names.MANAGER, manager_arguments, has_queue=True), QUEUE_RUNS),
+        when(_deployment(object_names.JOB_CONTROLLER, job_controller_arguments, has_queue=False), OWN_DEPLOYMENT),
         when(_disruption_budget(object_names.MANAGER), QUEUE_RUNS, TemplateCondition("podDisruptionBudget.enabled")),
         when(
             _disruption_budget(object_names.JOB_CONTROLLER),
@@ -73,7 +75,7 @@ def _config_map() -> Template:
     }
 
 
-def _deployment(name: str, arguments: list[Node], *, serves_api: bool) -> Template:
+def _deployment(name: str, arguments: list[Node], *, has_queue: bool) -> Template:
     labels = object_names.pod_labels(name)
     return {
         "apiVersion": f"{object_names.APPS}/v1",
@@ -93,13 +95,13 @@ def _deployment(name: str, arguments: list[Node], *, serves_api: bool) -> Templa
                         "+": Spread("podAnnotations"),
                     },
                 },
-                "spec": _pod(name, arguments, serves_api=serves_api),
+                "spec": _pod(name, arguments, has_queue=has_queue),
             },
         },
     }
 
 
-def _pod(name: str, arguments: list[Node], *, serves_api: bool) -> Node:
+def _pod(name: str, arguments: list[Node], *, has_queue: bool) -> Node:
     return {
         "serviceAccountName": name,
         "automountServiceAccountToken": True,
@@ -112,9 +114,12 @@ def _pod(name: str, arguments: list[Node], *, serves_api: bool) -> Node:
         "topologySpreadConstraints": [
             _spread(name, key) for key in ("topology.kubernetes.io/zone", "kubernetes.io/hostname")
         ],
-        "terminationGracePeriodSeconds": 10,  # the manager stops within five seconds and releases its Lease
-        "containers": [_container(name, arguments, serves_api=serves_api)],
-        "volumes": [{"name": "config", "configMap": {"name": object_names.CONFIG_MAP}}],
+        "terminationGracePeriodSeconds": 10,  # the manager stops within nine seconds and releases its Lease
+        "containers": [_container(name, arguments, has_queue=has_queue)],
+        "volumes": [
+            {"name": "config", "configMap": {"name": object_names.CONFIG_MAP}},
+            *([when(_notifications_volume(), NOTIFICATIONS_SECRET)] if has_queue else ()),
+        ],
     }
 
 
@@ -127,7 +132,7 @@ def _spread(name: str, key: str) -> Node:
     }
 
 
-def _container(name: str, arguments: list[Node], *, serves_api: bool) -> Node:
+def _container(name: str, arguments: list[Node], *, has_queue: bool) -> Node:
     api_ports: list[Node] = [
         _port("webhook-server", object_names.WEBHOOK_PORT),
         _port("visibility", object_names.VISIBILITY_PORT),
@@ -154,7 +159,7 @@ def _container(name: str, arguments: list[Node], *, serves_api: bool) -> Node:
         "ports": [
             _port("metrics", object_names.METRICS_PORT),
             _port("health", object_names.HEALTH_PORT),
-            *(api_ports if serves_api else ()),
+            *(api_ports if has_queue else ()),
         ],
         "livenessProbe": {
             "httpGet": {"path": "/healthz", "port": "health"},
@@ -165,8 +170,20 @@ def _container(name: str, arguments: list[Node], *, serves_api: bool) -> Node:
         "readinessProbe": {"httpGet": {"path": "/readyz", "port": "health"}, "periodSeconds": 5, "timeoutSeconds": 5},
         "resources": Setting("resources"),
         "securityContext": CONTAINER_SECURITY,
-        "volumeMounts": [{"name": "config", "mountPath": CONFIG_FOLDER, "readOnly": True}],
+        "volumeMounts": [
+            _mount("config", CONFIG_FOLDER),
+            *([when(_mount("notifications", NOTIFICATIONS_FOLDER), NOTIFICATIONS_SECRET)] if has_queue else ()),
+        ],
     }
+
+
+def _notifications_volume() -> Node:
+    secret: Node = {"secretName": Setting("notifications.secretName"), "optional": True}
+    return {"name": "notifications", "secret": secret}
+
+
+def _mount(name: str, folder: str) -> Node:
+    return {"name": name, "mountPath": folder, "readOnly": True}
 
 
 def _variable(name: str, setting: str) -> Node:

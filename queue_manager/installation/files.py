@@ -31,6 +31,7 @@ Sluice runs in namespace {{ .Release.Namespace }}. Of {{ .Values.replicas }} rep
   helm test {{ .Release.Name }} -n {{ .Release.Namespace }}
 
 `helm uninstall` keeps the CRDs and the objects of their kinds, and running Jobs go on.
+Run `sluice uninstall` after it: nothing converts v1beta1 then, and each read of it would fail.
 """
 
 

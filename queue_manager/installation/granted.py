@@ -31,6 +31,15 @@ PEOPLE = """\
 ## People
 
 The aggregated ClusterRoles; where they are bound is the admin's choice (queue_manager/installation/user_roles.py).
+
+None of them may read the ConfigMap kueue-manager-config: `history.url`, `notifications.webhook.url` and
+`notifications.command` may contain a password or a token. Without it `sluice show` leaves out deadlines of
+waitForPodsReady, unless `--config FILE` is given. If yours holds no secret, let users read it:
+
+    kubectl -n kueue-system create role sluice-config-reader --verb=get \\
+      --resource=configmaps --resource-name=kueue-manager-config
+    kubectl -n kueue-system create rolebinding sluice-config-reader \\
+      --role=sluice-config-reader --group=system:authenticated
 """
 
 

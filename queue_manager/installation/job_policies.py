@@ -120,7 +120,7 @@ def _use(target: Target, meta: str, more: dict[str, str], settings: PolicySettin
     classes = WORKLOAD_PRIORITY_CLASSES
     rule = _may(classes, "use", f".name({name})")
     path = f"{meta.replace('?', '')}.labels[{keys.PRIORITY_CLASS}]"
-    detail = f"you may not use this WorkloadPriorityClass; ask for a Role that grants the verb use on {classes}"
+    detail = f"you may not use this WorkloadPriorityClass; you need a Role that grants the verb use on {classes}"
     message = cel.message(invalid(path, cel.VALUE, _ask(settings, detail)), name)
     return Validating(target, conditions, (Validation(rule, message),), asks_authorizer=True)
 

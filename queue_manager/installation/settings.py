@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, field_validator
 
 from queue_manager import kube_yaml
-from queue_manager.api.models.base import DNS_LABEL, ApiModel
+from queue_manager.api.models.base import DNS_LABEL, DNS_SUBDOMAIN, ApiModel
 from queue_manager.configuration import ConfigurationError
 from queue_manager.configuration.loading import loads
 from queue_manager.installation.object_names import VERSION
@@ -116,6 +116,16 @@ def _tree(config: str) -> Json:
     return tree
 
 
+class Notifications(Model):
+    """Secrets for the section `notifications` of the KueueConfig."""
+
+    secret_name: Annotated[str, Field(max_length=253, pattern=f"{DNS_SUBDOMAIN}|^$")] = ""
+    """A Secret in the namespace of the installation, each of whose keys is a file in /etc/sluice-notifications of the
+    queue's pods. For a key named signing-key, write `secretFile: /etc/sluice-notifications/signing-key` in
+    `notifications.webhook` of the KueueConfig. A changed Secret takes effect without a restart; an absent one stops
+    notifications only. Empty: none."""
+
+
 class PodDisruptionBudget(Model):
     """Limits voluntary disruptions (drains of nodes) of the replicas."""
 
@@ -149,7 +159,8 @@ class NetworkPolicy(Model):
     """The ports of the API server, with `restrictEgress`."""
 
     more_egress: list[Json] = Field(default_factory=list)
-    """Further items of `egress` with `restrictEgress`, e.g. the collector of traces: [{ports: [{port: 4318}]}]."""
+    """Further items of `egress` with `restrictEgress`, e.g. the collector of traces: [{ports: [{port: 4318}]}], or
+    the receiver of notifications."""
 
 
 class ServiceMonitor(Model):
@@ -268,7 +279,7 @@ class AdmissionPolicies(Model):
     """Which of them, with `enabled`."""
 
     break_glass_group: GroupName = BREAK_GLASS_GROUP
-    """Members of this group may do what the policies refuse; the audit log says so. Empty: nobody may."""
+    """Members of this group may do what the policies refuse; the audit log says so. Empty: no user may."""
 
     queue_accounts: list[UserName] = Field(default_factory=list)
     """User names that count as the queue's beside its own service account, e.g.
@@ -349,6 +360,9 @@ class Settings(Model):
 
     extra_env: list[Json] = Field(default_factory=list)
     """Further environment variables of the container, e.g. OTEL_EXPORTER_OTLP_HEADERS from a Secret."""
+
+    notifications: Notifications = Notifications()
+    """Secrets for the section `notifications` of the KueueConfig."""
 
     pod_disruption_budget: PodDisruptionBudget = PodDisruptionBudget()
     """Limits voluntary disruptions (drains of nodes) of the replicas."""

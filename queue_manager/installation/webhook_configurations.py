@@ -8,11 +8,12 @@ narrow as the rules allow:
 | mjob.kb.io | creation of a Job that names a queue (with manageJobsWithoutQueueName: of any Job) | refused |
 | mjob-default.kb.io | creation of any other Job, for the LocalQueue "default" of its namespace | goes on, unqueued |
 | vjob.kb.io | writes to a Job with labels or annotations of the queue, before or after | refused |
-| of the queue's kinds | creation and updates; of Workloads also their status | refused |
+| vworkloadpriorityclass.kb.io | writes to a WorkloadPriorityClass with an annotation for its Jobs | refused |
+| of the queue's other kinds | creation and updates; of Workloads also their status | refused |
 
 - *Jobs without a queue name.* Whether there is a default LocalQueue is not known to a selector, so the API server asks
-  about each Job. It must not depend on the answer: an outage would stop every Job of the cluster, also where nobody
-  uses queues. A Job that is created in those seconds in a namespace with a default LocalQueue runs outside of the
+  about each Job. It must not depend on the answer: an outage would stop every Job of the cluster, also without
+  queues. A Job that is created in those seconds in a namespace with a default LocalQueue runs outside of the
   queue, as it would with a LocalQueue that is created a second later. `strict_default_queue` refuses such Jobs instead.
 - *Never*: namespaces kube-system and the manager's own, so that an outage cannot prevent its own end; objects that are
   being deleted, so that finalizers can be removed; writes of the manager itself, which follow the rules and would only
@@ -31,8 +32,14 @@ from typing import NamedTuple
 
 from job_controller.json_tree import Json
 from queue_manager.api.component_names import MANAGER, WEBHOOK_SERVICE, service_account
-from queue_manager.api.keys import QUEUE_NAME
-from queue_manager.api.resources import JOBS, MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS, Resource
+from queue_manager.api.keys import MIN_RUNTIME, QUEUE_NAME
+from queue_manager.api.resources import (
+    JOBS,
+    MUTATING_WEBHOOKS,
+    VALIDATING_WEBHOOKS,
+    WORKLOAD_PRIORITY_CLASSES,
+    Resource,
+)
 from queue_manager.api.webhook_table import MUTATING, VALIDATING, WEBHOOKS, Phase, WebhookRule
 
 TIMEOUT_SECONDS, UNRELATED_TIMEOUT_SECONDS = 5, 1
@@ -49,6 +56,7 @@ HAS_KEYS = " || ".join(
     for obj in ("object", "oldObject")
     for field in ("labels", "annotations")
 )
+HAS_CLASS_RULE = f"has(object.metadata.annotations) && '{MIN_RUNTIME}' in object.metadata.annotations"
 NOT_DELETED = "!has(object.metadata.deletionTimestamp)"
 
 
@@ -84,7 +92,9 @@ def _configuration(resource: Resource, name: str, phase: Phase, scope: WebhookSc
 
 
 def _hooks(webhook: WebhookRule, scope: WebhookScope) -> Iterator[Json]:
-    if webhook.resource != JOBS or scope.manage_all:
+    if webhook.resource == WORKLOAD_PRIORITY_CLASSES:
+        yield _hook(webhook, scope, has_rule=HAS_CLASS_RULE)
+    elif webhook.resource != JOBS or scope.manage_all:
         yield _hook(webhook, scope)
     elif webhook.phase == "validate":
         yield _hook(webhook, scope, has_keys=HAS_KEYS)

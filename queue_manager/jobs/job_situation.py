@@ -106,7 +106,7 @@ class JobSituation:
 
     @cached_property
     def matches(self) -> bool:
-        """Whether the Workload asks for what the Job runs."""
+        """Whether there is a Workload with the pod set and the execution time of the Job."""
         return self.workload is not None and workload_manifest.matches(self.job, self.workload)
 
 

@@ -30,7 +30,7 @@ PLACES = {
     "its queue is drained": "sluice drain",
     "its queue is released": "sluice release",
     "its admission checks are ready": _CHECK,
-    "an admission check asks for a retry": _CHECK,
+    "an admission check requests a retry": _CHECK,
     "an admission check rejects it": _CHECK,
 }
 """What makes each move of `state_space.MOVES`."""

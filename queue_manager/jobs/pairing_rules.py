@@ -264,7 +264,7 @@ def job_of_finished_workload_is_stopped(s: JobSituation) -> Action | None:
 
 
 def edited_job_is_stopped(s: JobSituation) -> Action | None:
-    """The Job runs something else than its Workload asks for."""
+    """The Job does not match the request of its Workload."""
     if s.workload is None or s.matches:
         return None
     return start_stop.stop_step(s, s.workload, messages.STOP_NO_MATCH)
@@ -299,7 +299,7 @@ def reclaimable_pods_of_edited_job_are_lowered(s: JobSituation) -> Action | None
 
 
 def pending_workload_follows_edited_job(s: JobSituation) -> Action | None:
-    """A pending Workload is updated to the pods and the execution time that the Job asks for now."""
+    """A pending Workload is updated to the current pods and execution time of the Job."""
     if s.workload is None or s.matches:
         return None
     spec = {"podSets": [pod_set(s.job)], "maximumExecutionTimeSeconds": max_execution_time(s.job)}

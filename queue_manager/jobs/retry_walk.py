@@ -133,7 +133,7 @@ class _Scenario:
             case actions.PatchJob(patch):
                 self._write_job(WORKLOAD, place(rule), _merged(msgspec.to_builtins(self.job), patch))
             case _:
-                raise AssertionError(f"{place(rule)} is not part of this walk")
+                raise AssertionError(f"{place(rule)} must not act between timeout and reactivation")
         return True
 
     def _lifecycle_rules_act(self) -> bool:

@@ -38,7 +38,7 @@ def quota_of_stopped_job_is_released(s: JobSituation) -> Action | None:
 
 
 def admitted_job_is_started(s: JobSituation) -> Action | None:
-    """One write unsuspends the Job and injects what flavors and admission checks ask for.
+    """One write unsuspends the Job and injects the fields of flavors and admission checks.
 
     A Workload whose template contradicts that can never run and is finished. A missing flavor or ClusterQueue is
     awaited: what runs there would count against no quota.

@@ -1,6 +1,6 @@
 """How a Job is started and stopped: the merge patches, each of them one write. Pure.
 
-A start is one patch: it unsuspends the Job and injects what the flavors ask for (`RunWithPodSetsInfo` in Kueue's
+A start is one patch: it unsuspends the Job and injects the fields of the flavors (`RunWithPodSetsInfo` in Kueue's
 pkg/controller/jobs/job). A stop takes two patches, because the API server accepts a changed template only after the Job
 controller has confirmed the suspension: the first suspends the Job and marks it as "stopping", the second restores the
 template that the user wrote and removes the mark. A crash between them leaves the mark, so the stop is resumed later.
@@ -105,7 +105,7 @@ def start(job: Job, workload: Workload, flavors: Mapping[str, ResourceFlavor]) -
     _check("annotations", meta.get("annotations"), annotation)
     _check("nodeSelector", spec.get("nodeSelector"), selector)
     more = [t for f in used for t in f.spec.tolerations]
-    for update in _updates(workload, names[keys.PODSET]):
+    for update in _pod_set_updates(workload, names[keys.PODSET]):
         for field, have, add in (
             ("labels", meta.get("labels"), new_labels),
             ("annotations", meta.get("annotations"), annotation),
@@ -125,14 +125,14 @@ def start(job: Job, workload: Workload, flavors: Mapping[str, ResourceFlavor]) -
     return _patch(job, {"suspend": False, "template": change, **size}, note)
 
 
-def _updates(workload: Workload, pod_set: str) -> list[Json]:
-    """What admission checks ask to inject into this pod set."""
+def _pod_set_updates(workload: Workload, pod_set: str) -> list[Json]:
+    """The `podSetUpdates` of all admission checks for this pod set: fields to inject into the Job's template."""
     found = (u for check in workload.status.admission_checks for u in check.pod_set_updates)
     return [update for update in found if update.get("name") == pod_set]
 
 
 def _reduced_size(job: Job, workload: Workload, count: int | None) -> tuple[Json, Json]:
-    """Changes of spec and annotations for a Job that was admitted with fewer pods than it asks for (KEP-420).
+    """Changes of spec and annotations for a Job that was admitted with fewer pods than it requests (KEP-420).
 
     The user's parallelism can be read from the Workload, unless completions had capped the number of pods: then the
     annotation keeps it.

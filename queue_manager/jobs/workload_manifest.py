@@ -161,7 +161,7 @@ def new_workload(
 
 
 def matches(job: Job, workload: Workload) -> bool:
-    """Whether the Workload asks for what the Job will run.
+    """Whether pod set and execution time of the Workload are those of the Job.
 
     While the Workload holds quota the Job's template may have injected fields; then only those fields are compared that
     are never injected.

@@ -40,7 +40,7 @@ def is_ahead(workload: Workload, now: datetime) -> bool:
 
 
 def correct(draft: Draft) -> None:
-    """Set times that lie in the future to now; changes nothing if there are none."""
+    """Set times that lie in the future to now."""
     if not is_ahead(draft.workload, draft.now):
         return
     state, evicted = draft.status.requeue_state, draft.condition(condition_types.EVICTED)

@@ -6,7 +6,7 @@
 
 The annotations are copied from the Job to its Workload, and read there. A minimum runtime may also be an annotation of
 the Job's WorkloadPriorityClass; that of the Job takes precedence. Admission rejects malformed values and values out of
-bounds in Jobs. Where no admission runs, and after the bounds have changed, such a value is ignored. See
+bounds in both. Where no admission runs, and after the bounds have changed, such a value is ignored. See
 BEHAVIOUR.md#q24-overrides and BEHAVIOUR.md#q53-minimum-runtime.
 """
 

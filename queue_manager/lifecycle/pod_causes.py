@@ -13,7 +13,7 @@ first one in the order of `CauseRank`; of equal causes the newest.
     a container runs and is not ready                UNREADY          readiness probe failed
 
 All of it is in the status of the pod: no log is read. The text after the exit code is the last line of the
-termination message, which has the end of the log if the pod asks for it (terminationMessagePolicy
+termination message, which has the end of the log if the pod requests it (terminationMessagePolicy
 FallbackToLogsOnError); the node of the embedded cluster always puts it there.
 BEHAVIOUR.md#q113-pod-causes.
 """

@@ -280,7 +280,7 @@ MOVES: Mapping[str, Move] = MappingProxyType(
         "its queue is drained": _stop_queue(policies.HOLD_AND_DRAIN),
         "its queue is released": _stop_queue(policies.STOP_NONE),
         "its admission checks are ready": _answer(CheckState.READY),
-        "an admission check asks for a retry": _answer(CheckState.RETRY),
+        "an admission check requests a retry": _answer(CheckState.RETRY),
         "an admission check rejects it": _answer(CheckState.REJECTED),
     }
 )

@@ -10,8 +10,10 @@ from queue_manager.local.server.admission_chain import AdmissionReview
 
 
 class DisabledFields:
-    """An Admission that runs before defaulting, so that a dropped field leaves no default behind (the unlimited
-    backoffLimit of a Job with backoffLimitPerIndex).
+    """Admission plugin that removes disabled fields from a created or updated Job, with one warning per field.
+
+    It runs before defaulting, so that a dropped field leaves no default behind (the unlimited backoffLimit of a Job
+    with backoffLimitPerIndex).
     """
 
     def __init__(self, switches: Switches) -> None:

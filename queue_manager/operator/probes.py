@@ -3,7 +3,7 @@
 - /healthz returns 200 as long as the event loop runs, so that the kubelet restarts a process that hangs.
 - /readyz returns 200 when every cache is filled and the controllers run, or while another manager leads; otherwise
   503 with what is missing.
-- /metrics returns Prometheus text, or OpenMetrics if the Accept header asks for it.
+- /metrics returns Prometheus text, or OpenMetrics if the Accept header requests it.
 
 Every client that reaches the port of the probes may ask; for metrics over TLS, see `metrics_access`. So a connection
 serves one request and is then closed, and one without a complete request is closed after seconds
@@ -96,7 +96,7 @@ class MetricsSource(Protocol):
     """A source of metrics."""
 
     async def expose(self, accept: str) -> Exposition:
-        """Return all metrics in the format that this Accept header asks for."""
+        """Return all metrics in the format that this Accept header requests."""
         ...
 
 

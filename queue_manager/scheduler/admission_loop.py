@@ -25,6 +25,7 @@ from queue_manager.lifecycle.workload_settings import WorkloadSettings
 from queue_manager.lifecycle.write_causes import Cause
 from queue_manager.queueing import outcomes
 from queue_manager.queueing.outcomes import NEVER_FITS_REASONS
+from queue_manager.queueing.pending import PendingReason
 from queue_manager.scheduler.cycle_metrics import CycleMetrics
 from queue_manager.scheduler.cycle_trail import CycleTrail
 from queue_manager.scheduler.pending_reasons import PendingReasons
@@ -189,7 +190,7 @@ class Scheduler:
     def _reserve(self, draft: Draft, decision: Admit) -> None:
         """Reserve quota, unless something on which the decision depends has changed, or another Workload needs it.
 
-        PodsReady is set in the same write if pods are to come.
+        The same write sets PodsReady=False if waitForPodsReady is on and Sluice created the Workload for a Job.
         """
         newest = self._quota_cache.read(draft.workload)
         if not self._quota_cache.is_active(decision.cluster_queue) or self._quota_cache.queues.is_stopped(newest.queue):
@@ -198,7 +199,7 @@ class Scheduler:
         if holding is not None and holding.evicted:  # preempted since the decision: neither of the two is written
             return
         if waits(draft.workload) and not newest.in_backoff(draft.now) and _same(newest, decision.info):
-            if self._settings.pods_ready is not None and _was_made_for_job(draft.original):
+            if self._settings.pods_ready is not None and _is_named_for_job(draft.original):
                 transitions.pods_awaited(draft)
             transitions.reserve(draft, decision.cluster_queue, decision.assignment)
             flavors = {flavor for pod_set in decision.assignment.pod_sets for flavor in pod_set.flavors.values()}
@@ -220,7 +221,7 @@ class Scheduler:
                 text = f"Can never be admitted, and blocks ClusterQueue {refusal.cluster_queue}: {refusal.message}"
                 draft.event("Warning", event_reasons.NEVER_FITS, text)
 
-        self._reasons.report(refusal.info, refuse)
+        self._reasons.report(refusal.info, refuse, Cause.REASON, PendingReason(refusal.reason, refusal.message))
 
     def _is_strict(self, cluster_queue: str) -> bool:
         pending = self._quota_cache.queues.cluster_queues.get(cluster_queue)
@@ -239,8 +240,8 @@ def _wait_for_pods(draft: Draft) -> None:
         transitions.block(draft, reasons.WAITING_FOR_PODS_READY, messages.WAITING_FOR_PODS_READY_MESSAGE)
 
 
-def _was_made_for_job(workload: Workload) -> bool:
-    """Whether pods will come. A Workload that its user made may turn out to match no Job."""
+def _is_named_for_job(workload: Workload) -> bool:
+    """Whether Sluice created the Workload, so that pods follow an admission; a prebuilt one may match no Job."""
     return bool(job_name(workload.metadata.name, workload.job_uid))
 
 

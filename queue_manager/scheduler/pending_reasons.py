@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import asyncio
 import zlib
-from typing import NamedTuple
+from dataclasses import dataclass
 
 from queue_manager.api import condition_types, event_reasons, messages
 from queue_manager.api.resources import WORKLOADS
@@ -28,6 +28,7 @@ from queue_manager.lifecycle.status_draft import Draft
 from queue_manager.lifecycle.transitions import Transition
 from queue_manager.lifecycle.workload_settings import WorkloadSettings
 from queue_manager.lifecycle.write_causes import Cause
+from queue_manager.queueing.pending import PendingReason
 from queue_manager.scheduler.quota_cache import QuotaCache
 from queue_manager.scheduler.rejections import Rejections, report
 from queue_manager.scheduler.workload_writer import Gone, WorkloadWriter
@@ -36,12 +37,25 @@ from queue_manager.scheduling.workload_info import Info
 SLOT = "scheduler"
 
 
-class _Outdated(NamedTuple):
-    """A message to be written when its time comes."""
+@dataclass(slots=True)
+class _Finding:
+    """The newest finding about a Workload, which is to be written. A newer one may take its place until then."""
 
     info: Info
     transition: Transition
-    timer: asyncio.TimerHandle
+    workload: Workload  # as of which the write was found to be necessary
+    refusal: PendingReason | None
+    timer: asyncio.TimerHandle | None = None  # until a mere message is written; None: the write is queued
+
+    def is_like(self, workload: Workload, refusal: PendingReason | None) -> bool:
+        """Whether this refusal of the Workload is written for the same cause, at the same time."""
+        if refusal is None or self.refusal is None or self.workload is not workload:
+            return False
+        kept = messages.KEPT_FOR_HEAD_MESSAGE
+        if refusal.reason != self.refusal.reason or (refusal.message == kept) != (self.refusal.message == kept):
+            return False
+        reserved = workload.condition(condition_types.QUOTA_RESERVED)
+        return reserved is None or reserved.message != refusal.message
 
 
 class PendingReasons:
@@ -61,7 +75,7 @@ class PendingReasons:
         self._writer = writer
         self._rejections = rejections
         self._workloads: Cache[Workload] = runtime.cache(WORKLOADS, Workload)
-        self._outdated: dict[str, _Outdated] = {}  # by uid
+        self._findings: dict[str, _Finding] = {}  # by uid
         self._retry_timers: dict[str, asyncio.TimerHandle] = {}  # by uid: no write before
         self._workloads.subscribe(self._on_workload)
 
@@ -71,60 +85,81 @@ class PendingReasons:
 
     def close(self) -> None:
         """Stop all timers."""
-        for uid in [*self._outdated, *self._retry_timers]:
+        for uid in [*self._findings, *self._retry_timers]:
             self._forget(uid)
 
     def _on_workload(self, old: Workload | None, new: Workload | None) -> None:
         if new is None and old is not None:
             self._forget(old.metadata.uid)
         elif new is not None and new.is_true(condition_types.QUOTA_RESERVED):
-            self._forget_outdated(new.metadata.uid)
+            self._forget_finding(new.metadata.uid)
 
     def _forget(self, uid: str) -> None:
-        self._forget_outdated(uid)
+        self._forget_finding(uid)
         timer = self._retry_timers.pop(uid, None)
         if timer is not None:
             timer.cancel()
 
-    def _forget_outdated(self, uid: str) -> None:
-        outdated = self._outdated.pop(uid, None)
-        if outdated is not None:
-            outdated.timer.cancel()
+    def _forget_finding(self, uid: str) -> None:
+        finding = self._findings.pop(uid, None)
+        if finding is not None and finding.timer is not None:
+            finding.timer.cancel()
 
-    def report(self, info: Info, transition: Transition, cause: Cause = Cause.REASON) -> None:
-        """`transition` writes why the Workload stays pending, as of now. `cause` is that of a changed reason."""
+    def report(
+        self,
+        info: Info,
+        transition: Transition,
+        cause: Cause = Cause.REASON,
+        refusal: PendingReason | None = None,
+    ) -> None:
+        """`transition` writes why the Workload stays pending, as of now. `cause` is that of a changed reason.
+
+        `refusal`: what it writes, if it writes nothing else that changes. Most refusals repeat an earlier one with
+        other numbers, and replace what is to be written already.
+        """
         workload = self._workloads.by_uid(info.uid)
         if workload is None or info.uid in self._retry_timers:
             return
+        known = self._findings.get(info.uid)
+        if known is not None and self._period > 0 and known.is_like(workload, refusal):
+            known.info, known.transition = info, transition
+            return
         draft = Draft(workload, self._runtime.clock.now())
         transition(draft)
+        finding = _Finding(info, transition, workload, refusal)
         if not draft.changed:
-            self._forget_outdated(info.uid)
+            self._forget_finding(info.uid)
             self._writer.withdraw(info.key, SLOT)
         elif self._period <= 0 or _reason(draft.workload) != _reason(workload):
-            self._forget_outdated(info.uid)
-            self._write(info, transition, cause)
+            self._forget_finding(info.uid)
+            self._findings[info.uid] = finding
+            self._write(finding, cause)
         else:
-            self._write_later(info, transition)
+            self._write_later(finding)
 
-    def _write_later(self, info: Info, transition: Transition) -> None:
-        known = self._outdated.get(info.uid)
-        if known is None:
+    def _write_later(self, finding: _Finding) -> None:
+        uid = finding.info.uid
+        known = self._findings.get(uid)
+        finding.timer = known.timer if known is not None else None
+        if finding.timer is None:
             loop = asyncio.get_running_loop()
-            timer = loop.call_at(next_turn(info.uid, self._period, loop.time()), self._refresh, info.uid)
-        else:
-            timer = known.timer
-        self._writer.withdraw(info.key, SLOT)
-        self._outdated[info.uid] = _Outdated(info, transition, timer)
+            finding.timer = loop.call_at(next_turn(uid, self._period, loop.time()), self._refresh, uid)
+        self._writer.withdraw(finding.info.key, SLOT)
+        self._findings[uid] = finding
 
     def _refresh(self, uid: str) -> None:
-        outdated = self._outdated.pop(uid)
-        self._write(outdated.info, outdated.transition, Cause.REASON_REFRESH)
+        self._write(self._findings.pop(uid), Cause.REASON_REFRESH)
 
-    def _write(self, info: Info, transition: Transition, cause: Cause) -> None:
+    def _write(self, finding: _Finding, cause: Cause) -> None:
+        info = finding.info
         workload = self._workloads.by_uid(info.uid)
         if workload is None:
             return
+
+        def write(draft: Draft) -> None:
+            if self._findings.get(info.uid) is finding:  # from now on a newer one needs a write of its own
+                del self._findings[info.uid]
+            finding.transition(draft)
 
         def failed(error: Exception) -> None:
             if not isinstance(error, Gone) and info.uid not in self._retry_timers:
@@ -132,7 +167,7 @@ class PendingReasons:
                 self._retry_after(info, self._rejections.record(self._workloads.by_uid(info.uid), error))
 
         component = event_reasons.SCHEDULER_COMPONENT
-        self._writer.explain(workload, transition, component, cause, slot=SLOT, failed=failed)
+        self._writer.explain(workload, write, component, cause, slot=SLOT, failed=failed)
 
     def _retry_after(self, info: Info, seconds: float) -> None:
         """Do not write the reason of this Workload again for `seconds`, however often its queue changes."""

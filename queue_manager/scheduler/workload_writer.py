@@ -236,7 +236,7 @@ def _for(current: Workload | None, writes: list[_PendingWrite]) -> list[_Pending
 
 
 def _ignore(latest: Workload) -> None:
-    """Nobody waits for an explanation."""
+    """Does nothing: no caller waits for the write of an explanation."""
 
 
 def _fail(writes: list[_PendingWrite], error: Exception) -> None:

@@ -25,7 +25,7 @@ from queue_manager.scheduling.nomination import Nomination, nominate, preemptor_
 from queue_manager.scheduling.planned_usage import PlannedUsage
 from queue_manager.scheduling.preemption import may_reclaim
 from queue_manager.scheduling.preemption_advice import NO_WAYS, Ways, ways_to_preempt
-from queue_manager.scheduling.preemption_candidates import Preemptor, may_be_preempted, protected_candidates
+from queue_manager.scheduling.preemption_candidates import Preemptor, candidate_rule, protected_candidates
 from queue_manager.scheduling.quota_state import QueueState, SchedulerState
 from queue_manager.scheduling.quota_tree import FlavorResource, is_within_quota
 from queue_manager.scheduling.workload_info import PODS, Info, PodSetInfo
@@ -217,7 +217,7 @@ class _Judge:
             running = [h for h in self.state.queues[name].holdings.values() if _uses(h, preemptor.needs)]
             if running:
                 policy = self._policy(name)
-                may = [h for h in running if may_be_preempted(h, preemptor, policy[1], self.now)]
+                may = list(filter(candidate_rule(preemptor, policy[1], self.now), running))
                 among = [h for h in may if h.uid in usable]
                 group = _Group(name, running, may, among, protected.get(name))
                 verdict = self._verdict(preemptor, group, found)

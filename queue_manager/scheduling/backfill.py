@@ -59,7 +59,7 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Promise:
-    """When the head of a ClusterQueue starts at the latest, and with which usage. NEVER: unknown."""
+    """The latest start of the head of a ClusterQueue, and its usage then. NEVER: unknown."""
 
     head: Info
     queue: QueueState
@@ -69,7 +69,7 @@ class Promise:
 
 
 class Backfilling:
-    """Keeps the promises to the waiting heads. A promise is computed again only after quota was taken or released."""
+    """Decides which Workloads may pass waiting heads; keeps one promise per ClusterQueue until the usage changes."""
 
     def __init__(self, rules: BackfillRules) -> None:
         self.rules = rules

@@ -5,7 +5,7 @@ without them. Then they are processed in order: preemptors whose victims are bei
 not borrow, then by priority, then by queue time; each must still fit after those before it.
 
     fits                                                   Admit
-    fits without its victims, and nobody else's            Preempt
+    fits once its own victims have stopped                 Preempt
     fits when the preemptions of others are done           Preempt, without victims of its own
     its choice was taken by another one in this cycle      Refuse; tried again in the next cycle, from scratch
     would fit after preemption, but no victims suffice     Refuse; its own quota is not lent to others in this cycle,

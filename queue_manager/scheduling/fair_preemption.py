@@ -43,7 +43,7 @@ from queue_manager.api import policies, reasons
 from queue_manager.scheduling.fair_sharing import Share, Shares
 from queue_manager.scheduling.holdings import Holding, Ranking
 from queue_manager.scheduling.preemption import Victim
-from queue_manager.scheduling.preemption_candidates import Preemptor, may_be_preempted
+from queue_manager.scheduling.preemption_candidates import Preemptor, candidate_rule
 from queue_manager.scheduling.quota_state import QueueState, SchedulerState
 from queue_manager.scheduling.quota_tree import FlavorResource, QuotaNode, Usage, is_within_quota
 
@@ -127,10 +127,9 @@ class _Candidates:
 
     def _of(self, queue: QueueState, policy: str, *, evicted: bool) -> Iterator[Holding]:
         below = inf if policy == policies.ANY else self._preemptor.info.priority + 1
+        is_candidate = candidate_rule(self._preemptor, policy, self._now)
         for _, holding in self._state.ranked(queue, evicted=evicted, below=below):
-            if holding.uid in self._excluded:
-                continue
-            if may_be_preempted(holding, self._preemptor, policy, self._now):
+            if holding.uid not in self._excluded and is_candidate(holding):
                 yield holding
 
 
@@ -364,7 +363,7 @@ class _Targets:
         return node in self._next or bool(self._children.get(node))
 
     def _place(self, node: QuotaNode) -> _Place:
-        """Highest share first; among equal ones a cohort, then another queue than the own one, then candidates."""
+        """Sort key of siblings: highest share; cohort before ClusterQueue, the own one last; next candidate; name."""
         share, candidate = self._search.share(node), self._next.get(node)
         own = node is self._search.ancestors[0]
         return _Place(

@@ -38,7 +38,7 @@ class PodSurroundings:
         return {**spec, **changes} if changes else spec
 
     def refusal(self, spec: Json, path: str) -> str:
-        """The first bound of a LimitRange that the pod violates, as Kueue words it; "" if there is none."""
+        """The first bound of a LimitRange that the pod violates, in Kueue's words; "" if it is within all."""
         for item in self._items("Container"):
             for kind in ("initContainers", "containers"):
                 for i, container in enumerate(spec.get(kind) or ()):

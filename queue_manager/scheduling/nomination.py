@@ -23,7 +23,7 @@ from queue_manager.scheduling.quota_state import QueueState, SchedulerState
 from queue_manager.scheduling.quota_tree import FlavorResource, Usage
 from queue_manager.scheduling.workload_info import Info
 
-NOBODY: dict[str, int] = {}
+NO_VICTIMS: dict[str, int] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ def preemptor_of(
 ) -> Preemptor:
     """A head that would use this much, in the usage that is planned."""
     needs = frozenset(fr for fr, amount in usage.items() if amount > queue.node.available(fr))
-    before = state.preempted.get(info.uid) or NOBODY
+    before = state.preempted.get(info.uid) or NO_VICTIMS
     return Preemptor(info, queue, usage, needs, planned.victims.keys(), before)
 
 

@@ -45,7 +45,7 @@ def container_requests(container: Json) -> Amounts:
 
 
 def over_limits(pod_spec: Json, path: str) -> str:
-    """The first container whose requests exceed its limits, as Kueue words it; "" if there is none."""
+    """The first container whose requests exceed its limits, in Kueue's words; "" if all are within."""
     for field in ("initContainers", "containers"):
         for i, container in enumerate(pod_spec.get(field) or ()):
             resources = container.get("resources") or {}

@@ -22,7 +22,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from datetime import datetime
 from heapq import merge
-from math import inf
 from typing import NamedTuple
 
 from queue_manager.api import policies, reasons
@@ -32,8 +31,12 @@ from queue_manager.scheduling.preemption_candidates import (
     CandidateKind,
     Preemptor,
     Source,
-    may_be_preempted,
+    candidate_rule,
+    is_below_nominal,
+    is_hopeless,
+    may_borrow_and_preempt,
     policy_for,
+    priority_bound,
     sources_of,
 )
 from queue_manager.scheduling.quota_state import QueueState, SchedulerState
@@ -57,6 +60,8 @@ def find_victims(state: SchedulerState, preemptor: Preemptor, now: datetime) -> 
 
     The usage in the quota tree is that of `state`, possibly with planned changes. It is changed during the search.
     """
+    if is_hopeless(state, preemptor):
+        return ()
     search = _Search(state, preemptor, now)
     found = (search.attempt(borrowing=borrowing) for borrowing in search.attempts())
     return next((victims for victims in found if victims), ())
@@ -70,17 +75,6 @@ def stoppable(state: SchedulerState, preemptor: Preemptor, now: datetime) -> fro
     """
     search = _Search(state, preemptor, now)
     return frozenset(uid for borrowing in search.attempts() for uid in search.usable(borrowing=borrowing))
-
-
-def _priority_bound(policy: str, priority: int) -> float:
-    """No candidate has this priority or a higher one."""
-    match policy:
-        case policies.ANY:
-            return inf
-        case policies.LOWER_OR_NEWER_EQUAL:
-            return priority + 1
-        case _:
-            return priority
 
 
 def prospect(state: SchedulerState, preemptor: Preemptor, now: datetime, victims_of: FindVictims) -> tuple[Mode, int]:
@@ -118,7 +112,7 @@ def may_reclaim(state: SchedulerState, queue: QueueState, fr: FlavorResource, va
     return (
         queue.node.quota(fr).nominal >= value
         or smallest_subtree(queue.node, queue.node.borrow_level(fr, value)).parent is not None
-        or _may_borrow_and_preempt(queue)
+        or may_borrow_and_preempt(queue)
         or (bool(state.fair_sharing) and policy.reclaim_within_cohort != policies.NEVER)
     )
 
@@ -133,11 +127,6 @@ def _level_without(
     for where, amount in held:
         where.add(fr, amount)
     return level
-
-
-def _may_borrow_and_preempt(queue: QueueState) -> bool:
-    borrowing = queue.queue.spec.preemption.borrow_within_cohort
-    return borrowing is not None and borrowing.policy != policies.NEVER
 
 
 # --- the search --------------------------------------------------------------------------------------------
@@ -164,8 +153,8 @@ class _Search:
     def attempts(self) -> tuple[bool, ...]:
         """Whether the preemptor may borrow: one or two attempts, the first that succeeds counts."""
         entitled, other = self._exists(CandidateKind.ENTITLED), self._exists(CandidateKind.OTHER)
-        only_within_quota = not _may_borrow_and_preempt(self._preemptor.queue)
-        if not (entitled or other) or (only_within_quota and not self._is_below_nominal()):
+        only_within_quota = not may_borrow_and_preempt(self._preemptor.queue)
+        if not (entitled or other) or (only_within_quota and not is_below_nominal(self._preemptor)):
             return (True,)
         return (False, True) if only_within_quota and not entitled else (True, False)
 
@@ -177,10 +166,6 @@ class _Search:
             self._found[kind] = next(candidates, None) is not None
         return self._found[kind]
 
-    def _is_below_nominal(self) -> bool:
-        node = self._preemptor.node
-        return all(node.usage.get(fr, 0) < node.quota(fr).nominal for fr in self._preemptor.needs)
-
     # --- candidates in order ---
 
     def _candidates(self) -> Iterator[_Candidate]:
@@ -189,15 +174,16 @@ class _Search:
                 yield from self._of_kind(kind, evicted=evicted)
 
     def _of_kind(self, kind: CandidateKind, *, evicted: bool) -> Iterator[_Candidate]:
-        return merge(*(self._ranked(source, evicted=evicted) for source in self._sources if source.kind is kind))
+        found = [self._ranked(source, evicted=evicted) for source in self._sources if source.kind is kind]
+        return found[0] if len(found) == 1 else merge(*found)
 
     def _ranked(self, source: Source, *, evicted: bool) -> Iterator[_Candidate]:
         """The candidates of one ClusterQueue, in order; read as far as the caller wants."""
         policy = policy_for(source, self._preemptor)
-        below = _priority_bound(policy, self._preemptor.info.priority)
-        preemptor, now = self._preemptor, self._now
+        below = priority_bound(policy, self._preemptor.info.priority)
+        is_candidate = candidate_rule(self._preemptor, policy, self._now)
         for rank, holding in self._state.ranked(source.queue, evicted=evicted, below=below):
-            if may_be_preempted(holding, preemptor, policy, now):
+            if is_candidate(holding):
                 yield _Candidate(rank, source, holding)
 
     def _reason(self, source: Source, holding: Holding) -> str:
@@ -247,7 +233,7 @@ class _Search:
         if self._exists(CandidateKind.OWN_QUEUE):
             return True
         if borrowing:
-            others_count = _may_borrow_and_preempt(self._preemptor.queue)
+            others_count = may_borrow_and_preempt(self._preemptor.queue)
             return self._exists(CandidateKind.ENTITLED) or (others_count and self._exists(CandidateKind.OTHER))
         return self._is_within_quota and (self._exists(CandidateKind.ENTITLED) or self._exists(CandidateKind.OTHER))
 
@@ -309,7 +295,12 @@ class _Search:
         if sharing is None:
             sharing = [fr for fr in self._preemptor.usage if _shares_all(source, self._preemptor.node, fr)]
             self._sharing[node] = sharing
-        return any(usage.get(fr, 0) > slack[fr] for fr in sharing)
+        for fr in sharing:  # runs once per candidate, as `is_above_quota`
+            if usage.get(fr, 0) > slack[fr]:
+                break
+        else:
+            return False
+        return True
 
     def _slack(self, removal: _Removal, borrowing: bool) -> dict[FlavorResource, int] | None:
         """What is free beside the preemptor; None if it does not fit."""

@@ -22,11 +22,13 @@ Kueue: pkg/scheduler/preemption, BEHAVIOUR.md#q44-preemption.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import IntEnum
+from itertools import chain, islice
+from math import inf
 from typing import NamedTuple
 
 from queue_manager.api import policies
@@ -36,6 +38,7 @@ from queue_manager.scheduling.quota_state import QueueState, SchedulerState
 from queue_manager.scheduling.quota_tree import FlavorResource, QuotaNode, Usage, is_within_quota
 from queue_manager.scheduling.workload_info import Info
 
+MOST_READ = 100  # Workloads, before a search for victims
 MOST_RECLAIMS = 2  # of one Workload from another one that has no lower priority
 
 
@@ -56,14 +59,19 @@ class Preemptor:
         return self.queue.node
 
 
-def may_be_preempted(holding: Holding, preemptor: Preemptor, policy: str, now: datetime) -> bool:
+def candidate_rule(preemptor: Preemptor, policy: str, now: datetime) -> Callable[[Holding], bool]:
     """Whether a Workload is a candidate under a policy, withinClusterQueue or reclaimWithinCohort, and not protected.
 
     BEHAVIOUR.md#q53-minimum-runtime
     """
-    if holding.protected_until is not None and holding.is_protected(now):
-        return False
-    return _is_allowed(holding, preemptor, policy)
+    is_allowed = _policy_rule(preemptor, policy)
+
+    def is_candidate(holding: Holding) -> bool:
+        if holding.protected_until is not None and holding.is_protected(now):
+            return False
+        return is_allowed(holding)
+
+    return is_candidate
 
 
 def protected_candidates(state: SchedulerState, preemptor: Preemptor, now: datetime) -> list[Holding]:
@@ -71,22 +79,28 @@ def protected_candidates(state: SchedulerState, preemptor: Preemptor, now: datet
     found = (
         holding
         for source in sources_of(state, preemptor)
-        for holding in source.queue.holdings.values()
-        if holding.is_protected(now) and _is_allowed(holding, preemptor, policy_for(source, preemptor))
+        for holding in filter(_policy_rule(preemptor, policy_for(source, preemptor)), source.queue.holdings.values())
+        if holding.is_protected(now)
     )
     return sorted(found, key=lambda holding: (holding.protected_until or now, holding.ranking))
 
 
-def _is_allowed(holding: Holding, preemptor: Preemptor, policy: str) -> bool:
-    if holding.uid in preemptor.taken_victims or preemptor.needs.isdisjoint(holding.usage):
-        return False
-    priority = preemptor.info.priority
-    if holding.priority < priority:
-        return True
-    if policy == policies.ANY:
-        return holding.evicted or preemptor.preempted.get(holding.uid, 0) < MOST_RECLAIMS
-    newer = holding.priority == priority and preemptor.info.queued_at < holding.queued_at
-    return newer and policy == policies.LOWER_OR_NEWER_EQUAL
+def _policy_rule(preemptor: Preemptor, policy: str) -> Callable[[Holding], bool]:
+    """Whether the policy allows to preempt a Workload. Runs once per candidate, so it reads the preemptor only once."""
+    priority, queued_at = preemptor.info.priority, preemptor.info.queued_at
+    taken, needs, preempted = preemptor.taken_victims, preemptor.needs, preemptor.preempted
+
+    def is_allowed(holding: Holding) -> bool:
+        if holding.uid in taken or needs.isdisjoint(holding.usage):
+            return False
+        if holding.priority < priority:
+            return True
+        if policy == policies.ANY:
+            return holding.evicted or preempted.get(holding.uid, 0) < MOST_RECLAIMS
+        newer = holding.priority == priority and queued_at < holding.queued_at
+        return newer and policy == policies.LOWER_OR_NEWER_EQUAL
+
+    return is_allowed
 
 
 def with_new_candidates(state: SchedulerState, cluster_queue: str, admitted: Usage) -> list[str]:
@@ -107,6 +121,68 @@ def with_new_candidates(state: SchedulerState, cluster_queue: str, admitted: Usa
 
 def _policy(state: SchedulerState, cluster_queue: str) -> Preemption:
     return state.queues[cluster_queue].queue.spec.preemption
+
+
+def is_hopeless(state: SchedulerState, preemptor: Preemptor) -> bool:
+    """Whether no search can find sufficient victims, as far as that shows without one: most heads of a full cohort.
+
+    A preemptor that must not preempt while it borrows, and is entitled to nothing outside, has at first the Workloads
+    of its own ClusterQueue only. If that has used up its nominal quota, the preemptor has no others, and what these
+    use must cover at least what is missing. Otherwise it may have others once some of its own are gone. Of many
+    Workloads only the first MOST_READ are added up, so that this costs little where a search is needed.
+    """
+    queue, node = preemptor.queue, preemptor.node
+    if may_borrow_and_preempt(queue) or _is_entitled(preemptor):
+        return False
+    missing = {fr: short for fr, v in preemptor.usage.items() if (short := v - node.available(fr)) > 0}
+    policy = queue.queue.spec.preemption.within_cluster_queue
+    if policy == policies.NEVER or not missing:
+        return bool(missing)
+    below = priority_bound(policy, preemptor.info.priority)
+    own = chain.from_iterable(state.ranked(queue, evicted=evicted, below=below) for evicted in (True, False))
+    if is_below_nominal(preemptor):
+        return next(own, None) is None
+    for _, holding in islice(own, MOST_READ):
+        for fr in missing:
+            missing[fr] -= holding.usage.get(fr, 0)
+        if max(missing.values()) <= 0:
+            return False
+    return next(own, None) is None
+
+
+def is_below_nominal(preemptor: Preemptor) -> bool:
+    """Whether its ClusterQueue has not used up its nominal quota of anything that is short."""
+    node = preemptor.node
+    return all(node.usage.get(fr, 0) < node.quota(fr).nominal for fr in preemptor.needs)
+
+
+def may_borrow_and_preempt(queue: QueueState) -> bool:
+    """Whether borrowWithinCohort lets a Workload of this ClusterQueue preempt others although it borrows."""
+    borrowing = queue.queue.spec.preemption.borrow_within_cohort
+    return borrowing is not None and borrowing.policy != policies.NEVER
+
+
+def priority_bound(policy: str, priority: int) -> float:
+    """No candidate has this priority or a higher one."""
+    match policy:
+        case policies.ANY:
+            return inf
+        case policies.LOWER_OR_NEWER_EQUAL:
+            return priority + 1
+        case _:
+            return priority
+
+
+def _is_entitled(preemptor: Preemptor) -> bool:
+    """Whether a subtree around the preemptor holds it: see `sources_of`."""
+    node, remaining = preemptor.node, dict(preemptor.usage)
+    while node.parent is not None:
+        if all(v <= node.subtree.get(fr, 0) - node.usage.get(fr, 0) for fr, v in remaining.items()):
+            return True
+        for fr, v in remaining.items():
+            remaining[fr] = max(0, v - node.local_available(fr))
+        node = node.parent
+    return False
 
 
 # --- where candidates are ----------------------------------------------------------------------------------

@@ -69,7 +69,7 @@ class QuotaForest:
     # --- queries ---
 
     def cycle_above(self, node: QuotaNode) -> Cycle:
-        """The cycle that `node` is in or below, from the first member on its way up; () if there is none."""
+        """The cycle that `node` is in or below, from the first member on its way up; () without a cycle."""
         root = node.root
         return self._cycles.get(root.name, ()) if root.is_cohort else ()
 

@@ -136,11 +136,11 @@ class SchedulerState:
         return _queues_around(node) if node is not None else []
 
     def cycle_above(self, name: str) -> Cycle:
-        """The cycle of Cohorts that the ClusterQueue is below, () if there is none. Such a ClusterQueue is inactive."""
+        """The cycle of Cohorts that the ClusterQueue is below, () without a cycle. Such a ClusterQueue is inactive."""
         return self.forest.cycle_above(self.queues[name].node)
 
     def members_of_cycle(self, cohort: str) -> Cycle:
-        """The cycle of Cohorts that this cohort is in or below, () if there is none."""
+        """The cycle of Cohorts that this cohort is in or below, () without a cycle."""
         node = self.forest.cohorts.get(cohort)
         return self.forest.cycle_above(node) if node is not None else ()
 

@@ -90,7 +90,7 @@ class UsageLedger:
             self._samples.clear()
 
     def get(self, queue: Key) -> Sample | None:
-        """The last sample, with the penalties of admissions since then; None if there was none."""
+        """The last sample, with the penalties of admissions since then; None before the first."""
         return self._samples.get(queue)
 
     def restore(self, queue: Key, consumed: Consumption, at: datetime) -> None:

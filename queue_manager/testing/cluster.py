@@ -65,7 +65,7 @@ class Cluster:
         `first_queue`: create the LocalQueue `default/user-queue` with the quota of all nodes.
         `data_dir`: where the cluster keeps its objects; without it they are in a temporary directory.
         `grace_seconds`: how long `stop` waits for pods that ignore SIGTERM. `start_seconds`: how long `start` waits.
-        Raises ValueError for a quantity that is none, and OSError if the file of `config` cannot be read.
+        Raises ValueError for a malformed quantity, and OSError if the file of `config` cannot be read.
         """
         for name, amount in (("cpu", cpu), ("memory", memory)):
             _check_quantity(name, amount)

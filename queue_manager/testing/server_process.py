@@ -86,7 +86,7 @@ def input_end() -> asyncio.Event:
 
 
 def answer(message: Ready | Failed) -> None:
-    """Write the answer, unless nobody reads it any more."""
+    """Write the answer, unless its reader is gone."""
     try:
         sys.stdout.buffer.write(msgspec.json.encode(message) + b"\n")
         sys.stdout.buffer.flush()

@@ -2,7 +2,7 @@
 
 The first line that applies decides; each gives one code of `reason_codes`.
 
-    it runs, or has ended                    no code: `sluice show` tells the rest
+    it runs, or has ended                    no code: `sluice show` has the details
     it has no Workload                       HOLD/Suspended (no queue), NEVER/Misconfigured, FAULT/ControllerStale
     its Workload is finished or inactive     NEVER/Refused, HOLD/Deactivated
     it holds quota                           WAIT/Evicted, WAIT/UnsatisfiedAdmissionChecks, FAULT/AdmittedNotRunning
@@ -170,7 +170,7 @@ def _held_back(case: Case, workload: Workload) -> Finding | None:
         return Finding(reason_codes.REFUSED, sentence, changes, f"sluice cancel {case.argument}", message)
     if case.state == JobState.DEACTIVATED:
         _, message = explain_state(case.job, workload, case.state, case.now)
-        sentence = "It is deactivated and stays out of the queue until somebody reactivates it."
+        sentence = "It is deactivated and stays out of the queue until it is reactivated."
         return Finding(
             reasons.DEACTIVATED,
             sentence,

@@ -10,8 +10,8 @@ the same state:
     Deactivated  its Workload has spec.active=false: an operator must act
     Backoff      evicted, and requeueAt is in the future
     Evicted      evicted, and still holding quota: its pods are terminating
-    Running      not suspended, and a pod is ready or has succeeded
-    Starting     not suspended, and no pod is ready yet
+    Running      not suspended, and a pod is ready or has succeeded, or the end of the Job is decided
+    Starting     not suspended, and no pod is ready yet, or none any more (WaitForRecovery): `started_jobs`
     Reserved     quota is reserved, and the Job is not started yet
     Suspended    suspended, and not managed by any queue: only a user can start it
     Pending      pending in its queue
@@ -42,6 +42,7 @@ from queue_manager.visibility import inbox
 from queue_manager.visibility.attempt_counts import count_budget_attempts
 from queue_manager.visibility.job_causes import job_cause, pods_by_job
 from queue_manager.visibility.preempted import preempted_for
+from queue_manager.visibility.started_jobs import explain_running, explain_starting, is_running
 from queue_manager.visibility.wording import like_another, plain
 
 WORKLOAD_CREATION_TIMEOUT = timedelta(seconds=15)  # within this time the queue creates the Workload of a new Job
@@ -219,7 +220,7 @@ def job_state(job: Job, workload: Workload | None, now: datetime) -> JobState:
         if workload.is_true(condition_types.EVICTED) and workload.is_true(condition_types.QUOTA_RESERVED):
             return JobState.EVICTED
     if not job.spec.suspend:
-        return JobState.RUNNING if job.status.ready or job.status.succeeded else JobState.STARTING
+        return JobState.RUNNING if is_running(job.status) else JobState.STARTING
     if workload is None:
         return JobState.PENDING if job.metadata.labels.get(keys.QUEUE_NAME) else JobState.SUSPENDED
     return JobState.RESERVED if workload.is_true(condition_types.QUOTA_RESERVED) else JobState.PENDING
@@ -282,6 +283,10 @@ def explain_state(
         kind = FAILED if state == JobState.FAILED else COMPLETE
         condition = next(c for c in job.status.conditions if c.type == kind and c.is_true)
         return condition.reason, condition.message
+    if job is not None and state == JobState.RUNNING:
+        return explain_running(job)
+    if job is not None and state == JobState.STARTING:
+        return explain_starting(job, workload)
     if workload is None:
         return _not_queued(job, now) if job is not None and state == JobState.PENDING else ("", "")
     finished = workload.condition(condition_types.FINISHED)
@@ -300,9 +305,6 @@ def explain_state(
                 return reasons.PENDING_EVALUATION, like_another(inbox.job_name(equivalent), refusal(equivalent))
             return reasons.PENDING_EVALUATION, f"waits behind others in {workload.spec.queue_name}"
         return (waiting.reason, waiting.message) if waiting and waiting.status == "False" else ("", "")
-    if state == JobState.STARTING:
-        ready = workload.condition(condition_types.PODS_READY)
-        return (ready.reason, ready.message) if ready and ready.status == "False" else ("", "")
     return "", ""
 
 

@@ -18,7 +18,7 @@ from queue_manager.visibility.wire_types import ContainerStatus, Pod
 
 
 class LogSource(NamedTuple):
-    """One log: a container of a pod. `label` tells the pods of a Job apart.
+    """One log: a container of a pod. `label` is unique among the pods of a Job.
 
     `restarts`: how often the container was restarted. `before_restart`: its log before the last restart.
     """

@@ -40,7 +40,7 @@ _NEVER = (reasons.NO_MATCHING_FLAVOR, reasons.EXCEEDS_MAX_QUOTA, reasons.MISCONF
 class Obstacle(NamedTuple):
     """Why a Job does not start. `never`: it cannot start until its author or an admin does what `remedy` says.
 
-    `certain`: False while only the scheduler can tell whether the obstacle exists.
+    `certain`: False while only the scheduler can decide whether the obstacle exists.
     """
 
     text: str
@@ -139,7 +139,7 @@ def _of_specs(job: Job, cluster_queue: ClusterQueue | None, queues: ReadableQueu
         return None
     cohorts = (queues.cohorts or {}).values()
     text = never(job, cluster_queue, queues.cluster.values(), queues.flavors, queues.rules or COUNT_ALL, cohorts)
-    return Obstacle(text, "ask for less, or have an admin change the queue", never=True) if text else None
+    return Obstacle(text, "request less, or have an admin change the queue", never=True) if text else None
 
 
 def _selects(cluster_queue: ClusterQueue, namespace: str, queues: ReadableQueues) -> bool:
@@ -164,4 +164,4 @@ def _of_resources(
             return None
     elif rules is None:
         return Obstacle(f"{text}, unless the configuration excludes it", certain=False)
-    return Obstacle(text, "do not ask for it, or have an admin add a quota", never=True)
+    return Obstacle(text, "do not request it, or have an admin add a quota", never=True)

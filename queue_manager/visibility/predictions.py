@@ -221,8 +221,8 @@ _PENDING = {
     reasons.WAITING_FOR_QUOTA: "starts when enough quota is free",
     reasons.WAITING_FOR_PREEMPTED: "starts when the preempted Workloads have stopped",
     reasons.WAITING_FOR_PODS_READY: "starts when the pods of all admitted Workloads are ready (blockAdmission)",
-    reasons.EXCEEDS_MAX_QUOTA: "never starts, unless it asks for less or an admin raises the quota",
-    reasons.NO_MATCHING_FLAVOR: "never starts, unless it asks for something else or an admin adds a flavor for it",
+    reasons.EXCEEDS_MAX_QUOTA: "never starts, unless it requests less or an admin raises the quota",
+    reasons.NO_MATCHING_FLAVOR: "never starts, unless it requests something else or an admin adds a flavor for it",
     reasons.MISCONFIGURED: "never starts, unless the misconfiguration is fixed",
 }
 

@@ -1,8 +1,8 @@
 """The code of the dominant reason why a Job does not run: CLASS/Reason, for example WAIT/WaitingForQuota. Pure.
 
     NEVER   cannot start until its author or an admin changes something
-    WAIT    starts without anybody's help
-    HOLD    starts when somebody gives the word: a queue is stopped, a Workload deactivated, gated, or in no queue
+    WAIT    starts without a change by a user
+    HOLD    starts when a user releases it: its queue is stopped, or its Workload is deactivated, gated, or in no queue
     FAULT   should have started: a controller does not do its part
 
 Reasons are those of QuotaReserved=False (KEP-10852) and Admitted=False, and the following of Sluice's own. Codes are

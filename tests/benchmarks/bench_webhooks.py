@@ -4,7 +4,8 @@ The server runs in a process of its own, as in `sluice manager`: HTTPS server, k
 caches filled from an embedded API server. Reviews are of Jobs and Workloads, half to be changed and half to be
 validated. Each review is sent at its time, whether or not earlier ones are answered, as an API server does: a pause of
 the server counts for every review that falls into it. The anchor is the same server with handlers of kopf that do
-nothing.
+nothing. In a third row the process also leads: its queue controllers admit a stream of Jobs in the same event loop. The
+embedded API server that they write to runs there too, so that the latencies are an upper bound.
 
 Two things would measure the benchmark or the machine instead: the client's garbage collector, which is off, and other
 processes. Both sides run with real-time priority where that is permitted (as root); the column "no core" is the time
@@ -16,13 +17,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
+import itertools
 import logging
 import os
 import ssl
 import subprocess
 import sys
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any
@@ -33,8 +35,16 @@ from rich.console import Console
 from rich.table import Table
 
 from job_controller.json_tree import Json
-from queue_manager.api.resources import JOBS, NAMESPACES, WORKLOADS
+from queue_manager.api.resources import (
+    CLUSTER_QUEUES,
+    JOBS,
+    LOCAL_QUEUES,
+    NAMESPACES,
+    RESOURCE_FLAVORS,
+    WORKLOADS,
+)
 from queue_manager.api.webhook_table import WEBHOOKS
+from queue_manager.configuration import KueueConfig
 from queue_manager.configuration.addresses import Address
 from queue_manager.engine.certificates import issue
 from queue_manager.engine.clock import SystemClock
@@ -53,12 +63,19 @@ from queue_manager.operator.webhooks import https_server
 from queue_manager.operator.webhooks.admission import ClusterAdmission
 from queue_manager.operator.webhooks.cluster_contexts import ClusterContexts
 from queue_manager.operator.webhooks.kopf_admission import KopfAdmission
+from queue_manager.wiring import attach_queue_controllers
 from tests.kopf_reviews import request, review_function
 from tests.process_figures import cpu_seconds, waited_for_core_seconds
 
 RATE, SECONDS, RUNS, CONNECTIONS = 200, 10, 3, 8
 GOAL_MILLISECONDS = 15  # of the 99th percentile
 NAMESPACES_IN_CACHE = 500
+ADMISSIONS = 20  # Jobs per second that are submitted, and admitted, beside the reviews
+TITLES = {
+    "empty": "kopf with empty handlers (anchor)",
+    "rules": "the rules of Sluice",
+    "admitting": "the rules, beside admissions",
+}
 QUEUE = {"kueue.x-k8s.io/queue-name": "q"}
 
 
@@ -105,7 +122,10 @@ REVIEWS = {
 
 
 async def serve(handlers: str) -> None:
-    """Print the URL, and serve until standard input ends. `handlers`: "rules" or "empty"."""
+    """Print the URL, serve until standard input ends, and print how many Jobs were admitted per second.
+
+    `handlers`: a key of TITLES.
+    """
     clock = SystemClock()
     transport = LocalTransport(ApiServer(Store(clock, Random(1)), KindRegistry.builtin(), clock, []), "bench")
     await install_crds(RestClient(transport))
@@ -113,15 +133,57 @@ async def serve(handlers: str) -> None:
         await RestClient(transport).create(NAMESPACES, "", {"metadata": {"name": f"ns-{number}"}})
     runtime = Runtime(transport, clock, Random(1), silence=None)
     admission = KopfAdmission(ClusterAdmission(ClusterContexts(runtime, WorkloadSettings())))
-    routes = await _routes(admission) if handlers == "rules" else _empty_routes()
+    routes = _empty_routes() if handlers == "empty" else await _routes(admission)
     certificate, context = ServingCertificate(), server_context(None)
     certificate.present(issue("bench", ["127.0.0.1"], clock.now()).pem)
     certificate.attach(context)
-    async with runtime:
+    async with runtime, _admitting(transport) if handlers == "admitting" else _idle() as admitted:
         url, close = await https_server.serve(Address("127.0.0.1", 0), context, routes, MetricRegistry())
+        began = time.perf_counter()
         print(url, flush=True)
         await asyncio.to_thread(sys.stdin.read)
+        print(round(admitted() / (time.perf_counter() - began)), flush=True)
         await close()
+
+
+@contextlib.asynccontextmanager
+async def _idle() -> AsyncIterator[Callable[[], int]]:
+    yield lambda: 0
+
+
+@contextlib.asynccontextmanager
+async def _admitting(transport: LocalTransport) -> AsyncIterator[Callable[[], int]]:
+    """Submit Jobs to a queue whose controllers run here; yields what counts the admitted ones."""
+    logging.getLogger("queue_manager").setLevel(logging.WARNING)
+    runtime = Runtime(transport, SystemClock(), Random(1), silence=None)
+    queue = attach_queue_controllers(runtime, KueueConfig())
+    client = RestClient(transport)
+    await create_queues(client)
+    async with runtime:
+        submitting = asyncio.create_task(_submit(client))
+        yield lambda: sum(holding.admitted for holding in queue.quota_cache.state.holdings.values())
+        submitting.cancel()
+
+
+async def _submit(client: RestClient) -> None:
+    began = time.perf_counter()
+    for number in itertools.count():
+        await asyncio.sleep(max(0.0, began + number / ADMISSIONS - time.perf_counter()))
+        await client.create(JOBS, "default", submission(number))
+
+
+async def create_queues(client: RestClient) -> None:
+    await client.create(RESOURCE_FLAVORS, "", {"metadata": {"name": "f"}, "spec": {}})
+    flavor = {"name": "f", "resources": [{"name": name, "nominalQuota": "1P"} for name in ("cpu", "memory")]}
+    spec = {"namespaceSelector": {}, "resourceGroups": [{"coveredResources": ["cpu", "memory"], "flavors": [flavor]}]}
+    await client.create(CLUSTER_QUEUES, "", {"metadata": {"name": "cq"}, "spec": spec})
+    await client.create(LOCAL_QUEUES, "default", {"metadata": {"name": "q"}, "spec": {"clusterQueue": "cq"}})
+
+
+def submission(number: int) -> Json:
+    tree = job()
+    meta = {"name": f"training-{number}", "labels": QUEUE}
+    return {**tree, "metadata": meta, "spec": {**tree["spec"], "suspend": True}}
 
 
 async def _routes(admission: KopfAdmission) -> dict[str, https_server.Answer]:
@@ -163,6 +225,7 @@ class Figures:
     latencies: list[float] = field(default_factory=list)
     cpu: float = 0.0
     without_core: float = 0.0
+    admitted: list[int] = field(default_factory=list)  # Jobs per second, by run
 
     def row(self) -> list[str]:
         ascending = sorted(self.latencies)
@@ -171,6 +234,7 @@ class Figures:
             *(f"{seconds * 1e3:.1f}" for seconds in shown),
             f"{self.cpu / len(ascending) * 1e3:.2f}",
             f"{self.without_core * 1e3:.0f}",
+            f"{sum(self.admitted) / len(self.admitted):.0f}",
         ]
 
 
@@ -219,6 +283,7 @@ def run(handlers: str, figures: Figures) -> None:
             asyncio.run(measure(server.stdout.readline().strip(), server.pid, figures))
         finally:
             server.stdin.close()
+        figures.admitted.append(int(server.stdout.readline()))
 
 
 def preempt_others() -> bool:
@@ -232,15 +297,14 @@ def preempt_others() -> bool:
 def main() -> None:
     real_time = preempt_others()
     gc.disable()
-    titles = {"empty": "kopf with empty handlers (anchor)", "rules": "the rules of Sluice"}
-    found = {handlers: Figures() for handlers in titles}
+    found = {handlers: Figures() for handlers in TITLES}
     for _ in range(RUNS):
         for handlers, figures in found.items():
             run(handlers, figures)
     table = Table(title=f"Admission webhooks: {RATE} reviews per second over TLS, {RUNS} runs of {SECONDS} s, in ms")
-    for column in ("handlers", "p50", "p90", "p99", "max", "CPU per review", "no core"):
+    for column in ("handlers", "p50", "p90", "p99", "max", "CPU per review", "no core", "Jobs/s"):
         table.add_column(column, justify="left" if column == "handlers" else "right")
-    for handlers, title in titles.items():
+    for handlers, title in TITLES.items():
         table.add_row(title, *found[handlers].row())
     Console(width=110).print(table)
     print(f"goal: p99 below {GOAL_MILLISECONDS} ms")

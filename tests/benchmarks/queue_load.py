@@ -39,9 +39,12 @@ class Stalled(Exception):
 class Load:
     """One program beside the manager: creates, watches, ends."""
 
-    def __init__(self, runtime: Runtime, shape: Shape) -> None:
-        self.record = Record(shape)
+    def __init__(self, runtime: Runtime, shape: Shape, time: Callable[[], float] = time.monotonic) -> None:
+        """`time`: in seconds."""
+        self.record = Record(shape, time)
         self._shape = shape
+        self._time = time
+        self._clock = runtime.clock
         self._client = runtime.client
         self._workloads: Cache[Workload] = runtime.cache(WORKLOADS, Workload)
         self._ends: dict[str, asyncio.TimerHandle] = {}  # by uid
@@ -58,13 +61,13 @@ class Load:
             group.create_task(self._report(show, every))
 
     async def _report(self, show: Callable[[Record], None], every: float) -> None:
-        shown = time.monotonic()
+        shown = self._time()
         while not self.record.complete:
             await asyncio.sleep(0.05)
             for task in [task for task in self._writes if task.done()]:
                 self._writes.discard(task)
                 task.result()
-            now = time.monotonic()
+            now = self._time()
             if now - self.record.last_change > STALLED_SECONDS:
                 raise Stalled(f"{self._shape.total - self.record.finished} Workloads wait, and nothing happens")
             if now - shown >= every:
@@ -101,7 +104,7 @@ class Load:
     async def _end(self, uid: str) -> None:
         """Set Finished, unless the Workload has been evicted meanwhile."""
         while (current := self._workloads.by_uid(uid)) is not None and _runs(current):
-            draft = Draft(current, datetime.now(UTC))
+            draft = Draft(current, self._clock.now())
             transitions.finish(draft, "ByTest", "By test runner")
             meta = current.metadata
             try:

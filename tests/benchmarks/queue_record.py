@@ -6,11 +6,11 @@ its cause.
 
 from __future__ import annotations
 
-import time
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from statistics import fmean
+from time import monotonic
 
 from job_controller.model import Key
 from queue_manager.api import condition_types
@@ -45,7 +45,8 @@ class Record:
     """Everything since `start`; `changed` is called by the watch."""
 
     shape: Shape
-    started: float = field(default_factory=time.monotonic)
+    time: Callable[[], float] = monotonic
+    started: float = 0.0
     lives: dict[Key, Life] = field(default_factory=dict)
     causes: Counter[str] = field(default_factory=Counter)
     preemptions: Counter[str] = field(default_factory=Counter)  # by reason
@@ -56,10 +57,11 @@ class Record:
     finished: int = 0
     in_use: Counter[str] = field(default_factory=Counter)  # cpus by cohort
     most_in_use: int = 0
-    last_change: float = field(default_factory=time.monotonic)
+    last_change: float = 0.0
     _pending_seconds: float = 0.0
 
     def __post_init__(self) -> None:
+        self.started = self.last_change = self.time()
         self._cohorts = {queue.name: queue.cohort for queue in self.shape.queues}
         self._kinds = {kind.name: kind for kind in self.shape.classes}
 
@@ -67,7 +69,7 @@ class Record:
         """Take a version of a Workload. Nobody deletes any."""
         if new is None:
             return
-        now = time.monotonic()
+        now = self.time()
         self._pending_seconds += self.pending * (now - self.last_change)
         self.last_change = now
         if old is None:

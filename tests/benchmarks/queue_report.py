@@ -113,7 +113,7 @@ def rows(shape: Shape, ours: Result, plain: Result) -> list[tuple[str, ...]]:
             f"{(record.status_writes - record.causes[BY_RUNNER]) / total:.2f}",
             "our writes",
         ),
-        one("  by us, of those preempted once", _of_preempted(record), "writes of preempted"),
+        one("  by us, of those preempted once", preempted_once(record), "writes of preempted"),
         both("CPU of the API server per Workload", cpu("kube-apiserver"), "server"),
         both("CPU of etcd per Workload", cpu("etcd")),
         one("CPU of the manager per Workload", cpu("manager")(ours), "manager"),
@@ -133,7 +133,8 @@ def _share_of_machine(result: Result) -> str:
     return f"{sum(result.spent.cpu.values()) / (result.settled * (os.cpu_count() or 1)):.0%}"
 
 
-def _of_preempted(record: Record) -> str:
+def preempted_once(record: Record) -> str:
+    """The status writes by us of each Workload that was preempted once, by cause."""
     workloads, causes = record.writes_of_preempted()
     if not workloads:
         return "none was preempted once"

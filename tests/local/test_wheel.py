@@ -9,15 +9,18 @@ import signal
 import subprocess
 import sys
 import tomllib
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from queue_manager.cli.version_line import COMMIT_DIGITS
 from tests.waiting import until
 
 ROOT = Path(__file__).parents[2]
 SAMPLE = Path(__file__).parent / "testing" / "sample_project"
+COMMIT = "queue_manager/COMMIT"
 PIP = ("-m", "pip", "--disable-pip-version-check")
 
 pytestmark = pytest.mark.wheel
@@ -27,11 +30,10 @@ pytestmark = pytest.mark.wheel
 def environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a virtual environment in which only the wheel was asked for."""
     folder = tmp_path_factory.mktemp("wheel")
-    run(sys.executable, *PIP, "wheel", "--quiet", "--no-deps", "--wheel-dir", str(folder), str(ROOT))
-    (wheel,) = folder.glob("*.whl")
+    wheel = str(wheel_of(ROOT, folder).filename)
     python = str(folder / "env" / "bin" / "python")
     run(sys.executable, "-m", "venv", str(folder / "env"))
-    run(python, *PIP, "install", "--quiet", "--constraint", str(ROOT / "deploy" / "constraints.txt"), str(wheel))
+    run(python, *PIP, "install", "--quiet", "--constraint", str(ROOT / "deploy" / "constraints.txt"), wheel)
     run(python, *PIP, "check")
     return folder / "env"
 
@@ -65,9 +67,37 @@ def cluster(env: dict[str, str], tmp_path: Path) -> Iterator[list[str]]:
     assert process.returncode == 0
 
 
-def test_the_version_is_that_of_the_project(env: dict[str, str], tmp_path: Path) -> None:
+def head() -> str:
+    """The commit of this checkout."""
+    return run("git", "-C", str(ROOT), "rev-parse", "HEAD").strip()
+
+
+def wheel_of(source: Path, folder: Path, env: dict[str, str] | None = None) -> zipfile.ZipFile:
+    run(sys.executable, *PIP, "wheel", "--quiet", "--no-deps", "--wheel-dir", str(folder), str(source), env=env)
+    (wheel,) = folder.glob("*.whl")
+    return zipfile.ZipFile(wheel)
+
+
+def test_the_version_is_that_of_the_project_and_its_commit(env: dict[str, str], tmp_path: Path) -> None:
     version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
-    assert run("sluice", "--version", env=env, cwd=tmp_path).startswith(f"sluice {version}, Python 3.")
+    printed = run("sluice", "--version", env=env, cwd=tmp_path)
+    assert printed.startswith(f"sluice {version} (commit {head()[:COMMIT_DIGITS]}), Python 3.")
+
+
+def test_a_wheel_of_an_sdist_names_the_commit_of_the_sdist(tmp_path: Path) -> None:
+    run(sys.executable, "-m", "venv", str(tmp_path / "env"))
+    python = str(tmp_path / "env" / "bin" / "python")
+    run(python, *PIP, "install", "--quiet", "hatchling")
+    run(python, "-m", "hatchling", "build", "--target", "sdist", "--directory", str(tmp_path), cwd=ROOT)
+    (sdist,) = tmp_path.glob("*.tar.gz")
+    assert wheel_of(sdist, tmp_path).read(COMMIT).decode().strip() == head()
+
+
+def test_a_wheel_is_built_without_git(tmp_path: Path) -> None:
+    """git is in no folder of PATH, as on a machine that has none."""
+    with wheel_of(ROOT, tmp_path, env={**os.environ, "PATH": str(Path(sys.executable).parent)}) as wheel:
+        assert COMMIT not in wheel.namelist()
+        assert "queue_manager/cli/main.py" in wheel.namelist()
 
 
 async def test_the_commands_that_up_prints_run_a_job(cluster: list[str], env: dict[str, str], tmp_path: Path) -> None:

@@ -175,7 +175,7 @@ def _taken(tree: Json, annotation: str) -> Mapping[str, Json]:
 
 
 def _keep(tree: Json, annotation: str, fields: Mapping[str, Json]) -> None:
-    """Set an annotation to the fields to keep; remove it if there are none."""
+    """Set an annotation to the fields to keep; remove it without any."""
     meta = tree.get("metadata")
     present = meta.get("annotations") if isinstance(meta, dict) else None
     if not isinstance(meta, dict) or not isinstance(present, dict | None):

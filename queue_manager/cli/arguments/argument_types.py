@@ -118,7 +118,7 @@ def namespace(text: str) -> str:
 
 
 def name_list(text: str) -> tuple[str, ...]:
-    """Return the distinct names of a comma-separated list, in its order. Raises ArgumentTypeError if there is none."""
+    """Return the distinct names of a comma-separated list, in its order. Raises ArgumentTypeError for an empty list."""
     names = tuple(dict.fromkeys(namespace(part.strip()) for part in text.split(",") if part.strip()))
     if not names:
         raise argparse.ArgumentTypeError("names no namespace")

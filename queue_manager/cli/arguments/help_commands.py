@@ -12,7 +12,7 @@ SHELLS = ("bash", "zsh", "fish")
 
 
 class ShowVersion(argparse.Action):
-    """Prints the version and ends. Unlike argparse's own action, it finds the version only when it is asked for."""
+    """Prints the version and ends. Unlike argparse's own action, it finds the version only when the option is given."""
 
     def __call__(
         self,

@@ -112,7 +112,8 @@ def add_installation_commands(commands: Commands) -> None:
         "uninstall",
         help="remove the installation from a cluster; running Jobs go on, CRDs stay",
         epilog="Only objects with the label app.kubernetes.io/name=sluice are deleted, the namespace is not. It waits "
-        "until every manager has ended, and then also removes the finalizers of objects whose CRD it deletes.",
+        "until every manager has ended, and then also removes the finalizers of objects whose CRD it deletes. CRDs "
+        "that stay serve v1beta2 only, if a manager has to convert v1beta1. Run it after `helm uninstall`, too.",
     )
     add_managers_namespace(uninstall)
     uninstall.add_argument(

@@ -1,6 +1,6 @@
 """One supervisor process per container: it outlives the agent and records the container's exit code.
 
-Theory. The agent may be killed at any moment. If containers were its children, nobody would wait for them then and
+Theory. The agent may be killed at any moment. If containers were its children, no process would wait for them then and
 their exit codes would be lost. So each container is the foreground child of a `/bin/sh` in a session of its own. The
 shell
 

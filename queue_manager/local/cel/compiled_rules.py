@@ -15,7 +15,7 @@ from job_controller.json_tree import Json
 from queue_manager.local.cel.cel_values import NONE, CelError, Optional, OutOfBudget
 from queue_manager.local.cel.parser import SyntaxProblem, names_in, parse
 from queue_manager.local.cel.program import MAX_STEPS, Program, Scope, compile_text
-from queue_manager.local.cel.typed_values import seen
+from queue_manager.local.cel.typed_values import typed
 from queue_manager.local.schema.time_limits import OUT_OF_BUDGET
 
 NOT_CHECKED = (
@@ -138,8 +138,8 @@ class CompiledRules:
         self, new: Json, old: Json, path: str, unchanged: bool, budget: list[int], found: list[FieldError]
     ) -> None:
         rules = [rule for rule in self._rules if rule.uses_old] if unchanged else self._rules
-        own = seen(self._schema, new)
-        before = _MISSING if old is _MISSING else seen(self._schema, old)
+        own = typed(self._schema, new)
+        before = _MISSING if old is _MISSING else typed(self._schema, old)
         for rule in rules:
             if rule.uses_old and before is _MISSING and not rule.optional_old:
                 continue
@@ -187,7 +187,7 @@ def _message(rule: CompiledRule, scope: Scope) -> str:
 
 
 def rules_of(schema: Json) -> CompiledRules | None:
-    """The rules of a schema and of all below it; None if there are none. Raises SyntaxProblem."""
+    """The rules of a schema and of all below it; None without rules. Raises SyntaxProblem."""
     rules = CompiledRules(schema)
     return None if rules.is_empty else rules
 

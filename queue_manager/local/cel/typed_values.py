@@ -19,8 +19,8 @@ _NO_SCHEMA: dict[str, Any] = {}
 _LISTS: dict[str, type[Items]] = {"set": SetList, "map": MapList}
 
 
-def seen(schema: Json, value: Json) -> Any:
-    """A value converted by its schema."""
+def typed(schema: Json, value: Json) -> Any:
+    """Return a JSON value as rules read it: objects and lists with their schema, scalars by type and format."""
     if isinstance(value, dict):
         fields = Fields(value)
         fields.schema = schema
@@ -48,7 +48,7 @@ def descend(of: Fields, names: tuple[str, ...]) -> Any:
         if child is None:
             child = schema.get("additionalProperties")
         schema = child if isinstance(child, dict) else _NO_SCHEMA
-    return seen(schema, value)
+    return typed(schema, value)
 
 
 def raw(of: Json, names: tuple[str, ...]) -> Json:
@@ -71,12 +71,12 @@ def field(of: dict[Any, Any], name: Any) -> Any:
     child = (schema.get("properties") or _NO_SCHEMA).get(name)
     if child is None:
         child = schema.get("additionalProperties")
-    return seen(child if isinstance(child, dict) else _NO_SCHEMA, value)
+    return typed(child if isinstance(child, dict) else _NO_SCHEMA, value)
 
 
 def item(of: list[Any], index: int) -> Any:
     """The item at an index that must exist."""
-    return seen(of.schema, of[index]) if isinstance(of, Items) else of[index]
+    return typed(of.schema, of[index]) if isinstance(of, Items) else of[index]
 
 
 def pairs(of: list[Any] | dict[Any, Any]) -> Iterator[tuple[Any, Any]]:

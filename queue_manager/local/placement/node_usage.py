@@ -84,7 +84,7 @@ class NodeUsage:
 
 
 def _added(usage: Usage, pods: Iterable[PlacedPod], sign: int) -> Usage:
-    """A copy with the requests of these pods added (sign 1) or removed (-1); `usage` itself if there are none."""
+    """A copy with the requests of these pods added (sign 1) or removed (-1); `usage` itself without pods."""
     changed: dict[str, Amounts] | None = None
     for held in pods:
         if changed is None:

@@ -1,7 +1,7 @@
 """The data directory of a local cluster: its files, and the checks before a cluster starts from it.
 
 Jobs run with the rights of the user who starts the cluster. So the files that define the Jobs must belong to that user,
-and nobody else may be able to replace them. Each function raises JournalUnusable.
+and no other user may be able to replace them. Each function raises JournalUnusable.
 
     objects.db       the objects (journal.py), with -wal and -shm beside it while it is open
     lock             held while a cluster runs
@@ -47,7 +47,7 @@ def refuse_shared(directory: Path) -> None:
     """Reject a directory that other users can write to: they could add Jobs that run as this user."""
     status = directory.stat()
     if status.st_mode & stat.S_IWOTH:
-        raise JournalUnusable(f"{directory} can be written by everybody: chmod go-w {directory}")
+        raise JournalUnusable(f"{directory} is writable by all users: chmod go-w {directory}")
     if status.st_mode & stat.S_IWGRP and not _is_private_group(status.st_gid):
         group = _group_name(status.st_gid)
         raise JournalUnusable(f"{directory} can be written by the group {group}: chmod go-w {directory}")

@@ -3,7 +3,7 @@
 `commit` is one transaction. SQLite in WAL mode with synchronous=NORMAL survives the death of the process at any moment
 (kill -9) without losing a commit; a power failure may lose the last commits but never leaves a partial one. The lock is
 flock(2) on a file beside the database: the kernel releases it however the process ends. The lock file also shows
-whether the directory still exists: SQLite would continue to write to a deleted file that nobody can open again.
+whether the directory still exists: SQLite would continue to write to a deleted file that no process can open again.
 """
 
 from __future__ import annotations

@@ -51,7 +51,7 @@ def has_open(pid: int, path: Path) -> bool:
 
 
 def _holder_of_lock(path: Path, pid: int) -> int | None:
-    """The answer of the lock itself: None if nobody holds it. The pid counts only where there is no /proc."""
+    """The answer of the lock itself: None if no process holds it. The pid counts only where there is no /proc."""
     with contextlib.suppress(OSError), open(path, "rb") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)

@@ -6,11 +6,10 @@ from queue_manager.api import admission_review
 from queue_manager.api.admission_review import AdmissionReview, AdmissionRules
 from queue_manager.api.queue_admission import QueueAdmission, WithoutEffectWarnings
 from queue_manager.api.resources import JOBS
+from queue_manager.jobs.class_admission import PriorityClassAdmission
 from queue_manager.jobs.submitter import SubmitterAdmission
 from queue_manager.jobs.webhook import JobAdmission, joins_queue_while_running
 from queue_manager.operator.webhooks.cluster_contexts import ClusterContexts
-
-OF_KINDS: tuple[AdmissionRules, ...] = (QueueAdmission(), WithoutEffectWarnings())
 
 
 class ClusterAdmission:
@@ -18,6 +17,8 @@ class ClusterAdmission:
 
     def __init__(self, contexts: ClusterContexts) -> None:
         self._contexts = contexts
+        classes = PriorityClassAdmission(lambda: contexts.bounds)
+        self._of_kinds: tuple[AdmissionRules, ...] = (QueueAdmission(), classes, WithoutEffectWarnings())
 
     async def mutate(self, review: AdmissionReview) -> bool:
         """Edit `review.object`; False if it is to be left as it was submitted."""
@@ -30,7 +31,7 @@ class ClusterAdmission:
     async def _rules(self, review: AdmissionReview, *, with_owner: bool) -> tuple[AdmissionRules, ...]:
         """`with_owner`: read the owner of a Job, on which only defaults depend."""
         if review.resource != JOBS:
-            return OF_KINDS
+            return self._of_kinds
         joins = joins_queue_while_running(review)
         context = await self._contexts.of(review.object, with_owner=with_owner, with_import=joins)
         return (JobAdmission(lambda _: context), SubmitterAdmission(context), WithoutEffectWarnings())

@@ -20,7 +20,7 @@ from queue_manager.jobs.job_situation import MAX_ANCESTORS
 from queue_manager.jobs.submission_contexts import SubmissionContexts, ownership, queue_of_import
 from queue_manager.jobs.webhook import SubmissionContext
 from queue_manager.jobs.workload_manifest import queue_name
-from queue_manager.lifecycle.workload_settings import WorkloadSettings
+from queue_manager.lifecycle.workload_settings import Bounds, WorkloadSettings
 
 OWNER_SECONDS = 2.0  # for all reads of owners, and of a Workload, less than the timeout of the webhook
 
@@ -35,6 +35,11 @@ class ClusterContexts:
     def reconfigure(self, settings: WorkloadSettings) -> None:
         """Apply new settings to the Jobs that are submitted from now on."""
         self._contexts.settings = settings
+
+    @property
+    def bounds(self) -> Bounds:
+        """The bounds of annotations that override the configuration."""
+        return self._contexts.settings.bounds
 
     async def of(self, job: Json, *, with_owner: bool, with_import: bool = False) -> SubmissionContext:
         """`with_owner`: read whether it belongs to a managed Job; otherwise it does not. `with_import`: read whether

@@ -105,7 +105,7 @@ class Webhooks:
     async def _listen(self, context: ssl.SSLContext) -> Closing:
         """Serve, and return what closes the server. Reviews are refused until `attach`; conversions are not.
 
-        The caches are filled only then: while objects are stored as v1beta1, an API server asks for their conversion
+        The caches are filled only then: while objects are stored as v1beta1, an API server requests their conversion
         in order to list them, and this may be the only replica.
         """
         routes: dict[str, Answer] = {path: in_thread(answer) for path, answer in FURTHER_ROUTES.items()}

@@ -1,4 +1,4 @@
-"""Certificates, clocks and the Lease of the managers. Pure."""
+"""Certificates, clocks, and whether managers lead and their webhooks answer. Pure."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ EXPIRED_CERTIFICATE = "ExpiredCertificate"
 EXPIRING_CERTIFICATE = "ExpiringCertificate"
 CLOCK_SKEW = "ClockSkew"
 NO_MANAGER = "NoManager"
+UNANSWERED_WEBHOOK = "UnansweredWebhook"
 
 EXPIRES_SOON = timedelta(days=14)  # Sluice renews its own 30 days before
 SKEW = timedelta(seconds=5)  # deadlines and backoffs are wrong by this much
@@ -58,5 +59,37 @@ def leases_without_holder(snapshot: ClusterSnapshot) -> Iterator[Problem]:
             NO_MANAGER,
             f"lease/{name} -n {namespace}",
             f"No manager leads, so no Job is admitted{ago}.",
+            f"kubectl get pods -n {namespace}; kubectl rollout restart deployment -n {namespace}",
+        )
+
+
+def deployments_that_never_led(snapshot: ClusterSnapshot) -> Iterator[Problem]:
+    """An installed manager that has no ready pod, and never took its Lease."""
+    deployment = snapshot.deployment
+    if deployment is None or deployment.ready or snapshot.leases:
+        return
+    namespace, name = deployment.key
+    what = "no pod of it is ready" if deployment.replicas else "it is scaled to 0"
+    yield error(
+        NO_MANAGER,
+        f"deployment/{name} -n {namespace}",
+        f"The manager is installed, but {what}, and there is no Lease: no Job is admitted.",
+        f"kubectl describe pods -n {namespace}"
+        if deployment.replicas
+        else f"kubectl scale deployment {name} -n {namespace} --replicas=2",
+    )
+
+
+def unanswered_webhooks(snapshot: ClusterSnapshot) -> Iterator[Problem]:
+    """Webhooks without a pod that answers: the API server refuses each write that it has to ask them about."""
+    for service in snapshot.webhook_services:
+        if service.is_ready:
+            continue
+        namespace, name = service.key
+        yield error(
+            UNANSWERED_WEBHOOK,
+            f"service/{name} -n {namespace}",
+            f"It has no ready endpoint, and {' and '.join(service.configurations)} lead to it with failurePolicy Fail: "
+            "new Jobs with a queue, and other writes in their scope, are refused.",
             f"kubectl get pods -n {namespace}; kubectl rollout restart deployment -n {namespace}",
         )

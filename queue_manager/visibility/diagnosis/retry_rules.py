@@ -20,7 +20,7 @@ EDIT_FILE = "edit the file of `sluice up --config`, then send SIGHUP to its proc
 
 
 def without_retry_limit(snapshot: ClusterSnapshot) -> Iterator[Problem]:
-    """waitForPodsReady without an end of its retries, if somebody has configured it, or a Workload is retried by it.
+    """waitForPodsReady without an end of its retries, if it is configured or has retried a Workload.
 
     The defaults alone are no finding: they are Kueue's, and every new cluster would have it.
     """

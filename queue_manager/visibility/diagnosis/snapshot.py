@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from job_controller.model import Object
+from job_controller.model import Key, Object
 from queue_manager.api.types import AdmissionCheck, ClusterQueue, Cohort, LocalQueue, ResourceFlavor, Workload
 from queue_manager.configuration import KueueConfig
 
@@ -48,6 +48,24 @@ class LeaseFacts:
     seconds: int
 
 
+@dataclass(frozen=True, slots=True)
+class DeploymentFacts:
+    """The Deployment of the managers: how many pods it is to have, and how many are ready."""
+
+    key: Key
+    replicas: int
+    ready: int
+
+
+@dataclass(frozen=True, slots=True)
+class WebhookServiceFacts:
+    """A Service that webhooks with failurePolicy Fail lead to, and the names of their configurations."""
+
+    key: Key
+    configurations: tuple[str, ...]
+    is_ready: bool  # has a ready endpoint
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterSnapshot:
     """A cluster at one time. Referring objects were listed before those they refer to."""
@@ -67,3 +85,5 @@ class ClusterSnapshot:
     certificates: Sequence[CertificateFacts] = ()
     clocks: Sequence[ClockFacts] = ()
     leases: Sequence[LeaseFacts] = ()
+    deployment: DeploymentFacts | None = None  # of the managers
+    webhook_services: Sequence[WebhookServiceFacts] = ()

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from queue_manager.cli.version_line import COMMIT_DIGITS
 from tests.control_plane.conftest import ROOT
 from tests.control_plane.image import container
 from tests.control_plane.image.oci_layout import Image
@@ -89,6 +90,13 @@ def test_the_labels_name_the_version_and_the_commit(image: Image) -> None:
     assert labels["licenses"] == project["license"]
     assert re.fullmatch(r"[0-9a-f]{40}(-dirty)?", labels["revision"])
     assert re.fullmatch(r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00", labels["created"])
+
+
+def test_the_program_names_the_commit_of_the_label(image: Image, bundle: Path) -> None:
+    command = container.command(bundle, image, image.program("--version"))
+    done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=120)
+    revision = image.config["Labels"]["org.opencontainers.image.revision"]
+    assert f" (commit {revision[:COMMIT_DIGITS]}), Python 3." in done.stdout
 
 
 def test_the_sbom_lists_every_installed_distribution(image: Image) -> None:

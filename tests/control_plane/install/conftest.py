@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from queue_manager.engine.http_transport import HttpTransport
+from queue_manager.engine.rest_client import RestClient
 from tests.control_plane import provide
-from tests.control_plane.conftest import ROOT, SLUICE
+from tests.control_plane.conftest import ROOT, SLUICE, kubectl
 from tests.control_plane.server import ControlPlane
 
+Row = dict[str, Any]
 CHART = ROOT / "deploy" / "chart"
 
 
@@ -23,8 +28,27 @@ def cluster() -> Iterator[ControlPlane]:
         yield plane
 
 
+@pytest.fixture
+async def api(cluster: ControlPlane) -> AsyncIterator[RestClient]:
+    """A client of the cluster with all rights."""
+    transport = HttpTransport.from_kubeconfig(cluster.kubeconfig)
+    yield RestClient(transport)
+    await transport.close()
+
+
 def sluice(*arguments: str) -> str:
     return run([*SLUICE, *arguments])
+
+
+def apply(cluster: ControlPlane, *settings: str) -> None:
+    kubectl(cluster, "apply", "--server-side", "-f", "-", stdin=sluice("install", *settings).encode())
+
+
+def command(cluster: ControlPlane, *arguments: str) -> tuple[int, list[Row], str]:
+    """The exit code, the rows and standard error of a command with -o json."""
+    full = [*SLUICE, *arguments, "--kubeconfig", str(cluster.kubeconfig), "-o", "json"]
+    done = subprocess.run(full, check=False, capture_output=True, text=True, cwd=ROOT, timeout=240)
+    return done.returncode, json.loads(done.stdout) if done.stdout else [], done.stderr
 
 
 def helm(*arguments: str, kubeconfig: Path | None = None) -> str:

@@ -54,6 +54,7 @@ VALUES: dict[str, Json] = {
         "webhook": {"failurePolicy": "Ignore", "timeoutSeconds": 2},
     },
     "admission without exemption": {"admissionPolicies": {"enabled": True, "breakGlassGroup": ""}},
+    "notified": {"components": "Apart", "notifications": {"secretName": "hook.v1"}},
     "monitored": {"monitoring": ALL_MONITORING, "userRoles": {"enabled": False}, "tolerations": [{"key": "k"}]},
 }
 
@@ -83,7 +84,11 @@ def test_the_chart_renders_what_sluice_install_prints(name: str, tmp_path: Path)
 
 
 @pytest.mark.parametrize(
-    "values", ["replicas=none", "image.tga=v1", "components=Both", "namespaces[0]=A", "webhook.timeoutSeconds=6"]
+    "values",
+    [
+        *("replicas=none", "image.tga=v1", "components=Both", "namespaces[0]=A", "webhook.timeoutSeconds=6"),
+        "notifications.secretName=A",
+    ],
 )
 def test_wrong_values_are_refused_by_the_schema(values: str) -> None:
     binary = provide.find("helm")

@@ -2,21 +2,39 @@
 
 from __future__ import annotations
 
+import asyncio
+import dataclasses
 import json
-import subprocess
 import time
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
-from tests.control_plane.conftest import ROOT, SLUICE, kubectl
-from tests.control_plane.install.conftest import CHART, helm, sluice
+from queue_manager.api.resources import CLUSTER_QUEUES
+from queue_manager.engine.http_transport import HttpTransport
+from queue_manager.engine.rest_client import RestClient
+from queue_manager.engine.transport import ApiError
+from queue_manager.installation.user_roles import AGGREGATED
+from tests.control_plane.conftest import kubectl
+from tests.control_plane.install.conftest import CHART, Row, apply, command, helm, sluice
 from tests.control_plane.server import ControlPlane
+from tests.waiting import until
 
 pytestmark = pytest.mark.control_plane
 
-Row = dict[str, Any]
+QUEUES = "clusterqueues.kueue.x-k8s.io"
+QUEUE = {
+    "apiVersion": "kueue.x-k8s.io/v1beta2",
+    "kind": "ClusterQueue",
+    "metadata": {"name": "kept"},
+    "spec": {"cohortName": "all", "namespaceSelector": {}},
+}
+CONVERTED = ("admissionchecks", "clusterqueues", "localqueues", "workloads")  # kinds that differ between the versions
+AGGREGATION = "clusterrole-aggregation-controller"
+LIKE_THE_CONTROLLER = ("apply", "--server-side", "--field-manager", AGGREGATION, "-f", "-")
+ROLE = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole"}
+PODS_RULE = {"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}
 OURS = ("-A", "-l", "app.kubernetes.io/name=sluice", "-o", "name")
 
 
@@ -27,21 +45,10 @@ def installed(cluster: ControlPlane) -> ControlPlane:
     return cluster
 
 
-def apply(cluster: ControlPlane, *settings: str) -> None:
-    kubectl(cluster, "apply", "--server-side", "-f", "-", stdin=sluice("install", *settings).encode())
-
-
 def silence(cluster: ControlPlane) -> None:
     """Delete the webhooks, which nobody answers here."""
     for kind in ("mutatingwebhookconfigurations", "validatingwebhookconfigurations"):
         kubectl(cluster, "delete", kind, *OURS)
-
-
-def command(cluster: ControlPlane, *arguments: str) -> tuple[int, list[Row], str]:
-    """The exit code, the rows and standard error of a command with -o json."""
-    full = [*SLUICE, *arguments, "--kubeconfig", str(cluster.kubeconfig), "-o", "json"]
-    done = subprocess.run(full, check=False, capture_output=True, text=True, cwd=ROOT, timeout=240)
-    return done.returncode, json.loads(done.stdout) if done.stdout else [], done.stderr
 
 
 # --- upgrade --check --------------------------------------------------------------------------------------------
@@ -111,6 +118,45 @@ def test_uninstall_keeps_jobs_crds_and_namespace(installed: ControlPlane) -> Non
     ]
 
 
+def test_kept_queues_are_read_without_the_conversion_and_with_that_of_the_next_installation(
+    installed: ControlPlane,
+) -> None:
+    """The manager has written its CA into the conversion, so that the CRD has two field managers."""
+    silence(installed)
+    kubectl(installed, "create", "-f", "-", stdin=json.dumps(QUEUE).encode())
+    authority = kubectl(installed, "config", "view", "--raw", "-o", "jsonpath={..certificate-authority-data}")
+    bundle = {"spec": {"conversion": {"webhook": {"clientConfig": {"caBundle": authority}}}}}
+    kubectl(installed, "patch", "crd", QUEUES, "--type=merge", "--field-manager=sluice", "-p", json.dumps(bundle))
+
+    code, rows, _ = command(installed, "uninstall")
+    assert code == 0
+    changed = {row["name"] for row in rows if row["result"] == "changed"}
+    assert changed == {f"{name}.kueue.x-k8s.io" for name in CONVERTED}
+    assert_read(installed, v1beta2="kept", v1beta1="404")
+    again = command(installed, "uninstall")[1]
+    assert not [row for row in again if row["result"] in ("changed", "deleted")]
+
+    apply(installed)  # without --force-conflicts
+    assert command(installed, "upgrade", "--check") == (0, [], "")
+    assert_read(installed, v1beta2="kept", v1beta1="500")  # there is no manager to convert it
+    silence(installed)
+    kubectl(installed, "delete", "clusterqueue", "kept")
+
+
+def test_the_conversion_stays_where_objects_may_be_stored_in_two_versions(installed: ControlPlane) -> None:
+    """Without it, the API server would drop fields of v1beta1 from the objects."""
+    stored = {"status": {"storedVersions": ["v1beta1", "v1beta2"]}}
+    status = ("crd", QUEUES, "--subresource=status", "--type=merge")
+    kubectl(installed, "patch", *status, "-p", json.dumps(stored))
+    rows = command(installed, "uninstall")[1]
+    [left] = [row for row in rows if row["name"] == QUEUES]
+    assert left["result"] == "unchanged"
+    assert "stored as any of v1beta1, v1beta2" in left["note"]
+    assert kubectl(installed, "get", "crd", QUEUES, "-o", "jsonpath={.spec.conversion.strategy}") == "Webhook"
+    kubectl(installed, "patch", *status, "-p", json.dumps({"status": {"storedVersions": ["v1beta2"]}}))
+    assert QUEUES in {row["name"] for row in command(installed, "uninstall")[1] if row["result"] == "changed"}
+
+
 def test_uninstall_with_crds_deletes_workloads_with_finalizers_and_no_job(installed: ControlPlane) -> None:
     silence(installed)
     pod = {"template": {"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}}}
@@ -166,19 +212,111 @@ def test_uninstall_waits_for_a_manager_that_still_leads(installed: ControlPlane)
     kubectl(installed, "-n", "kueue-system", "delete", "lease", name)
 
 
+def test_roles_that_the_cluster_collects_stay_deleted(installed: ControlPlane) -> None:
+    with installed.controllers(AGGREGATION):
+        until_collected(installed, "sluice-queue-admin", "kueue-batch-admin-role")
+        assert command(installed, "uninstall")[0] == 0
+        assert aggregated_after_a_write(installed) == set()
+
+
+def test_roles_that_the_cluster_creates_anew_after_helm_uninstall_are_deleted(cluster: ControlPlane) -> None:
+    command(cluster, "uninstall", "--crds")
+    release = ("release", str(CHART), "--namespace", "kueue-system", "--create-namespace")
+    with cluster.controllers(AGGREGATION):
+        helm("install", *release, kubeconfig=cluster.kubeconfig)
+        until_collected(cluster, "sluice-queue-admin", "kueue-batch-admin-role")
+        helm("uninstall", "release", "--namespace", "kueue-system", kubeconfig=cluster.kubeconfig)
+        leftover = {**ROLE, "metadata": {"name": "sluice-viewer"}, "rules": [PODS_RULE]}
+        kubectl(cluster, *LIKE_THE_CONTROLLER, stdin=json.dumps(leftover).encode())
+        aggregated_after_a_write(cluster)
+        assert command(cluster, "uninstall")[0] == 0
+        assert aggregated_after_a_write(cluster) == set()
+        helm("install", *release, kubeconfig=cluster.kubeconfig)
+        helm("uninstall", "release", "--namespace", "kueue-system", kubeconfig=cluster.kubeconfig)
+        assert command(cluster, "uninstall", "--crds")[0] == 0
+
+
+def until_collected(cluster: ControlPlane, *roles: str) -> None:
+    names = [f"clusterrole/{role}" for role in roles]
+    kubectl(cluster, "wait", *names, "--for=jsonpath={.rules[0].verbs}", "--timeout=30s")
+
+
+def aggregated_after_a_write(cluster: ControlPlane) -> set[str]:
+    """The aggregated roles of Sluice that exist once the controller has written a role that was created last."""
+    part = {"metadata": {"name": "last-part", "labels": {"last": "true"}}, "rules": [PODS_RULE]}
+    whole = {
+        "metadata": {"name": "last-whole"},
+        "aggregationRule": {"clusterRoleSelectors": [{"matchLabels": {"last": "true"}}]},
+    }
+    for role in (part, whole):
+        kubectl(cluster, "create", "-f", "-", stdin=json.dumps({**ROLE, **role}).encode())
+    until_collected(cluster, "last-whole")
+    kubectl(cluster, "delete", "clusterrole", "last-whole", "last-part")
+    found = kubectl(cluster, "get", "clusterroles", "-o", "jsonpath={.items[*].metadata.name}").split()
+    return AGGREGATED.keys() & set(found)
+
+
 def test_an_installation_by_helm_is_left_to_helm(cluster: ControlPlane) -> None:
     command(cluster, "uninstall", "--crds")
-    release = ("release", str(CHART), "--namespace", "kueue-system")
+    release = ("release", str(CHART), "--namespace", "kueue-system", "--create-namespace")
     helm("install", *release, kubeconfig=cluster.kubeconfig)
     assert command(cluster, "upgrade", "--check") == (0, [], "")
     code, _, said = command(cluster, "uninstall")
     assert (code, said) == (
         3,
-        "sluice uninstall: installed by Helm: run `helm uninstall release`, which keeps Jobs and CRDs too\n",
+        "sluice uninstall: installed by Helm: run `helm uninstall release --namespace kueue-system`, which keeps Jobs "
+        "and CRDs too, and then this command again, for what Helm leaves\n",
     )
     helm("uninstall", "release", "--namespace", "kueue-system", kubeconfig=cluster.kubeconfig)
     assert command(cluster, "uninstall", "--crds")[0] == 0
     assert kubectl(cluster, "get", "crd", *OURS, "--ignore-not-found") == ""
+
+
+def test_what_helm_leaves_is_read_after_an_uninstall_and_taken_over_by_the_same_release(
+    cluster: ControlPlane,
+) -> None:
+    release = ("release", str(CHART), "--namespace", "kueue-system", "--create-namespace")
+    helm("install", *release, kubeconfig=cluster.kubeconfig)
+    kubectl(cluster, "wait", "--for=condition=Established", f"crd/{QUEUES}")
+    silence(cluster)
+    kubectl(cluster, "create", "-f", "-", stdin=json.dumps(QUEUE).encode())
+    helm("uninstall", "release", "--namespace", "kueue-system", kubeconfig=cluster.kubeconfig)
+    assert_read(cluster, v1beta2="kept", v1beta1="500")
+    assert command(cluster, "uninstall")[0] == 0
+    assert_read(cluster, v1beta2="kept", v1beta1="404")
+    helm("install", *release, kubeconfig=cluster.kubeconfig)
+    assert command(cluster, "upgrade", "--check") == (0, [], "")
+    helm("uninstall", "release", "--namespace", "kueue-system", kubeconfig=cluster.kubeconfig)
+    assert command(cluster, "uninstall", "--crds")[0] == 0
+
+
+def assert_read(cluster: ControlPlane, **expected: str) -> None:
+    """Wait until a list of ClusterQueues in each version ends as expected: with their names, or an HTTP status.
+
+    An API server follows a changed CRD with a delay.
+    """
+
+    async def compare() -> None:
+        transport = HttpTransport.from_kubeconfig(cluster.kubeconfig)
+        client = RestClient(transport)
+
+        async def is_as_expected() -> bool:
+            return {version: await read_queues(client, version) for version in expected} == expected
+
+        try:
+            await until(is_as_expected, f"ClusterQueues are read as {expected}")
+        finally:
+            await transport.close()
+
+    asyncio.run(compare())
+
+
+async def read_queues(client: RestClient, version: str) -> str:
+    try:
+        found = await client.list(dataclasses.replace(CLUSTER_QUEUES, version=version))
+    except ApiError as error:
+        return str(error.status)
+    return " ".join(tree["metadata"]["name"] for tree in found)
 
 
 def submit(cluster: ControlPlane, name: str, **spec: Any) -> None:

@@ -6,14 +6,12 @@ import asyncio
 import json
 import subprocess
 import sys
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import aiohttp
 import pytest
 
 from queue_manager.api.resources import LEASES, NAMESPACES, WORKLOADS
-from queue_manager.engine.http_transport import HttpTransport
 from queue_manager.engine.rest_client import RestClient
 from queue_manager.installation.answer_check import PROGRAM
 from queue_manager.operator.delegated_auth import MAY_NOT_ASK
@@ -30,13 +28,6 @@ pytestmark = pytest.mark.control_plane
 
 WITHOUT_WEBHOOKS = "webhook.enabled=false"  # there is no Service network here
 LEASE_NAMES = {"kueue-controller-manager": "c1f6bfd2.kueue.x-k8s.io", "sluice-job-controller": "job-controller.sluice"}
-
-
-@pytest.fixture
-async def api(cluster: ControlPlane) -> AsyncIterator[RestClient]:
-    transport = HttpTransport.from_kubeconfig(cluster.kubeconfig)
-    yield RestClient(transport)
-    await transport.close()
 
 
 @pytest.mark.parametrize("components", ["Together", "Apart"])

@@ -17,7 +17,6 @@ import pytest
 
 from queue_manager.api.component_names import CONVERSION_SERVICE, WEBHOOK_SERVICE
 from queue_manager.api.resources import CLUSTER_QUEUES, NAMESPACES, Resource
-from queue_manager.engine.http_transport import HttpTransport
 from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.transport import ApiError
 from tests.control_plane.conftest import kubectl
@@ -57,13 +56,6 @@ def cluster() -> Iterator[ControlPlane]:
         pytest.skip("an EndpointSlice needs an address of this machine besides loopback")
     with ControlPlane.start("--enable-aggregator-routing=true") as plane:
         yield plane
-
-
-@pytest.fixture
-async def api(cluster: ControlPlane) -> AsyncIterator[RestClient]:
-    transport = HttpTransport.from_kubeconfig(cluster.kubeconfig)
-    yield RestClient(transport)
-    await transport.close()
 
 
 async def lead_services_to(api: RestClient, port: int) -> None:

@@ -33,7 +33,7 @@ async def test_a_shorter_timeout_is_applied_and_a_changed_address_is_refused(
     await scenario.until_admitted("hangs")
     refused = "metrics: {bindAddress: ':1'}\nwaitForPodsReady: {timeout: 1s}\n"
     assert await hang_up(manager, file, refused) == (
-        "reloaded, nothing applied: metrics.bindAddress needs a restart, the address is served already"
+        "reloaded, nothing applied: metrics.bindAddress (line 5) needs a restart, the address is served already"
     )
     wrong = await hang_up(manager, file, "waitForPodsReady: {timeout: never}\nnoSuchThing: {}\n")
     assert wrong.startswith(f"not applied, the old configuration stays in use: {file}:")

@@ -140,6 +140,27 @@ async def test_a_queued_job_names_the_user_who_created_it(
         assert keys.USER not in plain["metadata"].get("annotations", {})
 
 
+async def test_a_priority_class_is_asked_about_only_with_an_annotation_for_its_jobs(
+    api: RestClient, namespace: str, team: str, plane: ControlPlane, start: Start, tmp_path: Path
+) -> None:
+    more = "preemption: {maxMinRuntime: 1h}\n"
+    manager, scope = await candidate(api, namespace, plane, start, tmp_path, more)
+    async with installed(api, webhook_url(manager), scope):
+
+        async def create(name: str, **annotations: str) -> None:
+            meta = {"name": f"{name}-{team}", "annotations": annotations}
+            await api.create(WORKLOAD_PRIORITY_CLASSES, "", {"metadata": meta, "value": 1})
+
+        await create("bound", **{keys.MIN_RUNTIME: "1h"})
+        with pytest.raises(ApiError, match=r'vworkloadpriorityclass\.kb\.io.*"2h": must be at most 1h0m0s') as refusal:
+            await create("longer", **{keys.MIN_RUNTIME: "2h"})
+        assert refusal.value.status == 403
+        await manager.stop()
+        await create("plain", other="x")
+        with pytest.raises(ApiError, match="failed calling webhook"):
+            await create("unanswered", **{keys.MIN_RUNTIME: "1h"})
+
+
 async def test_an_outage_stops_no_unrelated_job(
     api: RestClient, namespace: str, team: str, plane: ControlPlane, start: Start, tmp_path: Path
 ) -> None:

@@ -142,6 +142,7 @@ async def test_impossible_changes_and_unknown_names_are_refused_with_a_hint(user
         assert (done.returncode, done.stdout) == (2, "")
         assert "default/ends refused: it has ended" in done.stderr
     for arguments, hint in (
+        (("explain", "end"), "no Job end in namespace default; did you mean ends?"),
         (("show", "end"), "no Job end in namespace default; did you mean ends?"),
         (("show", "elsewhere/ends"), "there is default/ends"),
         (("reactivate", "nothing-like-it"), "`sluice ps` lists them all"),
@@ -285,3 +286,16 @@ async def test_explain_names_the_reason_the_holders_and_the_position(user: Calla
             served = json.loads((await client.transport.request(Request("GET", path))).body)["items"]
         found = [(i["metadata"]["ownerReferences"][0]["name"], i["positionInClusterQueue"]) for i in served]
         assert found == [("waits", 0), ("huge", 1)]
+
+
+async def test_an_import_into_an_unknown_queue_fails_without_apply_too(user: Callable[..., User]) -> None:
+    me = user()
+    container = {"name": "main", "image": "local", "command": ["sleep", "600"]}
+    pod = {"spec": {"restartPolicy": "Never", "terminationGracePeriodSeconds": 1, "containers": [container]}}
+    async with me.up.client() as client:
+        await client.create(JOBS, "default", {"metadata": {"name": "outside"}, "spec": {"template": pod}})
+    for more in ((), ("--apply",)):
+        done = me.run("import", "-n", "default", "--to-queue", "nope", *more)
+        assert done.returncode == 1, done.stdout + done.stderr
+        assert "LocalQueue nope does not exist" in done.stdout
+    assert "imported: 1" in me.says("import", "-n", "default", "--to-queue", "user-queue")

@@ -78,14 +78,15 @@ def test_a_job_that_names_another_queue_is_not_submitted(sluice_client: Client) 
         sluice_client.submit(tree, queue=QUEUE)
 
 
-def test_watch_yields_the_states_of_a_job_in_order(sluice_client: Client) -> None:
-    job = sluice_client.submit(manifest("true"), queue=QUEUE)
+@pytest.mark.parametrize(("command", "end"), [("true", JobState.SUCCEEDED), ("false", JobState.FAILED)])
+def test_watch_yields_the_states_of_a_job_in_order(sluice_client: Client, command: str, end: JobState) -> None:
+    job = sluice_client.submit(manifest(command), queue=QUEUE)
     updates = list(sluice_client.watch(job, timeout=SECONDS))
-    order = [JobState.PENDING, JobState.RESERVED, JobState.STARTING, JobState.RUNNING, JobState.SUCCEEDED]
+    order = [JobState.PENDING, JobState.RESERVED, JobState.STARTING, JobState.RUNNING, end]
     places = [order.index(update.state) for update in updates]
     assert places == sorted(places)
-    assert updates[-1].state == JobState.SUCCEEDED
-    assert updates[-1].job.status.succeeded == 1
+    assert updates[-1].state == end
+    assert (updates[-1].job.status.succeeded, updates[-1].job.status.failed).count(1) == 1
 
 
 def test_a_failed_job_raises_with_exit_code_and_last_line(sluice_client: Client) -> None:
@@ -102,7 +103,7 @@ def test_a_job_that_can_never_start_raises_at_once(sluice_client: Client) -> Non
     big = sluice_client.submit(manifest("true", cpu="5"), queue=QUEUE)
     with pytest.raises(NeverStarts, match=r"asks 5 cpu, queue limit 4") as never:
         sluice_client.wait(big, timeout=SECONDS)
-    assert "ask for less" in never.value.remedy
+    assert "request less" in never.value.remedy
     lost = sluice_client.submit(manifest("true", name="lost"), queue="no-such-queue")
     with pytest.raises(NeverStarts, match="LocalQueue no-such-queue does not exist"):
         sluice_client.wait(lost, timeout=SECONDS)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import signal
+import subprocess
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
@@ -12,10 +14,12 @@ import pytest
 
 from job_controller.model import Pod
 from queue_manager.api.resources import JOBS, PODS
+from queue_manager.cli.detached import MAX_LOG_BYTES
 from queue_manager.engine.http_transport import HttpTransport
 from queue_manager.engine.rest_client import RestClient
 from queue_manager.local.storage.lock_holder import lock_holder
-from tests.local.cluster.conftest import processes_of, sluice
+from tests.local.cluster.conftest import ROOT, processes_of, sluice
+from tests.local.cluster.fleet import HEAD
 from tests.local.cluster.work import ended, job, running
 from tests.waiting import until
 
@@ -39,6 +43,15 @@ class Background:
         assert done.returncode == code, done.stdout + done.stderr
         return done.stdout + done.stderr
 
+    @contextlib.contextmanager
+    def removed(self) -> Iterator[Background]:
+        """Its cluster ends with the block."""
+        try:
+            yield self
+        finally:
+            if (ROOT / self.data_dir).exists():
+                self.down("--remove-data")
+
     @contextlib.asynccontextmanager
     async def client(self) -> AsyncIterator[RestClient]:
         transport = HttpTransport.from_kubeconfig(self.data_dir / "kubeconfig")
@@ -50,10 +63,8 @@ class Background:
 
 @pytest.fixture
 def background(tmp_path: Path) -> Iterator[Background]:
-    cluster = Background(tmp_path / "data")
-    yield cluster
-    if cluster.data_dir.exists():
-        cluster.down("--remove-data")
+    with Background(tmp_path / "data").removed() as cluster:
+        yield cluster
 
 
 async def test_a_cluster_in_the_background_answers_and_ends_without_a_trace(background: Background) -> None:
@@ -142,6 +153,60 @@ async def test_a_start_in_the_background_that_fails_says_why(background: Backgro
     said = other.up("--wait", "--port", port, code=3)
     assert f"port {port} of this machine is taken" in said
     assert f"log: {other.data_dir}/up.log" in said
+
+
+async def test_two_clusters_with_directories_of_their_own_share_nothing(background: Background) -> None:
+    """The second one is named relative to the working directory."""
+    relative = Path(os.path.relpath(background.data_dir.with_name("second"), ROOT))
+    folder = ROOT / relative
+    background.up("--wait")
+    with Background(relative).removed() as other:
+        assert f"export KUBECONFIG={folder}/kubeconfig" in other.up("--wait")
+        first, second = lock_holder(background.data_dir), lock_holder(folder)
+        assert first is not None
+        assert second not in (None, first)
+        async with background.client() as client:
+            await client.create(JOBS, "default", job("alone", "true"))
+        async with Background(folder).client() as client:
+            assert await client.list(JOBS, "default") == []
+        assert f"stopped process {second}" in other.down("--remove-data")
+    assert not folder.exists()
+    assert lock_holder(background.data_dir) == first
+
+
+def test_down_where_no_cluster_ever_ran_says_so_and_makes_nothing(tmp_path: Path) -> None:
+    missing = tmp_path / "never"
+    for flags in ((), ("--remove-data",)):
+        assert f"no cluster runs from {missing}" in Background(missing).down(*flags)
+        assert not missing.exists()
+
+
+def test_a_long_log_is_put_aside_at_the_next_start(background: Background) -> None:
+    background.data_dir.mkdir(mode=0o700)
+    (background.data_dir / "up.log").write_bytes(b"x" * (MAX_LOG_BYTES + 1))
+    background.up("--wait")
+    assert (background.data_dir / "up.log.1").stat().st_size == MAX_LOG_BYTES + 1
+    assert b"x" * 80 not in (background.data_dir / "up.log").read_bytes()
+
+
+async def test_a_cluster_in_the_background_reloads_its_configuration(background: Background, tmp_path: Path) -> None:
+    file = tmp_path / "config.yaml"
+    file.write_text(HEAD)
+    started = background.up("--wait", "--config", str(file))
+    [command] = re.findall(f"to apply a changed {file}: (kill -HUP \\d+)", started)
+    file.write_text(f"{HEAD}waitForPodsReady: {{timeout: 1s}}\nfoo: 1\n")
+    subprocess.run(command.split(), check=True)
+    log = background.data_dir / "up.log"
+    await until(lambda: f"not applied, the old configuration stays in use: {file}:4: foo:" in log.read_text(), "so")
+
+
+def test_a_directory_that_others_may_write_to_is_refused(tmp_path: Path) -> None:
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    shared.chmod(0o777)
+    said = Background(shared).up(code=3)
+    assert "choose another --data-dir" in said
+    assert list(shared.iterdir()) == []
 
 
 def test_down_does_not_remove_a_directory_that_is_not_a_cluster_s(tmp_path: Path) -> None:

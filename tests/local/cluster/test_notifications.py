@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import json
-import threading
 from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from queue_manager.api.resources import CLUSTER_QUEUES, JOBS, WORKLOAD_PRIORITY_CLASSES
-from queue_manager.notifications import signing
 from tests.local.cluster.conftest import Up
 from tests.local.cluster.work import ended, job, running
+from tests.signed_requests import Receiver, receiving
 from tests.waiting import until
 
 SECRET = "of-the-test"
@@ -28,32 +25,10 @@ notifications:
 """
 
 
-class Handler(BaseHTTPRequestHandler):
-    """Refuses the first request of all, checks the signature of each, and keeps the facts."""
-
-    def do_POST(self) -> None:
-        body = self.rfile.read(int(self.headers["content-length"]))
-        timestamp = int(self.headers["webhook-timestamp"])
-        signed = signing.headers(SECRET, self.headers["webhook-id"], timestamp, body)["webhook-signature"]
-        received: list[Any] = self.server.received  # type: ignore[attr-defined]
-        received.append(json.loads(body) if signed == self.headers["webhook-signature"] else "not signed")
-        self.send_response(503 if len(received) == 1 else 200)
-        self.end_headers()
-
-    def log_message(self, format: str, *args: object) -> None:
-        """Print nothing."""
-
-
 @pytest.fixture
-def receiver() -> Iterator[HTTPServer]:
-    server = HTTPServer(("127.0.0.1", 0), Handler)
-    server.received = []  # type: ignore[attr-defined]
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    yield server
-    server.shutdown()
-    thread.join()
-    server.server_close()
+def receiver() -> Iterator[Receiver]:
+    with receiving(SECRET, refusals=1) as receiver:
+        yield receiver
 
 
 def urgent(name: str) -> dict[str, Any]:
@@ -64,12 +39,11 @@ def urgent(name: str) -> dict[str, Any]:
 
 
 async def test_each_event_reaches_command_and_webhook_and_is_not_repeated_by_a_restart(
-    start: Callable[..., Up], receiver: HTTPServer, tmp_path: Path
+    start: Callable[..., Up], receiver: Receiver, tmp_path: Path
 ) -> None:
     events, secret, config = tmp_path / "events", tmp_path / "secret", tmp_path / "config.yaml"
     secret.write_text(SECRET)
-    url = f"http://127.0.0.1:{receiver.server_port}/hook"
-    config.write_text(CONFIG.format(events=events, url=url, secret=secret))
+    config.write_text(CONFIG.format(events=events, url=receiver.url, secret=secret))
     flags = ["--cpu", "2", "--memory", "2Gi", "--config", str(config)]
     expected = [
         "JobSucceeded good",
@@ -78,7 +52,7 @@ async def test_each_event_reaches_command_and_webhook_and_is_not_repeated_by_a_r
         "JobPreempted long",
         "JobSucceeded urgent",
     ]
-    received: list[dict[str, Any]] = receiver.received  # type: ignore[attr-defined]
+    received: list[dict[str, Any]] = receiver.received
     up = start(*flags)
     async with up.client() as client:
         await client.create(WORKLOAD_PRIORITY_CLASSES, "", {"metadata": {"name": "urgent"}, "value": 9})

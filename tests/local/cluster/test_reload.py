@@ -66,7 +66,7 @@ async def test_invalid_changes_and_those_that_need_a_restart_are_refused(start: 
     assert f"; {file}:4: foo: unknown field" in answer
     mixed = "waitForPodsReady: {timeout: 1s, recoveryTimeout: 30m}\njobController: {concurrentSyncs: 3}\n"
     assert await hang_up(up, file, mixed) == (
-        f"{file} reloaded, nothing applied: jobController.concurrentSyncs needs a restart, "
+        f"{file} reloaded, nothing applied: jobController.concurrentSyncs (line 4) needs a restart, "
         "the Job controller has already started"
     )
     assert await hang_up(up, file, "waitForPodsReady: {timeout: 1s, recoveryTimeout: 30m}\n") == (
@@ -79,6 +79,17 @@ async def test_invalid_changes_and_those_that_need_a_restart_are_refused(start: 
     up.process.send_signal(signal.SIGHUP)
     assert up.process.stdout is not None
     assert "cannot be read: No such file" in await asyncio.to_thread(up.process.stdout.readline)
+    assert up.stop() == 0
+
+
+async def test_the_command_that_up_prints_reloads_its_configuration(start: Start, tmp_path: Path) -> None:
+    file = tmp_path / "config.yaml"
+    file.write_text(HEAD)
+    up = start("--config", str(file))
+    [command] = [line for line in up.lines if "-HUP" in line]
+    subprocess.run(command.removeprefix(f"To apply a changed {file}: ").split(), check=True)
+    assert up.process.stdout is not None
+    assert f"{file} reloaded, no changes" in await asyncio.to_thread(up.process.stdout.readline)
     assert up.stop() == 0
 
 

@@ -360,7 +360,7 @@ def test_a_database_of_a_newer_version_is_refused(tmp_path: Path) -> None:
 
 def test_a_world_writable_directory_is_refused(tmp_path: Path) -> None:
     tmp_path.chmod(0o777)
-    with pytest.raises(JournalUnusable, match="by everybody: chmod go-w"):
+    with pytest.raises(JournalUnusable, match="by all users: chmod go-w"):
         Journal.open(tmp_path)
     assert list(tmp_path.iterdir()) == []
 

@@ -94,10 +94,22 @@ def check_migrations_lead_to_the_tables(url: str) -> None:
     engine.dispose()
 
 
+def check_untraced_steps(url: str) -> None:
+    """Those of unfinished Jobs, without the steps that are read again from objects."""
+    store = open_store(url)
+    held, resumed = step(StepKind.HELD, 1, occurrence=5), step(StepKind.RESUMED, 2, occurrence=6)
+    ended = step(StepKind.HELD, 1, of="over", occurrence=7)
+    store.write([job(), held, resumed, admitted(3), job("over"), ended, finished(9, of="over")])
+    found = store.untraced_steps()
+    assert {uid: sorted(steps, key=lambda each: each.at) for uid, steps in found.items()} == {"j1": [held, resumed]}
+    store.close()
+
+
 ALL = (
     check_records_come_back_once,
     check_filters,
     check_retention,
     check_unfinished,
+    check_untraced_steps,
     check_migrations_lead_to_the_tables,
 )

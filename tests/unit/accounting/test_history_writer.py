@@ -12,7 +12,7 @@ import pytest
 from queue_manager.accounting import history_writer
 from queue_manager.accounting.history_sink import RecordsRefused, Retention
 from queue_manager.accounting.history_writer import HistoryWriter
-from queue_manager.accounting.records import JobRecord, Record
+from queue_manager.accounting.records import JobRecord, Record, StepRecord
 from queue_manager.accounting.step_reading import deleted
 from tests.unit.accounting.history_samples import START, at, job
 
@@ -52,6 +52,9 @@ class Memory:
     def unfinished(self) -> Mapping[str, JobRecord]:
         written = {record.uid: record for record in self.records if isinstance(record, JobRecord)}
         return {uid: job(uid) for uid in ("here", "gone", "unseen")} | written
+
+    def untraced_steps(self) -> Mapping[str, Sequence[StepRecord]]:
+        return {}
 
     def prune(self, retention: Retention, now: datetime) -> int:
         self.pruned.append(now)
@@ -121,7 +124,7 @@ def test_a_database_that_hangs_delays_neither_callers_nor_the_end() -> None:
         one.put([job(str(number))])
     assert not one.stop(0.05)
     assert time.monotonic() - began < 5
-    assert one.queued <= 10
+    assert one.queued <= 20  # with the batch that hangs
     store.gate.set()
 
 
@@ -130,7 +133,7 @@ def test_records_that_could_not_be_written_are_not_forgotten_at_the_end() -> Non
     one = writer(store)
     one.put([job("a"), job("b")])
     one.start()
-    assert not one.stop(LONG)
+    assert not one.stop(0.2)
     assert one.queued == 2
 
 

@@ -81,6 +81,27 @@ def test_the_cause_of_a_failure_begins_with_the_last_failed_pod() -> None:
     assert (found.exit_code, found.cause) == (3, "exit 3: boom; BackoffLimitExceeded")
 
 
+@pytest.mark.parametrize("end", [(), (finished(10),)], ids=["runs", "succeeded"])
+def test_a_job_that_runs_or_has_succeeded_has_no_cause(end: tuple[StepRecord, ...]) -> None:
+    evicted = (admitted(1), step(StepKind.EVICTED, 2, reason="PodsReadyTimeout"), released(3), admitted(4, 2))
+    assert of(*evicted, *end, pods=(pod(exit_code=3, phase="Failed", message="exit 3: boom"),)).cause == ""
+
+
+@pytest.mark.parametrize(
+    ("end", "waste"),
+    [
+        (finished(20, "BackoffLimitExceeded"), Waste.FAILED),
+        (step(StepKind.DEACTIVATED, 20, reason="RequeuingLimitExceeded"), Waste.NOT_READY),
+        (step(StepKind.DEACTIVATED, 20, reason="Deactivated"), Waste.OTHER),
+        (step(StepKind.EVICTED, 20, reason="ClusterQueueStopped"), Waste.OTHER),
+        (step(StepKind.DELETED, 20, 0), Waste.OTHER),
+    ],
+)
+def test_the_cause_of_waste_is_what_ended_the_attempt(end: StepRecord, waste: Waste) -> None:
+    wasted = of(admitted(10), end, released(20)).wasted_seconds
+    assert {cause: seconds for cause, seconds in wasted.items() if seconds} == {waste: 20}
+
+
 def test_a_cause_that_the_eviction_repeats_is_named_once() -> None:
     gave_up = step(StepKind.DEACTIVATED, 9, reason="RequeuingLimitExceeded", message="exit 3: boom")
     failed = pod(exit_code=3, phase="Failed", message="exit 3: boom")
@@ -124,6 +145,7 @@ def test_a_report_adds_up_each_group() -> None:
         ("team-a/lq", ""),
         ("team-a/lq", "default"),
     ]
+    assert [(row.namespace, row.user) for row in usage_rows(jobs, ["namespace"])] == [("team-a", "")]
 
 
 def test_a_percentile_is_a_value_that_was_measured() -> None:

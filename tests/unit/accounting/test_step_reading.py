@@ -116,6 +116,14 @@ def test_an_eviction_keeps_why_the_pods_of_its_attempt_were_not_ready(reason: st
     assert step.message == message
 
 
+def test_a_preemption_keeps_who_needed_the_quota() -> None:
+    attempt = {"reason": "Preempted", "cause": "for priority 100 of ClusterQueue a", "end": timestamp(at(20))}
+    preempted = (condition("Evicted", True, 20, "Preempted"), condition("Preempted", True, 20, "InClusterQueue"))
+    [step] = workload_records(RUNNING, workload(*preempted, evictions=1, history=[attempt]), NOW)
+    assert isinstance(step, StepRecord)
+    assert (step.kind, step.reason, step.message) == (StepKind.PREEMPTED, "InClusterQueue", attempt["cause"])
+
+
 def test_each_hold_within_one_attempt_is_a_step_of_its_own() -> None:
     free = [workload(condition("QuotaReserved", False, 1, "WaitingForQuota"), version=v) for v in (1, 3)]
     held = [workload(condition("QuotaReserved", False, 1, "Suspended", "queue is inactive"), version=v) for v in (2, 4)]

@@ -23,7 +23,7 @@ from queue_manager.engine.http_transport import HttpTransport
 from queue_manager.engine.transport import ApiError, Response
 from queue_manager.local.local_cluster import ClusterOptions, LocalCluster
 
-HINT = "-n NAMESPACE asks for one namespace only"
+HINT = "-n NAMESPACE reads one namespace only"
 KUBECONFIG = """\
 apiVersion: v1
 kind: Config
@@ -228,7 +228,7 @@ def test_the_error_for_a_user_without_name_and_home_says_what_to_set(monkeypatch
 
 def test_the_commands_that_up_prints_are_quoted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     cluster = LocalCluster(ClusterOptions(data_dir=tmp_path / "my home"), KueueConfig())
-    up.print_next_steps(cluster, 1.0)
+    up.print_next_steps(cluster, 1.0, None)
     (line,) = (line for line in capsys.readouterr().out.splitlines() if "KUBECONFIG" in line)
     assert shlex.split(line) == ["export", f"KUBECONFIG={tmp_path / 'my home' / 'kubeconfig'}"]
 

@@ -100,8 +100,37 @@ def test_failed_jobs_of_a_user_are_chosen(url: str, capsys: pytest.CaptureFixtur
 
     assert names() == ["job-j1", "job-j2"]
     assert names("--failed") == names("--user", "bob") == ["job-j2"]
+    assert names("-q", "lq") == ["job-j1", "job-j2"]
+    assert names("-q", "no-such-queue") == []
     assert names("-q", "cq/cq", "--until", "2026-01-01T12:00:05+00:00") == ["job-j1"]
     assert names("-q", "cq/other") == []
+
+
+def test_a_deactivated_job_counts_as_failed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    url = f"sqlite:///{tmp_path / 'history.db'}"
+    store = open_store(url)
+    store.write([job("j1"), step(StepKind.DEACTIVATED, 9, reason="RequeuingLimitExceeded")])
+    store.write([job("j2"), step(StepKind.DELETED, 9, 0, of="j2")])
+    store.close()
+    assert main(["history", "--store", url, "-o", "json", *ALWAYS, "--failed"]) == 0
+    assert [(row["name"], row["state"]) for row in json.loads(capsys.readouterr().out)] == [("job-j1", "Deactivated")]
+
+
+def test_a_name_is_that_of_the_newest_job_however_old(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    url = f"sqlite:///{tmp_path / 'history.db'}"
+    store = open_store(url)
+    store.write([job("j1", name="train"), finished(9), job("j2", 10, name="train")])
+    store.write([step(StepKind.DELETED, 19, 0, of="j2")])
+    store.close()
+    assert main(["history", "train", "-n", "team-a", "--store", url, "-o", "json"]) == 0
+    assert [row["step"] for row in json.loads(capsys.readouterr().out)] == ["Submitted", "Deleted"]
+    assert main(["history", "--store", url, "-o", "json"]) == 0
+    assert json.loads(capsys.readouterr().out) == []  # not of the last seven days
+
+
+def test_the_steps_of_a_job_have_no_names(url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["history", "team-a/job-j2", "--store", url, "-o", "name"]) == EXIT_NEVER
+    assert "the steps of a Job have no names" in capsys.readouterr().err
 
 
 def test_one_job_is_told_step_by_step(url: str, capsys: pytest.CaptureFixture[str]) -> None:

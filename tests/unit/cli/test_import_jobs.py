@@ -80,4 +80,4 @@ def test_the_exit_code_says_whether_a_job_stays_outside_against_a_rule(
     text: str, code: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert report([row_of(Import(JOB, ImportStep.CREATE, "q"), text)]) == code
-    assert ("1 of 1 Jobs run on outside" in capsys.readouterr().out) is (code == EXIT_UNEXPECTED)
+    assert ("Jobs that stay outside of the queue: 1 of 1" in capsys.readouterr().out) is (code == EXIT_UNEXPECTED)

@@ -16,7 +16,7 @@ from queue_manager.api import keys, policies
 from queue_manager.api.resources import CLUSTER_QUEUES, JOBS, LOCAL_QUEUES, NAMESPACES, WORKLOADS
 from queue_manager.api.types import Workload
 from queue_manager.cli import reactivate, stop_policy
-from queue_manager.cli.exits import EXIT_OK, CommandRefused
+from queue_manager.cli.exits import EXIT_NEVER, EXIT_OK, CommandRefused
 from queue_manager.cli.queue_view import read_queues
 from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.transport import Request, Response
@@ -130,6 +130,7 @@ async def test_an_unknown_job_is_reported_with_the_visible_namespaces(user: Rest
     with pytest.raises(CommandRefused) as refused:
         await reactivate._run(asked(jobs=[name]))
     assert str(refused.value).startswith(says)
+    assert refused.value.code == EXIT_NEVER
 
 
 async def test_an_unknown_queue_is_reported(user: RestClient) -> None:

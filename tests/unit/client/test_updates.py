@@ -50,10 +50,10 @@ def test_pods_are_read_only_where_they_may_have_a_cause(of: Job, may: bool) -> N
     assert may_have_cause(of) == may
 
 
-def test_each_error_says_in_one_line_what_happened() -> None:
+def test_each_error_says_what_happened_and_what_to_do_on_a_line_of_its_own() -> None:
     key = job().metadata.key
     failed = JobUpdate(V1Job(), JobState.FAILED, "BackoffLimitExceeded", "Too often", "exit 3: boom")
     waits = JobUpdate(V1Job(), JobState.PENDING, "WaitingForQuota", "no quota")
     assert str(JobFailed(failed, key, None)) == f"Job {key} failed (BackoffLimitExceeded): exit 3: boom"
-    assert str(NeverStarts(V1Job(), key, "asks 5 cpu", "ask for less")) == f"Job {key}: asks 5 cpu; ask for less"
+    assert str(NeverStarts(V1Job(), key, "asks 5 cpu", "request less")) == f"Job {key}: asks 5 cpu\n  request less"
     assert str(Timeout(key, 3, waits)) == f"Job {key} is Pending after 3 s: WaitingForQuota: no quota"

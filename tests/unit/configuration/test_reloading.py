@@ -55,17 +55,26 @@ def said(body: str) -> str:
         ),
         (
             "jobController: {concurrentSyncs: 3}\nwaitForPodsReady: {timeout: 5m}\n",
-            "nothing applied: jobController.concurrentSyncs needs a restart, the Job controller has already started",
+            "nothing applied: jobController.concurrentSyncs (line 3) needs a restart, "
+            "the Job controller has already started",
         ),
         (
             "metrics: {bindAddress: ':1'}\nhealth: {livenessEndpointName: alive}\n",
-            "nothing applied: metrics.bindAddress needs a restart, the address is served already; "
-            "health.livenessEndpointName needs a restart, the address is served already",
+            "nothing applied: metrics.bindAddress (line 3) needs a restart, the address is served already; "
+            "health.livenessEndpointName (line 4) needs a restart, the address is served already",
         ),
     ],
 )
 def test_each_changed_field_is_applied_or_needs_a_restart(body: str, expected: str) -> None:
     assert said(body) == expected
+
+
+@pytest.mark.parametrize(("left", "place"), [("jobController: {}\n", " (line 3)"), ("", "")])
+def test_a_field_that_was_removed_is_named_with_the_line_of_its_section(left: str, place: str) -> None:
+    before = loads(HEAD + "jobController: {concurrentSyncs: 3}\n")
+    assert verdict(changes(before, loads(HEAD + left))) == (
+        f"nothing applied: jobController.concurrentSyncs{place} needs a restart, the Job controller has already started"
+    )
 
 
 def test_returning_to_the_default_is_a_change() -> None:

@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
+from queue_manager.configuration import loads
 from queue_manager.installation.granted import granted, rights_in
 from queue_manager.installation.objects import objects
-from queue_manager.installation.settings import Components, Settings, Webhook
+from queue_manager.installation.settings import CONFIG, Components, Settings, Webhook
 from queue_manager.installation.user_roles import AGGREGATED
 from queue_manager.operator.permissions import ALL, CLUSTER_EVENTS, JOB_CONTROLLER, LEADER, QUEUE, each_verb, needs
 from queue_manager.operator.webhooks.webhook_permissions import CA_INJECTION, certificate_secret
@@ -120,3 +121,17 @@ def test_nobody_may_write_a_status() -> None:
     trees = objects(Settings())
     for role in AGGREGATED:
         assert not {right for right in aggregated(trees, role) if right[1].endswith("/status") and right[2] != "get"}
+
+
+def test_no_role_for_people_reads_the_configuration() -> None:
+    """It may contain a password, which is accepted in the URL of the history."""
+    loads(f'{CONFIG}history: {{url: "postgresql://user:password@host/database"}}', "config")
+    people = [tree for tree in objects(Settings()) if _is_for_people(tree)]
+    assert len(people) > len(AGGREGATED)
+    assert not {right for role in people for right in rules_of(role) if right[1] == "configmaps"}
+
+
+def _is_for_people(tree: Json) -> bool:
+    """Whether the rules of a role become part of an aggregated one."""
+    labels = tree["metadata"].get("labels") or {}
+    return tree["kind"] == "ClusterRole" and any(label in labels for label in AGGREGATED.values())

@@ -45,6 +45,7 @@ def test_assignments_go_before_files_and_later_ones_before_earlier_ones() -> Non
         ("webhook.timeoutSeconds=6", "webhook.timeoutSeconds: Input should be less than or equal to 5, not 6"),
         ("webhook.failurePolicy=Maybe", "webhook.failurePolicy: Input should be 'Fail' or 'Ignore', not 'Maybe'"),
         ("admissionPolicies.breakGlassGroup='a\"b'", "admissionPolicies.breakGlassGroup: String should match pattern"),
+        ("notifications.secretName=A", "notifications.secretName: String should match pattern"),
         ("admissionPolicies.queueAccounts=['']", "admissionPolicies.queueAccounts.0: String should have at least 1"),
     ],
 )

@@ -59,6 +59,10 @@ def test_an_unrelated_job_does_not_depend_on_the_manager() -> None:
     assert [hook["name"] for hook in hooks() if hook["failurePolicy"] != "Fail"] == ["mjob-default.kb.io"]
 
 
+def test_a_class_without_annotation_for_its_jobs_does_not_depend_on_the_manager() -> None:
+    assert "has-rule" in conditions(named("vworkloadpriorityclass.kb.io"))
+
+
 def test_only_the_status_of_workloads_is_asked_about() -> None:
     asked = {plural for hook in hooks() for rule in hook["rules"] for plural in rule["resources"] if "/" in plural}
     assert asked == {"workloads/status"}

@@ -5,6 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from queue_manager.scheduling.preemption import find_victims
+from queue_manager.scheduling.preemption_candidates import MOST_READ, is_hopeless
 from tests.examples import examples
 from tests.unit.queueing.builders import T0
 from tests.unit.queueing.builders import cohort as a_cohort
@@ -73,6 +74,30 @@ def test_no_victim_is_chosen_if_all_together_do_not_suffice():
     before = usage_of(s)
     assert victims(s, cpu=3) == []
     assert usage_of(s) == before
+
+
+def test_a_preemptor_whose_own_queue_holds_too_little_is_hopeless_without_a_search():
+    """Most heads of a full cohort are such, and a search costs more than all the rest of their attempt."""
+    within = {"cpu": "2", "cohort": "team", "within": "LowerPriority", "reclaim": "Any"}
+    s = state(queue("a", **within), queue("b", cpu="2", cohort="team"))
+    run(s, "own", "a", cpu=2), run(s, "other", "b", cpu=2)
+    assert is_hopeless(s, preemptor(s, "a", cpu=3))
+    assert not is_hopeless(s, preemptor(s, "a", cpu=2))
+    assert is_hopeless(s, preemptor(s, "a", cpu=2, priority=0))
+
+
+def test_a_preemptor_that_may_reclaim_is_not_hopeless():
+    s = state(queue("a", cpu="2", cohort="team", reclaim="Any"), queue("b", cpu="2", cohort="team"))
+    run(s, "loan", "b", cpu=4)
+    assert not is_hopeless(s, preemptor(s, "a", cpu=2))
+    assert is_hopeless(s, preemptor(s, "a", cpu=3))
+
+
+def test_a_preemptor_finds_victims_among_more_than_are_added_up_before_the_search():
+    s = state(queue(within="LowerPriority", cpu=str(MOST_READ + 2)))
+    for number in range(MOST_READ + 2):
+        run(s, f"low-{number}")
+    assert len(victims(s, cpu=MOST_READ + 2)) == MOST_READ + 2
 
 
 def test_a_workload_that_uses_other_quota_is_no_candidate():

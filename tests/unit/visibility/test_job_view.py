@@ -122,8 +122,8 @@ CASES: list[tuple[str, Job | None, Workload | None, PredictionContext, list[tupl
         "what never starts, with the way out",
         job(),
         waits("ExceedsMaxQuota"),
-        PredictionContext(Obstacle("can never start: asks 64 cpu, queue limit 4", "ask for less", never=True)),
-        [(None, "can never start: asks 64 cpu, queue limit 4; ask for less")],
+        PredictionContext(Obstacle("can never start: asks 64 cpu, queue limit 4", "request less", never=True)),
+        [(None, "can never start: asks 64 cpu, queue limit 4; request less")],
     ),
     (
         "backoff in a queue that is held",
@@ -139,7 +139,7 @@ CASES: list[tuple[str, Job | None, Workload | None, PredictionContext, list[tupl
         job(),
         waits("ExceedsMaxQuota"),
         KNOWN,
-        [(None, "never starts, unless it asks for less or an admin raises the quota (sluice explain j)")],
+        [(None, "never starts, unless it requests less or an admin raises the quota (sluice explain j)")],
     ),
     (
         "gated",

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from job_controller.model import Condition, Object, ObjectMeta, OwnerReference
+from job_controller.model import Condition, Key, Object, ObjectMeta, OwnerReference
 from queue_manager.api.types import (
     Admission,
     AdmissionCheckRule,
@@ -38,8 +38,10 @@ from queue_manager.visibility.diagnosis.snapshot import (
     CertificateFacts,
     ClockFacts,
     ClusterSnapshot,
+    DeploymentFacts,
     LeaseFacts,
     NodeFacts,
+    WebhookServiceFacts,
 )
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -84,6 +86,7 @@ def config(**settings: object) -> KueueConfig:
     return KueueConfig(wait_for_pods_ready=WaitForPodsReady(**settings))  # type: ignore[arg-type]
 
 
+MANAGER, WEBHOOKS = Key("kueue-system", "manager"), Key("kueue-system", "webhooks")
 LIMITED = RequeuingStrategy(backoff_limit_count=5)
 HEALTHY = ClusterSnapshot(
     now=NOW,
@@ -100,6 +103,8 @@ HEALTHY = ClusterSnapshot(
     certificates=[CertificateFacts("the API server", NOW + 31 * DAY, "renew")],
     clocks=[ClockFacts("this machine", SECOND, SECOND)],
     leases=[LeaseFacts("kueue-system/lease", "manager-0", NOW - 2 * SECOND, 15)],
+    deployment=DeploymentFacts(MANAGER, 2, 2),
+    webhook_services=[WebhookServiceFacts(WEBHOOKS, ("mutating",), is_ready=True)],
 )
 
 
@@ -200,6 +205,18 @@ FOUND = {
         {"leases": [LeaseFacts("kueue-system/lease", "", NOW, 15)]},
         ("error", "NoManager", "lease/lease -n kueue-system", "No manager leads"),
     ),
+    "an installation whose manager never started": (
+        {"leases": [], "deployment": DeploymentFacts(MANAGER, 2, 0)},
+        ("error", "NoManager", "deployment/manager -n kueue-system", "no pod of it is ready"),
+    ),
+    "an installation that is scaled to 0": (
+        {"leases": [], "deployment": DeploymentFacts(MANAGER, 0, 0)},
+        ("error", "NoManager", "deployment/manager -n kueue-system", "it is scaled to 0"),
+    ),
+    "webhooks that nobody answers": (
+        {"webhook_services": [WebhookServiceFacts(WEBHOOKS, ("mutating", "validating"), is_ready=False)]},
+        ("error", "UnansweredWebhook", "service/webhooks -n kueue-system", "mutating and validating lead to it"),
+    ),
     "a pod whose finalizer nobody removes": (
         {"pods": [deleted(namespace="team")]},
         ("warning", "StuckFinalizer", "pod/x -n team", "example.com/keeps"),
@@ -225,6 +242,8 @@ def test_a_rule_names_place_and_cause(change: dict[str, object], found: tuple[st
 
 
 SILENT: dict[str, dict[str, object]] = {
+    "a manager outside of its Deployment that leads": {"deployment": DeploymentFacts(MANAGER, 0, 0)},
+    "a manager that needs no Lease": {"leases": []},
     "a resource that no node reports": {"nodes": [NodeFacts("n", {}, {"memory": "1Gi"})]},
     "a ClusterQueue in deletion that still has Workloads": {
         "cluster_queues": [deleted(ClusterQueue, name="cq")],

@@ -1,0 +1,85 @@
+"""Reads whether an installation can answer: the pods of its manager, and those behind its webhooks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from job_controller.json_tree import Json
+from job_controller.model import Key
+from queue_manager.api.component_names import MANAGER, NAMESPACE
+from queue_manager.api.resources import Resource
+from queue_manager.engine.rest_client import RestClient
+from queue_manager.engine.transport import ApiError
+from queue_manager.installation import object_names
+from queue_manager.visibility.diagnosis.snapshot import DeploymentFacts, WebhookServiceFacts
+
+DEPLOYMENTS = object_names.KINDS["Deployment"]
+ENDPOINT_SLICES = Resource("discovery.k8s.io", "v1", "endpointslices", "EndpointSlice")
+SERVICE_LABEL = "kubernetes.io/service-name"
+
+
+async def read_deployment(client: RestClient, not_read: list[str]) -> DeploymentFacts | None:
+    """Read the Deployment of the manager; None if it is absent, as in the cluster of `sluice up`, or forbidden.
+
+    What the user may not read is added to `not_read`.
+    """
+    try:
+        return deployment_facts(await client.get(DEPLOYMENTS, NAMESPACE, MANAGER))
+    except ApiError as error:
+        if error.is_forbidden:
+            not_read.append("the Deployment of the managers (forbidden)")
+        elif not error.is_not_found:
+            raise
+        return None
+
+
+async def read_webhook_services(
+    client: RestClient, configurations: Iterable[Json], not_read: list[str]
+) -> list[WebhookServiceFacts]:
+    """Read the Services in the manager's namespace on which the webhook configurations make writes depend."""
+    required = required_services(configurations)
+    if not required:
+        return []
+    try:
+        slices = await client.list(ENDPOINT_SLICES, NAMESPACE)
+    except ApiError as error:
+        if not (error.is_forbidden or error.is_not_found):
+            raise
+        not_read.append("endpoints of the webhooks (forbidden or absent)")
+        return []
+    ready = ready_services(slices)
+    return [WebhookServiceFacts(key, tuple(names), key in ready) for key, names in required.items()]
+
+
+def deployment_facts(deployment: Json) -> DeploymentFacts:
+    """The fields of a Deployment that rules read."""
+    meta, spec, status = deployment["metadata"], deployment["spec"], deployment.get("status") or {}
+    key = Key(meta["namespace"], meta["name"])
+    return DeploymentFacts(key, spec.get("replicas", 1), status.get("readyReplicas") or 0)
+
+
+def required_services(configurations: Iterable[Json]) -> dict[Key, list[str]]:
+    """The Services in the manager's namespace without which a write is refused, with the configurations that name them.
+
+    A webhook with failurePolicy Ignore refuses nothing.
+    """
+    required: dict[Key, list[str]] = {}
+    for tree in configurations:
+        for hook in tree.get("webhooks") or ():
+            service = (hook.get("clientConfig") or {}).get("service") or {}
+            if service.get("namespace") != NAMESPACE or hook.get("failurePolicy", "Fail") != "Fail":
+                continue
+            names = required.setdefault(Key(NAMESPACE, service["name"]), [])
+            if tree["metadata"]["name"] not in names:
+                names.append(tree["metadata"]["name"])
+    return required
+
+
+def ready_services(slices: Iterable[Json]) -> set[Key]:
+    """The Services with a ready endpoint. An unknown readiness counts as ready, as in the API of EndpointSlices."""
+    return {
+        Key(tree["metadata"]["namespace"], (tree["metadata"].get("labels") or {}).get(SERVICE_LABEL, ""))
+        for tree in slices
+        for endpoint in tree.get("endpoints") or ()
+        if (endpoint.get("conditions") or {}).get("ready") is not False
+    }

@@ -1,0 +1,60 @@
+"""Distinguishes Running from Starting, and says why a Job that ran is Starting again. Pure.
+
+Within one attempt the state of a Job goes from Starting to Running to its end. The numbers in its status do not: a pod
+that ends is no longer ready, and becomes part of a counter only one write later, the write that ends the Job. So these
+count as Running as well:
+
+    status.uncountedTerminatedPods has a pod that succeeded
+    condition FailureTarget or SuccessCriteriaMet: the end of the Job is decided, and its pods are being ended
+
+One way back is real: no pod is ready any more, and the Job goes on. The state is then Starting with the reason
+WaitForRecovery. Some of these losses leave no trace in the Job or its Workload (a readiness probe that fails, a failed
+index before its replacement is created); only a reader that follows the Job knows them (`followed_states.continued`).
+"""
+
+from __future__ import annotations
+
+from job_controller import conditions
+from job_controller.condition_types import FAILURE_TARGET, SUCCESS_CRITERIA_MET
+from job_controller.model import Condition, Job, JobStatus
+from queue_manager.api import condition_types, reasons
+from queue_manager.api.types import Workload
+
+NO_LONGER_READY = "no pod is ready any more"
+
+
+def is_running(status: JobStatus) -> bool:
+    """Whether a pod is ready or has succeeded, or the end of the Job is decided."""
+    uncounted = status.uncounted_terminated_pods
+    return bool(
+        status.ready
+        or status.succeeded
+        or (uncounted is not None and uncounted.succeeded)
+        or conditions.is_true(status.conditions, FAILURE_TARGET)
+        or conditions.is_true(status.conditions, SUCCESS_CRITERIA_MET)
+    )
+
+
+def explain_running(job: Job) -> tuple[str, str]:
+    """Return (reason, message) of the failure that is being carried out; both are "" for any other running Job."""
+    target = conditions.find(job.status.conditions, FAILURE_TARGET)
+    return (target.reason, target.message) if target is not None and target.is_true else ("", "")
+
+
+def explain_starting(job: Job, workload: Workload | None) -> tuple[str, str]:
+    """Return (reason, message) of a Job without a ready pod: WaitForRecovery if it has lost pods."""
+    ready = workload.condition(condition_types.PODS_READY) if workload is not None else None
+    if ready is not None and not ready.is_true and ready.reason == reasons.WAIT_FOR_RECOVERY:
+        return ready.reason, ready.message
+    if lost := _lost(job.status, ready):
+        return reasons.WAIT_FOR_RECOVERY, lost
+    return (ready.reason, ready.message) if ready is not None else ("", "")
+
+
+def _lost(status: JobStatus, ready: Condition | None) -> str:
+    """Which pods were lost, as text; "" if none is known to be."""
+    uncounted = status.uncounted_terminated_pods
+    failed = status.failed + (len(uncounted.failed) if uncounted is not None else 0)
+    if failed:
+        return f"{failed} {'pod' if failed == 1 else 'pods'} failed, no other is ready yet"
+    return NO_LONGER_READY if status.terminating or (ready is not None and ready.is_true) else ""

@@ -1,0 +1,107 @@
+"""`sluice doctor` about an installation whose pods never started: this cluster has no controller that creates them."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.control_plane.conftest import ROOT, SLUICE, kubectl
+from tests.control_plane.install.conftest import apply
+from tests.control_plane.manager.service_account import write_kubeconfig
+from tests.control_plane.server import ControlPlane
+
+pytestmark = pytest.mark.control_plane
+
+SYSTEM = "kueue-system"
+UNKNOWN_CONFIG = "the configuration of the manager (not published, or forbidden)"
+INSTALLED = {"NoManager", "UnansweredWebhook"}
+READY_SLICE = {
+    "apiVersion": "discovery.k8s.io/v1",
+    "kind": "EndpointSlice",
+    "metadata": {
+        "name": "webhooks",
+        "namespace": SYSTEM,
+        "labels": {"kubernetes.io/service-name": "kueue-webhook-service"},
+    },
+    "addressType": "IPv4",
+    "endpoints": [{"addresses": ["192.0.2.1"], "conditions": {"ready": False}}],
+}
+
+
+@pytest.fixture(scope="module")
+def installed(cluster: ControlPlane) -> ControlPlane:
+    apply(cluster)
+    kubectl(cluster, "wait", "--for=condition=Established", "crd", "-l", "app.kubernetes.io/name=sluice")
+    return cluster
+
+
+def examined(kubeconfig: Path) -> tuple[dict[str, str], list[str]]:
+    """The places of the findings about the installation by code, and what was not checked."""
+    command = [*SLUICE, "doctor", "--kubeconfig", str(kubeconfig), "-o", "json"]
+    done = subprocess.run(command, cwd=ROOT, check=False, capture_output=True, text=True, timeout=120)
+    assert done.returncode in (0, 1, 2), done.stderr
+    report: dict[str, Any] = json.loads(done.stdout)
+    found = {problem["code"]: problem["place"] for problem in report["problems"] if problem["code"] in INSTALLED}
+    return found, report["notChecked"]
+
+
+def test_a_manager_and_webhooks_without_a_ready_pod_are_found(installed: ControlPlane) -> None:
+    unanswered = {"UnansweredWebhook": f"service/kueue-webhook-service -n {SYSTEM}"}
+    never_led = {"NoManager": f"deployment/kueue-controller-manager -n {SYSTEM}"}
+    assert examined(installed.kubeconfig) == ({**unanswered, **never_led}, [])
+
+    kubectl(installed, "create", "-f", "-", stdin=json.dumps(READY_SLICE).encode())
+    assert examined(installed.kubeconfig)[0] == {**unanswered, **never_led}  # its endpoint is not ready
+    ready = [{"op": "replace", "path": "/endpoints/0/conditions/ready", "value": True}]
+    kubectl(installed, "-n", SYSTEM, "patch", "endpointslice", "webhooks", "--type=json", "-p", json.dumps(ready))
+    assert examined(installed.kubeconfig)[0] == never_led
+
+    pods = json.dumps({"status": {"replicas": 2, "readyReplicas": 1}})
+    status = ("deployment", "kueue-controller-manager", "--subresource=status", "--type=merge")
+    kubectl(installed, "-n", SYSTEM, "patch", *status, "-p", pods)
+    assert examined(installed.kubeconfig)[0] == {}
+
+
+def test_a_user_without_rights_learns_what_was_not_checked(installed: ControlPlane, tmp_path: Path) -> None:
+    kubectl(installed, "-n", "default", "create", "serviceaccount", "limited-tenant")
+    token = {"token": kubectl(installed, "-n", "default", "create", "token", "limited-tenant").strip()}
+    found, not_checked = examined(write_kubeconfig(tmp_path / "limited-tenant", installed.url, token, installed))
+    assert found == {}
+    assert {
+        "the Lease of the managers (forbidden)",
+        "the Deployment of the managers (forbidden)",
+        "validatingwebhookconfigurations (forbidden)",
+        "mutatingwebhookconfigurations (forbidden)",
+    } <= set(not_checked)
+    rights = ("clusterrole", "webhook-reader", "--verb=list", "--resource=validatingwebhookconfigurations")
+    kubectl(installed, "create", *rights)
+    kubectl(
+        installed,
+        "create",
+        "clusterrolebinding",
+        "limited-tenant",
+        "--clusterrole=webhook-reader",
+        "--serviceaccount=default:limited-tenant",
+    )
+    found, not_checked = examined(tmp_path / "limited-tenant")
+    assert found == {}
+    assert "endpoints of the webhooks (forbidden or absent)" in not_checked
+
+
+def test_a_user_reads_the_configuration_after_the_commands_of_the_page_of_roles(
+    installed: ControlPlane, tmp_path: Path
+) -> None:
+    kubectl(installed, "-n", "default", "create", "serviceaccount", "limited-reader")
+    token = {"token": kubectl(installed, "-n", "default", "create", "token", "limited-reader").strip()}
+    user = write_kubeconfig(tmp_path / "reader", installed.url, token, installed)
+    assert UNKNOWN_CONFIG in examined(user)[1]
+    page = (ROOT / "deploy" / "ROLES.md").read_text().replace("\\\n", " ")
+    commands = [line.split()[1:] for line in page.splitlines() if line.startswith("    kubectl")]
+    assert len(commands) == 2
+    for command in commands:
+        kubectl(installed, *command)
+    assert UNKNOWN_CONFIG not in examined(user)[1]

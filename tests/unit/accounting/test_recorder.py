@@ -1,0 +1,146 @@
+"""The recorder on a runtime and SQLite: what is in the file when the runtime has stopped, and after a restart."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import threading
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+from queue_manager.accounting import database, recorder
+from queue_manager.accounting.database import HistoryUnavailable
+from queue_manager.accounting.history_writer import MAX_QUEUED
+from queue_manager.accounting.queries import HistoryFilter, JobHistory, read_history
+from queue_manager.accounting.recorder import HistoryRecorder
+from queue_manager.api.resources import JOBS, WORKLOADS
+from queue_manager.api.types import Workload
+from queue_manager.configuration.history_settings import History
+from queue_manager.engine.clock import SystemClock
+from queue_manager.engine.rest_client import RestClient
+from queue_manager.engine.runtime import Runtime
+from queue_manager.local.kinds.registry import KindRegistry
+from queue_manager.local.local_cluster import install_crds
+from queue_manager.local.server.api_server import ApiServer
+from queue_manager.local.server.in_process import LocalTransport
+from queue_manager.local.storage.store import Store
+from tests.waiting import until
+
+LOCKED_SECONDS = 1.0
+HELD = {"type": "QuotaReserved", "status": "False", "reason": "Suspended", "message": "it is stopped"}
+RESERVED = {"type": "QuotaReserved", "status": "True", "reason": "QuotaReserved", "message": ""}
+
+
+class World:
+    """An API server with one Job and its Workload, and the file of the history."""
+
+    def __init__(self, folder: Path) -> None:
+        self.clock = SystemClock()
+        self.server = ApiServer(Store(self.clock, Random(1)), KindRegistry.builtin(), self.clock)
+        self.user = RestClient(LocalTransport(self.server, "user"))
+        self.file = folder / "history.db"
+
+    async def submit(self) -> None:
+        await install_crds(self.user)
+        container = {"name": "c", "image": "i"}
+        template = {"spec": {"restartPolicy": "Never", "containers": [container]}}
+        job = await self.user.create(
+            JOBS, "default", {"metadata": {"name": "j"}, "spec": {"suspend": True, "template": template}}
+        )
+        uid = job["metadata"]["uid"]
+        owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": uid, "controller": True}
+        pod_set = {"name": "main", "count": 1, "template": {"spec": {"containers": [container]}}}
+        meta = {"name": "w", "ownerReferences": [owner]}
+        await self.user.create(
+            WORKLOADS, "default", {"metadata": meta, "spec": {"queueName": "q", "podSets": [pod_set]}}
+        )
+
+    async def become(self, condition: dict[str, Any]) -> None:
+        dated = {**condition, "lastTransitionTime": self.clock.now().strftime("%Y-%m-%dT%H:%M:%SZ")}
+        await self.user.patch(WORKLOADS, "default", "w", {"status": {"conditions": [dated]}}, subresource="status")
+
+    @asynccontextmanager
+    async def recording(self, max_queued: int = MAX_QUEUED) -> AsyncIterator[Runtime]:
+        runtime = Runtime(LocalTransport(self.server, "sluice"), self.clock, Random(2), silence=None)
+        HistoryRecorder(runtime, f"sqlite:///{self.file}", History(), max_queued=max_queued)
+        async with runtime:
+            yield runtime
+
+    async def resume(self, runtime: Runtime) -> sqlite3.Connection:
+        """The Workload is resumed and the recorder has seen it, while the connection that is returned has the lock."""
+        await self.become(HELD)
+        await self.until_recorded("Held")
+        other = sqlite3.connect(self.file, isolation_level=None)
+        other.execute("BEGIN IMMEDIATE")
+        await self.become(RESERVED)
+        cache = runtime.cache(WORKLOADS, Workload)
+        await until(lambda: all(each.is_true("QuotaReserved") for each in cache), "it is seen")
+        return other
+
+    def history(self) -> list[JobHistory]:
+        try:
+            return read_history(f"sqlite:///{self.file}", HistoryFilter())
+        except HistoryUnavailable:
+            return []
+
+    def steps(self) -> list[str]:
+        return [str(step.kind) for each in self.history() for step in sorted(each.steps, key=lambda s: s.occurrence)]
+
+    async def until_recorded(self, *steps: str) -> None:
+        await until(lambda: self.steps() == list(steps), f"the history has {steps}")
+
+
+@pytest.fixture
+async def world(tmp_path: Path) -> World:
+    found = World(tmp_path)
+    await found.submit()
+    return found
+
+
+async def test_a_database_that_is_locked_at_the_end_gets_the_last_step(world: World) -> None:
+    """Another process holds the lock of the file for a second while the runtime stops."""
+    async with world.recording() as runtime:
+        other = await world.resume(runtime)
+        asyncio.get_running_loop().call_later(LOCKED_SECONDS, other.close)
+    assert world.steps() == ["Held", "Resumed"]
+
+
+async def test_a_job_that_was_deleted_while_nothing_ran_is_deleted_from_the_next_start_on(world: World) -> None:
+    async with world.recording():
+        await until(lambda: world.history() != [], "the Job is in the history")
+    await world.user.delete(JOBS, "default", "j", propagation="Background")
+    async with world.recording():
+        await world.until_recorded("Deleted")
+    [[_, [deleted], _]] = world.history()
+    assert deleted.message == "gone while nothing recorded the history"
+
+
+async def test_dropped_records_are_counted_by_reason(world: World) -> None:
+    """With no room, not even the submission waits for the database."""
+    async with world.recording(max_queued=0) as runtime:
+        await world.become(HELD)
+        await until(lambda: f'{recorder.DROPPED}{{reason="queue_full"}} 2.0' in runtime.metrics.exposition(), "both")
+
+
+async def test_a_step_that_was_lost_is_logged_and_found_by_the_next_process(
+    world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(recorder, "LAST_WRITE_SECONDS", 0.2)
+    monkeypatch.setattr(database, "CONNECT_SECONDS", 0.1)
+    async with world.recording() as runtime:
+        other = await world.resume(runtime)
+    [lost] = [record for record in caplog.records if record.msg == "the history is incomplete"]
+    assert vars(lost)["lost_records"] == 1
+    await until(lambda: all(thread.name != "history" for thread in threading.enumerate()), "the writer has given up")
+    other.close()
+    assert world.steps() == ["Held"]
+    async with world.recording():
+        await world.until_recorded("Held", "Resumed")
+    async with world.recording():
+        pass
+    assert world.steps() == ["Held", "Resumed"]

@@ -36,6 +36,7 @@ TERMINATED_THRESHOLD = 12_500  # pods
 MAX_CONCURRENT_DELETIONS = 20
 
 OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
+EVICTED = "Evicted"  # reason of a pod that the kubelet evicted
 DELETION_BY_POD_GC = "DeletionByPodGC"
 NODE_GONE_MESSAGE = "PodGC: node no longer exists"
 
@@ -119,7 +120,7 @@ def _over_threshold(pods: Iterable[Pod], threshold: int) -> list[Pod]:
 
 def _removal_key(pod: Pod) -> tuple[bool, datetime, str]:
     """Sort key: evicted pods first, then by creation time."""
-    evicted = pod.status.has_failed and pod.status.reason == "Evicted"
+    evicted = pod.status.has_failed and pod.status.reason == EVICTED
     return not evicted, pod.metadata.creation_timestamp or LONG_AGO, pod.metadata.uid
 
 

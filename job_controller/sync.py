@@ -314,7 +314,7 @@ def _after_release(
     final = accounting.terminal_status(s, final, verdict)
     labels = {
         "completion_mode": s.job.spec.completion_mode,
-        "result": "succeeded" if verdict.type == "Complete" else "failed",
+        "result": "succeeded" if verdict.type == condition_types.COMPLETE else "failed",
         "reason": verdict.reason,
     }
     return final, _ending_events(s, final, verdict), (*counts, Count("jobs_finished_total", labels))

@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Literal, NamedTuple
 
-from job_controller import condition_types, conditions, messages, reasons, success_policy
+from job_controller import conditions, messages, reasons, success_policy
+from job_controller.condition_types import COMPLETE, FAILED, FAILURE_TARGET, SUCCESS_CRITERIA_MET
 from job_controller.model import Job, Pod
 from job_controller.pod_facts import finish_time
 from job_controller.pod_failure_policy import FAIL_JOB
@@ -28,7 +29,7 @@ class Verdict(NamedTuple):
     @property
     def interim(self) -> str:
         """The type of the interim condition."""
-        return condition_types.SUCCESS_CRITERIA_MET if self.type == "Complete" else condition_types.FAILURE_TARGET
+        return SUCCESS_CRITERIA_MET if self.type == COMPLETE else FAILURE_TARGET
 
     @property
     def deletes_pods(self) -> bool:
@@ -38,12 +39,12 @@ class Verdict(NamedTuple):
 
 def recorded_verdict(job: Job) -> Verdict | None:
     """The verdict recorded in status earlier, by this controller or by a user who wrote the interim condition."""
-    met = conditions.find(job.status.conditions, condition_types.SUCCESS_CRITERIA_MET)
+    met = conditions.find(job.status.conditions, SUCCESS_CRITERIA_MET)
     if met is not None and met.is_true:
-        return Verdict("Complete", met.reason, met.message)
-    target = conditions.find(job.status.conditions, condition_types.FAILURE_TARGET)
+        return Verdict(COMPLETE, met.reason, met.message)
+    target = conditions.find(job.status.conditions, FAILURE_TARGET)
     if target is not None and target.is_true:
-        return Verdict("Failed", target.reason, target.message)
+        return Verdict(FAILED, target.reason, target.message)
     return None
 
 
@@ -60,7 +61,7 @@ def completed(s: Situation, active: int) -> Verdict | None:
     if active > 0:
         return None
     enough = s.succeeded_count > 0 if s.completions is None else s.succeeded_count >= s.completions
-    return Verdict("Complete", reasons.COMPLETIONS_REACHED, messages.COMPLETIONS_MESSAGE) if enough else None
+    return Verdict(COMPLETE, reasons.COMPLETIONS_REACHED, messages.COMPLETIONS_MESSAGE) if enough else None
 
 
 def deadline_in(s: Situation) -> float | None:
@@ -75,18 +76,18 @@ def _success(s: Situation) -> Verdict | None:
     if not s.indexed:
         return None
     message = success_policy.matched(s.job.spec.success_policy, s.completed, s.completions or 0)
-    return Verdict("Complete", reasons.SUCCESS_POLICY, message) if message is not None else None
+    return Verdict(COMPLETE, reasons.SUCCESS_POLICY, message) if message is not None else None
 
 
 def _failure(s: Situation, failed: Sequence[Pod]) -> Verdict | None:
     message = _failed_by_policy(s, failed)
     if message is not None:
-        return Verdict("Failed", reasons.POD_FAILURE_POLICY, message)
+        return Verdict(FAILED, reasons.POD_FAILURE_POLICY, message)
     if _past_backoff_limit(s, failed):
-        return Verdict("Failed", reasons.BACKOFF_LIMIT_EXCEEDED, messages.BACKOFF_LIMIT_MESSAGE)
+        return Verdict(FAILED, reasons.BACKOFF_LIMIT_EXCEEDED, messages.BACKOFF_LIMIT_MESSAGE)
     left = deadline_in(s)
     if left is not None and left <= 0:
-        return Verdict("Failed", reasons.DEADLINE_EXCEEDED, messages.DEADLINE_MESSAGE)
+        return Verdict(FAILED, reasons.DEADLINE_EXCEEDED, messages.DEADLINE_MESSAGE)
     return _failed_by_indexes(s, failed) if s.per_index else None
 
 
@@ -129,7 +130,7 @@ def _failed_by_indexes(s: Situation, failed: Sequence[Pod]) -> Verdict | None:
     indexes = s.failed_indexes(failed)
     maximum = s.job.spec.max_failed_indexes
     if maximum is not None and len(indexes) > maximum:
-        return Verdict("Failed", reasons.MAX_FAILED_INDEXES_EXCEEDED, messages.MAX_FAILED_INDEXES_MESSAGE)
+        return Verdict(FAILED, reasons.MAX_FAILED_INDEXES_EXCEEDED, messages.MAX_FAILED_INDEXES_MESSAGE)
     if indexes and len(indexes) + len(s.completed) >= (s.completions or 0):
-        return Verdict("Failed", reasons.FAILED_INDEXES, messages.FAILED_INDEXES_MESSAGE)
+        return Verdict(FAILED, reasons.FAILED_INDEXES, messages.FAILED_INDEXES_MESSAGE)
     return None

@@ -15,6 +15,7 @@ from datetime import datetime
 import msgspec
 
 from job_controller import conditions, quantities
+from job_controller.condition_types import COMPLETE
 from job_controller.model import Condition, Job, ObjectMeta, Pod
 from job_controller.pod_facts import INT32_MAX, is_terminal
 from queue_manager.accounting.records import DELETED_POD, SUCCEEDED, JobRecord, PodRecord, Record, StepKind, StepRecord
@@ -61,7 +62,7 @@ def job_records(old: Job | None, new: Job | None, now: datetime) -> Iterator[Rec
     if new is None and end is None:
         yield deleted(job.metadata.uid, now)
     elif new is not None and end is not None and (old is None or conditions.finished(old.status) is None):
-        reason = SUCCEEDED if end.type == "Complete" else end.reason or reasons.FAILED
+        reason = SUCCEEDED if end.type == COMPLETE else end.reason or reasons.FAILED
         yield _of_job(job, StepKind.FINISHED, end.last_transition_time or now, reason, end.message)
 
 

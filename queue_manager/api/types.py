@@ -14,6 +14,7 @@ import msgspec
 
 import job_controller.model as model
 from job_controller.model import Key, Object, Record
+from queue_manager.api import condition_types
 from queue_manager.api.keys import JOB_UID
 from queue_manager.api.pod_template_shape import mismatch
 
@@ -421,7 +422,7 @@ class AdmissionCheck(Object):
     @property
     def active(self) -> bool:
         """Whether the controller of the check is ready."""
-        return any(c.type == "Active" and c.is_true for c in self.status.conditions)
+        return any(c.type == condition_types.ACTIVE and c.is_true for c in self.status.conditions)
 
 
 class LimitRangeItem(Record):

@@ -86,7 +86,7 @@ class NamesCompleter(BaseCompleter):
 
 async def _listed(client: RestClient, resource: Resource, namespace: str = "") -> list[_Meta]:
     answered = await client.transport.request(Request("GET", resource.path(namespace), {"limit": MOST_NAMES}))
-    found = msgspec.json.decode(answered.body, type=_Names) if answered.status == 200 else _Names()
+    found = msgspec.json.decode(answered.body, type=_Names) if answered.is_ok else _Names()
     return [head.metadata for head in found.items]
 
 

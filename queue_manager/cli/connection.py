@@ -109,7 +109,7 @@ async def connect(
     except ApiError as error:
         if error.is_unauthorized:
             raise CommandRefused(f"the cluster of {path} rejects the credentials (401): log in again") from error
-        if error.is_not_found and error.reason != "NotFound":  # the path is not served, rather than an object absent
+        if error.is_unserved:
             raise CommandRefused(f"the cluster of {path} {NOT_INSTALLED}") from error
         advice = f"; {forbidden}" if forbidden and error.is_forbidden else ""
         raise CommandRefused(f"{error.status} {error.reason}: {error.message}{advice}") from error

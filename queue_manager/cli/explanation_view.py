@@ -80,7 +80,7 @@ async def _read_position(client: RestClient, workload: Workload | None) -> Posit
     if workload is None:
         return None
     answer = await client.transport.request(Request("GET", local_queue_path(workload.local_queue), ALL_OF_THEM))
-    found = msgspec.json.decode(answer.body, type=PendingPage).items if answer.status == 200 else []
+    found = msgspec.json.decode(answer.body, type=PendingPage).items if answer.is_ok else []
     own = next((item for item in found if item.metadata.name == workload.metadata.name), None)
     if own is None:
         return None

@@ -22,7 +22,7 @@ async def last_line(client: RestClient, namespace: str, pod: str, container: str
         answer = await client.transport.request(Request("GET", path, query=query, accept="*/*", timeout=NODE_SECONDS))
     except (NoResponse, OSError):  # the node does not respond
         return ""
-    return answer.body.decode("utf-8", "replace").strip() if answer.status == 200 else ""
+    return answer.body.decode("utf-8", "replace").strip() if answer.is_ok else ""
 
 
 async def with_log(client: RestClient, failure: Failure) -> Failure:

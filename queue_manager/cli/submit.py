@@ -57,7 +57,6 @@ UNQUEUED = "names no queue: starts at once"
 UNQUEUED_SUSPENDED = "names no queue and is suspended: starts when spec.suspend is set to false"
 SCHEDULER_SECONDS = 5.0  # time to wait for the scheduler to try a Job whose verdict is uncertain
 POLL_SECONDS = 0.1
-CONFLICT, TOO_MANY, SERVER_FAILED = 409, 429, 500
 
 COLUMNS = (
     output.TableColumn("NAMESPACE", lambda row: row.namespace),
@@ -172,9 +171,9 @@ async def submit(
         warn(manifest, answer, warned)
         if answer.status == NOT_LOGGED_IN:  # concerns the user, not this Job
             raise ApiError.of(answer.status, answer.body)
-        if answer.status >= 300 and not (replace and is_taken(answer)):
+        if not answer.is_success and not (replace and is_taken(answer)):
             problems += explain(manifest, answer)
-            code = code if _is_refusal(answer.status) else EXIT_ERROR
+            code = code if _is_refusal(answer) else EXIT_ERROR
     if problems:
         raise CommandRefused("\n  ".join(["nothing was submitted:", *problems]), code)
     from queue_manager.cli.published_config import published  # imports pydantic: 0.1 s, not for Jobs that are refused
@@ -191,7 +190,7 @@ async def submit(
             replaced.add(key)
             answer = await _post(client, job, dry_run=False)
         warn(manifest, answer, warned)
-        if answer.status >= 300:
+        if not answer.is_success:
             done = f"; already submitted: {', '.join(job.metadata.name for job in created)}" if created else ""
             done += f"; the old Job {job['metadata']['name']} is deleted" if deleted else ""
             raise CommandRefused("\n  ".join([f"stopped{done}:", *explain(manifest, answer)]))
@@ -202,7 +201,7 @@ async def submit(
 
 def is_taken(answer: Response) -> bool:
     """Whether the server refuses a Job only because another one has its name."""
-    return answer.status == CONFLICT and ApiError.of(answer.status, answer.body).reason == "AlreadyExists"
+    return not answer.is_success and ApiError.of(answer.status, answer.body).is_name_taken
 
 
 async def remove_old(client: RestClient, key: Key) -> None:
@@ -223,9 +222,9 @@ def _with_replacement(row: Submitted) -> Submitted:
     return replace_fields(row, note=f"{row.note}; replaced the old Job", replaced=True)
 
 
-def _is_refusal(status: int) -> bool:
+def _is_refusal(answer: Response) -> bool:
     """Whether the status means that the Job is invalid, rather than that the server cannot answer at present."""
-    return status < SERVER_FAILED and status != TOO_MANY
+    return not ApiError.of(answer.status, answer.body).is_passing
 
 
 def _duplicates(jobs: Sequence[tuple[Manifest, dict[str, Any]]]) -> Iterator[str]:

@@ -260,7 +260,7 @@ async def _answer(running: Callable[[], Awaitable[str]], deadline: float) -> str
     except (NoResponse, TimeoutError):
         return "the API server, which does not answer,"
     except ApiError as error:
-        if error.status != 429 and error.status < 500:
+        if not error.is_passing:
             raise
         return f"the API server, which answers {error.status} ({error.message}),"
 

@@ -120,7 +120,7 @@ async def _dry_run(client: RestClient, obj: Json, manager: str, *, force: bool) 
     path = resource.path(metadata.get("namespace", ""), metadata["name"])
     body = msgspec.json.encode(obj)
     answer = await client.transport.request(Request("PATCH", path, query, body, APPLY_PATCH))
-    if answer.status >= 300:
+    if not answer.is_success:
         raise ApiError.of(answer.status, answer.body, answer.headers)
     tree: Json = msgspec.json.decode(answer.body)
     return tree

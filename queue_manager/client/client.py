@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import closing
+from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -41,7 +42,6 @@ REFRESH_SECONDS = 1.0  # a change of the Workload alone is seen this late
 RUNNING_REFRESH_SECONDS = 15.0  # then every change that matters is one of the Job as well
 LOST_SECONDS = 60.0  # how long a server that does not answer is asked again
 PASSING_STATUSES = (429, 500, 502, 503, 504)
-GONE = 410
 
 
 class Client:
@@ -156,7 +156,7 @@ class Client:
         try:
             self._batch.delete_namespaced_job(key.name, key.namespace, body=options)
         except ApiException as error:
-            if error.status not in (404, 409):  # 409: another Job has its name now
+            if error.status not in (HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT):  # 409: another Job has its name now
                 raise
 
     # --- following ---
@@ -228,7 +228,7 @@ class Client:
         try:
             return self._batch.read_namespaced_job(key.name, key.namespace)
         except ApiException as error:
-            if error.status != 404:
+            if error.status != HTTPStatus.NOT_FOUND:
                 raise
         raise JobDeleted(f"Job {key} does not exist")
 
@@ -283,4 +283,4 @@ def _agreed(what: str, own: str | None, given: str | None) -> str:
 
 def _is_passing(error: Exception) -> bool:
     """Whether the same request may succeed a little later; 410: the watch has to begin anew."""
-    return not isinstance(error, ApiException) or error.status in (*PASSING_STATUSES, GONE)
+    return not isinstance(error, ApiException) or error.status in (*PASSING_STATUSES, HTTPStatus.GONE)

@@ -13,6 +13,7 @@ from job_controller.pod_facts import completion_index
 from queue_manager.client.errors import NoLogs
 from queue_manager.client.job_requests import read_pods
 from queue_manager.client.official_transport import blocking
+from queue_manager.engine.transport import is_success
 from queue_manager.visibility.pod_attempts import creation_order, failed_container
 
 if TYPE_CHECKING:
@@ -139,6 +140,6 @@ def _response(api_client: ApiClient, source: LoggedContainer, **options: Any) ->
         if error.status not in UNREADABLE:
             raise
         raise NoLogs(f"pod {source.namespace}/{source.pod}: {error.reason}") from error
-    if response.status >= 300:
+    if not is_success(response.status):
         raise NoLogs(f"pod {source.namespace}/{source.pod}: {response.data.decode('utf-8', 'replace').strip()}")
     return response

@@ -28,7 +28,7 @@ async def create_job(client: RestClient, namespace: str, tree: Mapping[str, Any]
     """Create a Job from its manifest; the server refuses unknown fields. Returns its key. Raises ApiError."""
     query = {"fieldValidation": "Strict", "fieldManager": FIELD_MANAGER}
     answer = await client.transport.request(Request("POST", JOBS.path(namespace), query=query, body=encode(tree)))
-    if answer.status >= 300:
+    if not answer.is_success:
         raise ApiError.of(answer.status, answer.body, answer.headers)
     return decoder(Head).decode(answer.body).metadata.key
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from datetime import UTC, datetime, timedelta
+from http import HTTPStatus
 from typing import Any, Literal, NamedTuple
 
 from job_controller.model import Object
@@ -35,8 +36,8 @@ MAX_NAME = 253  # characters
 MAX_NAMES_TAKEN = 100  # attempts to find a free name
 CONCURRENCY = 8  # delivery workers
 RETRY_DELAYS_SECONDS = (1.0, 2.0, 4.0, 8.0)  # between attempts
-# Other 4xx statuses are final.
-RETRYABLE_STATUSES = (408, 409, 429)
+# Besides 429 and 5xx; other 4xx statuses are final.
+RETRYABLE_STATUSES = (HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.CONFLICT)
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -151,7 +152,7 @@ class EventRecorder:
                     await self._write(event, occurrence)
                 return
             except ApiError as error:
-                if error.status < 500 and error.status not in RETRYABLE_STATUSES:
+                if not error.is_passing and error.status not in RETRYABLE_STATUSES:
                     self._report_lost(event.regarding, event.reason, str(error))
                     return
                 why = str(error)
@@ -189,7 +190,7 @@ class EventRecorder:
                 await self._client.create(EVENTS, namespace, self._manifest(name, event, occurrence), type=Object)
                 return name
             except ApiError as error:
-                if error.reason != "AlreadyExists":
+                if not error.is_name_taken:
                     raise
         raise OSError(f"{MAX_NAMES_TAKEN} names are taken")
 

@@ -13,6 +13,7 @@ import contextlib
 import ssl as tls
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
+from http import HTTPStatus
 from pathlib import Path
 
 import aiohttp
@@ -117,7 +118,7 @@ class HttpTransport:
                 server_hostname=self._server_hostname,
                 allow_redirects=False,
             ) as answer:
-                if answer.status != 200:
+                if answer.status != HTTPStatus.OK:
                     raise ApiError.of(answer.status, await answer.read(), answer.headers)
                 self._streams.add(answer)
                 try:

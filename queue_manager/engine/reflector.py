@@ -41,6 +41,7 @@ SILENCE_SECONDS = 150.0  # without a byte, after which a watch is abandoned
 SHORT_WATCH_SECONDS = 1.0  # a watch that ends sooner, without a change, counts as a failure
 LIST_TIMEOUT_SECONDS = 60.0  # per page
 MAX_REVISION_DIGITS = 20  # of a 64-bit number
+EXPIRED_REASONS = ("Expired", "Gone")  # of the Status in a watch event
 CHANGES = ("ADDED", "MODIFIED", "DELETED", "BOOKMARK")
 EVENTS_PER_YIELD = 2000  # events applied before other tasks run
 
@@ -158,9 +159,9 @@ class Reflector(Generic[T]):
 
     async def _page(self, query: dict[str, str]) -> Page:
         answer = await self._transport.request(Request("GET", self._path, query=query, timeout=LIST_TIMEOUT_SECONDS))
-        if answer.status != 200:
+        if not answer.is_ok:
             error = ApiError.of(answer.status, answer.body, answer.headers)
-            if answer.status == 410 and "continue" in query:
+            if error.is_expired and "continue" in query:
                 raise Expired(error.message)
             raise error
         return decoder(Page).decode(answer.body)
@@ -289,7 +290,7 @@ class Reflector(Generic[T]):
     def _raise(self, status: msgspec.Raw) -> None:
         found = decoder(_Status).decode(status)
         error = ApiError(found.code or 500, found.reason, found.message, decoder(dict).decode(status))
-        if error.is_expired or error.reason in ("Expired", "Gone"):
+        if error.is_expired or error.reason in EXPIRED_REASONS:
             raise Expired(error.message)
         raise error
 

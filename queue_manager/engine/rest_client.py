@@ -238,7 +238,7 @@ class RestClient:
         """Send a request; repeat it after Retry-After while the server is too busy, at most BUSY_RETRIES times."""
         for attempt in range(BUSY_RETRIES + 1):
             answer = await self.transport.request(request)
-            if answer.status < 300:
+            if answer.is_success:
                 break
             error = ApiError.of(answer.status, answer.body, answer.headers)
             if answer.status not in BUSY_STATUSES or error.retry_after is None or attempt == BUSY_RETRIES:

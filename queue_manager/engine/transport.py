@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager
+from http import HTTPStatus
 from typing import Any, NamedTuple, Protocol
 
 import msgspec
@@ -34,6 +35,21 @@ class Response(NamedTuple):
     status: int
     headers: Mapping[str, str]
     body: bytes
+
+    @property
+    def is_ok(self) -> bool:
+        """200: the body is the object or text that was requested."""
+        return self.status == HTTPStatus.OK
+
+    @property
+    def is_success(self) -> bool:
+        """2xx: the server has done what the request says."""
+        return is_success(self.status)
+
+
+def is_success(status: int) -> bool:
+    """Whether the HTTP status is no redirection and no error."""
+    return status < HTTPStatus.MULTIPLE_CHOICES
 
 
 class Transport(Protocol):
@@ -109,6 +125,21 @@ class ApiError(Exception):
     def is_conflict(self) -> bool:
         """409: the object has changed since it was read, or its name is taken."""
         return self.status == 409
+
+    @property
+    def is_name_taken(self) -> bool:
+        """AlreadyExists: another object has the name."""
+        return self.reason == "AlreadyExists"
+
+    @property
+    def is_unserved(self) -> bool:
+        """404 without a Status of reason NotFound: the path is not served, rather than an object absent."""
+        return self.is_not_found and self.reason != "NotFound"
+
+    @property
+    def is_passing(self) -> bool:
+        """429 or 5xx: the server cannot answer now, and may answer later."""
+        return self.status == HTTPStatus.TOO_MANY_REQUESTS or self.status >= HTTPStatus.INTERNAL_SERVER_ERROR
 
     @property
     def is_unauthorized(self) -> bool:

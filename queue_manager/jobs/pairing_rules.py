@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from job_controller.condition_types import COMPLETE
 from queue_manager.api import condition_types, event_reasons, keys, messages, reasons
 from queue_manager.api.types import Workload
 from queue_manager.jobs import pod_progress, start_stop
@@ -123,7 +124,7 @@ def workload_of_ended_job_is_finished(s: JobSituation) -> Action | None:
     end = s.end
     if end is None:
         return None
-    reason = reasons.SUCCEEDED if end.type == "Complete" else reasons.FAILED
+    reason = reasons.SUCCEEDED if end.type == COMPLETE else reasons.FAILED
 
     def finish(draft: Draft) -> None:
         if s.context.waits_for_pods and draft.is_true(condition_types.ADMITTED) and pod_progress.are_pods_ready(s.job):

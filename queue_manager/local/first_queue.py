@@ -214,5 +214,5 @@ async def _create(client: RestClient, resource: Resource, namespace: str, obj: J
     try:
         await client.create(resource, namespace, obj)
     except ApiError as error:
-        if error.reason != "AlreadyExists":
+        if not error.is_name_taken:
             raise

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping
+from http import HTTPStatus
 from typing import Any, Generic, TypeVar
 
 from aiohttp import web
@@ -89,7 +90,7 @@ def guarded(answer: Answer, auth: Authorizer) -> Answer:
     async def handle(request: web.Request) -> web.Response:
         attributes = {"nonResourceAttributes": {"path": request.path, "verb": request.method.lower()}}
         status, identity, problem = await judge(auth, request.headers, None, attributes)
-        if status == 200:
+        if status == HTTPStatus.OK:
             return await answer(request)
         refusals = {401: "Unauthorized", 503: problem}
         denied = f"Authorization denied for user {identity.user}" if identity is not None else "Unauthorized"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from http import HTTPStatus
 from types import MappingProxyType
 
 import msgspec
@@ -69,7 +70,7 @@ async def check(
 async def _server_version(transport: Transport) -> str:
     """Return the server's version. Wrong credentials fail here: a 401 applies even to paths that anyone may read."""
     answer = await transport.request(Request("GET", "/version", timeout=RESPONSE_TIMEOUT_SECONDS))
-    if answer.status != 200:
+    if not answer.is_ok:
         raise ApiError.of(answer.status, answer.body)
     tree = _tree(answer.body)
     return str(tree.get("gitVersion") or "")
@@ -79,10 +80,10 @@ async def _check_kinds(transport: Transport, wanted: list[Resource]) -> None:
     missing: list[Resource] = []
     for root in dict.fromkeys(resource.root for resource in wanted):
         answer = await transport.request(Request("GET", root, timeout=RESPONSE_TIMEOUT_SECONDS))
-        if answer.status not in (200, 404):
+        if not (answer.is_ok or answer.status == HTTPStatus.NOT_FOUND):
             raise ApiError.of(answer.status, answer.body)
         # An unknown group yields 404 with a body that is not JSON.
-        tree = _tree(answer.body) if answer.status == 200 else {}
+        tree = _tree(answer.body) if answer.is_ok else {}
         served = {entry["name"] for entry in tree.get("resources") or ()}
         missing += [resource for resource in wanted if resource.root == root and resource.plural not in served]
     if missing:

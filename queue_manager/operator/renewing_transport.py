@@ -17,6 +17,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
+from http import HTTPStatus
 from pathlib import Path
 
 from queue_manager.engine.http_transport import HttpTransport
@@ -68,7 +69,7 @@ class ClusterTransport:
                 answer = await link.http.request(request)
             finally:
                 self._done(link)
-            if last or answer.status != 401 or not await self._renewed(link, used):
+            if last or answer.status != HTTPStatus.UNAUTHORIZED or not await self._renewed(link, used):
                 break
         return answer
 

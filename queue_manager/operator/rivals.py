@@ -61,7 +61,7 @@ class RivalDetector(Relay):
         now = _date(answer)
         if now is not None:
             self._began = min(self._began or now, now)  # the clock may have been set back
-            found = _JOB(request.path) if request.method in _WRITES and answer.status == 200 else None
+            found = _JOB(request.path) if request.method in _WRITES and answer.is_ok else None
             if found is not None and (self._reported is None or abs(now - self._reported) >= REPORT_INTERVAL):
                 self._check_response(found[1], found[2], answer.body, now)
         return answer

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from queue_manager.engine.transport import ApiError, Relay, Request, Response
 
-NOT_FOUND, UNAVAILABLE = 404, 503
+UNAVAILABLE = 503
 
 
 class UnservedPathTransport(Relay):
@@ -19,6 +19,6 @@ class UnservedPathTransport(Relay):
     async def request(self, request: Request) -> Response:
         """Send the request; its status becomes 503 if the path is not served."""
         answer = await super().request(request)
-        if answer.status == NOT_FOUND and ApiError.of(answer.status, answer.body).reason != "NotFound":
+        if not answer.is_success and ApiError.of(answer.status, answer.body).is_unserved:
             return answer._replace(status=UNAVAILABLE)
         return answer

@@ -11,6 +11,7 @@ from __future__ import annotations
 import ssl
 from collections.abc import Callable
 from contextlib import AsyncExitStack
+from http import HTTPStatus
 from typing import Any
 
 import orjson
@@ -53,11 +54,11 @@ class VisibilityServer:
         """Authenticate, authorize and answer."""
         peer = request.transport.get_extra_info("peercert") if request.transport is not None else None
         status, identity, problem = await judge(self._auth, request.headers, peer, attributes(request.path))
-        if status == 503:
+        if status == HTTPStatus.SERVICE_UNAVAILABLE:
             return failure(503, "ServiceUnavailable", problem)
         if identity is None:
             return failure(401, "Unauthorized", "Unauthorized")
-        if status == 403:
+        if status == HTTPStatus.FORBIDDEN:
             return failure(403, "Forbidden", _forbidden(identity, request.path))
         return self._authorized(request)
 
@@ -143,7 +144,7 @@ def _trusting(connections: Callable[[], Connections], handle: Any) -> Any:
 
     async def answer(request: web.Request) -> web.Response:
         response: web.Response = await handle(request)
-        if response.status in (401, 403):
+        if response.status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
             response.force_close()
         connections().trust(request.protocol)
         return response

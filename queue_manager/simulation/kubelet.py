@@ -91,7 +91,7 @@ class Kubelet:
         binding = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": pod.metadata.name}, "target": target}
         path = PODS.path(pod.metadata.namespace, pod.metadata.name, "binding")
         answer = await self._client.transport.request(Request("POST", path, body=msgspec.json.encode(binding)))
-        if answer.status >= 300:
+        if not answer.is_success:
             raise ApiError.of(answer.status, answer.body)
 
     async def _mark_unschedulable(self, pod: Pod, message: str) -> None:

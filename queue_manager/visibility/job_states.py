@@ -32,7 +32,7 @@ from enum import StrEnum
 import msgspec
 
 from job_controller import conditions
-from job_controller.condition_types import FAILED
+from job_controller.condition_types import COMPLETE, FAILED
 from job_controller.model import Condition, Job, Key, Pod
 from queue_manager.api import condition_types, keys, messages, reasons
 from queue_manager.api.types import Workload
@@ -254,7 +254,7 @@ def _ended(job: Job) -> JobState | None:
     end = conditions.finished(job.status)
     if end is None:
         return None
-    return JobState.SUCCEEDED if end.type == "Complete" else JobState.FAILED
+    return JobState.SUCCEEDED if end.type == COMPLETE else JobState.FAILED
 
 
 def is_overdue(job: Job, now: datetime) -> bool:
@@ -280,7 +280,7 @@ def explain_state(
     `equivalent`: a Workload with equal requests that was tried and does not fit.
     """
     if job is not None and state in (JobState.FAILED, JobState.SUCCEEDED):
-        kind = "Failed" if state == JobState.FAILED else "Complete"
+        kind = FAILED if state == JobState.FAILED else COMPLETE
         condition = next(c for c in job.status.conditions if c.type == kind and c.is_true)
         return condition.reason, condition.message
     if job is not None and state == JobState.RUNNING:

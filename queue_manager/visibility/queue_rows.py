@@ -121,7 +121,7 @@ def _row(
         cohort=queue.spec.cohort_name,
         cohort_path=cohort_path,
         strategy=queue.spec.queueing_strategy,
-        state="Active" if active and active.is_true else (active.reason if active else "Unknown"),
+        state=condition_types.ACTIVE if active and active.is_true else (active.reason if active else "Unknown"),
         message=active.message if active and not active.is_true else "",
         local_queues=sorted(str(local.metadata.key) for local in local_queues),
         stopped_queues=sorted(str(local.metadata.key) for local in local_queues if stops(local.spec.stop_policy)),

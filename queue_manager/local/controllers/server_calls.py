@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from http import HTTPStatus
 from typing import TYPE_CHECKING
 
 import orjson
@@ -15,11 +16,13 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+LOST_RACES = (HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT)
+
 
 async def request(server: ApiServer, user: str, method: str, path: str, body: object, content_type: str = JSON) -> int:
     """Return the status code of the response. Errors other than a lost race are logged."""
     headers = {"content-type": content_type}
     answer = await server.handle(ServerRequest(method, path, {}, headers, orjson.dumps(body), user))
-    if isinstance(answer, Response) and answer.status >= 400 and answer.status not in (404, 409):
+    if isinstance(answer, Response) and not answer.is_success and answer.status not in LOST_RACES:
         log.warning("%s %s: %s", method, path, answer.body.decode("utf-8", "replace"))
     return answer.status

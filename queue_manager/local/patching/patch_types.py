@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import copy
 import re
+from http import HTTPStatus
 
 import orjson
 
@@ -41,7 +42,8 @@ def apply_patch(kind: Kind, content_type: str, current: Json, patch: bytes) -> J
         try:
             return strategic_merge(current, _require_map(tree, ""), kind.schema.shape)
         except BadPatch as error:
-            raise StatusError(error.code, "BadRequest" if error.code == 400 else "", str(error)) from None
+            reason = "BadRequest" if error.code == HTTPStatus.BAD_REQUEST else ""
+            raise StatusError(error.code, reason, str(error)) from None
     require_language(kind, content_type)
     raise AssertionError(f"a patch of {media} passed as one of a known language")
 

@@ -38,11 +38,11 @@ class PlacementReports:
         }
         path = PODS.path(meta.namespace, meta.name, "binding")
         answer = await self._runtime.client.transport.request(Request("POST", path, body=msgspec.json.encode(binding)))
-        if answer.status < 300:
+        if answer.is_success:
             self._events.event(pod, "Normal", "Scheduled", f"Successfully assigned {meta.key} to {node}")
             return True
         error = ApiError.of(answer.status, answer.body)
-        if answer.status not in (404, 409):
+        if not (error.is_not_found or error.is_conflict):
             raise error
         log.info("a pod could not be bound", extra={"key": str(meta.key), "uid": meta.uid, "error": str(error)})
         return False

@@ -42,7 +42,7 @@ class LocalTransport:
         await asyncio.sleep(0)
         answer = await self._server.handle(request)
         if not isinstance(answer, Stream):
-            if answer.status != 200:
+            if not answer.is_ok:
                 raise ApiError.of(answer.status, answer.body)
             yield _once(answer.body)
             return

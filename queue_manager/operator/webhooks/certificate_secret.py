@@ -51,7 +51,7 @@ class CertificateSecret:
             try:
                 await self._write(stored, after)
             except ApiError as error:
-                if error.reason not in ("Conflict", "AlreadyExists") or attempt == MAX_ATTEMPTS - 1:
+                if not error.is_conflict or attempt == MAX_ATTEMPTS - 1:
                     raise
             else:
                 return after

@@ -12,6 +12,7 @@ import logging
 import ssl
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from http import HTTPStatus
 from typing import Protocol
 
 import orjson
@@ -91,7 +92,7 @@ def _handler(
     async def handle(request: web.Request) -> web.Response:
         began = time.perf_counter()
         response = await _respond(path, answer, request)
-        if response.status == 200:
+        if response.status == HTTPStatus.OK:
             connections().trust(request.protocol)
         seconds = time.perf_counter() - began
         metrics.observe("controller_runtime_webhook_latency_seconds", {"webhook": path}, seconds)

@@ -297,5 +297,5 @@ async def test_an_import_into_an_unknown_queue_fails_without_apply_too(user: Cal
     for more in ((), ("--apply",)):
         done = me.run("import", "-n", "default", "--to-queue", "nope", *more)
         assert done.returncode == 1, done.stdout + done.stderr
-        assert "LocalQueue nope does not exist" in done.stdout
+        assert "LocalQueue default/nope does not exist" in done.stdout
     assert "imported: 1" in me.says("import", "-n", "default", "--to-queue", "user-queue")

@@ -39,7 +39,10 @@ async def shown(*arguments: str, env: dict[str, str]) -> list[str]:
 
 
 def unfit(lines: list[str]) -> list[str]:
-    return [line for line in lines if cell_len(line) > COLUMNS or line != line.rstrip()]
+    """Lines that are too wide, or end in spaces. One long path alone is not broken; how long paths are depends on where
+    the tests run.
+    """
+    return [line for line in lines if line != line.rstrip() or (cell_len(line) > COLUMNS and " " in line.lstrip("# "))]
 
 
 async def wrongly_printed(commands: list[list[str]], env: dict[str, str]) -> dict[str, list[str]]:

@@ -24,6 +24,7 @@ from queue_manager.cli.exits import EXIT_NEVER, EXIT_OK, EXIT_UNEXPECTED
 from queue_manager.cli.explanation_view import MOST, first_of, position_text, read_explanation, with_pods
 from queue_manager.cli.fitted_table import FittedTable
 from queue_manager.cli.pod_reading import pods_of
+from queue_manager.cli.ps import STYLES as STATE_STYLES
 from queue_manager.cli.published_config import published
 from queue_manager.cli.queue_view import read_queues
 from queue_manager.cli.reason_page import hint, show_reason
@@ -132,7 +133,7 @@ def most_rows(form: str) -> int | None:
 def picture(found: Explanation, now: datetime, most: int | None = MOST) -> Group:
     """Return all that is printed: title, sentence, tables of at most `most` rows, facts."""
     kind = next((kind for kind in STYLES if found.code.startswith(kind)), None)
-    style = STYLES[kind] if kind is not None else "green"
+    style = STYLES[kind] if kind is not None else STATE_STYLES.get(found.state, "green")
     title = Text.assemble(heading(f"{found.namespace}/{found.name}"), "  ", Text(found.code or found.state, style))
     cause = [Text(printable(found.cause), "red")] if found.cause else []
     parts: list[RenderableType] = [title, *cause, Text(printable(found.sentence)), *_tables(found, now, most)]

@@ -45,4 +45,5 @@ class Notifications(ConfigModel):
     """After this time the command and its children are killed."""
 
     webhook: NotificationWebhook | None = Field(default=None)
-    """An HTTP receiver. Omitted: none."""
+    """An HTTP receiver. Requests are signed as by Standard Webhooks: the header webhook-signature is "v1," and the
+    base64 of HMAC-SHA256 over "ID.TIMESTAMP.BODY", with the headers webhook-id and webhook-timestamp. Omitted: none."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import sys
+from typing import NoReturn
 
 from queue_manager.cli.arguments.help_commands import add_help_commands, add_version
 from queue_manager.cli.arguments.history_commands import add_history_commands
@@ -16,11 +18,22 @@ from queue_manager.cli.arguments.job_commands import add_job_lists, add_single_j
 from queue_manager.cli.arguments.local_commands import add_demo, add_down, add_up
 from queue_manager.cli.arguments.manager_command import add_manager
 from queue_manager.cli.arguments.queue_commands import add_queue_commands
+from queue_manager.cli.exits import EXIT_NEVER
+from queue_manager.cli.streams import sentence
+
+
+class CommandParser(argparse.ArgumentParser):
+    """Folds its error messages at the width of the terminal, as the commands do."""
+
+    def error(self, message: str) -> NoReturn:
+        """Print the usage and the error, and exit with code 2."""
+        self.print_usage(sys.stderr)
+        self.exit(EXIT_NEVER, sentence(f"{self.prog}: error: {message}", sys.stderr))
 
 
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the whole command line."""
-    top = argparse.ArgumentParser(
+    top: argparse.ArgumentParser = CommandParser(
         prog="sluice",
         description="Queue suspended Kubernetes Jobs by priority and quota, and run them: here, or on a cluster.",
     )

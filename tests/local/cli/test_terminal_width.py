@@ -93,6 +93,8 @@ async def test_mistakes_fit_on_a_terminal(tmp_path: Path) -> None:
         ["check-config", str(wrong)],
         ["check-config", str(ignored)],
         ["explain", "--reason", "NoSuchWord"],
+        ["no-such-command"],
+        ["ps", "--since", "no time"],
         ["explain", "--reason", "PodsReadyTimeout"],
         ["ps", "--kubeconfig", str(tmp_path / "kubeconfig")],
     ]

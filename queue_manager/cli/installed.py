@@ -21,7 +21,8 @@ def is_installed(obj: Json) -> bool:
 
 async def installed(client: RestClient) -> list[Live]:
     """Return all objects with the label of an installation, by kind in the order of `object_names.KINDS`."""
-    return [(resource, obj) for resource in object_names.KINDS.values() for obj in await _of_kind(client, resource)]
+    kinds = object_names.KINDS.values()
+    return [(kind, obj) for kind in kinds for obj in await all_of_kind(client, kind, object_names.SELECTOR)]
 
 
 def releases(found: list[Live]) -> list[Release]:
@@ -32,10 +33,11 @@ def releases(found: list[Live]) -> list[Release]:
     return sorted({release for resource, obj in found if resource != CRDS and (release := release_of(obj))})
 
 
-async def _of_kind(client: RestClient, resource: Resource) -> list[Json]:
+async def all_of_kind(client: RestClient, resource: Resource, label_selector: str = "") -> list[Json]:
+    """Return the objects of a kind; none if the cluster does not serve it."""
     try:
-        return await client.list(resource, label_selector=object_names.SELECTOR)
+        return await client.list(resource, label_selector=label_selector)
     except ApiError as error:
-        if error.is_not_found:  # a kind that the cluster does not serve
+        if error.is_not_found:
             return []
         raise

@@ -35,7 +35,7 @@ from queue_manager.cli.connection import NoResponse, connect
 from queue_manager.cli.conversion_reset import SERVICES, reset_conversions
 from queue_manager.cli.crds import KINDS, finish_delete
 from queue_manager.cli.exits import CommandRefused
-from queue_manager.cli.installed import Live, installed, releases
+from queue_manager.cli.installed import Live, all_of_kind, installed, releases
 from queue_manager.cli.streams import say
 from queue_manager.configuration.process import LeaderElection
 from queue_manager.engine.rest_client import RestClient
@@ -177,12 +177,12 @@ class _Removal:
                     unsettled = partial(self._unsettled, role["metadata"]["name"])
                     await self._until(unsettled, "is not up to date", min(SETTLE_SECONDS, self._timeout))
             await self.delete([(resource, role)])
-        leftovers = [role for role in await self._client.list(CLUSTER_ROLES) if is_leftover(role)]
+        leftovers = [role for role in await all_of_kind(self._client, CLUSTER_ROLES) if is_leftover(role)]
         await self.delete([(CLUSTER_ROLES, role) for role in leftovers])
 
     async def _unsettled(self, name: str) -> str:
         """Return the aggregated ClusterRole if the cluster has yet to write its rules."""
-        roles = {role["metadata"]["name"]: role for role in await self._client.list(CLUSTER_ROLES)}
+        roles = {role["metadata"]["name"]: role for role in await all_of_kind(self._client, CLUSTER_ROLES)}
         return "" if name not in roles or is_settled(roles[name], roles.values()) else f"ClusterRole {name}"
 
     async def delete_definitions(self, definitions: list[Live]) -> None:

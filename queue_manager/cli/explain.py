@@ -176,7 +176,7 @@ def lines(found: Explanation, now: datetime) -> list[tuple[str, list[str]]]:
         ("starts by", [deadline(found.starts_by, now)] if found.starts_by else []),
         ("starts when", found.changes),
         ("next", [found.next_command] if found.next_command else []),
-        ("more", [hint(found.code)] if hint(found.code) else []),
+        ("more", list(filter(None, [hint(found.code, found.cause, found.message, found.sentence)]))),
         ("not visible", found.not_seen),
     ]
 

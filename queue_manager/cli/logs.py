@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+from collections.abc import Sequence
 
 from job_controller.model import Job, Key
 from queue_manager.cli.connection import connect, read_default_namespace
@@ -19,6 +20,7 @@ from queue_manager.engine.rest_client import RestClient
 from queue_manager.visibility.job_outcomes import Result
 from queue_manager.visibility.job_states import JobState, job_row
 from queue_manager.visibility.log_selection import has_several_pods, log_sources
+from queue_manager.visibility.wire_types import Pod
 
 
 def run(args: argparse.Namespace) -> int:
@@ -57,7 +59,7 @@ async def _print(client: RestClient, target: JobTarget, job: Job, args: argparse
         job, pods, index=args.index, failed=args.failed, previous=args.previous, container=args.container or ""
     )
     if not sources:
-        say(f"sluice logs: {_why_none(target, job, args)}")
+        say(f"sluice logs: {_why_none(target, job, pods, args)}")
         return EXIT_UNEXPECTED
     printer = LogPrinter(client, job.metadata.namespace, prefixed=len(sources) > 1)
     for source in sources:
@@ -65,7 +67,7 @@ async def _print(client: RestClient, target: JobTarget, job: Job, args: argparse
     return EXIT_ERROR if printer.unreadable else EXIT_OK
 
 
-def _why_none(target: JobTarget, job: Job, args: argparse.Namespace) -> str:
+def _why_none(target: JobTarget, job: Job, pods: Sequence[Pod], args: argparse.Namespace) -> str:
     """Return why there is no log to print."""
     of = f"of {job.metadata.key}" + (f" with index {args.index}" if args.index is not None else "")
     if args.failed:
@@ -74,7 +76,7 @@ def _why_none(target: JobTarget, job: Job, args: argparse.Namespace) -> str:
         return f"no earlier attempt {of} is kept"
     if args.container:
         return f"no container {args.container} {of} has started"
-    row = job_row(job, target.workload, SystemClock().now())
+    row = job_row(job, target.workload, SystemClock().now(), pods=pods)
     why = f": {row.state}{', ' if reason(row) else ''}{reason(row)}"
     return f"no pod {of} has started, or none that did is kept{why}"
 
@@ -89,7 +91,7 @@ async def _follow(client: RestClient, target: JobTarget, args: argparse.Namespac
     newest = log_sources(job, pods, index=args.index, container=container)
     earlier = log_sources(job, pods, index=args.index, container=container, all_attempts=True)
     skip = [source for source in earlier if source not in newest]
-    ending = Ending(client, job, "" if newest else _why_none(target, job, args), read_default_namespace(args))
+    ending = Ending(client, job, "" if newest else _why_none(target, job, pods, args), read_default_namespace(args))
     try:
         await follow_job(client, job, printer, ending.is_over, index=args.index, container=container, skip=skip)
     finally:

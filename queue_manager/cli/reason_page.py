@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 import shutil
 from textwrap import wrap
 
@@ -16,6 +17,7 @@ from queue_manager.visibility.reason_codes import CODES
 from queue_manager.visibility.reason_pages import ReasonPage, find_page, read_pages, word_of, words
 from queue_manager.visibility.similar_names import similar_names
 
+_REASON = re.compile(r"\b(?=\w*[a-z])[A-Z]\w*[A-Z]\w*")  # a word with two capitals
 MAX_WIDTH = 100  # characters of a line of prose, on any terminal
 
 
@@ -39,9 +41,16 @@ def page_of(word: str) -> ReasonPage:
     return page
 
 
-def hint(code: str) -> str:
-    """Return the command that prints the page of a code; "" for one that another queue manager has invented."""
-    return f"sluice explain --reason {word_of(code)}" if code in CODES else ""
+def hint(code: str, *texts: str) -> str:
+    """Return the command that prints the page of a code, or else of the first reason in `texts`; "" if it has none.
+
+    Jobs that run or have ended have no code, and other queue managers have codes of their own.
+    """
+    if code in CODES:
+        return f"sluice explain --reason {word_of(code)}"
+    known = set(words(read_pages(assets.reasons().read_text(encoding="utf-8"))))
+    named = (word for text in texts for word in _REASON.findall(text) if word in known)
+    return next((f"sluice explain --reason {word}" for word in named), "")
 
 
 def picture(page: ReasonPage, width: int) -> Group:

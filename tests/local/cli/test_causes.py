@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 
 from tests.local.cli.conftest import User
+from tests.waiting import until
 
 CANNOT_OPEN = '[sh, -c, "echo starts; echo cannot open {name}.csv >&2; exit 3"]'
 NO_PROGRAM = "no such program: /no/such/program"
@@ -41,6 +42,15 @@ async def test_the_cause_survives_evictions_and_groups_the_jobs(user: Callable[.
         ("exit 3: cannot open ….csv", 2),
         (NO_PROGRAM, 1),
     ]
+
+
+async def test_logs_name_the_cause_for_which_no_pod_has_started(user: Callable[..., User]) -> None:
+    me = user()
+    me.submit("missing", command="[/no/such/program]")
+    await until(lambda: me.json("ps")[0]["cause"] == NO_PROGRAM, "the cause is known")
+    done = me.run("logs", "missing")
+    assert done.returncode == 1
+    assert NO_PROGRAM in done.stderr
 
 
 async def test_an_interrupted_reactivation_names_what_it_did_not_reach(user: Callable[..., User]) -> None:

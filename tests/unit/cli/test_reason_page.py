@@ -68,3 +68,15 @@ def test_a_page_as_json_has_the_same_parts(capsys: pytest.CaptureFixture[str]) -
 def test_either_a_job_or_a_reason_is_needed(arguments: list[str]) -> None:
     with pytest.raises(SystemExit):
         main(arguments)
+
+
+@pytest.mark.parametrize(
+    ("texts", "word"),
+    [
+        (("exit 3: boom", "BackoffLimitExceeded: Job has reached the specified backoff limit"), "BackoffLimitExceeded"),
+        (("OOMKilled", "It has failed."), "OOMKilled"),
+        (("It is in ClusterQueue cq.", "It has succeeded."), ""),
+    ],
+)
+def test_a_job_without_a_code_has_the_page_of_the_first_reason_that_is_named(texts: tuple[str, ...], word: str) -> None:
+    assert reason_page.hint("", *texts) == (f"sluice explain --reason {word}" if word else "")

@@ -95,14 +95,22 @@ def index_flags() -> list[str]:
     return flags
 
 
+def revision() -> tuple[str, str]:
+    """The last commit, and its time in seconds since 1970. Without a repository: unknown, and the time of a file."""
+    if not (ROOT / ".git").exists():
+        return "unknown", str(int((ROOT / "pyproject.toml").stat().st_mtime))
+    commit = output("git", "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*")
+    return commit, output("git", "log", "-1", "--format=%ct")
+
+
 def build(command: tuple[str, ...], tag: str) -> None:
     """Build the Containerfile into the layout."""
-    epoch = output("git", "log", "-1", "--format=%ct")
+    commit, epoch = revision()
     arguments = {
         "BASE": BASE,
         "SOURCE_DATE_EPOCH": epoch,
         "VERSION": tag,
-        "REVISION": output("git", "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"),
+        "REVISION": commit,
         "CREATED": datetime.fromtimestamp(int(epoch), UTC).isoformat(),
     }
     given = [f"--build-arg={name}={value}" for name, value in arguments.items()]

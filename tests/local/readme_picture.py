@@ -134,7 +134,7 @@ def record() -> dict[str, Any]:
             session.run(Step(f"kubectl apply -f {folder}/queues.yaml", [], 0))
             began = time.monotonic()
             for job in SUBMISSIONS:
-                time.sleep(max(0.0, began + job.at - time.monotonic()))
+                time.sleep(max(0.0, began + job.at - time.monotonic()))  # the picture has these times
                 (folder / "job.yaml").write_text(yaml.safe_dump(manifest(job)))
                 session.run(Step(f"sluice submit -f {folder}/job.yaml", [], 0))
             return _when_all_have_ended(session)
@@ -147,7 +147,7 @@ def _when_all_have_ended(session: Session) -> dict[str, Any]:
         rows = json.loads("\n".join(session.run(Step("sluice ps -o json", [], 0))))
         if all(row["state"] in ("Succeeded", "Failed", "Deactivated") for row in rows):
             break
-        time.sleep(1)
+        time.sleep(1)  # each row is the state at one time
     shown = {row["name"]: session.run(Step(f"sluice show {row['name']} -o json", [], 0)) for row in rows}
     return {name: json.loads("\n".join(lines)) for name, lines in shown.items()}
 

@@ -14,6 +14,7 @@ from typing_extensions import TypeIs
 
 from job_controller import conditions, event_reasons, job_patches
 from job_controller.decision import Decision, JobMemory
+from job_controller.managed_by import is_handled
 from job_controller.model import Job, Key, Pod
 from job_controller.options import JobControllerOptions
 from job_controller.perform import (
@@ -97,7 +98,7 @@ class JobController:
             self._forget(job)
         if new is None:
             self._queue.add(key)
-        elif not self.options.manages(new):
+        elif not is_handled(new, self.options.manage):
             if old is None and new.spec.managed_by is not None:
                 self._count("jobs_by_external_controller_total", {"controller_name": new.spec.managed_by})
         elif conditions.finished(new.status) is None:
@@ -123,7 +124,7 @@ class JobController:
             self._enqueue(key)
         if new is not None and new.metadata.controller is None and _claims_changed(old, new):
             for job in self._cluster.jobs(new.metadata.namespace):
-                if self.options.manages(job) and matches(job.spec.selector, new.metadata.labels):
+                if is_handled(job, self.options.manage) and matches(job.spec.selector, new.metadata.labels):
                     self._enqueue(job.metadata.key)
 
     def _check_identity(self, old: Pod | None, new: Pod | None) -> None:
@@ -217,7 +218,7 @@ class JobController:
 
     def _is_ours(self, job: Job | None) -> TypeIs[Job]:
         """Whether the Job exists, is managed by this controller, and is unfinished."""
-        return job is not None and self.options.manages(job) and conditions.finished(job.status) is None
+        return job is not None and is_handled(job, self.options.manage) and conditions.finished(job.status) is None
 
     async def _sync_with_retry(self, job: Job) -> str:
         """Sync, and repeat with the live Job after a conflict. Returns the label `action` for metrics."""

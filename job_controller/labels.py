@@ -1,4 +1,4 @@
-"""Labels, annotations, finalizers and manager names of the Job API (BEHAVIOUR.md#b1-well-known-names)."""
+"""Labels, annotations and finalizers of the Job API (BEHAVIOUR.md#b1-well-known-names)."""
 
 from __future__ import annotations
 
@@ -19,9 +19,6 @@ TRACKING_FINALIZER: Final = "batch.kubernetes.io/job-tracking"
 OWN_TRACKING_FINALIZER: Final = "sluice/job-tracking"
 # A pod with either is counted: it may have been created when JobControllerOptions.manage had another value.
 TRACKING_FINALIZERS: Final = frozenset((TRACKING_FINALIZER, OWN_TRACKING_FINALIZER))
-
-BUILT_IN_MANAGER: Final = "kubernetes.io/job-controller"
-OWN_MANAGER: Final = "sluice/job-controller"
 
 # Annotations of a Job: delay after its first failure in seconds; number of failed pods kept after they are counted.
 BACKOFF_SECONDS: Final = "sluice/backoff-seconds"

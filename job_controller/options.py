@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
 from job_controller.labels import (
-    BUILT_IN_MANAGER,
-    OWN_MANAGER,
     OWN_TRACKING_FINALIZER,
     TRACKING_FINALIZER,
     TRACKING_FINALIZERS,
 )
-from job_controller.model import Job
+from job_controller.managed_by import Manage
 from job_controller.switches import ALL_ON, Switches
 
 
@@ -21,7 +18,7 @@ class JobControllerOptions:
     """The options of the Job controller.
 
     manage              "All" replaces the built-in controller (embedded cluster); "ManagedBy" runs beside it and
-                        handles only Jobs whose spec.managedBy is OWN_MANAGER (KEP-4368)
+                        handles only Jobs that name it (managed_by.py)
     backoff_base        seconds before the first replacement of a failed pod
     backoff_max         seconds, the longest delay
     sync_batch_period   seconds in which changes of pods are collected before a Job is synced again
@@ -33,7 +30,7 @@ class JobControllerOptions:
     switches            features that are switched off
     """
 
-    manage: Literal["All", "ManagedBy"] = "All"
+    manage: Manage = "All"
     backoff_base: float = 10.0
     backoff_max: float = 600.0
     sync_batch_period: float = 0.1
@@ -53,10 +50,3 @@ class JobControllerOptions:
     def swept_finalizers(self) -> frozenset[str]:
         """The tracking finalizers that only this controller removes from pods without a Job (orphans.py)."""
         return TRACKING_FINALIZERS if self.manage == "All" else frozenset((OWN_TRACKING_FINALIZER,))
-
-    def manages(self, job: Job) -> bool:
-        """Whether this controller is responsible for the Job (BEHAVIOUR.md#b11-managed-by)."""
-        manager = job.spec.managed_by
-        if self.manage == "ManagedBy":
-            return manager == OWN_MANAGER
-        return manager is None or manager in (BUILT_IN_MANAGER, OWN_MANAGER)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import NamedTuple, Protocol
 
 from job_controller import conditions, job_patches
+from job_controller.managed_by import is_handled
 from job_controller.model import Job, Key, Pod
 from job_controller.options import JobControllerOptions
 from job_controller.perform import CONFLICT, NOT_FOUND, for_each, status_of
@@ -87,7 +88,7 @@ class OrphanSweeper:
         """Whether this Job exists under that UID and its pods will still be counted."""
         if job is None or job.metadata.uid != uid:
             return False
-        return not self._options.manages(job) or conditions.finished(job.status) is None
+        return not is_handled(job, self._options.manage) or conditions.finished(job.status) is None
 
     async def _remove_finalizer(self, pod: Pod) -> None:
         """Remove the finalizer if the pod has not changed: another Job may be adopting it.

@@ -1,5 +1,5 @@
-"""spec.successPolicy: success of an Indexed Job before all its indexes succeed (KEP-3998,
-BEHAVIOUR.md#b30-success-policy).
+"""Whether spec.successPolicy of an Indexed Job is met: success before all its indexes succeed (KEP-3998,
+BEHAVIOUR.md#b30-success-policy). verdict.py ends the Job for it.
 """
 
 from __future__ import annotations

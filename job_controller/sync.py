@@ -7,7 +7,7 @@ written.
 
     assess            classify the pods                                  situation.py, pods_by_state.py
     decide_verdict    has the Job failed or succeeded?                   verdict.py
-    manage            otherwise: which pods to create or delete          manage.py, pod_selection.py
+    pod_changes       otherwise: which pods to create or delete          pod_count.py, pod_selection.py
     record_finished   record the finished pods                           accounting.py
     terminal_status   the terminal condition, when all pods are counted  accounting.py
 """
@@ -47,9 +47,9 @@ from job_controller.decision import (
     WriteStatus,
 )
 from job_controller.labels import FAILED_PODS_LIMIT
-from job_controller.manage import PodChanges, common_wait, manage
 from job_controller.model import Job, JobStatus, Pod
 from job_controller.options import JobControllerOptions
+from job_controller.pod_count import PodChanges, common_wait, pod_changes
 from job_controller.pod_facts import finish_time, is_ready, is_tracked
 from job_controller.pod_failure_policy import evaluate
 from job_controller.situation import Situation, assess
@@ -99,7 +99,7 @@ def decide(
         if verdict is not None:
             plan = PodChanges(remove=s.active)
         elif not s.deleting:
-            plan = manage(s, memory.history)
+            plan = pod_changes(s, memory.history)
         to_track = _to_track(s, plan)
         if to_track:
             return Decision(steps=(TrackPods(to_track),), events=new, memory=memory, requeue_after=0.0)

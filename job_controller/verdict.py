@@ -2,7 +2,8 @@
 
 A verdict is reached once. The sync writes it to status as the interim condition FailureTarget or SuccessCriteriaMet
 before the pods that caused it can disappear and before any pod is deleted for it. From then on it is final. If a Job
-fails and succeeds in the same sync, it fails.
+fails and succeeds in the same sync, it fails. Whether a policy matches is decided in pod_failure_policy.py and
+success_policy.py.
 """
 
 from __future__ import annotations

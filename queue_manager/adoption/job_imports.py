@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from job_controller.conditions import finished
 from job_controller.json_tree import Json
-from job_controller.labels import BUILT_IN_MANAGER, OWN_MANAGER
+from job_controller.managed_by import BUILT_IN_MANAGER, OWN_MANAGER
 from job_controller.model import Job
 from queue_manager.adoption.queue_mapping import QueueRule, rule_for
 from queue_manager.api import keys

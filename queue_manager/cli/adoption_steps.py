@@ -16,7 +16,7 @@ import yaml
 
 from job_controller.conditions import finished
 from job_controller.json_tree import Json
-from job_controller.labels import OWN_MANAGER
+from job_controller.managed_by import OWN_MANAGER
 from job_controller.model import Job
 from queue_manager.adoption.kueue_installation import (
     DEPLOYMENTS,

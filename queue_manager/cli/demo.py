@@ -164,11 +164,11 @@ async def outcome(client: RestClient, job: Job, row: JobRow) -> DemoResult:
         waited=row.waiting_seconds,
         ran=row.running_seconds,
         failed_pods=row.failed,
-        output=await last_line(client, job),
+        output=await _last_line(client, job),
     )
 
 
-async def last_line(client: RestClient, job: Job) -> str:
+async def _last_line(client: RestClient, job: Job) -> str:
     """Return the last log line of a Job's newest pod, or "" if it printed nothing."""
     pods = await client.list(
         PODS, job.metadata.namespace, label_selector=f"{CONTROLLER_UID}={job.metadata.uid}", type=Pod
@@ -176,4 +176,4 @@ async def last_line(client: RestClient, job: Job) -> str:
     if not pods:
         return ""
     newest = max(pods, key=lambda pod: (str(pod.metadata.creation_timestamp), pod.metadata.name))
-    return await log_lines.last_line(client, *newest.metadata.key)
+    return await log_lines.last_line_of(client, *newest.metadata.key)

@@ -26,7 +26,7 @@ from functools import partial
 
 from job_controller.conditions import finished
 from job_controller.json_tree import Json
-from job_controller.labels import OWN_MANAGER
+from job_controller.managed_by import OWN_MANAGER
 from job_controller.model import Job, Key, Object
 from queue_manager.api.resources import CRDS, JOBS, LEASES, PODS, Resource
 from queue_manager.cli.aggregated_roles import is_aggregated, is_leftover, is_settled

@@ -14,6 +14,7 @@ from queue_manager.client.errors import NoLogs
 from queue_manager.client.job_requests import read_pods
 from queue_manager.client.official_transport import blocking
 from queue_manager.engine.transport import is_success
+from queue_manager.last_line import TAIL_BYTES, TAIL_LINES, last_line
 from queue_manager.visibility.pod_attempts import creation_order, failed_container
 
 if TYPE_CHECKING:
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from queue_manager.visibility.wire_types import ContainerStatus, Pod
 
 NODE_SECONDS = 10  # timeout of one line: the API server proxies to the node, which may be gone
-LINE_BYTES = 4096
 CHUNK_BYTES = 1 << 16
 UNREADABLE = (400, 404, 500, 502, 503, 504)  # the container has not started, the pod is gone, the node does not answer
 
@@ -91,10 +91,10 @@ def with_last_line(api_client: ApiClient, failure: Failure) -> Failure:
     """The failure with the last line that its container wrote, if that can be read."""
     source = LoggedContainer(failure.namespace, failure.pod, failure.container)
     try:
-        log = _content(api_client, source, tail_lines=1, limit_bytes=LINE_BYTES, _request_timeout=NODE_SECONDS)
+        log = _content(api_client, source, tail_lines=TAIL_LINES, limit_bytes=TAIL_BYTES, _request_timeout=NODE_SECONDS)
     except NoLogs:
         return failure
-    return msgspec.structs.replace(failure, last_line=log.decode("utf-8", "replace").strip())
+    return msgspec.structs.replace(failure, last_line=last_line(log))
 
 
 def _newest(pods: Sequence[Pod]) -> Pod | None:

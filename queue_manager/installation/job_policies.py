@@ -7,7 +7,7 @@ the owner of a Job is managed, no policy can read: the controllers handle such J
 from __future__ import annotations
 
 from job_controller.api_rules.field_errors import IMMUTABLE, forbidden, invalid
-from job_controller.labels import BUILT_IN_MANAGER, OWN_MANAGER
+from job_controller.managed_by import BUILT_IN_MANAGER, OWN_MANAGER
 from queue_manager.api import keys, messages
 from queue_manager.api.resources import JOBS, WORKLOAD_PRIORITY_CLASSES, WORKLOADS, Resource
 from queue_manager.installation import cel

@@ -9,13 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from job_controller.api_rules.field_errors import forbidden
-from job_controller.labels import (
-    BUILT_IN_MANAGER,
-    COMPLETION_INDEX,
-    OWN_MANAGER,
-    OWN_TRACKING_FINALIZER,
-    TRACKING_FINALIZERS,
-)
+from job_controller.labels import COMPLETION_INDEX, OWN_TRACKING_FINALIZER, TRACKING_FINALIZERS
+from job_controller.managed_by import BUILT_IN_MANAGER, OWN_MANAGER
 from queue_manager.api import condition_types, keys
 from queue_manager.api.resources import JOBS, PODS, WORKLOADS
 from queue_manager.installation import cel

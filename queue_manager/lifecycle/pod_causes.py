@@ -29,6 +29,7 @@ from typing import NamedTuple
 from job_controller.disruption_target import DISRUPTION_TARGET
 from job_controller.model import ContainerStatus, Pod, TerminatedState, WaitingState
 from job_controller.pod_facts import LONG_AGO, finish_time, is_active, is_terminal
+from queue_manager.last_line import last_line
 from queue_manager.lifecycle.unscheduled import unschedulable
 
 MAX_CHARACTERS = 256  # of a text; one that is longer ends with an ellipsis
@@ -165,11 +166,6 @@ def unschedulable_text(message: str) -> str:
     counted = _COUNTED.fullmatch(match["why"])
     why = counted["why"] if counted is not None and "," not in match["why"] else match["why"]
     return one_line(f"{match['nodes']} nodes: {why}")
-
-
-def last_line(text: str) -> str:
-    """The last line that is not blank."""
-    return next((line.strip() for line in reversed(text.splitlines()) if line.strip()), "")
 
 
 def one_line(text: str) -> str:

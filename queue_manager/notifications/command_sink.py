@@ -16,6 +16,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 
+from queue_manager.last_line import last_line
 from queue_manager.notifications.notice_sink import NotDelivered
 from queue_manager.notifications.notices import Notice
 
@@ -67,7 +68,7 @@ class CommandSink:
             await _kill(process)
             raise
         if process.returncode:
-            raise NotDelivered(f"{self._command[0]} ended with code {process.returncode}{_last_line(errors)}")
+            raise NotDelivered(f"{self._command[0]} ended with code {process.returncode}{_reason(errors)}")
 
 
 async def _kill(process: asyncio.subprocess.Process) -> None:
@@ -86,7 +87,6 @@ def variables(notice: Notice) -> dict[str, str]:
     }
 
 
-def _last_line(errors: bytes) -> str:
-    lines = errors.decode("utf-8", "replace").split("\n")
-    last = next((line.strip() for line in reversed(lines) if line.strip()), "")
+def _reason(errors: bytes) -> str:
+    last = last_line(errors)
     return f": {last[:MAX_REASON]}" if last else ""

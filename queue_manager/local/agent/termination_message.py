@@ -11,6 +11,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from queue_manager.last_line import last_line
+
 MAX_BYTES = 2048  # of the log; the limits of a kubelet (kuberuntime MaxContainerTerminationMessageLogLength)
 MAX_LINES = 80
 FALLBACK = "FallbackToLogsOnError"
@@ -18,10 +20,10 @@ FALLBACK = "FallbackToLogsOnError"
 
 def termination_message(log: Path, policy: str) -> str:
     """The message of a container that exited with an error; "" if its log is empty or cannot be read."""
-    lines = _end_of(log).decode("utf-8", "replace").splitlines()
+    end = _end_of(log)
     if policy == FALLBACK:
-        return "\n".join(lines[-MAX_LINES:])
-    return next((line.strip() for line in reversed(lines) if line.strip()), "")
+        return "\n".join(end.decode("utf-8", "replace").splitlines()[-MAX_LINES:])
+    return last_line(end)
 
 
 def _end_of(log: Path) -> bytes:

@@ -46,7 +46,7 @@ def wanted_active(s: Situation) -> int:
     return min(parallelism, max(0, s.completions - s.succeeded_count))
 
 
-def manage(s: Situation, history: FailureHistory) -> PodChanges:
+def pod_changes(s: Situation, history: FailureHistory) -> PodChanges:
     """Which pods to create or delete for a Job that has neither failed nor succeeded; `history` gives its backoff."""
     if s.suspended:
         return PodChanges(remove=s.active)

@@ -89,13 +89,18 @@ class Situation:
 
     @property
     def succeeded_count(self) -> int:
-        """The number of successes: counted, recorded and new."""
+        """The number of succeeded pods: status.succeeded, those in status.uncountedTerminatedPods, and new ones.
+
+        Of an Indexed Job, the number of completed indexes.
+        """
         if self.indexed:
             return len(self.completed)
         return self.job.status.succeeded + len(self.succeeded) + len(self.uncounted.succeeded)
 
     def failed_count(self, new: Sequence[Pod]) -> int:
-        """Failures so far: counted, recorded, and those of the `new` ones that count under the pod failure policy."""
+        """The number of failed pods: status.failed, those in status.uncountedTerminatedPods, and those of `new` that
+        the pod failure policy does not ignore.
+        """
         counted = sum(self.outcomes[pod.metadata.uid].counts for pod in new)
         return self.job.status.failed + counted + len(self.uncounted.failed)
 

@@ -3,17 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime, timedelta
-from typing import NamedTuple, Protocol
+from datetime import datetime
+from typing import Protocol
 
+from queue_manager.accounting.history_retention import Retention
 from queue_manager.accounting.records import JobRecord, Record, StepRecord
-
-
-class Retention(NamedTuple):
-    """What is kept: Jobs submitted no longer than `max_age` ago, and with their steps and pods at most `max_rows`."""
-
-    max_age: timedelta
-    max_rows: int
 
 
 class RecordsRefused(Exception):

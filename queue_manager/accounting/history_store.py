@@ -13,7 +13,8 @@ from sqlalchemy.exc import DataError, IntegrityError, NotSupportedError, Program
 
 from queue_manager.accounting import sql_tables
 from queue_manager.accounting.database import open_for_writing
-from queue_manager.accounting.history_sink import RecordsRefused, Retention
+from queue_manager.accounting.history_retention import Retention
+from queue_manager.accounting.history_sink import RecordsRefused
 from queue_manager.accounting.records import (
     ENDS_OF_JOB,
     UNTRACED,

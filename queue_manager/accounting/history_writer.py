@@ -19,7 +19,8 @@ from datetime import datetime
 from itertools import count
 from typing import TypeAlias, TypeVar
 
-from queue_manager.accounting.history_sink import HistorySink, RecordsRefused, Retention
+from queue_manager.accounting.history_retention import PRUNE_SECONDS, Retention
+from queue_manager.accounting.history_sink import HistorySink, RecordsRefused
 from queue_manager.accounting.records import JobRecord, Record, StepRecord
 
 log = logging.getLogger(__name__)
@@ -31,7 +32,6 @@ BATCH = 500  # records per transaction
 COLLECT_SECONDS = 0.5  # from the first record of a batch to its write
 RETRY_SECONDS = (1.0, 2.0, 5.0, 10.0, 30.0)  # after each failure in a row; the last one repeats
 LAST_RETRY_SECONDS = 0.1  # between attempts while the program waits for the last write
-PRUNE_SECONDS = 3600.0
 
 Missed: TypeAlias = Callable[[Mapping[str, Sequence[StepRecord]]], Iterable[Record]]
 """Returns the steps that nothing recorded, given the steps without a trace that the store had, by UID of the Job."""
@@ -68,7 +68,7 @@ class HistoryWriter:
         self._writing = 0  # records of the batch that the thread has taken
         self._changed = threading.Condition()
         self._unfinished: Mapping[str, JobRecord] = {}  # in the store before the first write of this process
-        self._present: frozenset[str] | None = None  # UIDs of the Jobs at the start, until they are compared
+        self._present: frozenset[str] | None = None  # UIDs of the Jobs at the start, until they are reconciled
         self._gone: Callable[[JobRecord], Record | None] | None = None
         self._untraced: Mapping[str, Sequence[StepRecord]] = {}  # as `_unfinished`
         self._missed: Missed = _nothing
@@ -92,13 +92,14 @@ class HistoryWriter:
             if self._queued:
                 self._changed.notify()
 
-    def compare(
+    def reconcile_after_start(
         self, present: Iterable[str], gone: Callable[[JobRecord], Record | None], missed: Missed | None = None
     ) -> None:
-        """Write `gone(job)` for each Job that was unfinished in the store at the start, and is not among these UIDs.
+        """Record what happened while no process recorded it.
 
-        It returns None for a Job that this process cannot see. Also write what `missed` finds. Both are called in the
-        thread.
+        For each Job that was unfinished in the store at the start and whose UID is not in `present`, write `gone(job)`,
+        which is None for a Job in a namespace that this process does not watch. Also write the steps that `missed`
+        returns. The thread calls both functions.
         """
         with self._changed:
             self._present, self._gone, self._missed = frozenset(present), gone, missed or _nothing
@@ -129,7 +130,7 @@ class HistoryWriter:
         while not self._stopped.is_set():
             self._await_records()
             self._stopped.wait(COLLECT_SECONDS)
-            self._compare()
+            self._reconcile()
             self._write_queued(store)
             if self._now().timestamp() >= prune_at:
                 prune_at = self._prune(store)
@@ -173,7 +174,7 @@ class HistoryWriter:
         self.counts.written += len(batch)
         return True
 
-    def _compare(self) -> None:
+    def _reconcile(self) -> None:
         with self._changed:
             present, gone, self._present = self._present, self._gone, None
         if present is not None and gone is not None:

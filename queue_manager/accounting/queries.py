@@ -16,7 +16,7 @@ from queue_manager.accounting.sql_tables import jobs, pods, steps
 
 
 class HistoryFilter(NamedTuple):
-    """Which Jobs are read: those that existed, unfinished, at some time from `since` on and before `until`."""
+    """Which Jobs are read: submitted before `until` and not ended before `since`. None and "" restrict nothing."""
 
     since: datetime | None = None
     until: datetime | None = None

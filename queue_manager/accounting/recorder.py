@@ -11,7 +11,8 @@ from typing import TypeVar
 
 from job_controller.model import Job, Pod
 from queue_manager.accounting import step_reading
-from queue_manager.accounting.history_sink import HistorySink, Retention
+from queue_manager.accounting.history_retention import Retention
+from queue_manager.accounting.history_sink import HistorySink
 from queue_manager.accounting.history_writer import MAX_QUEUED, HistoryWriter
 from queue_manager.accounting.missed_steps import missed_steps
 from queue_manager.accounting.records import JobRecord, Record, StepRecord
@@ -94,7 +95,7 @@ class HistoryRecorder:
             seen = not self._namespaces or job.namespace in self._namespaces
             return step_reading.deleted(job.uid, now, GONE) if seen else None
 
-        self._writer.compare((job.metadata.uid for job in self._jobs), gone, missed)
+        self._writer.reconcile_after_start((job.metadata.uid for job in self._jobs), gone, missed)
 
     def _measure(self) -> None:
         counts = self._writer.counts

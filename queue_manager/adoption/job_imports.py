@@ -110,7 +110,7 @@ def workload_of(job: Job, workloads: Sequence[Workload]) -> Workload | None:
 
 
 def workload_for(job: Job, queue: str, around: ImportSurroundings) -> Json:
-    """Return the Workload to create. It is that of a Job with the label of the queue, and is marked."""
+    """Return the Workload to create: what the Job would get if it named the queue, with the label IMPORTED."""
     labelled = _with_labels(job, {keys.QUEUE_NAME: queue})
     priority = priority_of(job, around.classes, around.pod_classes)
     assert priority is not None, "_missing has found the class"

@@ -45,7 +45,7 @@ from queue_manager.cli.time_texts import deadline
 from queue_manager.engine.clock import SystemClock
 from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.transport import ApiError
-from queue_manager.lifecycle.requeuing import pods_deadline
+from queue_manager.lifecycle.pods_ready_timeout import pods_deadline
 from queue_manager.lifecycle.unscheduled import unscheduled
 from queue_manager.lifecycle.workload_settings import settings_of
 from queue_manager.local.kubeconfig_file import is_of_local_cluster

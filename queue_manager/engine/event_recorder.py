@@ -5,7 +5,7 @@ has a queue of its own, so that its Events arrive in the order in which they wer
 one object delays no other. `event_correlation` merges repeated Events, aggregates similar ones and limits how many one
 object can cause. An Event that cannot be written after a few attempts is counted in `events_dropped_total` and logged.
 
-Syncs and status writes go first: `EventPace` slows all recorders of a runtime down while there is a backlog. Beyond
+Syncs and status writes go first: `EventDeferral` slows all recorders of a runtime down while there is a backlog. Beyond
 MAX_PENDING the newest Events are dropped and counted. BEHAVIOUR.md#q60-pending-events.
 """
 
@@ -23,7 +23,7 @@ from job_controller.times import timestamp
 from queue_manager.api.resources import EVENTS
 from queue_manager.engine.cause_ids import CURRENT, CauseId
 from queue_manager.engine.event_correlation import Correlator, Occurrence
-from queue_manager.engine.event_pace import EventPace
+from queue_manager.engine.event_deferral import EventDeferral
 from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.transport import STRATEGIC_PATCH, ApiError
 from queue_manager.engine.workqueue import WorkQueue
@@ -77,7 +77,7 @@ class EventRecorder:
         clock: Clock,
         component: str,
         *,
-        pace: EventPace | None = None,
+        pace: EventDeferral | None = None,
         metrics: Metrics | None = None,
     ) -> None:
         """`pace`: shared by all recorders of the client; None: a recorder of its own, without a backlog."""
@@ -85,7 +85,7 @@ class EventRecorder:
         self.dropped = 0
         self._client = client
         self._clock = clock
-        self._pace = EventPace() if pace is None else pace
+        self._pace = EventDeferral() if pace is None else pace
         self._metrics = metrics
         self._by_object: dict[str, list[Pending]] = {}  # uid (or name) of the object -> its Events, oldest first
         self._pending = 0

@@ -28,7 +28,7 @@ from job_controller.model import Object
 from job_controller.ports import Clock
 from queue_manager.api.resources import Resource
 from queue_manager.engine.cache import Cache, T
-from queue_manager.engine.event_pace import EventPace
+from queue_manager.engine.event_deferral import EventDeferral
 from queue_manager.engine.event_recorder import EventRecorder
 from queue_manager.engine.metric_registry import MetricRegistry
 from queue_manager.engine.namespaced_cache import NamespacedCache
@@ -96,7 +96,7 @@ class Runtime:
         self._recorders: dict[str, EventRecorder] = {}
         self._queues: list[WorkQueue[Any]] = []
         self._urgent_writes: list[Callable[[], int]] = []
-        self._event_pace = EventPace(self.is_backlogged)
+        self._event_deferral = EventDeferral(self.is_backlogged)
         self._end_seconds = CANCEL_SECONDS  # of support parts
         self._support_parts: list[_Part] = []  # started before the first list
         self._parts: list[_Part] = []  # workers and tasks, started when the caches are synced
@@ -129,7 +129,7 @@ class Runtime:
         recorder = self._recorders.get(component)
         if recorder is None:
             recorder = EventRecorder(
-                self._event_client, self.clock, component, pace=self._event_pace, metrics=self.metrics
+                self._event_client, self.clock, component, pace=self._event_deferral, metrics=self.metrics
             )
             self._recorders[component] = recorder
             self._support(f"events {component}", recorder.run)

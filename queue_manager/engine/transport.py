@@ -30,7 +30,7 @@ class Request(NamedTuple):
 
 
 class Response(NamedTuple):
-    """The complete response. Header names are in any case."""
+    """The complete response. Header names are in upper or lower case."""
 
     status: int
     headers: Mapping[str, str]

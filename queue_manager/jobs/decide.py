@@ -12,7 +12,7 @@ and asks again, so a crash between two writes loses nothing. A pair is in one of
     Workload is not admitted     stop the Job
     Job has ended                finish the Workload
 
-Rules are asked in order and the first that applies is the answer. A rule reads only the situation, so each may rely on
+Rules are evaluated in order, and the first that applies decides. A rule reads only the situation, so each may rely on
 what the rules above it have left. "Stop" is two patches with a wait between them (see `start_stop`); quota is given
 back only after the second, when no pod of the Job is left, not even a terminating one. lifecycle/LIFECYCLE.md shows
 these rules at work together with those of `lifecycle.rules`.

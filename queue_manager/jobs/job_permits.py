@@ -25,6 +25,7 @@ from queue_manager.api.types import Namespace, Workload
 from queue_manager.engine.cache import Cache
 from queue_manager.engine.runtime import Runtime
 from queue_manager.jobs.job_situation import MAX_ANCESTORS, ParentJob
+from queue_manager.jobs.managed_jobs import is_queued
 from queue_manager.jobs.workload_manifest import (
     is_imported,
     is_made_for,
@@ -58,7 +59,7 @@ class JobPermits:
         return self._is_queued(job) and self.settings.manages(name, self._namespaces.get("", name))
 
     def _is_queued(self, job: Job) -> bool:
-        return bool(queue_name(job)) or self.settings.manage_all
+        return is_queued(queue_name(job), manage_all=self.settings.manage_all)
 
     def parent(self, job: Job) -> ParentJob | None:
         """The nearest managed Job above a Job without a queue name; None if no managed Job is above it."""

@@ -11,6 +11,7 @@ from job_controller.json_tree import Json
 from queue_manager.api import keys
 from queue_manager.api.admission_review import AdmissionReview
 from queue_manager.api.resources import JOBS
+from queue_manager.jobs.managed_jobs import is_queued
 from queue_manager.jobs.webhook import SubmissionContext
 
 SERVICE_ACCOUNT = "system:serviceaccount:"
@@ -37,8 +38,9 @@ class SubmitterAdmission:
             meta["annotations"] = {**annotations, keys.USER: review.user}
 
     def _is_queued(self, meta: Json) -> bool:
-        queue = (meta.get("labels") or {}).get(keys.QUEUE_NAME)
-        return self._context.managed and not self._context.owner_managed and bool(queue or self._context.manage_all)
+        queue = (meta.get("labels") or {}).get(keys.QUEUE_NAME, "")
+        queued = is_queued(queue, manage_all=self._context.manage_all)
+        return queued and self._context.managed and not self._context.owner_managed
 
     def validate(self, review: AdmissionReview) -> list[FieldError]:
         """No write is refused."""

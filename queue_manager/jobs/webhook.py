@@ -18,6 +18,7 @@ from queue_manager.api import keys, messages
 from queue_manager.api.admission_review import AdmissionReview
 from queue_manager.api.resources import JOBS
 from queue_manager.api.workload_validation import validate_admission_gates, validate_admission_gates_update
+from queue_manager.jobs.managed_jobs import is_queued
 from queue_manager.lifecycle import overrides
 from queue_manager.lifecycle.workload_settings import Bounds
 
@@ -56,7 +57,7 @@ def prepare_job(job: Json, context: SubmissionContext) -> None:
     if context.default_class and keys.PRIORITY_CLASS not in own:
         own[keys.PRIORITY_CLASS] = keys.DEFAULT_NAME
         meta["labels"] = own
-    if own.get(keys.QUEUE_NAME) or (context.managed and context.manage_all):
+    if is_queued(own.get(keys.QUEUE_NAME, ""), manage_all=context.managed and context.manage_all):
         job.setdefault("spec", {})["suspend"] = True
 
 

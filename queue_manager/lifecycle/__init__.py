@@ -7,7 +7,7 @@ Modules:
     transitions        the changes of a status, one function each; the only code that sets conditions of Workloads
     status_draft       a status being edited, and the one patch and the Events that come of it
     workload_settings  the configuration of Workloads, in plain numbers; `overrides` by annotations of a Job
-    requeuing          deadlines of pods that are not ready, and the eviction or deactivation at a deadline
+    pods_ready_timeout deadlines of pods that are not ready, and the eviction or deactivation at a deadline
     requeue_history    the last ten attempts of a Workload
     admission_checks   status.admissionChecks: its entries, and the reaction to their states
     unscheduled        pods that no node can take

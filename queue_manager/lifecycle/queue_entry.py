@@ -6,7 +6,7 @@ import msgspec
 
 from queue_manager.api import condition_types, keys
 from queue_manager.api.types import Workload
-from queue_manager.lifecycle import requeuing
+from queue_manager.lifecycle import pods_ready_timeout
 from queue_manager.lifecycle.workload_settings import WorkloadSettings
 from queue_manager.queueing.queue_set import Queues
 from queue_manager.scheduling.quota_state import SchedulerState
@@ -36,6 +36,6 @@ def waits(workload: Workload) -> bool:
 def read(workload: Workload, settings: WorkloadSettings, reader: RequestReader) -> Info:
     """The Workload's requests, its rank, and until when it must not be admitted. `reader`: that of its namespace."""
     found = info(workload, settings.timestamp, reader)
-    if requeuing.ends_instead_of_retry(workload, settings) is not None:
+    if pods_ready_timeout.ends_instead_of_retry(workload, settings) is not None:
         return msgspec.structs.replace(found, held=True)
     return found

@@ -26,7 +26,7 @@ from functools import partial
 from job_controller.times import later
 from queue_manager.api import condition_types, event_reasons, keys, messages, policies, reasons
 from queue_manager.api.types import Workload, stops
-from queue_manager.lifecycle import admission_checks, clock_set_back, requeuing, transitions
+from queue_manager.lifecycle import admission_checks, clock_set_back, pods_ready_timeout, transitions
 from queue_manager.lifecycle.queue_entry import waits
 from queue_manager.lifecycle.status_draft import Draft
 from queue_manager.lifecycle.steps import (
@@ -219,9 +219,9 @@ def workload_in_backoff_is_requeued(
 
 def _wait_for_retry(w: Workload, settings: WorkloadSettings, at: datetime, now: datetime) -> Step:
     """Wait for requeueAt, or for giveUpAfter if that ends first."""
-    end = requeuing.ends_instead_of_retry(w, settings)
+    end = pods_ready_timeout.ends_instead_of_retry(w, settings)
     if end is not None:
-        return Wait(end) if now < end else ApplyTransition(requeuing.give_up, Cause.DEACTIVATION)
+        return Wait(end) if now < end else ApplyTransition(pods_ready_timeout.give_up, Cause.DEACTIVATION)
     return Wait(at) if now < at else ApplyTransition(transitions.end_backoff, Cause.REQUEUE)
 
 
@@ -289,7 +289,7 @@ def _update_reason(draft: Draft, context: WorkloadContext) -> None:
 
 
 def blocker(w: Workload, context: WorkloadContext) -> PendingReason | None:
-    """Why the Workload's queues keep it from being tried; None if they do not."""
+    """Why no admission of the Workload is tried, because of its LocalQueue or ClusterQueue; None if one is."""
     queue = w.spec.queue_name
     if not context.local_queue_exists:
         return PendingReason(reasons.MISCONFIGURED, messages.does_not_exist("LocalQueue", queue))
@@ -403,11 +403,11 @@ def workload_past_deadline_is_evicted(
     """An admitted Workload is evicted or deactivated at its deadline for ready pods, or for the execution time."""
     if not w.is_true(condition_types.ADMITTED) or w.is_true(condition_types.EVICTED):
         return None
-    ready = requeuing.pods_deadline(w, settings, context.unscheduled)
+    ready = pods_ready_timeout.pods_deadline(w, settings, context.unscheduled)
     execution = execution_deadline(w)
     if ready is not None and ready.at <= now:
         time_out = partial(
-            requeuing.time_out,
+            pods_ready_timeout.time_out,
             settings=settings,
             jitter=context.jitter,
             unscheduled=context.unscheduled,

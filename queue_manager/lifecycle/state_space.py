@@ -20,7 +20,7 @@ from job_controller.model import ObjectMeta, OwnerReference
 from queue_manager.api import condition_types, keys, policies, reasons
 from queue_manager.api.check_states import CheckState
 from queue_manager.api.types import Workload, WorkloadSpec
-from queue_manager.lifecycle import admission_checks, requeuing, rules, steps, transitions
+from queue_manager.lifecycle import admission_checks, pods_ready_timeout, rules, steps, transitions
 from queue_manager.lifecycle.status_draft import Draft
 from queue_manager.lifecycle.steps import WorkloadContext
 from queue_manager.lifecycle.transitions import Transition
@@ -159,7 +159,7 @@ def eligible(life: LifeState) -> bool:
     free = w.spec.active and not any(w.is_true(ended) for ended in _NOT_PENDING)
     gated = bool(w.metadata.annotations.get(keys.ADMISSION_GATED_BY))
     stopped = any(stop != policies.STOP_NONE for stop in (context.cluster_queue_stop, context.local_queue_stop))
-    waits = info(w).in_backoff(life.now) or requeuing.ends_instead_of_retry(w, life.settings) is not None
+    waits = info(w).in_backoff(life.now) or pods_ready_timeout.ends_instead_of_retry(w, life.settings) is not None
     return free and not gated and not stopped and not waits
 
 

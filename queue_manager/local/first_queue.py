@@ -34,7 +34,7 @@ from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.runtime import Runtime
 from queue_manager.engine.transport import ApiError
 from queue_manager.engine.workqueue import WorkQueue
-from queue_manager.local.apply.merging import LAST_APPLIED
+from queue_manager.local.apply.server_side_apply import LAST_APPLIED
 
 log = logging.getLogger(__name__)
 

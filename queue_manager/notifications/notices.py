@@ -50,7 +50,11 @@ class Notice(Struct, frozen=True, rename="camel", kw_only=True):
 def of_job(
     old: Job | None, new: Job | None, begun: datetime, workload: Workload | None = None, pods: Iterable[Pod] = ()
 ) -> Notice | None:
-    """The end of a Job that names a queue. `workload`, `pods`: of this Job, as far as they are known."""
+    """The notice for the end of a Job that names a queue; None if this change of the Job is not that.
+
+    `begun`: when this process began to watch; of a Job that it sees for the first time, only a later end counts.
+    `workload`, `pods`: those of the Job that are known.
+    """
     if new is None or not new.metadata.labels.get(keys.QUEUE_NAME):
         return None
     end = finished(new.status)

@@ -31,7 +31,7 @@ BEARER = "bearer "
 
 
 class Headers(Protocol):
-    """Headers of a request; names in any case, each with one or more values."""
+    """Headers of a request: names in upper or lower case, each with one or more values."""
 
     def get(self, name: str, default: str, /) -> str:
         """Return the first value, or `default`."""

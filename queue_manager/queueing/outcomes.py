@@ -17,8 +17,8 @@ from queue_manager.scheduling import cycle
 from queue_manager.scheduling.backfill import Backfilling
 from queue_manager.scheduling.cycle import Admit, Outcome, Preempt, Refuse, Retry, run_cycle
 from queue_manager.scheduling.holdings import Holding
-from queue_manager.scheduling.preemption import Victim
 from queue_manager.scheduling.quota_state import SchedulerState
+from queue_manager.scheduling.victim_search import Victim
 from queue_manager.scheduling.workload_info import Info
 
 NEVER_FITS_REASONS = (reasons.EXCEEDS_MAX_QUOTA, reasons.NO_MATCHING_FLAVOR)  # hold until quota or flavors change

@@ -32,8 +32,8 @@ from queue_manager.scheduler.quota_cache import QuotaCache
 from queue_manager.scheduler.rejections import Rejections, report
 from queue_manager.scheduler.workload_writer import Gone, WorkloadWriter
 from queue_manager.scheduling.cycle import Preempt
-from queue_manager.scheduling.preemption import Victim
 from queue_manager.scheduling.quota_state import SchedulerState
+from queue_manager.scheduling.victim_search import Victim
 
 CONCURRENT_EVICTIONS = 8
 PREEMPTED_WORKLOADS = "kueue_preempted_workloads_total"

@@ -4,14 +4,15 @@ Modules:
 
     cycle                one admission cycle over the heads of all ClusterQueues
     nomination           what one head could get: flavors, and victims
-    preemption           the victims of a preemptor; `planned_usage`: the quota that is kept for it while they stop
+    victim_search        the victims of a Workload that fits only without them; `preemption_candidates`: among which
+                         Workloads; `fair_preemption`: with fair sharing; `planned_usage`: the quota that is kept for
+                         the preemptor while they stop
     backfill             which Workloads may pass a head that waits for quota; `execution_time`: how long one may run,
                          and until when it is not preempted
     flavor_assignment    a flavor for each resource of a Workload; `flavor_matching`, `node_matching`: taints and labels
     partial_admission    fewer pods, if not all of them fit
     quota_state          ClusterQueues, Cohorts, flavors, and the quota that each Workload holds
     quota_tree           nominal quota, borrowing and lending; `quota_forest`: the trees that the names of parents form
-    preemption           the victims of a Workload that fits only without them; `fair_preemption`: with fair sharing
     fair_sharing         dominant resource shares, and the order of heads by them
     usage_decay          the past usage of LocalQueues
     queue_order          which Workload of a ClusterQueue comes first; `workload_info`: what else is read of one

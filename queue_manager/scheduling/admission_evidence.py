@@ -18,16 +18,16 @@ from typing import NamedTuple
 from job_controller.model import Key
 from queue_manager.api import policies, reasons
 from queue_manager.api.types import ResourceGroup
-from queue_manager.scheduling import fair_preemption, preemption
+from queue_manager.scheduling import fair_preemption, victim_search
 from queue_manager.scheduling.flavor_assignment import NEEDS_PREEMPTION, FlavorAttempt, Mode, requests_of
 from queue_manager.scheduling.holdings import Holding
 from queue_manager.scheduling.nomination import Nomination, nominate, preemptor_of
 from queue_manager.scheduling.planned_usage import PlannedUsage
-from queue_manager.scheduling.preemption import may_reclaim
 from queue_manager.scheduling.preemption_advice import NO_WAYS, Ways, ways_to_preempt
 from queue_manager.scheduling.preemption_candidates import Preemptor, candidate_rule, protected_candidates
 from queue_manager.scheduling.quota_state import QueueState, SchedulerState
 from queue_manager.scheduling.quota_tree import FlavorResource, is_within_quota
+from queue_manager.scheduling.victim_search import may_reclaim
 from queue_manager.scheduling.workload_info import PODS, Info, PodSetInfo
 
 
@@ -232,7 +232,7 @@ class _Judge:
             return frozenset()
         if self.state.fair_sharing:
             return fair_preemption.stoppable(self.state, preemptor, self.now)
-        return preemption.stoppable(self.state, preemptor, self.now)
+        return victim_search.stoppable(self.state, preemptor, self.now)
 
     def _limited_by(self, group: _Group) -> str:
         """The rule that excludes candidates from the search; "" if none does."""

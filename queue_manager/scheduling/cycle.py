@@ -32,11 +32,11 @@ from queue_manager.scheduling.flavor_assignment import Assignment, Mode
 from queue_manager.scheduling.holdings import Reservation
 from queue_manager.scheduling.nomination import Nomination, nominate
 from queue_manager.scheduling.planned_usage import PlannedUsage, passes
-from queue_manager.scheduling.preemption import Victim
 from queue_manager.scheduling.preemption_candidates import with_new_candidates
 from queue_manager.scheduling.queue_order import Rank
 from queue_manager.scheduling.quota_state import QueueState, SchedulerState
 from queue_manager.scheduling.quota_tree import FlavorResource, QuotaNode, Usage
+from queue_manager.scheduling.victim_search import Victim
 from queue_manager.scheduling.workload_info import Info
 
 

@@ -42,10 +42,10 @@ from typing import NamedTuple
 from queue_manager.api import policies, reasons
 from queue_manager.scheduling.fair_sharing import Share, Shares
 from queue_manager.scheduling.holdings import Holding, Ranking
-from queue_manager.scheduling.preemption import Victim
 from queue_manager.scheduling.preemption_candidates import Preemptor, candidate_rule
 from queue_manager.scheduling.quota_state import QueueState, SchedulerState
 from queue_manager.scheduling.quota_tree import FlavorResource, QuotaNode, Usage, is_within_quota
+from queue_manager.scheduling.victim_search import Victim
 
 FINAL_SHARE = "LessThanOrEqualToFinalShare"
 INITIAL_SHARE = "LessThanInitialShare"

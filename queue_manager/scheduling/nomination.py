@@ -13,14 +13,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-from queue_manager.scheduling import fair_preemption, preemption
+from queue_manager.scheduling import fair_preemption, victim_search
 from queue_manager.scheduling.flavor_assignment import NEEDS_PREEMPTION, Assignment, Choice, Mode, assign
 from queue_manager.scheduling.partial_admission import largest_fit
 from queue_manager.scheduling.planned_usage import PlannedUsage
-from queue_manager.scheduling.preemption import FindVictims, Victim, after, prospect
 from queue_manager.scheduling.preemption_candidates import Preemptor
 from queue_manager.scheduling.quota_state import QueueState, SchedulerState
 from queue_manager.scheduling.quota_tree import FlavorResource, Usage
+from queue_manager.scheduling.victim_search import FindVictims, Victim, after, prospect
 from queue_manager.scheduling.workload_info import Info
 
 NO_VICTIMS: dict[str, int] = {}
@@ -101,7 +101,7 @@ class _Judgement:
 
     @property
     def _find_victims(self) -> FindVictims:
-        return fair_preemption.find_victims if self.state.fair_sharing else preemption.find_victims
+        return fair_preemption.find_victims if self.state.fair_sharing else victim_search.find_victims
 
     def _preemptor(self, usage: Usage) -> Preemptor:
         return preemptor_of(self.state, self.planned, self.queue, self.info, usage)

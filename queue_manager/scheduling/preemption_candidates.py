@@ -3,8 +3,8 @@
 Where candidates are decides by which policy they may be chosen:
 
     own ClusterQueue         withinClusterQueue
-    elsewhere, *entitled*    reclaimWithinCohort
-    elsewhere, other         reclaimWithinCohort
+    elsewhere                reclaimWithinCohort; `victim_search` separates those to whose quota the preemptor is
+                             *entitled* from the others
 
 The preemptor is entitled to what the smallest subtree whose quota holds it has lent to the rest of the cohort. In other
 ClusterQueues only those Workloads count that are in subtrees above their own quota.
@@ -16,7 +16,7 @@ MOST_RECLAIMS times and then waits.
 
 A Workload is no candidate before its minimum runtime is over (`Holding.protected_until`).
 
-Which of them are chosen is decided by `preemption` and, under fair sharing, by `fair_preemption`.
+Which of them are chosen is decided by `victim_search` and, under fair sharing, by `fair_preemption`.
 Kueue: pkg/scheduler/preemption, BEHAVIOUR.md#q44-preemption.
 """
 

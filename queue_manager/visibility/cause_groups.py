@@ -72,7 +72,7 @@ def general(row: InboxRow) -> str:
 
 
 def has_cause(row: InboxRow, text: str) -> bool:
-    """Whether the cause contains the text, in any case. An ellipsis in the text matches anything."""
+    """Whether the cause contains the text, in upper or lower case. `...` in the text matches any characters."""
     return _contains(row.cause, text)
 
 

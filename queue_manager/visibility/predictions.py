@@ -1,7 +1,7 @@
 """Predicts what happens next to a Job, and when. Pure.
 
-A Job leaves its state at a known time, after some other event, or by the action of a person. The sentences say which.
-Deadlines that depend on the configuration carry a time only if the configuration is known.
+Each prediction says whether the Job leaves its state at a known time, after another event, or by the action of a
+person. Deadlines that depend on the configuration carry a time only if that is known.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from queue_manager.api import condition_types, keys, reasons
 from queue_manager.api.check_states import CheckState
 from queue_manager.api.types import Condition, Workload
 from queue_manager.jobs.workload_manifest import prebuilt_name
-from queue_manager.lifecycle.requeuing import Deadline, give_up_at, pods_deadline, settings_for
+from queue_manager.lifecycle.pods_ready_timeout import Deadline, give_up_at, pods_deadline, settings_for
 from queue_manager.lifecycle.unscheduled import unscheduled
 from queue_manager.lifecycle.workload_settings import WorkloadSettings
 from queue_manager.scheduling.execution_time import execution_deadline

@@ -16,10 +16,10 @@ import msgspec
 from queue_manager.api.types import ClusterQueue, ResourceFlavor, Workload
 from queue_manager.scheduling.cycle import Preempt, run_cycle
 from queue_manager.scheduling.holdings import Holding
-from queue_manager.scheduling.preemption import find_victims
 from queue_manager.scheduling.preemption_candidates import Preemptor
 from queue_manager.scheduling.quota_state import SchedulerState
 from queue_manager.scheduling.quota_tree import FlavorResource
+from queue_manager.scheduling.victim_search import find_victims
 from queue_manager.scheduling.workload_info import Info, info
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

@@ -27,8 +27,8 @@ from queue_manager.api.models.v1beta1 import DIFFERENT
 from queue_manager.api.webhook_table import WEBHOOKS
 from queue_manager.engine.certificates import issue
 from queue_manager.local.kubeconfig_file import write_kubeconfig
+from queue_manager.operator.webhooks.certificate_rotation import CertificateState, Pair
 from queue_manager.operator.webhooks.certificate_secret import data
-from queue_manager.operator.webhooks.rotation import CertificateState, Pair
 from tests.fuzz.targets.objects import WIRE_TYPES
 from tests.fuzz.targets.requests import COLLECTIONS, OBJECTS
 from tests.fuzz.targets.reviews import NOW

@@ -28,14 +28,14 @@ from queue_manager.engine.workqueue import WorkQueue
 from queue_manager.local.agent import supervisor
 from queue_manager.local.agent.cgroups import Cgroups
 from queue_manager.local.agent.environment import ConfigError, Host
-from queue_manager.local.agent.evictor import Evictor
+from queue_manager.local.agent.eviction_loop import Evictor
+from queue_manager.local.agent.eviction_order import PressurePolicy
 from queue_manager.local.agent.layout import Layout
 from queue_manager.local.agent.node_admission import REJECTED, Preempting, Rejected
 from queue_manager.local.agent.node_conditions import OwnNodes
 from queue_manager.local.agent.oom_killer import OomKiller
 from queue_manager.local.agent.pod_admitter import PodAdmitter
 from queue_manager.local.agent.pod_logs import LogIndexer
-from queue_manager.local.agent.pressure import PressurePolicy
 from queue_manager.local.agent.status import PREEMPTED, Termination
 from queue_manager.local.agent.sweep import Sweeper
 from queue_manager.local.agent.worker import MIN_GRACE_SECONDS, PodWorker

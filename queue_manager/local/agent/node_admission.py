@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from queue_manager.local.placement.filters import Shortage, shortages
+from queue_manager.local.placement.node_choice import Shortage, shortages
 from queue_manager.scheduling.amounts import Amounts
 
 # scheduling.SystemCriticalPriority: the lowest priority of a critical pod.

@@ -18,7 +18,7 @@ from queue_manager.engine.runtime import Runtime
 from queue_manager.engine.transport import STRATEGIC_PATCH
 from queue_manager.engine.workqueue import WorkQueue
 from queue_manager.local.agent.environment import Host
-from queue_manager.local.agent.pressure import RECLAIMING, THRESHOLD_MET
+from queue_manager.local.agent.eviction_order import RECLAIMING, THRESHOLD_MET
 from queue_manager.local.placement.placement_objects import MEMORY_PRESSURE, NodeObject, is_pressed, node_of
 from queue_manager.scheduling.amounts import Amounts, amount
 

@@ -29,7 +29,7 @@ from queue_manager.local.agent.node_admission import (
     is_critical,
 )
 from queue_manager.local.agent.worker_dependencies import NodePod
-from queue_manager.local.placement.filters import BEST_EFFORT, tolerates_pressure
+from queue_manager.local.placement.node_choice import BEST_EFFORT, tolerates_pressure
 from queue_manager.local.placement.node_usage import NodeUsage
 from queue_manager.local.placement.placement_objects import held_by, priority_of
 from queue_manager.local.placement.pod_preemption import PlacedPod

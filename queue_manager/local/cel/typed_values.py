@@ -63,7 +63,7 @@ def raw(of: Json, names: tuple[str, ...]) -> Json:
 
 
 def field(of: dict[Any, Any], name: Any) -> Any:
-    """The value of a field or map entry that must exist."""
+    """The value of a field or map entry, typed by its schema. Raises KeyError without it."""
     value = of[name]
     if not isinstance(of, Fields):
         return value
@@ -75,7 +75,7 @@ def field(of: dict[Any, Any], name: Any) -> Any:
 
 
 def item(of: list[Any], index: int) -> Any:
-    """The item at an index that must exist."""
+    """The item at an index, typed by its schema. Raises IndexError beyond the end."""
     return typed(of.schema, of[index]) if isinstance(of, Items) else of[index]
 
 

@@ -43,7 +43,7 @@ def discovery(registry: KindRegistry, path: str, accept: str) -> tuple[str, byte
 
 
 class Catalogue:
-    """All documents for one state of the registry, created on first use."""
+    """The discovery and OpenAPI documents of one generation of the registry, each created at its first request."""
 
     def __init__(self, registry: KindRegistry) -> None:
         self.generation = registry.generation

@@ -1,6 +1,6 @@
 """Pod placement: the scheduler of the embedded cluster.
 
-filters         which nodes fit a pod, and why the others do not    pure
+node_choice     the node that a pod gets, and why others do not fit pure
 pod_preemption  victims for a pod that fits nowhere                 pure
 node_usage      requests held and reserved on the nodes
 loop            the pending pods and the rounds that place them

@@ -6,7 +6,7 @@ condition, which is written again only when the reason changes. Pods with the sa
 fail together: after the first one, the others of a round are refused without filtering.
 
     waiting --a node fits--> binding --> bound
-       | fits nowhere, and pods of lower priority hold enough room (preemption.py)
+       | fits nowhere, and pods of lower priority hold enough room (pod_preemption.py)
        v
     nominated: the victims are deleted, and their room is reserved for the pod --> binding --> bound
 
@@ -27,7 +27,7 @@ from job_controller.model import Key
 from queue_manager.api.resources import NODES, PODS
 from queue_manager.engine.runtime import Runtime
 from queue_manager.engine.workqueue import WorkQueue
-from queue_manager.local.placement.filters import NodeRoom, PlacementPod, Unschedulable, place
+from queue_manager.local.placement.node_choice import NodeRoom, PlacementPod, Unschedulable, place
 from queue_manager.local.placement.node_usage import NodeUsage
 from queue_manager.local.placement.placement_objects import (
     UNFINISHED,

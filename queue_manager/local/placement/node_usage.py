@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Container, Iterable
 
-from queue_manager.local.placement.filters import Usage, plus
+from queue_manager.local.placement.node_choice import Usage, plus
 from queue_manager.local.placement.pod_preemption import PlacedPod
 from queue_manager.scheduling.amounts import Amounts
 

@@ -9,7 +9,7 @@ import msgspec
 
 from job_controller.json_tree import Json
 from job_controller.model import Key, Object, PodStatus
-from queue_manager.local.placement.filters import NodeRoom
+from queue_manager.local.placement.node_choice import NodeRoom
 from queue_manager.local.placement.pod_preemption import PlacedPod
 from queue_manager.scheduling.amounts import Amounts, amount
 from queue_manager.scheduling.pod_requests import pod_requests

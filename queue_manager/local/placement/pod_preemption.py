@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from queue_manager.local.placement.filters import NodeRoom, PlacementPod, Usage, plus, refusals
+from queue_manager.local.placement.node_choice import NodeRoom, PlacementPod, Usage, plus, refusals
 from queue_manager.scheduling.amounts import Amounts
 
 NEVER = "Never"

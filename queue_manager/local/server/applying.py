@@ -11,8 +11,8 @@ from job_controller.json_tree import Json
 from job_controller.times import timestamp
 from queue_manager.engine.transport import APPLY_PATCH
 from queue_manager.local import errors
-from queue_manager.local.apply.managers import APPLY, Managers, decode, encode
-from queue_manager.local.apply.merging import Applied, apply
+from queue_manager.local.apply.managed_fields import APPLY, Managers, decode, encode
+from queue_manager.local.apply.server_side_apply import Applied, apply
 from queue_manager.local.bounds import MAX_BODY
 from queue_manager.local.kinds.custom_kinds import CustomSchema
 from queue_manager.local.schema.jsontext import whole

@@ -1,6 +1,6 @@
 """Update metadata.managedFields after each write, so that server-side apply knows the manager of each field.
 
-apply/managers.py defines managers. Every write except apply is an Update operation on the fields that it changed.
+apply/managed_fields.py defines managers. Every write except apply is an Update operation on the fields that it changed.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from weakref import WeakKeyDictionary
 import orjson
 
 from job_controller.json_tree import Json
-from queue_manager.local.apply.managers import (
+from queue_manager.local.apply.managed_fields import (
     APPLY,
     UPDATE,
     ManagerId,
@@ -101,9 +101,9 @@ def unmanaged(old: Json) -> Json:
 
 
 def without_managers(call: Call, stored: Stored, old: Json) -> Json:
-    """Decode `stored`, the object `old`, a second time without managedFields.
+    """Return a copy of `old` without managedFields that shares nothing with it, decoded from its `stored` form.
 
-    managedFields are half the size of many objects and are rarely patched.
+    managedFields are half the size of many objects, so they are cut out of the JSON before that is decoded.
     """
     entries = old["metadata"].get("managedFields")
     if not entries:

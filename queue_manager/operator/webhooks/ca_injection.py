@@ -1,4 +1,5 @@
-"""Makes the CAs of the webhook server known to the API server: the caBundle of every object that leads to the manager.
+"""Makes the CAs of the webhook server known to the API server: writes caBundle of the objects by which the API server
+finds the manager.
 
     MutatingWebhookConfiguration, ValidatingWebhookConfiguration    each webhook that names our Service, or a URL
     CustomResourceDefinition of the queue's kinds                   spec.conversion, likewise
@@ -26,7 +27,7 @@ log = logging.getLogger(__name__)
 
 
 class OwnServices(NamedTuple):
-    """The Services that lead to the manager's servers."""
+    """The names of the Services of the manager's servers."""
 
     namespace: str
     webhook: str
@@ -71,19 +72,19 @@ async def _inject_into(client: RestClient, resource: Resource, name: str, bundle
 
 
 def change_of(resource: Resource, obj: Json, bundle: str, services: OwnServices) -> CABundlePatch | None:
-    """The patch that gives this object the bundle; None if it has it, or does not lead to the manager."""
+    """The patch that sets caBundle to `bundle`; None if that is set, or if the object is not of our Services."""
     encoded = base64.b64encode(bundle.encode()).decode()
     if resource in (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS):
         steps = list(_webhook_steps(obj.get("webhooks") or (), encoded, services))
         return CABundlePatch(steps, JSON_PATCH) if steps else None
     spec = obj.get("spec") or {}
     if resource == API_SERVICES:
-        leads_here = _leads_to(spec, services.namespace, services.visibility)
-        if not leads_here or spec.get("insecureSkipTLSVerify") or spec.get("caBundle") == encoded:
+        is_ours = _is_ours(spec, services.namespace, services.visibility)
+        if not is_ours or spec.get("insecureSkipTLSVerify") or spec.get("caBundle") == encoded:
             return None
         return CABundlePatch({"spec": {"caBundle": encoded}}, MERGE_PATCH)
     config = ((spec.get("conversion") or {}).get("webhook") or {}).get("clientConfig") or {}
-    own = _leads_to(config, services.namespace, services.conversion, services.webhook)
+    own = _is_ours(config, services.namespace, services.conversion, services.webhook)
     if not own or config.get("caBundle") == encoded:
         return None
     return CABundlePatch({"spec": {"conversion": {"webhook": {"clientConfig": {"caBundle": encoded}}}}}, MERGE_PATCH)
@@ -93,12 +94,12 @@ def _webhook_steps(webhooks: Iterable[Json], encoded: str, services: OwnServices
     """A list has no merge patch. The tests make the patch fail if another client has changed the order meanwhile."""
     for i, webhook in enumerate(webhooks):
         config = webhook.get("clientConfig") or {}
-        if _leads_to(config, services.namespace, services.webhook) and config.get("caBundle") != encoded:
+        if _is_ours(config, services.namespace, services.webhook) and config.get("caBundle") != encoded:
             yield {"op": "test", "path": f"/webhooks/{i}/name", "value": webhook["name"]}
             yield {"op": "add", "path": f"/webhooks/{i}/clientConfig/caBundle", "value": encoded}
 
 
-def _leads_to(config: Json, namespace: str, *services: str) -> bool:
+def _is_ours(config: Json, namespace: str, *services: str) -> bool:
     """Whether a clientConfig or APIService names such a Service, or a URL, which only an installation of ours has."""
     service = config.get("service") or {}
     return bool(config.get("url")) or (service.get("namespace") == namespace and service.get("name") in services)

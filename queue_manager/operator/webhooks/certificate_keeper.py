@@ -23,8 +23,8 @@ from queue_manager.engine.transport import ApiError
 from queue_manager.operator.preflight import CannotStart
 from queue_manager.operator.tls import ServingCertificate
 from queue_manager.operator.webhooks.ca_injection import OwnServices, inject
+from queue_manager.operator.webhooks.certificate_rotation import expiry
 from queue_manager.operator.webhooks.certificate_secret import CertificateSecret
-from queue_manager.operator.webhooks.rotation import expiry
 
 log = logging.getLogger(__name__)
 

@@ -16,7 +16,7 @@ from job_controller.times import timestamp
 from queue_manager.api.resources import SECRETS
 from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.transport import ApiError
-from queue_manager.operator.webhooks.rotation import OVERLAP, CertificateState, Pair, next_state
+from queue_manager.operator.webhooks.certificate_rotation import OVERLAP, CertificateState, Pair, next_state
 
 SERVING, SUCCESSOR = ("tls.crt", "tls.key"), ("successor.crt", "successor.key")
 AUTHORITIES, ANNOUNCED = "ca.crt", "successor.since"

@@ -17,6 +17,7 @@ from queue_manager.api.workload_names import workload_name
 from queue_manager.engine.runtime import Runtime
 from queue_manager.engine.transport import ApiError
 from queue_manager.jobs.job_situation import MAX_ANCESTORS
+from queue_manager.jobs.managed_jobs import is_queued
 from queue_manager.jobs.submission_contexts import SubmissionContexts, ownership, queue_of_import
 from queue_manager.jobs.webhook import SubmissionContext
 from queue_manager.jobs.workload_manifest import queue_name
@@ -80,7 +81,7 @@ class ClusterContexts:
         return True
 
     def _is_managed(self, job: Job) -> bool:
-        queued = bool(queue_name(job)) or self._contexts.settings.manage_all
+        queued = is_queued(queue_name(job), manage_all=self._contexts.settings.manage_all)
         return queued and self._contexts.is_selected(job.metadata.namespace)
 
     async def _owner(self, job: Job) -> Job | None:

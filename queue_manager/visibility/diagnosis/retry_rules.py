@@ -1,4 +1,4 @@
-"""Settings of waitForPodsReady that retry for ever, or end what was about to start. Pure."""
+"""Checks of waitForPodsReady: no limit of retries; a timeout shorter than the starts that were seen. Pure."""
 
 from __future__ import annotations
 
@@ -20,9 +20,10 @@ EDIT_FILE = "edit the file of `sluice up --config`, then send SIGHUP to its proc
 
 
 def without_retry_limit(snapshot: ClusterSnapshot) -> Iterator[Problem]:
-    """waitForPodsReady without an end of its retries, if it is configured or has retried a Workload.
+    """A warning if waitForPodsReady has no limit of retries.
 
-    The defaults alone are no finding: they are Kueue's, and every new cluster would have it.
+    The defaults, which are Kueue's, have none either. With them there is a warning only if an unfinished Workload has
+    been retried; otherwise every new cluster would have it.
     """
     chosen = snapshot.config.wait_for_pods_ready if snapshot.config is not None else None
     if chosen is None or _ends(chosen):

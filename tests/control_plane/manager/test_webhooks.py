@@ -35,8 +35,8 @@ from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.transport import ApiError
 from queue_manager.installation.webhook_configurations import WebhookScope
 from queue_manager.operator.webhooks.ca_injection import OwnServices
+from queue_manager.operator.webhooks.certificate_rotation import CertificateState, next_state
 from queue_manager.operator.webhooks.certificate_secret import data, read
-from queue_manager.operator.webhooks.rotation import CertificateState, next_state
 from queue_manager.operator.webhooks.service import serving_names
 from tests.control_plane.cleanup import clear
 from tests.control_plane.manager.conftest import Start

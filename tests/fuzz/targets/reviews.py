@@ -39,10 +39,10 @@ from queue_manager.operator.delegated_auth import DelegatedAuth, FrontProxy, jud
 from queue_manager.operator.tls import ServingCertificate
 from queue_manager.operator.webhooks import certificate_secret
 from queue_manager.operator.webhooks.admission import ClusterAdmission
+from queue_manager.operator.webhooks.certificate_rotation import next_state
 from queue_manager.operator.webhooks.cluster_contexts import ClusterContexts
 from queue_manager.operator.webhooks.https_server import NotAReview
 from queue_manager.operator.webhooks.kopf_admission import KopfAdmission
-from queue_manager.operator.webhooks.rotation import next_state
 from tests.fuzz.target import Target, require_stable
 from tests.kopf_reviews import review_function
 

@@ -18,9 +18,9 @@ from queue_manager.engine.transport import ApiError
 from queue_manager.local.agent import sweep
 from queue_manager.local.agent.agent import Agent
 from queue_manager.local.agent.cgroups import Cgroups
+from queue_manager.local.agent.eviction_order import PressurePolicy
 from queue_manager.local.agent.layout import Layout
 from queue_manager.local.agent.pod_logs import LogFiles
-from queue_manager.local.agent.pressure import PressurePolicy
 from queue_manager.local.container_logs import LogOptions
 from queue_manager.local.controllers.taint_eviction import TaintEviction
 from queue_manager.local.kinds.registry import KindRegistry

@@ -143,7 +143,7 @@ def test_jobs_that_vanished_while_nothing_ran_are_recorded_as_deleted() -> None:
     one.start()
     one.put([job("new")])
     store.await_records(1)
-    one.compare(["here"], lambda gone: deleted(gone.uid, at(9)) if gone.uid != "unseen" else None)
+    one.reconcile_after_start(["here"], lambda gone: deleted(gone.uid, at(9)) if gone.uid != "unseen" else None)
     store.await_records(2)
     assert one.stop(LONG)
     assert store.records == [job("new"), deleted("gone", at(9))]

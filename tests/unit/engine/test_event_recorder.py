@@ -10,10 +10,10 @@ import pytest
 
 from job_controller.model import ObjectMeta, Pod
 from queue_manager.api.resources import EVENTS
-from queue_manager.engine import event_pace
+from queue_manager.engine import event_deferral
 from queue_manager.engine import event_recorder as module
 from queue_manager.engine.event_correlation import MAX_ENTRIES, Correlator
-from queue_manager.engine.event_pace import EventPace
+from queue_manager.engine.event_deferral import EventDeferral
 from queue_manager.engine.event_recorder import EventRecorder
 from queue_manager.engine.http_transport import HttpTransport
 from queue_manager.engine.metric_registry import MetricRegistry
@@ -132,25 +132,25 @@ async def test_too_many_waiting_events_are_dropped_and_counted(served: Served, m
 @pytest.mark.parametrize(
     ("backlog", "deferred", "written"),
     [
-        (False, event_pace.MAX_DEFERRED, range(20, 21)),
-        (True, event_pace.MAX_DEFERRED, range(10, 11)),  # two batches
+        (False, event_deferral.MAX_DEFERRED, range(20, 21)),
+        (True, event_deferral.MAX_DEFERRED, range(10, 11)),  # two batches
         (True, 16, range(14, 19)),  # the first four are more than may be deferred, and so may be those beside them
     ],
 )
 def test_events_wait_for_other_writes_unless_too_many_are_pending(
     backlog: bool, deferred: int, written: range, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(event_pace, "MAX_DEFERRED", deferred)
-    monkeypatch.setattr(event_pace, "BATCH", 5)
+    monkeypatch.setattr(event_deferral, "MAX_DEFERRED", deferred)
+    monkeypatch.setattr(event_deferral, "BATCH", 5)
 
     async def scenario() -> int:
         async with World() as world:
-            pace = EventPace(lambda: backlog)
+            pace = EventDeferral(lambda: backlog)
             recorder = EventRecorder(world.client, world.clock, "c", pace=pace)
             for number in range(20):
                 recorder.event(_pod(number), "Normal", "Started", "text")
             run = asyncio.create_task(recorder.run())
-            await asyncio.sleep(1.5 * event_pace.BATCH_SECONDS)
+            await asyncio.sleep(1.5 * event_deferral.BATCH_SECONDS)
             known = len(await world.client.list(EVENTS, "default"))
             await recorder.drain(5)
             await run
@@ -162,8 +162,8 @@ def test_events_wait_for_other_writes_unless_too_many_are_pending(
 
 
 async def test_recorders_of_one_pace_share_its_connections(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(event_pace, "IN_FLIGHT", 2)
-    pace, client = EventPace(), _SlowClient()
+    monkeypatch.setattr(event_deferral, "IN_FLIGHT", 2)
+    pace, client = EventDeferral(), _SlowClient()
     recorders = [EventRecorder(client, StoppedClock(), name, pace=pace) for name in "abc"]  # type: ignore[arg-type]
     for recorder in recorders:
         for number in range(5):

@@ -12,7 +12,7 @@ from hypothesis.stateful import run_state_machine_as_test
 
 from queue_manager.api import condition_types, policies
 from queue_manager.api.types import RequeueState
-from queue_manager.lifecycle import requeuing, rules, state_space, steps, transitions
+from queue_manager.lifecycle import pods_ready_timeout, rules, state_space, steps, transitions
 from queue_manager.lifecycle.state_space import LifeState
 from queue_manager.lifecycle.status_draft import Draft
 from queue_manager.lifecycle.write_causes import Cause
@@ -60,7 +60,7 @@ def gives_back_at_once(one: LifeState) -> LifeState | None:
 
 
 def never_counts(patch: pytest.MonkeyPatch) -> None:
-    before = requeuing.evict_or_deactivate
+    before = pods_ready_timeout.evict_or_deactivate
 
     def evict(draft: Draft, *rest: object) -> None:
         before(draft, *rest)  # type: ignore[arg-type]
@@ -68,13 +68,13 @@ def never_counts(patch: pytest.MonkeyPatch) -> None:
         if state is not None:
             draft.put(requeue_state=RequeueState(count=0, requeue_at=state.requeue_at))
 
-    patch.setattr(requeuing, "evict_or_deactivate", evict)
+    patch.setattr(pods_ready_timeout, "evict_or_deactivate", evict)
 
 
 def knows_no_limit(patch: pytest.MonkeyPatch) -> None:
-    before = requeuing.evict_or_deactivate
+    before = pods_ready_timeout.evict_or_deactivate
     patch.setattr(
-        requeuing,
+        pods_ready_timeout,
         "evict_or_deactivate",
         lambda draft, own, *rest: before(draft, replace(own, limit=None), *rest),
     )
@@ -103,7 +103,7 @@ def keeps_the_admission(patch: pytest.MonkeyPatch) -> None:
 
 
 def waits_a_second(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(requeuing, "_wait", lambda count, own, jitter: timedelta(seconds=1))
+    patch.setattr(pods_ready_timeout, "_wait", lambda count, own, jitter: timedelta(seconds=1))
 
 
 def runs_without_quota(patch: pytest.MonkeyPatch) -> None:

@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from queue_manager.lifecycle import admission_checks, requeuing, transitions
+from queue_manager.lifecycle import admission_checks, pods_ready_timeout, transitions
 from queue_manager.lifecycle.status_draft import Draft, WorkloadEvent
 from queue_manager.lifecycle.workload_settings import PodsReadySettings
 from queue_manager.scheduling.flavor_assignment import Assignment, PodSetResult
@@ -127,7 +127,7 @@ def test_pods_are_awaited_at_first_then_ready_then_awaited_again(admitted, befor
 
 def test_a_timeout_counts_and_sets_the_time_of_the_next_try():
     draft = Draft(workload(conditions=RESERVED), at(20.7))
-    requeuing.evict_or_deactivate(draft, PodsReadySettings(base=60), "WaitForStart", jitter=0)
+    pods_ready_timeout.evict_or_deactivate(draft, PodsReadySettings(base=60), "WaitForStart", jitter=0)
     assert said(draft)["Evicted"] == ("True", "PodsReadyTimeout", "Exceeded the PodsReady timeout ns/w")
     status = patched(draft)
     assert status["requeueState"] == {"count": 1, "requeueAt": "2026-01-01T00:01:20Z"}
@@ -142,7 +142,7 @@ def test_a_timeout_counts_and_sets_the_time_of_the_next_try():
 @pytest.mark.parametrize(("limit", "count", "evicts"), [(0, 0, False), (1, 0, True), (1, 1, False), (None, 99, True)])
 def test_beyond_the_limit_a_timeout_only_announces_the_deactivation(limit, count, evicts):
     draft = Draft(workload(conditions=RESERVED, status={"requeueState": {"count": count}}), at(20))
-    requeuing.evict_or_deactivate(draft, PodsReadySettings(limit=limit), "WaitForStart", jitter=0)
+    pods_ready_timeout.evict_or_deactivate(draft, PodsReadySettings(limit=limit), "WaitForStart", jitter=0)
     assert ("Evicted" in said(draft)) is evicts
     if not evicts:
         assert said(draft)["DeactivationTarget"] == (

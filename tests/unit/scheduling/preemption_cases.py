@@ -5,10 +5,10 @@ from __future__ import annotations
 from datetime import datetime
 
 from queue_manager.scheduling.holdings import Holding
-from queue_manager.scheduling.preemption import find_victims
 from queue_manager.scheduling.preemption_candidates import Preemptor
 from queue_manager.scheduling.quota_state import SchedulerState
 from queue_manager.scheduling.quota_tree import FlavorResource
+from queue_manager.scheduling.victim_search import find_victims
 from tests.unit.queueing.builders import T0, at, cluster_queue, flavor, pending
 
 CPU = FlavorResource("default", "cpu")

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from itertools import combinations
 
-from queue_manager.scheduling import fair_preemption, preemption
+from queue_manager.scheduling import fair_preemption, victim_search
 from queue_manager.scheduling.cycle import Admit, Preempt, run_cycle
 from queue_manager.scheduling.fair_sharing import Shares
 from queue_manager.scheduling.flavor_assignment import Assignment, Mode
@@ -90,7 +90,7 @@ def numbers_differ(world: World) -> str:
 
 
 def product_victims(state: SchedulerState, head: Head, wanted: victims.Preemptor) -> list[tuple[str, str]]:
-    find = fair_preemption.find_victims if state.fair_sharing else preemption.find_victims
+    find = fair_preemption.find_victims if state.fair_sharing else victim_search.find_victims
     return [(v.holding.uid, v.reason) for v in find(state, product_preemptor(state, head, wanted), T0)]
 
 

@@ -9,7 +9,7 @@ from fractions import Fraction
 from random import Random
 
 from queue_manager.api.types import ClusterQueue, Cohort
-from queue_manager.scheduling import preemption
+from queue_manager.scheduling import victim_search
 from queue_manager.scheduling.holdings import Holding, Reservation
 from queue_manager.scheduling.quota_state import SchedulerState
 from queue_manager.scheduling.quota_tree import FlavorResource
@@ -299,10 +299,10 @@ def _pod_set(name: str, requests: dict[str, int], tolerations: list[dict]) -> di
     return {"name": name, "count": 1, "template": {"spec": {"containers": [container], "tolerations": tolerations}}}
 
 
-def product_preemptor(state: SchedulerState, head: Head, p: Preemptor) -> preemption.Preemptor:
+def product_preemptor(state: SchedulerState, head: Head, p: Preemptor) -> victim_search.Preemptor:
     usage = {FlavorResource(*fr): amount for fr, amount in p.usage.items()}
     needs = frozenset(FlavorResource(*fr) for fr in p.needs)
-    return preemption.Preemptor(info_of(head), state.queues[p.queue], usage, needs, preempted=p.preempted)
+    return victim_search.Preemptor(info_of(head), state.queues[p.queue], usage, needs, preempted=p.preempted)
 
 
 # --- words -------------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from job_controller.model import Key
-from queue_manager.scheduling import preemption
+from queue_manager.scheduling import victim_search
 from queue_manager.scheduling.fair_preemption import find_victims
 from queue_manager.scheduling.fair_sharing import Shares
 from queue_manager.scheduling.holdings import Holding
@@ -323,7 +323,7 @@ def test_evicted_workloads_are_taken_in_one_order_whichever_queue_was_created_fi
 def test_victims_come_from_the_local_queue_that_has_used_most():
     """Past usage comes before priority, with fair sharing and without it, but only where the ClusterQueue wants it."""
     for scope, expected in (({}, "low"), ({"admissionMode": "UsageBasedAdmissionFairSharing"}, "high")):
-        for search in (find_victims, preemption.find_victims):
+        for search in (find_victims, victim_search.find_victims):
             state = scheduler_state([queue("a", "2", "", admissionScope=scope)])
             for name, local, priority in (("low", "modest", 0), ("high", "greedy", 5)):
                 state.hold(admit(state, "a", f"{name}:1@{priority}")._replace(queue=Key("ns", local)))

@@ -7,8 +7,8 @@ import pytest
 from queue_manager.scheduling import fair_preemption
 from queue_manager.scheduling.execution_time import protection_end
 from queue_manager.scheduling.holdings import holding_of
-from queue_manager.scheduling.preemption import find_victims
 from queue_manager.scheduling.preemption_candidates import protected_candidates
+from queue_manager.scheduling.victim_search import find_victims
 from queue_manager.scheduling.workload_info import info
 from tests.unit.queueing.builders import T0, at, condition, workload
 from tests.unit.scheduling.preemption_cases import preemptor, queue, run, state, victims

@@ -7,10 +7,10 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from queue_manager.local.placement.filters import Usage, plus, refusals
+from queue_manager.local.placement.node_choice import Usage, plus, refusals
 from queue_manager.local.placement.node_usage import NodeUsage
 from queue_manager.local.placement.pod_preemption import PlacedPod, PodPreemption, preempt
-from tests.unit.local.placement.test_filters import TAINT, a_node, a_pod
+from tests.unit.local.placement.test_node_choice import TAINT, a_node, a_pod
 
 
 def held(uid: str, node: str = "node-1", cpu: int = 1000, priority: int = 0, began: float = 0.0) -> PlacedPod:

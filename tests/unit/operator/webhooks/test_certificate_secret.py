@@ -17,8 +17,8 @@ from queue_manager.local.kinds.registry import KindRegistry
 from queue_manager.local.server.api_server import ApiServer
 from queue_manager.local.server.in_process import LocalTransport
 from queue_manager.local.storage.store import Store
+from queue_manager.operator.webhooks.certificate_rotation import RENEW_BEFORE, CertificateState, expiry
 from queue_manager.operator.webhooks.certificate_secret import CertificateSecret, data, read
-from queue_manager.operator.webhooks.rotation import RENEW_BEFORE, CertificateState, expiry
 from queue_manager.simulation.virtual import run_virtual, virtual_clock
 
 NAMES = ("webhooks.system.svc",)

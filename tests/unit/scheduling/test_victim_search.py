@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from queue_manager.scheduling.preemption import find_victims
 from queue_manager.scheduling.preemption_candidates import MOST_READ, is_hopeless
+from queue_manager.scheduling.victim_search import find_victims
 from tests.examples import examples
 from tests.unit.queueing.builders import T0
 from tests.unit.queueing.builders import cohort as a_cohort

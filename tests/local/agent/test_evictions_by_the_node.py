@@ -17,8 +17,15 @@ import pytest
 
 from queue_manager.api.resources import EVENTS, NODES
 from queue_manager.local.agent import memory, sweep
-from queue_manager.local.agent.evictor import Evictor
-from queue_manager.local.agent.pressure import ContainerUse, PodUse, PressurePolicy, evict, eviction_message, ranked
+from queue_manager.local.agent.eviction_loop import Evictor
+from queue_manager.local.agent.eviction_order import (
+    ContainerUse,
+    PodUse,
+    PressurePolicy,
+    evict,
+    eviction_message,
+    ranked,
+)
 from queue_manager.local.agent.status import Termination
 from queue_manager.local.agent.worker import PodWorker
 from queue_manager.local.node_registration import node_specs

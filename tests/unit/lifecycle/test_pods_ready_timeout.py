@@ -5,8 +5,8 @@ from dataclasses import replace
 import msgspec
 import pytest
 
-from queue_manager.lifecycle import requeue_history, requeuing, transitions
-from queue_manager.lifecycle.requeuing import Deadline
+from queue_manager.lifecycle import pods_ready_timeout, requeue_history, transitions
+from queue_manager.lifecycle.pods_ready_timeout import Deadline
 from queue_manager.lifecycle.rules import next_step
 from queue_manager.lifecycle.status_draft import Draft
 from queue_manager.lifecycle.steps import ApplyTransition, Deactivate, Wait, WorkloadContext
@@ -31,7 +31,7 @@ def history(since: float | None = None, ends: tuple[float, ...] = ()) -> dict:
 
 def timed_out(w, own: WorkloadSettings, seconds: float, unscheduled=None) -> Draft:
     draft = Draft(w, at(seconds))
-    requeuing.time_out(draft, own, 0.0, unscheduled)
+    pods_ready_timeout.time_out(draft, own, 0.0, unscheduled)
     return draft
 
 
@@ -51,12 +51,14 @@ def timed_out(w, own: WorkloadSettings, seconds: float, unscheduled=None) -> Dra
     ],
 )
 def test_the_earlier_deadline_counts(conditions, own, unscheduled, expected):
-    assert requeuing.pods_deadline(workload(conditions=conditions), own, unscheduled) == expected
+    assert pods_ready_timeout.pods_deadline(workload(conditions=conditions), own, unscheduled) == expected
 
 
 def test_time_without_ready_pods_counts_over_all_tries():
     w = workload(conditions=RUNNING, status=history(since=-600))
-    assert requeuing.pods_deadline(w, settings(give_up_after=700)) == Deadline(at(100), "WaitForStart", last=True)
+    assert pods_ready_timeout.pods_deadline(w, settings(give_up_after=700)) == Deadline(
+        at(100), "WaitForStart", last=True
+    )
 
 
 FRACTIONS = {"timeout": 0.3, "recovery_timeout": 2.5, "unschedulable_timeout": 1.001, "give_up_after": 7.7}
@@ -81,7 +83,7 @@ def test_a_workload_past_give_up_after_has_one_full_attempt(after):
     """It was admitted 610 s after its pods were first not ready."""
     w = workload(conditions=RUNNING, status=history(since=-600))
     own = settings(give_up_after=after)
-    assert requeuing.pods_deadline(w, own) == Deadline(at(310), "WaitForStart")
+    assert pods_ready_timeout.pods_deadline(w, own) == Deadline(at(310), "WaitForStart")
     draft = timed_out(w, own, 310)
     assert draft.is_true("DeactivationTarget")
     assert not draft.is_true("Evicted")
@@ -191,7 +193,7 @@ def test_a_preempted_ready_run_resets_give_up_after():
 
 def test_an_eviction_keeps_the_cause_of_the_pods_in_one_write():
     draft = Draft(workload(conditions=RUNNING), at(310))
-    requeuing.time_out(draft, settings(), 0.0, None, "exit 3: boom")
+    pods_ready_timeout.time_out(draft, settings(), 0.0, None, "exit 3: boom")
     status = draft.patch()["status"]
     (attempt,) = status["requeueHistory"]["attempts"]
     (evicted,) = [c for c in status["conditions"] if c["type"] == "Evicted"]
@@ -225,9 +227,9 @@ def test_a_workload_that_was_never_admitted_has_no_attempt():
 def test_overrides_apply_to_their_workload_only():
     notes = {"sluice/pods-ready-timeout": "20s", "sluice/requeuing-limit": "0"}
     w, own = workload(conditions=RUNNING, annotations=notes), settings(bounds=PodsReadyBounds())
-    assert requeuing.pods_deadline(w, own) == Deadline(at(30), "WaitForStart")
+    assert pods_ready_timeout.pods_deadline(w, own) == Deadline(at(30), "WaitForStart")
     assert timed_out(w, own, 30).is_true("DeactivationTarget")
-    assert requeuing.pods_deadline(w, settings()) == Deadline(at(310), "WaitForStart")
+    assert pods_ready_timeout.pods_deadline(w, settings()) == Deadline(at(310), "WaitForStart")
 
 
 @pytest.mark.parametrize(("formula", "waits"), [("Kueue", [60, 120, 240]), ("KEP1282", [1, 1, 2])])

@@ -1,4 +1,5 @@
-"""Which Workloads are preempted so that a pending one fits (KEP-83, KEP-1337). Pure.
+"""Which of the candidates are preempted so that a pending Workload fits, and in which order they are tried (KEP-83,
+KEP-1337). Pure.
 
 Victims are sought among the Workloads that hold a FlavorResource of which quota is short. Where they are decides by
 which policy (`preemption_candidates`), and for which reason, they may be chosen:

@@ -8,7 +8,14 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from cryptography import x509
 
-from queue_manager.operator.webhooks.rotation import OVERLAP, RENEW_BEFORE, CertificateState, Pair, expiry, next_state
+from queue_manager.operator.webhooks.certificate_rotation import (
+    OVERLAP,
+    RENEW_BEFORE,
+    CertificateState,
+    Pair,
+    expiry,
+    next_state,
+)
 
 NAMES = ("webhooks.system.svc", "127.0.0.1")
 START = datetime(2026, 1, 1, tzinfo=UTC)

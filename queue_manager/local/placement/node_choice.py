@@ -1,6 +1,7 @@
-"""Filters of kube-scheduler that apply to local nodes, in its order and with its messages. Pure.
+"""Which node a pod gets, or why no node fits it. Pure.
 
-Of the nodes that pass, the least loaded one is chosen; ties are broken by name.
+The filters of kube-scheduler that apply to local nodes are evaluated in its order and answer with its messages. Of the
+nodes that pass, the least loaded one is chosen; ties are broken by name.
 """
 
 from __future__ import annotations

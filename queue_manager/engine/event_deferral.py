@@ -21,7 +21,7 @@ BATCH_SECONDS = 1.0  # from the start of a batch to that of the next
 MAX_DEFERRED = 30_000  # pending Events
 
 
-class EventPace:
+class EventDeferral:
     """Shared by recorders, which count their Events in `pending`."""
 
     def __init__(self, is_backlogged: Callable[[], bool] = lambda: False) -> None:

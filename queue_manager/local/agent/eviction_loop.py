@@ -14,8 +14,8 @@ from typing import Protocol
 
 from job_controller import quantities
 from queue_manager.local.agent.containers import Container
+from queue_manager.local.agent.eviction_order import ContainerUse, PodUse, PressurePolicy, available, evict
 from queue_manager.local.agent.memory import Limit, Sizes, by_container, over_limit
-from queue_manager.local.agent.pressure import ContainerUse, PodUse, PressurePolicy, available, evict
 from queue_manager.local.agent.status import Termination
 from queue_manager.local.agent.worker import PodWorker
 from queue_manager.local.placement.pod_preemption import PlacedPod

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from job_controller.model import Key
-from queue_manager.local.placement.filters import NodeRoom, PlacementPod, Unschedulable, place
+from queue_manager.local.placement.node_choice import NodeRoom, PlacementPod, Unschedulable, place
 from queue_manager.scheduling.amounts import Amounts
 from queue_manager.scheduling.pod_requests import pod_requests
 

@@ -14,10 +14,11 @@ host provides the ports (`ports.py`) and runs the controllers.
 
     What one sync decides (pure functions)
       sync.py                     `decide`: the steps of one sync; calls everything below
-      decision.py                 the steps as data, and why their order is safe against crashes
+      sync_steps.py               the steps as data, and why their order is safe against crashes
       situation.py, pods_by_state.py, pod_facts.py   the state of a Job and its pods, computed once per sync
       verdict.py                  whether the Job has failed or succeeded
-      pod_count.py, pod_selection.py   how many pods; which to create, delete, adopt or release
+      pod_count.py, pod_deletion_order.py   how many pods: which to create, and which to delete first
+      pod_adoption.py             which pods belong to a Job; which it adopts or releases
       accounting.py               counting finished pods exactly once
       completion_indexes.py, backoff.py, pod_failure_policy.py, success_policy.py   one policy each
       switches.py, job_warnings.py  features switched off; Events about Jobs that cannot be handled as written
@@ -27,7 +28,7 @@ host provides the ports (`ports.py`) and runs the controllers.
       controller.py, perform.py   the Job controller: when to sync, and how to carry out a decision
       managed_by.py               which Jobs it handles, and which it leaves to others
       job_patches.py, pod_manifest.py, pod_identity.py   request bodies; the index a pod was created for
-      orphans.py, ttl.py          finalizers of pods without a Job; ttlSecondsAfterFinished
+      orphan_finalizers.py, ttl.py   finalizers of pods without a Job; ttlSecondsAfterFinished
       pod_gc.py, disruption_target.py, stale_disruption.py   pod garbage collection and the condition DisruptionTarget
 
     What an API server does to Jobs

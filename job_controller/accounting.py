@@ -24,12 +24,12 @@ from dataclasses import dataclass, field
 import msgspec
 
 from job_controller import condition_types, conditions
-from job_controller.decision import Count
 from job_controller.index_set import IndexSet
 from job_controller.model import JobStatus, Pod, UncountedTerminatedPods
 from job_controller.pod_facts import completion_index, is_active, is_failed
 from job_controller.pod_failure_policy import IGNORE, PolicyOutcome, evaluate
 from job_controller.situation import Situation
+from job_controller.sync_steps import Count
 from job_controller.verdict import Verdict
 
 

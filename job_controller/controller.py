@@ -13,7 +13,6 @@ from datetime import datetime, timedelta
 from typing_extensions import TypeIs
 
 from job_controller import conditions, event_reasons, job_patches
-from job_controller.decision import Decision, JobMemory
 from job_controller.managed_by import is_handled
 from job_controller.model import Job, Key, Pod
 from job_controller.options import JobControllerOptions
@@ -29,12 +28,13 @@ from job_controller.perform import (
     is_namespace_terminating,
     status_of,
 )
+from job_controller.pod_adoption import claims, matches
 from job_controller.pod_facts import is_terminal
 from job_controller.pod_identity import PodIdentities, mismatch_message
 from job_controller.pod_manifest import Tree
-from job_controller.pod_selection import claims, matches
 from job_controller.ports import AlwaysPermitted, Clock, Events, JobClient, Metrics, PodPermits, Queue
 from job_controller.sync import decide
+from job_controller.sync_steps import Decision, JobMemory
 
 # How many times one sync decides, if status writes conflict with other writers of the Job.
 MAX_CONFLICT_ATTEMPTS = 4

@@ -15,11 +15,11 @@ from __future__ import annotations
 
 from job_controller import event_reasons, messages
 from job_controller.annotations import MAX_DIGITS, whole_number
-from job_controller.decision import JobEvent
 from job_controller.go_text import NOT_NEGATIVE
 from job_controller.labels import BACKOFF_SECONDS, FAILED_PODS_LIMIT
 from job_controller.model import Job
 from job_controller.pod_facts import INT32_MAX
+from job_controller.sync_steps import JobEvent
 
 _DEFAULTS = {
     BACKOFF_SECONDS: "the configured backoff applies",

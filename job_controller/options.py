@@ -48,5 +48,5 @@ class JobControllerOptions:
 
     @property
     def swept_finalizers(self) -> frozenset[str]:
-        """The tracking finalizers that only this controller removes from pods without a Job (orphans.py)."""
+        """The tracking finalizers that only this controller removes from pods without a Job (orphan_finalizers.py)."""
         return TRACKING_FINALIZERS if self.manage == "All" else frozenset((OWN_TRACKING_FINALIZER,))

@@ -8,7 +8,13 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Se
 from typing import TypeVar
 
 from job_controller import event_reasons, job_patches, messages
-from job_controller.decision import (
+from job_controller.model import Job, Pod
+from job_controller.options import JobControllerOptions
+from job_controller.pod_facts import is_tracked
+from job_controller.pod_identity import PodIdentities
+from job_controller.pod_manifest import manifest
+from job_controller.ports import Events, JobClient, Metrics, PodPermits
+from job_controller.sync_steps import (
     Count,
     CreatePods,
     Decision,
@@ -21,12 +27,6 @@ from job_controller.decision import (
     TrackPods,
     WriteStatus,
 )
-from job_controller.model import Job, Pod
-from job_controller.options import JobControllerOptions
-from job_controller.pod_facts import is_tracked
-from job_controller.pod_identity import PodIdentities
-from job_controller.pod_manifest import manifest
-from job_controller.ports import Events, JobClient, Metrics, PodPermits
 
 log = logging.getLogger(__name__)
 

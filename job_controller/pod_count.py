@@ -15,12 +15,12 @@ from itertools import islice
 from job_controller import backoff
 from job_controller.backoff import FailureHistory
 from job_controller.completion_indexes import free_indexes, index_delay, replacement
-from job_controller.decision import PodPlan
 from job_controller.index_set import IndexSet
 from job_controller.model import Pod
+from job_controller.pod_deletion_order import surplus, surplus_indexed
 from job_controller.pod_facts import completion_index
-from job_controller.pod_selection import surplus, surplus_indexed
 from job_controller.situation import Situation
+from job_controller.sync_steps import PodPlan
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from job_controller.decision import PodPlan
 from job_controller.labels import COMPLETION_INDEX, INDEX_FAILURE_COUNT, INDEX_IGNORED_FAILURE_COUNT, INDEX_VARIABLE
 from job_controller.model import Job
+from job_controller.sync_steps import PodPlan
 
 _PREFIX_LENGTH = 58  # characters: 63 of a name minus 5 that the API server appends
 

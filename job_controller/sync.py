@@ -1,13 +1,13 @@
 """What one sync of a Job does (upstream syncJob, BEHAVIOUR.md#b13-sync-order).
 
 `decide` is a pure function of the Job, its pods, the memory of the last sync, and the time. It returns all steps under
-the assumption that every write succeeds; decision.py explains their order. If a step fails, the controller calls it
+the assumption that every write succeeds; sync_steps.py explains their order. If a step fails, the controller calls it
 again with the new state and `pods_done`: then no more pods are created or deleted, but the status of what happened is
 written.
 
     assess            classify the pods                                  situation.py, pods_by_state.py
     decide_verdict    has the Job failed or succeeded?                   verdict.py
-    pod_changes       otherwise: which pods to create or delete          pod_count.py, pod_selection.py
+    pod_changes       otherwise: which pods to create or delete          pod_count.py, pod_deletion_order.py
     record_finished   record the finished pods                           accounting.py
     terminal_status   the terminal condition, when all pods are counted  accounting.py
 """
@@ -33,7 +33,15 @@ from job_controller import (
 )
 from job_controller.annotations import whole_number
 from job_controller.backoff import FailureHistory
-from job_controller.decision import (
+from job_controller.labels import FAILED_PODS_LIMIT
+from job_controller.model import Job, JobStatus, Pod
+from job_controller.options import JobControllerOptions
+from job_controller.pod_count import PodChanges, common_wait, pod_changes
+from job_controller.pod_facts import finish_time, is_ready, is_tracked
+from job_controller.pod_failure_policy import evaluate
+from job_controller.situation import Situation, assess
+from job_controller.switches import effective
+from job_controller.sync_steps import (
     Count,
     CreatePods,
     Decision,
@@ -46,14 +54,6 @@ from job_controller.decision import (
     TrackPods,
     WriteStatus,
 )
-from job_controller.labels import FAILED_PODS_LIMIT
-from job_controller.model import Job, JobStatus, Pod
-from job_controller.options import JobControllerOptions
-from job_controller.pod_count import PodChanges, common_wait, pod_changes
-from job_controller.pod_facts import finish_time, is_ready, is_tracked
-from job_controller.pod_failure_policy import evaluate
-from job_controller.situation import Situation, assess
-from job_controller.switches import effective
 from job_controller.verdict import Verdict, completed, deadline_in, decide_verdict, recorded_verdict
 
 DEFAULTS = JobControllerOptions()

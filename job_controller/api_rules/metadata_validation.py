@@ -43,7 +43,9 @@ def validate_metadata(
 
 
 def validate_metadata_update(new: Json, old: Json, path: str = "metadata") -> list[FieldError]:
-    """The errors of a change of metadata, and again those of labels, annotations and owners."""
+    """The errors of an update of metadata: changes of immutable fields, and what is wrong with the new labels,
+    annotations and owners.
+    """
     errors: list[FieldError] = []
     for field in ("name", "namespace", "uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds"):
         if (new.get(field) or None) != (old.get(field) or None):

@@ -1,4 +1,4 @@
-"""Resources of a pod as a whole, beside those of its containers (KEP-2837)."""
+"""The resources of a pod as a whole (spec.resources), beside the resources of its containers (KEP-2837)."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def aggregate_requests(spec: Json) -> Amounts:
 
 
 def validate_pod_resources(spec: Json, claims: Collection[str], path: str) -> list[FieldError]:
-    """The errors of the resources of a pod, on their own and against those of its containers."""
+    """The errors of the resources of a pod: wrong values, and what contradicts the resources of its containers."""
     resources, at = spec["resources"], f"{path}.resources"
     errors = validate_resources(resources, claims, at)
     if resources.get("claims"):

@@ -10,7 +10,8 @@ object, and the step in between is recorded now:
     spec.active       Deactivated               Reactivated
     not spec.active   not Deactivated           Deactivated, if an eviction for another reason came before
 
-Its time is that of the condition that follows from it, or now. It is identified by the resourceVersion of the object.
+The recorded step has the time of the condition that follows from the step, or the present time. The resourceVersion of
+the object identifies it.
 """
 
 from __future__ import annotations

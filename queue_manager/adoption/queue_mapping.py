@@ -5,7 +5,8 @@
     - match: {labels: {team: b}}
       skip: true
 
-Kueue matches labels of pods. Here they are those of the Job's pods, and of the Job where its pods have none of a name.
+Kueue matches the labels of pods. Sluice matches the labels of the Job's pod template, and for a label that this lacks
+the label of the Job.
 """
 
 from __future__ import annotations

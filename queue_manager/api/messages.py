@@ -147,7 +147,10 @@ NO_NODE = "no node could take"
 
 
 def pods_unschedulable(pods: int, message: str) -> str:
-    """Appended to the message of a timeout (Sluice's own). `message` is the scheduler's about the first pod."""
+    """What the message of a timeout says if no node could take `pods` pods; Kueue has no such text.
+
+    `message`: what the scheduler says about the first of them.
+    """
     text = f"{NO_NODE} {pods} of its pods" if pods > 1 else f"{NO_NODE} one of its pods"
     return f"{text}: {message}" if message else text
 

@@ -181,7 +181,7 @@ class Workload(Object):
 
     @property
     def last_attempt(self) -> Attempt | None:
-        """The last run with quota that an eviction ended, as far as the history goes; None without one."""
+        """The last run with quota that an eviction ended, from status.requeueHistory; None without one."""
         history = self.status.requeue_history
         return history.attempts[-1] if history is not None and history.attempts else None
 

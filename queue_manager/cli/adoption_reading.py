@@ -47,7 +47,7 @@ NO_CONVERSION = "conversion webhook for"  # how the message of an API server beg
 
 @dataclass(frozen=True)
 class KueueCluster:
-    """`installed`: Kueue's own objects; `config`: its ConfigMap; `crds`: those of its group.
+    """`installed`: Kueue's own objects; `config`: its ConfigMap; `crds`: the CRDs of its group.
 
     `replaced`: further objects that `sluice install` replaces, such as ClusterRoles, by kind.
     """

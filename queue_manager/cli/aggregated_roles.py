@@ -24,7 +24,7 @@ def is_aggregated(role: Json) -> bool:
 
 
 def is_settled(role: Json, roles: Iterable[Json]) -> bool:
-    """Whether an aggregated role has exactly the rules of those of `roles` that it collects."""
+    """Whether an aggregated role has exactly the rules of the ClusterRoles among `roles` that it selects."""
     wanted = [selector.get("matchLabels") or {} for selector in role["aggregationRule"]["clusterRoleSelectors"]]
     collected = set[str]()
     for each in roles:

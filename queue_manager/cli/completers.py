@@ -1,7 +1,7 @@
 """Completes arguments for a shell: commands, options and choices from the parser, names from the cluster.
 
-An argument is completed by its `dest`, so a new command about Jobs needs nothing here. A cluster that does not answer
-within CLUSTER_SECONDS, or refuses, completes nothing.
+The `dest` of an argument selects how it is completed, so a new command with a known `dest` needs no change here. If the
+cluster refuses, or does not answer within CLUSTER_SECONDS, nothing is completed.
 """
 
 from __future__ import annotations

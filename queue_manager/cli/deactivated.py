@@ -101,6 +101,6 @@ async def with_logs(client: RestClient, failed: dict[str, Failure]) -> dict[str,
 
 
 def _example(group: object) -> str:
-    """The name of a group: that of its example."""
+    """The name of the example Job of a group."""
     assert isinstance(group, CauseGroup)
     return f"job/{group.example}"

@@ -86,7 +86,7 @@ class ServerClock:
         return self._best
 
     def now(self) -> datetime:
-        """The time of the API server, as far as known."""
+        """The time of the API server, by the dates of its responses; the local time if none had a date."""
         return SystemClock().now() - (self._best.ahead if self._best is not None else timedelta(0))
 
 
@@ -266,7 +266,7 @@ def lease_facts(lease: Json) -> LeaseFacts:
 
 
 def managers_clock(lease: Json | None) -> ClockFacts | None:
-    """How far the leader's clock is ahead: the time that it wrote, against that of the API server's store."""
+    """How far the leader's clock is ahead: the renewTime that it wrote, minus the API server's time of that write."""
     facts = lease_facts(lease) if lease is not None else None
     if lease is None or facts is None or facts.renewed is None or not facts.holder:
         return None

@@ -51,7 +51,7 @@ class Screen(Console):
 
 
 class Unpadded:
-    """A renderable without the spaces with which rich fills lines, as what is copied from a terminal has them too."""
+    """A renderable without the spaces with which rich fills lines, which would be copied from a terminal with them."""
 
     def __init__(self, drawn: RenderableType) -> None:
         self._drawn = drawn

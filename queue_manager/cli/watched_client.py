@@ -70,7 +70,7 @@ class WatchingTransport(Relay):
 
 
 class WatchedClient(RestClient):
-    """Lists of the resources in `caches` are those of the caches, for one namespace, "" for all.
+    """Lists the resources in `caches` from these caches, for one namespace, "" for all.
 
     `kinds`: the types of the objects in the caches.
     """

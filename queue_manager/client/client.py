@@ -47,7 +47,7 @@ PASSING_STATUSES = (429, 500, 502, 503, 504)
 class Client:
     """Submits and follows Jobs through an ApiClient of the package `kubernetes`.
 
-    `namespace` is that of Jobs that name none. A Job is given to the methods as a V1Job, or as "NAME" or
+    `namespace` is used for Jobs that name none. A Job is given to the methods as a V1Job, or as "NAME" or
     "NAMESPACE/NAME". A V1Job that came from the server means that very Job, not a later one of the same name.
     """
 
@@ -60,8 +60,8 @@ class Client:
     def from_kubeconfig(cls, path: str | Path | None = None, context: str | None = None) -> Self:
         """A client of the cluster in a kubeconfig, in the namespace of its context.
 
-        Without `path` that of the commands: $KUBECONFIG, else that of `sluice up`, else ~/.kube/config. Raises
-        FileNotFoundError and `kubernetes.config.ConfigException`.
+        Without `path` it is the kubeconfig of the commands: $KUBECONFIG, else the one of `sluice up`, else
+        ~/.kube/config. Raises FileNotFoundError and `kubernetes.config.ConfigException`.
         """
         from kubernetes.config import new_client_from_config
 

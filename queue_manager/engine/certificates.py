@@ -1,4 +1,4 @@
-"""Issues serving certificates, each by a new CA whose key is discarded: it cannot issue further ones."""
+"""Issues serving certificates. Each has a CA of its own, whose key is discarded, so that it signs no other."""
 
 from __future__ import annotations
 

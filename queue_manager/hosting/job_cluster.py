@@ -9,7 +9,7 @@ from job_controller import ttl
 from job_controller.controller import JobController
 from job_controller.model import Job, Key, Pod
 from job_controller.options import JobControllerOptions
-from job_controller.orphans import Orphans, OrphanSweeper
+from job_controller.orphan_finalizers import Orphans, OrphanSweeper
 from job_controller.ports import PodPermits
 from queue_manager.api.resources import JOBS, PODS
 from queue_manager.engine.cache import Cache

@@ -60,7 +60,10 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class TemplateCondition:
-    """Whether a setting is true or not empty; with `among`, whether it is one of these."""
+    """Holds if a setting has a value other than false, "" or an empty list; with `among`, if its value is one of these.
+
+    `negated` turns that around.
+    """
 
     path: str
     among: tuple[str, ...] = ()

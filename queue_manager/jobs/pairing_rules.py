@@ -233,7 +233,7 @@ def unknown_priority_class(s: JobSituation) -> Action:
 
 
 def surplus_workload_is_deleted(s: JobSituation) -> Action | None:
-    """A Job has one Workload: the one that matches stays."""
+    """A Job has one Workload: the one that matches stays, and the others that the Job owns are deleted."""
     if s.has_prebuilt_workload:
         return None
     for other in s.owned:

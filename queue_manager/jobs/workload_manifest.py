@@ -37,7 +37,7 @@ class Priority(NamedTuple):
 
 
 def is_made_for(job: Job, workload: Workload) -> bool:
-    """Whether the Workload was created for this Job, by us or by Kueue (which may cut names); False if prebuilt."""
+    """Whether the name of the Workload was made for this Job, by Sluice or by Kueue; False for a prebuilt Workload."""
     return is_named_for(workload.metadata.name, job.metadata.name, job.metadata.uid)
 
 

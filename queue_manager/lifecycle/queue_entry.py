@@ -34,7 +34,7 @@ def waits(workload: Workload) -> bool:
 
 
 def read(workload: Workload, settings: WorkloadSettings, reader: RequestReader) -> Info:
-    """The Workload's requests, its rank, and until when it must not be admitted. `reader`: that of its namespace."""
+    """The Workload's requests, its rank, and until when it must not be admitted. `reader`: of its namespace."""
     found = info(workload, settings.timestamp, reader)
     if pods_ready_timeout.ends_instead_of_retry(workload, settings) is not None:
         return msgspec.structs.replace(found, held=True)

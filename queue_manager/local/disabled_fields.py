@@ -12,8 +12,8 @@ from queue_manager.local.server.admission_chain import AdmissionReview
 class DisabledFields:
     """Admission plugin that removes disabled fields from a created or updated Job, with one warning per field.
 
-    It runs before defaulting, so that a dropped field leaves no default behind (the unlimited backoffLimit of a Job
-    with backoffLimitPerIndex).
+    It runs before defaulting, because defaults depend on such fields: with backoffLimitPerIndex, backoffLimit is
+    unlimited by default.
     """
 
     def __init__(self, switches: Switches) -> None:

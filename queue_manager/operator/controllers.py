@@ -60,7 +60,7 @@ class Controllers:
         """`election`: None if no other manager can exist. `report` logs one line for users.
 
         `namespaces`: the controllers see only objects of these, and of kinds without a namespace; (): all.
-        `metrics`: those of other parts of the process, which are served with the metrics of each term.
+        `metrics`: metrics of other parts of the process, which are served with the metrics of each term.
         `stands_by`: answer the visibility API while another process leads, too.
 
         `silence`: seconds without data after which a watch counts as broken.

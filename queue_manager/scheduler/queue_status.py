@@ -111,7 +111,7 @@ class QueueStatusController:
         self._usage_changed(holding.cluster_queue)
 
     def _usage_changed(self, cluster_queue: str) -> None:
-        """The usage of a ClusterQueue decides its own share, and those of the cohorts around it."""
+        """Enqueue the ClusterQueue and, under fair sharing, the cohorts above it, whose shares depend on its usage."""
         self._enqueue_later("cq", Key("", cluster_queue))
         state = self._quota_cache.state
         if state.fair_sharing and (queue := state.queues.get(cluster_queue)) is not None:

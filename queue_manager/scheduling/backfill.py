@@ -59,13 +59,16 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Promise:
-    """The latest start of the head of a ClusterQueue, and its usage then. NEVER: unknown."""
+    """What is promised to the head of a ClusterQueue: it starts at `starts_by` or before, and uses `usage` then.
+
+    `starts_by` NEVER: unknown.
+    """
 
     head: Info
     queue: QueueState
     starts_by: datetime
     usage: Usage
-    ended: tuple[Holding, ...] = field(repr=False)  # what has ended by then
+    ended: tuple[Holding, ...] = field(repr=False)  # the Workloads that have ended by then
 
 
 class Backfilling:

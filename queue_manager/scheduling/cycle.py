@@ -273,8 +273,10 @@ def _can_always_reclaim(queue: QueueState) -> bool:
 
 
 def _reservable(entry: _Entry) -> Usage:
-    """What a refused Workload withholds from its cohort until the cycle ends: its request, as far as its ClusterQueue
-    may use it. That is its nominal quota or, if the Workload would borrow, the quota with its borrowing limit.
+    """The quota that a refused Workload withholds from its cohort until the cycle ends.
+
+    It is the request of the Workload, at most the unused nominal quota of its ClusterQueue. If the Workload would
+    borrow, the borrowing limit is added to that; without such a limit the request is withheld whole.
     """
     node = entry.queue.node
 

@@ -103,13 +103,13 @@ class _Candidates:
         self._now = now
 
     def evicted(self) -> list[Holding]:
-        """Those that are being stopped already; first those of other ClusterQueues, as in classical preemption."""
+        """The candidates that are being stopped already, those of other ClusterQueues first."""
         own = self._preemptor.queue.name
         found = (holding for queue, policy in self._sources() for holding in self._of(queue, policy, evicted=True))
         return sorted(found, key=lambda holding: (holding.cluster_queue == own, holding.ranking))
 
     def running(self) -> dict[QuotaNode, Iterator[Holding]]:
-        """By ClusterQueue, those that are not; each in the order in which they may be taken."""
+        """The candidates that are not being stopped, by ClusterQueue, in the order in which they may be preempted."""
         return {queue.node: self._of(queue, policy, evicted=False) for queue, policy in self._sources()}
 
     def _sources(self) -> Iterator[tuple[QueueState, str]]:

@@ -182,7 +182,10 @@ def _tournament(brackets: Mapping[QuotaNode, _Bracket[T]], root: QuotaNode, free
 def _outdated(
     brackets: Mapping[QuotaNode, _Bracket[T]], freed: Iterable[QuotaNode], without_place: list[_Bracket[T]]
 ) -> list[_Bracket[T]]:
-    """Take the places of the brackets whose usage has changed with that of these ClusterQueues; return the brackets."""
+    """Take the brackets of these ClusterQueues and the cohorts above them from their places: their usage has changed.
+
+    Returns these brackets.
+    """
     changed = {node: brackets[node] for queue in freed for node in queue.path() if node in brackets}
     outdated = [bracket for bracket in changed.values() if bracket not in without_place]
     for bracket in outdated:

@@ -6,9 +6,8 @@ in which it fits after preemption is taken if whenCanPreempt is MayStopSearch. O
 best is taken: by default the best mode and then the lowest borrow level, with preference PreemptionOverBorrowing the
 lowest borrow level first.
 
-Each flavor that does not fit has a reason: the mildest reason over the flavors of a group is that of the group, the
-most severe over groups and pod sets is that of the Workload. Kueue: pkg/scheduler/flavorassigner,
-BEHAVIOUR.md#q13-flavor-assignment.
+Each flavor that does not fit has a reason. A resource group has the mildest reason of its flavors, and the Workload the
+most severe reason of its groups and pod sets. Kueue: pkg/scheduler/flavorassigner, BEHAVIOUR.md#q13-flavor-assignment.
 """
 
 from __future__ import annotations

@@ -124,7 +124,7 @@ def _policy(state: SchedulerState, cluster_queue: str) -> Preemption:
 
 
 def is_hopeless(state: SchedulerState, preemptor: Preemptor) -> bool:
-    """Whether no search can find sufficient victims, as far as that shows without one: most heads of a full cohort.
+    """Whether a cheap check shows that no search can find sufficient victims. It does for most heads of a full cohort.
 
     A preemptor that must not preempt while it borrows, and is entitled to nothing outside, has at first the Workloads
     of its own ClusterQueue only. If that has used up its nominal quota, the preemptor has no others, and what these

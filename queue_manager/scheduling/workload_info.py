@@ -130,7 +130,7 @@ class RequestReader:
 
 
 def info(workload: Workload, timestamp: Timestamp = "Eviction", reader: RequestReader | None = None) -> Info:
-    """Read a Workload. `reader`: that of its namespace; None: one without any rules and surroundings."""
+    """Read a Workload. `reader`: of its namespace; None: no resource rules, LimitRanges and RuntimeClasses apply."""
     pod_sets, error, shape = (reader or RequestReader()).requests(workload)
     queued_at = queue_time(workload, timestamp)
     requeue = workload.status.requeue_state

@@ -25,7 +25,7 @@ from job_controller.labels import (
     TRACKING_FINALIZER,
 )
 from job_controller.model import Job, Pod
-from job_controller.pod_selection import claims
+from job_controller.pod_adoption import claims
 from job_controller.sync import decide
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

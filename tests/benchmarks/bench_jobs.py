@@ -25,10 +25,10 @@ from datetime import UTC, datetime
 from random import Random
 from typing import Any
 
-from job_controller.decision import PodPlan
 from job_controller.labels import OWN_TRACKING_FINALIZER as FINALIZER
 from job_controller.model import Job, Object, Record
 from job_controller.pod_manifest import manifest
+from job_controller.sync_steps import PodPlan
 from queue_manager.api.resources import JOBS, NAMESPACES, PODS
 from queue_manager.engine.clock import SystemClock
 from queue_manager.engine.http_transport import HttpTransport

@@ -1,6 +1,6 @@
-"""Values as rules see them: numbers, times, durations and lists converted by their declared types.
+"""Converts JSON for CEL rules into values of the types that the schema declares: numbers, times, durations, lists.
 
-A value is converted only when a rule reads it, because most rules read a small part of their object.
+A value is converted when a rule reads it, because most rules read a small part of the object.
 """
 
 from __future__ import annotations

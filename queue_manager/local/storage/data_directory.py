@@ -7,7 +7,7 @@ and no other user may be able to replace them. Each function raises JournalUnusa
     lock             held while a cluster runs
     pods             the folder of the node agent (agent/layout.py)
     kubeconfig       with the token of the API server (kubeconfig_file.py)
-    serving.pem      key and certificate of the API server (certificates.py)
+    serving.pem      key and certificate of the API server (local/loopback_certificate.py)
     history.db       what happened to each Job (queue_manager/accounting), with -wal and -shm beside it
     up.log           the output of a cluster that runs in the background
     last-stop        what the last stop did to running Jobs, one sentence per line

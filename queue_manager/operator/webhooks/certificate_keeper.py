@@ -65,7 +65,7 @@ class Presenter:
 
 
 class ManagedCertificate:
-    """The certificate in a Secret. `names`: those of the server."""
+    """The certificate in a Secret. `names`: of the server."""
 
     def __init__(
         self,

@@ -70,8 +70,8 @@ class Webhooks:
         address: Address,
         listed_namespaces: Collection[str] = (),
     ) -> None:
-        """`namespace`: that of the manager, its Services and its Secret. `listed_namespaces`: reviews are about objects
-        of these, and of kinds without a namespace; (): all.
+        """`namespace`: where the manager, its Services and its Secret are. `listed_namespaces`: reviews are about
+        objects in these, and of kinds without a namespace; (): all.
         """
         self.url = ""
         self.metrics = MetricRegistry()

@@ -10,7 +10,7 @@ Severity = Literal["error", "warning"]
 
 
 class Problem(Struct, frozen=True, rename="camel"):
-    """`place`: the object as kubectl names it, or the setting; `command` mends it."""
+    """`place`: the object as kubectl names it, or the setting. `command`: what mends it."""
 
     severity: Severity
     code: str
@@ -20,10 +20,10 @@ class Problem(Struct, frozen=True, rename="camel"):
 
 
 def error(code: str, place: str, sentence: str, command: str) -> Problem:
-    """Something does not work."""
+    """A problem because of which Jobs cannot run, or something is not seen."""
     return Problem("error", code, place, sentence, command)
 
 
 def warning(code: str, place: str, sentence: str, command: str) -> Problem:
-    """Something works, but not as it looks, or not for long."""
+    """A problem with which Jobs can still run: a setting has no effect, or some Jobs will fail or wait for ever."""
     return Problem("warning", code, place, sentence, command)

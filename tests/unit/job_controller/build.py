@@ -8,11 +8,11 @@ from typing import Any
 
 import msgspec
 
-from job_controller.decision import CreatePods, Decision, DeletePods, JobMemory, ReleasePods, WriteStatus
 from job_controller.labels import COMPLETION_INDEX, CONTROLLER_UID, TRACKING_FINALIZER
 from job_controller.model import Job, JobStatus, Pod
 from job_controller.options import JobControllerOptions
 from job_controller.sync import decide
+from job_controller.sync_steps import CreatePods, Decision, DeletePods, JobMemory, ReleasePods, WriteStatus
 
 T0 = datetime(2026, 1, 1, tzinfo=UTC)
 UID = "job-uid"

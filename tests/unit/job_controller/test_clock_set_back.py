@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from job_controller.decision import Decision, JobMemory
 from job_controller.model import Job, Pod
+from job_controller.sync_steps import Decision, JobMemory
 from tests.unit.job_controller.build import condition_texts, created, final, indexed, job, pod, run
 
 MINUTE, DAY, MONTH = 60.0, 86400.0, 31 * 86400.0

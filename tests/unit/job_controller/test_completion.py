@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from job_controller.decision import Decision, JobMemory
 from job_controller.model import Pod
+from job_controller.sync_steps import Decision, JobMemory
 from tests.unit.job_controller.build import (
     at,
     condition_texts,
@@ -246,7 +246,7 @@ def test_deleted_job_releases_all_pods_and_counts_no_running_one() -> None:
 
 
 def test_pod_whose_finalizer_a_user_removed_is_ignored_and_replaced() -> None:
-    from job_controller.decision import JobMemory
+    from job_controller.sync_steps import JobMemory
 
     decision = run(job(), pod("a", "Failed", tracked=False), memory=JobMemory())
     assert created(decision) == [None]

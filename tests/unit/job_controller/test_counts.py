@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from job_controller.decision import Decision
+from job_controller.sync_steps import Decision
 from tests.unit.job_controller.build import indexed, job, pod, run
 
 PODS = "job_pods_finished_total"

@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from job_controller.decision import CreatePods, Decision, JobMemory, PrunePods
 from job_controller.model import Pod
+from job_controller.sync_steps import CreatePods, Decision, JobMemory, PrunePods
 from tests.unit.job_controller.build import (
     at,
     condition_texts,
@@ -326,7 +326,7 @@ def test_failed_pod_of_an_index_stays_uncounted_until_it_is_replaced() -> None:
 def test_replacement_carries_the_counts_of_the_pod_it_replaces(
     annotations: dict[str, str], now: float, expected: tuple[int, int]
 ) -> None:
-    from job_controller.decision import CreatePods
+    from job_controller.sync_steps import CreatePods
 
     job_ = indexed(1, backoff_limit_per_index=5)
     failed = pod("a", "Failed", 0, annotations=annotations)

@@ -10,7 +10,7 @@ import pytest
 
 from job_controller.model import Job
 from job_controller.options import JobControllerOptions
-from job_controller.pod_selection import claims
+from job_controller.pod_adoption import claims
 from job_controller.switches import Switches
 from job_controller.sync import decide
 from queue_manager.api.resources import EVENTS

@@ -6,9 +6,9 @@ import copy
 
 import pytest
 
-from job_controller.decision import PodPlan
 from job_controller.labels import TRACKING_FINALIZER
 from job_controller.pod_manifest import manifest
+from job_controller.sync_steps import PodPlan
 from tests.unit.job_controller.build import job
 
 INDEX = "batch.kubernetes.io/job-completion-index"

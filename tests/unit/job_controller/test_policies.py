@@ -124,7 +124,7 @@ def test_fail_index_gives_the_index_up_at_its_first_failure() -> None:
 
 
 def test_ignored_failure_of_an_index_does_not_use_up_its_retries() -> None:
-    from job_controller.decision import CreatePods
+    from job_controller.sync_steps import CreatePods
 
     policy = {"rules": [on_codes("Ignore", "In", 1)]}
     job_ = indexed(1, backoff_limit_per_index=0, pod_failure_policy=policy)

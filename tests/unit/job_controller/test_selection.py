@@ -7,10 +7,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from job_controller.decision import TrackPods
 from job_controller.labels import CONTROLLER_UID, DELETING
 from job_controller.model import LabelSelector, Pod
-from job_controller.pod_selection import claims, matches, removal_order
+from job_controller.pod_adoption import claims, matches
+from job_controller.pod_deletion_order import removal_order
+from job_controller.sync_steps import TrackPods
 from tests.unit.job_controller.build import UID, created, deleted, final, indexed, job, kinds, pod, run
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from job_controller.decision import DeletePods
+from job_controller.sync_steps import DeletePods
 from tests.unit.job_controller.build import (
     at,
     condition_texts,

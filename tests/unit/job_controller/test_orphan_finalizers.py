@@ -11,7 +11,7 @@ import pytest
 
 from job_controller.model import Job, Key, Pod
 from job_controller.options import JobControllerOptions
-from job_controller.orphans import Orphans, OrphanSweeper
+from job_controller.orphan_finalizers import Orphans, OrphanSweeper
 from tests.unit.job_controller.build import UID, at, job, pod, wire
 
 JOB = Key("ns", "j")

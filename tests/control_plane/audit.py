@@ -58,11 +58,16 @@ def log_of(folder: Path) -> Path:
     return folder / "audit.log"
 
 
-def acts(log: Path) -> Iterator[Act]:
-    """The acts in a log. A last line that is being written is left out."""
+def events(log: Path) -> Iterator[dict[str, Any]]:
+    """The events of a log. A last line that is being written is left out."""
     for line in log.read_text().splitlines(keepends=True) if log.exists() else ():
         if line.endswith("\n"):
-            yield _act(json.loads(line))
+            yield json.loads(line)
+
+
+def acts(log: Path) -> Iterator[Act]:
+    """The acts in a log."""
+    return map(_act, events(log))
 
 
 def _act(event: dict[str, Any]) -> Act:

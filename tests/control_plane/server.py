@@ -35,6 +35,7 @@ READY_SECONDS = 60.0
 _SPAWNER = ThreadPoolExecutor(1)
 _LEASH = "import ctypes, os, sys; ctypes.CDLL(None).prctl(1, 9); os.execv(sys.argv[1], sys.argv[1:])"
 LEASH = (sys.executable, "-c", _LEASH) if sys.platform == "linux" else ()
+_HELD_PORTS: list[socket.socket] = []
 
 
 @dataclass(frozen=True)
@@ -157,15 +158,16 @@ class ControlPlane:
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports that are free now. All are bound until all are found, so that they differ."""
-    held = [socket.socket() for _ in range(count)]
-    try:
-        for sock in held:
-            sock.bind(("127.0.0.1", 0))
-        return [sock.getsockname()[1] for sock in held]
-    finally:
-        for sock in held:
-            sock.close()
+    """Ports that this process alone gives away until it ends, so that a server can also be started again on its port.
+
+    Each stays bound, without listening: the kernel chooses it for no other socket, and a server binds it all the same,
+    with SO_REUSEADDR, which etcd, Kubernetes, asyncio and socket.create_server set.
+    """
+    for _ in range(count):
+        _HELD_PORTS.append(socket.socket())
+        _HELD_PORTS[-1].setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        _HELD_PORTS[-1].bind(("127.0.0.1", 0))
+    return [sock.getsockname()[1] for sock in _HELD_PORTS[len(_HELD_PORTS) - count :]]
 
 
 def _spawn(folder: Path, name: str, *flags: str) -> subprocess.Popen[bytes]:

@@ -74,7 +74,9 @@ async def an_old_cluster(api: RestClient) -> None:
     """Queues, an admitted Workload and a pending one, stored as v1beta1 in the API server."""
     for kind in KINDS:
         await api.create(CRDS, "", stored_as_v1beta1(crd(kind)))
-    await until(lambda: is_served(api, old(WORKLOADS)), "v1beta1 is served")
+    for kind in KINDS:
+        resource = Resource(keys.GROUP, OLD, kind.plural, kind.__name__, kind.namespaced)
+        await until(lambda resource=resource: is_served(api, resource), f"{resource} are served")
     await api.create(old(RESOURCE_FLAVORS), "", {"metadata": {"name": "f"}})
     quota = {"name": "f", "resources": [{"name": "cpu", "nominalQuota": "9"}]}
     spec = {
@@ -162,6 +164,7 @@ async def test_one_manager_starts_and_adopt_rewrites_what_is_stored(
 
     manager = await one_manager(api, plane, tmp_path / "manager", port)
     try:
+        await until(lambda: contents(api), "the API server has the CA of the conversion, for each kind")
         before = await contents(api)
         assert before["ClusterQueue cq"]["spec"]["cohortName"] == "all"
         await interrupted_rewriting(api)

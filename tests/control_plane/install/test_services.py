@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import socket
 from collections.abc import AsyncIterator, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ import pytest
 from queue_manager.api.component_names import CONVERSION_SERVICE, WEBHOOK_SERVICE
 from queue_manager.api.resources import CLUSTER_QUEUES, NAMESPACES, Resource
 from queue_manager.engine.rest_client import RestClient
-from queue_manager.engine.transport import ApiError
+from queue_manager.engine.transport import ApiError, Request
 from tests.control_plane.conftest import kubectl
 from tests.control_plane.install.installed_managers import SYSTEM, installed, start
 from tests.control_plane.manager.guarded import job, try_job
@@ -103,6 +104,7 @@ async def test_services_lead_to_the_webhooks_of_listed_namespaces_and_to_the_con
     refused = await try_job(api, job("t", queue="not_a_name"), "listed")
     assert refused["code"] == 403
 
+    await until(lambda: is_converted(api), "the API server has the CA of the conversion")
     kubectl(cluster, "create", "-f", "-", stdin=json.dumps(OLD_QUEUE).encode())
     assert (await api.get(CLUSTER_QUEUES, "", "shared"))["spec"]["cohortName"] == "research"
     assert old_cohort(cluster) == "research"
@@ -122,6 +124,13 @@ async def test_services_lead_to_the_webhooks_of_listed_namespaces_and_to_the_con
 async def try_job_in(api: RestClient, namespace: str) -> Json:
     """The Job with a queue name, or the Status of its refusal."""
     return await try_job(api, job("t", queue="q"), namespace)
+
+
+async def is_converted(api: RestClient) -> bool:
+    """Whether an object of v1beta1 is accepted, in a dry run."""
+    path = replace(CLUSTER_QUEUES, version="v1beta1").path()
+    request = Request("POST", path, query={"dryRun": "All"}, body=json.dumps(OLD_QUEUE).encode())
+    return (await api.transport.request(request)).is_success
 
 
 def old_cohort(cluster: ControlPlane) -> str:

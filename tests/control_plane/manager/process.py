@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import re
 import signal
 import subprocess
@@ -15,7 +16,7 @@ import aiohttp
 
 from tests.control_plane.conftest import ROOT, SLUICE
 from tests.control_plane.server import LEASH
-from tests.process_figures import peak_resident_bytes
+from tests.process_figures import peak_resident_bytes, waited_for_core_seconds
 from tests.waiting import SECONDS
 
 ALL_JOBS = """apiVersion: config.kueue.x-k8s.io/v1beta2
@@ -104,25 +105,42 @@ class Manager:
         return 0.0
 
     async def stop(self, number: signal.Signals = signal.SIGTERM) -> float:
-        """Ask it to stop; returns the seconds that it took. Its exit code must be 0 and its log without unexpected
-        errors.
+        """Ask it to stop; returns the seconds that it took, without those in which others had the cores. Its exit code
+        must be 0 and its log without unexpected errors.
         """
         began = time.monotonic()
         if self.process.returncode is None:
             self.process.send_signal(number)
         try:
-            async with asyncio.timeout(30):
-                await self.process.communicate()
+            async with asyncio.timeout(SECONDS):
+                waited = await self._until_ended()
         except TimeoutError:
             self.process.kill()
             raise
-        took = time.monotonic() - began
+        took = time.monotonic() - began - waited
         text = self.log.read_text()
         assert "Traceback" not in text, text
         assert self.may_be_forbidden or "orbidden" not in text, text
         assert self.process.returncode == 0, text
         assert took < GRACE_SECONDS, text
         return took
+
+    async def _until_ended(self) -> float:
+        """Wait until the process has ended; returns how many seconds it and this one have waited for a core."""
+
+        def waited() -> float:
+            return waited_for_core_seconds(self.process.pid) + waited_for_core_seconds(os.getpid())
+
+        found: list[float] = []
+        ended = asyncio.create_task(self.process.communicate())
+        try:
+            while not ended.done():
+                with contextlib.suppress(OSError):  # it has just ended
+                    found = [*found[:1], waited()]
+                await asyncio.wait([ended], timeout=0.02)
+        finally:
+            ended.cancel()
+        return found[-1] - found[0] if found else 0.0
 
     def memory(self) -> int:
         """Peak, in bytes."""

@@ -119,9 +119,9 @@ async def one_job(scenario: Scenario) -> Tree:
     workload, name = await scenario.workload("a"), (await scenario.workload("a"))["metadata"]["name"]
 
     async def all_events() -> bool:
-        return any(reason == "FinishedWorkload" for reason, _ in await scenario.events("Job", "a"))
+        return {"Completed", "FinishedWorkload"} <= {reason for reason, _ in await scenario.events("Job", "a")}
 
-    await scenario.wait(all_events, "its end is an Event")
+    await scenario.wait(all_events, "the last Event of each controller is written")
     status = {k: v for k, v in job["status"].items() if k not in ("conditions", "startTime", "completionTime")}
     words = {scenario.namespace: "NAMESPACE", name: "WORKLOAD"}
     return _renamed(

@@ -10,17 +10,26 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+from queue_manager.api.component_names import service_account
 from queue_manager.api.resources import SECRETS, Resource
 from queue_manager.engine.rest_client import RestClient
 from queue_manager.operator.permissions import ALL, JOB_CONTROLLER, QUEUE, rules
 from tests.control_plane.audit import LIMITED
 from tests.control_plane.server import ControlPlane
+from tests.waiting import until
 
 RBAC = ("rbac.authorization.k8s.io", "v1")
 ACCOUNTS = Resource("", "v1", "serviceaccounts", "ServiceAccount")
 ROLES = Resource(*RBAC, "clusterroles", "ClusterRole", namespaced=False)
 ROLE_BINDINGS = Resource(*RBAC, "rolebindings", "RoleBinding")
 BINDINGS = Resource(*RBAC, "clusterrolebindings", "ClusterRoleBinding", namespaced=False)
+REVIEWS = Resource("authorization.k8s.io", "v1", "subjectaccessreviews", "SubjectAccessReview", False)
+FRONT_PROXY = {  # of the role extension-apiserver-authentication-reader
+    "apiGroups": [""],
+    "resources": ["configmaps"],
+    "resourceNames": ["extension-apiserver-authentication"],
+    "verbs": ["get"],
+}
 
 
 @dataclass(frozen=True)
@@ -46,7 +55,8 @@ class Account:
 
 
 async def account(api: RestClient, namespace: str, allowed: list[dict[str, Any]] | None = None) -> Account:
-    """A new service account; `allowed` are its rules, by default those of all controllers.
+    """A new service account that the API server authorizes; `allowed` are its rules, by default those of all
+    controllers.
 
     The name of one that has fewer rights than a controller uses says so. The others may read how the API server
     presents itself to the visibility API, as in an installation.
@@ -63,7 +73,35 @@ async def account(api: RestClient, namespace: str, allowed: list[dict[str, Any]]
         reader = {"apiGroup": RBAC[0], "kind": "Role", "name": "extension-apiserver-authentication-reader"}
         binding = {"metadata": {"name": name}, "roleRef": reader, "subjects": [subject]}
         await api.create(ROLE_BINDINGS, "kube-system", binding)
+        await until_authorized(api, service_account(namespace, name), [FRONT_PROXY], "kube-system")
+    await until_authorized(api, service_account(namespace, name), allowed)
     return Account(api, namespace, name)
+
+
+async def until_authorized(api: RestClient, user: str, rules: list[dict[str, Any]], namespace: str = "") -> None:
+    """Wait until the API server authorizes what the last of these rules allows: its copies of roles and bindings follow
+    the stored ones.
+    """
+    effective = [rule for rule in rules if rule["verbs"]]
+    if not effective:
+        return
+    spec = {"user": user, **_attributes(effective[-1], namespace)}
+
+    async def is_authorized() -> bool:
+        return bool((await api.create(REVIEWS, "", {"spec": spec}))["status"]["allowed"])
+
+    await until(is_authorized, f"{user} is authorized: {effective[-1]}")
+
+
+def _attributes(rule: dict[str, Any], namespace: str) -> dict[str, Any]:
+    """The part of a SubjectAccessReview that asks for the first thing that a rule allows."""
+    verb = rule["verbs"][0]
+    if "nonResourceURLs" in rule:
+        return {"nonResourceAttributes": {"path": rule["nonResourceURLs"][0], "verb": verb}}
+    resource, _, subresource = rule["resources"][0].partition("/")
+    name = rule.get("resourceNames", [""])[0]
+    asked = {"group": rule["apiGroups"][0], "resource": resource, "subresource": subresource, "name": name}
+    return {"resourceAttributes": {**asked, "verb": verb, "namespace": namespace}}
 
 
 def without(verb: str, resource: str, controllers: Iterable[str] = ALL) -> list[dict[str, Any]]:

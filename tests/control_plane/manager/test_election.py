@@ -19,12 +19,16 @@ from tests.control_plane.manager.proxy import Proxy
 from tests.control_plane.manager.scenario import Scenario
 from tests.control_plane.manager.service_account import account, write_kubeconfig
 from tests.control_plane.server import ControlPlane
+from tests.waiting import SECONDS
 
 pytestmark = [pytest.mark.control_plane, pytest.mark.usefixtures("running_pods")]
 
 
-def config(namespace: str) -> str:
-    times = "leaseDuration: 4s, renewDeadline: 3s, retryPeriod: 1s"
+EXPIRES_SOON = "leaseDuration: 4s, renewDeadline: 3s, retryPeriod: 1s"
+OUTLASTS_THE_TEST = f"leaseDuration: {2 * SECONDS:.0f}s, renewDeadline: {SECONDS:.0f}s, retryPeriod: 1s"
+
+
+def config(namespace: str, times: str = EXPIRES_SOON) -> str:
     return f"{ALL_JOBS}leaderElection: {{resourceNamespace: {namespace}, {times}}}\n"
 
 
@@ -39,10 +43,15 @@ async def kubeconfigs(api: RestClient, namespace: str, plane: ControlPlane, tmp_
 
 
 @pytest.fixture
-async def pair(scenario: Scenario, kubeconfigs: list[Path], start: Start) -> tuple[Manager, Manager]:
+def times() -> str:
+    return EXPIRES_SOON
+
+
+@pytest.fixture
+async def pair(scenario: Scenario, kubeconfigs: list[Path], start: Start, times: str) -> tuple[Manager, Manager]:
     """A leader that runs three Jobs, and a follower that waits."""
-    first = await start(kubeconfigs[0], config=config(scenario.namespace))
-    second = await start(kubeconfigs[1], config=config(scenario.namespace), until="waiting: ")
+    first = await start(kubeconfigs[0], config=config(scenario.namespace, times))
+    second = await start(kubeconfigs[1], config=config(scenario.namespace, times), until="waiting: ")
     await scenario.queues()
     for name in ("a", "b", "c"):
         await scenario.submit(name, parallelism=2, completions=4)
@@ -62,9 +71,11 @@ async def all_done(scenario: Scenario) -> None:
         assert len(await scenario.pods(name)) == 4
 
 
+@pytest.mark.parametrize("times", [OUTLASTS_THE_TEST], ids=[""])
 async def test_a_follower_is_ready_and_takes_over_at_once_when_the_leader_stops(
     scenario: Scenario, pair: tuple[Manager, Manager]
 ) -> None:
+    """Long before the Lease expires."""
     first, second = pair
     leader = await holder(scenario)
     assert second.lines[-1] == f"waiting: {leader} holds the lease {scenario.namespace}/c1f6bfd2.kueue.x-k8s.io"
@@ -75,7 +86,7 @@ async def test_a_follower_is_ready_and_takes_over_at_once_when_the_leader_stops(
     assert (await first.metric(status), await second.metric(status)) == (1, 0)
     assert f"{status} 0.0" in (await second.get("/metrics"))[1]
     await first.stop()
-    await second.read_until("ready", 5)
+    await second.read_until("ready", SECONDS)
     assert await holder(scenario) not in ("", leader)
     assert await second.metric(status) == 1
     await all_done(scenario)
@@ -86,7 +97,7 @@ async def test_the_follower_takes_over_when_the_leader_is_killed(
 ) -> None:
     first, second = pair
     await first.kill()
-    await second.read_until("ready", 15)
+    await second.read_until("ready", SECONDS)
     await all_done(scenario)
 
 
@@ -96,16 +107,16 @@ async def test_a_leader_that_was_paused_stands_for_election_again(
     """It waits for the other manager and takes over after it; its delayed writes create no pod twice."""
     first, second = pair
     first.process.send_signal(signal.SIGSTOP)
-    await second.read_until("ready", 15)
+    await second.read_until("ready", SECONDS)
     first.process.send_signal(signal.SIGCONT)
-    await first.read_until("lost the lease", 15)
+    await first.read_until("lost the lease", SECONDS)
     assert first.lines[-1].endswith("; becomes a candidate again")
-    await first.read_until("waiting: ", 15)
+    await first.read_until("waiting: ", SECONDS)
     assert await first.get("/readyz") == (200, "ok\n")
     assert 'replica_role="leader"' not in (await first.get("/metrics"))[1]
     await all_done(scenario)
     await second.stop()
-    await first.read_until("is the leader again", 15)
+    await first.read_until("is the leader again", SECONDS)
     await scenario.submit("d", parallelism=2, completions=4)
     await scenario.until_finished("d")
     assert len(await scenario.pods("d")) == 4
@@ -123,9 +134,9 @@ async def test_losing_the_lease_in_a_stall_does_not_end_the_process(
         await scenario.submit(name, parallelism=2, completions=4)
         await scenario.until_admitted(name)
         proxy.flows.clear()
-        await manager.read_until("lost the lease", 15)
+        await manager.read_until("lost the lease", SECONDS)
         proxy.flows.set()
-        await manager.read_until("is the leader again", 15)
+        await manager.read_until("is the leader again", SECONDS)
     await all_done(scenario)
     assert manager.process.returncode is None
 

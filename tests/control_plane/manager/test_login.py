@@ -46,9 +46,9 @@ async def test_a_manager_in_a_pod_uses_the_mounted_service_account(
             return error.status == 401
         return False
 
-    await until(refused, "the old token is refused", seconds=15)
+    await until(refused, "the old token is refused")
     (tmp_path / "token").write_text((await who.token())[0])
-    await until(lambda: accepted(client), "the new token is taken", seconds=3)
+    await until(lambda: accepted(client), "the new token is taken")
     await transport.close()
 
 

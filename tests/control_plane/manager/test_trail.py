@@ -16,6 +16,7 @@ from queue_manager.api.resources import NAMESPACES
 from queue_manager.engine.http_transport import HttpTransport
 from queue_manager.engine.rest_client import RestClient
 from tests.collector import Collector, attributes, collecting
+from tests.control_plane.audit import events
 from tests.control_plane.conftest import ROOT, SLUICE, install_kinds
 from tests.control_plane.manager.process import ALL_JOBS
 from tests.control_plane.manager.scenario import Scenario
@@ -39,7 +40,7 @@ class Records:
     def __init__(self, log: Path, audit: Path, collector: Collector, token: str) -> None:
         self.text = log.read_text()
         self.lines: list[Line] = [json.loads(line) for line in self.text.splitlines()]
-        self.audit: list[Line] = [json.loads(line) for line in audit.read_text().splitlines()]
+        self.audit: list[Line] = list(events(audit))
         self.collector = collector
         self.token = token
         (admitted,) = [line for line in self.lines if line["msg"] == "admitted"]
@@ -97,12 +98,16 @@ async def recorded(folder: Path) -> Records:
         async with manager(folder, kubeconfig, collector.environment()):
             await scenario.submit("train", parallelism=2, completions=2)
 
-            async def has_pods() -> bool:
-                return len(await scenario.pods("train")) == 2
-
-            await until(has_pods, "the Job has its pods")
+            await until(lambda: is_recorded(folder / "log"), "the Job has its pods, and an Event")
         await transport.close()
         return Records(folder / "log", audit, collector, token)
+
+
+def is_recorded(log: Path) -> bool:
+    """Whether the manager has read the answers to its creations of both pods and of an Event."""
+    lines = [json.loads(line) for line in log.read_text().splitlines(keepends=True) if line.endswith("\n")]
+    created = [line["resource"] for line in lines if line["msg"] == "wrote" and line["verb"] == "create"]
+    return created.count("pods") == 2 and "events" in created
 
 
 def test_one_cause_leads_from_the_job_to_its_pods(records: Records) -> None:

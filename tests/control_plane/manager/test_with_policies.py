@@ -12,7 +12,7 @@ from queue_manager.installation.policy_settings import PolicyName, PolicySetting
 from queue_manager.simulation.kubelet import PodScript
 from tests.control_plane.manager.conftest import Start
 from tests.control_plane.manager.process import ALL_JOBS
-from tests.control_plane.manager.scenario import Scenario, is_true, kubelet
+from tests.control_plane.manager.scenario import QUICK, Scenario, is_true, kubelet
 from tests.control_plane.manager.service_account import account, write_kubeconfig
 from tests.control_plane.policies.enforced import LABEL, enforced
 from tests.control_plane.policies.users import refusal
@@ -22,7 +22,7 @@ from tests.waiting import until
 pytestmark = pytest.mark.control_plane
 
 BESIDE_THE_BUILT_IN = ALL_JOBS.replace("manage: All", "manage: ManagedBy")
-SLOW = PodScript(ready_after=0.1, ends_after=6.0)
+ENDLESS = PodScript(ready_after=0.1, ends_after=None)
 
 
 async def test_a_job_is_run_stopped_and_run_again(
@@ -38,7 +38,8 @@ async def test_a_job_is_run_stopped_and_run_again(
         queue_accounts=(user,), job_controllers=(user,), policies=frozenset(PolicyName), namespace_selector=selector
     )
     await api.patch(NAMESPACES, "", namespace, {"metadata": {"labels": {LABEL: "true"}}})
-    async with enforced(api, namespace, settings), kubelet(api.transport, lambda pod: SLOW):
+    scripts = [ENDLESS]  # of pods; the last one is followed
+    async with enforced(api, namespace, settings), kubelet(api.transport, lambda pod: scripts[-1]):
         manager = await start(kubeconfig, config=BESIDE_THE_BUILT_IN)
         await scenario.queues()
         await scenario.submit("a", suspend=False, parallelism=2, completions=2, completionMode="Indexed")
@@ -56,6 +57,7 @@ async def test_a_job_is_run_stopped_and_run_again(
 
         await until(drained, "the Job is stopped")
         assert "spec.suspend" in await refusal(api.patch(JOBS, namespace, "a", {"spec": {"suspend": False}}))
+        scripts.append(QUICK)
         await api.patch(LOCAL_QUEUES, namespace, "lq", {"spec": {"stopPolicy": "None"}})
         await scenario.until_finished("a")
         await manager.stop()

@@ -16,7 +16,7 @@ from queue_manager.api.resources import CLUSTER_QUEUES, JOBS, PODS, WORKLOAD_PRI
 from queue_manager.simulation.kubelet import PodScript
 from tests.control_plane.manager.conftest import Start
 from tests.control_plane.manager.process import ALL_JOBS
-from tests.control_plane.manager.scenario import Scenario, is_true, kubelet
+from tests.control_plane.manager.scenario import QUICK, Scenario, is_true, kubelet
 from tests.control_plane.server import ControlPlane
 from tests.waiting import until
 
@@ -220,17 +220,17 @@ async def test_a_job_whose_pods_lose_their_finalizer_ends(scenario: Scenario, ku
     """A pod that nobody holds until it is counted runs once more, in place of the one that cannot be counted."""
     await start(kubeconfig)
     await scenario.queues()
-    async with kubelet(scenario.api.transport, lambda pod: PodScript(ready_after=0.1, ends_after=3.0)):
-        await scenario.submit("a", parallelism=2, completions=2)
-        await scenario.until_admitted("a")
+    await scenario.submit("a", parallelism=2, completions=2)
+    await scenario.until_admitted("a")
 
-        async def have_pods() -> bool:
-            return len(await scenario.pods("a")) == 2
+    async def have_pods() -> bool:
+        return len(await scenario.pods("a")) == 2
 
-        await until(have_pods, "both pods exist")
-        for pod in await scenario.pods("a"):
-            change = {"metadata": {"finalizers": None}}
-            await scenario.api.patch(PODS, scenario.namespace, pod["metadata"]["name"], change)
+    await until(have_pods, "both pods exist")
+    for pod in await scenario.pods("a"):
+        change = {"metadata": {"finalizers": None}}
+        await scenario.api.patch(PODS, scenario.namespace, pod["metadata"]["name"], change)
+    async with kubelet(scenario.api.transport, lambda pod: QUICK):  # no pod has ended before
         await scenario.until_finished("a")
     assert (await scenario.job("a"))["status"]["succeeded"] == 2
     assert len(await scenario.pods("a")) == 4
@@ -242,16 +242,16 @@ async def test_an_indexed_job_whose_pods_get_other_indexes_ends(
     """The index that no pod has any longer runs once more."""
     await start(kubeconfig)
     await scenario.queues()
-    async with kubelet(scenario.api.transport, lambda pod: PodScript(ready_after=0.1, ends_after=3.0)):
-        await scenario.submit("a", parallelism=2, completions=2, completionMode="Indexed")
-        await scenario.until_admitted("a")
+    await scenario.submit("a", parallelism=2, completions=2, completionMode="Indexed")
+    await scenario.until_admitted("a")
 
-        async def have_pods() -> bool:
-            return len(await scenario.pods("a")) == 2
+    async def have_pods() -> bool:
+        return len(await scenario.pods("a")) == 2
 
-        await until(have_pods, "both pods exist")
-        for pod in await scenario.pods("a"):
-            change = {"metadata": {"annotations": {INDEX: "1"}, "labels": {INDEX: "1"}}}
-            await scenario.api.patch(PODS, scenario.namespace, pod["metadata"]["name"], change)
+    await until(have_pods, "both pods exist")
+    for pod in await scenario.pods("a"):
+        change = {"metadata": {"annotations": {INDEX: "1"}, "labels": {INDEX: "1"}}}
+        await scenario.api.patch(PODS, scenario.namespace, pod["metadata"]["name"], change)
+    async with kubelet(scenario.api.transport, lambda pod: QUICK):  # no pod has ended before
         await scenario.until_finished("a")
     assert (await scenario.job("a"))["status"]["completedIndexes"] == "0,1"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import subprocess
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -16,7 +15,7 @@ from queue_manager.api.resources import CLUSTER_QUEUES, JOBS, LOCAL_QUEUES, NAME
 from queue_manager.engine.http_transport import HttpTransport
 from queue_manager.engine.rest_client import RestClient
 from queue_manager.installation.policy_settings import service_account
-from tests.control_plane.audit import log_of
+from tests.control_plane.audit import events, log_of
 from tests.control_plane.conftest import ROOT, SLUICE, install_kinds
 from tests.control_plane.manager.service_account import account, write_kubeconfig
 from tests.control_plane.policies.conftest import ALL
@@ -53,7 +52,7 @@ async def api(audited: ControlPlane) -> AsyncIterator[RestClient]:
 
 
 def lines(plane: ControlPlane) -> list[Line]:
-    return [json.loads(line) for line in log_of(plane.folder).read_text().splitlines()]
+    return list(events(log_of(plane.folder)))
 
 
 async def queued_job(api: RestClient) -> None:

@@ -15,7 +15,8 @@ from queue_manager.engine.http_transport import HttpTransport
 from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.transport import ApiError
 from queue_manager.installation.policy_settings import BREAK_GLASS_GROUP
-from tests.control_plane.manager.service_account import RBAC, write_kubeconfig
+from tests.control_plane.manager.service_account import RBAC, until_authorized, write_kubeconfig
+from tests.control_plane.manager.service_account import ROLES as CLUSTER_ROLES
 from tests.control_plane.server import ControlPlane
 
 JANE = "jane"
@@ -70,10 +71,13 @@ class Users:
 
 
 async def give_role(api: RestClient, namespace: str, name: str, *, kind: str = "ClusterRole", user: str = JANE) -> None:
+    """Bind a role in the namespace, and wait until the API server authorizes by it."""
     reference = {"apiGroup": RBAC[0], "kind": kind, "name": name}
     subjects = [{"apiGroup": RBAC[0], "kind": "User", "name": user}]
     body = {"metadata": {"name": f"{user}-{name}"}, "roleRef": reference, "subjects": subjects}
     await api.create(BINDINGS, namespace, body)
+    role = await (api.get(CLUSTER_ROLES, "", name) if kind == "ClusterRole" else api.get(ROLES, namespace, name))
+    await until_authorized(api, user, role["rules"], namespace)
 
 
 async def refusal(write: Awaitable[object]) -> str:

@@ -15,14 +15,15 @@ from queue_manager.api.resources import (
     JOBS,
     LOCAL_QUEUES,
     NAMESPACES,
+    PODS,
     RESOURCE_FLAVORS,
     WORKLOAD_PRIORITY_CLASSES,
     WORKLOADS,
     Resource,
 )
 from queue_manager.configuration import KueueConfig, loads
-from queue_manager.engine.transport import ApiError
-from queue_manager.simulation.kubelet import PodScript
+from queue_manager.engine.transport import ApiError, Request
+from queue_manager.simulation.kubelet import PodScript, pod_status
 from tests.local.queue.environments import RunningCluster, current
 
 NS = "ns"
@@ -124,6 +125,33 @@ class Cluster:
             for e in events
             if e["source"]["component"] != "job-controller" and component in e["source"]["component"]
         ]
+
+    async def succeed(self, job: str) -> None:
+        """Let the pods of a Job end with success, once there are any."""
+
+        async def pods() -> list[str]:
+            found = await self.client.list(PODS, NS, label_selector=f"batch.kubernetes.io/job-name={job}")
+            return [pod["metadata"]["name"] for pod in found]
+
+        async def are_there() -> bool:
+            return bool(await pods())
+
+        await self.until(are_there, True)
+        status = pod_status("Succeeded", 0, self.world.clock.now())
+        for pod in await pods():
+            await self.client.patch(PODS, NS, pod, {"status": status}, subresource="status")
+
+    async def until_default_queue(self) -> None:
+        """Wait until a Job without queue name would join LocalQueue `default`: the rules read it from a cache."""
+        template = {"spec": {"restartPolicy": "Never", "containers": [{"name": "main", "image": "x"}]}}
+        job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "try"}, "spec": {"template": template}}
+        request = Request("POST", JOBS.path(NS), query={"dryRun": "All"}, body=msgspec.json.encode(job))
+
+        async def queue() -> str | None:
+            tree = msgspec.json.decode((await self.client.transport.request(request)).body)
+            return str(tree["metadata"]["labels"]["kueue.x-k8s.io/queue-name"])
+
+        await self.until(queue, "default")
 
     async def until(self, question: Callable[[], Any], expected: Any, seconds: float = 30) -> None:
         """Wait until the question has this answer, at most so many seconds of the environment."""

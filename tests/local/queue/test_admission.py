@@ -23,9 +23,11 @@ WAITING = "couldn't assign flavors to pod set main: insufficient unused quota fo
 
 def test_a_job_is_queued_admitted_run_and_finished() -> None:
     async def scenario() -> None:
-        async with cluster(a=SHORT) as c:
+        async with cluster() as c:
             await c.queues()
             await c.submit("a")
+            await c.until(lambda: c.condition("a", "PodsReady"), READY)
+            await c.succeed("a")
             await c.until(lambda: c.condition("a", "Finished"), FINISHED)
             workload, job = await c.workload("a"), await c.job("a")
             assert workload["metadata"]["labels"] == {"kueue.x-k8s.io/job-uid": job["metadata"]["uid"]}
@@ -36,11 +38,7 @@ def test_a_job_is_queued_admitted_run_and_finished() -> None:
                 "Quota reserved in ClusterQueue cq",
             )
             assert condition(workload["status"], "Admitted") == ("True", "Admitted", "The workload is admitted")
-            assert condition(workload["status"], "PodsReady") == (
-                "True",
-                "Started",
-                "All pods reached readiness and the workload is running",
-            )
+            assert condition(workload["status"], "PodsReady") == READY
             assert workload["status"]["admission"] == {
                 "clusterQueue": "cq",
                 "podSetAssignments": [
@@ -55,20 +53,30 @@ def test_a_job_is_queued_admitted_run_and_finished() -> None:
                 "kueue.x-k8s.io/local-queue-name": "lq",
                 "kueue.x-k8s.io/cluster-queue-name": "cq",
             }
-            await asyncio.sleep(2)
-            assert set(await c.events("a", component="batch/job-kueue-controller")) == {
+            of_job = {
                 ("Normal", "CreatedWorkload", f"Created Workload: ns/{name}"),
                 ("Normal", "Started", "Admitted by clusterQueue cq"),
                 ("Normal", "FinishedWorkload", f"Workload 'ns/{name}' is declared finished"),
             }
-            assert {(*event[:2], plain(event[2])) for event in await c.events(name)} == {
+            of_workload = {
                 ("Normal", "QuotaReserved", "Quota reserved in ClusterQueue cq, wait time since queued was Ns"),
                 ("Normal", "Admitted", "Admitted by ClusterQueue cq, wait time since reservation was Ns"),
             }
+            await c.until(lambda: _described_by_jobs(c, "a"), of_job)
+            await c.until(lambda: _described(c, name), of_workload)
 
     run(scenario())
 
 
+async def _described(c: Cluster, workload: str) -> set[tuple[str, str, str]]:
+    return {(severity, reason, plain(text)) for severity, reason, text in await c.events(workload)}
+
+
+async def _described_by_jobs(c: Cluster, job: str) -> set[tuple[str, str, str]]:
+    return set(await c.events(job, component="batch/job-kueue-controller"))
+
+
+READY = ("True", "Started", "All pods reached readiness and the workload is running")
 FINISHED = ("True", "Succeeded", "Reached expected number of succeeded pods")
 
 
@@ -141,8 +149,7 @@ def test_a_pending_job_names_the_missing_quota_and_starts_once_it_is_free() -> N
 
 def test_priority_goes_first_then_age() -> None:
     async def scenario() -> None:
-        short = dict.fromkeys(("old", "new", "hi"), SHORT)
-        async with cluster(run=PodScript(ready_after=0.2, ends_after=5.0), **short) as c:
+        async with cluster(**dict.fromkeys(("old", "new", "hi"), SHORT)) as c:
             await c.queues(cpu="1")
             for name, value in (("high", 100), ("low", 10)):
                 await c.apply_class(name, value)
@@ -151,6 +158,8 @@ def test_priority_goes_first_then_age() -> None:
             await asyncio.sleep(1)
             await c.submit("new")
             await c.submit("hi", labels={"kueue.x-k8s.io/priority-class": "high"})
+            await c.until(lambda: _waits(c, "hi"), True)
+            await c.succeed("run")
             await c.until(lambda: c.condition("new", "Finished"), FINISHED)
             starts = {j["metadata"]["name"]: j["status"]["startTime"] for j in await c.client.list(JOBS, NS)}
             assert sorted(starts, key=starts.__getitem__) == ["run", "hi", "old", "new"]
@@ -180,20 +189,22 @@ def test_jobs_of_the_same_second_start_in_the_order_of_their_creation() -> None:
 
 
 def test_a_head_that_does_not_fit_blocks_a_strict_queue_only() -> None:
-    async def scenario(strategy: str) -> list[str]:
+    async def scenario(strategy: str, expected: list[str]) -> None:
         async with cluster() as c:
             await c.queues(cpu="3", strategy=strategy)
             await c.submit("run", "2")
             await c.submit("big", "2")
             await c.submit("small", "1")
+            await c.until(c.running, expected)
+            await c.until(lambda: _waits(c, "big"), True)
             await asyncio.sleep(2)
             cycles = c.world.queue.scheduler.cycles
             await rest(60)
             assert c.world.queue.scheduler.cycles == cycles, "nothing changed, so nothing may be tried"
-            return await c.running()
+            assert await c.running() == expected
 
-    assert run(scenario("StrictFIFO")) == ["run"]
-    assert run(scenario("BestEffortFIFO")) == ["run", "small"]
+    run(scenario("StrictFIFO", ["run"]))
+    run(scenario("BestEffortFIFO", ["run", "small"]))
 
 
 def test_a_blocked_head_costs_no_cycle_and_one_event() -> None:
@@ -203,12 +214,25 @@ def test_a_blocked_head_costs_no_cycle_and_one_event() -> None:
             await c.submit("a")
             await c.submit("b")
             await c.until(lambda: _waits(c, "b"), True)
+            await c.until(lambda: _warnings(c, "job-b"), 1)
             cycles = c.world.queue.scheduler.cycles
             await rest(3600)
             assert c.world.queue.scheduler.cycles == cycles
-            assert len([e for e in await c.events("job-b") if e[0] == "Warning"]) == 1
+            assert await _warnings(c, "job-b") == 1
 
     run(scenario())
+
+
+async def _warnings(c: Cluster, name: str) -> int:
+    return len([severity for severity, _, _ in await c.events(name) if severity == "Warning"])
+
+
+async def _reasons(c: Cluster, name: str) -> set[str]:
+    return {reason for _, reason, _ in await c.events(name)}
+
+
+async def _never_fits(c: Cluster) -> bool:
+    return "NeverFits" in await _reasons(c, "job-never")
 
 
 async def _waits(c: Cluster, job: str) -> bool:
@@ -225,7 +249,7 @@ def test_a_head_that_can_never_fit_is_reported_and_can_be_skipped() -> None:
             await c.submit("b")
             await c.until(lambda: _blocked(c), "HeadNeverFits")
             assert await c.running() == []
-            assert "NeverFits" in [e[1] for e in await c.events("job-never")]
+            await c.until(lambda: _never_fits(c), True)
             gauge = 'sluice_cluster_queue_blocked_by_never_fitting_head{cluster_queue="cq"} '
             assert gauge + "1.0" in c.world.metrics.exposition()
             created = (await c.workload("never"))["metadata"]["creationTimestamp"]
@@ -363,6 +387,7 @@ def test_pods_run_on_nodes_of_their_flavor_and_a_stop_restores_the_template() ->
                 "flavors": [{"name": "gpu", "resources": [{"name": "cpu", "nominalQuota": "2"}]}],
             }
             await c.client.patch(CLUSTER_QUEUES, "", "cq", {"spec": {"resourceGroups": [group]}})
+            await c.until(lambda: _flavors(c), ["gpu"])
             await c.submit("a", pod={"nodeSelector": {"disk": "ssd"}})
             await c.until(c.running, ["a"])
             spec = (await c.job("a"))["spec"]["template"]["spec"]
@@ -380,6 +405,12 @@ def test_pods_run_on_nodes_of_their_flavor_and_a_stop_restores_the_template() ->
             assert await _count(c, PODS) == 0
 
     run(scenario())
+
+
+async def _flavors(c: Cluster) -> list[str]:
+    """The flavors that the controllers know of the ClusterQueue."""
+    status = (await c.client.get(CLUSTER_QUEUES, "", "cq"))["status"]
+    return [usage["name"] for usage in status["flavorsUsage"]]
 
 
 DEACTIVATED = "The workload is deactivated"

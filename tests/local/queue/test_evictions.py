@@ -44,6 +44,10 @@ async def patch_workload(c: Cluster, job: str, patch: dict[str, Any]) -> None:
     await c.client.patch(WORKLOADS, NS, name, patch)
 
 
+async def has_event(c: Cluster, name: str, event: tuple[str, str, str]) -> bool:
+    return event in await c.events(name)
+
+
 async def evictions(c: Cluster, job: str) -> list[tuple[str, str, int]]:
     stats = (await c.workload(job))["status"].get("schedulingStats", {}).get("evictions", [])
     return [(e["reason"], e["underlyingCause"], e["count"]) for e in stats]
@@ -83,11 +87,12 @@ def test_two_timeouts_are_retried_after_growing_waits_and_the_third_deactivates(
                 ("True", "PodsReadyTimeout"),
                 ("True", "DeactivatedDueToRequeuingLimitExceeded"),
             ]
-            await asyncio.sleep(2)
             name = workload["metadata"]["name"]
-            recorded = await c.events(name, component="kueue-workload-controller")
-            assert ("Normal", "EvictedDueToPodsReadyTimeout", f"Exceeded the PodsReady timeout ns/{name}") in recorded
-            assert ("Normal", "EvictedDueToDeactivatedDueToRequeuingLimitExceeded", LIMIT) in recorded
+            timeout = ("Normal", "EvictedDueToPodsReadyTimeout", f"Exceeded the PodsReady timeout ns/{name}")
+            limit = ("Normal", "EvictedDueToDeactivatedDueToRequeuingLimitExceeded", LIMIT)
+            for event in (timeout, limit):
+                await c.until(lambda event=event: has_event(c, name, event), True)
+            await asyncio.sleep(2)
             before = len(c.world.history)
             await rest(3600)
             assert len(c.world.history) == before
@@ -167,8 +172,8 @@ def test_a_stop_takes_two_job_patches_and_none_is_refused() -> None:
             job = await c.job("a")
             assert job["metadata"]["generation"] == generation + 2
             assert "kueue.x-k8s.io/stopping" not in job["metadata"].get("annotations", {})
-            await asyncio.sleep(2)
-            assert ("Normal", "Stopped", "The workload is deactivated") in await c.events("a")
+            stopped = ("Normal", "Stopped", "The workload is deactivated")
+            await c.until(lambda: has_event(c, "a", stopped), True)
 
     run(scenario())
 
@@ -185,6 +190,7 @@ def test_quota_is_kept_until_the_last_pod_has_terminated() -> None:
             await c.submit("next")
             await asyncio.sleep(1)
             await patch_workload(c, "slow", {"spec": {"active": False}})
+            await c.until(c.running, [])
             await asyncio.sleep(4)
             assert await c.running() == []
             assert (await c.condition("slow", "QuotaReserved"))[0] == "True"  # type: ignore[index]

@@ -171,9 +171,9 @@ def test_a_job_unsuspended_without_its_prebuilt_workload_is_suspended_again(whos
                 await c.client.delete(WORKLOADS, NS, "pre")
             await c.submit("a", labels=PREBUILT)
             await c.client.patch(JOBS, NS, "a", {"spec": {"suspend": False}})
-            await asyncio.sleep(2)
-            assert await c.running() == expected
-            assert ("Normal", "Stopped", "missing workload") in await c.events("a", component="kueue")
+            stopped = ("Normal", "Stopped", "missing workload")
+            await c.until(lambda: has_event(c, "a", stopped), True)
+            await c.until(c.running, expected)
 
     run(scenario())
 
@@ -198,9 +198,9 @@ def test_a_child_of_a_waiting_job_is_suspended_and_has_no_workload() -> None:
             job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": meta, "spec": {"template": {"spec": pod}}}
             await c.client.create(JOBS, NS, job)
             await c.until(c.running, ["busy"])
-            recorded = [e[1:] for e in await c.events("child", component="kueue")]
-            assert recorded == [("Suspended", "Kueue managed child job suspended")]
-            assert len(await c.client.list(WORKLOADS, NS)) == 2
+            suspended = ("Normal", "Suspended", "Kueue managed child job suspended")
+            await c.until(lambda: c.events("child", component="kueue"), [suspended])
+            await c.until(lambda: names_of_workloads(c), ["busy", "parent"])
 
     run(scenario())
 
@@ -241,8 +241,9 @@ def test_a_child_without_its_own_queue_name_follows_its_parent() -> None:
             await c.client.patch(JOBS, NS, "child", {"metadata": change})
             await c.until(lambda: names_of_workloads(c), ["parent"])
             await c.client.patch(JOBS, NS, "child", {"spec": {"suspend": False}})
+            await c.until(c.running, ["child", "parent"])  # its creator unsuspends it
             await asyncio.sleep(2)
-            assert await c.running() == ["child", "parent"]  # its creator unsuspends it
+            assert await c.running() == ["child", "parent"]
 
     run(scenario())
 
@@ -467,11 +468,8 @@ def test_metrics_of_admission_eviction_and_pending_workloads() -> None:
             for name in ("quota_reserved_wait_time", "admission_wait_time", "ready_wait_time"):
                 assert metrics.value(f"kueue_{name}_seconds", own) >= 1
             await c.client.patch(CLUSTER_QUEUES, "", "cq", {"spec": {"stopPolicy": "Hold"}})
-            await asyncio.sleep(1)
-            assert (
-                'kueue_cluster_queue_status{cluster_queue="cq",replica_role="standalone",status="pending"} 1.0'
-                in metrics.exposition()
-            )
+            held = 'kueue_cluster_queue_status{cluster_queue="cq",replica_role="standalone",status="pending"} 1.0'
+            await c.until(lambda: shown(c, held), True, 1)
 
     run(scenario())
 

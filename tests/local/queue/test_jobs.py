@@ -30,6 +30,11 @@ async def stopped(c: Cluster, job: str) -> list[str]:
     return [message for _, reason, message in await c.events(job) if reason == "Stopped"]
 
 
+async def severities(c: Cluster, job: str, reason: str) -> list[str]:
+    """Of the Events with this reason."""
+    return [severity for severity, found, _ in await c.events(job) if found == reason]
+
+
 async def exists(c: Cluster, resource: object, name: str) -> bool:
     try:
         await c.client.get(resource, "", name)  # type: ignore[arg-type]
@@ -45,6 +50,7 @@ def test_a_job_created_unsuspended_is_suspended_at_creation() -> None:
             await c.submit("run")
             await c.submit("wait", suspend=False)
             assert (await c.job("wait"))["spec"]["suspend"] is True
+            await c.until(c.running, ["run"])
             await asyncio.sleep(2)
             assert await c.running() == ["run"]
 
@@ -61,8 +67,7 @@ def test_without_a_webhook_the_controller_stops_a_job_that_runs_without_quota() 
             await c.submit("wild", suspend=False)
             await c.until(c.running, ["run"])
             await c.until(lambda: _reason(c, "wild"), "WaitingForQuota")
-            await asyncio.sleep(2)
-            assert await stopped(c, "wild") == ["Missing Workload; unable to restore pod templates"]
+            await c.until(lambda: stopped(c, "wild"), ["Missing Workload; unable to restore pod templates"])
 
     run(scenario())
 
@@ -96,9 +101,8 @@ def test_a_pending_job_unsuspended_by_a_user_is_suspended_again() -> None:
             await c.until(lambda: _reason(c, "wait"), "WaitingForQuota")
             await c.client.patch(JOBS, NS, "wait", {"spec": {"suspend": False}})
             await c.until(c.running, ["run"])
-            await asyncio.sleep(2)
-            assert await stopped(c, "wait") == ["Not admitted by cluster queue"]
-            assert [event[0] for event in await c.events("wait") if event[1] == "PolicyViolation"] == ["Warning"]
+            await c.until(lambda: stopped(c, "wait"), ["Not admitted by cluster queue"])
+            await c.until(lambda: severities(c, "wait", "PolicyViolation"), ["Warning"])
 
     run(scenario())
 
@@ -108,14 +112,11 @@ def test_an_admitted_job_suspended_by_a_user_is_started_again() -> None:
         async with cluster() as c:
             await c.queues()
             await c.submit("a")
-            await c.until(c.running, ["a"])
-            await asyncio.sleep(2)
+            all_ready = "All pods reached readiness and the workload is running"
+            await c.until(lambda: c.condition("a", "PodsReady"), ("True", "Started", all_ready))
             await c.client.patch(JOBS, NS, "a", {"spec": {"suspend": True}})
+            await c.until(lambda: c.condition("a", "PodsReady"), ("True", "Recovered", all_ready))
             await c.until(c.running, ["a"])
-            await c.until(
-                lambda: c.condition("a", "PodsReady"),
-                ("True", "Recovered", "All pods reached readiness and the workload is running"),
-            )
             assert (await c.condition("a", "Admitted"))[0] == "True"  # type: ignore[index]
 
     run(scenario())
@@ -134,9 +135,7 @@ def test_an_edit_of_a_pending_job_updates_its_workload() -> None:
             after = await c.workload("wait")
             assert after["metadata"]["uid"] == before["metadata"]["uid"]
             assert after["spec"]["podSets"][0]["count"] == 1
-            await asyncio.sleep(2)
-            reasons = [reason for _, reason, _ in await c.events("wait", component="batch/job-kueue-controller")]
-            assert reasons.count("UpdatedWorkload") == 1
+            await c.until(lambda: severities(c, "wait", "UpdatedWorkload"), ["Normal"])
 
     run(scenario())
 
@@ -155,16 +154,24 @@ def test_an_edit_of_a_running_job_stops_it_and_queues_it_again() -> None:
             assert after["metadata"]["name"] == before["metadata"]["name"]
             assert after["metadata"]["uid"] != before["metadata"]["uid"]
             await c.until(c.running, ["a"])
-            await asyncio.sleep(2)
-            assert "No matching Workload; restoring pod templates according to existent Workload" in await stopped(
-                c, "a"
-            )
+            await c.until(lambda: has_stopped(c, "a", RESTORED), True)
 
     run(scenario())
 
 
+RESTORED = "No matching Workload; restoring pod templates according to existent Workload"
+
+
+async def has_stopped(c: Cluster, job: str, message: str) -> bool:
+    return message in await stopped(c, job)
+
+
 async def _pods(c: Cluster, job: str) -> int:
     return (await c.workload(job))["spec"]["podSets"][0]["count"]  # type: ignore[no-any-return]
+
+
+async def has_workload(c: Cluster, job: str) -> bool:
+    return any(w["metadata"]["ownerReferences"][0]["name"] == job for w in await c.client.list(WORKLOADS, NS))
 
 
 def test_the_workload_of_a_job_that_leaves_its_queue_is_deleted() -> None:
@@ -180,8 +187,7 @@ def test_the_workload_of_a_job_that_leaves_its_queue_is_deleted() -> None:
             await c.client.patch(JOBS, NS, "wait", {"metadata": {"labels": {QUEUE: None}}})
             await c.client.delete(JOBS, NS, "run", propagation="Background")
             await c.until(c.running, ["next"])
-            with pytest.raises(LookupError):
-                await c.workload("wait")
+            await c.until(lambda: has_workload(c, "wait"), False)
 
     run(scenario())
 
@@ -299,8 +305,7 @@ def test_a_deleted_workload_stops_its_job_and_a_new_one_queues_behind() -> None:
             await c.client.delete(WORKLOADS, NS, name)
             await c.until(c.running, ["wait"])
             assert (await c.workload("run"))["metadata"]["name"] == name
-            await asyncio.sleep(2)
-            assert await stopped(c, "run") == ["Workload is deleted"]
+            await c.until(lambda: stopped(c, "run"), ["Workload is deleted"])
 
     run(scenario())
 
@@ -379,10 +384,8 @@ def test_a_job_waits_for_its_unknown_priority_class() -> None:
         async with cluster() as c:
             await c.queues()
             await c.submit("a", labels={"kueue.x-k8s.io/priority-class": "vip"})
-            await asyncio.sleep(2)
-            assert await c.events("a") == [
-                ("Warning", "WorkloadPriorityClassNotFound", 'WorkloadPriorityClass "vip" not found')
-            ]
+            missing = ("Warning", "WorkloadPriorityClassNotFound", 'WorkloadPriorityClass "vip" not found')
+            await c.until(lambda: c.events("a"), [missing])
             tree = {**API, "kind": "WorkloadPriorityClass", "metadata": {"name": "vip"}, "value": 7}
             await c.create(WORKLOAD_PRIORITY_CLASSES, tree)
             await c.until(c.running, ["a"])
@@ -424,7 +427,7 @@ def test_jobs_without_queue_name_go_to_the_default_queue() -> None:
         async with cluster() as c:
             await c.queues()
             await c.local_queue("default")
-            await asyncio.sleep(1)
+            await c.until_default_queue()
             await c.submit("a", queue=None)
             assert (await c.job("a"))["metadata"]["labels"][QUEUE] == "default"
             await c.until(c.running, ["a"])
@@ -447,23 +450,23 @@ def test_a_job_waits_until_its_namespace_is_selected() -> None:
 
 def test_queues_and_flavors_in_use_outlive_their_deletion() -> None:
     async def scenario() -> None:
-        async with cluster(run=PodScript(ready_after=0.2, ends_after=5.0)) as c:
+        async with cluster() as c:
             await c.queues(cpu="1")
             await c.submit("run")
             await c.until(c.running, ["run"])
             await c.submit("wait")
             await c.client.delete(RESOURCE_FLAVORS, "", "default")
             await c.client.delete(CLUSTER_QUEUES, "", "cq")
-            await asyncio.sleep(2)
-            status = (await c.client.get(CLUSTER_QUEUES, "", "cq"))["status"]
-            assert condition(status, "Active") == (
-                "False",
-                "Terminating",
-                "Can't admit new workloads; clusterQueue is terminating",
-            )
+
+            async def active() -> tuple[str, str, str] | None:
+                return condition((await c.client.get(CLUSTER_QUEUES, "", "cq"))["status"], "Active")
+
+            ends = ("False", "Terminating", "Can't admit new workloads; clusterQueue is terminating")
+            await c.until(active, ends)
             waits = ("False", "Suspended", "ClusterQueue cq is inactive")
             await c.until(lambda: c.condition("wait", "QuotaReserved"), waits)
             assert await exists(c, RESOURCE_FLAVORS, "default")
+            await c.succeed("run")
             await c.until(lambda: exists(c, CLUSTER_QUEUES, "cq"), False)
             gone = ("False", "Misconfigured", "ClusterQueue cq doesn't exist")
             await c.until(lambda: c.condition("wait", "QuotaReserved"), gone)
@@ -489,6 +492,7 @@ def test_finished_pods_give_their_quota_back_early() -> None:
             await c.queues(cpu="2")
             await c.submit("wide", "1", parallelism=2, completions=2)
             await c.until(c.running, ["wide"])
+            await c.until(lambda: _live(c, "wide"), 2)
             await c.submit("next")
             await asyncio.sleep(2)
             assert await c.running() == ["wide"]

@@ -129,6 +129,7 @@ def test_no_pod_is_added_when_a_running_job_is_made_bigger_than_admitted() -> No
             await c.until(c.running, ["a"])
             await c.until(lambda: created(c, "a"), 1)
             await edit(c, "a", parallelism=4)
+            await c.until(lambda: suspended(c, "a"), True)
             await asyncio.sleep(5)
             assert await suspended(c, "a")
             assert pods_created(c, "a") == 1
@@ -185,6 +186,7 @@ def test_an_owner_of_kind_job_in_another_group_makes_no_child(api_version: str) 
             await c.local_queue("default")
             await c.submit("run")
             await c.until(c.running, ["run"])
+            await c.until_default_queue()
             child = await make_child(c, **owned_by((await c.job("run"))["metadata"]["uid"], api_version))
             assert child["metadata"]["labels"][QUEUE] == "default"
             assert child["spec"]["suspend"]
@@ -202,7 +204,7 @@ def test_an_owner_that_the_queue_does_not_manage_makes_no_child() -> None:
             await c.queues(cpu="1")
             await c.submit("run", queue=None)
             await c.local_queue("default")
-            await asyncio.sleep(0.5)
+            await c.until_default_queue()
             child = await make_child(c, **owned_by((await c.job("run"))["metadata"]["uid"]))
             assert child["metadata"]["labels"][QUEUE] == "default"
 
@@ -229,12 +231,13 @@ def test_a_child_of_a_finished_job_gets_no_pod() -> None:
 
 def test_a_child_is_suspended_when_its_parent_ends() -> None:
     async def scenario() -> None:
-        async with cluster(run=PodScript(ready_after=0.2, ends_after=3)) as c:
+        async with cluster() as c:
             await c.queues(cpu="1")
             await c.submit("run")
             await c.until(c.running, ["run"])
             await make_child(c, **owned_by((await c.job("run"))["metadata"]["uid"]))
             await c.until(lambda: created(c, "child"), 1)
+            await c.succeed("run")
             await c.until(lambda: suspended(c, "child"), True)
             assert await condition_of(c, "run", "Complete")
 

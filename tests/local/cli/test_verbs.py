@@ -276,3 +276,11 @@ async def test_kubectl_sees_the_job_of_run_and_its_log(user: Begin) -> None:
     if embedded(me):
         log = subprocess.run([*tool, "logs", "job/seen"], capture_output=True, check=True, text=True)
         assert log.stdout == "hello\n"
+
+
+async def test_an_unknown_job_has_the_same_exit_code_in_every_command(user: Begin) -> None:
+    me = user()
+    for command in ("explain", "show", "logs", "wait", "cancel", "deactivate", "reactivate"):
+        done = me.run(command, "nosuch")
+        assert (done.returncode, done.stdout) == (2, "")
+        assert done.stderr.startswith(f"sluice {command}: no Job nosuch in namespace default; ")

@@ -44,12 +44,12 @@ def test_a_program_that_shows_pages_has_no_warning(checker: tuple[str, ...]) -> 
 def test_a_command_that_creates_jobs_tells_two_refusals_apart(command: str) -> None:
     status = page(command).partition(".SH EXIT STATUS")[2].partition(".SH")[0]
     creates = command in CREATING
-    assert ("\\fB4\\fR\nrefused, and no Job was created" in status) == creates
+    assert ("\\fB4\\fR\nrefused, and nothing was created\n" in status) == creates
     assert ("\\fB2\\fR\na Job was created" in status) == creates
     if creates:
         short = " ".join(commands_of(parser())[command].format_help().split())
-        assert "2: a Job was created and can never start" in short
-        assert "4: refused, nothing was created" in short
+        assert "2: a Job was created, and can never start" in short
+        assert "4: refused, and nothing was created" in short
 
 
 def test_a_line_that_begins_like_a_macro_is_text() -> None:

@@ -7,6 +7,7 @@ import re
 import signal
 import subprocess
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -284,3 +285,17 @@ async def test_an_unknown_job_has_the_same_exit_code_in_every_command(user: Begi
         done = me.run(command, "nosuch")
         assert (done.returncode, done.stdout) == (2, "")
         assert done.stderr.startswith(f"sluice {command}: no Job nosuch in namespace default; ")
+
+
+async def test_the_history_of_another_cluster_is_refused_with_the_option_to_type(user: Begin, tmp_path: Path) -> None:
+    """The kubeconfig of a cluster that `sluice up` did not write has no store beside it."""
+    me = user()
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "config").write_bytes(me.up.kubeconfig.read_bytes())
+    for command in ("history", "report"):
+        done = sluice(command, "--kubeconfig", str(elsewhere / "config"))
+        assert (done.returncode, done.stdout) == (2, "")
+        assert done.stderr.startswith(f"sluice {command}: the history is read from its store, not from the cluster; ")
+        assert "history.url" in done.stderr
+        assert f"sluice {command} --store " in done.stderr

@@ -44,10 +44,19 @@ def command(argv: Sequence[str] | None) -> int:
     streams.prepare()
     name = "sluice"
     try:
-        args = arguments(argv)
-        name = f"sluice {args.command}"
-        module = "import_jobs" if args.command == "import" else args.command.replace("-", "_")  # a keyword of Python
-        code: int = import_module(f"queue_manager.cli.{module}").run(args)
+        try:
+            args = arguments(argv)
+            name = f"sluice {args.command}"
+            module = (
+                "import_jobs" if args.command == "import" else args.command.replace("-", "_")
+            )  # a keyword of Python
+            run = import_module(f"queue_manager.cli.{module}").run
+        except KeyboardInterrupt:
+            given = sys.argv[1:] if argv is None else argv
+            if given and given[0] in CREATING:
+                streams.say(f"sluice {given[0]}: interrupted: nothing was created")
+            raise
+        code: int = run(args)
         sys.stdout.flush()
     except CommandRefused as refusal:
         sys.stderr.write(streams.sentence(f"{name}: {refusal}", sys.stderr))

@@ -148,11 +148,16 @@ DEMAND = (
 )
 
 
-def columns(now: datetime, view: JobView) -> dict[str, tuple[output.TableColumn, ...]]:
-    """Return the columns of the tables with times. A step with a long text has a line more."""
+def columns(
+    now: datetime, attempts: int, preempted_for: str = "", names: Sequence[str] = ()
+) -> dict[str, tuple[output.TableColumn, ...]]:
+    """Return the columns of the tables with times. A step with a long text has a line more.
+
+    `attempts`: of the Workload since its last activation. `names`: of the Job and its Workload.
+    """
 
     def text(step: Step) -> str:
-        return step_text(step, view.retries.budget_attempts, view.preempted_for)
+        return step_text(step, attempts, preempted_for)
 
     return {
         "indexes": (
@@ -197,7 +202,7 @@ def columns(now: datetime, view: JobView) -> dict[str, tuple[output.TableColumn,
                 "TYPE", lambda row: row.type, style=lambda row: "yellow" if row.type == "Warning" else ""
             ),
             output.TableColumn("REASON", lambda row: event_reason(row.reason)),
-            output.TableColumn("OBJECT", lambda row: short_object(row, (view.name, view.workload))),
+            output.TableColumn("OBJECT", lambda row: short_object(row, names)),
             output.TableColumn("MESSAGE", lambda row: row.message, wrap=True),
         ),
     }
@@ -209,7 +214,7 @@ POD_STYLES = {"Ready": "green", "Failed": "red", "Unschedulable": "yellow", "Sta
 def render(view: JobView, now: datetime, most: int | None = MAX_ROWS) -> Group:
     """Return all that is printed: the facts, then each table that has rows. `most`: rows of each; None: all."""
     parts: list[RenderableType] = [heading(f"{view.namespace}/{view.name}"), facts(view, now)]
-    tables = columns(now, view)
+    tables = columns(now, view.retries.budget_attempts, view.preempted_for, (view.name, view.workload))
     if view.indexes is not None:
         parts += [Text(), heading("INDEXES"), Text("\n".join(map_lines(view.indexes)))]
         if view.indexes.troubled:

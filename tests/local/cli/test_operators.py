@@ -26,7 +26,7 @@ async def test_a_job_that_never_becomes_ready_is_listed_and_reactivated(user: Ca
     assert [rung["number"] for rung in given_up["retries"]["attempts"]] == [1, 2]
 
     (row,) = me.json("deactivated")
-    assert (row["name"], row["why"], row["attempts"]) == ("broken", "pods not ready", 2)
+    assert (row["name"], row["why"], row["budgetAttempts"]) == ("broken", "pods not ready", 2)
     assert "/no/such/program" in row["lastError"]
     for queue in ("user-queue", "cq/cluster-queue"):
         assert "sluice reactivate broken" in me.says("deactivated", "-q", queue)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import signal
+import socket
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -14,9 +16,10 @@ import pytest
 from job_controller.model import Job, Pod
 from queue_manager.api.resources import JOBS, LOCAL_QUEUES, PODS, WORKLOADS
 from queue_manager.api.types import Workload
+from queue_manager.local.kubeconfig_file import write_kubeconfig
 from tests.conftest import kubectl
 from tests.local.cli.conftest import JOB, User
-from tests.local.cluster.conftest import Up, sluice
+from tests.local.cluster.conftest import SLUICE, Up, sluice
 from tests.waiting import until
 
 Begin = Callable[..., User]
@@ -299,3 +302,24 @@ async def test_the_history_of_another_cluster_is_refused_with_the_option_to_type
         assert done.stderr.startswith(f"sluice {command}: the history is read from its store, not from the cluster; ")
         assert "history.url" in done.stderr
         assert f"sluice {command} --store " in done.stderr
+
+
+def test_ctrl_c_of_submit_before_it_has_read_its_file_says_that_nothing_was_created(tmp_path: Path) -> None:
+    fifo = tmp_path / "jobs.yaml"
+    os.mkfifo(fifo)
+    argv = [*SLUICE, "submit", "-f", str(fifo)]
+    with subprocess.Popen(argv, stderr=subprocess.PIPE, text=True) as process, fifo.open("w"):  # once it reads
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=60)
+    assert (process.returncode, err) == (130, "sluice submit: interrupted: nothing was created\n")
+
+
+def test_ctrl_c_of_run_before_the_job_is_created_says_that_nothing_was_created(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        write_kubeconfig(tmp_path / "config", f"http://127.0.0.1:{server.getsockname()[1]}", "token", "")
+        argv = [*SLUICE, "run", "--kubeconfig", str(tmp_path / "config"), *IMAGE, "true"]
+        with subprocess.Popen(argv, stderr=subprocess.PIPE, text=True) as process:
+            server.accept()  # of the first request, which is never answered
+            process.send_signal(signal.SIGINT)
+            _, err = process.communicate(timeout=60)
+    assert (process.returncode, err) == (130, "sluice run: interrupted: nothing was created\n")

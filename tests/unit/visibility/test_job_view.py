@@ -16,6 +16,7 @@ from queue_manager.lifecycle.workload_settings import PodsReadySettings, Workloa
 from queue_manager.visibility.attempt_rows import attempt_rows
 from queue_manager.visibility.dominant_reason import Surroundings
 from queue_manager.visibility.explanation import Explanation, Position, explain
+from queue_manager.visibility.job_states import job_row
 from queue_manager.visibility.job_view import JobView, job_view
 from queue_manager.visibility.obstacles import Obstacle
 from queue_manager.visibility.predictions import NO_WORKLOAD, REFUSED, REFUSED_EVENT, PredictionContext
@@ -560,6 +561,19 @@ def test_a_job_gives_up_after_the_tries_since_it_was_last_activated() -> None:
     assert [row.of_budget for row in seen.retries.attempts] == [1, 2, 1, 2]
     again = msgspec.structs.replace(its, spec=msgspec.structs.replace(its.spec, active=True))
     assert view(job(), again).retries.budget_attempts == 0
+
+
+def test_counts_and_exit_code_have_the_same_keys_in_lists_and_records() -> None:
+    its = workload(status={**requeue(2, None), **evictions(("PodsReadyTimeout", "WaitForStart", 2))})
+    ended = job(status={"failed": 2}, conditions=[cond("Failed", reason="BackoffLimitExceeded")])
+    pods = [pod("j-a", "Failed", exit=3), pod("j-b", "Failed", exit=2)]
+    listed = msgspec.to_builtins(job_row(ended, its, at(60), pods=pods))
+    shown = msgspec.to_builtins(view(ended, its, tuple(pods)))
+    counts = {key: shown["retries"][key] for key in ("requeues", "budgetAttempts")}
+    assert {key: listed[key] for key in counts} == counts == {"requeues": 2, "budgetAttempts": 2}
+    assert (listed["exitCode"], shown["exitCode"]) == (3, 3)
+    assert not {"retries", "attempts"} & listed.keys()
+    assert msgspec.to_builtins(view(job(), its, ()))["exitCode"] is None
 
 
 def test_a_child_job_shows_that_its_owner_may_keep_it_suspended() -> None:

@@ -189,11 +189,11 @@ async def test_show_names_the_deadline_if_the_configuration_is_known(user: Calla
     await me.until_state("broken", "Starting")
     unasked = me.says("show", "broken")
     if isinstance(me.up, Up):  # the configuration is published
-        assert "is evicted if its pods are not all ready (retry 1 of 1 follows)" in unasked
+        assert "the Job is evicted if its pods are not all ready (retry 1 of 1 follows)" in unasked
     else:
         assert "waitForPodsReady; --config shows when" in unasked
     printed = me.says("show", "broken", "--config", str(me.config))
-    assert "is evicted if its pods are not all ready (retry 1 of 1 follows)" in printed
+    assert "the Job is evicted if its pods are not all ready (retry 1 of 1 follows)" in printed
     assert "/no/such/program" in printed
 
 

@@ -51,7 +51,7 @@ def starts(**more: Any) -> Workload:
 
 RUNS = job(suspend=False)
 DONE = cond("Complete", reason="CompletionsReached", seconds=50)
-ENDS = "ends when all its pods have succeeded (0 of 1 pods have)"
+ENDS = "the Job ends when all its pods have succeeded (0 of 1 pods have)"
 AGAIN = "keeps its place in the queue, by priority and creation time, and is tried again without a backoff"
 MADE_ROOM: Tree = {
     "requeueHistory": {"attempts": [{"reason": "Preempted", "cause": "for priority 100 of ClusterQueue team-b"}]}
@@ -66,7 +66,7 @@ CASES: list[tuple[str, Job | None, Workload | None, PredictionContext, list[tupl
         job(conditions=[DONE], ttlSecondsAfterFinished=100),
         None,
         KNOWN,
-        [(150, "is deleted with its pods (ttlSecondsAfterFinished)")],
+        [(150, "the Job is deleted with its pods (ttlSecondsAfterFinished)")],
     ),
     (
         "given up",
@@ -75,7 +75,7 @@ CASES: list[tuple[str, Job | None, Workload | None, PredictionContext, list[tupl
         KNOWN,
         [
             (100, "the Job is deleted (objectRetentionPolicies)"),
-            (None, "stays out until: sluice reactivate j"),
+            (None, "the Job stays out until: sluice reactivate j"),
         ],
     ),
     (
@@ -91,7 +91,7 @@ CASES: list[tuple[str, Job | None, Workload | None, PredictionContext, list[tupl
         workload(conditions=[cond("Evicted", reason="Preempted"), cond("QuotaReserved", "False", "WaitingForQuota")]),
         KNOWN,
         [
-            (None, "starts when enough quota is free (sluice explain j)"),
+            (None, "the Job starts when enough quota is free (sluice explain j)"),
             (None, f"preempted for another Workload: {AGAIN}"),
         ],
     ),
@@ -100,14 +100,14 @@ CASES: list[tuple[str, Job | None, Workload | None, PredictionContext, list[tupl
         job(),
         workload(active=False, conditions=[cond("Evicted", reason="Deactivated"), *admitted()]),
         KNOWN,
-        [(None, STOPS), (None, "stays out until: sluice reactivate j")],
+        [(None, STOPS), (None, "the Job stays out until: sluice reactivate j")],
     ),
     (
         "backoff",
         job(),
         workload(conditions=[cond("Evicted")], status=requeue(1, 90)),
         KNOWN,
-        [(90, "is requeued in q (retry 1 of 2)")],
+        [(90, "the Job is requeued in q (retry 1 of 2)")],
     ),
     (
         "backoff that ends with giveUpAfter",
@@ -117,7 +117,7 @@ CASES: list[tuple[str, Job | None, Workload | None, PredictionContext, list[tupl
             status={**requeue(1, 80), "requeueHistory": {"since": wire(20), "attempts": []}},
         ),
         PredictionContext(settings=WorkloadSettings(pods_ready=PodsReadySettings(timeout=30, give_up_after=60))),
-        [(80, "is deactivated: its pods were not ready for too long (giveUpAfter)")],
+        [(80, "the Job is deactivated: its pods were not ready for too long (giveUpAfter)")],
     ),
     (
         "what never starts, with the way out",
@@ -131,25 +131,31 @@ CASES: list[tuple[str, Job | None, Workload | None, PredictionContext, list[tupl
         job(),
         workload(conditions=[cond("Evicted")], status=requeue(1, 90)),
         PredictionContext(Obstacle("waits: LocalQueue q is stopped")),
-        [(90, "is requeued in q (retry 1)"), (None, "waits: LocalQueue q is stopped")],
+        [(90, "the Job is requeued in q (retry 1)"), (None, "waits: LocalQueue q is stopped")],
     ),
     ("evicted", RUNS, workload(conditions=[cond("Evicted"), *admitted()]), KNOWN, [(None, STOPS)]),
-    ("quota", job(), waits("WaitingForQuota"), KNOWN, [(None, "starts when enough quota is free (sluice explain j)")]),
+    (
+        "quota",
+        job(),
+        waits("WaitingForQuota"),
+        KNOWN,
+        [(None, "the Job starts when enough quota is free (sluice explain j)")],
+    ),
     (
         "too large",
         job(),
         waits("ExceedsMaxQuota"),
         KNOWN,
-        [(None, "never starts, unless it requests less or an admin raises the quota (sluice explain j)")],
+        [(None, "the Job never starts, unless it requests less or an admin raises the quota (sluice explain j)")],
     ),
     (
         "gated",
         job(),
         waits("AdmissionGated", annotations={"kueue.x-k8s.io/admission-gated-by": "a"}),
         KNOWN,
-        [(None, "enters the queue when its admission gates are removed: a")],
+        [(None, "the Job enters the queue when its admission gates are removed: a")],
     ),
-    ("in line", job(), workload(), KNOWN, [(None, "is tried when it is its turn in q (sluice explain j)")]),
+    ("in line", job(), workload(), KNOWN, [(None, "the Job is tried when it is its turn in q (sluice explain j)")]),
     ("not seen yet", job(created=55), None, KNOWN, [(None, "the queue manager is about to create its Workload")]),
     (
         "left alone",
@@ -163,7 +169,7 @@ CASES: list[tuple[str, Job | None, Workload | None, PredictionContext, list[tupl
         job(annotations={"kueue.x-k8s.io/prebuilt-workload-name": "mine"}),
         None,
         KNOWN,
-        [(None, "starts once prebuilt Workload mine exists and belongs to no other Job")],
+        [(None, "the Job starts once prebuilt Workload mine exists and belongs to no other Job")],
     ),
     (
         "its Workload could not be started",
@@ -177,21 +183,21 @@ CASES: list[tuple[str, Job | None, Workload | None, PredictionContext, list[tupl
         job(queue=""),
         None,
         KNOWN,
-        [(None, "starts when its spec.suspend is set to false; it is in no queue")],
+        [(None, "the Job starts when its spec.suspend is set to false; it is in no queue")],
     ),
     (
         "starting, first try",
         RUNS,
         starts(),
         KNOWN,
-        [(80, "is evicted if its pods are not all ready (retry 1 of 2 follows)"), (None, ENDS)],
+        [(80, "the Job is evicted if its pods are not all ready (retry 1 of 2 follows)"), (None, ENDS)],
     ),
     (
         "starting, last attempt",
         RUNS,
         starts(**requeue(2, None)),
         KNOWN,
-        [(80, "is deactivated if its pods are not all ready (its 2 retries are used up)"), (None, ENDS)],
+        [(80, "the Job is deactivated if its pods are not all ready (its 2 retries are used up)"), (None, ENDS)],
     ),
     (
         "starting, configuration unknown",
@@ -199,7 +205,7 @@ CASES: list[tuple[str, Job | None, Workload | None, PredictionContext, list[tupl
         starts(),
         PredictionContext(),
         [
-            (None, "is evicted if its pods are not all ready in time (waitForPodsReady; --config shows when)"),
+            (None, "the Job is evicted if its pods are not all ready in time (waitForPodsReady; --config shows when)"),
             (None, ENDS),
         ],
     ),
@@ -209,8 +215,8 @@ CASES: list[tuple[str, Job | None, Workload | None, PredictionContext, list[tupl
         workload(conditions=admitted(50), status=HOLDS, maximumExecutionTimeSeconds=100),
         KNOWN,
         [
-            (150, "is deactivated if it still runs (maximum execution time)"),
-            (350, "fails if it still runs (activeDeadlineSeconds)"),
+            (150, "the Job is deactivated if it still runs (maximum execution time)"),
+            (350, "the Job fails if it still runs (activeDeadlineSeconds)"),
             (None, ENDS),
         ],
     ),
@@ -284,27 +290,31 @@ def test_a_workload_whose_job_is_gone_can_be_shown() -> None:
     assert (seen.name, seen.state, seen.workload) == ("j", "Orphaned", "job-j-12345")
 
 
-NO_JOB = "holds its quota until it is finished or deleted: it has no Job"
+NO_JOB = "the Workload holds its quota until it is finished or deleted: it has no Job"
 
 
 @pytest.mark.parametrize(
     ("its", "state", "says"),
     [
-        (workload(owned=False), "Pending", [(None, "is tried when it is its turn in q (sluice explain job-j-12345)")]),
+        (
+            workload(owned=False),
+            "Pending",
+            [(None, "the Job is tried when it is its turn in q (sluice explain job-j-12345)")],
+        ),
         (
             workload(owned=False, conditions=admitted(50), status=HOLDS),
             "Reserved",
-            [(80, "is evicted if its pods are not all ready (retry 1 of 2 follows)"), (None, NO_JOB)],
+            [(80, "the Workload is evicted if its pods are not all ready (retry 1 of 2 follows)"), (None, NO_JOB)],
         ),
         (
             workload(owned=False, conditions=[cond("Evicted")], status=requeue(1, 90)),
             "Backoff",
-            [(90, "is requeued in q (retry 1 of 2)")],
+            [(90, "the Workload is requeued in q (retry 1 of 2)")],
         ),
         (
             workload(owned=False, active=False, conditions=[cond("Evicted", reason="Deactivated")]),
             "Deactivated",
-            [(None, "stays out until: sluice reactivate job-j-12345")],
+            [(None, "the Workload stays out until: sluice reactivate job-j-12345")],
         ),
         (
             workload(owned=False, conditions=[cond("Finished", reason="Succeeded")]),
@@ -473,7 +483,7 @@ def outlook(**more: Any) -> Explanation:
         ({"kept_for_it": True}, [(None, "quota that is released is kept for it (backfill)")]),
         (
             {"kept_for_it": True, "starts_by": at(90)},
-            [(90, "starts at the latest: quota that is released is kept for it (backfill)")],
+            [(90, "the Job starts at the latest: quota that is released is kept for it (backfill)")],
         ),
     ],
 )
@@ -484,7 +494,7 @@ def test_a_pending_victim_has_its_position_and_what_it_waits_for(more: Tree, say
     assert seen.position is not None
     assert seen.position.cluster_queue == 2
     dated = [(at(when) if when is not None else None, what) for when, what in says]
-    starts = (None, "starts when 1 cpu is released (sluice explain j)")
+    starts = (None, "the Job starts when 1 cpu is released (sluice explain j)")
     place = (None, f"preempted for priority 100 of ClusterQueue team-b: {AGAIN}")
     expected = sorted([starts, *dated], key=lambda each: each[0] is None)
     assert [(n.at, n.what) for n in seen.next] == [*expected, place]

@@ -113,6 +113,11 @@ def _scripts() -> ScriptDirectory:
     return ScriptDirectory(str(Path(__file__).parent / "migrations"))
 
 
+def shown_url(url: str) -> str:
+    """The URL without its password. Raises HistoryUnavailable for one that names no store."""
+    return _shown(_parsed(url))
+
+
 def _shown(url: URL) -> str:
     return url.render_as_string(hide_password=True)
 

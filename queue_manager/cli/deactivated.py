@@ -38,7 +38,7 @@ COLUMNS = (
     output.TableColumn("NAME", lambda row: row.name),
     output.TableColumn("QUEUE", lambda row: row.queue or "-"),
     output.TableColumn("CAUSE", lambda row: row.cause, style=_style, wrap=True),
-    output.TableColumn("ATTEMPTS", lambda row: str(row.attempts), right=True),
+    output.TableColumn("ATTEMPTS", lambda row: str(row.budget_attempts), right=True),
     output.TableColumn("SINCE", lambda row: span(row.deactivated_seconds)),
     output.TableColumn("PRIO", lambda row: str(row.priority), right=True, wide=True),
     output.TableColumn("WORKLOAD", lambda row: row.workload, wide=True),

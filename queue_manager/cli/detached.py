@@ -73,7 +73,16 @@ def prepare(data_dir: Path) -> None:
 
 def down_command(data_dir: Path) -> str:
     """Return the command that stops the cluster of this directory."""
-    return "sluice down" + ("" if data_dir == default_data_dir() else f" --data-dir {quote(str(data_dir))}")
+    return f"sluice down{_option(data_dir)}"
+
+
+def up_command(data_dir: Path) -> str:
+    """Return the command that continues with the cluster of this directory."""
+    return f"sluice up{_option(data_dir)}"
+
+
+def _option(data_dir: Path) -> str:
+    return "" if data_dir == default_data_dir() else f" --data-dir {quote(str(data_dir))}"
 
 
 def foreground_arguments(args: argparse.Namespace, data_dir: Path) -> list[str]:

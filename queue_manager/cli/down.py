@@ -11,8 +11,9 @@ import os
 import shutil
 from pathlib import Path
 
+from queue_manager.cli.detached import down_command, up_command
 from queue_manager.cli.exits import EXIT_NEVER, EXIT_OK, CommandRefused
-from queue_manager.cli.stop_report import counted, recorded
+from queue_manager.cli.stop_report import LEFT_RUNNING, counted, recorded
 from queue_manager.cli.streams import write
 from queue_manager.cli.up_address import directory
 from queue_manager.local.agent import sweep
@@ -28,13 +29,14 @@ def run(args: argparse.Namespace) -> int:
     pid = lock_holder(data_dir)
     if pid is None:
         write(f"no cluster runs from {data_dir}")
+        said = ""
     else:
         said = stop(data_dir, pid, args.timeout)
         write(said.partition(": ")[0] if args.remove_data else said)  # without its data, no `sluice up` goes on
     if args.remove_data:
         write(removed(data_dir))
     else:
-        report_left(data_dir)
+        report_left(data_dir, said)
     return EXIT_OK
 
 
@@ -55,13 +57,16 @@ def stop(data_dir: Path, pid: int, seconds: float) -> str:
     return recorded(data_dir) or "it ended without saying what became of its Jobs"
 
 
-def report_left(data_dir: Path) -> None:
-    """Print how many processes of pods go on running."""
-    if found := pods_left(data_dir):
-        write(
-            f"processes of {counted(len(found), 'pod')} go on running: the next `sluice up` finds them again, "
-            "--remove-data ends them"
-        )
+def report_left(data_dir: Path, said: str) -> None:
+    """Print how to end the processes of pods that go on running, and what finds them unless the stop has `said` so."""
+    if not (found := pods_left(data_dir)):
+        return
+    ends = f"{down_command(data_dir)} --remove-data"
+    if LEFT_RUNNING in said:
+        write(f"to end them: {ends}")
+    else:
+        pods = counted(len(found), "pod")
+        write(f"processes of {pods} go on running: `{up_command(data_dir)}` finds them again, `{ends}` ends them")
 
 
 def pods_left(data_dir: Path) -> dict[str, list[int]]:

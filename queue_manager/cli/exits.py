@@ -1,5 +1,7 @@
 """All exit codes of `sluice`, and the one exception that ends a command with a message instead of a traceback.
 
+`exit_meanings` has the texts that describe the codes, for man pages, help and README.md.
+
 Commands that create Jobs (`run`, `submit`) distinguish two failures: EXIT_NEVER if a Job was created and cannot start
 unless it or its queue is changed, EXIT_REFUSED if the request was refused and nothing was created. Repeating either
 does not help. `run` ends with the exit code of its command if the Job ran; every other end of it has a line that begins

@@ -1,9 +1,6 @@
 """`sluice explain JOB`: why a Job does not run, the evidence for that, what would change it, and what to type next.
 
-`sluice explain --reason WORD` prints the page of a reason instead (`reason_page`).
-
-Exit codes: 0 if it runs, has ended or waits; 2 if it can never start as things are, or does not exist; 1 if a
-controller does not do its part.
+`sluice explain --reason WORD` prints the page of a reason instead (`reason_page`). `exit_meanings` has the exit codes.
 """
 
 from __future__ import annotations

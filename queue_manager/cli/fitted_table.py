@@ -28,7 +28,10 @@ Part = tuple[str, str]  # a text of one line, and its style
 
 @dataclass(frozen=True, slots=True)
 class TableColumn:
-    """A column: its heading and the function that returns a row's text. `wide`: only in the format `-o wide`."""
+    """A column: its heading and the function that returns a row's text. `wide`: only in the format `-o wide`.
+
+    `below`: on a further line, for the few rows that have a long text in it.
+    """
 
     heading: str
     cell: Callable[[Any], str]
@@ -36,6 +39,7 @@ class TableColumn:
     right: bool = False
     wrap: bool = False
     wide: bool = False
+    below: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +132,7 @@ class FittedTable:
         used = 0
         for column in range(len(self._columns)):
             needed = self._least[column]
-            if bands[-1] and used + GAP + needed > width:
+            if bands[-1] and (used + GAP + needed > width or self._columns[column].below):
                 bands.append([])
                 used = INDENT
             used += needed + (GAP if bands[-1] else 0)

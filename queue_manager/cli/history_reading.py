@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
 from datetime import UTC, datetime
 
-from queue_manager.accounting.database import HistoryUnavailable
+from queue_manager.accounting.database import HistoryUnavailable, shown_url
 from queue_manager.accounting.job_summary import JobSummary, summary
 from queue_manager.accounting.queries import HistoryFilter, JobHistory, read_history
-from queue_manager.cli.connection import default_data_dir, find_kubeconfig, read_default_namespace
-from queue_manager.cli.exits import CommandRefused
+from queue_manager.cli.connection import connect, default_data_dir, find_kubeconfig, read_default_namespace
+from queue_manager.cli.exits import EXIT_NEVER, CommandRefused
 from queue_manager.cli.machine_formats import Namer, job_names
+from queue_manager.cli.published_config import published
 from queue_manager.cli.targets import CLUSTER_QUEUE_PREFIXES
 from queue_manager.local.kubeconfig_file import is_of_local_cluster
 from queue_manager.local.storage.data_directory import HISTORY
@@ -36,27 +38,53 @@ def summaries(args: argparse.Namespace) -> list[JobSummary]:
 def read(args: argparse.Namespace, wanted: HistoryFilter) -> list[JobHistory]:
     """Read the chosen Jobs. Raises CommandRefused."""
     try:
-        return read_history(args.store or own_store(), wanted)
+        return read_history(args.store or own_store(args), wanted)
     except HistoryUnavailable as error:
         hint = "" if args.store else "; name another with --store URL"
         raise CommandRefused(f"{error}{hint}") from error
 
 
-def own_store() -> str:
-    """The history beside the kubeconfig that other commands use, if `sluice up` wrote that; else its default one."""
+def own_store(args: argparse.Namespace) -> str:
+    """The history beside the kubeconfig that other commands use, if `sluice up` wrote that; else its default one.
+
+    Raises CommandRefused if the options name another cluster: no API serves a history.
+    """
+    named = bool(args.kubeconfig or args.context)
     try:
-        kubeconfig = find_kubeconfig(None)
+        kubeconfig = find_kubeconfig(args.kubeconfig)
     except CommandRefused:
+        if named:
+            raise
         kubeconfig = None
     local = kubeconfig is not None and is_of_local_cluster(kubeconfig)
+    if named and not local:
+        where = asyncio.run(_where(args))
+        raise CommandRefused(f"the history is read from its store, not from the cluster; {where}", EXIT_NEVER)
     directory = kubeconfig.absolute().parent if kubeconfig is not None and local else default_data_dir()
     return f"sqlite:///{directory / HISTORY}"
+
+
+async def _where(args: argparse.Namespace) -> str:
+    """Where the manager of the cluster keeps its history, as far as its configuration can be read, and what to type."""
+    async with connect(args.kubeconfig, args.context) as client:
+        config = await published(client)
+    if config is None:
+        return (
+            "the manager's KueueConfig, which cannot be read here, names it in history.url: "
+            f"sluice {args.command} --store URL"
+        )
+    if config.history.url:
+        return f"that is {shown_url(config.history.url)}: sluice {args.command} --store URL"
+    return (
+        "the manager's KueueConfig sets no history.url: `sluice up` then writes history.db in its data directory "
+        f"(sluice {args.command} --store sqlite:///DIRECTORY/history.db), and `sluice manager` keeps no history"
+    )
 
 
 def own_namer(args: argparse.Namespace) -> Namer:
     """Name Jobs as other commands take them: without the namespace of -n, else that in which they act."""
     try:
-        own = args.namespace or read_default_namespace(argparse.Namespace(kubeconfig=None, context=None))
+        own = args.namespace or read_default_namespace(args)
     except CommandRefused:  # the history can be read without a cluster
         own = DEFAULT_NAMESPACE
     return job_names(own)

@@ -49,10 +49,19 @@ def command(argv: Sequence[str] | None) -> int:
     streams.prepare()
     name = "sluice"
     try:
-        args = arguments(argv)
-        name = f"sluice {args.command}"
-        module = "import_jobs" if args.command == "import" else args.command.replace("-", "_")  # a keyword of Python
-        code: int = import_module(f"queue_manager.cli.{module}").run(args)
+        try:
+            args = arguments(argv)
+            name = f"sluice {args.command}"
+            module = (
+                "import_jobs" if args.command == "import" else args.command.replace("-", "_")
+            )  # a keyword of Python
+            run = import_module(f"queue_manager.cli.{module}").run
+        except KeyboardInterrupt:
+            given = sys.argv[1:] if argv is None else argv
+            if given and given[0] in CREATING:
+                streams.say(f"sluice {given[0]}: interrupted: nothing was created")
+            raise
+        code: int = run(args)
         sys.stdout.flush()
     except CommandRefused as refusal:
         sys.stderr.write(streams.sentence(f"{name}: {refusal}", sys.stderr))
@@ -70,7 +79,8 @@ def command(argv: Sequence[str] | None) -> int:
 def arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     """Parse the arguments. Raises SystemExit for --help and usage errors, after flushing argparse's output.
 
-    A usage error ends with EXIT_NEVER, or EXIT_REFUSED where EXIT_NEVER would mean that a Job was created.
+    A usage error has the usage of its command; without a command the help is printed. Both end with EXIT_NEVER, or
+    EXIT_REFUSED where EXIT_NEVER would mean that a Job was created.
     """
     from queue_manager.cli.arguments import parser
 
@@ -78,11 +88,20 @@ def arguments(argv: Sequence[str] | None) -> argparse.Namespace:
         from queue_manager.cli import completers
 
         completers.answer(parser())
+    from queue_manager.cli.man_page import commands_of
+
+    given = sys.argv[1:] if argv is None else argv
+    whole = parser()
     try:
-        return parser().parse_args(argv)
+        if not given:
+            whole.print_help(sys.stderr)
+            raise SystemExit(EXIT_NEVER)
+        found, unknown = whole.parse_known_args(given)
+        if unknown:  # parse_args would print the usage of `sluice`, which does not have the options of the command
+            commands_of(whole)[found.command].error(f"unrecognized arguments: {' '.join(unknown)}")
+        return found
     except SystemExit as ended:
         sys.stdout.flush()
-        given = sys.argv[1:] if argv is None else argv
         if ended.code == EXIT_NEVER and given and given[0] in CREATING:
             raise SystemExit(EXIT_REFUSED) from None
         raise

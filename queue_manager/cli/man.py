@@ -1,4 +1,4 @@
-"""`sluice man [COMMAND]`: shows a man page on a terminal, or prints it as roff: `sluice man ps > sluice-ps.1`."""
+"""`sluice man [COMMAND]`: shows a man page on a terminal, and prints it as text elsewhere, or as roff with --roff."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from importlib.metadata import version
 from queue_manager.cli.arguments import parser
 from queue_manager.cli.exits import EXIT_NEVER, EXIT_OK, CommandRefused
 from queue_manager.cli.man_page import commands_of, man_page
+from queue_manager.cli.man_text import plain_text
 
 VIEWERS = (("man", "-l", "-"), ("mandoc", "-a"))  # programs that read roff from standard input
 
@@ -22,8 +23,11 @@ def run(args: argparse.Namespace) -> int:
     if args.page and args.page not in commands_of(whole):
         raise CommandRefused(f"no command {args.page}; `sluice man` lists them all", EXIT_NEVER)
     text = man_page(whole, args.page or "", version("sluice"), date.today())
+    if args.roff:
+        sys.stdout.write(text)
+        return EXIT_OK
     viewer = next((viewer for viewer in VIEWERS if shutil.which(viewer[0])), None)
     if viewer is None or not sys.stdout.isatty():
-        sys.stdout.write(text)
+        sys.stdout.write(plain_text(text))
         return EXIT_OK
     return subprocess.run(viewer, input=text, text=True, check=False).returncode

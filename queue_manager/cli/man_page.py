@@ -6,24 +6,7 @@ import argparse
 from collections.abc import Iterable, Iterator
 from datetime import date
 
-from queue_manager.cli.exits import CREATING
-
-_REFUSED = ("2", "refused: repeating the command does not help")
-_NEVER_STARTS = ("2", "a Job was created, and can never start as things are")
-_NOT_CREATED = ("4", "refused, and no Job was created: repeating the command does not help")
-
-
-def exit_status(command: str) -> Iterator[tuple[str, str]]:
-    """Yield the exit codes of a command, or of `sluice` for "", with what they mean, as in `exits`."""
-    yield "0", "success"
-    yield "1", "the command ended with a result that is not the expected one"
-    yield _NEVER_STARTS if command in CREATING else _REFUSED
-    yield "3", "not possible now"
-    if command in CREATING:
-        yield _NOT_CREATED
-    if command == "run":
-        yield "others", "the exit code of the command that ran"
-    yield "130", "interrupted with Ctrl-C"
+from queue_manager.cli.exit_meanings import exit_sentence, exit_status
 
 
 def commands_of(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
@@ -45,7 +28,7 @@ def man_page(parser: argparse.ArgumentParser, command: str, version: str, today:
         *_section("ARGUMENTS", _entries(chosen, optional=False)),
         *_section("OPTIONS", _entries(chosen, optional=True)),
         *_section("COMMANDS", [] if command else _list(_summaries(parser).items())),
-        *_section("NOTES", _paragraphs(chosen.epilog or "")),
+        *_section("NOTES", _paragraphs((chosen.epilog or "").replace(exit_sentence(command), ""))),
         *_section("EXIT STATUS", _list(exit_status(command))),
         *_section("SEE ALSO", [".BR sluice (1)" if command else "sluice man COMMAND"]),
     ]

@@ -75,7 +75,8 @@ Commands that list or show take `-o`:
 
 Each record begins with `schemaVersion`, today {SCHEMA_VERSION}. Within a version keys are added, but none is removed or
 renamed, and none gets another meaning or type. Times are RFC 3339 in UTC, amounts are quantities as in the API ("500m",
-"2Gi").
+"2Gi"). In version 1, `requeues` and `budgetAttempts` of `ps` were called `retries` and `attempts`, and `budgetAttempts`
+of `deactivated` was called `attempts`.
 """
 
 

@@ -70,7 +70,7 @@ def reason(row: JobRow) -> str:
     text = row.obstacle or plain(
         row.reason,
         row.message,
-        attempts=row.attempts,
+        attempts=row.budget_attempts,
         equivalent=row.equivalent,
         equivalent_reason=row.equivalent_reason,
         preempted_for=row.preempted_for,
@@ -90,7 +90,7 @@ COLUMNS = (
     output.TableColumn("CREATED", lambda row: format_time(row.created), wide=True),
     output.TableColumn("ENDED", lambda row: format_time(row.finished), wide=True),
     output.TableColumn("WAITED", lambda row: span(row.waiting_seconds), right=True, wide=True),
-    output.TableColumn("ATTEMPTS", lambda row: str(row.attempts), right=True, wide=True),
+    output.TableColumn("ATTEMPTS", lambda row: str(row.budget_attempts), right=True, wide=True),
     output.TableColumn("REASON", reason, wrap=True),
 )
 

@@ -21,6 +21,7 @@ from queue_manager.api.resources import JOBS, LOCAL_QUEUES
 from queue_manager.api.types import LocalQueue
 from queue_manager.cli import output
 from queue_manager.cli.connection import connect, find_kubeconfig, read_default_namespace
+from queue_manager.cli.creations import Creations
 from queue_manager.cli.exits import (
     EXIT_INTERRUPTED,
     EXIT_NEVER,
@@ -108,6 +109,7 @@ class FollowedRun:
         self._args = args
         self._default_ns = ""
         self._job: Submitted | None = None
+        self._creations = Creations()
         self._state: JobState | None = None
         self._patience_reported = False
 
@@ -121,7 +123,12 @@ class FollowedRun:
                 tree = (await self._command_job(client, namespace)).manifest(namespace)
                 manifest = Options("sluice run", tree, yaml.MappingNode("tag:yaml.org,2002:map", []))
                 (self._job,) = await submit(
-                    client, [(manifest, tree)], namespace, self._default_ns, replace=args.replace
+                    client,
+                    [(manifest, tree)],
+                    namespace,
+                    self._default_ns,
+                    replace=args.replace,
+                    creations=self._creations,
                 )
             if args.detach:
                 output.show(args.output, COLUMNS, [self._job], "", row_type=Submitted, name=job_names(namespace))
@@ -209,7 +216,7 @@ class FollowedRun:
     def interrupted(self) -> None:
         """Report after Ctrl-C what happens to the Job; delete it with --rm."""
         if self._job is None:
-            say("sluice run: interrupted; if the Job was created already, `sluice ps` lists it")
+            say(f"sluice run: {self._creations.interrupted()}")
         elif self._args.rm:
             asyncio.run(self._connect_and_remove())
         else:

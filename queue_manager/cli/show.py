@@ -35,6 +35,7 @@ from queue_manager.engine.rest_client import RestClient
 from queue_manager.lifecycle.workload_settings import settings_of
 from queue_manager.visibility.attempt_rows import AttemptRow
 from queue_manager.visibility.failures import Failure, newest_failure
+from queue_manager.visibility.history_texts import events_beside, short_object, step_text
 from queue_manager.visibility.inbox import RESTARTING, is_pod_of
 from queue_manager.visibility.indexes import MEANING, IndexMap
 from queue_manager.visibility.job_history import Step
@@ -134,6 +135,7 @@ async def events_of(client: RestClient, target: JobTarget, pods: Sequence[Pod]) 
 
 # --- for people --------------------------------------------------------------------------------------------
 
+MAX_BESIDE = 22  # characters of a step's text beside its type, so that a step has one line of 80 characters
 MAX_ROWS = 20  # maximum lines of the index map and rows of each table; JSON output is complete
 
 DEMAND = (
@@ -146,8 +148,17 @@ DEMAND = (
 )
 
 
-def columns(now: datetime, attempts: int) -> dict[str, tuple[output.TableColumn, ...]]:
-    """Return the columns of the tables with times. `attempts`: of the Workload since its last activation."""
+def columns(
+    now: datetime, attempts: int, preempted_for: str = "", names: Sequence[str] = ()
+) -> dict[str, tuple[output.TableColumn, ...]]:
+    """Return the columns of the tables with times. A step with a long text has a line more.
+
+    `attempts`: of the Workload since its last activation. `names`: of the Job and its Workload.
+    """
+
+    def text(step: Step) -> str:
+        return step_text(step, attempts, preempted_for)
+
     return {
         "indexes": (
             output.TableColumn("INDEX", lambda row: str(row.index), right=True),
@@ -180,12 +191,9 @@ def columns(now: datetime, attempts: int) -> dict[str, tuple[output.TableColumn,
             output.TableColumn("AGO", lambda row: ago(row.at, now), right=True),
             output.TableColumn("", lambda row: "●" if row.status == "True" else "○"),
             output.TableColumn("STEP", lambda row: row.text),
-            output.TableColumn("OF", lambda row: row.object),
-            output.TableColumn(
-                "REASON",
-                lambda row: row.note or (gave_up(attempts) if row.reason == GAVE_UP else reason(row)),
-                wrap=True,
-            ),
+            output.TableColumn("OF", lambda row: row.object, wide=True),
+            output.TableColumn("REASON", lambda row: "" if len(text(row)) > MAX_BESIDE else text(row)),
+            output.TableColumn("", lambda row: text(row) if len(text(row)) > MAX_BESIDE else "", wrap=True, below=True),
         ),
         "events": (
             output.TableColumn("AGO", lambda row: ago(row.last, now), right=True),
@@ -194,7 +202,7 @@ def columns(now: datetime, attempts: int) -> dict[str, tuple[output.TableColumn,
                 "TYPE", lambda row: row.type, style=lambda row: "yellow" if row.type == "Warning" else ""
             ),
             output.TableColumn("REASON", lambda row: event_reason(row.reason)),
-            output.TableColumn("OBJECT", lambda row: row.object),
+            output.TableColumn("OBJECT", lambda row: short_object(row, names)),
             output.TableColumn("MESSAGE", lambda row: row.message, wrap=True),
         ),
     }
@@ -206,7 +214,7 @@ POD_STYLES = {"Ready": "green", "Failed": "red", "Unschedulable": "yellow", "Sta
 def render(view: JobView, now: datetime, most: int | None = MAX_ROWS) -> Group:
     """Return all that is printed: the facts, then each table that has rows. `most`: rows of each; None: all."""
     parts: list[RenderableType] = [heading(f"{view.namespace}/{view.name}"), facts(view, now)]
-    tables = columns(now, view.retries.budget_attempts)
+    tables = columns(now, view.retries.budget_attempts, view.preempted_for, (view.name, view.workload))
     if view.indexes is not None:
         parts += [Text(), heading("INDEXES"), Text("\n".join(map_lines(view.indexes)))]
         if view.indexes.troubled:
@@ -215,12 +223,26 @@ def render(view: JobView, now: datetime, most: int | None = MAX_ROWS) -> Group:
         parts += [Text(), FittedTable(DEMAND, view.demand)]
     if view.pods:
         parts += [Text(), *_shortened(tables["pods"], _pods_in_order(view.pods), most)]
-    if any(attempt.ended and attempt.cause != "Succeeded" for attempt in view.retries.attempts):
+    if _have_a_story(view.retries.attempts):
         parts += [Text(), FittedTable(tables["attempts"], view.retries.attempts)]
-    parts += [Text(), heading("HISTORY"), FittedTable(tables["history"], view.history)]
-    if view.events:
-        parts += [Text(), heading("EVENTS"), *_shortened(tables["events"], view.events, most, newest=True)]
-    return Group(*parts)
+    steps = output.columns_of("" if most is not None else "wide", tables["history"])
+    parts += [Text(), heading("HISTORY"), FittedTable(steps, view.history)]
+    return Group(*parts, *_events(view, tables["events"], most))
+
+
+def _have_a_story(attempts: Sequence[AttemptRow]) -> bool:
+    """Whether the attempts say more than the history: of a Job that ran once to its end they do not."""
+    ended = [attempt for attempt in attempts if attempt.ended and attempt.cause != "Succeeded"]
+    return (len(attempts) > 1 and bool(ended)) or any(attempt.cause != "Failed" for attempt in ended)
+
+
+def _events(view: JobView, columns: Sequence[output.TableColumn], most: int | None) -> list[RenderableType]:
+    """Return the Events that are no steps of the history, or all of them if `most` is None."""
+    found = view.events if most is None else events_beside(view.history, view.events)
+    left_out = len(view.events) - len(found)
+    tail = [Text(f"and {left_out} that HISTORY has (-o wide has all)", style="dim")] if left_out else []
+    table = _shortened(columns, found, most, newest=True) if found else []
+    return [Text(), heading("EVENTS"), *table, *tail] if table or tail else []
 
 
 def heading(text: str) -> Text:
@@ -365,6 +387,6 @@ def _next_retry(row: AttemptRow, now: datetime) -> str:
     return f"after {output.duration((row.next_retry - row.ended).total_seconds())}"
 
 
-def reason(row: JobView | Step | PodRow) -> str:
+def reason(row: JobView | PodRow) -> str:
     """Return `reason: message`, or the one that is set."""
     return ": ".join(part for part in (row.reason, row.message) if part)

@@ -9,6 +9,7 @@ from queue_manager.local.local_cluster import RunningCounts
 from queue_manager.local.private_files import write_private
 from queue_manager.local.storage.data_directory import LAST_STOP
 
+LEFT_RUNNING = "left running"  # in the sentence of a stop with --leave-running
 MAX_NAMES = 5  # of Jobs, in a sentence
 COST = "nothing enforces their deadlines and memory limits meanwhile, and a restart of this machine costs each a retry"
 
@@ -33,15 +34,15 @@ def departure(running: RunningCounts) -> str:
     return f": {what} left running, which the next `sluice up` finds again; {COST}"
 
 
-def stopped_jobs(running: RunningCounts, *, left: bool) -> str:
-    """Return what a stop did to running Jobs, as a sentence. `left`: with --leave-running."""
+def stopped_jobs(running: RunningCounts, *, left: bool, up: str = "sluice up") -> str:
+    """Return what a stop did to running Jobs, as a sentence. `left`: with --leave-running. `up`: what continues."""
     if not running.pods:
         return "no Job was running"
     pods = counted(running.pods, "pod")
     jobs = f"{counted(running.jobs, 'Job')} ({_listed(running.names)})" if running.jobs else pods
     if left:
-        return f"{jobs} left running, with the processes of {pods}: the next `sluice up` finds them again; {COST}"
-    return f"{jobs} interrupted: the next `sluice up` starts {pods} again, which counts as no retry"
+        return f"{jobs} {LEFT_RUNNING}, with the processes of {pods}: `{up}` finds them again; {COST}"
+    return f"{jobs} interrupted: `{up}` starts {pods} again, which counts as no retry"
 
 
 def record(data_dir: Path, sentence: str) -> None:

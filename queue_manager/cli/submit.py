@@ -26,6 +26,7 @@ from queue_manager.api.resources import JOBS, WORKLOADS
 from queue_manager.api.types import Workload
 from queue_manager.cli import job_deletion, manifests, output
 from queue_manager.cli.connection import NOT_LOGGED_IN, connect, read_default_namespace
+from queue_manager.cli.creations import Creations
 from queue_manager.cli.decode_errors import explain_decoding
 from queue_manager.cli.exits import EXIT_ERROR, EXIT_NEVER, EXIT_OK, CommandRefused
 from queue_manager.cli.machine_formats import MACHINE_FORMS, Namer, job_names
@@ -68,19 +69,26 @@ COLUMNS = (
 
 def run(args: argparse.Namespace) -> int:
     """Create the Jobs of the manifests in a queue and print them; return the exit code."""
-    with nothing_created():
-        found = [manifest for file in args.file for manifest in manifests.read(file)]
-        if not found:
-            raise CommandRefused(f"{', '.join(args.file)}: no manifest in it", EXIT_NEVER)
-        jobs = [(manifest, prepare(manifest, args.queue)) for manifest in found]
-    return asyncio.run(_run(args, jobs))
+    creations = Creations()
+    try:
+        with nothing_created():
+            found = [manifest for file in args.file for manifest in manifests.read(file)]
+            if not found:
+                raise CommandRefused(f"{', '.join(args.file)}: no manifest in it", EXIT_NEVER)
+            jobs = [(manifest, prepare(manifest, args.queue)) for manifest in found]
+        return asyncio.run(_run(args, jobs, creations))
+    except KeyboardInterrupt:
+        if text := creations.interrupted():
+            say(f"sluice submit: {text}")
+        raise
 
 
-async def _run(args: argparse.Namespace, jobs: list[tuple[Manifest, dict[str, Any]]]) -> int:
+async def _run(args: argparse.Namespace, jobs: list[tuple[Manifest, dict[str, Any]]], creations: Creations) -> int:
     default_ns = read_default_namespace(args)
     async with connect(args.kubeconfig, args.context) as client:
         with nothing_created():
-            rows = await _submit(args, client, jobs, default_ns)
+            rows = await _submit(args, client, jobs, default_ns, creations)
+        creations.complete = True
         names = job_names(args.namespace or default_ns)
         if not args.wait or args.output not in MACHINE_FORMS:
             output.show(args.output, COLUMNS, rows, "nothing submitted", row_type=Submitted, name=names)
@@ -90,12 +98,16 @@ async def _run(args: argparse.Namespace, jobs: list[tuple[Manifest, dict[str, An
 
 
 async def _submit(
-    args: argparse.Namespace, client: RestClient, jobs: list[tuple[Manifest, dict[str, Any]]], default_ns: str
+    args: argparse.Namespace,
+    client: RestClient,
+    jobs: list[tuple[Manifest, dict[str, Any]]],
+    default_ns: str,
+    creations: Creations,
 ) -> list[Submitted]:
     namespace = args.namespace or default_ns
     for found in sorted(_namespaces(jobs, args.queue, namespace)):
         await check_local_queue(client, Key(found, args.queue))
-    return await submit(client, jobs, namespace, default_ns, replace=args.replace)
+    return await submit(client, jobs, namespace, default_ns, replace=args.replace, creations=creations)
 
 
 async def _wait(
@@ -155,13 +167,15 @@ async def submit(
     default_ns: str = "default",
     *,
     replace: bool = False,
+    creations: Creations | None = None,
 ) -> list[Submitted]:
     """Validate every Job (server-side dry run, fieldValidation=Strict), then create them in order.
 
     `namespace` applies to Jobs that name none; `default_ns` is the default namespace of commands. With `replace`, a
-    taken name is no problem. Warnings of the server are printed on standard error as they arrive. Raises
-    CommandRefused before anything is created, with all problems and their files and lines.
+    taken name is no problem. Warnings of the server are printed on standard error as they arrive. `creations` is kept
+    up to date. Raises CommandRefused before anything is created, with all problems and their files and lines.
     """
+    progress = creations if creations is not None else Creations()
     for _, job in jobs:
         job["metadata"]["namespace"] = job["metadata"].get("namespace") or namespace
     problems, code = list(_duplicates(jobs)), EXIT_NEVER
@@ -182,19 +196,24 @@ async def submit(
     created: list[Job] = []
     replaced: set[Key] = set()
     for manifest, job in jobs:
+        key = Key(job["metadata"]["namespace"], str(job["metadata"].get("name") or ""))
+        progress.requested = key
         answer = await _post(client, job, dry_run=False)
         deleted = replace and is_taken(answer)
         if deleted:
-            key = Key(job["metadata"]["namespace"], job["metadata"]["name"])
+            progress.removing = key
             await remove_old(client, key)
+            progress.removing = None
             replaced.add(key)
             answer = await _post(client, job, dry_run=False)
+        progress.requested = None
         warn(manifest, answer, warned)
         if not answer.is_success:
             done = f"; already submitted: {', '.join(job.metadata.name for job in created)}" if created else ""
             done += f"; the old Job {job['metadata']['name']} is deleted" if deleted else ""
             raise CommandRefused("\n  ".join([f"stopped{done}:", *explain(manifest, answer)]))
         created.append(msgspec.json.decode(answer.body, type=Job))
+        progress.created.append(created[-1].metadata.key)
     rows = await verdicts(client, created, queues, default_ns)
     return [_with_replacement(row) if Key(row.namespace, row.name) in replaced else row for row in rows]
 
@@ -211,11 +230,7 @@ async def remove_old(client: RestClient, key: Key) -> None:
     if old is None:
         return
     await job_deletion.delete(client, old)
-    try:
-        await job_deletion.until_gone(client, old)
-    except asyncio.CancelledError:  # Ctrl-C
-        say(f"sluice submit: the old Job {key} is being deleted, and no new one was created; submit it again")
-        raise
+    await job_deletion.until_gone(client, old)
 
 
 def _with_replacement(row: Submitted) -> Submitted:

@@ -153,8 +153,9 @@ async def up(options: ClusterOptions, config: KueueConfig, file: str | None = No
         running = cluster.running_counts()
         effect = (stop_report.departure if options.leave_running else stop_report.interruption)(running)
         streams.write(f"\nstopping{effect} ...")
-    stop_report.record(options.data_dir, stop_report.stopped_jobs(running, left=options.leave_running))
-    streams.write("stopped; `sluice up` continues from here")
+    again = detached.up_command(options.data_dir.absolute())
+    stop_report.record(options.data_dir, stop_report.stopped_jobs(running, left=options.leave_running, up=again))
+    streams.write(f"stopped; `{again}` continues from here")
     return EXIT_OK
 
 

@@ -33,7 +33,7 @@ RESTARTING = "Back-off restarting failed container"  # prefix of the message of 
 class InboxRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """One deactivated Workload. `why` classifies the cause; `reason` and `message` are those of the API.
 
-    `attempts`: counted since the last activation. `cause`: the last error of its pods, else `why`.
+    `budget_attempts`: counted since the last activation. `cause`: the last error of its pods, else `why`.
     """
 
     namespace: str
@@ -45,7 +45,7 @@ class InboxRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     cause: str
     reason: str
     message: str
-    attempts: int
+    budget_attempts: int
     exit_code: int | None
     last_error: str
     since: datetime | None
@@ -101,7 +101,7 @@ def _row(
         cause=last_error if last_error and why in FAULTS_OF_PODS else why,
         reason=evicted.reason if evicted is not None else "",
         message=evicted.message if evicted is not None else "",
-        attempts=count_budget_attempts(workload),
+        budget_attempts=count_budget_attempts(workload),
         exit_code=failure.exit_code if failure is not None else None,
         last_error=last_error,
         since=since,

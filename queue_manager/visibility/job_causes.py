@@ -34,6 +34,14 @@ def job_cause(job: Job, workload: Workload | None, pods: Iterable[model.Pod]) ->
     return "" if all_ready else _live_cause(pods, _admitted_at(workload))
 
 
+def exit_code_of(cause: str, pods: Iterable[model.Pod]) -> int | None:
+    """Return the highest exit code of the failed pods; None if no pod has failed, or its end is not the `cause`."""
+    failed = [pod for pod in pods if pod.status.has_failed] if cause else []
+    containers = (c for pod in failed for c in (*pod.status.init_container_statuses, *pod.status.container_statuses))
+    ends = (container.state.terminated for container in containers)
+    return max((end.exit_code for end in ends if end is not None and end.exit_code != 0), default=None)
+
+
 def _is_over(workload: Workload) -> bool:
     return workload.is_true(condition_types.EVICTED) or not workload.spec.active
 

@@ -40,7 +40,7 @@ from queue_manager.jobs.workload_manifest import prebuilt_name
 from queue_manager.scheduling import workload_info
 from queue_manager.visibility import inbox
 from queue_manager.visibility.attempt_counts import count_budget_attempts
-from queue_manager.visibility.job_causes import job_cause, pods_by_job
+from queue_manager.visibility.job_causes import exit_code_of, job_cause, pods_by_job
 from queue_manager.visibility.preempted import preempted_for
 from queue_manager.visibility.started_jobs import explain_running, explain_starting, is_running
 from queue_manager.visibility.wording import like_another, plain
@@ -77,10 +77,11 @@ _LOST_QUOTA = (JobState.EVICTED, JobState.PENDING)
 class JobRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """A Job as `sluice ps` shows it. Times are in seconds; None if the phase was never entered.
 
-    `attempts`: counted since its Workload was last activated. `preempted_for`: who needed the quota of its last run, if
-    a preemption ended that. `obstacle`: why its queue admits nothing, with the
-    command that resolves it, or why a Job without a Workload gets none. `cause`: why its pods are not ready, or were
-    not in its last attempt. `retry_at`: when its backoff ends. `finished`: when the Job ended, None before.
+    `requeues`, `budget_attempts`: since its Workload was last activated. `preempted_for`: who needed the quota of its
+    last run, if a preemption ended that. `obstacle`: why its queue admits nothing, with the command that resolves it,
+    or why a Job without a Workload gets none. `cause`: why its pods are not ready, or were not in its last attempt.
+    `exit_code`: of its failed pods, if they are the cause. `retry_at`: when its backoff ends. `finished`: when the Job
+    ended, None before.
     """
 
     namespace: str
@@ -95,8 +96,8 @@ class JobRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     completions: int | None
     waiting_seconds: float | None
     running_seconds: float | None
-    retries: int
-    attempts: int
+    requeues: int
+    budget_attempts: int
     reason: str
     message: str
     equivalent: str
@@ -104,6 +105,7 @@ class JobRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     preempted_for: str = ""
     obstacle: str = ""
     cause: str = ""
+    exit_code: int | None = None
     retry_at: datetime | None = None
     created: datetime | None = None
     finished: datetime | None = None
@@ -169,7 +171,8 @@ def job_row(
     state = job_state(job, workload, now)
     reason, message = explain_state(job, workload, state, now, equivalent)
     waiting, running = spans(job, workload, now)
-    status = job.status
+    status, pods = job.status, list(pods)
+    cause = "" if state == JobState.DELETING else job_cause(job, workload, pods)
     return JobRow(
         namespace=job.metadata.namespace,
         name=job.metadata.name,
@@ -183,14 +186,15 @@ def job_row(
         completions=job.spec.completions,
         waiting_seconds=waiting,
         running_seconds=running,
-        retries=_retries(workload),
-        attempts=count_budget_attempts(workload) if workload is not None else 0,
+        requeues=_requeues(workload),
+        budget_attempts=count_budget_attempts(workload) if workload is not None else 0,
         reason=reason,
         message=message,
         equivalent=inbox.job_name(equivalent) if equivalent is not None else "",
         equivalent_reason=refusal(equivalent),
         preempted_for=lost_quota_for(workload, state),
-        cause="" if state == JobState.DELETING else job_cause(job, workload, pods),
+        cause=cause,
+        exit_code=exit_code_of(cause, pods),
         retry_at=_retry_at(workload) if state == JobState.BACKOFF else None,
         created=job.metadata.creation_timestamp,
         finished=_ended_at(job),
@@ -352,6 +356,6 @@ def _retry_at(workload: Workload | None) -> datetime | None:
     return state.requeue_at if state is not None else None
 
 
-def _retries(workload: Workload | None) -> int:
+def _requeues(workload: Workload | None) -> int:
     state = workload.status.requeue_state if workload else None
     return (state.count or 0) if state else 0

@@ -19,7 +19,7 @@ from queue_manager.visibility.explanation import Position
 from queue_manager.visibility.failures import Failure
 from queue_manager.visibility.future_events import Prediction
 from queue_manager.visibility.indexes import IndexMap, index_map
-from queue_manager.visibility.job_causes import job_cause, recorded_cause
+from queue_manager.visibility.job_causes import exit_code_of, job_cause, recorded_cause
 from queue_manager.visibility.job_history import Step, history
 from queue_manager.visibility.job_states import (
     JobState,
@@ -67,7 +67,7 @@ class EventRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 class JobView(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """The record of one Job. Times are timezone-aware; durations end now, or at the end of the Job.
 
-    `cause`, `preempted_for`: as in `JobRow`. `position`: of a pending Job, if it is known.
+    `cause`, `exit_code`, `preempted_for`: as in `JobRow`. `position`: of a pending Job, if it is known.
     """
 
     namespace: str
@@ -83,6 +83,7 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     reason: str
     message: str
     cause: str
+    exit_code: int | None
     equivalent: str
     equivalent_reason: str
     preempted_for: str
@@ -168,6 +169,7 @@ def job_view(
         reason=reason,
         message=message,
         cause=cause,
+        exit_code=exit_code_of(cause, pods),
         equivalent=inbox.job_name(equivalent) if equivalent is not None else "",
         equivalent_reason=refusal(equivalent),
         preempted_for=victim,

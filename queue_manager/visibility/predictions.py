@@ -72,7 +72,7 @@ def predict(
     if job is None:
         found = _without_job(workload, state, context, now)
     elif state == JobState.DELETING:
-        found = [_untimed("is deleted once its finalizers are removed and its pods have ended")]
+        found = [_untimed("the Job is deleted once its finalizers are removed and its pods have ended")]
     elif state in (JobState.SUCCEEDED, JobState.FAILED):
         found = _after_end(job, workload, context, now)
     elif state == JobState.REFUSED:
@@ -91,7 +91,7 @@ def predict(
 
 def _without_queue(job: Job) -> str:
     owner = job.metadata.controller
-    text = "starts when its spec.suspend is set to false; it is in no queue"
+    text = "the Job starts when its spec.suspend is set to false; it is in no queue"
     if owner is not None and owner.is_job:
         return f"{text}, and is suspended again while Job {owner.name}, which owns it, is queued and holds no quota"
     return text
@@ -106,7 +106,7 @@ def _without_job(
         return _after_end(None, workload, context, now)
     if workload.is_true(condition_types.ADMITTED) and state == JobState.RESERVED:
         held = _queue_deadlines(workload, (), context)
-        return [*held, _untimed("holds its quota until it is finished or deleted: it has no Job")]
+        return [*held, _untimed("the Workload holds its quota until it is finished or deleted: it has no Job")]
     return _BY_WORKLOAD_STATE[state](workload, context, now)
 
 
@@ -125,7 +125,7 @@ def _without_workload(job: Job, now: datetime) -> str:
     """Describe what is next for a Job that names a queue and has no Workload."""
     prebuilt = prebuilt_name(job)
     if prebuilt:
-        return f"starts once prebuilt Workload {prebuilt} exists and belongs to no other Job"
+        return f"the Job starts once prebuilt Workload {prebuilt} exists and belongs to no other Job"
     return NO_WORKLOAD if is_overdue(job, now) else "the queue manager is about to create its Workload"
 
 
@@ -140,7 +140,7 @@ def _after_end(
     ttl = job.spec.ttl_seconds_after_finished if job is not None else None
     at = _after(end.last_transition_time if end is not None else None, ttl, now)
     if at is not None:
-        found.append(Prediction(at=at, what="is deleted with its pods (ttlSecondsAfterFinished)"))
+        found.append(Prediction(at=at, what="the Job is deleted with its pods (ttlSecondsAfterFinished)"))
     finished = workload.condition(condition_types.FINISHED) if workload is not None else None
     if finished is not None and context.settings is not None:
         at = _after(finished.last_transition_time, context.settings.retain_finished, now)
@@ -160,7 +160,12 @@ def _deactivated(workload: Workload, context: PredictionContext, now: datetime) 
         at = _after(evicted.last_transition_time, context.settings.retain_deactivated, now)
         if at is not None:
             found.append(Prediction(at=at, what="the Job is deleted (objectRetentionPolicies)"))
-    return [*found, _untimed(f"stays out until: sluice reactivate {job_argument(workload, context.default_ns)}")]
+    return [
+        *found,
+        _untimed(
+            f"{_subject(workload)} stays out until: sluice reactivate {job_argument(workload, context.default_ns)}"
+        ),
+    ]
 
 
 def _backoff(workload: Workload, context: PredictionContext, now: datetime) -> list[Prediction]:
@@ -171,8 +176,15 @@ def _backoff(workload: Workload, context: PredictionContext, now: datetime) -> l
     at = state.requeue_at if state is not None else None
     end = _end_of_attempts(workload, context.settings)
     if at is not None and end is not None and end <= at:
-        return [Prediction(at=end, what="is deactivated: its pods were not ready for too long (giveUpAfter)")]
-    return [Prediction(at=at, what=f"is requeued in {workload.spec.queue_name} ({tried})"), *_obstacles(context)]
+        return [
+            Prediction(
+                at=end, what=f"{_subject(workload)} is deactivated: its pods were not ready for too long (giveUpAfter)"
+            )
+        ]
+    return [
+        Prediction(at=at, what=f"{_subject(workload)} is requeued in {workload.spec.queue_name} ({tried})"),
+        *_obstacles(context),
+    ]
 
 
 def _evicted(workload: Workload, context: PredictionContext, now: datetime) -> list[Prediction]:
@@ -198,7 +210,7 @@ def _kept_for_it(outlook: Explanation | None) -> list[Prediction]:
     kept = "quota that is released is kept for it (backfill)"
     if outlook.starts_by is None:
         return [_untimed(kept)]
-    return [Prediction(at=outlook.starts_by, what=f"starts at the latest: {kept}")]
+    return [Prediction(at=outlook.starts_by, what=f"the Job starts at the latest: {kept}")]
 
 
 def _preempted(workload: Workload) -> list[Prediction]:
@@ -218,12 +230,14 @@ def _obstacles(context: PredictionContext) -> list[Prediction]:
 
 
 _PENDING = {
-    reasons.WAITING_FOR_QUOTA: "starts when enough quota is free",
-    reasons.WAITING_FOR_PREEMPTED: "starts when the preempted Workloads have stopped",
-    reasons.WAITING_FOR_PODS_READY: "starts when the pods of all admitted Workloads are ready (blockAdmission)",
-    reasons.EXCEEDS_MAX_QUOTA: "never starts, unless it requests less or an admin raises the quota",
-    reasons.NO_MATCHING_FLAVOR: "never starts, unless it requests something else or an admin adds a flavor for it",
-    reasons.MISCONFIGURED: "never starts, unless the misconfiguration is fixed",
+    reasons.WAITING_FOR_QUOTA: "the Job starts when enough quota is free",
+    reasons.WAITING_FOR_PREEMPTED: "the Job starts when the preempted Workloads have stopped",
+    reasons.WAITING_FOR_PODS_READY: "the Job starts when the pods of all admitted Workloads are ready (blockAdmission)",
+    reasons.EXCEEDS_MAX_QUOTA: "the Job never starts, unless it requests less or an admin raises the quota",
+    reasons.NO_MATCHING_FLAVOR: (
+        "the Job never starts, unless it requests something else or an admin adds a flavor for it"
+    ),
+    reasons.MISCONFIGURED: "the Job never starts, unless the misconfiguration is fixed",
 }
 
 
@@ -231,19 +245,19 @@ def _why_pending(reserved: Condition | None, workload: Workload, context: Predic
     reason = reserved.reason if reserved is not None else ""
     if reason == reasons.ADMISSION_GATED:
         gates = workload.metadata.annotations.get(keys.ADMISSION_GATED_BY, "")
-        return f"enters the queue when its admission gates are removed: {gates}"
-    text = _PENDING.get(reason, f"is tried when it is its turn in {workload.spec.queue_name}")
+        return f"the Job enters the queue when its admission gates are removed: {gates}"
+    text = _PENDING.get(reason, f"the Job is tried when it is its turn in {workload.spec.queue_name}")
     outlook = context.outlook
     if outlook is not None and outlook.changes and outlook.code == WAITS_FOR_QUOTA:
-        text = f"starts when {outlook.changes[0]}"
+        text = f"the Job starts when {outlook.changes[0]}"
     return f"{text} (sluice explain {job_argument(workload, context.default_ns)})"
 
 
 def _reserved(workload: Workload, context: PredictionContext, now: datetime) -> list[Prediction]:
     open_checks = [check.name for check in workload.status.admission_checks if check.state != CheckState.READY]
     if open_checks and not workload.is_true(condition_types.ADMITTED):
-        return [_untimed(f"starts when its admission checks are ready: {', '.join(open_checks)}")]
-    return [_untimed("starts at once")]
+        return [_untimed(f"the Job starts when its admission checks are ready: {', '.join(open_checks)}")]
+    return [_untimed("the Job starts at once")]
 
 
 _BY_WORKLOAD_STATE = {
@@ -275,19 +289,21 @@ def _while_running(
         found += [Prediction(at=at, what=f"the next pod of index {index} is created") for at, index in sorted(due)[:1]]
     at = _after(job.status.start_time, job.spec.active_deadline_seconds, now)
     if at is not None:
-        found.append(Prediction(at=at, what="fails if it still runs (activeDeadlineSeconds)"))
+        found.append(Prediction(at=at, what="the Job fails if it still runs (activeDeadlineSeconds)"))
     if workload is not None:
         found += _queue_deadlines(workload, pods, context)
     wanted = job.spec.completions
     done = f"{job.status.succeeded} of {wanted} pods have" if wanted is not None else "not all have"
-    return [*found, _untimed(f"ends when all its pods have succeeded ({done})")]
+    return [*found, _untimed(f"the Job ends when all its pods have succeeded ({done})")]
 
 
 def _queue_deadlines(workload: Workload, pods: Sequence[Pod], context: PredictionContext) -> list[Prediction]:
     found = []
     at = execution_deadline(workload)
     if at is not None:
-        found.append(Prediction(at=at, what="is deactivated if it still runs (maximum execution time)"))
+        found.append(
+            Prediction(at=at, what=f"{_subject(workload)} is deactivated if it still runs (maximum execution time)")
+        )
     ready = workload.condition(condition_types.PODS_READY)
     if workload.is_true(condition_types.PODS_READY) or not workload.is_true(condition_types.ADMITTED):
         return found
@@ -296,12 +312,19 @@ def _queue_deadlines(workload: Workload, pods: Sequence[Pod], context: Predictio
     if context.settings is None:
         return [
             *found,
-            _untimed("is evicted if its pods are not all ready in time (waitForPodsReady; --config shows when)"),
+            _untimed(
+                f"{_subject(workload)} is evicted if its pods are not all ready in time "
+                "(waitForPodsReady; --config shows when)"
+            ),
         ]
     deadline = pods_deadline(workload, context.settings, unscheduled(pods))
     if deadline is not None:
         found.append(Prediction(at=deadline.at, what=_eviction(workload, deadline, context.settings)))
     return found
+
+
+def _subject(workload: Workload) -> str:
+    return "the Workload" if workload.metadata.controller is None else "the Job"
 
 
 def _end_of_attempts(workload: Workload, settings: WorkloadSettings | None) -> datetime | None:
@@ -320,11 +343,11 @@ def _limit(workload: Workload, settings: WorkloadSettings | None) -> int | None:
 
 def _eviction(workload: Workload, deadline: Deadline, settings: WorkloadSettings) -> str:
     if deadline.last:
-        return "is deactivated if its pods are not all ready (giveUpAfter)"
+        return f"{_subject(workload)} is deactivated if its pods are not all ready (giveUpAfter)"
     state = workload.status.requeue_state
     count = ((state.count or 0) if state is not None else 0) + 1
     limit = _limit(workload, settings)
     if limit is not None and count > limit:
-        return f"is deactivated if its pods are not all ready (its {limit} retries are used up)"
+        return f"{_subject(workload)} is deactivated if its pods are not all ready (its {limit} retries are used up)"
     follows = f"retry {count}{f' of {limit}' if limit is not None else ''} follows"
-    return f"is evicted if its pods are not all ready ({follows})"
+    return f"{_subject(workload)} is evicted if its pods are not all ready ({follows})"

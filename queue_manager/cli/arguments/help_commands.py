@@ -46,6 +46,7 @@ def add_help_commands(commands: Commands) -> None:
     man = commands.add_parser(
         "man",
         help="show the man page of a command",
-        epilog="To a pipe or file, the page is roff: sluice man ps > ~/.local/share/man/man1/sluice-ps.1",
+        epilog="To install a page: sluice man --roff ps > ~/.local/share/man/man1/sluice-ps.1",
     )
+    man.add_argument("--roff", action="store_true", help="print the source of the page, for man and mandoc")
     man.add_argument("page", nargs="?", metavar="COMMAND", help="default: all commands in short")

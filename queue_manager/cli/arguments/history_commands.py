@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from queue_manager.cli.arguments.argument_types import TIMES, past_time
-from queue_manager.cli.arguments.shared_options import Commands, add_output_option
+from queue_manager.cli.arguments.shared_options import Commands, add_connection_options, add_output_option
 
 GROUPS = ("queue", "user", "flavor", "namespace")
 
@@ -51,6 +51,7 @@ def _add_choice(command: argparse.ArgumentParser) -> None:
         help="sqlite:///PATH or postgresql://HOST/DATABASE (default: that of `sluice up`, history.db beside the "
         "kubeconfig that other commands use)",
     )
+    add_connection_options(command)
 
 
 def group_list(text: str) -> tuple[str, ...]:

@@ -23,12 +23,7 @@ from queue_manager.cli.arguments.shared_options import (
     add_namespace_option,
     add_scope_options,
 )
-from queue_manager.cli.exits import EXIT_ERROR, EXIT_NEVER, EXIT_REFUSED
-
-CREATION_CODES = (
-    f"{EXIT_NEVER}: a Job was created and can never start; {EXIT_ERROR}: not possible now; "
-    f"{EXIT_REFUSED}: refused, nothing was created"
-)
+from queue_manager.cli.exit_meanings import exit_sentence
 
 
 def add_job_lists(commands: Commands) -> None:
@@ -55,7 +50,7 @@ def add_job_lists(commands: Commands) -> None:
     submit = commands.add_parser(
         "submit",
         help="check Jobs and submit them",
-        epilog=f"Exit code 0: all were created; 1: with --wait, one failed, was stopped or deleted; {CREATION_CODES}.",
+        epilog=exit_sentence("submit"),
     )
     submit.add_argument(
         "-f",
@@ -83,9 +78,8 @@ def _add_run(commands: Commands) -> None:
         "run",
         help="run a command as a queued Job, print its log, end with its exit code",
         usage="sluice run [OPTIONS] [--] COMMAND [ARGUMENTS]",
-        epilog="After Ctrl-C the Job goes on, unless --rm was given. Exit code: that of the command if it ran; else 1: "
-        f"the Job was stopped or deleted; {CREATION_CODES}. A line on standard error that begins with `sluice run:` "
-        "says which.",
+        epilog="After Ctrl-C the Job goes on, unless --rm was given. If not the command, but Sluice ends with a code, "
+        f"a line on standard error that begins with `sluice run:` says why. {exit_sentence('run')}",
     )
     run.add_argument("argv", nargs=argparse.REMAINDER, metavar="COMMAND", help="with its arguments")
     run.add_argument("-q", "--queue", metavar="Q", help="LocalQueue (default: the only one, or that named default)")
@@ -127,7 +121,11 @@ def add_single_jobs(commands: Commands) -> None:
     )
     add_client_options(show)
 
-    explain = commands.add_parser("explain", help="why one Job does not run, who holds its quota, what would change it")
+    explain = commands.add_parser(
+        "explain",
+        help="why one Job does not run, who holds its quota, what would change it",
+        epilog=exit_sentence("explain"),
+    )
     subject = explain.add_mutually_exclusive_group(required=True)
     subject.add_argument("job", nargs="?", metavar="JOB", help="its name, or NAMESPACE/NAME")
     subject.add_argument(
@@ -197,7 +195,7 @@ def _add_following(commands: Commands) -> None:
     wait = commands.add_parser(
         "wait",
         help="wait until Jobs have finished, been admitted or started",
-        epilog="Exit code 0: all have; 1: one failed, was stopped or deleted, or time is up; 2: one never can.",
+        epilog=exit_sentence("wait"),
     )
     wait.add_argument("jobs", nargs="+", metavar="JOB", help="names, or NAMESPACE/NAME")
     wait.add_argument(

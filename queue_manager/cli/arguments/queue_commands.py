@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from queue_manager.cli.arguments.shared_options import Commands, add_change_options, add_client_options
+from queue_manager.cli.exit_meanings import exit_sentence
 
 
 def add_queue_commands(commands: Commands) -> None:
@@ -13,7 +14,7 @@ def add_queue_commands(commands: Commands) -> None:
     doctor = commands.add_parser(
         "doctor",
         help="find mistakes in queues and settings, expiring certificates, stuck objects, wrong clocks",
-        epilog="Exit code: 0 nothing found, 1 warnings, 2 errors, 3 the cluster cannot be read.",
+        epilog=exit_sentence("doctor"),
     )
     add_client_options(doctor, "KIND/NAME -n NS")
 

@@ -26,7 +26,7 @@ async def test_a_job_that_never_becomes_ready_is_listed_and_reactivated(user: Ca
     assert [rung["number"] for rung in given_up["retries"]["attempts"]] == [1, 2]
 
     (row,) = me.json("deactivated")
-    assert (row["name"], row["why"], row["attempts"]) == ("broken", "pods not ready", 2)
+    assert (row["name"], row["why"], row["budgetAttempts"]) == ("broken", "pods not ready", 2)
     assert "/no/such/program" in row["lastError"]
     for queue in ("user-queue", "cq/cluster-queue"):
         assert "sluice reactivate broken" in me.says("deactivated", "-q", queue)
@@ -189,11 +189,11 @@ async def test_show_names_the_deadline_if_the_configuration_is_known(user: Calla
     await me.until_state("broken", "Starting")
     unasked = me.says("show", "broken")
     if isinstance(me.up, Up):  # the configuration is published
-        assert "is evicted if its pods are not all ready (retry 1 of 1 follows)" in unasked
+        assert "the Job is evicted if its pods are not all ready (retry 1 of 1 follows)" in unasked
     else:
         assert "waitForPodsReady; --config shows when" in unasked
     printed = me.says("show", "broken", "--config", str(me.config))
-    assert "is evicted if its pods are not all ready (retry 1 of 1 follows)" in printed
+    assert "the Job is evicted if its pods are not all ready (retry 1 of 1 follows)" in printed
     assert "/no/such/program" in printed
 
 

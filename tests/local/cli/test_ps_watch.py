@@ -106,4 +106,4 @@ async def test_a_program_gets_a_json_object_per_line(user: Callable[..., User], 
     await until(ended, "the end of the Job")
     watch.send_signal(signal.SIGINT)
     assert watch.wait(30) == INTERRUPTED
-    assert {(row["name"], row["state"], row["schemaVersion"]) for row in ended()} == {("quick", "Succeeded", 1)}
+    assert {(row["name"], row["state"], row["schemaVersion"]) for row in ended()} == {("quick", "Succeeded", 2)}

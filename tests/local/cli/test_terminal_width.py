@@ -8,7 +8,7 @@ from pathlib import Path
 
 from rich.cells import cell_len
 
-from queue_manager.api.resources import LOCAL_QUEUES
+from queue_manager.api.resources import CLUSTER_QUEUES, LOCAL_QUEUES, WORKLOAD_PRIORITY_CLASSES
 from tests.local.cli.conftest import JOB, User
 from tests.local.cli.terminal import Terminal
 from tests.local.cluster.conftest import SLUICE, sluice
@@ -83,6 +83,42 @@ async def test_sentences_about_jobs_and_queues_fit_on_a_terminal(user: Callable[
         ["uninstall"],
     ]
     assert await wrongly_printed(commands, {"KUBECONFIG": str(me.up.kubeconfig)}) == {}
+
+
+async def test_show_of_a_job_that_failed_fits_forty_lines(user: Callable[..., User]) -> None:
+    me = user()
+    me.submit("fails", command=FAILS, spec="backoffLimit: 0")
+    record = await me.until_state("fails", "Failed")
+    lines = await shown("show", "fails", env={"KUBECONFIG": str(me.up.kubeconfig)})
+    assert len(lines) <= 40
+    first = lines.index("HISTORY") + 2
+    steps = lines[first : first + len(record["history"])]
+    assert [line.split()[0] for line in steps] == [step["at"] for step in record["history"]]
+    everything = await shown("show", "fails", "-o", "wide", env={"KUBECONFIG": str(me.up.kubeconfig)})
+    assert "SuccessfulCreate" in "".join(lines)
+    for event in record["events"]:
+        assert event["reason"] in "".join(everything)
+
+
+async def test_show_says_who_needed_the_quota_of_a_victim_and_its_place(user: Callable[..., User]) -> None:
+    me = user()
+    async with me.up.client() as client:
+        await client.create(WORKLOAD_PRIORITY_CLASSES, "", {"metadata": {"name": "high"}, "value": 100})
+        policy = {"spec": {"preemption": {"withinClusterQueue": "LowerPriority"}}}
+        await client.patch(CLUSTER_QUEUES, "", "cluster-queue", policy)
+    me.submit("victim", cpu="2")
+    await me.until_state("victim", "Running")
+    needs = JOB.format(name="needs", command="[sleep, '600']", spec="backoffLimit: 6", cpu=2)
+    me.says("submit", "-f", "-", stdin=needs.replace("labels: {", "labels: {kueue.x-k8s.io/priority-class: high, "))
+    await me.until_state("needs", "Running")
+    await me.until_state("victim", "Pending")
+    lines = await shown("show", "victim", env={"KUBECONFIG": str(me.up.kubeconfig)})
+    page = " ".join(" ".join(lines).split())
+    assert "state Pending preempted for priority 100 of ClusterQueue cluster-queue; needs 2 more cpu" in page
+    assert "position 1 of 1 in ClusterQueue cluster-queue" in page
+    evicted = next(number for number, line in enumerate(lines) if line.endswith("●  Evicted"))
+    assert lines[evicted + 1] == "  preempted for priority 100 of ClusterQueue cluster-queue"
+    assert "JobUID" not in page
 
 
 async def test_mistakes_fit_on_a_terminal(tmp_path: Path) -> None:

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import signal
+import socket
 import subprocess
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from job_controller.model import Job, Pod
 from queue_manager.api.resources import JOBS, LOCAL_QUEUES, PODS, WORKLOADS
 from queue_manager.api.types import Workload
+from queue_manager.local.kubeconfig_file import write_kubeconfig
 from tests.conftest import kubectl
 from tests.local.cli.conftest import JOB, User
-from tests.local.cluster.conftest import Up, sluice
+from tests.local.cluster.conftest import SLUICE, Up, sluice
 from tests.waiting import until
 
 Begin = Callable[..., User]
@@ -276,3 +280,46 @@ async def test_kubectl_sees_the_job_of_run_and_its_log(user: Begin) -> None:
     if embedded(me):
         log = subprocess.run([*tool, "logs", "job/seen"], capture_output=True, check=True, text=True)
         assert log.stdout == "hello\n"
+
+
+async def test_an_unknown_job_has_the_same_exit_code_in_every_command(user: Begin) -> None:
+    me = user()
+    for command in ("explain", "show", "logs", "wait", "cancel", "deactivate", "reactivate"):
+        done = me.run(command, "nosuch")
+        assert (done.returncode, done.stdout) == (2, "")
+        assert done.stderr.startswith(f"sluice {command}: no Job nosuch in namespace default; ")
+
+
+async def test_the_history_of_another_cluster_is_refused_with_the_option_to_type(user: Begin, tmp_path: Path) -> None:
+    """The kubeconfig of a cluster that `sluice up` did not write has no store beside it."""
+    me = user()
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "config").write_bytes(me.up.kubeconfig.read_bytes())
+    for command in ("history", "report"):
+        done = sluice(command, "--kubeconfig", str(elsewhere / "config"))
+        assert (done.returncode, done.stdout) == (2, "")
+        assert done.stderr.startswith(f"sluice {command}: the history is read from its store, not from the cluster; ")
+        assert "history.url" in done.stderr
+        assert f"sluice {command} --store " in done.stderr
+
+
+def test_ctrl_c_of_submit_before_it_has_read_its_file_says_that_nothing_was_created(tmp_path: Path) -> None:
+    fifo = tmp_path / "jobs.yaml"
+    os.mkfifo(fifo)
+    argv = [*SLUICE, "submit", "-f", str(fifo)]
+    with subprocess.Popen(argv, stderr=subprocess.PIPE, text=True) as process, fifo.open("w"):  # once it reads
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=60)
+    assert (process.returncode, err) == (130, "sluice submit: interrupted: nothing was created\n")
+
+
+def test_ctrl_c_of_run_before_the_job_is_created_says_that_nothing_was_created(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        write_kubeconfig(tmp_path / "config", f"http://127.0.0.1:{server.getsockname()[1]}", "token", "")
+        argv = [*SLUICE, "run", "--kubeconfig", str(tmp_path / "config"), *IMAGE, "true"]
+        with subprocess.Popen(argv, stderr=subprocess.PIPE, text=True) as process:
+            server.accept()  # of the first request, which is never answered
+            process.send_signal(signal.SIGINT)
+            _, err = process.communicate(timeout=60)
+    assert (process.returncode, err) == (130, "sluice run: interrupted: nothing was created\n")

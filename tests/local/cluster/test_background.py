@@ -93,7 +93,10 @@ async def test_down_says_what_happened_to_a_running_job_and_ends_its_processes(b
     async with background.client() as client:
         await client.create(JOBS, "default", job("sleeps", f"sleep {marker}", backoffLimit=0))
         await running(client, "sleeps")
-    assert "1 Job (default/sleeps) interrupted: the next `sluice up` starts 1 pod again" in background.down()
+    assert (
+        f"1 Job (default/sleeps) interrupted: `sluice up --data-dir {background.data_dir}` starts 1 pod again"
+        in background.down()
+    )
     assert processes_of(marker) == []
     assert "no cluster runs from" in background.down()
 
@@ -111,8 +114,13 @@ async def test_jobs_left_running_end_without_a_retry_under_the_next_up(backgroun
             await running(client, name)
         before = {pod.metadata.uid for pod in await client.list(PODS, "default", type=Pod)}
     said = background.down()
-    assert "2 Jobs (default/ends-meanwhile, default/goes-on) left running, with the processes of 2 pods" in said
-    assert "processes of 2 pods go on running" in said
+    option = f"--data-dir {background.data_dir}"
+    left = "2 Jobs (default/ends-meanwhile, default/goes-on) left running, with the processes of 2 pods"
+    assert f"{left}: `sluice up {option}` finds them again; " in said
+    assert said.count("finds them again") == 1
+    assert f"to end them: sluice down {option} --remove-data" in said
+    later = f"`sluice up {option}` finds them again, `sluice down {option} --remove-data` ends them"
+    assert f"processes of 2 pods go on running: {later}" in background.down()
     assert len(runs.read_text().split()) == 2
     gate.touch()
     background.up("--wait")

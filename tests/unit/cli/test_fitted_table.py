@@ -99,7 +99,15 @@ def test_no_line_is_wider_than_the_terminal_and_no_value_torn(name: str, data: s
 
 def job(**values: Any) -> JobRow:
     known = {"namespace": "default", "name": "train", "queue": "user-queue", "state": JobState.PENDING, "priority": 0}
-    counts = {"ready": 0, "active": 0, "succeeded": 0, "failed": 0, "completions": 1, "retries": 0, "attempts": 0}
+    counts = {
+        "ready": 0,
+        "active": 0,
+        "succeeded": 0,
+        "failed": 0,
+        "completions": 1,
+        "requeues": 0,
+        "budget_attempts": 0,
+    }
     times = {"waiting_seconds": 63.0, "running_seconds": None, "reason": "", "message": "", "equivalent": ""}
     return JobRow(**{**known, **counts, **times, **values})
 

@@ -24,6 +24,8 @@ from queue_manager.cli.history import StepRow, columns
 from queue_manager.cli.main import main
 from queue_manager.cli.output import columns_of
 from queue_manager.cli.report import hours
+from queue_manager.local.kubeconfig_file import write_kubeconfig
+from queue_manager.local.storage.data_directory import CERTIFICATE
 from tests.unit.accounting.history_samples import admitted, finished, job, pod, step
 
 BEHAVIOUR = Path(__file__).parents[3] / "queue_manager" / "BEHAVIOUR.md"
@@ -147,6 +149,21 @@ def test_what_is_not_there_is_refused(
 ) -> None:
     assert main(["history", job, "--store", store or url]) == code
     assert capsys.readouterr().err.startswith("sluice history: ")
+
+
+def test_the_history_of_a_named_kubeconfig_is_the_one_beside_it(
+    url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KUBECONFIG", "/none")
+    write_kubeconfig(tmp_path / "kubeconfig", "https://127.0.0.1:1", "token", "certificate")
+    (tmp_path / CERTIFICATE).touch()
+    flags = ("-o", "name", *ALWAYS)
+    assert main(["history", "--store", url, *flags]) == 0
+    stored = capsys.readouterr().out
+    assert main(["history", "--kubeconfig", str(tmp_path / "kubeconfig"), *flags]) == 0
+    assert (capsys.readouterr().out, stored.count("job/")) == (stored, 2)
+    assert main(["report", "--kubeconfig", str(tmp_path / "none")]) == EXIT_ERROR
+    assert "no kubeconfig found" in capsys.readouterr().err
 
 
 def test_a_report_by_unknown_groups_is_refused() -> None:

@@ -21,7 +21,7 @@ from queue_manager.visibility.job_states import JobRow, JobState
 DEFAULT = JobFilter()
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 TEXTS = dict.fromkeys(("reason", "message", "equivalent"), "")
-COUNTS = dict.fromkeys(("priority", "ready", "active", "succeeded", "failed", "retries", "attempts"), 0)
+COUNTS = dict.fromkeys(("priority", "ready", "active", "succeeded", "failed", "requeues", "budget_attempts"), 0)
 
 
 def row(name: str, state: JobState, ended: timedelta | None = None, **fields: Any) -> JobRow:

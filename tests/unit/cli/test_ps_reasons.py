@@ -20,7 +20,7 @@ EVICTED = f"{messages.pods_ready_timeout('ns/j')}; {BOOM}"
 
 def row(reason: str, message: str, cause: str = BOOM, **more: object) -> JobRow:
     plain = job_row(job(), None, at(0))
-    return msgspec.structs.replace(plain, reason=reason, message=message, cause=cause, attempts=3, **more)
+    return msgspec.structs.replace(plain, reason=reason, message=message, cause=cause, budget_attempts=3, **more)
 
 
 @pytest.mark.parametrize(

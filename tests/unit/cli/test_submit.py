@@ -16,6 +16,7 @@ from queue_manager.api import keys
 from queue_manager.api.resources import CLUSTER_QUEUES, JOBS, LOCAL_QUEUES, NAMESPACES, RESOURCE_FLAVORS, WORKLOADS
 from queue_manager.cli import main, manifests
 from queue_manager.cli import submit as submit_module
+from queue_manager.cli.creations import Creations
 from queue_manager.cli.exits import EXIT_ERROR, EXIT_NEVER, EXIT_REFUSED, CommandRefused
 from queue_manager.cli.published_config import Publisher
 from queue_manager.cli.submit import Submitted, _namespaces, prepare, submit
@@ -407,3 +408,41 @@ def test_the_queue_of_the_command_line_must_exist_only_if_it_is_used(tmp_path: P
     jobs = [(manifest, prepare(manifest, "typed")) for manifest in manifests.read(str(file))]
     assert _namespaces(jobs, "typed", "default") == {"team"}
     assert _namespaces(jobs, None, "default") == set()
+
+
+@pytest.mark.parametrize(
+    ("refuses", "says"),
+    [
+        (
+            "b",
+            "created, and go on: default/a (to delete them: sluice cancel default/a); "
+            "Job default/b may have been created, which `sluice show default/b` says",
+        ),
+        ("a", "Job default/a may have been created, which `sluice show default/a` says"),
+        ("dryRun", "nothing was created"),
+    ],
+)
+async def test_an_interruption_says_what_was_created(
+    client: RestClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refuses: str, says: str
+) -> None:
+    honest, reached = client.transport.request, asyncio.Event()
+
+    async def hangs(request: Request) -> Response:
+        dry_run = "dryRun" in (request.query or {})
+        real = request.method == "POST" and not dry_run and f'"name":"{refuses}"'.encode() in (request.body or b"")
+        if real or (dry_run and refuses == "dryRun"):
+            reached.set()
+            await asyncio.Event().wait()
+        return await honest(request)
+
+    monkeypatch.setattr(client.transport, "request", hangs)
+    file = tmp_path / "jobs.yaml"
+    file.write_text("---\n".join((job("a"), job("b"))))
+    jobs = [(manifest, prepare(manifest, None)) for manifest in manifests.read(str(file))]
+    creations = Creations()
+    under_way = asyncio.create_task(submit(client, jobs, creations=creations))
+    await reached.wait()
+    under_way.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await under_way
+    assert creations.interrupted() == f"interrupted: {says}"

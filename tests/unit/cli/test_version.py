@@ -7,8 +7,10 @@ from pathlib import Path
 import pytest
 
 from queue_manager.cli import version_line
-from queue_manager.cli.exits import EXIT_NEVER
+from queue_manager.cli.arguments import parser
+from queue_manager.cli.exits import EXIT_NEVER, EXIT_REFUSED
 from queue_manager.cli.main import main
+from queue_manager.cli.man_page import commands_of
 
 
 def test_the_version_is_printed_without_a_command(capsys: pytest.CaptureFixture[str]) -> None:
@@ -18,11 +20,25 @@ def test_the_version_is_printed_without_a_command(capsys: pytest.CaptureFixture[
     assert re.fullmatch(r"sluice \d+\.\d+\.\d+( \(commit [0-9a-f]{12}\))?, Python 3[.\w+]+\n", capsys.readouterr().out)
 
 
-def test_a_command_is_needed(capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_a_command_the_help_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main([])
     assert ended.value.code == EXIT_NEVER
-    assert "required: COMMAND" in capsys.readouterr().err
+    printed = capsys.readouterr()
+    assert (printed.out, printed.err) == ("", parser().format_help())
+
+
+@pytest.mark.parametrize(("command", "code"), [("history", EXIT_NEVER), ("hold", EXIT_NEVER), ("submit", EXIT_REFUSED)])
+def test_a_usage_error_has_the_usage_of_its_command(
+    command: str, code: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = {"history": ["sort"], "hold": ["q"], "submit": ["-f", "-"]}
+    with pytest.raises(SystemExit) as ended:
+        main([command, *given[command], "--no-such-option"])
+    assert ended.value.code == code
+    usage = commands_of(parser())[command].format_usage()
+    error = f"sluice {command}: error: unrecognized arguments: --no-such-option\n"
+    assert capsys.readouterr().err == usage + error
 
 
 def test_a_checkout_names_its_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

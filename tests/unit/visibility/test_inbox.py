@@ -53,7 +53,7 @@ def test_why_and_how_often_follow_from_the_eviction_and_the_counts(
     reason: str, status: Tree, why: str, tries: int
 ) -> None:
     (row,) = inbox([deactivated(reason, status)], [], at(0))
-    assert (row.why, row.attempts) == (why, tries)
+    assert (row.why, row.budget_attempts) == (why, tries)
     assert row.action.endswith("sluice reactivate j")
 
 
@@ -185,7 +185,7 @@ def test_an_earlier_failure_whose_backoff_lasts_is_the_cause_of_no_pods(
     pods = [exited(f"j-aaaa{seconds}", seconds) for seconds in failed_at]
     jobs = [job(status={"succeeded": succeeded}, annotations=annotations)]
     (row,) = inbox([its], [], at(60), failures=failures([its], pods, jobs))
-    assert (row.why, row.attempts) == (why, 2)
+    assert (row.why, row.budget_attempts) == (why, 2)
     assert bool(row.last_error) == (why == "crashes")
 
 

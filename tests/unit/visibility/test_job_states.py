@@ -206,7 +206,7 @@ def test_a_job_without_queue_has_no_waiting_time() -> None:
 
 def test_priority_and_retries_are_those_of_the_workload() -> None:
     row = job_row(job(), workload(priority=7, status=REQUEUE), at(0))
-    assert (row.priority, row.retries) == (7, 2)
+    assert (row.priority, row.requeues) == (7, 2)
 
 
 def test_an_evicted_run_is_not_waiting_time() -> None:

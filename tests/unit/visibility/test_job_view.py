@@ -16,6 +16,7 @@ from queue_manager.lifecycle.workload_settings import PodsReadySettings, Workloa
 from queue_manager.visibility.attempt_rows import attempt_rows
 from queue_manager.visibility.dominant_reason import Surroundings
 from queue_manager.visibility.explanation import Explanation, Position, explain
+from queue_manager.visibility.job_states import job_row
 from queue_manager.visibility.job_view import JobView, job_view
 from queue_manager.visibility.obstacles import Obstacle
 from queue_manager.visibility.predictions import NO_WORKLOAD, REFUSED, REFUSED_EVENT, PredictionContext
@@ -50,7 +51,7 @@ def starts(**more: Any) -> Workload:
 
 RUNS = job(suspend=False)
 DONE = cond("Complete", reason="CompletionsReached", seconds=50)
-ENDS = "ends when all its pods have succeeded (0 of 1 pods have)"
+ENDS = "the Job ends when all its pods have succeeded (0 of 1 pods have)"
 AGAIN = "keeps its place in the queue, by priority and creation time, and is tried again without a backoff"
 MADE_ROOM: Tree = {
     "requeueHistory": {"attempts": [{"reason": "Preempted", "cause": "for priority 100 of ClusterQueue team-b"}]}
@@ -65,7 +66,7 @@ CASES: list[tuple[str, Job | None, Workload | None, PredictionContext, list[tupl
         job(conditions=[DONE], ttlSecondsAfterFinished=100),
         None,
         KNOWN,
-        [(150, "is deleted with its pods (ttlSecondsAfterFinished)")],
+        [(150, "the Job is deleted with its pods (ttlSecondsAfterFinished)")],
     ),
     (
         "given up",
@@ -74,7 +75,7 @@ CASES: list[tuple[str, Job | None, Workload | None, PredictionContext, list[tupl
         KNOWN,
         [
             (100, "the Job is deleted (objectRetentionPolicies)"),
-            (None, "stays out until: sluice reactivate j"),
+            (None, "the Job stays out until: sluice reactivate j"),
         ],
     ),
     (
@@ -90,7 +91,7 @@ CASES: list[tuple[str, Job | None, Workload | None, PredictionContext, list[tupl
         workload(conditions=[cond("Evicted", reason="Preempted"), cond("QuotaReserved", "False", "WaitingForQuota")]),
         KNOWN,
         [
-            (None, "starts when enough quota is free (sluice explain j)"),
+            (None, "the Job starts when enough quota is free (sluice explain j)"),
             (None, f"preempted for another Workload: {AGAIN}"),
         ],
     ),
@@ -99,14 +100,14 @@ CASES: list[tuple[str, Job | None, Workload | None, PredictionContext, list[tupl
         job(),
         workload(active=False, conditions=[cond("Evicted", reason="Deactivated"), *admitted()]),
         KNOWN,
-        [(None, STOPS), (None, "stays out until: sluice reactivate j")],
+        [(None, STOPS), (None, "the Job stays out until: sluice reactivate j")],
     ),
     (
         "backoff",
         job(),
         workload(conditions=[cond("Evicted")], status=requeue(1, 90)),
         KNOWN,
-        [(90, "is requeued in q (retry 1 of 2)")],
+        [(90, "the Job is requeued in q (retry 1 of 2)")],
     ),
     (
         "backoff that ends with giveUpAfter",
@@ -116,7 +117,7 @@ CASES: list[tuple[str, Job | None, Workload | None, PredictionContext, list[tupl
             status={**requeue(1, 80), "requeueHistory": {"since": wire(20), "attempts": []}},
         ),
         PredictionContext(settings=WorkloadSettings(pods_ready=PodsReadySettings(timeout=30, give_up_after=60))),
-        [(80, "is deactivated: its pods were not ready for too long (giveUpAfter)")],
+        [(80, "the Job is deactivated: its pods were not ready for too long (giveUpAfter)")],
     ),
     (
         "what never starts, with the way out",
@@ -130,25 +131,31 @@ CASES: list[tuple[str, Job | None, Workload | None, PredictionContext, list[tupl
         job(),
         workload(conditions=[cond("Evicted")], status=requeue(1, 90)),
         PredictionContext(Obstacle("waits: LocalQueue q is stopped")),
-        [(90, "is requeued in q (retry 1)"), (None, "waits: LocalQueue q is stopped")],
+        [(90, "the Job is requeued in q (retry 1)"), (None, "waits: LocalQueue q is stopped")],
     ),
     ("evicted", RUNS, workload(conditions=[cond("Evicted"), *admitted()]), KNOWN, [(None, STOPS)]),
-    ("quota", job(), waits("WaitingForQuota"), KNOWN, [(None, "starts when enough quota is free (sluice explain j)")]),
+    (
+        "quota",
+        job(),
+        waits("WaitingForQuota"),
+        KNOWN,
+        [(None, "the Job starts when enough quota is free (sluice explain j)")],
+    ),
     (
         "too large",
         job(),
         waits("ExceedsMaxQuota"),
         KNOWN,
-        [(None, "never starts, unless it requests less or an admin raises the quota (sluice explain j)")],
+        [(None, "the Job never starts, unless it requests less or an admin raises the quota (sluice explain j)")],
     ),
     (
         "gated",
         job(),
         waits("AdmissionGated", annotations={"kueue.x-k8s.io/admission-gated-by": "a"}),
         KNOWN,
-        [(None, "enters the queue when its admission gates are removed: a")],
+        [(None, "the Job enters the queue when its admission gates are removed: a")],
     ),
-    ("in line", job(), workload(), KNOWN, [(None, "is tried when it is its turn in q (sluice explain j)")]),
+    ("in line", job(), workload(), KNOWN, [(None, "the Job is tried when it is its turn in q (sluice explain j)")]),
     ("not seen yet", job(created=55), None, KNOWN, [(None, "the queue manager is about to create its Workload")]),
     (
         "left alone",
@@ -162,7 +169,7 @@ CASES: list[tuple[str, Job | None, Workload | None, PredictionContext, list[tupl
         job(annotations={"kueue.x-k8s.io/prebuilt-workload-name": "mine"}),
         None,
         KNOWN,
-        [(None, "starts once prebuilt Workload mine exists and belongs to no other Job")],
+        [(None, "the Job starts once prebuilt Workload mine exists and belongs to no other Job")],
     ),
     (
         "its Workload could not be started",
@@ -176,21 +183,21 @@ CASES: list[tuple[str, Job | None, Workload | None, PredictionContext, list[tupl
         job(queue=""),
         None,
         KNOWN,
-        [(None, "starts when its spec.suspend is set to false; it is in no queue")],
+        [(None, "the Job starts when its spec.suspend is set to false; it is in no queue")],
     ),
     (
         "starting, first try",
         RUNS,
         starts(),
         KNOWN,
-        [(80, "is evicted if its pods are not all ready (retry 1 of 2 follows)"), (None, ENDS)],
+        [(80, "the Job is evicted if its pods are not all ready (retry 1 of 2 follows)"), (None, ENDS)],
     ),
     (
         "starting, last attempt",
         RUNS,
         starts(**requeue(2, None)),
         KNOWN,
-        [(80, "is deactivated if its pods are not all ready (its 2 retries are used up)"), (None, ENDS)],
+        [(80, "the Job is deactivated if its pods are not all ready (its 2 retries are used up)"), (None, ENDS)],
     ),
     (
         "starting, configuration unknown",
@@ -198,7 +205,7 @@ CASES: list[tuple[str, Job | None, Workload | None, PredictionContext, list[tupl
         starts(),
         PredictionContext(),
         [
-            (None, "is evicted if its pods are not all ready in time (waitForPodsReady; --config shows when)"),
+            (None, "the Job is evicted if its pods are not all ready in time (waitForPodsReady; --config shows when)"),
             (None, ENDS),
         ],
     ),
@@ -208,8 +215,8 @@ CASES: list[tuple[str, Job | None, Workload | None, PredictionContext, list[tupl
         workload(conditions=admitted(50), status=HOLDS, maximumExecutionTimeSeconds=100),
         KNOWN,
         [
-            (150, "is deactivated if it still runs (maximum execution time)"),
-            (350, "fails if it still runs (activeDeadlineSeconds)"),
+            (150, "the Job is deactivated if it still runs (maximum execution time)"),
+            (350, "the Job fails if it still runs (activeDeadlineSeconds)"),
             (None, ENDS),
         ],
     ),
@@ -283,27 +290,31 @@ def test_a_workload_whose_job_is_gone_can_be_shown() -> None:
     assert (seen.name, seen.state, seen.workload) == ("j", "Orphaned", "job-j-12345")
 
 
-NO_JOB = "holds its quota until it is finished or deleted: it has no Job"
+NO_JOB = "the Workload holds its quota until it is finished or deleted: it has no Job"
 
 
 @pytest.mark.parametrize(
     ("its", "state", "says"),
     [
-        (workload(owned=False), "Pending", [(None, "is tried when it is its turn in q (sluice explain job-j-12345)")]),
+        (
+            workload(owned=False),
+            "Pending",
+            [(None, "the Job is tried when it is its turn in q (sluice explain job-j-12345)")],
+        ),
         (
             workload(owned=False, conditions=admitted(50), status=HOLDS),
             "Reserved",
-            [(80, "is evicted if its pods are not all ready (retry 1 of 2 follows)"), (None, NO_JOB)],
+            [(80, "the Workload is evicted if its pods are not all ready (retry 1 of 2 follows)"), (None, NO_JOB)],
         ),
         (
             workload(owned=False, conditions=[cond("Evicted")], status=requeue(1, 90)),
             "Backoff",
-            [(90, "is requeued in q (retry 1 of 2)")],
+            [(90, "the Workload is requeued in q (retry 1 of 2)")],
         ),
         (
             workload(owned=False, active=False, conditions=[cond("Evicted", reason="Deactivated")]),
             "Deactivated",
-            [(None, "stays out until: sluice reactivate job-j-12345")],
+            [(None, "the Workload stays out until: sluice reactivate job-j-12345")],
         ),
         (
             workload(owned=False, conditions=[cond("Finished", reason="Succeeded")]),
@@ -472,7 +483,7 @@ def outlook(**more: Any) -> Explanation:
         ({"kept_for_it": True}, [(None, "quota that is released is kept for it (backfill)")]),
         (
             {"kept_for_it": True, "starts_by": at(90)},
-            [(90, "starts at the latest: quota that is released is kept for it (backfill)")],
+            [(90, "the Job starts at the latest: quota that is released is kept for it (backfill)")],
         ),
     ],
 )
@@ -483,7 +494,7 @@ def test_a_pending_victim_has_its_position_and_what_it_waits_for(more: Tree, say
     assert seen.position is not None
     assert seen.position.cluster_queue == 2
     dated = [(at(when) if when is not None else None, what) for when, what in says]
-    starts = (None, "starts when 1 cpu is released (sluice explain j)")
+    starts = (None, "the Job starts when 1 cpu is released (sluice explain j)")
     place = (None, f"preempted for priority 100 of ClusterQueue team-b: {AGAIN}")
     expected = sorted([starts, *dated], key=lambda each: each[0] is None)
     assert [(n.at, n.what) for n in seen.next] == [*expected, place]
@@ -560,6 +571,19 @@ def test_a_job_gives_up_after_the_tries_since_it_was_last_activated() -> None:
     assert [row.of_budget for row in seen.retries.attempts] == [1, 2, 1, 2]
     again = msgspec.structs.replace(its, spec=msgspec.structs.replace(its.spec, active=True))
     assert view(job(), again).retries.budget_attempts == 0
+
+
+def test_counts_and_exit_code_have_the_same_keys_in_lists_and_records() -> None:
+    its = workload(status={**requeue(2, None), **evictions(("PodsReadyTimeout", "WaitForStart", 2))})
+    ended = job(status={"failed": 2}, conditions=[cond("Failed", reason="BackoffLimitExceeded")])
+    pods = [pod("j-a", "Failed", exit=3), pod("j-b", "Failed", exit=2)]
+    listed = msgspec.to_builtins(job_row(ended, its, at(60), pods=pods))
+    shown = msgspec.to_builtins(view(ended, its, tuple(pods)))
+    counts = {key: shown["retries"][key] for key in ("requeues", "budgetAttempts")}
+    assert {key: listed[key] for key in counts} == counts == {"requeues": 2, "budgetAttempts": 2}
+    assert (listed["exitCode"], shown["exitCode"]) == (3, 3)
+    assert not {"retries", "attempts"} & listed.keys()
+    assert msgspec.to_builtins(view(job(), its, ()))["exitCode"] is None
 
 
 def test_a_child_job_shows_that_its_owner_may_keep_it_suspended() -> None:

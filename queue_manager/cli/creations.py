@@ -1,0 +1,31 @@
+"""How far a command that creates Jobs has come, for what it reports after Ctrl-C. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from job_controller.model import Key
+
+
+@dataclass(slots=True)
+class Creations:
+    """The Jobs of one command. `removing`: an old Job of --replace; `requested`: created, or not, by a lost answer."""
+
+    created: list[Key] = field(default_factory=list)
+    removing: Key | None = None
+    requested: Key | None = None
+    complete: bool = False  # all Jobs are created, and what the command does from now on reports its own interruption
+
+    def interrupted(self) -> str:
+        """Return what has been created by now, as a sentence; "" if that is complete."""
+        if self.complete:
+            return ""
+        if self.removing is not None:
+            last = [f"the old Job {self.removing} is being deleted, and no new one was created"]
+        elif self.requested is not None:
+            last = [f"Job {self.requested} may have been created, which `sluice show {self.requested}` says"]
+        else:
+            last = ["no other was created"] if self.created else ["nothing was created"]
+        names = " ".join(map(str, self.created))
+        before = [f"created, and go on: {names} (to delete them: sluice cancel {names})"] if self.created else []
+        return f"interrupted: {'; '.join([*before, *last])}"

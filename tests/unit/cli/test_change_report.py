@@ -11,7 +11,7 @@ from job_controller.model import Key
 from queue_manager.api.resources import LOCAL_QUEUES
 from queue_manager.cli.change_report import ChangeReport
 from queue_manager.cli.connection import NoResponse
-from queue_manager.cli.machine_formats import object_names
+from queue_manager.cli.machine_formats import SCHEMA_VERSION, object_names
 from queue_manager.cli.targets import QueueTarget, key_of, queue_of
 
 
@@ -75,5 +75,5 @@ def test_csv_of_changes_has_a_line_for_each(capsys: pytest.CaptureFixture[str]) 
     assert report.end("") == 0
     assert capsys.readouterr().out.splitlines() == [
         "schemaVersion,kind,namespace,name,result,note,dryRun",
-        '1,Job,default,one,reactivated,"requeued, behind others",true',
+        f'{SCHEMA_VERSION},Job,default,one,reactivated,"requeued, behind others",true',
     ]

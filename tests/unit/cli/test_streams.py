@@ -111,12 +111,13 @@ def test_control_characters_of_a_refused_file_are_escaped(
     assert not set("\x1b\x9b") & set(said)
 
 
-# The command, interrupted as soon as anything is read beyond the module that starts it and the exit codes.
+# The command, interrupted as soon as anything is read beyond the module that starts it, the exit codes and built-ins.
 INTERRUPTED = """
 import os, signal, sys
+READ = ("__future__", "atexit", "gc", "", ".cli", ".cli.main", ".cli.exits")
 class Interrupt:
     def find_spec(self, name, *args):
-        if name.removeprefix("queue_manager") not in ("__future__", "", ".cli", ".cli.main", ".cli.exits"):
+        if name.removeprefix("queue_manager") not in READ:
             os.kill(os.getpid(), signal.SIGINT)
 sys.meta_path.insert(0, Interrupt())
 from queue_manager.cli.main import main

@@ -87,7 +87,7 @@ def removed(data_dir: Path) -> str:
     if not data_dir.exists():
         return f"{data_dir} does not exist"
     if found := pods_left(data_dir):
-        sweep.kill(found, (data_dir / data_directory.PODS).resolve())
+        sweep.end(found, (data_dir / data_directory.PODS).resolve())
     for path in (data_dir / name for name in data_directory.ALL):
         if path.is_dir():
             shutil.rmtree(path)

@@ -44,8 +44,13 @@ class CauseId(msgspec.Struct, frozen=True, gc=False):
         return self.uid == other.uid and self.resource_version == other.resource_version
 
     def joined(self, other: CauseId) -> CauseId:
-        """The id of work that serves the other change too; this id if that is known, or there are MAX_JOINED."""
-        if len(self.others) >= MAX_JOINED - 1 or self.is_same_change(other):
+        """The id of work that serves the other change too; this id if that is known, or there are MAX_JOINED.
+
+        If both are the same change, the work follows from the later span.
+        """
+        if self.is_same_change(other):
+            return self if other.span is None else msgspec.structs.replace(self, span=other.span)
+        if len(self.others) >= MAX_JOINED - 1:
             return self
         if any(each.is_same_change(other) for each in self.others):
             return self

@@ -29,6 +29,7 @@ from tests.contract.servers import Server
 from tests.control_plane import provide
 from tests.control_plane.cleanup import remove_all
 from tests.control_plane.server import ControlPlane
+from tests.waiting import until
 
 COLLECTED = True
 pytestmark = [pytest.mark.control_plane, pytest.mark.kubectl, pytest.mark.timeout(300)]
@@ -118,6 +119,15 @@ class KubectlPair:
             result.out = [text for text in result.out if only(text)]
         assert embedded == real, line
         return real
+
+    async def until_served(self, plural: str) -> None:
+        """Wait until both servers serve a kind and name it: a real one does a moment after it is established."""
+
+        async def is_served(kubectl: Kubectl) -> bool:
+            return (await kubectl(("get", plural))).code == 0
+
+        for one in (self._real, self._embedded):
+            await until(lambda one=one: is_served(one), f"{plural} are served")
 
 
 def binaries() -> list[str]:
@@ -319,6 +329,7 @@ async def test_custom_kinds(k: KubectlPair) -> None:
     crd = definition(GROUP, schema, plural="gadgets", kind="Gadget", additionalPrinterColumns=columns)
     await k("apply", "-f", "-", stdin=manifest(crd))
     await k("wait", "--for=condition=Established", f"crd/gadgets.{GROUP}", "--timeout=30s")
+    await k.until_served(f"gadgets.{GROUP}")
     try:
         await k("apply", "-f", "-", stdin=manifest(thing(GROUP, "t", color="red") | {"kind": "Gadget"}))
         await k("wait", "--for=jsonpath={.spec.size}=3", "gadget/t", "--timeout=20s")

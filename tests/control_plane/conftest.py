@@ -6,18 +6,24 @@ import asyncio
 import os
 import subprocess
 import sys
+import time
+import urllib.error
+import urllib.request
 from collections.abc import AsyncIterator
 from pathlib import Path
 from uuid import uuid4
 
 import pytest
 
+from queue_manager.api.crd_generation import GROUP, VERSION
+from queue_manager.api.models import KINDS
 from queue_manager.api.resources import NAMESPACES
 from queue_manager.engine.http_transport import HttpTransport
 from queue_manager.engine.rest_client import RestClient
 from tests.control_plane import provide
 from tests.control_plane.cleanup import clear
 from tests.control_plane.server import ControlPlane
+from tests.waiting import SECONDS
 
 ROOT = Path(__file__).resolve().parents[2]
 SLUICE = [sys.executable, "-m", "queue_manager.cli.main"]
@@ -41,7 +47,28 @@ def install_kinds(plane: ControlPlane) -> None:
     """`sluice crds | kubectl apply -f -`, and wait until they are served."""
     manifests = subprocess.run([*SLUICE, "crds"], check=True, capture_output=True, cwd=ROOT).stdout
     kubectl(plane, "apply", "-f", "-", stdin=manifests)
-    kubectl(plane, "wait", "--for=condition=Established", "-f", "-", stdin=manifests)
+    until_served(plane)
+
+
+def until_served(plane: ControlPlane) -> None:
+    """Wait until the server serves the queue's kinds and names them, up to half a second after they are established."""
+    root, names = f"/apis/{GROUP}/{VERSION}", [kind.plural for kind in KINDS]
+    deadline = time.monotonic() + SECONDS
+    for path in (*(f"{root}/{name}?limit=1" for name in names), root):
+        while not (answer := _answer(plane, path)) or not all(f'"{name}"' in answer for name in names if path == root):
+            assert time.monotonic() < deadline, f"not served: {path}"
+            time.sleep(0.02)
+
+
+def _answer(plane: ControlPlane, path: str) -> str:
+    """The body of a successful GET; "" else."""
+    request = urllib.request.Request(plane.url + path, headers={"Authorization": f"Bearer {plane.token}"})
+    try:
+        with urllib.request.urlopen(request, context=plane.ssl_context(), timeout=SECONDS) as answer:
+            text: str = answer.read().decode()
+            return text
+    except urllib.error.HTTPError:
+        return ""
 
 
 def kubectl(plane: ControlPlane, *arguments: str, stdin: bytes = b"") -> str:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import select
 import signal
 import time
 from collections.abc import Collection
@@ -24,6 +25,7 @@ from queue_manager.local.agent.supervisor import container_command
 
 MARK = "SLUICE_POD_UID"
 PLACE = "SLUICE_POD_DIR"
+END_SECONDS = 5.0  # for killed processes to end, on a busy machine
 _DELAY_SECONDS = 0.5
 
 
@@ -110,29 +112,50 @@ def _value(variables: list[bytes], name: str) -> bytes:
 
 
 def kill(uids: Collection[str], root: Path | None = None) -> int:
-    """Send SIGKILL to every process of these pods in `root`; returns the number of processes."""
-    count = 0
-    for uid, pids in marked(root).items():
-        for pid in pids if uid in uids else ():
-            count += _kill(pid, uid, root)
-    return count
+    """Send SIGKILL to every process of these pods in `root`; returns the number of processes, which end soon."""
+    return end(uids, root, seconds=0.0)
 
 
-def _kill(pid: int, uid: str, root: Path | None) -> bool:
-    """Kill one process if it still has the pod's mark: its pid may have been reused."""
+def end(uids: Collection[str], root: Path | None = None, *, seconds: float = END_SECONDS) -> int:
+    """Kill every process of these pods in `root`; returns the number of processes, once they have ended.
+
+    A process that has not ended after `seconds`, for example in a system call that cannot be interrupted, is left.
+    """
+    found = [(pid, uid) for uid, pids in marked(root).items() if uid in uids for pid in pids]
+    killed = [pidfd for pid, uid in found if (pidfd := _kill(pid, uid, root)) is not None]
+    try:
+        _wait(killed, seconds)
+    finally:
+        for pidfd in killed:
+            os.close(pidfd)
+    return len(killed)
+
+
+def _kill(pid: int, uid: str, root: Path | None) -> int | None:
+    """Kill one process if it still has the pod's mark: its pid may have been reused. Returns its pidfd, else None."""
     try:
         pidfd = os.pidfd_open(pid)
     except ProcessLookupError:
-        return False
-    try:
-        mark = mark_of(pid)
-        if mark is None or mark.uid != uid or not mark.belongs_to(root):
-            return False
-        with contextlib.suppress(ProcessLookupError):
-            signal.pidfd_send_signal(pidfd, signal.SIGKILL)
-        return True
-    finally:
+        return None
+    mark = mark_of(pid)
+    if mark is None or mark.uid != uid or not mark.belongs_to(root):
         os.close(pidfd)
+        return None
+    with contextlib.suppress(ProcessLookupError):
+        signal.pidfd_send_signal(pidfd, signal.SIGKILL)
+    return pidfd
+
+
+def _wait(pidfds: Collection[int], seconds: float) -> None:
+    """Wait until these processes have ended, at most so many seconds."""
+    running, deadline = select.poll(), time.monotonic() + seconds
+    for pidfd in pidfds:
+        running.register(pidfd, select.POLLIN)
+    count = len(pidfds)
+    while count and (left := deadline - time.monotonic()) > 0:
+        for pidfd, _ in running.poll(1000 * left):
+            running.unregister(pidfd)
+            count -= 1
 
 
 class Sweeper:
@@ -142,6 +165,7 @@ class Sweeper:
         self._root = root
         self._uids: set[str] = set()
         self._task: asyncio.Task[None] | None = None
+        self._sweeps: set[asyncio.Task[int]] = set()  # in threads, which cannot be cancelled
 
     def request(self, uid: str) -> None:
         """Kill the remaining processes of a pod none of whose containers runs any more."""
@@ -150,11 +174,12 @@ class Sweeper:
             self._task = asyncio.get_running_loop().create_task(self._run())
 
     async def finish(self) -> None:
-        """Sweep the requested pods now."""
+        """Sweep the requested pods now; returns when no process of theirs is left."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
         await self._sweep()
+        await asyncio.gather(*self._sweeps)
 
     async def _run(self) -> None:
         while self._uids:
@@ -164,4 +189,7 @@ class Sweeper:
     async def _sweep(self) -> None:
         uids, self._uids = self._uids, set()
         if uids:
-            await asyncio.to_thread(kill, uids, self._root)
+            sweep = asyncio.create_task(asyncio.to_thread(end, uids, self._root))
+            self._sweeps.add(sweep)
+            sweep.add_done_callback(self._sweeps.discard)
+            await asyncio.shield(sweep)

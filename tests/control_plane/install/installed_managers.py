@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from tests.control_plane.conftest import kubectl
+from tests.control_plane.conftest import kubectl, until_served
 from tests.control_plane.install.conftest import sluice
 from tests.control_plane.manager.process import Manager
 from tests.control_plane.manager.service_account import write_kubeconfig
@@ -25,7 +25,7 @@ def installed(cluster: ControlPlane, *settings: str) -> list[str]:
         kubectl(cluster, "delete", kind, "-A", "-l", "app.kubernetes.io/name=sluice")
     chosen = [part for setting in settings for part in ("--set", setting)]
     kubectl(cluster, "apply", "--server-side", "-f", "-", stdin=sluice("install", *chosen).encode())
-    kubectl(cluster, "wait", "--for=condition=Established", "crd", "-l", "app.kubernetes.io/name=sluice")
+    until_served(cluster)
     return kubectl(cluster, "-n", SYSTEM, "get", "deployments", "-o", "jsonpath={.items[*].metadata.name}").split()
 
 

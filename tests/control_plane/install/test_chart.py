@@ -14,7 +14,7 @@ from queue_manager.installation.objects import objects
 from queue_manager.installation.settings import CONFIG
 from queue_manager.installation.values import settings_from
 from tests.control_plane import provide
-from tests.control_plane.conftest import kubectl
+from tests.control_plane.conftest import kubectl, until_served
 from tests.control_plane.install.conftest import CHART, helm
 from tests.control_plane.server import ControlPlane
 
@@ -111,7 +111,7 @@ def test_helm_installs_upgrades_and_uninstalls_and_the_crds_stay(cluster: Contro
     found = kubectl(cluster, "-n", "helmed", "get", "deployment", "-o", "jsonpath={.items[*].spec.replicas}")
     assert found == "3"
     flavor = {"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "ResourceFlavor", "metadata": {"name": "kept"}}
-    kubectl(cluster, "wait", "--for=condition=Established", "crd/resourceflavors.kueue.x-k8s.io")
+    until_served(cluster)
     kubectl(cluster, "create", "-f", "-", stdin=json.dumps(flavor).encode())
     said = helm("uninstall", "release", "--namespace", "helmed", kubeconfig=cluster.kubeconfig)
     assert "workloads.kueue.x-k8s.io" in said

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.control_plane.conftest import ROOT, SLUICE, kubectl
+from tests.control_plane.conftest import ROOT, SLUICE, kubectl, until_served
 from tests.control_plane.install.conftest import apply
 from tests.control_plane.manager.service_account import write_kubeconfig
 from tests.control_plane.server import ControlPlane
@@ -35,7 +35,7 @@ READY_SLICE = {
 @pytest.fixture(scope="module")
 def installed(cluster: ControlPlane) -> ControlPlane:
     apply(cluster)
-    kubectl(cluster, "wait", "--for=condition=Established", "crd", "-l", "app.kubernetes.io/name=sluice")
+    until_served(cluster)
     return cluster
 
 

@@ -16,7 +16,7 @@ from queue_manager.engine.http_transport import HttpTransport
 from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.transport import ApiError
 from queue_manager.installation.user_roles import AGGREGATED
-from tests.control_plane.conftest import kubectl
+from tests.control_plane.conftest import kubectl, until_served
 from tests.control_plane.install.conftest import CHART, Row, apply, command, helm, sluice
 from tests.control_plane.server import ControlPlane
 from tests.waiting import until
@@ -41,7 +41,7 @@ OURS = ("-A", "-l", "app.kubernetes.io/name=sluice", "-o", "name")
 @pytest.fixture
 def installed(cluster: ControlPlane) -> ControlPlane:
     apply(cluster)
-    kubectl(cluster, "wait", "--for=condition=Established", "crd", "-l", "app.kubernetes.io/name=sluice")
+    until_served(cluster)
     return cluster
 
 
@@ -277,7 +277,7 @@ def test_what_helm_leaves_is_read_after_an_uninstall_and_taken_over_by_the_same_
 ) -> None:
     release = ("release", str(CHART), "--namespace", "kueue-system", "--create-namespace")
     helm("install", *release, kubeconfig=cluster.kubeconfig)
-    kubectl(cluster, "wait", "--for=condition=Established", f"crd/{QUEUES}")
+    until_served(cluster)
     silence(cluster)
     kubectl(cluster, "create", "-f", "-", stdin=json.dumps(QUEUE).encode())
     helm("uninstall", "release", "--namespace", "kueue-system", kubeconfig=cluster.kubeconfig)

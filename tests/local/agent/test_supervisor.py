@@ -18,7 +18,7 @@ import pytest
 
 from queue_manager.local.agent import resource_usage, supervisor, sweep
 from queue_manager.local.agent.layout import Layout, RunFiles
-from tests.waiting import until
+from tests.waiting import SECONDS, until
 
 
 @pytest.fixture
@@ -66,7 +66,7 @@ def zombies() -> set[int]:
 @pytest.mark.parametrize(("script", "code"), [("true", 0), ("exit 3", 3), ("kill -9 $$", 137), ("kill -15 $$", 143)])
 async def test_the_exit_code_is_recorded(run: RunFiles, script: str, code: int) -> None:
     _, ended = start(run, script)
-    await asyncio.wait_for(ended.wait(), 10)
+    await asyncio.wait_for(ended.wait(), SECONDS)
     known = run.read_exit()
     assert known is not None
     assert known[0] == code
@@ -74,35 +74,35 @@ async def test_the_exit_code_is_recorded(run: RunFiles, script: str, code: int) 
 
 async def test_the_log_has_the_output_of_both_streams(run: RunFiles) -> None:
     _, ended = start(run, "echo out; echo err >&2; kill -15 $$")
-    await asyncio.wait_for(ended.wait(), 10)
+    await asyncio.wait_for(ended.wait(), SECONDS)
     assert run.log.read_text() == "out\nerr\n"
 
 
 @pytest.mark.parametrize("again", ["echo b >/dev/stdout", "echo b >/dev/stderr", "echo b | tee /dev/stderr >/dev/null"])
 async def test_reopening_the_output_does_not_truncate_the_log(run: RunFiles, again: str) -> None:
     _, ended = start(run, f"echo a; {again}; echo c")
-    await asyncio.wait_for(ended.wait(), 10)
+    await asyncio.wait_for(ended.wait(), SECONDS)
     assert run.log.read_text() == "a\nb\nc\n"
 
 
 @pytest.mark.parametrize("last", ["exit 0", "kill -9 $$", "kill -9 0"])
 async def test_the_log_is_complete_when_the_container_has_ended(run: RunFiles, last: str) -> None:
     _, ended = start(run, f"head -c 1000000 /dev/zero; {last}")
-    await asyncio.wait_for(ended.wait(), 10)
+    await asyncio.wait_for(ended.wait(), SECONDS)
     assert run.log.stat().st_size == 1_000_000
 
 
 async def test_the_process_that_writes_the_log_is_reaped(run: RunFiles) -> None:
     before = zombies()
     _, ended = start(run, "echo $$")
-    await asyncio.wait_for(ended.wait(), 10)
+    await asyncio.wait_for(ended.wait(), SECONDS)
     await until(lambda: zombies() <= before)
     await until(lambda: not any(run.base in supervisor.command_line(pid) for pid in pids()))
 
 
 async def test_a_daemon_that_keeps_the_output_open_does_not_delay_the_end(run: RunFiles) -> None:
     _, ended = start(run, "setsid sh -c 'touch left; exec sleep 1000' & while ! [ -e left ]; do sleep 0.01; done")
-    await asyncio.wait_for(ended.wait(), 10)
+    await asyncio.wait_for(ended.wait(), SECONDS)
     assert not run.eof.exists()
     sweep.kill({uid_of(run)})
     await until(run.eof.exists)
@@ -112,7 +112,7 @@ async def test_sigterm_reaches_the_container_and_its_own_exit_code_counts(run: R
     process, ended = start(run, "trap 'exit 7' TERM; echo ready; while :; do sleep 0.05; done")
     await until(lambda: run.log.exists() and run.log.read_text() == "ready\n")
     process.signal(signal.SIGTERM)
-    await asyncio.wait_for(ended.wait(), 10)
+    await asyncio.wait_for(ended.wait(), SECONDS)
     assert (run.read_exit() or (None,))[0] == 7
 
 
@@ -122,14 +122,14 @@ async def test_sigterm_reaches_a_container_whose_files_cannot_be_written(run: Ru
     await until(lambda: run.log.exists() and run.log.read_text() == "ready\n")
     shutil.rmtree(run.container)
     process.signal(signal.SIGTERM)
-    await asyncio.wait_for(ended.wait(), 10)
+    await asyncio.wait_for(ended.wait(), SECONDS)
 
 
 async def test_a_container_terminated_before_its_start_does_not_start(run: RunFiles) -> None:
     """A SIGTERM that the shell lost while it forked is recorded before it is sent."""
     run.end.touch()
     _, ended = start(run, "touch begun")
-    await asyncio.wait_for(ended.wait(), 10)
+    await asyncio.wait_for(ended.wait(), SECONDS)
     assert (run.read_exit() or (None,))[0] == 143
     assert not (run.work / "begun").exists()
 
@@ -144,13 +144,13 @@ async def test_no_sigterm_is_lost_at_the_start(tmp_path: Path) -> None:
         await asyncio.sleep(moment / 10_000)
         process.signal(signal.SIGTERM)
         ends.append(ended)
-    await asyncio.wait_for(asyncio.gather(*(ended.wait() for ended in ends)), 20)
+    await asyncio.wait_for(asyncio.gather(*(ended.wait() for ended in ends)), SECONDS)
 
 
 async def test_a_container_sees_default_signal_handling(run: RunFiles) -> None:
     """It inherits neither Python's ignored SIGPIPE nor the supervisor's traps."""
     _, ended = start(run, "grep -E '^Sig(Ign|Blk)' /proc/self/status")
-    await asyncio.wait_for(ended.wait(), 10)
+    await asyncio.wait_for(ended.wait(), SECONDS)
     _, blocked, _, ignored = run.log.read_text().split()
     assert int(blocked, 16) == 0
     assert int(ignored, 16) & 0x7FFFFFFF == 0  # the C library keeps 32 and 33 to itself
@@ -169,12 +169,12 @@ async def test_the_end_of_a_container_is_noticed_while_its_files_are_unreadable(
 
     monkeypatch.setattr(os, "stat", refuse)
     _, ended = start(run, "exit 0")
-    await asyncio.wait_for(ended.wait(), 20)
+    await asyncio.wait_for(ended.wait(), SECONDS)
 
 
 async def test_background_children_end_with_their_container(run: RunFiles) -> None:
     _, ended = start(run, "sleep 1000 & echo $!")
-    await asyncio.wait_for(ended.wait(), 10)
+    await asyncio.wait_for(ended.wait(), SECONDS)
     child = int(run.log.read_text())
     await until(lambda: not exists(child))
 
@@ -182,7 +182,7 @@ async def test_background_children_end_with_their_container(run: RunFiles) -> No
 async def test_processes_that_left_the_group_are_found_by_their_environment(run: RunFiles) -> None:
     uid = uid_of(run)
     _, ended = start(run, "setsid sh -c 'touch left; exec sleep 1000' & while ! [ -e left ]; do sleep 0.01; done")
-    await asyncio.wait_for(ended.wait(), 10)
+    await asyncio.wait_for(ended.wait(), SECONDS)
     assert sweep.kill({"another"}) == 0
     assert sweep.kill({uid}) == 1
     await until(lambda: uid not in sweep.marked())
@@ -198,7 +198,7 @@ async def test_a_running_container_is_adopted_and_its_end_noticed(run: RunFiles)
     ended = asyncio.Event()
     second.watch(ended.set)
     (run.work / "stop").touch()
-    await asyncio.wait_for(ended.wait(), 10)
+    await asyncio.wait_for(ended.wait(), SECONDS)
     assert (run.read_exit() or (None,))[0] == 5
 
 
@@ -209,7 +209,7 @@ async def test_another_process_with_the_recorded_pid_is_not_adopted(run: RunFile
 
 async def test_an_ended_container_is_not_adopted(run: RunFiles) -> None:
     _, ended = start(run, "exit 0")
-    await asyncio.wait_for(ended.wait(), 10)
+    await asyncio.wait_for(ended.wait(), SECONDS)
     assert supervisor.adopt(run) is None
 
 
@@ -231,7 +231,7 @@ async def test_an_exit_code_waits_until_it_can_be_written(run: RunFiles) -> None
     await until(lambda: "sleep" in children(process.pid))
     assert not ended.is_set()
     run.exit.rmdir()
-    await asyncio.wait_for(ended.wait(), 20)
+    await asyncio.wait_for(ended.wait(), SECONDS)
     known = run.read_exit()
     assert known is not None
     assert known[0] == 3

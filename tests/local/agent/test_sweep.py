@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import signal
+import subprocess
 import uuid
 from pathlib import Path
 
@@ -43,3 +45,11 @@ async def test_what_a_removed_cluster_left_is_reported_with_age_and_command(
         )
     finally:
         sweep.kill({uid})
+
+
+def test_processes_have_ended_before_their_files_are_removed(tmp_path: Path) -> None:
+    """The kernel ends a process a moment after the signal."""
+    uid = str(uuid.uuid4())
+    started = [subprocess.Popen(["sleep", "1000"], env={sweep.MARK: uid}, cwd=tmp_path) for _ in range(50)]
+    assert sweep.end({uid}) == len(started)
+    assert all(process.poll() == -signal.SIGKILL for process in started)

@@ -19,7 +19,7 @@ MISSING = "[/no/such/program]"
 
 
 async def test_a_job_that_never_becomes_ready_is_listed_and_reactivated(user: Callable[..., User]) -> None:
-    me = user("1s")
+    me = user("4s")
     me.submit("broken", command=MISSING)
     given_up = await me.until_state("broken", "Deactivated")
     assert given_up["reason"] == "DeactivatedDueToRequeuingLimitExceeded"
@@ -49,7 +49,7 @@ async def test_a_job_that_never_becomes_ready_is_listed_and_reactivated(user: Ca
 async def test_a_crashing_job_is_listed_with_exit_code_and_last_log_line(
     user: Callable[..., User],
 ) -> None:
-    me = user("1s")
+    me = user("4s")
     me.submit("crash", command='[sh, -c, "echo starts; echo no such column >&2; exit 3"]')
     given_up = await me.until_state("crash", "Deactivated")
     (row,) = me.json("deactivated")

@@ -28,7 +28,7 @@ from tests.waiting import until
 QUEUE = "user-queue"
 SECONDS = 60.0
 EVICTING = {
-    "waitForPodsReady": {"timeout": "1s", "requeuingStrategy": {"backoffLimitCount": 0, "backoffBaseSeconds": 1}}
+    "waitForPodsReady": {"timeout": "5s", "requeuingStrategy": {"backoffLimitCount": 0, "backoffBaseSeconds": 1}}
 }
 
 

@@ -194,3 +194,11 @@ async def test_a_failed_sync_is_logged_with_its_key_and_cause(
     queue.add(key)
     await queue.run(fails)
     assert [record.__dict__["key"] for record in caplog.records] == [text]
+
+
+def test_work_that_serves_a_change_twice_follows_from_the_later_span() -> None:
+    """A Job is added, and unsuspended before its first sync: the pods follow from the write that unsuspended it."""
+    added, unsuspended = CauseId("a", "1"), CauseId("a", "1", span="of a write")
+    assert added.joined(unsuspended).span == "of a write"
+    assert unsuspended.joined(added).span == "of a write"
+    assert CauseId("a", "1", (B,), span="earlier").joined(unsuspended) == CauseId("a", "1", (B,), span="of a write")

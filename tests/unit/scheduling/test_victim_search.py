@@ -5,6 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from queue_manager.scheduling.preemption_candidates import MOST_READ, is_hopeless
+from queue_manager.scheduling.quota_tree import FlavorResource
 from queue_manager.scheduling.victim_search import find_victims
 from tests.examples import examples
 from tests.unit.queueing.builders import T0
@@ -84,6 +85,23 @@ def test_a_preemptor_whose_own_queue_holds_too_little_is_hopeless_without_a_sear
     assert is_hopeless(s, preemptor(s, "a", cpu=3))
     assert not is_hopeless(s, preemptor(s, "a", cpu=2))
     assert is_hopeless(s, preemptor(s, "a", cpu=2, priority=0))
+
+
+def test_a_hopeless_preemptor_is_refused_without_removing_usage_on_trial():
+    """A search removes candidates from the quota tree until the preemptor fits, and adds them again."""
+
+    class Untouched(dict[FlavorResource, int]):
+        def __setitem__(self, *_: object) -> None:
+            raise AssertionError("the usage was changed on trial")
+
+    s = state(queue("a", cpu="2", cohort="team", within="LowerPriority", reclaim="Any"), queue("b", cohort="team"))
+    run(s, "own", "a", cpu=2), run(s, "other", "b", cpu=4)
+    hopeless, hopeful = preemptor(s, "a", cpu=3), preemptor(s, "a", cpu=2)
+    node = s.queues["a"].node
+    node.usage = Untouched(node.usage)
+    assert find_victims(s, hopeless, T0) == ()
+    with pytest.raises(AssertionError, match="on trial"):
+        find_victims(s, hopeful, T0)
 
 
 def test_a_preemptor_that_may_reclaim_is_not_hopeless():

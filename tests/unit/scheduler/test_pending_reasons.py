@@ -1,0 +1,122 @@
+"""Which findings about a pending Workload are drafted, and which one is written."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from random import Random
+
+import msgspec
+from msgspec.structs import replace
+
+from queue_manager.api import reasons
+from queue_manager.api.resources import WORKLOADS
+from queue_manager.api.types import Workload
+from queue_manager.engine.runtime import Runtime
+from queue_manager.engine.transport import Request, Response
+from queue_manager.lifecycle import transitions
+from queue_manager.lifecycle.status_draft import Draft
+from queue_manager.lifecycle.workload_settings import WorkloadSettings
+from queue_manager.lifecycle.write_causes import Cause
+from queue_manager.queueing.pending import PendingReason
+from queue_manager.scheduler.pending_reasons import PendingReasons
+from queue_manager.scheduler.quota_cache import QuotaCache
+from queue_manager.scheduler.rejections import Rejections
+from queue_manager.scheduler.workload_writer import WorkloadWriter
+from queue_manager.scheduling.workload_info import info
+from queue_manager.simulation.virtual import run_virtual, virtual_clock
+from tests.simulation.stores import NoServer
+from tests.unit.queueing.builders import workload
+
+
+def _version(of: Workload, revision: str) -> Workload:
+    return replace(of, metadata=replace(of.metadata, resource_version=revision))
+
+
+class _Statuses(NoServer):
+    """Takes status patches of one Workload."""
+
+    def __init__(self) -> None:
+        self.messages: list[str] = []  # of QuotaReserved, one per patch
+
+    async def request(self, request: Request) -> Response:
+        assert request.method == "PATCH", request.path
+        patch = msgspec.json.decode(request.body or b"")
+        conditions = patch["status"]["conditions"]
+        self.messages += [c["message"] for c in conditions if c["type"] == "QuotaReserved"]
+        return Response(200, {}, msgspec.json.encode(_version(workload(conditions=conditions), "2")))
+
+
+@dataclass
+class _Refused:
+    """A pending Workload, and how often a refusal of it was applied to a draft."""
+
+    reasons: PendingReasons
+    workload: Workload
+    server: _Statuses
+    drafts: list[str] = field(default_factory=list)
+
+    def refuse(self, message: str, reason: str = reasons.WAITING_FOR_QUOTA) -> None:
+        found = info(self.workload)
+
+        def refuse(draft: Draft) -> None:
+            self.drafts.append(message)
+            transitions.refuse(draft, reason, message, found.requests)
+
+        self.reasons.report(found, refuse, Cause.REASON, PendingReason(reason, message))
+
+
+@asynccontextmanager
+async def pending() -> AsyncIterator[_Refused]:
+    settings, server = WorkloadSettings(), _Statuses()
+    runtime = Runtime(server, virtual_clock(), Random(0))
+    workloads = runtime.cache(WORKLOADS, Workload)
+    writer = WorkloadWriter(runtime, settings, workloads)
+    found = PendingReasons(runtime, settings, QuotaCache(runtime, settings), writer, Rejections(runtime))
+    waiting = _version(workload(), "1")
+    workloads.reset([waiting], 1)
+    yield _Refused(found, waiting, server)
+    found.close()
+
+
+def test_a_repeated_refusal_replaces_the_queued_reason_without_a_draft() -> None:
+    """Each repetition has other numbers, and only the last ones are written, in the one turn that is queued."""
+
+    async def scenario() -> None:
+        async with pending() as w:
+            for missing in (5, 4, 3):
+                w.refuse(f"{missing} more needed")
+            assert w.drafts == ["5 more needed"]
+            await asyncio.sleep(1)
+            assert w.drafts == ["5 more needed", "3 more needed"]
+            assert w.server.messages == ["3 more needed"]
+
+    run_virtual(scenario())
+
+
+def test_a_refusal_for_another_reason_is_drafted_anew() -> None:
+    async def scenario() -> None:
+        async with pending() as w:
+            w.refuse("5 more needed")
+            w.refuse("6 more than the quota", reasons.EXCEEDS_MAX_QUOTA)
+            assert w.drafts == ["5 more needed", "6 more than the quota"]
+            await asyncio.sleep(1)
+            assert w.server.messages == ["6 more than the quota"]
+
+    run_virtual(scenario())
+
+
+def test_a_refusal_after_the_write_has_begun_needs_a_write_of_its_own() -> None:
+    """Numbers alone wait for the Workload's turn in the period."""
+
+    async def scenario() -> None:
+        async with pending() as w:
+            w.refuse("5 more needed")
+            await asyncio.sleep(1)
+            w.refuse("4 more needed")
+            await asyncio.sleep(WorkloadSettings().pending_reason_period)
+            assert w.server.messages == ["5 more needed", "4 more needed"]
+
+    run_virtual(scenario())

@@ -52,7 +52,7 @@ from queue_manager.local.kubeconfig_file import is_of_local_cluster
 from queue_manager.visibility.job_outcomes import Outcome, Result
 from queue_manager.visibility.job_states import JobState
 from queue_manager.visibility.log_selection import has_several_pods
-from queue_manager.visibility.pod_attempts import exit_code
+from queue_manager.visibility.pod_attempts import shell_exit_code
 from queue_manager.visibility.wire_types import Pod
 
 DEFAULT_QUEUE = "default"  # of a namespace with several queues, as in Kueue
@@ -295,7 +295,7 @@ async def code_of(client: RestClient, job: Job, outcome: Outcome) -> int:
     if outcome.result == Result.NEVER:
         return EXIT_NEVER
     pods = await pods_of(client, JobTarget(job, None)) if outcome.result == Result.FAILED else []
-    return max((exit_code(pod) or EXIT_UNEXPECTED for pod in pods if pod.status.has_failed), default=1)
+    return max((shell_exit_code(pod) or EXIT_UNEXPECTED for pod in pods if pod.status.has_failed), default=1)
 
 
 def conclusion(outcome: Outcome) -> str:

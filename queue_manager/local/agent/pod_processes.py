@@ -20,6 +20,8 @@ from queue_manager.local.agent.cgroups import was_oom_killed
 from queue_manager.local.agent.containers import (
     CRASH_BACKOFF,
     CRASH_BACKOFF_CAP,
+    START_ERROR,
+    START_ERROR_CODE,
     STATUS_UNKNOWN,
     Container,
     ContainerRun,
@@ -93,7 +95,7 @@ class PodProcesses:
     # --- starts ---
 
     async def start(self, container: Container) -> None:
-        """Start a container with a command. Raises ConfigError, CreateError or OSError if that is impossible."""
+        """Start a container with a command. Raises ConfigError, StartError or OSError if that is impossible."""
         self._layout.create(self._uid, container.name)
         run = self._layout.run(self._uid, container.name, container.next_number)
         declared = await self._declared(container.spec)
@@ -103,6 +105,16 @@ class PodProcesses:
         process = supervisor.spawn(run, [program, *arguments], variables, directory, self._confine(container, run))
         self._watch(container, process, run)
         container.started(ContainerRun(run.number, self._now()))
+        self._forget_old(run)
+
+    def record_failed_start(self, container: Container, message: str) -> None:
+        """Record a start whose program could not be executed: the container ends at once."""
+        run = self._layout.run(self._uid, container.name, container.next_number)
+        with contextlib.suppress(OSError):  # on a full disk a later agent counts this start anew
+            run.record_failed_start(message)
+        now = self._now()
+        container.started(ContainerRun(run.number, now))
+        container.ended(_failed_start(message, now))
         self._forget_old(run)
 
     def _confine(self, container: Container, run: RunFiles) -> str:
@@ -193,7 +205,7 @@ class PodProcesses:
         """
         runs = self._layout.runs(self._uid, container.name)
         for run in runs[-2:]:
-            known = run.read_pid()
+            known = run.read_pid() or run.read_failed_start()
             since = known[1] if known else self._now()
             container.previous, container.current = container.current, ContainerRun(run.number, since)
             self._recover_run(container, container.current, run, newest=run is runs[-1])
@@ -204,13 +216,20 @@ class PodProcesses:
             container.backoff = min(CRASH_BACKOFF * 2 ** min(container.current.number - 1, 10), CRASH_BACKOFF_CAP)
 
     def _recover_run(self, container: Container, attempt: ContainerRun, run: RunFiles, *, newest: bool) -> None:
+        failed = run.read_failed_start()
         process = supervisor.adopt(run) if newest else None
-        if process is not None:
+        if failed is not None:
+            container.ended(_failed_start(*failed))
+        elif process is not None:
             self._watch(container, process, run)
         elif run.read_exit() is not None or run.oom.exists():
             container.ended(self._exit(container, attempt))
         else:
             container.ended(Exit(supervisor.KILLED, self._now(), STATUS_UNKNOWN, VANISHED))
+
+
+def _failed_start(message: str, at: datetime) -> Exit:
+    return Exit(START_ERROR_CODE, at, START_ERROR, message)
 
 
 def _reported_running(status: Json, name: str) -> Mapping[str, Any] | None:

@@ -51,6 +51,25 @@ async def test_run_prints_the_log_and_ends_with_the_exit_code_of_the_command(use
     assert sorted(await names(me)) == ["bad", "good"]
 
 
+@pytest.mark.parametrize(
+    ("program", "code", "cause"),
+    [
+        ("/no/such/program", 127, "no such program: /no/such/program"),
+        ("/etc/passwd", 126, "not executable: /etc/passwd"),
+    ],
+)
+async def test_run_of_what_cannot_be_executed_ends_with_the_code_of_a_shell(
+    user: Begin, program: str, code: int, cause: str
+) -> None:
+    me = user()
+    done = ran(me, "--name", "lost", "--", program)
+    assert (done.returncode, done.stdout) == (code, ""), done.stderr
+    assert done.stderr == f"sluice run: Job lost in queue user-queue\nsluice run: Job lost failed: {cause}\n"
+    shown = me.run("logs", "lost")
+    assert (shown.returncode, shown.stdout) == (1, "")
+    assert cause in shown.stderr
+
+
 async def test_run_tells_a_job_that_never_starts_from_one_that_was_refused(user: Begin) -> None:
     me = user()
     never = ran(me, "--name", "huge", "--cpu", "64", "true")
@@ -169,14 +188,18 @@ async def test_ctrl_c_of_run_says_what_happens_to_the_job(user: Begin, removed: 
     assert me.json("show", "long")["state"] == "Running"
 
 
-async def test_a_program_that_does_not_exist_is_reported_while_run_waits(user: Begin) -> None:
+async def test_why_no_pod_starts_is_reported_while_run_waits(user: Begin) -> None:
+    """A pod outside of all queues has the node's cpu."""
     me = user()
-    with me.begin("run", "--name", "typo", "--rm", *IMAGE, "--", "no-such-program") as process:
+    container = {"name": "main", "image": "x", "command": ["sleep", "600"], "resources": {"requests": {"cpu": "1"}}}
+    async with me.up.client() as client:
+        await client.create(PODS, "default", {"metadata": {"name": "other"}, "spec": {"containers": [container]}})
+    with me.begin("run", "--name", "typo", "--rm", "--cpu", "2", *IMAGE, "--", "true") as process:
         assert process.stderr is not None
         lines = [process.stderr.readline() for _ in range(3)]
         process.send_signal(signal.SIGINT)
         process.communicate(timeout=60)
-    assert "no-such-program" in lines[1]
+    assert lines[1].endswith(": Unschedulable: 0/1 nodes are available: 1 Insufficient cpu.\n")
     # The deadline is known where the manager publishes its configuration, as `sluice up` does.
     until_when = r" until \S+, in 29m\d+s" if embedded(me) else ""
     assert re.fullmatch(

@@ -33,6 +33,7 @@ from queue_manager.local.agent.readiness import ProbeContext, Readiness, is_prob
 from queue_manager.local.agent.resource_usage import Usage
 from queue_manager.local.agent.status import VANISHED
 from queue_manager.local.agent.termination_message import termination_message
+from queue_manager.local.agent.usage_samples import sample
 from queue_manager.local.agent.worker_dependencies import NodePod, WorkerDependencies
 
 
@@ -59,6 +60,7 @@ class PodProcesses:
         self._changed, self._unhealthy = changed, unhealthy
         self._running: dict[str, supervisor.Process] = {}
         self._probes: dict[str, Readiness] = {}
+        self._samples: dict[str, Usage] = {}  # of the current start of each container, the greatest
 
     @property
     def unready(self) -> set[str]:
@@ -77,6 +79,21 @@ class PodProcesses:
             if limit is not None and container.name in self._running and not self.run_files(container).cgroup.exists():
                 found[container.name] = limit
         return found
+
+    def unmeasured(self) -> list[tuple[int, str]]:
+        """The running containers that no cgroup measures, with the pids of their supervisors."""
+        found = [(c.name, self._running[c.name], c) for c in self._containers if c.name in self._running]
+        return [(process.pid, name) for name, process, c in found if not self.run_files(c).cgroup.exists()]
+
+    def add_sample(self, name: str, pid: int, usage: Usage) -> None:
+        """Note what a container used until now. `pid`: its supervisor when it was sampled, which may have ended."""
+        process = self._running.get(name)
+        if process is not None and process.pid == pid:
+            self._samples[name] = self.sampled(name).at_least(usage)
+
+    def sampled(self, name: str) -> Usage:
+        """The greatest sample of a running container."""
+        return self._samples.get(name, Usage())
 
     def kill_for_memory(self, name: str) -> None:
         """Kill a container that uses more memory than its limit."""
@@ -149,8 +166,11 @@ class PodProcesses:
     def signal(self, container: Container, number: signal.Signals) -> None:
         """Signal the process group of a container; nothing happens if it does not run."""
         process = self._running.get(container.name)
-        if container.running and process is not None:
-            process.signal(number)
+        if not container.running or process is None:
+            return
+        if number == signal.SIGKILL:  # the kernel's account lacks what the supervisor has not waited for
+            self.add_sample(container.name, process.pid, sample(process.pid))
+        process.signal(number)
 
     def collect_exits(self) -> None:
         """Record the exits of the processes that have ended since the last call."""
@@ -179,8 +199,10 @@ class PodProcesses:
         cgroup = run.read_cgroup()
         measured = resource_usage.of_cgroup(cgroup) if cgroup is not None else Usage()
         reaped = process.usage if process is not None else Usage()
+        sampled = self._samples.pop(run.container.name, Usage())
+        counted = reaped.over(resource_usage.of_times(run)).at_least(sampled)
         with contextlib.suppress(OSError):
-            resource_usage.record(run, finished.timestamp(), measured.over(reaped).over(resource_usage.of_times(run)))
+            resource_usage.record(run, finished.timestamp(), measured.over(counted))
 
     def usage_annotations(self) -> dict[str, str]:
         """What the containers used, as annotations of the pod."""

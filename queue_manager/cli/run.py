@@ -32,6 +32,7 @@ from queue_manager.cli.job_deletion import delete, until_gone
 from queue_manager.cli.job_from_command import CommandJob, option_of
 from queue_manager.cli.job_waiting import JobWait
 from queue_manager.cli.log_streams import LogPrinter, follow_job
+from queue_manager.cli.login_name import submitter
 from queue_manager.cli.machine_formats import MACHINE_FORMS, job_names
 from queue_manager.cli.manifests import Manifest
 from queue_manager.cli.pod_reading import pods_of
@@ -39,7 +40,7 @@ from queue_manager.cli.published_config import published
 from queue_manager.cli.refusals import nothing_created
 from queue_manager.cli.repeated_reading import patiently
 from queue_manager.cli.streams import say
-from queue_manager.cli.submit import COLUMNS, Submitted, submit
+from queue_manager.cli.submit import COLUMNS, Submitted, name_user, submit
 from queue_manager.cli.targets import JobTarget, check_local_queue, workload_of
 from queue_manager.cli.time_texts import deadline
 from queue_manager.engine.clock import SystemClock
@@ -119,6 +120,7 @@ class FollowedRun:
         async with connect(args.kubeconfig, args.context) as client:
             with nothing_created():
                 tree = (await self._command_job(client, namespace)).manifest(namespace)
+                name_user(tree["metadata"], submitter(find_kubeconfig(args.kubeconfig)))
                 manifest = Options("sluice run", tree, yaml.MappingNode("tag:yaml.org,2002:map", []))
                 (self._job,) = await submit(
                     client, [(manifest, tree)], namespace, self._default_ns, replace=args.replace

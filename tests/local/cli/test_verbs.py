@@ -6,6 +6,7 @@ import json
 import re
 import signal
 import subprocess
+import sys
 from collections.abc import Callable
 
 import pytest
@@ -68,6 +69,22 @@ async def test_run_of_what_cannot_be_executed_ends_with_the_code_of_a_shell(
     shown = me.run("logs", "lost")
     assert (shown.returncode, shown.stdout) == (1, "")
     assert cause in shown.stderr
+
+
+async def test_a_job_killed_for_its_memory_says_its_limit_and_why_it_printed_nothing(user: Begin) -> None:
+    me = user()
+    hog = "held = b'x' * (100 << 20); print(len(held)); import time; time.sleep(1000)"
+    done = ran(me, "--name", "hog", "--memory", "64Mi", "--", sys.executable, "-S", "-c", hog)
+    assert done.returncode == 137, done.stderr
+    memory = "container main: limits.memory 64Mi, request 64Mi, peak "
+    explained = me.says("explain", "hog")
+    assert memory in explained
+    assert "raise limits.memory, and the request with it, above 64Mi" in explained
+    if embedded(me):
+        printed = me.run("logs", "hog")
+        assert (printed.returncode, printed.stdout) == (0, "")
+        assert re.match(rf"sluice logs: pod hog-\w+ printed nothing: OOMKilled \({memory}", printed.stderr)
+        assert me.run("logs", "-f", "hog").stderr == printed.stderr
 
 
 async def test_run_tells_a_job_that_never_starts_from_one_that_was_refused(user: Begin) -> None:

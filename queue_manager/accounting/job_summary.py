@@ -31,6 +31,7 @@ from queue_manager.accounting.records import (
 )
 from queue_manager.accounting.step_order import in_order
 from queue_manager.api import messages, reasons
+from queue_manager.lifecycle.pod_causes import START_ERRORS
 
 
 class JobOutcome(StrEnum):
@@ -50,8 +51,9 @@ class Waste(StrEnum):
 
     FAILED = "failed"
     PREEMPTED = "preempted"
-    NOT_READY = "notReady"  # evicted because its pods did not become ready, or did not stay so
-    OTHER = "other"  # other evictions, deactivation by a user, deletion
+    # evicted because its pods did not become ready, or did not stay so; stopped by a user before one ran
+    NOT_READY = "notReady"
+    OTHER = "other"  # other evictions; deactivation by a user, or deletion, of a Job that ran
 
 
 _STATES = {
@@ -60,6 +62,8 @@ _STATES = {
     StepKind.PODS_READY: JobOutcome.RUNNING,
     StepKind.DEACTIVATED: JobOutcome.DEACTIVATED,
 }
+# Reasons of pods whose containers were not there when they ended, or could not be executed.
+NEVER_RAN = ("ContainerStatusUnknown", *START_ERRORS)
 _ENDED_BY_PODS = (BACKOFF_LIMIT_EXCEEDED, FAILED_INDEXES, MAX_FAILED_INDEXES_EXCEEDED, POD_FAILURE_POLICY)
 # How the messages of evictions and deactivations begin if they do not consist of the cause of the pods alone.
 _TIMED_OUT = (messages.pods_ready_timeout(""), messages.DEACTIVATED_MESSAGE)
@@ -96,11 +100,12 @@ class JobSummary(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class AttemptSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """A period with quota. `end`: what ended it; None while it runs."""
+    """A period with quota. `end`: what ended it; None while it runs. `ran`: whether a pod was ready, or has run."""
 
     admission: StepRecord
     end: StepRecord | None
     seconds: float
+    ran: bool
 
     @property
     def cpu_seconds(self) -> float:
@@ -121,6 +126,8 @@ class AttemptSummary(msgspec.Struct, frozen=True, kw_only=True):
                 return Waste.NOT_READY
             case StepRecord(kind=StepKind.DEACTIVATED, reason=reasons.REQUEUING_LIMIT_EXCEEDED):
                 return Waste.NOT_READY
+            case StepRecord(kind=StepKind.DEACTIVATED | StepKind.DELETED) if not self.ran:
+                return Waste.NOT_READY
             case _:
                 return Waste.OTHER
 
@@ -128,7 +135,7 @@ class AttemptSummary(msgspec.Struct, frozen=True, kw_only=True):
 def summary(job: JobRecord, steps: Iterable[StepRecord], pods: Sequence[PodRecord], now: datetime) -> JobSummary:
     """Fold the steps and pods of a Job."""
     ordered = in_order(steps)
-    runs = attempts(ordered, now)
+    runs = attempts(ordered, pods, now)
     end = next((step for step in ordered if step.kind in ENDS_OF_JOB), None)
     last = runs[-1].admission if runs else None
     started = runs[0].admission.at if runs else None
@@ -166,7 +173,7 @@ def summary(job: JobRecord, steps: Iterable[StepRecord], pods: Sequence[PodRecor
     )
 
 
-def attempts(ordered: Sequence[StepRecord], now: datetime) -> list[AttemptSummary]:
+def attempts(ordered: Sequence[StepRecord], pods: Sequence[PodRecord], now: datetime) -> list[AttemptSummary]:
     """The periods with quota, the oldest first."""
     job_end = next((step for step in ordered if step.kind in ENDS_OF_JOB), None)
     found = []
@@ -177,8 +184,14 @@ def attempts(ordered: Sequence[StepRecord], now: datetime) -> list[AttemptSummar
         ends = [at for at in (released, job_end.at if job_end is not None else None) if at is not None]
         until = min(ends, default=now)
         seconds = max(0.0, (until - admission.at).total_seconds())
-        found.append(AttemptSummary(admission=admission, end=end, seconds=seconds))
+        ready = any(step.kind is StepKind.PODS_READY for step in own)
+        ran = ready or any(_has_run(pod) and admission.at <= pod.ended_at <= until for pod in pods)
+        found.append(AttemptSummary(admission=admission, end=end, seconds=seconds, ran=ran))
     return found
+
+
+def _has_run(pod: PodRecord) -> bool:
+    return pod.exit_code is not None and pod.reason not in NEVER_RAN
 
 
 def _wasted(runs: Iterable[AttemptSummary]) -> dict[Waste, float]:
@@ -203,7 +216,8 @@ def _cause(ordered: Sequence[StepRecord], failed: PodRecord | None, state: JobOu
     """Why the pods failed, as `sluice ps` says it; then what ended the Job or its last attempt."""
     if state in (JobOutcome.SUCCEEDED, JobOutcome.RUNNING):
         return ""
-    kinds = (*ENDS_OF_JOB, *ENDS_OF_ATTEMPT, StepKind.HELD)
+    of_job = ENDS_OF_JOB if state is not JobOutcome.DEACTIVATED else ()  # its deletion changes nothing
+    kinds = (*of_job, *ENDS_OF_ATTEMPT, StepKind.HELD)
     ends = [step for step in ordered if step.kind in kinds and (step.reason or step.message)]
     of_end = _pods_of(ends[-1]) if ends else ""
     of_failed = failed.message or f"exit {failed.exit_code}" if failed is not None else ""

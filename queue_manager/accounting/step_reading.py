@@ -21,7 +21,7 @@ from job_controller.pod_facts import INT32_MAX, is_terminal
 from queue_manager.accounting.records import DELETED_POD, SUCCEEDED, JobRecord, PodRecord, Record, StepKind, StepRecord
 from queue_manager.api import condition_types, keys, reasons
 from queue_manager.api.types import Admission, Workload
-from queue_manager.lifecycle.pod_causes import cause_of
+from queue_manager.lifecycle.pod_causes import cause_of, one_line
 
 INT64_MAX = 2**63 - 1
 MAX_TEXT = 500  # characters of a message that are kept
@@ -60,7 +60,7 @@ def job_records(old: Job | None, new: Job | None, now: datetime) -> Iterator[Rec
         yield record
     end = conditions.finished(job.status)
     if new is None and end is None:
-        yield deleted(job.metadata.uid, now)
+        yield deleted(job.metadata.uid, now, _who_cancelled(job.metadata))
     elif new is not None and end is not None and (old is None or conditions.finished(old.status) is None):
         reason = SUCCEEDED if end.type == COMPLETE else end.reason or reasons.FAILED
         yield _of_job(job, StepKind.FINISHED, end.last_transition_time or now, reason, end.message)
@@ -69,6 +69,11 @@ def job_records(old: Job | None, new: Job | None, now: datetime) -> Iterator[Rec
 def deleted(job_uid: str, now: datetime, message: str = "") -> StepRecord:
     """The step of a Job that is gone without having finished."""
     return StepRecord(job_uid=job_uid, uid=job_uid, attempt=0, kind=StepKind.DELETED, at=now, message=message)
+
+
+def _who_cancelled(meta: ObjectMeta) -> str:
+    user = one_line(meta.annotations.get(keys.CANCELLED_BY, ""))
+    return f"Cancelled by {user}" if user else ""
 
 
 def _of_job(job: Job, kind: StepKind, at: datetime, reason: str = "", message: str = "") -> StepRecord:

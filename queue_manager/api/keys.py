@@ -26,6 +26,7 @@ PODS_READY_TIMEOUT_OVERRIDE = "sluice/pods-ready-timeout"  # this and the next t
 REQUEUING_LIMIT_OVERRIDE = "sluice/requeuing-limit"
 MIN_RUNTIME = "sluice/min-runtime"  # also on a WorkloadPriorityClass, for the Jobs that have none of their own
 USER = "sluice/user"  # annotation, written by the webhook, or label: whose Job it is, for the history
+CANCELLED_BY = "sluice/cancelled-by"  # annotation, written by `sluice cancel` before it deletes the Job
 
 # --- on ended pods: what they used, where the node knows it
 CPU_SECONDS = "sluice/cpu-seconds"  # of all containers, a decimal number

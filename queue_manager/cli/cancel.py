@@ -12,9 +12,10 @@ from collections.abc import Sequence
 from job_controller import conditions
 from job_controller.model import Job
 from queue_manager.cli.change_report import ChangeReport
-from queue_manager.cli.connection import connect, read_default_namespace
+from queue_manager.cli.connection import connect, find_kubeconfig, read_default_namespace
 from queue_manager.cli.exits import EXIT_UNEXPECTED
-from queue_manager.cli.job_deletion import delete, until_gone
+from queue_manager.cli.job_deletion import announce, delete, until_gone
+from queue_manager.cli.login_name import requester
 from queue_manager.cli.machine_formats import object_names
 from queue_manager.cli.targets import JobTarget, find_all
 from queue_manager.engine.rest_client import RestClient
@@ -33,15 +34,19 @@ async def _run(args: argparse.Namespace) -> int:
     namespace = args.namespace or read_default_namespace(args)
     async with connect(args.kubeconfig, args.context) as client:
         targets = await find_all(client, args.jobs, namespace)
+        user = await requester(client, find_kubeconfig(args.kubeconfig))
         with ChangeReport(args.output, dry_run=args.dry_run, name=object_names(namespace)) as report:
-            begun = [target for target in targets if await begin(client, target, report, dry_run=args.dry_run)]
+            begun = [target for target in targets if await begin(client, target, report, user, dry_run=args.dry_run)]
             in_time = await end(client, begun, report, None if args.dry_run else args.timeout, dry_run=args.dry_run)
     code = report.end("")
     return code if code or in_time else EXIT_UNEXPECTED
 
 
-async def begin(client: RestClient, target: JobTarget, report: ChangeReport, *, dry_run: bool) -> bool:
-    """Delete one Job; return whether to wait for its end. If nothing is deleted, add why to `report`."""
+async def begin(client: RestClient, target: JobTarget, report: ChangeReport, user: str, *, dry_run: bool) -> bool:
+    """Delete one Job; return whether to wait for its end. If nothing is deleted, add why to `report`.
+
+    `user`: who cancels it; "" if that is not known.
+    """
     job = target.job
     if job is None:
         report.add("Job", *target.key, "unchanged", "it is deleted already")
@@ -50,6 +55,8 @@ async def begin(client: RestClient, target: JobTarget, report: ChangeReport, *, 
     if ended is not None:
         report.add("Job", *target.key, "unchanged", f"it has ended ({ended.type}); its pods and logs stay")
         return False
+    if not dry_run:
+        await announce(client, job, user)
     return await report.perform("Job", target.key, delete(client, job, dry_run=dry_run))
 
 

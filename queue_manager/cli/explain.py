@@ -168,6 +168,7 @@ def lines(found: Explanation, now: datetime) -> list[tuple[str, list[str]]]:
     return [
         ("requests", _requests(found)),
         ("position", _position(found)),
+        ("memory", found.advice),
         ("deadline", [f"{deadline(one.at, now)}: {one.what}" for one in found.deadlines]),
         ("message", [found.message] if found.message and not _is_shown(found) else []),
         ("starts by", [deadline(found.starts_by, now)] if found.starts_by else []),

@@ -19,6 +19,7 @@ from queue_manager.visibility.cluster_state import ClusterObjects
 from queue_manager.visibility.dominant_reason import Surroundings
 from queue_manager.visibility.explanation import Explanation, Position, explain
 from queue_manager.visibility.job_causes import job_cause, recorded_cause
+from queue_manager.visibility.memory_advice import memory_advice
 from queue_manager.visibility.obstacles import ReadableQueues, local_queue_of, obstacle
 from queue_manager.visibility.pending_summary import MAX_LIMIT, PendingPage, local_queue_path
 from queue_manager.visibility.predictions import PredictionContext, predict
@@ -63,8 +64,10 @@ def with_pods(
         context = replace(context, options=config.job_controller.options())
     expected = predict(target.job, target.workload, pods, None, found.state, context, now)
     cause = job_cause(target.job, target.workload, pods) if target.job is not None else recorded_cause(target.workload)
+    advice = memory_advice(target.job, pods, cause) if target.job is not None else []
     dated = [one for one in (*found.deadlines, *expected) if one.at is not None]
-    return msgspec.structs.replace(found, cause=cause, deadlines=sorted(dated, key=lambda one: one.at or now))
+    deadlines = sorted(dated, key=lambda one: one.at or now)
+    return msgspec.structs.replace(found, cause=cause, advice=advice, deadlines=deadlines)
 
 
 def _with_newest(objects: ClusterObjects | None, workload: Workload | None) -> ClusterObjects | None:

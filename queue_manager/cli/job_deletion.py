@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 
 from job_controller.model import Job
 from job_controller.pod_facts import is_terminal
+from queue_manager.api import keys
 from queue_manager.api.resources import JOBS
 from queue_manager.cli.pod_reading import pods_of
 from queue_manager.cli.repeated_reading import Pace, patiently
@@ -15,6 +17,15 @@ from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.transport import ApiError
 
 SILENT_SECONDS = 3.0  # after which a line reports what the deletion waits for
+
+
+async def announce(client: RestClient, job: Job, user: str) -> None:
+    """Annotate a Job with who cancels it, for the history. A user who may not write Jobs cancels it without."""
+    if not user:
+        return
+    annotations = {"metadata": {"uid": job.metadata.uid, "annotations": {keys.CANCELLED_BY: user}}}
+    with suppress(ApiError):
+        await client.patch(JOBS, *job.metadata.key, annotations)
 
 
 async def delete(client: RestClient, job: Job, *, dry_run: bool = False) -> None:

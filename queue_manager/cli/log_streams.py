@@ -31,10 +31,14 @@ LINE_BYTES = 1 << 16  # of a line, after which it is printed in parts
 
 
 class LogPrinter:
-    """Writes logs of one Job to standard output; `unreadable` counts those that could not be read."""
+    """Writes logs of one Job to standard output; `unreadable` counts those that could not be read.
+
+    `empty`: those that were read to their end and had nothing in them.
+    """
 
     def __init__(self, client: RestClient, namespace: str, *, prefixed: bool) -> None:
         self.unreadable = 0
+        self.empty: list[LogSource] = []
         self._client = client
         self._namespace = namespace
         self._prefixed = prefixed
@@ -49,6 +53,8 @@ class LogPrinter:
                     until = monotonic() + PATIENCE_SECONDS
                     printed += len(part)
                     self._write(source, part)
+                if not printed:
+                    self.empty.append(source)
                 return
             except ApiError as error:
                 self._report(source, f"{error.status} {error.reason}: {error.message}")

@@ -17,9 +17,11 @@ from queue_manager.cli.streams import check_reader, say
 from queue_manager.cli.targets import JobTarget, find, key_of
 from queue_manager.engine.clock import SystemClock
 from queue_manager.engine.rest_client import RestClient
+from queue_manager.lifecycle.pod_causes import CauseRank, cause_of
 from queue_manager.visibility.job_outcomes import Result
 from queue_manager.visibility.job_states import JobState, job_row
-from queue_manager.visibility.log_selection import has_several_pods, log_sources
+from queue_manager.visibility.log_selection import LogSource, has_several_pods, log_sources
+from queue_manager.visibility.memory_advice import killed_for_memory
 from queue_manager.visibility.wire_types import Pod
 
 
@@ -64,7 +66,19 @@ async def _print(client: RestClient, target: JobTarget, job: Job, args: argparse
     printer = LogPrinter(client, job.metadata.namespace, prefixed=len(sources) > 1)
     for source in sources:
         await printer.print(source)
+    report_silence(job, pods, printer.empty)
     return EXIT_ERROR if printer.unreadable else EXIT_OK
+
+
+def report_silence(job: Job, pods: Sequence[Pod], empty: Sequence[LogSource]) -> None:
+    """Report on standard error why failed pods have empty logs."""
+    for pod in pods:
+        cause = cause_of(pod) if pod.metadata.uid in {source.uid for source in empty} else None
+        if cause is None:
+            continue
+        memory = killed_for_memory(job, [pod]) if cause.rank == CauseRank.OUT_OF_MEMORY else None
+        limit = f" ({memory.text})" if memory is not None else ""
+        say(f"sluice logs: pod {pod.metadata.name} printed nothing: {cause.text}{limit}{UNWRITTEN if limit else ''}")
 
 
 def _why_none(target: JobTarget, job: Job, pods: Sequence[Pod], args: argparse.Namespace) -> str:
@@ -96,6 +110,8 @@ async def _follow(client: RestClient, target: JobTarget, args: argparse.Namespac
         await follow_job(client, job, printer, ending.is_over, index=args.index, container=container, skip=skip)
     finally:
         ending.cancel()
+    if printer.empty:
+        report_silence(job, await pods_of(client, target), printer.empty)
     code = ending.report()
     return EXIT_ERROR if printer.unreadable else code
 
@@ -138,4 +154,6 @@ class Ending:
         self._nothing_yet = ""
 
 
+# A container that is killed cannot write what its program still holds in memory.
+UNWRITTEN = "; output that it had not flushed is lost"
 _REMEDIES = {Result.STOPPED: "sluice reactivate", Result.NEVER: "sluice explain"}

@@ -146,9 +146,10 @@ MEANINGS = {
     "assignedPods": "number of pods that are admitted; null before admission",
     "podCause": 'why its pods were not ready; "" if that was not their fault',
     "retryAt": "when its backoff ends; null if it is not in backoff",
+    "advice": "limits.memory of a container that was OOMKilled, and what to do; empty for other causes",
     "deadlines": "what ends when, unless its pods are ready before",
     # the past
-    "user": "user of the Job: annotation (of the webhook) or label sluice/user, else its namespace",
+    "user": "user of the Job: annotation (of webhook, run or submit) or label sluice/user, else its namespace",
     "step": "what happened: Submitted, Admitted, Evicted, ..., or the end of a pod: PodFailed, ...",
     "StepRow.attempt": "number of the attempt, from 1; 0 for what concerns the Job as a whole",
     "StepRow.cause": "reason and message; of an admission its quota, of a pod its end and use",

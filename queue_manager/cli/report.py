@@ -28,10 +28,15 @@ def wasted(row: UsageRow) -> str:
     return ", ".join(f"{hours(amount)} {cause}" for amount, cause in causes if amount) or "-"
 
 
+def flavor(row: UsageRow) -> str:
+    """The flavor of the last admission, `not admitted` for Jobs without one; `-` for Jobs that request nothing."""
+    return row.flavor or ("not admitted" if row.wait_p50_seconds is None else "-")
+
+
 HEADINGS = {
     "queue": output.TableColumn("QUEUE", lambda row: row.queue or "-"),
     "user": output.TableColumn("USER", lambda row: row.user or "-"),
-    "flavor": output.TableColumn("FLAVOR", lambda row: row.flavor or "-"),
+    "flavor": output.TableColumn("FLAVOR", flavor),
     "namespace": output.TableColumn("NAMESPACE", lambda row: row.namespace),
 }
 FIGURES = (

@@ -33,6 +33,7 @@ from queue_manager.cli.job_deletion import delete, until_gone
 from queue_manager.cli.job_from_command import CommandJob, option_of
 from queue_manager.cli.job_waiting import JobWait
 from queue_manager.cli.log_streams import LogPrinter, follow_job
+from queue_manager.cli.login_name import submitter
 from queue_manager.cli.machine_formats import MACHINE_FORMS, job_names
 from queue_manager.cli.manifests import Manifest
 from queue_manager.cli.pod_reading import pods_of
@@ -40,7 +41,7 @@ from queue_manager.cli.published_config import published
 from queue_manager.cli.refusals import nothing_created
 from queue_manager.cli.repeated_reading import patiently
 from queue_manager.cli.streams import say
-from queue_manager.cli.submit import COLUMNS, Submitted, submit
+from queue_manager.cli.submit import COLUMNS, Submitted, name_user, submit
 from queue_manager.cli.targets import JobTarget, check_local_queue, workload_of
 from queue_manager.cli.time_texts import deadline
 from queue_manager.engine.clock import SystemClock
@@ -53,7 +54,7 @@ from queue_manager.local.kubeconfig_file import is_of_local_cluster
 from queue_manager.visibility.job_outcomes import Outcome, Result
 from queue_manager.visibility.job_states import JobState
 from queue_manager.visibility.log_selection import has_several_pods
-from queue_manager.visibility.pod_attempts import exit_code
+from queue_manager.visibility.pod_attempts import shell_exit_code
 from queue_manager.visibility.wire_types import Pod
 
 DEFAULT_QUEUE = "default"  # of a namespace with several queues, as in Kueue
@@ -121,6 +122,7 @@ class FollowedRun:
         async with connect(args.kubeconfig, args.context) as client:
             with nothing_created():
                 tree = (await self._command_job(client, namespace)).manifest(namespace)
+                name_user(tree["metadata"], submitter(find_kubeconfig(args.kubeconfig)))
                 manifest = Options("sluice run", tree, yaml.MappingNode("tag:yaml.org,2002:map", []))
                 (self._job,) = await submit(
                     client,
@@ -302,7 +304,7 @@ async def code_of(client: RestClient, job: Job, outcome: Outcome) -> int:
     if outcome.result == Result.NEVER:
         return EXIT_NEVER
     pods = await pods_of(client, JobTarget(job, None)) if outcome.result == Result.FAILED else []
-    return max((exit_code(pod) or EXIT_UNEXPECTED for pod in pods if pod.status.has_failed), default=1)
+    return max((shell_exit_code(pod) or EXIT_UNEXPECTED for pod in pods if pod.status.has_failed), default=1)
 
 
 def conclusion(outcome: Outcome) -> str:

@@ -25,10 +25,11 @@ from queue_manager.api import condition_types, keys
 from queue_manager.api.resources import JOBS, WORKLOADS
 from queue_manager.api.types import Workload
 from queue_manager.cli import job_deletion, manifests, output
-from queue_manager.cli.connection import NOT_LOGGED_IN, connect, read_default_namespace
+from queue_manager.cli.connection import NOT_LOGGED_IN, connect, find_kubeconfig, read_default_namespace
 from queue_manager.cli.creations import Creations
 from queue_manager.cli.decode_errors import explain_decoding
 from queue_manager.cli.exits import EXIT_ERROR, EXIT_NEVER, EXIT_OK, CommandRefused
+from queue_manager.cli.login_name import submitter
 from queue_manager.cli.machine_formats import MACHINE_FORMS, Namer, job_names
 from queue_manager.cli.manifests import Manifest
 from queue_manager.cli.queue_view import read_queues
@@ -85,6 +86,9 @@ def run(args: argparse.Namespace) -> int:
 
 async def _run(args: argparse.Namespace, jobs: list[tuple[Manifest, dict[str, Any]]], creations: Creations) -> int:
     default_ns = read_default_namespace(args)
+    user = submitter(find_kubeconfig(args.kubeconfig))
+    for _, job in jobs:
+        name_user(job["metadata"], user)
     async with connect(args.kubeconfig, args.context) as client:
         with nothing_created():
             rows = await _submit(args, client, jobs, default_ns, creations)
@@ -158,6 +162,14 @@ def prepare(manifest: Manifest, queue: str | None) -> dict[str, Any]:
         if isinstance(marks, dict):
             meta["labels"] = {keys.QUEUE_NAME: queue, **marks}
     return tree
+
+
+def name_user(meta: dict[str, Any], user: str) -> None:
+    """Annotate a Job with whose it is, unless it says that itself or `user` is ""."""
+    labels, annotations = meta.get("labels") or {}, meta.get("annotations") or {}
+    well_formed = isinstance(labels, dict) and isinstance(annotations, dict)
+    if user and well_formed and not labels.get(keys.USER):
+        meta["annotations"] = {keys.USER: user, **annotations}
 
 
 async def submit(

@@ -6,7 +6,6 @@ import argparse
 import asyncio
 import contextlib
 import errno
-import getpass
 import os
 import time
 from contextlib import AsyncExitStack
@@ -19,6 +18,7 @@ from queue_manager import assets
 from queue_manager.cli import detached, init_process, stop_report, streams
 from queue_manager.cli.exits import EXIT_NEVER, EXIT_OK, CommandRefused
 from queue_manager.cli.logging_options import settings_of
+from queue_manager.cli.login_name import login_name
 from queue_manager.cli.output import duration
 from queue_manager.cli.published_config import Publisher
 from queue_manager.cli.reload import Reloader
@@ -101,10 +101,7 @@ def detach(args: argparse.Namespace, data_dir: Path) -> int:
 
 def user() -> str:
     """Return the name of the user, or the UID if it has no name, as may be in a container."""
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):
-        return str(os.getuid())
+    return login_name() or str(os.getuid())
 
 
 def read_config(path: str | None) -> KueueConfig:

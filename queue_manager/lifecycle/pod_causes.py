@@ -7,6 +7,7 @@ first one in the order of `CauseRank`; of equal causes the newest.
     Succeeded, disrupted, or being deleted           none
     failed by its node                               FAILED           Evicted: The node was low on resource: memory
     a container cannot be started                    NOT_STARTABLE    no such program: /no/such/program
+                                                                      not executable: /data/x.csv
     a container was killed for its memory            OUT_OF_MEMORY    OOMKilled
     a container failed, and may be restarted         FAILED           exit 3: cannot open /data/x.csv
     no node can take it                              UNSCHEDULABLE    0/3 nodes: Insufficient cpu
@@ -39,9 +40,12 @@ _STARTING = ("", "ContainerCreating", "PodInitializing")  # waiting reasons of a
 _CRASH_LOOP = "CrashLoopBackOff"
 _INTERRUPTED = "NodeShutdown"  # reason of a container that starts again after a shutdown of its node
 _SIGKILL = 137  # exit code of a container that was killed for its memory
+# Reasons of a container that ended because its program could not be executed: of containerd, and of cri-dockerd.
+START_ERRORS = ("StartError", "ContainerCannotRun")
 _NO_PROGRAM = re.compile(
     r'exec: "(?P<program>[^"]+)": (?:stat [^:]*: no such file|executable file not found|no such file)'
 )
+_NOT_EXECUTABLE = re.compile(r'exec: "(?P<program>[^"]+)": permission denied')
 _NODES = re.compile(r"(?P<nodes>\d+/\d+) nodes are available: (?P<why>.+?)\.?(?: preemption: .*)?", re.DOTALL)
 _COUNTED = re.compile(r"\d+ (?P<why>.+)")
 
@@ -123,7 +127,8 @@ def _of_container(container: ContainerStatus) -> tuple[CauseRank, str] | None:
 def _rank_of(end: TerminatedState) -> CauseRank:
     if end.reason == OOM_KILLED:
         return CauseRank.OUT_OF_MEMORY
-    return CauseRank.NOT_STARTABLE if no_program(end.message) else CauseRank.FAILED
+    not_started = end.reason in START_ERRORS or no_program(end.message)
+    return CauseRank.NOT_STARTABLE if not_started else CauseRank.FAILED
 
 
 def _is_unready(container: ContainerStatus) -> bool:
@@ -136,7 +141,7 @@ def _is_unready(container: ContainerStatus) -> bool:
 
 def ended_text(exit_code: int | None, reason: str, message: str) -> str:
     """`exit 3: no such column`, `OOMKilled`, `no such program: /a/b`. `exit_code`: None if no container failed."""
-    if program := no_program(message):
+    if program := no_program(message) or not_executable(message):
         return program
     line = last_line(message)
     if reason == OOM_KILLED and exit_code == _SIGKILL:
@@ -153,9 +158,15 @@ def no_program(message: str) -> str:
     return f"no such program: {found['program']}" if found is not None else ""
 
 
+def not_executable(message: str) -> str:
+    """`not executable: NAME` for the message of a container runtime about such a file, else ""."""
+    found = _NOT_EXECUTABLE.search(message)
+    return f"not executable: {found['program']}" if found is not None else ""
+
+
 def _start_text(waiting: WaitingState) -> str:
     plain = f"{waiting.reason}: {waiting.message}" if waiting.message else waiting.reason
-    return no_program(waiting.message) or one_line(plain)
+    return no_program(waiting.message) or not_executable(waiting.message) or one_line(plain)
 
 
 def unschedulable_text(message: str) -> str:

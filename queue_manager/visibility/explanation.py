@@ -54,7 +54,8 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     for the same situation. `message`: as Kueue words it. `not_seen`: what the reader may not see, so that the rest may
     be incomplete. `next_command` "": only time helps. `kept_for_it`: backfilling keeps released quota for it, and
     `starts_by` is when it starts at the latest, if that is known. `cause`: why its pods are not ready, or were not in
-    its last attempt; `deadlines`: what happens when, soonest first. The reader of the pods adds both.
+    its last attempt; `advice`: what to do about it; `deadlines`: what happens when, soonest first. The reader of the
+    pods adds these three.
     """
 
     namespace: str
@@ -77,6 +78,7 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     not_seen: list[str]
     cause: str = ""
     deadlines: list[Prediction] = []
+    advice: list[str] = []
 
 
 def explain(

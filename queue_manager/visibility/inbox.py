@@ -15,7 +15,7 @@ import msgspec
 
 from queue_manager.api import condition_types, keys, messages, reasons
 from queue_manager.api.types import Workload
-from queue_manager.lifecycle.pod_causes import OOM_KILLED
+from queue_manager.lifecycle.pod_causes import OOM_KILLED, START_ERRORS
 from queue_manager.visibility.attempt_counts import count_budget_attempts
 from queue_manager.visibility.failures import Failure
 from queue_manager.visibility.job_causes import recorded_cause
@@ -149,7 +149,7 @@ def _unready(workload: Workload, failure: Failure | None, warning: Event | None)
     evicted = workload.condition(condition_types.EVICTED)
     if evicted is not None and f"; {messages.NO_NODE} " in evicted.message:
         return _UNREADY[reasons.UNSCHEDULABLE]
-    if failure is not None:
+    if failure is not None and failure.reason not in START_ERRORS:
         return OUT_OF_MEMORY if failure.reason == OOM_KILLED else CRASHES
     if warning is not None and warning.message.startswith(RESTARTING):
         return CRASHES

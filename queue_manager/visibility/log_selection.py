@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from job_controller.model import Job
 from job_controller.pod_facts import completion_index
-from queue_manager.visibility.pod_attempts import creation_order, failed_container
+from queue_manager.visibility.pod_attempts import creation_order, failed_container, has_started
 from queue_manager.visibility.wire_types import ContainerStatus, Pod
 
 
@@ -89,9 +89,7 @@ def _attempt(job: Job, slot: Sequence[Pod], container: str, *, previous: bool) -
 def _source(job: Job, pod: Pod, container: str) -> LogSource | None:
     """Return the log of a pod's container that has started, of the failed one if none is named."""
     status = _container(pod, container)
-    if status is None or (
-        status.state.running is None and status.state.terminated is None and not status.restart_count
-    ):
+    if status is None or not has_started(status):
         return None
     index = completion_index(pod)
     label = str(index) if job.spec.completion_mode == "Indexed" and index >= 0 else pod.metadata.name

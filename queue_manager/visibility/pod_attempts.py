@@ -16,9 +16,13 @@ from job_controller.model import Condition, Job
 from job_controller.options import JobControllerOptions
 from job_controller.pod_facts import LONG_AGO, completion_index, finish_time, is_active, is_ready, is_terminal
 from job_controller.switches import effective
+from queue_manager.lifecycle.pod_causes import START_ERRORS, no_program
 from queue_manager.visibility.wire_types import ContainerStatus, Pod, Terminated
 
 RESTARTED = "Restarted"
+# Exit codes of a shell (POSIX) for a program that it does not find, or cannot execute.
+EXIT_NOT_FOUND = 127
+EXIT_NOT_EXECUTABLE = 126
 
 
 class PodRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -142,6 +146,22 @@ def exit_code(pod: Pod) -> int | None:
         return bad.exit_code
     statuses = pod.status.container_statuses
     return 0 if statuses and all(s.state.terminated is not None for s in statuses) else None
+
+
+def has_started(status: ContainerStatus) -> bool:
+    """Whether the container has run, or runs: only then it has a log."""
+    end = status.state.terminated
+    if end is not None and end.reason in START_ERRORS:
+        return False
+    return status.state.running is not None or end is not None or status.restart_count > 0
+
+
+def shell_exit_code(pod: Pod) -> int | None:
+    """Return `exit_code`, but that of a shell if the program of the pod could not be executed."""
+    bad = _bad_end(pod)
+    if bad is not None and bad.reason in START_ERRORS:
+        return EXIT_NOT_FOUND if no_program(bad.message) else EXIT_NOT_EXECUTABLE
+    return exit_code(pod)
 
 
 # --- what comes next ---------------------------------------------------------------------------------------

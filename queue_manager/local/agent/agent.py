@@ -38,6 +38,7 @@ from queue_manager.local.agent.pod_admitter import PodAdmitter
 from queue_manager.local.agent.pod_logs import LogIndexer
 from queue_manager.local.agent.status import PREEMPTED, Termination
 from queue_manager.local.agent.sweep import Sweeper
+from queue_manager.local.agent.usage_sampler import UsageSampler
 from queue_manager.local.agent.worker import MIN_GRACE_SECONDS, PodWorker
 from queue_manager.local.agent.worker_dependencies import NodePod, WorkerDependencies, awaits_confirmation
 from queue_manager.local.placement.pod_preemption import PlacedPod
@@ -92,6 +93,7 @@ class Agent:
         self._evictor = Evictor(self, self._nodes, policy, self.layout.root)
         self._cgroups = cgroups
         self._oom_killer = OomKiller(self.pods, self.layout.root)
+        self._sampler = UsageSampler(self.pods)
         self._caches: list[Cache[NodePod]] = []
         for host in hosts:
             cache = runtime.cache(PODS, NodePod, field_selector=f"spec.nodeName={host.name}")
@@ -100,6 +102,7 @@ class Agent:
         runtime.task(self._begin)
         runtime.task(self._evictor.run)
         runtime.task(self._oom_killer.run)
+        runtime.task(self._sampler.run)
         runtime.worker(self._queue, self._sync, CONCURRENCY)
 
     # --- life ---
@@ -177,6 +180,7 @@ class Agent:
         elif worker.running:
             self._evictor.wake()
             self._oom_killer.wake()
+            self._sampler.wake()
 
     async def _begin_pod(self, uid: str, pod: NodePod | None) -> PodWorker | None:
         """The worker of a pod that runs or may start here; None if the pod is finished, gone or not admitted."""

@@ -4,7 +4,9 @@ Theory. A container is a series of attempts (starts). It is in one of three stat
 
     waiting  --start-->  running  --exit-->  terminated  --restart policy, after a backoff-->  running ...
 
-A start that fails (command not found, no such ConfigMap) leaves the container waiting, with a reason, until the retry.
+A start that fails (no such ConfigMap) leaves the container waiting, with a reason, until the retry. A program that
+cannot be executed (command not found) is an attempt that terminates at once, with StartError.
+
 Init containers run one after another, each until it succeeds; the regular containers start together after the last. A
 sidecar (an init container with restartPolicy Always) only has to be running for the next one to start, and is stopped
 when the regular containers have finished.
@@ -30,6 +32,8 @@ CONTAINER_CREATING = "ContainerCreating"
 POD_INITIALIZING = "PodInitializing"
 CRASH_LOOP = "CrashLoopBackOff"
 STATUS_UNKNOWN = "ContainerStatusUnknown"
+START_ERROR = "StartError"  # reason and exit code of containerd for a program that cannot be executed
+START_ERROR_CODE = 128
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,8 +31,8 @@ class ConfigError(Exception):
     """The configuration of the container cannot be resolved now; waiting reason CreateContainerConfigError."""
 
 
-class CreateError(Exception):
-    """The container cannot be created now; waiting reason CreateContainerError."""
+class StartError(Exception):
+    """The container was created, and its program cannot be executed: it ends with StartError, as with containerd."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class Host:
 
 
 def expand(text: str, variables: Mapping[str, str]) -> str:
-    """Replace `$(NAME)` by its value and `$$` by `$`; unknown references stay as they are. Raises CreateError."""
+    """Replace `$(NAME)` by its value and `$$` by `$`; unknown references stay as they are. Raises StartError."""
     room = MAX_TEXT
 
     def value(match: re.Match[str]) -> str:
@@ -64,20 +64,20 @@ def expand(text: str, variables: Mapping[str, str]) -> str:
 
 def _less(room: int, length: int) -> int:
     if length > room:
-        raise CreateError("argument list too long")
+        raise StartError("argument list too long")
     return room - length
 
 
 def _check_zeros(what: str, text: str) -> None:
-    """Raise CreateError on a zero byte, which the API allows but which ends a string passed to execve(2)."""
+    """Raise StartError on a zero byte, which the API allows but which ends a string passed to execve(2)."""
     if "\0" in text:
-        raise CreateError(f"{what} has a zero byte, which no program can be given")
+        raise StartError(f"{what} has a zero byte, which no program can be given")
 
 
 async def declared(pod: Json, container: Json, host: Host, source: Source) -> dict[str, str]:
     """The variables that the spec declares for a container, in order: `$(NAME)` may refer to earlier ones.
 
-    Raises ConfigError, CreateError.
+    Raises ConfigError, StartError.
     """
     own: dict[str, str] = {}
     room = MAX_TEXTS
@@ -107,7 +107,7 @@ def environment(pod: Json, own: Mapping[str, str], home: str) -> dict[str, str]:
 
 
 def arguments(container: Json, own: Mapping[str, str]) -> list[str]:
-    """command and args with their references expanded. Raises CreateError."""
+    """command and args with their references expanded. Raises StartError."""
     expanded, room = [], MAX_TEXTS
     for text in (*(container.get("command") or ()), *(container.get("args") or ())):
         expanded.append(expand(text, own))
@@ -117,29 +117,29 @@ def arguments(container: Json, own: Mapping[str, str]) -> list[str]:
 
 
 def probe_command(container: Json, command: list[str]) -> list[str]:
-    """The command of a probe, expanded only with the literal values of the container's `env`. Raises CreateError."""
+    """The command of a probe, expanded only with the literal values of the container's `env`. Raises StartError."""
     plain = {entry["name"]: entry.get("value") or "" for entry in container.get("env") or ()}
     return [expand(text, plain) for text in command]
 
 
 def executable(command: str, directory: str, path: str) -> str:
-    """The absolute path of the program `command`. Raises CreateError with the message of a container runtime."""
+    """The absolute path of the program `command`. Raises StartError with the message of a container runtime."""
     if "/" in command:
         candidate = os.path.join(directory, command)
         if not os.path.exists(candidate):
-            raise CreateError(f'exec: "{command}": stat {command}: no such file or directory')
+            raise StartError(f'exec: "{command}": stat {command}: no such file or directory')
         if not _can_run(candidate):
-            raise CreateError(f'exec: "{command}": permission denied')
+            raise StartError(f'exec: "{command}": permission denied')
         return candidate
     for folder in path.split(":"):
         candidate = os.path.join(directory, folder, command)
         if command and _can_run(candidate):
             return candidate
-    raise CreateError(f'exec: "{command}": executable file not found in $PATH')
+    raise StartError(f'exec: "{command}": executable file not found in $PATH')
 
 
 def working_directory(container: Json, home: str) -> str:
-    """The directory that the container starts in: its workingDir, or its own directory `home`. Raises CreateError.
+    """The directory that the container starts in: its workingDir, or its own directory `home`. Raises StartError.
 
     A missing directory inside `home` is created, as container runtimes do. One elsewhere on this machine has to exist.
     """
@@ -150,9 +150,9 @@ def working_directory(container: Json, home: str) -> str:
         try:
             os.makedirs(directory, exist_ok=True)
         except OSError as error:
-            raise CreateError(f'workingDir "{named}": {error.strerror}') from error
+            raise StartError(f'workingDir "{named}": {error.strerror}') from error
     elif not os.path.isdir(directory):
-        raise CreateError(f'workingDir "{named}": no such directory on this machine')
+        raise StartError(f'workingDir "{named}": no such directory on this machine')
     return directory
 
 

@@ -6,6 +6,7 @@
     <root>/<pod uid>/<container>/<n>.eof   the log is complete
     <root>/<pod uid>/<container>/<n>.idx   times at which the log had a given size (see logs.py)
     <root>/<pod uid>/<container>/<n>.pid   pid of the supervisor; its mtime is the start time
+    <root>/<pod uid>/<container>/<n>.not   why its program could not be executed; its mtime is the time of the attempt
     <root>/<pod uid>/<container>/<n>.exit  exit code and a newline; its mtime is the finish time
     <root>/<pod uid>/<container>/<n>.end   SIGTERM was requested; its mtime is the time of the first request
     <root>/<pod uid>/<container>/<n>.oom   the container was, or is about to be, killed for exceeding its memory limit
@@ -60,6 +61,10 @@ class RunFiles:
         return Path(self.base + ".pid")
 
     @property
+    def not_started(self) -> Path:
+        return Path(self.base + ".not")
+
+    @property
     def exit(self) -> Path:
         return Path(self.base + ".exit")
 
@@ -100,8 +105,22 @@ class RunFiles:
         """The supervisor's pid and the start time."""
         return _number_and_time(self.pid)
 
+    def record_failed_start(self, message: str) -> None:
+        """Record why the program could not be executed."""
+        self.not_started.write_text(f"{message}\n")
+
+    def read_failed_start(self) -> tuple[str, datetime] | None:
+        """Why the program could not be executed, and when that was tried."""
+        try:
+            text, modified = self.not_started.read_text(), self.not_started.stat().st_mtime
+        except FileNotFoundError:
+            return None
+        return (text[:-1], datetime.fromtimestamp(modified, UTC)) if text.endswith("\n") else None
+
     def was_interrupted(self) -> bool:
         """Whether the container was still running when SIGTERM was requested, or `reset` was called since."""
+        if self.not_started.exists():
+            return False
         asked, exited = _modified(self.end), _modified(self.exit)
         if asked is None:
             return not self.pid.exists()
@@ -109,7 +128,7 @@ class RunFiles:
 
     def reset(self) -> None:
         """Remove all traces of the start except its log, which the next start of the same number continues."""
-        for path in (self.eof, self.exit, self.pid, self.end, self.oom, self.cgroup, self.times):
+        for path in (self.eof, self.exit, self.pid, self.not_started, self.end, self.oom, self.cgroup, self.times):
             path.unlink(missing_ok=True)
 
     def remove(self) -> None:
@@ -156,9 +175,10 @@ class Layout:
                 os.mkdir(path, 0o700)
 
     def runs(self, uid: str, container: str) -> list[RunFiles]:
-        """The starts of a container so far, oldest first. A start counts once its supervisor has a pid."""
+        """The starts of a container so far, oldest first. A start counts once it has a pid or has failed."""
         directory = self.root / uid / container
-        numbers = sorted(int(path.stem) for path in directory.glob("*.pid") if path.stem.isdecimal())
+        paths = (*directory.glob("*.pid"), *directory.glob("*.not"))
+        numbers = sorted({int(path.stem) for path in paths if path.stem.isdecimal()})
         return [RunFiles(directory, number) for number in numbers]
 
     def all_runs(self, uid: str) -> list[RunFiles]:

@@ -20,6 +20,8 @@ from queue_manager.local.agent.cgroups import was_oom_killed
 from queue_manager.local.agent.containers import (
     CRASH_BACKOFF,
     CRASH_BACKOFF_CAP,
+    START_ERROR,
+    START_ERROR_CODE,
     STATUS_UNKNOWN,
     Container,
     ContainerRun,
@@ -31,6 +33,7 @@ from queue_manager.local.agent.readiness import ProbeContext, Readiness, is_prob
 from queue_manager.local.agent.resource_usage import Usage
 from queue_manager.local.agent.status import VANISHED
 from queue_manager.local.agent.termination_message import termination_message
+from queue_manager.local.agent.usage_samples import sample
 from queue_manager.local.agent.worker_dependencies import NodePod, WorkerDependencies
 
 
@@ -57,6 +60,7 @@ class PodProcesses:
         self._changed, self._unhealthy = changed, unhealthy
         self._running: dict[str, supervisor.Process] = {}
         self._probes: dict[str, Readiness] = {}
+        self._samples: dict[str, Usage] = {}  # of the current start of each container, the greatest
 
     @property
     def unready(self) -> set[str]:
@@ -76,6 +80,21 @@ class PodProcesses:
                 found[container.name] = limit
         return found
 
+    def unmeasured(self) -> list[tuple[int, str]]:
+        """The running containers that no cgroup measures, with the pids of their supervisors."""
+        found = [(c.name, self._running[c.name], c) for c in self._containers if c.name in self._running]
+        return [(process.pid, name) for name, process, c in found if not self.run_files(c).cgroup.exists()]
+
+    def add_sample(self, name: str, pid: int, usage: Usage) -> None:
+        """Note what a container used until now. `pid`: its supervisor when it was sampled, which may have ended."""
+        process = self._running.get(name)
+        if process is not None and process.pid == pid:
+            self._samples[name] = self.sampled(name).at_least(usage)
+
+    def sampled(self, name: str) -> Usage:
+        """The greatest sample of a running container."""
+        return self._samples.get(name, Usage())
+
     def kill_for_memory(self, name: str) -> None:
         """Kill a container that uses more memory than its limit."""
         container = next(c for c in self._containers if c.name == name)
@@ -93,7 +112,7 @@ class PodProcesses:
     # --- starts ---
 
     async def start(self, container: Container) -> None:
-        """Start a container with a command. Raises ConfigError, CreateError or OSError if that is impossible."""
+        """Start a container with a command. Raises ConfigError, StartError or OSError if that is impossible."""
         self._layout.create(self._uid, container.name)
         run = self._layout.run(self._uid, container.name, container.next_number)
         declared = await self._declared(container.spec)
@@ -103,6 +122,16 @@ class PodProcesses:
         process = supervisor.spawn(run, [program, *arguments], variables, directory, self._confine(container, run))
         self._watch(container, process, run)
         container.started(ContainerRun(run.number, self._now()))
+        self._forget_old(run)
+
+    def record_failed_start(self, container: Container, message: str) -> None:
+        """Record a start whose program could not be executed: the container ends at once."""
+        run = self._layout.run(self._uid, container.name, container.next_number)
+        with contextlib.suppress(OSError):  # on a full disk a later agent counts this start anew
+            run.record_failed_start(message)
+        now = self._now()
+        container.started(ContainerRun(run.number, now))
+        container.ended(_failed_start(message, now))
         self._forget_old(run)
 
     def _confine(self, container: Container, run: RunFiles) -> str:
@@ -137,8 +166,11 @@ class PodProcesses:
     def signal(self, container: Container, number: signal.Signals) -> None:
         """Signal the process group of a container; nothing happens if it does not run."""
         process = self._running.get(container.name)
-        if container.running and process is not None:
-            process.signal(number)
+        if not container.running or process is None:
+            return
+        if number == signal.SIGKILL:  # the kernel's account lacks what the supervisor has not waited for
+            self.add_sample(container.name, process.pid, sample(process.pid))
+        process.signal(number)
 
     def collect_exits(self) -> None:
         """Record the exits of the processes that have ended since the last call."""
@@ -167,8 +199,10 @@ class PodProcesses:
         cgroup = run.read_cgroup()
         measured = resource_usage.of_cgroup(cgroup) if cgroup is not None else Usage()
         reaped = process.usage if process is not None else Usage()
+        sampled = self._samples.pop(run.container.name, Usage())
+        counted = reaped.over(resource_usage.of_times(run)).at_least(sampled)
         with contextlib.suppress(OSError):
-            resource_usage.record(run, finished.timestamp(), measured.over(reaped).over(resource_usage.of_times(run)))
+            resource_usage.record(run, finished.timestamp(), measured.over(counted))
 
     def usage_annotations(self) -> dict[str, str]:
         """What the containers used, as annotations of the pod."""
@@ -193,7 +227,7 @@ class PodProcesses:
         """
         runs = self._layout.runs(self._uid, container.name)
         for run in runs[-2:]:
-            known = run.read_pid()
+            known = run.read_pid() or run.read_failed_start()
             since = known[1] if known else self._now()
             container.previous, container.current = container.current, ContainerRun(run.number, since)
             self._recover_run(container, container.current, run, newest=run is runs[-1])
@@ -204,13 +238,20 @@ class PodProcesses:
             container.backoff = min(CRASH_BACKOFF * 2 ** min(container.current.number - 1, 10), CRASH_BACKOFF_CAP)
 
     def _recover_run(self, container: Container, attempt: ContainerRun, run: RunFiles, *, newest: bool) -> None:
+        failed = run.read_failed_start()
         process = supervisor.adopt(run) if newest else None
-        if process is not None:
+        if failed is not None:
+            container.ended(_failed_start(*failed))
+        elif process is not None:
             self._watch(container, process, run)
         elif run.read_exit() is not None or run.oom.exists():
             container.ended(self._exit(container, attempt))
         else:
             container.ended(Exit(supervisor.KILLED, self._now(), STATUS_UNKNOWN, VANISHED))
+
+
+def _failed_start(message: str, at: datetime) -> Exit:
+    return Exit(START_ERROR_CODE, at, START_ERROR, message)
 
 
 def _reported_running(status: Json, name: str) -> Mapping[str, Any] | None:

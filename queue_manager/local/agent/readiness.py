@@ -23,7 +23,7 @@ from datetime import timedelta
 from typing import IO, NamedTuple
 
 from job_controller.json_tree import Json
-from queue_manager.local.agent.environment import CreateError, executable, probe_command
+from queue_manager.local.agent.environment import StartError, executable, probe_command
 from queue_manager.local.agent.status import go_duration
 
 log = logging.getLogger(__name__)
@@ -141,14 +141,14 @@ async def run_probe(probe: Json, surroundings: ProbeContext) -> ProbeFailure | N
             code = await _run(probe, surroundings, output)
         except TimeoutError as error:  # before OSError, its base class
             return ProbeFailure(str(error))
-        except (CreateError, OSError) as error:
+        except (StartError, OSError) as error:
             return ProbeFailure(str(error), errored=True)
         output.seek(0)
         return ProbeFailure(output.read(MAX_OUTPUT).decode("utf-8", "replace")) if code else None
 
 
 async def _run(probe: Json, surroundings: ProbeContext, output: IO[bytes]) -> int:
-    """The exit code of the probe's command. Raises TimeoutError after killing it, CreateError or OSError if it cannot
+    """The exit code of the probe's command. Raises TimeoutError after killing it, StartError or OSError if it cannot
     start.
     """
     command, seconds = probe["exec"]["command"], probe.get("timeoutSeconds") or 1

@@ -3,8 +3,8 @@
 A container with a cgroup is measured by it, with all its processes. Else the kernel's account of the ended supervisor
 is read (wait4): the CPU time of all its descendants that were waited for, and the peak of the largest one. The kernel
 counts the memory of the process that started the supervisor, this one, into that peak; so it is known only if it is
-larger than ours. Of a container that an earlier agent started, whose parent is gone, the supervisor's own record of
-CPU time is read.
+larger than ours. A sample of the running container (usage_samples.py) counts where it is greater. Of a container that
+an earlier agent started, whose parent is gone, the supervisor's own record of CPU time is read.
 
 Each end of a container adds a line to the file `use` of the container, `<time of the exit> <cpu seconds> <peak bytes>`
 with `-` for an unknown value: the time identifies it, if an agent is killed and the next one finds the same end again.
@@ -38,6 +38,13 @@ class Usage(NamedTuple):
         return Usage(
             other.cpu_seconds if self.cpu_seconds is None else self.cpu_seconds,
             other.peak_bytes if self.peak_bytes is None else self.peak_bytes,
+        )
+
+    def at_least(self, other: Usage) -> Usage:
+        """The greater of both for each value that is known."""
+        return Usage(
+            max((s for s in (self.cpu_seconds, other.cpu_seconds) if s is not None), default=None),
+            max((b for b in (self.peak_bytes, other.peak_bytes) if b is not None), default=None),
         )
 
 

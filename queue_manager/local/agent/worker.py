@@ -159,9 +159,13 @@ class PodWorker:
     async def _start(self, container: Container) -> None:
         try:
             await self._spawn(container)
+        except env.StartError as error:
+            self.processes.record_failed_start(container, str(error))
+            number = container.current.number if container.current else 0
+            self._record_once(container.name, "Warning", "Failed", f"Error: {error}", number)
         except env.ConfigError as error:
             self._refuse(container, "CreateContainerConfigError", str(error))
-        except (env.CreateError, OSError) as error:
+        except OSError as error:
             self._refuse(container, "CreateContainerError", str(error))
 
     async def _spawn(self, container: Container) -> None:

@@ -207,27 +207,56 @@ async def test_a_container_without_command_waits_with_err_image_pull(world: Worl
     assert "runs `command` as a local process" in waiting(pod)["message"]
 
 
+async def test_a_container_that_cannot_be_created_waits(world: World) -> None:
+    container = {"env": [{"name": "A", "valueFrom": {"configMapKeyRef": {"name": "cm", "key": "k"}}}]}
+    async with world.running():
+        await world.create(container=container)
+        pod = await world.when(lambda pod: waiting(pod).get("reason") == "CreateContainerConfigError")
+    assert waiting(pod)["message"] == 'configmap "cm" not found'
+    assert pod["status"]["phase"] == "Pending"
+
+
 @pytest.mark.parametrize(
-    ("container", "reason", "message"),
+    ("container", "message"),
     [
-        ({"command": ["nosuch"]}, "CreateContainerError", 'exec: "nosuch": executable file not found in $PATH'),
-        ({"command": ["/no"]}, "CreateContainerError", 'exec: "/no": stat /no: no such file or directory'),
-        ({"workingDir": "/no/dir"}, "CreateContainerError", 'workingDir "/no/dir": no such directory on this machine'),
-        (
-            {"env": [{"name": "A", "valueFrom": {"configMapKeyRef": {"name": "cm", "key": "k"}}}]},
-            "CreateContainerConfigError",
-            'configmap "cm" not found',
-        ),
+        ({"command": ["nosuch"]}, 'exec: "nosuch": executable file not found in $PATH'),
+        ({"command": ["/no"]}, 'exec: "/no": stat /no: no such file or directory'),
+        ({"command": ["/etc/passwd"]}, 'exec: "/etc/passwd": permission denied'),
+        ({"workingDir": "/no/dir"}, 'workingDir "/no/dir": no such directory on this machine'),
     ],
 )
-async def test_a_container_that_cannot_be_created_waits(
-    world: World, container: dict[str, object], reason: str, message: str
+async def test_a_container_that_cannot_be_executed_ends_with_start_error(
+    world: World, container: dict[str, object], message: str
 ) -> None:
     async with world.running():
         await world.create(container=container)
-        pod = await world.when(lambda pod: waiting(pod).get("reason") == reason)
-    assert waiting(pod)["message"] == message
-    assert pod["status"]["phase"] == "Pending"
+        pod = await world.over()
+
+        async def reported() -> bool:
+            return ("Warning", "Failed", f"Error: {message}") in await world.events()
+
+        await until(reported)
+    assert pod["status"]["phase"] == "Failed"
+    end = terminated(pod)
+    assert (end["exitCode"], end["reason"], end["message"]) == (128, "StartError", message)
+
+
+async def test_a_program_that_is_installed_later_is_started_by_the_restart_policy(world: World) -> None:
+    """Failed starts count as restarts, also for a later agent."""
+    program = world.directory / "program"
+    async with world.running():
+        await world.create(container={"command": [str(program)]}, restartPolicy="OnFailure")
+        await world.when(lambda pod: waiting(pod).get("reason") == "CrashLoopBackOff")
+    async with world.running():
+        pod = await world.when(lambda pod: waiting(pod).get("reason") == "CrashLoopBackOff")
+        (status,) = pod["status"]["containerStatuses"]
+        assert (status["restartCount"], status["lastState"]["terminated"]["reason"]) == (1, "StartError")
+        program.write_text("#!/bin/sh\necho installed\n")
+        program.chmod(0o700)
+        pod = await world.over()
+        assert await world.output(pod) == "installed\n"
+    assert pod["status"]["phase"] == "Succeeded"
+    assert pod["status"]["containerStatuses"][0]["restartCount"] == 2
 
 
 async def test_a_working_directory_below_the_containers_own_is_created(world: World) -> None:

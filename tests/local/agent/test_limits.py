@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from queue_manager.local.agent import cgroups, memory, sweep
+from queue_manager.api.keys import CPU_SECONDS, PEAK_MEMORY
+from queue_manager.local.agent import cgroups, memory, resource_usage, sweep
 from queue_manager.local.agent.cgroups import Cgroups
 from queue_manager.local.agent.layout import Layout
 from queue_manager.local.agent.limits import Limits, limits_of
@@ -39,6 +40,37 @@ async def test_a_container_above_its_limit_is_oom_killed(world: World) -> None:
         await until(lambda: pod["metadata"]["uid"] not in sweep.marked())
     assert (pod["status"]["phase"], pod["status"].get("reason")) == ("Failed", None)
     assert (terminated(pod)["exitCode"], terminated(pod)["reason"]) == (137, "OOMKilled")
+
+
+async def test_a_killed_container_has_the_use_of_its_processes_until_then(world: World) -> None:
+    """No process has waited for them; and the peak is smaller than that of the agent, which the kernel counts in."""
+    ballast = b"x" * (100 * MI)  # makes this process, the agent, larger than the container
+    burn = "import time; end = time.process_time() + 0.5\nwhile time.process_time() < end: pass\n"
+    hold = "held = bytearray(100 << 20); print('held', flush=True); time.sleep(1000)"
+    limits = {"limits": {"memory": "64Mi"}}
+    async with world.running():
+        await world.create(container={"command": [sys.executable, "-S", "-c", burn + hold], "resources": limits})
+        pod = await world.over()
+    used = pod["metadata"]["annotations"]
+    assert terminated(pod)["reason"] == "OOMKilled"
+    assert 0.5 <= float(used[CPU_SECONDS]) < 5
+    assert 64 * MI < int(used[PEAK_MEMORY]) < resource_usage.own_peak() + len(ballast)
+
+
+async def test_the_peak_of_a_container_that_is_smaller_than_the_agent_is_sampled(world: World) -> None:
+    """It has released that memory before it ends."""
+    ballast = b"x" * (100 * MI)  # makes this process, the agent, larger than the container
+    script = "held = bytearray(100 << 20); del held; import time\nprint('held', flush=True)\n"
+    wait = "import os\nwhile not os.path.exists('go'): time.sleep(0.01)"
+    async with world.running() as agent:
+        await world.create(container={"command": [sys.executable, "-S", "-c", script + wait]})
+        pod = await world.when(running)
+        await until(lambda: (world.files(pod) / "0.log").read_text() == "held\n")
+        [worker] = agent.pods()
+        await until(lambda: (worker.processes.sampled("main").peak_bytes or 0) > 100 * MI)
+        (world.files(pod) / "work" / "go").touch()
+        pod = await world.over()
+    assert 100 * MI < int(pod["metadata"]["annotations"][PEAK_MEMORY]) < resource_usage.own_peak() + len(ballast)
 
 
 async def test_a_container_below_its_limit_and_one_without_run_on(world: World) -> None:

@@ -216,7 +216,7 @@ async def test_processes_left_by_an_aborted_shutdown_end_before_their_restart(wo
 
 async def test_a_pod_deleted_before_its_containers_started_is_removed(world: World) -> None:
     async with world.running():
-        await world.create(container={"command": ["nosuch"]})
+        await world.create(container={"command": None})
         await world.when(lambda pod: pod["status"].get("containerStatuses"))
         await world.client.delete(PODS, "default", "pod")
         await world.gone()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 
-from tests.local.cli.conftest import User
+from tests.local.cli.conftest import JOB, User
 from tests.waiting import until
 
 CANNOT_OPEN = '[sh, -c, "echo starts; echo cannot open {name}.csv >&2; exit 3"]'
@@ -13,10 +13,14 @@ NO_PROGRAM = "no such program: /no/such/program"
 
 
 async def given_up(me: User) -> None:
-    """Two Jobs whose program fails, and one that has no program, are deactivated."""
+    """Two Jobs whose program fails, and one that has no program, are deactivated.
+
+    The pod of the last one restarts its container, so that it does not fail, and each eviction deletes it.
+    """
     for name in ("sort-1", "sort-2"):
         me.submit(name, command=CANNOT_OPEN.format(name=name))
-    me.submit("missing", command="[/no/such/program]")
+    missing = JOB.format(name="missing", command="[/no/such/program]", spec="backoffLimit: 6", cpu="100m")
+    me.says("submit", "-f", "-", stdin=missing.replace("Never", "OnFailure"))
     for name in ("sort-1", "sort-2", "missing"):
         await me.until_state(name, "Deactivated")
 
@@ -27,9 +31,8 @@ async def test_the_cause_survives_evictions_and_groups_the_jobs(user: Callable[.
     view = me.json("show", "missing")
     assert (view["pods"], view["cause"]) == ([], NO_PROGRAM)
     assert [attempt["podCause"] for attempt in view["retries"]["attempts"]] == [NO_PROGRAM, NO_PROGRAM]
-    assert "state       Deactivated  no such program: /no/such/program; gave up after 2 attempts" in me.says(
-        "show", "missing"
-    )
+    state = " Deactivated  no such program: /no/such/program; gave up after 2 attempts\n"
+    assert state in me.says("show", "missing")
     rows = {row["name"]: row["cause"] for row in me.json("ps")}
     assert rows == {
         "sort-1": "exit 3: cannot open sort-1.csv",

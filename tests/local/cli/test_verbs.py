@@ -8,6 +8,7 @@ import re
 import signal
 import socket
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -53,6 +54,41 @@ async def test_run_prints_the_log_and_ends_with_the_exit_code_of_the_command(use
         assert (done.stdout, bad.stdout) == ("hello me you\n", "boom\n")
         assert bad.stderr.endswith("sluice run: Job bad failed: exit 7: boom\n")
     assert sorted(await names(me)) == ["bad", "good"]
+
+
+@pytest.mark.parametrize(
+    ("program", "code", "cause"),
+    [
+        ("/no/such/program", 127, "no such program: /no/such/program"),
+        ("/etc/passwd", 126, "not executable: /etc/passwd"),
+    ],
+)
+async def test_run_of_what_cannot_be_executed_ends_with_the_code_of_a_shell(
+    user: Begin, program: str, code: int, cause: str
+) -> None:
+    me = user()
+    done = ran(me, "--name", "lost", "--", program)
+    assert (done.returncode, done.stdout) == (code, ""), done.stderr
+    assert done.stderr == f"sluice run: Job lost in queue user-queue\nsluice run: Job lost failed: {cause}\n"
+    shown = me.run("logs", "lost")
+    assert (shown.returncode, shown.stdout) == (1, "")
+    assert cause in shown.stderr
+
+
+async def test_a_job_killed_for_its_memory_says_its_limit_and_why_it_printed_nothing(user: Begin) -> None:
+    me = user()
+    hog = "held = b'x' * (100 << 20); print(len(held)); import time; time.sleep(1000)"
+    done = ran(me, "--name", "hog", "--memory", "64Mi", "--", sys.executable, "-S", "-c", hog)
+    assert done.returncode == 137, done.stderr
+    memory = "container main: limits.memory 64Mi, request 64Mi, peak "
+    explained = me.says("explain", "hog")
+    assert memory in explained
+    assert "raise limits.memory, and the request with it, above 64Mi" in explained
+    if embedded(me):
+        printed = me.run("logs", "hog")
+        assert (printed.returncode, printed.stdout) == (0, "")
+        assert re.match(rf"sluice logs: pod hog-\w+ printed nothing: OOMKilled \({memory}", printed.stderr)
+        assert me.run("logs", "-f", "hog").stderr == printed.stderr
 
 
 async def test_run_tells_a_job_that_never_starts_from_one_that_was_refused(user: Begin) -> None:
@@ -173,14 +209,18 @@ async def test_ctrl_c_of_run_says_what_happens_to_the_job(user: Begin, removed: 
     assert me.json("show", "long")["state"] == "Running"
 
 
-async def test_a_program_that_does_not_exist_is_reported_while_run_waits(user: Begin) -> None:
+async def test_why_no_pod_starts_is_reported_while_run_waits(user: Begin) -> None:
+    """A pod outside of all queues has the node's cpu."""
     me = user()
-    with me.begin("run", "--name", "typo", "--rm", *IMAGE, "--", "no-such-program") as process:
+    container = {"name": "main", "image": "x", "command": ["sleep", "600"], "resources": {"requests": {"cpu": "1"}}}
+    async with me.up.client() as client:
+        await client.create(PODS, "default", {"metadata": {"name": "other"}, "spec": {"containers": [container]}})
+    with me.begin("run", "--name", "typo", "--rm", "--cpu", "2", *IMAGE, "--", "true") as process:
         assert process.stderr is not None
         lines = [process.stderr.readline() for _ in range(3)]
         process.send_signal(signal.SIGINT)
         process.communicate(timeout=60)
-    assert "no-such-program" in lines[1]
+    assert lines[1].endswith(": Unschedulable: 0/1 nodes are available: 1 Insufficient cpu.\n")
     # The deadline is known where the manager publishes its configuration, as `sluice up` does.
     until_when = r" until \S+, in 29m\d+s" if embedded(me) else ""
     assert re.fullmatch(

@@ -111,7 +111,9 @@ def test_a_job_that_can_never_start_raises_at_once(sluice_client: Client) -> Non
 
 def test_a_job_that_was_deactivated_raises_with_what_failed_in_it(start_sluice: Callable[..., Cluster]) -> None:
     client = start_sluice(config=EVICTING).client
-    job = client.submit(manifest("/no/such/program"), queue=QUEUE)
+    restarting = manifest("/no/such/program", backoffLimit=6)
+    restarting["spec"]["template"]["spec"]["restartPolicy"] = "OnFailure"  # with Never the Job fails
+    job = client.submit(restarting, queue=QUEUE)
     with pytest.raises(NeverStarts, match=r"Deactivated: .*no such program: /no/such/program") as never:
         client.wait(job, timeout=SECONDS)
     assert never.value.remedy == "sluice reactivate default/one"

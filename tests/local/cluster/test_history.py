@@ -129,3 +129,29 @@ async def test_an_attempt_without_ready_pods_is_wasted_and_the_job_deleted_while
         (tmp_path / "data" / name).unlink()
     start(*flags)
     await until(lambda: history()[0]["state"] == "Deleted", "the history knows that it is gone")
+
+
+async def test_a_job_names_who_submitted_it_and_who_cancelled_it_before_it_ran(
+    start: Callable[..., Up], history: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LOGNAME", "carla")
+    up = start("--cpu", "2", "--memory", "4Gi")
+    async with up.client() as client:
+        await queue(client, {"spot": {}}, "400m")
+    never = submit("never")  # no command: its pod waits with ErrImagePull
+    for manifest in (never, submit("bobs", "true", user="bob")):
+        done = sluice("submit", "-f", "-", stdin=json.dumps({"apiVersion": "batch/v1", "kind": "Job", **manifest}))
+        assert done.returncode == 0, done.stderr
+    await until(lambda: "Admitted" in kinds(history("never")), "it has quota")
+    begun = time.time()  # the admission has a time in whole seconds
+    await until(lambda: time.time() > begun + 1, "it has held its quota for a second")
+    assert sluice("cancel", "never").returncode == 0
+    assert sluice("run", "-q", "story", "--cpu", "100m", "--name", "quick", "--", "true").returncode == 0
+    await until(lambda: "Deleted" in kinds(history("never")), "its end is in the history")
+    await until(lambda: "Finished" in kinds(history("quick")), "its end is in the history")
+    jobs = {job["name"]: job for job in history("--user", "carla")}
+    assert sorted(jobs) == ["never", "quick"]
+    assert (jobs["never"]["state"], jobs["never"]["cause"]) == ("Deleted", "Cancelled by carla")
+    assert jobs["never"]["wastedSeconds"]["notReady"] > 0
+    assert jobs["never"]["wastedSeconds"]["other"] == 0
+    assert {row["user"]: row["jobs"] for row in history("--by", "user", command="report")} == {"bob": 1, "carla": 2}

@@ -60,6 +60,11 @@ def test_a_running_attempt_counts_until_now() -> None:
             JobOutcome.DEACTIVATED,
             "X",
         ),
+        (
+            (step(StepKind.DEACTIVATED, 2, reason="X"), step(StepKind.DELETED, 4, 0, message="Cancelled by anna")),
+            JobOutcome.DEACTIVATED,
+            "X",
+        ),
         ((step(StepKind.DEACTIVATED, 2), step(StepKind.REACTIVATED, 3)), JobOutcome.PENDING, ""),
     ],
 )
@@ -98,7 +103,26 @@ def test_a_job_that_runs_or_has_succeeded_has_no_cause(end: tuple[StepRecord, ..
     ],
 )
 def test_the_cause_of_waste_is_what_ended_the_attempt(end: StepRecord, waste: Waste) -> None:
-    wasted = of(admitted(10), end, released(20)).wasted_seconds
+    wasted = of(admitted(10), step(StepKind.PODS_READY, 11), end, released(20)).wasted_seconds
+    assert {cause: seconds for cause, seconds in wasted.items() if seconds} == {waste: 20}
+
+
+@pytest.mark.parametrize(
+    ("pods", "waste"),
+    [
+        ((), Waste.NOT_READY),
+        ((pod(exit_code=None, phase="Deleted", seconds=20),), Waste.NOT_READY),
+        ((pod(exit_code=137, reason="ContainerStatusUnknown", phase="Deleted", seconds=20),), Waste.NOT_READY),
+        ((pod(exit_code=128, reason="StartError", phase="Failed", seconds=15),), Waste.NOT_READY),
+        ((pod(exit_code=1, phase="Failed", seconds=5),), Waste.NOT_READY),  # in an earlier attempt
+        ((pod(exit_code=143, reason="Error", phase="Deleted", seconds=20),), Waste.OTHER),
+    ],
+)
+@pytest.mark.parametrize("end", [step(StepKind.DELETED, 20, 0), step(StepKind.DEACTIVATED, 20, reason="Deactivated")])
+def test_quota_of_a_job_that_a_user_stopped_before_it_ran_was_not_ready(
+    end: StepRecord, pods: tuple[PodRecord, ...], waste: Waste
+) -> None:
+    wasted = of(admitted(10), end, released(20), pods=pods).wasted_seconds
     assert {cause: seconds for cause, seconds in wasted.items() if seconds} == {waste: 20}
 
 

@@ -12,6 +12,7 @@ from job_controller.model import Job, Pod
 from job_controller.times import timestamp
 from queue_manager.accounting.records import JobRecord, PodRecord, StepKind, StepRecord
 from queue_manager.accounting.step_reading import job_records, pod_records, workload_records
+from queue_manager.api import keys
 from queue_manager.api.types import Workload
 from tests.unit.accounting.history_samples import at
 
@@ -216,3 +217,18 @@ def test_usage_that_is_no_number_is_unknown(text: str) -> None:
     [record] = pod_records(None, pod("Succeeded", {"sluice/cpu-seconds": text, "sluice/peak-memory-bytes": text}), NOW)
     assert isinstance(record, PodRecord)
     assert (record.cpu_seconds, record.peak_memory_bytes) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("annotations", "message"),
+    [
+        ({keys.CANCELLED_BY: "anna"}, "Cancelled by anna"),
+        ({keys.CANCELLED_BY: "a\nb"}, "Cancelled by a b"),
+        ({}, ""),
+    ],
+)
+def test_a_deleted_job_says_who_cancelled_it(annotations: dict[str, str], message: str) -> None:
+    meta = {"name": "train", "uid": "j1", "creationTimestamp": timestamp(at(0)), "annotations": annotations}
+    [step] = job_records(msgspec.convert({"metadata": meta}, Job), None, NOW)
+    assert isinstance(step, StepRecord)
+    assert (step.kind, step.message) == (StepKind.DELETED, message)

@@ -166,6 +166,18 @@ def test_the_history_of_a_named_kubeconfig_is_the_one_beside_it(
     assert "no kubeconfig found" in capsys.readouterr().err
 
 
+def test_a_report_says_which_jobs_were_never_admitted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    url = f"sqlite:///{tmp_path / 'history.db'}"
+    store = open_store(url)
+    free = msgspec.structs.replace(admitted(20, of="j2"), flavor="")
+    store.write([job("j1"), job("j2", user="bob"), free, job("j3", user="carl"), admitted(20, of="j3")])
+    store.close()
+    assert main(["report", "--store", url, *ALWAYS, "--by", "user,flavor"]) == 0
+    rows = capsys.readouterr().out.splitlines()[1:]
+    cells = [[cell.strip() for cell in row.split("  ") if cell.strip()][:2] for row in rows]
+    assert cells == [["anna", "not admitted"], ["bob", "-"], ["carl", "default"]]
+
+
 def test_a_report_by_unknown_groups_is_refused() -> None:
     with pytest.raises(SystemExit):
         parser().parse_args(["report", "--by", "colour"])

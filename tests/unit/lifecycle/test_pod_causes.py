@@ -56,6 +56,16 @@ NODES = "0/3 nodes are available: 3 Insufficient cpu. preemption: 0/3 nodes are 
         (pod("Failed", ended(137, "OOMKilled", "loading")), CauseRank.OUT_OF_MEMORY, "OOMKilled"),
         (pod("Failed", ended(1, "OOMKilled")), CauseRank.OUT_OF_MEMORY, "OOMKilled (exit 1)"),
         (pod("Failed", ended(128, "StartError", KUBELET)), CauseRank.NOT_STARTABLE, "no such program: /no/such"),
+        (
+            pod("Failed", ended(128, "StartError", 'exec: "/etc/x": permission denied: unknown')),
+            CauseRank.NOT_STARTABLE,
+            "not executable: /etc/x",
+        ),
+        (
+            pod("Failed", ended(128, "StartError", "argument list too long")),
+            CauseRank.NOT_STARTABLE,
+            "StartError (exit 128): argument list too long",
+        ),
         (pod("Failed", ended(0), verdict=("Evicted", "low on memory")), CauseRank.FAILED, "Evicted: low on memory"),
         (pod("Failed", ended(3), init=ended(5, message="x")), CauseRank.FAILED, "exit 5: x"),
         (pod("Running", waiting("CrashLoopBackOff"), ended(3, message="x")), CauseRank.FAILED, "exit 3: x"),

@@ -291,6 +291,7 @@ def test_the_schema_is_stable() -> None:
             "notSeen",
             "cause",
             "deadlines",
+            "advice",
         ),
     ]
     assert list(found["position"]) == ["clusterQueue", "of", "localQueue", "ahead"]

@@ -11,8 +11,8 @@ import pytest
 from job_controller.json_tree import Json
 from queue_manager.local.agent.environment import (
     ConfigError,
-    CreateError,
     Host,
+    StartError,
     arguments,
     declared,
     environment,
@@ -222,7 +222,7 @@ def test_an_executable_is_found_in_path_or_relative_to_the_working_directory(tmp
 def test_a_missing_executable_has_the_message_of_a_runtime(tmp_path: Path, command: str, message: str) -> None:
     a_file(tmp_path / "bin" / "tool")
     a_file(tmp_path / "plain", 0o644)
-    with pytest.raises(CreateError) as refused:
+    with pytest.raises(StartError) as refused:
         executable(command, str(tmp_path), str(tmp_path / "bin"))
     assert str(refused.value) == message
 
@@ -258,7 +258,7 @@ def test_an_unusable_working_directory_is_refused(tmp_path: Path, named: str, me
     home = tmp_path / "home"
     home.mkdir()
     (home / "file").touch()
-    with pytest.raises(CreateError) as refused:
+    with pytest.raises(StartError) as refused:
         working_directory({"workingDir": named}, str(home))
     assert str(refused.value) == message
     assert [path.name for path in tmp_path.iterdir()] == ["home"]
@@ -301,19 +301,19 @@ async def test_variables_beyond_the_size_limit_of_a_program_are_refused(
     container: dict[str, Any],
 ) -> None:
     pod = {"metadata": {"name": "pod", "namespace": "default", "uid": "1"}, "spec": {}}
-    with pytest.raises(CreateError, match=TOO_LONG):
+    with pytest.raises(StartError, match=TOO_LONG):
         await declared(pod, container, HOST, from_big)
 
 
 async def test_a_zero_byte_is_refused_before_a_program_is_started_with_it() -> None:
     pod = {"metadata": {"name": "pod", "namespace": "default", "uid": "1"}, "spec": {}}
-    with pytest.raises(CreateError, match="the variable A has a zero byte"):
+    with pytest.raises(StartError, match="the variable A has a zero byte"):
         await declared(pod, {"env": [{"name": "A", "value": "a\0b"}]}, HOST, from_big)
-    with pytest.raises(CreateError, match="an argument has a zero byte"):
+    with pytest.raises(StartError, match="an argument has a zero byte"):
         arguments({"command": ["echo"], "args": ["a\0b"]}, {})
 
 
 @pytest.mark.parametrize("args", [["$(A)" * 1000], ["$(A)"] * 10_000])
 def test_arguments_beyond_the_size_limit_of_a_program_are_refused(args: list[str]) -> None:
-    with pytest.raises(CreateError, match=TOO_LONG):
+    with pytest.raises(StartError, match=TOO_LONG):
         arguments({"command": ["echo"], "args": args}, {"A": "x" * 1000})

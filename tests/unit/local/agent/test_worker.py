@@ -67,8 +67,10 @@ async def test_a_pod_without_command_backs_off_once_and_is_not_synced_again(tmp_
 
 
 async def test_a_start_that_keeps_failing_is_written_once(tmp_path: Path) -> None:
-    bench = WorkerHarness(tmp_path, containers=[{"name": "main", "command": ["nosuch"]}])
+    missing = {"configMapKeyRef": {"name": "cm", "key": "k"}}
+    container = {"name": "main", "command": ["true"], "env": [{"name": "A", "valueFrom": missing}]}
+    bench = WorkerHarness(tmp_path, containers=[container])
     for seconds in (0, 10, 20, 40):
-        assert (await bench.after(seconds))["reason"] == "CreateContainerError"
+        assert (await bench.after(seconds))["reason"] == "CreateContainerConfigError"
     assert bench.asked == [10.0, 20.0, 40.0, 80.0]
     assert len(bench.written) == 1

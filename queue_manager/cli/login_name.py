@@ -1,0 +1,39 @@
+"""Who runs a command: the login name on this machine, or the name that a cluster's API server authenticates."""
+
+from __future__ import annotations
+
+import getpass
+from pathlib import Path
+
+import orjson
+
+from queue_manager.engine.rest_client import RestClient
+from queue_manager.engine.transport import Request
+from queue_manager.local.kubeconfig_file import is_of_local_cluster
+
+_REVIEWS = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
+_REVIEW = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
+
+
+def login_name() -> str:
+    """Return the login name; "" for a UID without a name, as in a container."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return ""
+
+
+def submitter(kubeconfig: Path) -> str:
+    """Return whose Jobs a command creates on the cluster of one machine; "" on others, where the webhook writes it."""
+    return login_name() if is_of_local_cluster(kubeconfig) else ""
+
+
+async def requester(client: RestClient, kubeconfig: Path) -> str:
+    """Return the name of the user for other people; "" if the API server does not say it."""
+    if is_of_local_cluster(kubeconfig):
+        return login_name()
+    answer = await client.transport.request(Request("POST", _REVIEWS, body=orjson.dumps(_REVIEW)))
+    if not answer.is_success:
+        return ""
+    user = (orjson.loads(answer.body).get("status") or {}).get("userInfo") or {}
+    return str(user.get("username") or "")

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from job_controller.model import Job, Key
+from job_controller.options import JobControllerOptions
 from queue_manager.api import reasons
 from queue_manager.api.resources import JOBS, WORKLOADS
 from queue_manager.api.types import Workload
@@ -24,8 +25,9 @@ from queue_manager.cli.time_texts import deadline, format_time, span
 from queue_manager.engine.clock import SystemClock
 from queue_manager.engine.rest_client import RestClient
 from queue_manager.visibility.consequences import queue_obstacle
-from queue_manager.visibility.job_states import JobRow, JobState, job_rows
+from queue_manager.visibility.job_states import DEFAULT_OPTIONS, JobRow, JobState, job_rows
 from queue_manager.visibility.obstacles import Obstacle, obstacle
+from queue_manager.visibility.started_jobs import is_between_tries
 from queue_manager.visibility.wording import cause_first, plain
 
 STYLES = {
@@ -163,7 +165,18 @@ async def job_table(client: RestClient, namespace: str = "", default_ns: str = "
     pods = await read_troubled_pods(client, jobs, namespace)
     with_workload = {owner.uid for workload in workloads if (owner := workload.metadata.controller) is not None}
     new = [job for job in jobs if job.metadata.uid not in with_workload]
-    return await with_obstacles(client, job_rows(jobs, workloads, now, pods), new, default_ns)
+    rows = job_rows(jobs, workloads, now, pods, await backoff_options(client, jobs))
+    return await with_obstacles(client, rows, new, default_ns)
+
+
+async def backoff_options(client: RestClient, jobs: Sequence[Job]) -> JobControllerOptions:
+    """Return the options of the Job controller, read only if a Job is between two tries; the defaults if unknown."""
+    if not any(is_between_tries(job.status) and not job.spec.suspend for job in jobs):
+        return DEFAULT_OPTIONS
+    from queue_manager.cli.published_config import published  # imports pydantic: 0.1 s, which other lists do not need
+
+    config = await published(client)
+    return config.job_controller.options() if config is not None else DEFAULT_OPTIONS
 
 
 async def with_obstacles(client: RestClient, rows: list[JobRow], new: list[Job], default_ns: str) -> list[JobRow]:

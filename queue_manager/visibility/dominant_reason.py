@@ -32,7 +32,14 @@ from queue_manager.visibility.consequences import queue_argument, queue_obstacle
 from queue_manager.visibility.decision_texts import MANAGER_RUNS, REASON_TEXTS, decided
 from queue_manager.visibility.finding import Finding, sentence_of
 from queue_manager.visibility.inbox import job_name
-from queue_manager.visibility.job_states import JobState, explain_state, is_overdue, job_state, state_without_job
+from queue_manager.visibility.job_states import (
+    JobState,
+    awaits_requeue,
+    explain_state,
+    is_overdue,
+    job_state,
+    state_without_job,
+)
 from queue_manager.visibility.obstacles import Obstacle
 from queue_manager.visibility.preempted import preempted_for
 
@@ -119,6 +126,7 @@ def dominant(case: Case) -> Finding:
 
 # --- not pending -------------------------------------------------------------------------------------------
 
+BETWEEN_TRIES = "Its pods have failed, and the next one is created when a backoff ends; it keeps its quota"
 _NOT_WAITING = {
     JobState.RUNNING: "It runs",
     JobState.STARTING: "It has started; its pods are not ready yet",
@@ -131,7 +139,8 @@ _NOT_WAITING = {
 
 
 def _without_waiting(case: Case) -> Finding | None:
-    sentence = _NOT_WAITING.get(case.state)
+    retried = case.state == JobState.BACKOFF and not awaits_requeue(case.workload, case.now)
+    sentence = BETWEEN_TRIES if retried else _NOT_WAITING.get(case.state)
     if sentence is None:
         return None
     reason, message = explain_state(case.job, case.workload, case.state, case.now)

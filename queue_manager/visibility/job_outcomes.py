@@ -4,7 +4,8 @@
     Succeeded                 reached     reached     reached
     Failed                    failed      reached if it ever started, else failed
     Running                   -           reached     reached
-    Starting                  -           reached     -
+    Starting, and Backoff
+    between two tries         -           reached     -
     Refused, or an obstacle that time does not remove: never
     Suspended, in no queue    never       never       never
     Deactivated               stopped     stopped     stopped
@@ -22,6 +23,7 @@ import msgspec
 
 from job_controller.model import Job
 from queue_manager.visibility.job_states import JobState
+from queue_manager.visibility.started_jobs import is_between_tries
 
 
 class Goal(StrEnum):
@@ -66,7 +68,8 @@ def result_of(job: Job, state: JobState, goal: Goal, *, never: bool) -> Result |
 
     `never`: the obstacle of a pending Job does not go away by itself.
     """
-    if state in REACHED_IN[goal]:
+    retried = state == JobState.BACKOFF and not job.spec.suspend and is_between_tries(job.status)
+    if state in REACHED_IN[goal] or (retried and goal == Goal.ADMITTED):
         return Result.REACHED
     if state == JobState.FAILED:
         started = goal != Goal.FINISHED and job.status.start_time is not None

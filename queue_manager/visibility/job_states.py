@@ -8,7 +8,7 @@ the same state:
     Failed       condition Failed
     Refused      its Workload is finished, but the Job is not: it could not be started, or it differs from the Workload
     Deactivated  its Workload has spec.active=false: an operator must act
-    Backoff      evicted, and requeueAt is in the future
+    Backoff      evicted, and requeueAt is in the future; or not suspended, and between two tries of its pods
     Evicted      evicted, and still holding quota: its pods are terminating
     Running      not suspended, and a pod is ready or has succeeded, or the end of the Job is decided
     Starting     not suspended, and no pod is ready yet, or none any more (WaitForRecovery): `started_jobs`
@@ -25,7 +25,7 @@ opposite order, each Job that ends between the two lists would appear as Refused
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from enum import StrEnum
 
@@ -34,6 +34,7 @@ import msgspec
 from job_controller import conditions
 from job_controller.condition_types import COMPLETE, FAILED
 from job_controller.model import Condition, Job, Key, Pod
+from job_controller.options import JobControllerOptions
 from queue_manager.api import condition_types, keys, messages, reasons
 from queue_manager.api.types import Workload
 from queue_manager.jobs.workload_manifest import prebuilt_name
@@ -41,8 +42,9 @@ from queue_manager.scheduling import workload_info
 from queue_manager.visibility import inbox
 from queue_manager.visibility.attempt_counts import count_budget_attempts
 from queue_manager.visibility.job_causes import exit_code_of, job_cause, pods_by_job
+from queue_manager.visibility.pod_attempts import next_pod_at
 from queue_manager.visibility.preempted import preempted_for
-from queue_manager.visibility.started_jobs import explain_running, explain_starting, is_running
+from queue_manager.visibility.started_jobs import explain_running, explain_starting, is_between_tries, is_running
 from queue_manager.visibility.wording import like_another, plain
 
 WORKLOAD_CREATION_TIMEOUT = timedelta(seconds=15)  # within this time the queue creates the Workload of a new Job
@@ -71,6 +73,7 @@ class JobState(StrEnum):
 
 LISTED_STATES = tuple(state for state in JobState if state not in (JobState.ORPHANED, JobState.FINISHED))
 _ORDER = tuple(JobState)
+DEFAULT_OPTIONS = JobControllerOptions()
 _LOST_QUOTA = (JobState.EVICTED, JobState.PENDING)
 
 
@@ -112,15 +115,23 @@ class JobRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 def job_rows(
-    jobs: Iterable[Job], workloads: Iterable[Workload], now: datetime, pods: Iterable[Pod] = ()
+    jobs: Iterable[Job],
+    workloads: Iterable[Workload],
+    now: datetime,
+    pods: Iterable[Pod] = (),
+    options: JobControllerOptions = DEFAULT_OPTIONS,
 ) -> list[JobRow]:
-    """Return rows ordered by namespace, then by state: running, waiting, ended. `pods`: those that may have a cause."""
+    """Return rows ordered by namespace, then by state: running, waiting, ended. `pods`: those that may have a cause.
+
+    `options`: of the Job controller, whose backoff ends at the time of the next try.
+    """
     by_job = workloads_by_job(workloads)
     refused = refused_shapes(by_job.values())
     seen = ((job, by_job.get(job.metadata.uid)) for job in jobs)
     pods_of = pods_by_job(pods)
     rows = [
-        job_row(job, its, now, refused_equivalent(its, refused), pods_of.get(job.metadata.uid, ())) for job, its in seen
+        job_row(job, its, now, refused_equivalent(its, refused), pods_of.get(job.metadata.uid, ()), options)
+        for job, its in seen
     ]
     return sorted(rows, key=lambda row: (row.namespace, _ORDER.index(row.state), -row.priority, row.name))
 
@@ -165,7 +176,12 @@ def _shape(workload: Workload) -> Shape:
 
 
 def job_row(
-    job: Job, workload: Workload | None, now: datetime, equivalent: Workload | None = None, pods: Iterable[Pod] = ()
+    job: Job,
+    workload: Workload | None,
+    now: datetime,
+    equivalent: Workload | None = None,
+    pods: Iterable[Pod] = (),
+    options: JobControllerOptions = DEFAULT_OPTIONS,
 ) -> JobRow:
     """Return the row of a Job. `equivalent`: a Workload with equal requests that was tried and does not fit."""
     state = job_state(job, workload, now)
@@ -195,7 +211,7 @@ def job_row(
         preempted_for=lost_quota_for(workload, state),
         cause=cause,
         exit_code=exit_code_of(cause, pods),
-        retry_at=_retry_at(workload) if state == JobState.BACKOFF else None,
+        retry_at=_retry_at(job, workload, pods, options, now) if state == JobState.BACKOFF else None,
         created=job.metadata.creation_timestamp,
         finished=_ended_at(job),
     )
@@ -218,16 +234,23 @@ def job_state(job: Job, workload: Workload | None, now: datetime) -> JobState:
             return JobState.REFUSED
         if not workload.spec.active:
             return JobState.DEACTIVATED
-        requeue = workload.status.requeue_state
-        if requeue and requeue.requeue_at and requeue.requeue_at > now:
+        if awaits_requeue(workload, now):
             return JobState.BACKOFF
         if workload.is_true(condition_types.EVICTED) and workload.is_true(condition_types.QUOTA_RESERVED):
             return JobState.EVICTED
     if not job.spec.suspend:
-        return JobState.RUNNING if is_running(job.status) else JobState.STARTING
+        if is_running(job.status):
+            return JobState.RUNNING
+        return JobState.BACKOFF if is_between_tries(job.status) else JobState.STARTING
     if workload is None:
         return JobState.PENDING if job.metadata.labels.get(keys.QUEUE_NAME) else JobState.SUSPENDED
     return JobState.RESERVED if workload.is_true(condition_types.QUOTA_RESERVED) else JobState.PENDING
+
+
+def awaits_requeue(workload: Workload | None, now: datetime) -> bool:
+    """Whether the Workload was evicted and backs off."""
+    at = _requeue_at(workload)
+    return at is not None and at > now
 
 
 def is_pending(job: Job | None, workload: Workload | None, now: datetime) -> bool:
@@ -246,8 +269,7 @@ def state_without_job(workload: Workload, now: datetime) -> JobState:
         return JobState.FINISHED
     if not workload.spec.active:
         return JobState.DEACTIVATED
-    requeue = workload.status.requeue_state
-    if requeue is not None and requeue.requeue_at is not None and requeue.requeue_at > now:
+    if awaits_requeue(workload, now):
         return JobState.BACKOFF
     if not workload.is_true(condition_types.QUOTA_RESERVED):
         return JobState.PENDING
@@ -289,7 +311,8 @@ def explain_state(
         return condition.reason, condition.message
     if job is not None and state == JobState.RUNNING:
         return explain_running(job)
-    if job is not None and state == JobState.STARTING:
+    retried = state == JobState.BACKOFF and not awaits_requeue(workload, now)
+    if job is not None and (state == JobState.STARTING or retried):
         return explain_starting(job, workload)
     if workload is None:
         return _not_queued(job, now) if job is not None and state == JobState.PENDING else ("", "")
@@ -351,7 +374,17 @@ def _failed_at(job: Job) -> datetime | None:
     return next((c.last_transition_time for c in job.status.conditions if c.type == FAILED and c.is_true), None)
 
 
-def _retry_at(workload: Workload | None) -> datetime | None:
+def _retry_at(
+    job: Job, workload: Workload | None, pods: Sequence[Pod], options: JobControllerOptions, now: datetime
+) -> datetime | None:
+    """Return when a Job in backoff is requeued, or gets its next pod."""
+    if awaits_requeue(workload, now):
+        return _requeue_at(workload)
+    at = next_pod_at(job, pods, options, now)
+    return at if at is not None and at > now else None
+
+
+def _requeue_at(workload: Workload | None) -> datetime | None:
     state = workload.status.requeue_state if workload is not None else None
     return state.requeue_at if state is not None else None
 

@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 
 import msgspec
 
-from job_controller import backoff, conditions
+from job_controller import backoff, conditions, model
 from job_controller.model import Condition, Job
 from job_controller.options import JobControllerOptions
 from job_controller.pod_facts import LONG_AGO, completion_index, finish_time, is_active, is_ready, is_terminal
@@ -174,7 +174,7 @@ def works(job: Job) -> bool:
     return not ended and not job.spec.suspend and job.metadata.deletion_timestamp is None
 
 
-def next_pod_at(job: Job, pods: Sequence[Pod], options: JobControllerOptions, now: datetime) -> datetime | None:
+def next_pod_at(job: Job, pods: Sequence[model.Pod], options: JobControllerOptions, now: datetime) -> datetime | None:
     """Return when the Job's backoff for failed pods ends, or None if no backoff is pending.
 
     Finish times in the future, from before the clock was set back, count as by the Job controller.

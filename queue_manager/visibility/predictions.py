@@ -27,7 +27,7 @@ from queue_manager.visibility.explanation import Explanation
 from queue_manager.visibility.future_events import Prediction
 from queue_manager.visibility.inbox import job_argument
 from queue_manager.visibility.indexes import IndexMap
-from queue_manager.visibility.job_states import JobState, is_overdue
+from queue_manager.visibility.job_states import JobState, awaits_requeue, is_overdue
 from queue_manager.visibility.obstacles import Obstacle
 from queue_manager.visibility.pod_attempts import next_pod_at
 from queue_manager.visibility.preempted import preempted_for
@@ -77,6 +77,8 @@ def predict(
         found = _after_end(job, workload, context, now)
     elif state == JobState.REFUSED:
         found = [_untimed(REFUSED)]
+    elif state == JobState.BACKOFF and not awaits_requeue(workload, now):
+        found = _while_running(job, workload, pods, indexes, context, now)
     elif workload is not None and state in _BY_WORKLOAD_STATE:
         found = _BY_WORKLOAD_STATE[state](workload, context, now)
     elif state in (JobState.RUNNING, JobState.STARTING):

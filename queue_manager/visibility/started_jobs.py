@@ -7,6 +7,8 @@ count as Running as well:
     status.uncountedTerminatedPods has a pod that succeeded
     condition FailureTarget or SuccessCriteriaMet: the end of the Job is decided, and its pods are being ended
 
+Between two tries the state is Backoff: all pods have failed, and the Job controller creates the next one later.
+
 One way back is real: no pod is ready any more, and the Job goes on. The state is then Starting with the reason
 WaitForRecovery. Some of these losses leave no trace in the Job or its Workload (a readiness probe that fails, a failed
 index before its replacement is created); only a reader that follows the Job knows them (`followed_states.continued`).
@@ -33,6 +35,13 @@ def is_running(status: JobStatus) -> bool:
         or conditions.is_true(status.conditions, FAILURE_TARGET)
         or conditions.is_true(status.conditions, SUCCESS_CRITERIA_MET)
     )
+
+
+def is_between_tries(status: JobStatus) -> bool:
+    """Whether no pod is left of a Job that goes on after failures: the next one is created when a backoff ends."""
+    uncounted = status.uncounted_terminated_pods
+    failed = status.failed or (uncounted is not None and uncounted.failed)
+    return bool(failed) and not status.active and not status.terminating and not is_running(status)
 
 
 def explain_running(job: Job) -> tuple[str, str]:

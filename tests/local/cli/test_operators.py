@@ -299,3 +299,17 @@ async def test_an_import_into_an_unknown_queue_fails_without_apply_too(user: Cal
         assert done.returncode == 1, done.stdout + done.stderr
         assert "LocalQueue default/nope does not exist" in done.stdout
     assert "imported: 1" in me.says("import", "-n", "default", "--to-queue", "user-queue")
+
+
+async def test_a_job_between_two_tries_backs_off_until_its_next_pod(user: Callable[..., User]) -> None:
+    me = user()
+    me.submit("flaky", command="['false']", spec="backoffLimit: 3")
+    shown = await me.until_state("flaky", "Backoff")
+    (row,) = me.json("ps")
+    assert (row["state"], row["exitCode"]) == ("Backoff", 1)
+    assert "a pod is created in place of a failed one" in [step["what"] for step in shown["next"]]
+    if isinstance(me.up, Up):  # whose manager publishes its configuration
+        assert row["retryAt"] == next(step["at"] for step in shown["next"] if step["at"])
+    assert "; retry at " in me.says("ps")
+    assert "the next one is created when a backoff ends" in me.says("explain", "flaky")
+    assert me.run("wait", "flaky", "--for", "admitted", "--timeout", "1m").returncode == 0

@@ -32,6 +32,11 @@ def test_a_failed_job_that_ran_has_reached_its_start_but_not_its_end() -> None:
     assert [result_of(ran, JobState.FAILED, goal, never=False) for goal in ALL] == ["failed", "reached", "reached"]
 
 
+def test_a_job_between_two_tries_was_admitted() -> None:
+    retried = job(suspend=False, status={"failed": 1})
+    assert [result_of(retried, JobState.BACKOFF, goal, never=False) for goal in ALL] == [None, "reached", None]
+
+
 def test_an_obstacle_that_stays_ends_waiting_only_while_the_job_is_pending() -> None:
     assert result_of(job(), JobState.PENDING, Goal.FINISHED, never=True) == Result.NEVER
     assert result_of(job(), JobState.RUNNING, Goal.FINISHED, never=True) is None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from job_controller.model import Job
+from job_controller.options import JobControllerOptions
 from queue_manager.api import messages
 from queue_manager.api.types import Workload
 from queue_manager.visibility.job_states import NOT_QUEUED, job_row, job_rows, job_state
@@ -65,6 +66,20 @@ CASES: list[tuple[str, str, Job, Workload | None, tuple[str, str]]] = [
         job(suspend=False),
         workload(conditions=[*admitted(), cond("PodsReady", "False", "WaitForStart", "not yet")]),
         ("WaitForStart", "not yet"),
+    ),
+    (
+        "all pods have failed, and the next one comes after a backoff",
+        "Backoff",
+        job(suspend=False, status={"failed": 1}),
+        workload(conditions=admitted()),
+        ("WaitForRecovery", "1 pod failed, no other is ready yet"),
+    ),
+    (
+        "a pod has failed, and the next one starts",
+        "Starting",
+        job(suspend=False, status={"failed": 1, "active": 1}),
+        workload(conditions=admitted()),
+        ("WaitForRecovery", "1 pod failed, no other is ready yet"),
     ),
     ("started without any queue", "Starting", job(queue="", suspend=False), None, ("", "")),
     (
@@ -202,6 +217,16 @@ def test_waiting_ends_with_the_start_and_running_with_the_end(status: dict, wait
 
 def test_a_job_without_queue_has_no_waiting_time() -> None:
     assert job_row(job(queue="", suspend=False), None, at(60)).waiting_seconds is None
+
+
+def test_a_job_between_two_tries_says_when_its_next_pod_is_created() -> None:
+    retried, its = job(suspend=False, backoffLimit=3, status={"failed": 1}), workload(conditions=admitted())
+    failed = [pod("j-a", "Failed", exit=3, ended=50)]
+    row = job_row(retried, its, at(55), pods=failed)
+    assert (row.state, row.retry_at, row.cause) == ("Backoff", at(60), "exit 3")
+    slow = JobControllerOptions(backoff_base=60.0)
+    assert job_row(retried, its, at(55), pods=failed, options=slow).retry_at == at(110)
+    assert job_row(retried, its, at(61), pods=failed).retry_at is None  # the pod is about to be created
 
 
 def test_priority_and_retries_are_those_of_the_workload() -> None:

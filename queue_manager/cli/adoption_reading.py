@@ -24,7 +24,6 @@ from queue_manager.api.resources import (
     CONFIG_MAPS,
     CRDS,
     JOBS,
-    NAMESPACES,
     RESOURCE_FLAVORS,
     SECRETS,
     WORKLOADS,
@@ -117,7 +116,7 @@ async def _replaced(client: RestClient, namespace: str) -> AsyncIterator[tuple[R
     """Yield what `sluice install` would write over, without what `KueueCluster` has already. No Secrets: Kueue's
     manager issues its certificate anew.
     """
-    handled = (*INSTALLED_KINDS, CRDS, CONFIG_MAPS, SECRETS, NAMESPACES)
+    handled = (*INSTALLED_KINDS, CRDS, CONFIG_MAPS, SECRETS)
     for wanted in objects(Settings(), namespace):
         resource, meta = object_names.KINDS[wanted["kind"]], wanted["metadata"]
         if resource in handled:

@@ -24,7 +24,7 @@ from queue_manager.adoption.kueue_installation import (
     Treatment,
     manifest,
 )
-from queue_manager.api.resources import CONFIG_MAPS, CRDS, JOBS, PODS, Resource
+from queue_manager.api.resources import CONFIG_MAPS, CRDS, JOBS, NAMESPACES, PODS, Resource
 from queue_manager.cli.adoption_reading import STORED, KueueCluster, is_rewritable, stored_versions
 from queue_manager.cli.exits import CommandRefused
 from queue_manager.cli.streams import write
@@ -32,6 +32,7 @@ from queue_manager.cli.targets import FIELD_MANAGER
 from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.transport import ApiError
 from queue_manager.installation import object_names
+from queue_manager.installation.objects import NAMESPACE_LABELS
 
 POLL_SECONDS = 1.0
 PROGRESS_SECONDS = 5.0
@@ -242,6 +243,18 @@ async def _restore(client: RestClient, tree: Json) -> None:
             raise
         await client.create(resource, namespace, tree)
     else:
+        if resource == NAMESPACES:
+            await _restore_labels(client, tree)
+            return
         version = present["metadata"]["resourceVersion"]
         await client.replace(resource, {**tree, "metadata": {**meta, "resourceVersion": version}})
     write(f"{tree['kind']} {name} restored")
+
+
+async def _restore_labels(client: RestClient, namespace: Json) -> None:
+    """Restore the labels that an installation sets. Kueue's pods may violate Sluice's Pod Security standard."""
+    meta = namespace["metadata"]
+    name, saved = str(meta["name"]), meta.get("labels") or {}
+    labels = {key: saved.get(key) for key in NAMESPACE_LABELS}
+    await client.patch(NAMESPACES, "", name, {"metadata": {"labels": labels}}, field_manager=FIELD_MANAGER)
+    write(f"labels of Namespace {name} restored")

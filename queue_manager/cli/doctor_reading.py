@@ -34,7 +34,7 @@ from queue_manager.api.resources import (
     Resource,
 )
 from queue_manager.api.types import AdmissionCheck, ClusterQueue, Cohort, LocalQueue, ResourceFlavor, Workload
-from queue_manager.cli.installation_reading import read_deployment, read_webhook_services
+from queue_manager.cli.installation_reading import read_deployment, read_missing_secret, read_webhook_services
 from queue_manager.cli.permitted_lists import list_permitted, seen
 from queue_manager.cli.published_config import published
 from queue_manager.configuration import KueueConfig
@@ -142,6 +142,7 @@ class ClusterReader:
         validating, mutating = await self._trees(VALIDATING_WEBHOOKS), await self._trees(MUTATING_WEBHOOKS)
         definitions = await self._trees(CRDS)
         webhook_services = await read_webhook_services(self._client, [*mutating, *validating], self.not_read)
+        missing_secret = await read_missing_secret(self._client, config, [*mutating, *validating], self.not_read)
         certificates = [
             *[certificate async for certificate in self._connection_certificates()],
             *bundled_certificates("validatingwebhookconfiguration", validating),
@@ -168,6 +169,7 @@ class ClusterReader:
             leases=[lease_facts(lease)] if lease is not None else [],
             deployment=deployment,
             webhook_services=webhook_services,
+            missing_secret=missing_secret,
         )
 
     async def _seen(self, resource: Resource, type: type[O]) -> list[O] | None:

@@ -7,7 +7,8 @@ from collections.abc import Iterable
 from job_controller.json_tree import Json
 from job_controller.model import Key
 from queue_manager.api.component_names import MANAGER, NAMESPACE
-from queue_manager.api.resources import Resource
+from queue_manager.api.resources import SECRETS, Resource
+from queue_manager.configuration import KueueConfig
 from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.transport import ApiError
 from queue_manager.installation import object_names
@@ -49,6 +50,32 @@ async def read_webhook_services(
         return []
     ready = ready_services(slices)
     return [WebhookServiceFacts(key, tuple(names), key in ready) for key, names in required.items()]
+
+
+async def read_missing_secret(
+    client: RestClient, config: KueueConfig | None, configurations: Iterable[Json], not_read: list[str]
+) -> Key | None:
+    """Return the Secret of the webhooks' certificate if it does not exist.
+
+    None without webhooks in the manager's namespace, or if the configuration, which names the Secret, is not known.
+    """
+    if config is None or not config.internal_cert_management.enable or not any(map(_has_own_service, configurations)):
+        return None
+    key = Key(NAMESPACE, config.internal_cert_management.webhook_secret_name)
+    try:
+        await client.get(SECRETS, key.namespace, key.name)
+    except ApiError as error:
+        if error.is_not_found:
+            return key
+        if not error.is_forbidden:
+            raise
+        not_read.append("the Secret of the webhooks' certificate (forbidden)")
+    return None
+
+
+def _has_own_service(tree: Json) -> bool:
+    hooks = tree.get("webhooks") or ()
+    return any(((hook.get("clientConfig") or {}).get("service") or {}).get("namespace") == NAMESPACE for hook in hooks)
 
 
 def deployment_facts(deployment: Json) -> DeploymentFacts:

@@ -11,7 +11,7 @@ from queue_manager.cli.connection import connect, read_default_namespace
 from queue_manager.cli.exits import EXIT_ERROR, EXIT_NEVER, EXIT_OK, EXIT_UNEXPECTED, CommandRefused
 from queue_manager.cli.job_waiting import JobWait, exit_code
 from queue_manager.cli.log_streams import LogPrinter, follow_job
-from queue_manager.cli.pod_reading import pods_of
+from queue_manager.cli.pod_reading import pods_or_refusal
 from queue_manager.cli.ps import reason
 from queue_manager.cli.streams import check_reader, say
 from queue_manager.cli.targets import JobTarget, find, key_of
@@ -56,7 +56,7 @@ def check_index(job: Job, index: int | None) -> None:
 
 
 async def _print(client: RestClient, target: JobTarget, job: Job, args: argparse.Namespace) -> int:
-    pods = await pods_of(client, target)
+    pods = await pods_or_refusal(client, target)
     sources = log_sources(
         job, pods, index=args.index, failed=args.failed, previous=args.previous, container=args.container or ""
     )
@@ -101,7 +101,7 @@ async def _follow(client: RestClient, target: JobTarget, args: argparse.Namespac
     if job is None:
         raise ValueError("a Job is required")
     printer = LogPrinter(client, job.metadata.namespace, prefixed=args.index is None and has_several_pods(job))
-    pods, container = await pods_of(client, target), args.container or ""
+    pods, container = await pods_or_refusal(client, target), args.container or ""
     newest = log_sources(job, pods, index=args.index, container=container)
     earlier = log_sources(job, pods, index=args.index, container=container, all_attempts=True)
     skip = [source for source in earlier if source not in newest]
@@ -111,7 +111,7 @@ async def _follow(client: RestClient, target: JobTarget, args: argparse.Namespac
     finally:
         ending.cancel()
     if printer.empty:
-        report_silence(job, await pods_of(client, target), printer.empty)
+        report_silence(job, await pods_or_refusal(client, target), printer.empty)
     code = ending.report()
     return EXIT_ERROR if printer.unreadable else code
 

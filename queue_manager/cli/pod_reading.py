@@ -12,6 +12,7 @@ from queue_manager.api.resources import PODS
 from queue_manager.cli.permitted_lists import list_permitted
 from queue_manager.cli.targets import JobTarget
 from queue_manager.engine.rest_client import RestClient
+from queue_manager.engine.transport import ApiError
 from queue_manager.visibility.wire_types import Pod
 
 MAX_NAMED = 50  # Jobs that one label selector names; for more, the pods of all Jobs are read
@@ -19,11 +20,20 @@ MAX_NAMED = 50  # Jobs that one label selector names; for more, the pods of all 
 
 async def pods_of(client: RestClient, target: JobTarget) -> list[Pod]:
     """Return the pods of one Job, none if the user may not read pods."""
+    try:
+        return await pods_or_refusal(client, target)
+    except ApiError as error:
+        if not error.is_forbidden:
+            raise
+        return []
+
+
+async def pods_or_refusal(client: RestClient, target: JobTarget) -> list[Pod]:
+    """Return the pods of one Job. Raises ApiError if the user may not read pods."""
     if target.job is None:
         return []
     meta = target.job.metadata
-    selector = f"{CONTROLLER_UID}={meta.uid}"
-    pods = await list_permitted(client, PODS, Pod, meta.namespace, label_selector=selector) or []
+    pods = await client.list(PODS, meta.namespace, label_selector=f"{CONTROLLER_UID}={meta.uid}", type=Pod)
     return [pod for pod in pods if (owner := pod.metadata.controller) is not None and owner.uid == meta.uid]
 
 

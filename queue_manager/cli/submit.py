@@ -286,12 +286,17 @@ def explain(manifest: Manifest, answer: Response) -> list[str]:
     """Return one line per cause, with the file and line of the field that the cause names."""
     error = ApiError.of(answer.status, answer.body)
     causes = (error.body.get("details") or {}).get("causes") or []
-    lines = [
-        f"{manifest.place(cause.get('field', ''))}: {cause.get('field')}: {cause.get('message')}" for cause in causes
-    ]
-    lines = list(dict.fromkeys(lines)) or explain_decoding(manifest, error.message)
+    lines = list(dict.fromkeys(_cause_line(manifest, cause) for cause in causes)) or explain_decoding(
+        manifest, error.message
+    )
     advice = "; --replace deletes that one first" if is_taken(answer) else ""
     return lines or [f"{manifest.place('metadata.name')}: {error.message}{advice}"]
+
+
+def _cause_line(manifest: Manifest, cause: dict[str, Any]) -> str:
+    """Return a cause with its place. That of a webhook which does not answer names no field."""
+    field = cause.get("field") or ""
+    return ": ".join(filter(None, (manifest.place(field), field, cause.get("message"))))
 
 
 async def wait_for_verdicts(client: RestClient, jobs: Sequence[Job]) -> dict[str, Workload]:

@@ -57,6 +57,10 @@ PROCESSES = "Deployment"
 CLUSTER_ROLES = object_names.KINDS["ClusterRole"]
 STAYS = ("Namespace", "CustomResourceDefinition")
 PAUSE_SECONDS = 0.5
+STILL_RUNS = (
+    "still runs; stop it first (a pod whose node is lost: kubectl delete pod --force): it stops Jobs "
+    "whose Workloads are deleted"
+)
 REPORT_SECONDS = 10.0  # between lines that say what the command waits for
 SETTLE_SECONDS = 10.0  # for an aggregated ClusterRole to follow the deletion of those that it collects
 TOUCH_SECONDS = 8.0  # an API server confirms after five seconds that no object is left
@@ -135,7 +139,7 @@ class _Removal:
     async def wait_for_managers(self) -> None:
         """Wait until no pod of a manager is left and no Lease is held."""
         if not self._dry_run:
-            await self._until(self._running, "still runs; stop it first: it stops Jobs whose Workloads are deleted")
+            await self._until(self._running, STILL_RUNS)
 
     async def _running(self) -> str:
         """Return a manager that still runs, or ""."""

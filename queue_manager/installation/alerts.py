@@ -52,7 +52,10 @@ ALERTS = (
             "kubectl -n kueue-system logs deployment/kueue-controller-manager --previous",
         ),
         "The last line of the log names what is missing: CRDs, permissions, the API server. If the pods run and "
-        "answer, the ServiceMonitor or the NetworkPolicy keeps Prometheus out.",
+        "answer, the ServiceMonitor or the NetworkPolicy keeps Prometheus out. Until a pod answers, deleted namespaces "
+        "stay Terminating: their controller waits for the visibility API too (NamespaceDeletionDiscoveryFailure). If "
+        "that cannot wait, delete the APIServices v1beta1.visibility.kueue.x-k8s.io and "
+        "v1beta2.visibility.kueue.x-k8s.io, and install Sluice again later.",
     ),
     Alert(
         "SluiceNoLeader",

@@ -31,6 +31,9 @@ PEOPLE = """\
 ## People
 
 The aggregated ClusterRoles; where they are bound is the admin's choice (queue_manager/installation/user_roles.py).
+A RoleBinding grants nothing on kinds without a namespace, such as ClusterQueues, so `sluice queues` needs a
+ClusterRoleBinding. None of the roles reads pods: for `sluice logs`, and for causes in pods, bind Kubernetes' own role
+`view` or `edit` too.
 
 None of them may read the ConfigMap kueue-manager-config: `history.url`, `notifications.webhook.url` and
 `notifications.command` may contain a password or a token. Without it `sluice show` leaves out deadlines of

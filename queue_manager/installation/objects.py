@@ -25,6 +25,7 @@ from queue_manager.installation.template import NAMESPACE, Node, Template, Templ
 from queue_manager.installation.user_roles import user_role_templates
 
 POD_SECURITY_LABELS = {f"pod-security.kubernetes.io/{mode}": "restricted" for mode in ("enforce", "audit", "warn")}
+NAMESPACE_LABELS = {**object_names.LABELS, **POD_SECURITY_LABELS}
 # `helm uninstall` would delete the CRDs, and with them every object of their kinds.
 KEEP = {"helm.sh/resource-policy": "keep"}
 
@@ -40,7 +41,7 @@ def namespace_template() -> Template:
     return {
         "apiVersion": "v1",
         "kind": "Namespace",
-        "metadata": {"name": NAMESPACE, "labels": {**object_names.LABELS, **POD_SECURITY_LABELS}},
+        "metadata": {"name": NAMESPACE, "labels": NAMESPACE_LABELS},
     }
 
 

@@ -305,8 +305,9 @@ class Settings(Model):
 
     namespaces: list[Namespace] = Field(default_factory=list)
     """The namespaces whose Jobs are managed, which must exist: rights on namespaced objects are then granted by Roles
-    in them. The queue still needs a ClusterRole for kinds without a namespace (ClusterQueue, ResourceFlavor ...), and
-    with webhooks one for their CA bundles. Empty: all namespaces, by ClusterRoles."""
+    in them. The queue still needs a ClusterRole for kinds without a namespace (ClusterQueue, ResourceFlavor ...),
+    system:auth-delegator to know who reads metrics, and with webhooks a ClusterRole for their CA bundles; the Job
+    controller alone needs none. Empty: all namespaces, by ClusterRoles."""
 
     replicas: Annotated[int, Field(ge=1)] = 2
     """Replicas of each Deployment. One leads, the others wait with everything loaded but the caches."""

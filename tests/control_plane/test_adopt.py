@@ -17,11 +17,14 @@ from queue_manager.api.resources import (
     JOBS,
     LOCAL_QUEUES,
     MUTATING_WEBHOOKS,
+    NAMESPACES,
+    PODS,
     RESOURCE_FLAVORS,
     WORKLOADS,
 )
 from queue_manager.engine.rest_client import RestClient
-from queue_manager.engine.transport import Request
+from queue_manager.engine.transport import ApiError, Request
+from queue_manager.installation.object_names import NAME_LABEL
 from queue_manager.installation.objects import objects
 from queue_manager.installation.settings import Settings
 from tests.control_plane.conftest import ROOT, SLUICE
@@ -176,6 +179,27 @@ async def test_roles_that_an_installation_replaces_are_restored(
         assert not after["metadata"].get("labels")
     finally:
         await api.delete(ROLES, "", name)
+
+
+async def test_the_way_back_lets_pods_run_that_violate_the_pod_security_of_sluice(
+    api: RestClient, kueue: str, plane: ControlPlane, tmp_path: Path
+) -> None:
+    """Labels that others set meanwhile stay."""
+    await api.patch(NAMESPACES, "", kueue, {"metadata": {"labels": {NAME_LABEL: "kueue"}}})
+    saved = str(tmp_path / "kueue.yaml")
+    done = adopt(plane, "-n", kueue, "--apply", "--save", saved)
+    assert f"Namespace {kueue}" in done.stdout
+    [installed] = [tree for tree in objects(Settings(), kueue) if tree["kind"] == NAMESPACES.kind]
+    await api.patch(NAMESPACES, "", kueue, {"metadata": {"labels": {**installed["metadata"]["labels"], "cost": "7"}}})
+    pod = {"metadata": {"name": "manager"}, "spec": {"containers": [CONTAINER]}}
+    with pytest.raises(ApiError, match="violates PodSecurity"):
+        await api.create(PODS, kueue, pod)
+
+    back = adopt(plane, "-n", kueue, "--undo", saved)
+    assert back.returncode == 0, back.stderr
+    labels = (await api.get(NAMESPACES, "", kueue))["metadata"]["labels"]
+    assert labels == {"kubernetes.io/metadata.name": kueue, NAME_LABEL: "kueue", "cost": "7"}
+    await api.create(PODS, kueue, pod)
 
 
 async def test_the_way_back_ends_before_a_change_if_a_stored_version_is_unknown_to_kueue(

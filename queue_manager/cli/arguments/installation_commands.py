@@ -146,5 +146,5 @@ def add_settings_options(command: argparse.ArgumentParser) -> None:
         type=name_list,
         default=(),
         metavar="NS,...",
-        help="manage only Jobs of these namespaces, with Roles in them instead of ClusterRoles",
+        help="manage only Jobs of these namespaces, with Roles in them; other kinds still need ClusterRoles",
     )

@@ -12,6 +12,7 @@ RULES: tuple[Callable[[ClusterSnapshot], Iterable[Problem]], ...] = (
     platform_rules.leases_without_holder,
     platform_rules.deployments_that_never_led,
     platform_rules.unanswered_webhooks,
+    platform_rules.missing_certificate_secrets,
     platform_rules.expiring_certificates,
     platform_rules.skewed_clocks,
     queue_rules.missing_cluster_queues,

@@ -13,7 +13,9 @@ EXPIRING_CERTIFICATE = "ExpiringCertificate"
 CLOCK_SKEW = "ClockSkew"
 NO_MANAGER = "NoManager"
 UNANSWERED_WEBHOOK = "UnansweredWebhook"
+NO_CERTIFICATE_SECRET = "NoCertificateSecret"
 
+SLUICE_LABEL = "app.kubernetes.io/name=sluice"  # without it, `sluice uninstall` leaves an object
 EXPIRES_SOON = timedelta(days=14)  # Sluice renews its own 30 days before
 SKEW = timedelta(seconds=5)  # deadlines and backoffs are wrong by this much
 LARGE_SKEW = timedelta(seconds=60)  # tokens and certificates may be refused
@@ -93,3 +95,17 @@ def unanswered_webhooks(snapshot: ClusterSnapshot) -> Iterator[Problem]:
             "new Jobs with a queue, and other writes in their scope, are refused.",
             f"kubectl get pods -n {namespace}; kubectl rollout restart deployment -n {namespace}",
         )
+
+
+def missing_certificate_secrets(snapshot: ClusterSnapshot) -> Iterator[Problem]:
+    """A Secret of the webhooks' certificate that was deleted. Managers may write it, not create it."""
+    if snapshot.missing_secret is None:
+        return
+    namespace, name = snapshot.missing_secret
+    yield error(
+        NO_CERTIFICATE_SECRET,
+        f"secret/{name} -n {namespace}",
+        "It does not exist: managers that run cannot renew the certificate of the webhooks, and none can start.",
+        f"kubectl create secret generic {name} -n {namespace}; "
+        f"kubectl label secret {name} -n {namespace} {SLUICE_LABEL}",
+    )

@@ -87,3 +87,4 @@ class ClusterSnapshot:
     leases: Sequence[LeaseFacts] = ()
     deployment: DeploymentFacts | None = None  # of the managers
     webhook_services: Sequence[WebhookServiceFacts] = ()
+    missing_secret: Key | None = None  # of the certificate of the webhooks, which the managers renew

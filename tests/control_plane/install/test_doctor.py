@@ -1,4 +1,4 @@
-"""`sluice doctor` about an installation whose pods never started: this cluster has no controller that creates them."""
+"""What commands say of an installation whose pods never started: this cluster has no controller that creates them."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from queue_manager.installation.object_names import SELECTOR, WEBHOOK_SECRET
 from tests.control_plane.conftest import ROOT, SLUICE, kubectl, until_served
 from tests.control_plane.install.conftest import apply
 from tests.control_plane.manager.service_account import write_kubeconfig
@@ -18,7 +19,7 @@ pytestmark = pytest.mark.control_plane
 
 SYSTEM = "kueue-system"
 UNKNOWN_CONFIG = "the configuration of the manager (not published, or forbidden)"
-INSTALLED = {"NoManager", "UnansweredWebhook"}
+INSTALLED = {"NoManager", "UnansweredWebhook", "NoCertificateSecret"}
 READY_SLICE = {
     "apiVersion": "discovery.k8s.io/v1",
     "kind": "EndpointSlice",
@@ -66,6 +67,19 @@ def test_a_manager_and_webhooks_without_a_ready_pod_are_found(installed: Control
     assert examined(installed.kubeconfig)[0] == {}
 
 
+def test_the_command_about_a_deleted_secret_of_the_certificate_creates_it(installed: ControlPlane) -> None:
+    kubectl(installed, "-n", SYSTEM, "delete", "secret", WEBHOOK_SECRET)
+    command = [*SLUICE, "doctor", "--kubeconfig", str(installed.kubeconfig), "-o", "json"]
+    done = subprocess.run(command, cwd=ROOT, check=False, capture_output=True, text=True, timeout=120)
+    [found] = [each for each in json.loads(done.stdout)["problems"] if each["code"] == "NoCertificateSecret"]
+    assert found["place"] == f"secret/{WEBHOOK_SECRET} -n {SYSTEM}"
+    for each in found["command"].split("; "):
+        kubectl(installed, *each.split()[1:])
+    assert "NoCertificateSecret" not in examined(installed.kubeconfig)[0]
+    labels = kubectl(installed, "-n", SYSTEM, "get", "secret", "-l", SELECTOR, "-o", "name")
+    assert labels.split() == [f"secret/{WEBHOOK_SECRET}"]
+
+
 def test_a_user_without_rights_learns_what_was_not_checked(installed: ControlPlane, tmp_path: Path) -> None:
     kubectl(installed, "-n", "default", "create", "serviceaccount", "limited-tenant")
     token = {"token": kubectl(installed, "-n", "default", "create", "token", "limited-tenant").strip()}
@@ -105,3 +119,19 @@ def test_a_user_reads_the_configuration_after_the_commands_of_the_page_of_roles(
     for command in commands:
         kubectl(installed, *command)
     assert UNKNOWN_CONFIG not in examined(user)[1]
+
+
+def test_a_submission_that_no_webhook_answers_is_refused_with_its_cause_alone(
+    installed: ControlPlane, tmp_path: Path
+) -> None:
+    """The cause in the API server's answer names no field."""
+    file = tmp_path / "job.yaml"
+    pod = {"restartPolicy": "Never", "containers": [{"name": "c", "image": "x"}]}
+    meta = {"name": "a", "namespace": "default", "labels": {"kueue.x-k8s.io/queue-name": "lq"}}
+    file.write_text(
+        json.dumps({"apiVersion": "batch/v1", "kind": "Job", "metadata": meta, "spec": {"template": {"spec": pod}}})
+    )
+    command = [*SLUICE, "submit", "--kubeconfig", str(installed.kubeconfig), "-f", str(file)]
+    done = subprocess.run(command, cwd=ROOT, check=False, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 3
+    assert f"{file}:1: failed calling webhook" in done.stderr

@@ -207,7 +207,10 @@ def test_uninstall_waits_for_a_manager_that_still_leads(installed: ControlPlane)
     kubectl(installed, "create", "-f", "-", stdin=json.dumps(lease).encode())
     code, _, said = command(installed, "uninstall", "--crds", "--timeout", "1s")
     assert code == 3
-    assert f"manager me, which holds the Lease kueue-system/{name}, still runs; stop it first" in said
+    assert (
+        f"manager me, which holds the Lease kueue-system/{name}, still runs; stop it first (a pod whose node is lost: "
+        in said
+    )
     assert len(kubectl(installed, "get", "crd", *OURS).split()) == 7
     kubectl(installed, "-n", "kueue-system", "delete", "lease", name)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from queue_manager.operator.webhooks.webhook_permissions import CA_INJECTION, ce
 
 Json = dict[str, Any]
 Right = tuple[str, str, str, str]  # namespace ("" for all), group, resource, verb
+ROOT = Path(__file__).parents[3]
 MANAGER, OWN_ACCOUNT = "kueue-controller-manager", "sluice-job-controller"
 
 
@@ -80,6 +82,28 @@ def test_without_webhooks_the_queue_reads_no_secret() -> None:
 def test_the_job_controller_of_listed_namespaces_has_no_cluster_wide_right() -> None:
     trees = objects(Settings(components="JobController", namespaces=["a"]))
     assert not [tree["metadata"]["name"] for tree in trees if tree["kind"] == "ClusterRoleBinding"]
+
+
+@pytest.mark.parametrize(
+    ("components", "webhooks", "roles"),
+    [
+        ("Together", True, {"kueue-manager-role", "kueue-webhook-role", "system:auth-delegator"}),
+        ("Queue", False, {"kueue-manager-role", "system:auth-delegator"}),
+        ("JobController", True, set()),
+    ],
+)
+def test_listed_namespaces_leave_these_bindings_for_the_whole_cluster(
+    components: Components, webhooks: bool, roles: set[str]
+) -> None:
+    """As deploy/CLUSTER.md says; none of them grants anything on objects of a namespace."""
+    trees = objects(Settings(components=components, namespaces=["a"], webhook=Webhook(enabled=webhooks)))
+    bindings = [tree for tree in trees if tree["kind"] == "ClusterRoleBinding"]
+    assert {binding["roleRef"]["name"] for binding in bindings} == roles
+    page = (ROOT / "deploy" / "CLUSTER.md").read_text()
+    assert all(f"| `{role}` |" in page for role in roles)
+    ours = [tree for tree in trees if tree["kind"] == "ClusterRole" and tree["metadata"]["name"] in roles]
+    granted_kinds = {name for role in ours for _, name, _ in rules_of(role)}
+    assert not granted_kinds & {need.name for need in needs(ALL) if need.resource.namespaced}
 
 
 def aggregated(trees: list[Json], name: str) -> set[tuple[str, str, str]]:

@@ -87,6 +87,7 @@ def config(**settings: object) -> KueueConfig:
 
 
 MANAGER, WEBHOOKS = Key("kueue-system", "manager"), Key("kueue-system", "webhooks")
+CERTIFICATE = Key("kueue-system", "certificate")
 LIMITED = RequeuingStrategy(backoff_limit_count=5)
 HEALTHY = ClusterSnapshot(
     now=NOW,
@@ -216,6 +217,10 @@ FOUND = {
     "webhooks that nobody answers": (
         {"webhook_services": [WebhookServiceFacts(WEBHOOKS, ("mutating", "validating"), is_ready=False)]},
         ("error", "UnansweredWebhook", "service/webhooks -n kueue-system", "mutating and validating lead to it"),
+    ),
+    "a deleted Secret of the certificate": (
+        {"missing_secret": CERTIFICATE},
+        ("error", "NoCertificateSecret", "secret/certificate -n kueue-system", "cannot renew the certificate"),
     ),
     "a pod whose finalizer nobody removes": (
         {"pods": [deleted(namespace="team")]},

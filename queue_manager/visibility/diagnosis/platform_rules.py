@@ -76,7 +76,7 @@ def deployments_that_never_led(snapshot: ClusterSnapshot) -> Iterator[Problem]:
         NO_MANAGER,
         f"deployment/{name} -n {namespace}",
         f"The manager is installed, but {what}, and there is no Lease: no Job is admitted.",
-        f"kubectl describe pods -n {namespace}"
+        f"kubectl describe replicasets,pods -n {namespace}"  # a ReplicaSet says why it may create no pod
         if deployment.replicas
         else f"kubectl scale deployment {name} -n {namespace} --replicas=2",
     )

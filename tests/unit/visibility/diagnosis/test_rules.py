@@ -246,6 +246,12 @@ def test_a_rule_names_place_and_cause(change: dict[str, object], found: tuple[st
     assert problem.command
 
 
+def test_a_manager_without_pods_is_explained_by_its_replica_set() -> None:
+    """Pods that a quota or Pod Security refuses do not exist, so that describing pods says nothing."""
+    (problem,) = examine(replace(HEALTHY, leases=[], deployment=DeploymentFacts(MANAGER, 2, 0)))
+    assert problem.command == "kubectl describe replicasets,pods -n kueue-system"
+
+
 SILENT: dict[str, dict[str, object]] = {
     "a manager outside of its Deployment that leads": {"deployment": DeploymentFacts(MANAGER, 0, 0)},
     "a manager that needs no Lease": {"leases": []},

@@ -72,8 +72,9 @@ async def _print(client: RestClient, target: JobTarget, job: Job, args: argparse
 
 def report_silence(job: Job, pods: Sequence[Pod], empty: Sequence[LogSource]) -> None:
     """Report on standard error why failed pods have empty logs."""
+    silent = {source.uid for source in empty}
     for pod in pods:
-        cause = cause_of(pod) if pod.metadata.uid in {source.uid for source in empty} else None
+        cause = cause_of(pod) if pod.metadata.uid in silent and pod.status.has_failed else None
         if cause is None:
             continue
         memory = killed_for_memory(job, [pod]) if cause.rank == CauseRank.OUT_OF_MEMORY else None

@@ -141,7 +141,7 @@ def _is_unready(container: ContainerStatus) -> bool:
 
 def ended_text(exit_code: int | None, reason: str, message: str) -> str:
     """`exit 3: no such column`, `OOMKilled`, `no such program: /a/b`. `exit_code`: None if no container failed."""
-    if program := no_program(message) or not_executable(message):
+    if program := no_program(message) or (not_executable(message) if reason in START_ERRORS else ""):
         return program
     line = last_line(message)
     if reason == OOM_KILLED and exit_code == _SIGKILL:

@@ -66,6 +66,11 @@ NODES = "0/3 nodes are available: 3 Insufficient cpu. preemption: 0/3 nodes are 
             CauseRank.NOT_STARTABLE,
             "StartError (exit 128): argument list too long",
         ),
+        (
+            pod("Failed", ended(1, message='exec: "/etc/x": permission denied')),  # of another program
+            CauseRank.FAILED,
+            'exit 1: exec: "/etc/x": permission denied',
+        ),
         (pod("Failed", ended(0), verdict=("Evicted", "low on memory")), CauseRank.FAILED, "Evicted: low on memory"),
         (pod("Failed", ended(3), init=ended(5, message="x")), CauseRank.FAILED, "exit 5: x"),
         (pod("Running", waiting("CrashLoopBackOff"), ended(3, message="x")), CauseRank.FAILED, "exit 3: x"),

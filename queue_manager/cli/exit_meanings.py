@@ -30,7 +30,7 @@ GENERAL: Mapping[int | str, str] = {
     OTHERS: "of `run`: the exit code of the command that ran",
 }
 _WAITED = "one failed, was stopped or deleted, or the time is up"
-_CREATING = {
+_CREATING: Mapping[int | str, str] = {
     EXIT_NEVER: "a Job was created, and can never start as things are",
     EXIT_REFUSED: "refused, and nothing was created",
 }

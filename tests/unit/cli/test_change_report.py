@@ -75,5 +75,5 @@ def test_csv_of_changes_has_a_line_for_each(capsys: pytest.CaptureFixture[str]) 
     assert report.end("") == 0
     assert capsys.readouterr().out.splitlines() == [
         "schemaVersion,kind,namespace,name,result,note,dryRun",
-        '1,Job,default,one,reactivated,"requeued, behind others",true',
+        '2,Job,default,one,reactivated,"requeued, behind others",true',
     ]

@@ -22,6 +22,7 @@ from queue_manager.engine.rest_client import RestClient
 
 RELEASED = "its pods have ended and its quota is released"
 LEFT_QUEUE = "it has left its queue"
+WOULD_END = "its pods would be ended and its quota released"  # of a dry run
 GOING_ON = "its deletion has begun; its quota is released when its pods have ended"
 
 
@@ -82,7 +83,7 @@ async def _gone(client: RestClient, target: JobTarget, report: ChangeReport, *, 
     job = target.job
     if job is not None and not dry_run:
         await until_gone(client, job)
-    report.add("Job", *target.key, "cancelled", note(job))
+    report.add("Job", *target.key, "cancelled", WOULD_END if dry_run else note(job))
 
 
 def note(job: Job | None) -> str:

@@ -44,4 +44,5 @@ async def deactivate(
     else:
         change = patch(client, WORKLOADS, workload.metadata.key, {"spec": {"active": False}}, dry_run=dry_run)
         if await report.perform("Job", target.key, change):
-            report.add("Job", *target.key, "deactivated", on_deactivation(workload, job_argument(workload, default_ns)))
+            note = on_deactivation(workload, job_argument(workload, default_ns), dry_run=dry_run)
+            report.add("Job", *target.key, "deactivated", note)

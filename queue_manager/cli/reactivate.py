@@ -183,7 +183,8 @@ async def _reactivate_one(
         return
     change = patch(client, WORKLOADS, workload.metadata.key, {"spec": {"active": True}}, dry_run=dry_run)
     if await report.perform("Job", target.key, change):
-        note = on_reactivation(workload, queues.local(workload), queues.cluster_queue(workload), default_ns)
+        local, above = queues.local(workload), queues.cluster_queue(workload)
+        note = on_reactivation(workload, local, above, default_ns, dry_run=dry_run)
         report.add("Job", *target.key, "reactivated", note)
 
 

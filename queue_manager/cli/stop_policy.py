@@ -38,7 +38,13 @@ async def _run(args: argparse.Namespace, queue: QueueTarget, policy: str, defaul
             report.add(queue.resource.kind, *queue.key, "unchanged", note)
             return report.end("")
         await patch(client, queue.resource, queue.key, {"spec": {"stopPolicy": policy}}, dry_run=args.dry_run)
-        note = on_stop(policy, load, queue=queue.argument(default_ns), stopped_cluster_queue=cluster_queue)
+        note = on_stop(
+            policy,
+            load,
+            queue=queue.argument(default_ns),
+            stopped_cluster_queue=cluster_queue,
+            dry_run=args.dry_run,
+        )
         report.add(queue.resource.kind, *queue.key, RESULTS[policy], note)
     return report.end("")
 

@@ -27,7 +27,7 @@ invalid Job; all others are in `errors`.
 """
 
 from queue_manager.client.client import Client
-from queue_manager.client.errors import Error, JobDeleted, JobFailed, NeverStarts, NoLogs, Timeout
+from queue_manager.client.errors import Error, JobDeleted, JobFailed, JobNotFound, NeverStarts, NoLogs, Timeout
 from queue_manager.client.updates import JobUpdate
 from queue_manager.visibility.job_states import JobState
 
@@ -36,6 +36,7 @@ __all__ = [
     "Error",
     "JobDeleted",
     "JobFailed",
+    "JobNotFound",
     "JobState",
     "JobUpdate",
     "NeverStarts",

@@ -20,7 +20,7 @@ from queue_manager.api.keys import QUEUE_NAME
 from queue_manager.cli.connection import find_kubeconfig
 from queue_manager.cli.exits import CommandRefused
 from queue_manager.client import job_logs
-from queue_manager.client.errors import JobDeleted, JobFailed, NeverStarts, Timeout
+from queue_manager.client.errors import JobDeleted, JobFailed, JobNotFound, NeverStarts, Timeout
 from queue_manager.client.job_requests import create_job, read_visible_pods, read_workloads
 from queue_manager.client.official_transport import blocking
 from queue_manager.client.prospects import Prospects
@@ -88,17 +88,17 @@ class Client:
             labels = meta.setdefault("labels", {})
             labels[QUEUE_NAME] = _agreed("queue", labels.get(QUEUE_NAME), queue)
             tree.setdefault("spec", {})["suspend"] = True  # the queue starts it
-        return self._read(blocking(self.api_client, lambda client: create_job(client, home, tree)))
+        return self._read(blocking(self.api_client, lambda client: create_job(client, home, tree)), "")
 
     def get(self, job: V1Job | str) -> JobUpdate:
-        """The Job and its state now. Raises JobDeleted."""
+        """The Job and its state now. Raises JobNotFound and JobDeleted."""
         return self._see(*self._identity(job)).update
 
     def watch(self, job: V1Job | str, *, timeout: float | None = None) -> Iterator[JobUpdate]:
         """Yield the Job now and after each change of its state, reason or counts of pods, until it has ended.
 
-        `timeout` in seconds. Raises Timeout and JobDeleted. A server that does not answer is asked again for a minute,
-        then urllib3's HTTPError is raised.
+        `timeout` in seconds. Raises Timeout, JobNotFound and JobDeleted. A server that does not answer is asked again
+        for a minute, then urllib3's HTTPError is raised.
         """
         last: Seen | None = None
         for seen in self._follow(job, timeout):
@@ -109,8 +109,8 @@ class Client:
     def wait(self, job: V1Job | str, *, timeout: float | None = None) -> V1Job:
         """Return the Job once it has succeeded.
 
-        Raises JobFailed with the cause, NeverStarts (at once, not after the timeout), JobDeleted, and Timeout after
-        `timeout` seconds, at most one second late.
+        Raises JobFailed with the cause, NeverStarts (at once, not after the timeout), JobNotFound, JobDeleted, and
+        Timeout after `timeout` seconds, at most one second late.
         """
         prospects = Prospects(self.api_client, self.namespace)
         for seen in self._follow(job, timeout):
@@ -128,7 +128,7 @@ class Client:
     def logs(
         self, job: V1Job | str, *, index: int | None = None, container: str = "", tail_lines: int | None = None
     ) -> str:
-        """The log of the newest pod of the Job, or of an index of it. Raises NoLogs and JobDeleted.
+        """The log of the newest pod of the Job, or of an index of it. Raises NoLogs, JobNotFound and JobDeleted.
 
         `container`: by default the one that failed, else the first.
         """
@@ -140,7 +140,7 @@ class Client:
     ) -> Iterator[str]:
         """Yield the lines of that log, without their ends, as they are written, until the container ends.
 
-        Waits at most `timeout` seconds for the start of the pod. Raises NoLogs, JobDeleted and Timeout.
+        Waits at most `timeout` seconds for the start of the pod. Raises NoLogs, JobNotFound, JobDeleted and Timeout.
         """
         for seen in self._follow(job, timeout):
             source = job_logs.source(self.api_client, seen.job, index, container, wait=seen.update.state not in ENDED)
@@ -210,11 +210,14 @@ class Client:
                 raise
 
     def _see(self, key: Key, uid: str) -> Seen:
-        """The Job, read after the time and its Workload. Raises JobDeleted if it is not the one with this UID."""
-        uid = uid or self._struct(self._read(key)).metadata.uid
+        """The Job, read after the time and its Workload.
+
+        Raises JobDeleted if it is not the one with this UID any more, and JobNotFound if none is given or found.
+        """
+        uid = uid or self._struct(self._read(key, "")).metadata.uid
         now = SystemClock().now()
         workloads = blocking(self.api_client, lambda client: read_workloads(client, key.namespace, uid))
-        official = self._read(key)
+        official = self._read(key, uid)
         job = self._struct(official)
         if job.metadata.uid != uid:
             raise JobDeleted(f"Job {key} was deleted; another one has its name now")
@@ -224,13 +227,15 @@ class Client:
     def _pods(self, job: Job) -> list[Pod]:
         return blocking(self.api_client, lambda client: read_visible_pods(client, job))
 
-    def _read(self, key: Key) -> V1Job:
+    def _read(self, key: Key, uid: str) -> V1Job:
         try:
             return self._batch.read_namespaced_job(key.name, key.namespace)
         except ApiException as error:
             if error.status != HTTPStatus.NOT_FOUND:
                 raise
-        raise JobDeleted(f"Job {key} does not exist")
+        if uid:
+            raise JobDeleted(f"Job {key} was deleted")
+        raise JobNotFound(f"Job {key} does not exist")
 
     # --- ends ---
 

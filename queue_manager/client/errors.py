@@ -47,8 +47,12 @@ class JobFailed(Error):
         super().__init__(f"Job {key} failed ({self.reason}): {self.cause or self.message}")
 
 
+class JobNotFound(Error, LookupError):
+    """No Job of this name exists: it was given by name, and nothing is known of it."""
+
+
 class JobDeleted(Error):
-    """The Job does not exist (any more), or another Job has its name now."""
+    """The Job, which existed, was deleted; another Job may have its name now."""
 
 
 class NoLogs(Error, LookupError):

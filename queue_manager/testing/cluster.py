@@ -84,6 +84,12 @@ class Cluster:
         self._ready: Ready | None = None
         self._api_client: ApiClient | None = None
 
+    def __repr__(self) -> str:
+        """The name of its directory and its address, or that it does not run."""
+        if self._ready is None:
+            return "<Cluster that does not run>"
+        return f"<Cluster {self.kubeconfig.parent.name} at {self.url}>"
+
     # --- life ---
 
     def start(self) -> Self:

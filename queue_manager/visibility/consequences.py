@@ -34,19 +34,25 @@ def load_of(workloads: Iterable[Workload]) -> Load:
 
 
 def on_reactivation(
-    workload: Workload, queue: LocalQueue | None, cluster_queue: ClusterQueue | None, default_ns: str = "default"
+    workload: Workload,
+    queue: LocalQueue | None,
+    cluster_queue: ClusterQueue | None,
+    default_ns: str = "default",
+    *,
+    dry_run: bool = False,
 ) -> str:
     """Describe the effect of spec.active=true on a Workload. A queue that does not exist is None."""
-    name = workload.spec.queue_name
     obstacle = queue_obstacle(workload.local_queue, queue, cluster_queue, default_ns)
     gates = workload.metadata.annotations.get(keys.ADMISSION_GATED_BY, "")
+    waits = "it would wait" if dry_run else "waits"
+    requeued, budget = "it would be requeued" if dry_run else "requeued", "with a new budget of retries"
     if obstacle:
-        return f"waits: {obstacle}"
+        return f"{waits}: {obstacle}"
     if workload.is_true(condition_types.QUOTA_RESERVED):
-        return "its pods are still terminating; it is requeued after that, with a new budget of retries"
+        return f"its pods are still terminating; {'it would be' if dry_run else 'it is'} requeued after that, {budget}"
     if gates:
-        return f"waits for its admission gates: {gates}"
-    return f"requeued in {name}, with a new budget of retries"
+        return f"{waits} for its admission gates: {gates}"
+    return f"{requeued} in {workload.spec.queue_name}, {budget}"
 
 
 def queue_obstacle(
@@ -78,27 +84,29 @@ def queue_argument(queue: LocalQueue, default_ns: str) -> str:
     return queue.metadata.name if namespace == default_ns else f"{namespace}/{queue.metadata.name}"
 
 
-def on_deactivation(workload: Workload, job: str) -> str:
+def on_deactivation(workload: Workload, job: str, *, dry_run: bool = False) -> str:
     """Describe the effect of spec.active=false on a Workload. `job`: its Job as a command-line argument."""
     holds = workload.status.admission is not None
+    if dry_run:
+        return "its pods would be deleted and its quota released" if holds else "it would leave the queue"
     now = "its pods are deleted and its quota is released" if holds else "it leaves the queue"
     return f"{now}; undo: sluice reactivate {job}"
 
 
-def on_stop(policy: str, load: Load, *, queue: str, stopped_cluster_queue: str = "") -> str:
-    """Describe the effect of a new stop policy.
+def on_stop(policy: str, load: Load, *, queue: str, stopped_cluster_queue: str = "", dry_run: bool = False) -> str:
+    """Describe the effect of a new stop policy, or with `dry_run` the one that it would have.
 
     `queue`: as a command-line argument. `stopped_cluster_queue`: the ClusterQueue if it is stopped.
     """
-    undo = f"undo: sluice release {queue}"
+    start, undo = ("would start", "") if dry_run else ("start", f"; undo: sluice release {queue}")
     match policy:
         case policies.HOLD:
-            stays = "; running Jobs continue" if load.running else ""
-            return f"no more Jobs start ({load}){stays}; {undo}"
+            stays = f"; running Jobs {'would ' if dry_run else ''}continue" if load.running else ""
+            return f"no more Jobs {start} ({load}){stays}{undo}"
         case policies.HOLD_AND_DRAIN:
-            stops = "; running Jobs are stopped and requeued" if load.running else ""
-            return f"no more Jobs start ({load}){stops}; {undo}"
+            stops = f"; running Jobs {'would be' if dry_run else 'are'} stopped and requeued" if load.running else ""
+            return f"no more Jobs {start} ({load}){stops}{undo}"
     if stopped_cluster_queue:
         release = f"sluice release cq/{stopped_cluster_queue}"
-        return f"still no Jobs start: ClusterQueue {stopped_cluster_queue} is stopped too ({release})"
-    return f"Jobs start again as quota allows ({load})"
+        return f"still no Jobs {start}: ClusterQueue {stopped_cluster_queue} is stopped too ({release})"
+    return f"Jobs {start} again as quota allows ({load})"

@@ -127,8 +127,11 @@ async def test_a_dry_run_is_checked_by_the_server_and_changes_nothing(user: Call
     me = user()
     me.submit("runs")
     await me.until_state("runs", "Running")
-    assert "would be draining" in me.says("drain", "user-queue", "--dry-run")
-    assert "would be deactivated" in me.says("deactivate", "runs", "--dry-run")
+    assert me.says("drain", "user-queue", "--dry-run") == (
+        "LocalQueue default/user-queue would be draining: no more Jobs would start (0 pending, 1 running); "
+        "running Jobs would be stopped and requeued\n"
+    )
+    assert "would be deactivated: its pods would be deleted" in me.says("deactivate", "runs", "--dry-run")
     assert "unchanged" in me.says("release", "user-queue")
     assert me.json("show", "runs")["state"] == "Running"
 

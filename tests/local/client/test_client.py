@@ -19,7 +19,7 @@ from kubernetes.client import (
 )
 from urllib3.exceptions import HTTPError
 
-from queue_manager.client import Client, JobDeleted, JobFailed, JobState, NeverStarts, NoLogs, Timeout
+from queue_manager.client import Client, JobDeleted, JobFailed, JobNotFound, JobState, NeverStarts, NoLogs, Timeout
 from queue_manager.client import client as client_module
 from queue_manager.testing import Cluster
 from tests.local.cluster.conftest import processes_of
@@ -142,6 +142,18 @@ async def test_cancel_ends_the_processes_of_a_job(sluice_client: Client) -> None
     with pytest.raises(JobDeleted):
         sluice_client.wait(running, timeout=SECONDS)
     await until(lambda: not processes_of(marker), "no pod runs")
+
+
+def test_an_unknown_name_is_not_found_and_a_known_job_was_deleted(sluice_client: Client) -> None:
+    for ask in (sluice_client.logs, sluice_client.get, sluice_client.wait):
+        with pytest.raises(JobNotFound, match=r"Job .*/no-such-job does not exist"):
+            ask("no-such-job")
+    job = sluice_client.submit(manifest("true"), queue=QUEUE)
+    sluice_client.cancel(job)
+    with pytest.raises(JobDeleted):
+        sluice_client.wait(job, timeout=SECONDS)
+    with pytest.raises(JobDeleted):
+        sluice_client.logs(job)
 
 
 def test_a_job_of_the_same_name_is_another_job(sluice_client: Client) -> None:

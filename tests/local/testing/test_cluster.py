@@ -44,6 +44,14 @@ def test_the_official_client_finds_the_nodes_that_were_asked_for() -> None:
         assert cluster.kubeconfig.is_file()
 
 
+def test_its_text_has_its_address() -> None:
+    cluster = Cluster()
+    assert repr(cluster) == "<Cluster that does not run>"
+    with cluster:
+        assert repr(cluster) == f"<Cluster {cluster.kubeconfig.parent.name} at {cluster.url}>"
+    assert repr(cluster) == "<Cluster that does not run>"
+
+
 async def test_a_coroutine_uses_it_with_async_with() -> None:
     async with Cluster() as cluster:
         assert CoreV1Api(cluster.api_client).list_node().items

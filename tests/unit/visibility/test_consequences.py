@@ -88,3 +88,33 @@ def test_the_load_of_a_queue_excludes_ended_and_deactivated_workloads() -> None:
 )
 def test_a_stop_policy_announces_the_pending_and_running_jobs(policy: str, load: Load, blocked: str, says: str) -> None:
     assert on_stop(policy, load, queue="q", stopped_cluster_queue=blocked) == says
+
+
+@pytest.mark.parametrize(
+    ("policy", "load", "blocked", "says"),
+    [
+        ("Hold", Load(2, 1), "", "no more Jobs would start (2 pending, 1 running); running Jobs would continue"),
+        (
+            "HoldAndDrain",
+            Load(0, 1),
+            "",
+            "no more Jobs would start (0 pending, 1 running); running Jobs would be stopped and requeued",
+        ),
+        ("None", Load(2, 0), "", "Jobs would start again as quota allows (2 pending, 0 running)"),
+        (
+            "None",
+            Load(2, 0),
+            "cq",
+            "still no Jobs would start: ClusterQueue cq is stopped too (sluice release cq/cq)",
+        ),
+    ],
+)
+def test_a_dry_run_says_what_would_happen_and_not_how_to_undo_it(
+    policy: str, load: Load, blocked: str, says: str
+) -> None:
+    assert on_stop(policy, load, queue="q", stopped_cluster_queue=blocked, dry_run=True) == says
+    runs = workload(status={"admission": ADMISSION})
+    assert on_deactivation(runs, "j", dry_run=True) == "its pods would be deleted and its quota released"
+    assert on_deactivation(workload(), "j", dry_run=True) == "it would leave the queue"
+    requeued = "it would be requeued in q, with a new budget of retries"
+    assert on_reactivation(workload(), OPEN, ABOVE, dry_run=True) == requeued

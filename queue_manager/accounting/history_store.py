@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import msgspec
-from sqlalchemy import Connection, Engine, Table, delete, func, select
+from sqlalchemy import Connection, Engine, Table, delete, exists, func, select
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import DataError, IntegrityError, NotSupportedError, ProgrammingError
 
@@ -97,9 +97,11 @@ class HistoryStore:
                 connection.execute(delete(table).where(at < before, table.c.job_uid.not_in(known)))
 
     def _surplus(self, retention: Retention, now: datetime) -> list[str]:
-        """The oldest Jobs to delete, at most PRUNED_JOBS."""
+        """The oldest ended Jobs to delete, at most PRUNED_JOBS."""
         uid, submitted = sql_tables.jobs.c.uid, sql_tables.jobs.c.submitted_at
-        oldest = select(uid).order_by(submitted, uid)
+        steps = sql_tables.steps
+        ended = exists().where(steps.c.job_uid == uid, steps.c.kind.in_(ENDS_OF_JOB))  # by its index, of few Jobs
+        oldest = select(uid).where(ended).order_by(submitted, uid)
         with self._engine.connect() as connection:
             too_old = oldest.where(submitted < now - retention.max_age).limit(PRUNED_JOBS)
             if found := list(connection.scalars(too_old)):

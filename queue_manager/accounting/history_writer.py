@@ -2,7 +2,9 @@
 
 `put` appends to a queue in memory, which is bounded: what finds it full is dropped. The thread opens the store, takes
 batches from the queue and writes each in one transaction. While the database cannot be reached the thread keeps its
-batch and tries again; records that the database refuses for what they are get dropped. At the end the program waits a
+batch and tries again; records that the database refuses for what they are get dropped. It deletes what is no longer
+kept: at the start, once the Jobs that exist are recorded (which were perhaps deleted before), after each
+reconfiguration, and from time to time. At the end the program waits a
 limited time for the last write, and learns how many records were not written. The thread is a daemon: a database that
 hangs does not keep the program from ending.
 """
@@ -58,9 +60,9 @@ class HistoryWriter:
         *,
         max_queued: int = MAX_QUEUED,
     ) -> None:
-        """`retention` may be replaced at any time."""
-        self.retention = retention
         self.counts = WriteCounts()
+        self._retention = retention
+        self._prune_due = False
         self._open = open
         self._now = now
         self._max_queued = max_queued
@@ -91,6 +93,12 @@ class HistoryWriter:
                     self._queued.append(record)
             if self._queued:
                 self._changed.notify()
+
+    def reconfigure(self, retention: Retention) -> None:
+        """Enforce new bounds at once."""
+        with self._changed:
+            self._retention, self._prune_due = retention, True
+            self._changed.notify()
 
     def reconcile_after_start(
         self, present: Iterable[str], gone: Callable[[JobRecord], Record | None], missed: Missed | None = None
@@ -128,19 +136,20 @@ class HistoryWriter:
         self._untraced = self._repeated(store.untraced_steps) or {}
         prune_at = self._prune(store)
         while not self._stopped.is_set():
-            self._await_records()
+            self._await_work(prune_at)
             self._stopped.wait(COLLECT_SECONDS)
             self._reconcile()
             self._write_queued(store)
-            if self._now().timestamp() >= prune_at:
+            if self._prune_due or self._now().timestamp() >= prune_at:
                 prune_at = self._prune(store)
         self._write_queued(store)
         store.close()
 
-    def _await_records(self) -> None:
+    def _await_work(self, prune_at: float) -> None:
         with self._changed:
-            while not (self._queued or self._present is not None or self._stopped.is_set()):
-                if not self._changed.wait(PRUNE_SECONDS):
+            while not (self._queued or self._prune_due or self._present is not None or self._stopped.is_set()):
+                seconds = prune_at - self._now().timestamp()
+                if not self._changed.wait(min(PRUNE_SECONDS, max(0.0, seconds))):
                     return
 
     def _write_queued(self, store: HistorySink) -> None:
@@ -182,13 +191,16 @@ class HistoryWriter:
             self.put([record for record in missing if record is not None])
             self.put(self._missed(self._untraced))
             self._unfinished, self._untraced, self._missed = {}, {}, _nothing
+            self._prune_due = True
 
     def _prune(self, store: HistorySink) -> float:
         """Delete what is no longer kept; return when to do so again, as a POSIX time."""
         now = self._now()
-        if deleted := self._repeated(lambda: store.prune(self.retention, now)):
+        with self._changed:
+            kept, self._prune_due = self._retention, False
+        if deleted := self._repeated(lambda: store.prune(kept, now)):
             log.info("deleted old Jobs from the history", extra={"jobs": deleted})
-        return now.timestamp() + PRUNE_SECONDS
+        return now.timestamp() + kept.prune_seconds
 
     def _repeated(self, act: Callable[[], R]) -> R | None:
         """The result of `act`, repeated while the database cannot be reached; None if the program ends before.

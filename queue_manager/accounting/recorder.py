@@ -54,8 +54,8 @@ class HistoryRecorder:
         runtime.task(self._compare)
 
     def reconfigure(self, config: History) -> None:
-        """Apply new bounds of what is kept; they are enforced within the hour."""
-        self._writer.retention = retention(config)
+        """Apply new bounds of what is kept."""
+        self._writer.reconfigure(retention(config))
 
     def _putting(
         self, read: Callable[[T | None, T | None, datetime], Iterable[Record]]

@@ -84,9 +84,11 @@ COMMON: Mapping[str, Callable[[JobSummary], str]] = {
     "USER": lambda job: job.user,
     "QUEUE": lambda job: job.queue,
 }
+# `sluice release` is something else. Machine formats have the stored name.
+SHOWN_STEPS = {StepKind.RELEASED.value: "QuotaReleased"}
 STEP_COLUMNS = (
     output.TableColumn("TIME", lambda row: _clock(row.at)),
-    output.TableColumn("STEP", lambda row: row.step),
+    output.TableColumn("STEP", lambda row: SHOWN_STEPS.get(row.step, row.step)),
     output.TableColumn("TRY", lambda row: str(row.attempt or "-"), right=True),
     output.TableColumn("CAUSE", lambda row: row.cause or "-", wrap=True),
 )

@@ -17,6 +17,7 @@ from queue_manager.cli.targets import CLUSTER_QUEUE_PREFIXES
 from queue_manager.local.kubeconfig_file import is_of_local_cluster
 from queue_manager.local.storage.data_directory import HISTORY
 
+CONFIG_SECONDS = 5.0  # for a local cluster to say where its history is
 DEFAULT_NAMESPACE = "default"  # of commands without a kubeconfig
 
 
@@ -40,12 +41,14 @@ def read(args: argparse.Namespace, wanted: HistoryFilter) -> list[JobHistory]:
     try:
         return read_history(args.store or own_store(args), wanted)
     except HistoryUnavailable as error:
-        hint = "" if args.store else "; name another with --store URL"
+        hint = "" if args.store else "; name another, e.g. the history.url of the cluster, with --store URL"
         raise CommandRefused(f"{error}{hint}") from error
 
 
 def own_store(args: argparse.Namespace) -> str:
-    """The history beside the kubeconfig that other commands use, if `sluice up` wrote that; else its default one.
+    """The history of the cluster that other commands use, if `sluice up` wrote its kubeconfig; else the default one.
+
+    That is history.url of the running cluster, otherwise the file beside the kubeconfig.
 
     Raises CommandRefused if the options name another cluster: no API serves a history.
     """
@@ -60,8 +63,20 @@ def own_store(args: argparse.Namespace) -> str:
     if named and not local:
         where = asyncio.run(_where(args))
         raise CommandRefused(f"the history is read from its store, not from the cluster; {where}", EXIT_NEVER)
+    if local and (url := asyncio.run(_running_store(args))):
+        return url
     directory = kubeconfig.absolute().parent if kubeconfig is not None and local else default_data_dir()
     return f"sqlite:///{directory / HISTORY}"
+
+
+async def _running_store(args: argparse.Namespace) -> str:
+    """history.url of a local cluster; "" if it is not set, or the cluster does not run."""
+    try:
+        async with asyncio.timeout(CONFIG_SECONDS), connect(args.kubeconfig, args.context) as client:
+            config = await published(client)
+    except (CommandRefused, TimeoutError):
+        return ""
+    return config.history.url if config is not None else ""
 
 
 async def _where(args: argparse.Namespace) -> str:

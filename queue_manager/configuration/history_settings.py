@@ -36,7 +36,9 @@ class History(ConfigModel):
     Omitted: history.db in the data directory (sluice up), no history (sluice manager)."""
 
     max_age: PositiveDuration = 90 * DAY
-    """Jobs that were submitted longer ago are removed from the history."""
+    """Ended Jobs that were submitted longer ago are removed from the history: at the start, after a reload, and then
+    after each maxAge, but at most once a minute and at least hourly. Jobs that have not ended are kept."""
 
     max_rows: Positive = 1_000_000
-    """Beyond this number of rows (Jobs, their steps and pods; each about 150 bytes) the oldest Jobs are removed."""
+    """Beyond this number of rows (Jobs, their steps and pods; each about 150 bytes) the oldest ended Jobs are
+    removed, at the same times; in between there may be more rows."""

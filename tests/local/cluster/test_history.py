@@ -119,6 +119,7 @@ async def test_an_attempt_without_ready_pods_is_wasted_and_the_job_deleted_while
         container["readinessProbe"] = {"exec": {"command": ["false"]}, "periodSeconds": 1}
         await client.create(JOBS, "default", slow)
         await until(lambda: "Released" in kinds(history("slow")), "its eviction is in the history")
+    assert "QuotaReleased" in sluice("history", "slow").stdout.split()
     [job] = history()
     assert (job["state"], job["evictions"], job["endedAt"]) == ("Pending", 1, None)
     assert job["wastedSeconds"]["notReady"] > 0
@@ -155,3 +156,20 @@ async def test_a_job_names_who_submitted_it_and_who_cancelled_it_before_it_ran(
     assert jobs["never"]["wastedSeconds"]["notReady"] > 0
     assert jobs["never"]["wastedSeconds"]["other"] == 0
     assert {row["user"]: row["jobs"] for row in history("--by", "user", command="report")} == {"bob": 1, "carla": 2}
+
+
+async def test_the_history_is_read_where_the_configuration_of_the_running_cluster_puts_it(
+    start: Callable[..., Up], history: Callable[..., Any], tmp_path: Path
+) -> None:
+    (tmp_path / "up.yaml").write_text(f"{CONFIG}history: {{url: 'sqlite:///{tmp_path}/elsewhere.db'}}\n")
+    up = start("--cpu", "2", "--memory", "4Gi", "--config", str(tmp_path / "up.yaml"))
+    async with up.client() as client:
+        await queue(client, {"spot": {}}, "400m")
+        await client.create(JOBS, "default", submit("quick", "true"))
+        await ended(client, "quick")
+        await until(lambda: "Finished" in kinds(history("quick")), "its end is in the history")
+    assert [row["jobs"] for row in history(command="report")] == [1]
+    assert up.stop() == 0
+    stopped = sluice("history")
+    assert (stopped.returncode, stopped.stderr.count("history.url of the cluster, with --store URL")) == (3, 1)
+    assert [job["name"] for job in history("--store", f"sqlite:///{tmp_path}/elsewhere.db")] == ["quick"]

@@ -77,6 +77,15 @@ def check_retention(url: str) -> None:
     store.close()
 
 
+def check_retention_of_unfinished(url: str) -> None:
+    """A Job that has not ended is kept, however old and many they are."""
+    store = open_store(url)
+    store.write([job("runs"), admitted(1, of="runs"), job("done", 1), finished(2, of="done"), job("waits", 2)])
+    assert store.prune(Retention(timedelta(seconds=1), 1), at(100)) == 1
+    assert [history.job.uid for history in read_history(url, HistoryFilter())] == ["runs", "waits"]
+    store.close()
+
+
 def check_unfinished(url: str) -> None:
     store = open_store(url)
     store.write([job("runs"), admitted(1, of="runs"), job("done"), finished(2, of="done")])
@@ -109,6 +118,7 @@ ALL = (
     check_records_come_back_once,
     check_filters,
     check_retention,
+    check_retention_of_unfinished,
     check_unfinished,
     check_untraced_steps,
     check_migrations_lead_to_the_tables,

@@ -7,6 +7,7 @@ import sqlite3
 import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import timedelta
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -32,6 +33,7 @@ from queue_manager.local.storage.store import Store
 from tests.waiting import until
 
 LOCKED_SECONDS = 1.0
+KEEP, DROP = History(), History(max_age=timedelta(microseconds=1))
 HELD = {"type": "QuotaReserved", "status": "False", "reason": "Suspended", "message": "it is stopped"}
 RESERVED = {"type": "QuotaReserved", "status": "True", "reason": "QuotaReserved", "message": ""}
 
@@ -61,13 +63,24 @@ class World:
         )
 
     async def become(self, condition: dict[str, Any]) -> None:
-        dated = {**condition, "lastTransitionTime": self.clock.now().strftime("%Y-%m-%dT%H:%M:%SZ")}
+        dated = {**condition, "lastTransitionTime": self._now()}
         await self.user.patch(WORKLOADS, "default", "w", {"status": {"conditions": [dated]}}, subresource="status")
 
+    async def finish(self) -> None:
+        status = {"startTime": self._now(), "completionTime": self._now()}
+        ends = [
+            {"type": end, "status": "True", "lastTransitionTime": self._now()}
+            for end in ("SuccessCriteriaMet", "Complete")
+        ]
+        await self.user.patch(JOBS, "default", "j", {"status": status | {"conditions": ends}}, subresource="status")
+
+    def _now(self) -> str:
+        return self.clock.now().strftime("%Y-%m-%dT%H:%M:%SZ")
+
     @asynccontextmanager
-    async def recording(self, max_queued: int = MAX_QUEUED) -> AsyncIterator[Runtime]:
+    async def recording(self, max_queued: int = MAX_QUEUED, config: History = KEEP) -> AsyncIterator[Runtime]:
         runtime = Runtime(LocalTransport(self.server, "sluice"), self.clock, Random(2), silence=None)
-        HistoryRecorder(runtime, f"sqlite:///{self.file}", History(), max_queued=max_queued)
+        self.recorder = HistoryRecorder(runtime, f"sqlite:///{self.file}", config, max_queued=max_queued)
         async with runtime:
             yield runtime
 
@@ -144,3 +157,21 @@ async def test_a_step_that_was_lost_is_logged_and_found_by_the_next_process(
     async with world.recording():
         pass
     assert world.steps() == ["Held", "Resumed"]
+
+
+async def test_a_job_beyond_the_bounds_that_exists_is_not_in_the_history_after_a_start(world: World) -> None:
+    """The start reads it again from the cluster, after the first deletion."""
+    async with world.recording():
+        await world.finish()
+        await world.until_recorded("Finished")
+    async with world.recording(config=DROP) as runtime:
+        await until(lambda: f"{recorder.WRITTEN} 2.0" in runtime.metrics.exposition(), "Job and end are written again")
+        await until(lambda: world.history() == [], "they are deleted again")
+
+
+async def test_new_bounds_hold_at_once_for_jobs_that_have_ended(world: World) -> None:
+    async with world.recording():
+        await world.finish()
+        await world.until_recorded("Finished")
+        world.recorder.reconfigure(DROP)
+        await until(lambda: world.history() == [], "it is deleted")

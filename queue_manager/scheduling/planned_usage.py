@@ -5,8 +5,8 @@ A Workload is admitted only if it fits in both versions. So nothing is over-admi
 they release is kept for their preemptors. Victims for further preemptors are sought in the planned version, where
 those of others are gone already.
 
-The planned version is in `QuotaNode.usage`; the other version is kept only for nodes where it differs. At the end of
-the cycle the tree gets its own numbers back: the caller counts what the cycle has decided.
+The planned version is in `QuotaNode.usage`; the other version is kept only for nodes where it differs, each with all
+its ancestors. At the end of the cycle the tree gets its own numbers back: the caller counts what the cycle has decided.
 BEHAVIOUR.md#q45-quota-kept-for-preemptors.
 """
 
@@ -173,9 +173,12 @@ class PlannedUsage:
     # --- the two versions ---
 
     def _differs(self, node: QuotaNode) -> bool:
-        return bool(self._now) and any(each in self._now for each in node.path())
+        """Whether the versions differ at this node or one of its ancestors, and so at the root."""
+        return bool(self._now) and node.root in self._now
 
     def _keep_original(self, node: QuotaNode) -> None:
+        if node in self._original:
+            return
         for each in node.path():
             if each not in self._original:
                 self._original[each] = each.usage
@@ -183,6 +186,8 @@ class PlannedUsage:
 
     def _separate(self, node: QuotaNode) -> None:
         """Keep both versions of this node and its ancestors, which may become different."""
+        if node in self._now:
+            return
         self._keep_original(node)
         for each in node.path():
             if each not in self._now:

@@ -144,18 +144,18 @@ class QuotaNode:
         """Add usage here, and in each ancestor the part that exceeds the free local quota below it."""
         node: QuotaNode | None = self
         while node is not None:
-            free = node.local_available(fr)
-            node.usage[fr] = node.usage.get(fr, 0) + amount
-            amount -= free
+            used, local = node.usage.get(fr, 0), node.local_quota(fr)
+            node.usage[fr] = used + amount
+            amount -= max(0, local - used)
             node = node.parent if amount > 0 else None
 
     def remove(self, fr: FlavorResource, amount: int) -> None:
         """The reverse of `add`. At most the usage of this node can be removed."""
         node: QuotaNode | None = self
         while node is not None:
-            in_parent = node.usage.get(fr, 0) - node.local_quota(fr)
-            node.usage[fr] = node.usage.get(fr, 0) - amount
-            amount = min(amount, in_parent)
+            used, local = node.usage.get(fr, 0), node.local_quota(fr)
+            node.usage[fr] = used - amount
+            amount = min(amount, used - local)
             node = node.parent if amount > 0 else None
 
     def add_all(self, usage: Usage) -> None:

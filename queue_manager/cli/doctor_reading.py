@@ -15,7 +15,7 @@ import msgspec
 from cryptography import x509
 
 from job_controller.json_tree import Json
-from job_controller.model import Object, Record
+from job_controller.model import Job, Object, Pod, Record
 from queue_manager.api.component_names import NAMESPACE
 from queue_manager.api.resources import (
     ADMISSION_CHECKS,
@@ -26,6 +26,7 @@ from queue_manager.api.resources import (
     LEASES,
     LOCAL_QUEUES,
     MUTATING_WEBHOOKS,
+    NAMESPACES,
     NODES,
     PODS,
     RESOURCE_FLAVORS,
@@ -33,16 +34,26 @@ from queue_manager.api.resources import (
     WORKLOADS,
     Resource,
 )
-from queue_manager.api.types import AdmissionCheck, ClusterQueue, Cohort, LocalQueue, ResourceFlavor, Workload
+from queue_manager.api.types import (
+    AdmissionCheck,
+    ClusterQueue,
+    Cohort,
+    LocalQueue,
+    Namespace,
+    ResourceFlavor,
+    Workload,
+)
 from queue_manager.cli.installation_reading import read_deployment, read_missing_secret, read_webhook_services
 from queue_manager.cli.permitted_lists import list_permitted, seen
 from queue_manager.cli.published_config import published
+from queue_manager.cli.queue_view import resource_rules
 from queue_manager.configuration import KueueConfig
 from queue_manager.engine import kubeconfig as kubeconfigs
 from queue_manager.engine.clock import SystemClock
 from queue_manager.engine.rest_client import O, RestClient
 from queue_manager.engine.transport import ApiError, Relay, Request, Response, Transport
 from queue_manager.local.kubeconfig_file import is_of_local_cluster
+from queue_manager.scheduling.resource_rules import COUNT_ALL
 from queue_manager.visibility.diagnosis.snapshot import (
     CertificateFacts,
     ClockFacts,
@@ -104,11 +115,16 @@ class _ObservedTransport(Relay):
         return response
 
 
+class _NodeSpec(Record):
+    unschedulable: bool = False
+
+
 class _NodeStatus(Record):
     allocatable: dict[str, str] = msgspec.field(default_factory=dict)
 
 
 class _Node(Object):
+    spec: _NodeSpec = _NodeSpec()
     status: _NodeStatus = _NodeStatus()
 
 
@@ -131,14 +147,15 @@ class ClusterReader:
         lease = await self._lease(config or KueueConfig())
         deployment = await read_deployment(self._client, self.not_read)
         workloads = await self._seen(WORKLOADS, Workload)
-        pods = await self._seen(PODS, Object)
-        jobs = await self._seen(JOBS, Object)
+        pods = await self._seen(PODS, Pod)
+        jobs = await self._seen(JOBS, Job)
         local_queues = await self._seen(LOCAL_QUEUES, LocalQueue)
         cluster_queues = await self._seen(CLUSTER_QUEUES, ClusterQueue)
         cohorts = await self._seen(COHORTS, Cohort)
         flavors = await self._seen(RESOURCE_FLAVORS, ResourceFlavor)
         checks = await self._seen(ADMISSION_CHECKS, AdmissionCheck)
         nodes = await self._seen(NODES, _Node)
+        namespaces = await seen(self._client, NAMESPACES, Namespace) or ()
         validating, mutating = await self._trees(VALIDATING_WEBHOOKS), await self._trees(MUTATING_WEBHOOKS)
         definitions = await self._trees(CRDS)
         webhook_services = await read_webhook_services(self._client, [*mutating, *validating], self.not_read)
@@ -164,6 +181,8 @@ class ClusterReader:
             flavors=flavors,
             checks=checks,
             nodes=None if nodes is None else [node_facts(node) for node in nodes],
+            namespaces={each.metadata.name: each.metadata.labels for each in namespaces},
+            rules=resource_rules(config) if config is not None else COUNT_ALL,
             certificates=certificates,
             clocks=clocks,
             leases=[lease_facts(lease)] if lease is not None else [],
@@ -252,7 +271,7 @@ def latest_end(pem: bytes) -> datetime | None:
 
 def node_facts(node: _Node) -> NodeFacts:
     """The fields of a node that rules read."""
-    return NodeFacts(node.metadata.name, node.metadata.labels, node.status.allocatable)
+    return NodeFacts(node.metadata.name, node.metadata.labels, node.status.allocatable, node.spec.unschedulable)
 
 
 def lease_facts(lease: Json) -> LeaseFacts:

@@ -48,7 +48,7 @@ async def read_queues(
         cohorts=None if cohorts is None else {cohort.metadata.name: cohort for cohort in cohorts},
         classes=None if classes is None else frozenset(one.metadata.name for one in classes),
         namespaces={name: labels for name in chosen if (labels := await _labels(client, name)) is not None},
-        rules=_resource_rules(config) if config is not None else None,
+        rules=resource_rules(config) if config is not None else None,
     )
 
 
@@ -61,7 +61,7 @@ async def _labels(client: RestClient, namespace: str) -> dict[str, str] | None:
         return None
 
 
-def _resource_rules(config: KueueConfig) -> ResourceRules:
+def resource_rules(config: KueueConfig) -> ResourceRules:
     """Return the rules by which requests count. Imported late: the import takes 0.1 s."""
     from queue_manager.lifecycle.workload_settings import settings_of
 

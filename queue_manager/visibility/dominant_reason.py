@@ -8,7 +8,7 @@ The first line that applies decides; each gives one code of `reason_codes`.
     it holds quota                           WAIT/Evicted, WAIT/UnsatisfiedAdmissionChecks, FAULT/AdmittedNotRunning
     it is gated                              HOLD/AdmissionGated
     its queues are missing or inactive       NEVER/Misconfigured
-    its queues are stopped                   HOLD/Suspended
+    its queues are stopped                   the NEVER that holds after their release too, else HOLD/Suspended
     it waits for requeueAt                   WAIT/Backoff
     it is pending                            the decision of the scheduler at this moment (`cluster_state.judge`)
 
@@ -17,17 +17,20 @@ BEHAVIOUR.md#q51-explanations.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
+from typing import TypeVar
+
+from msgspec import structs
 
 from job_controller.model import Job, Key
-from queue_manager.api import condition_types, keys, reasons
+from queue_manager.api import condition_types, keys, policies, reasons
 from queue_manager.api.check_states import CheckState
 from queue_manager.api.types import ClusterQueue, LocalQueue, Workload, stops
 from queue_manager.lifecycle.queue_entry import waits
 from queue_manager.lifecycle.workload_settings import WorkloadSettings
 from queue_manager.visibility import reason_codes
-from queue_manager.visibility.cluster_state import ClusterObjects, ClusterState, Judgement
+from queue_manager.visibility.cluster_state import NEVER_REASONS, ClusterObjects, ClusterState, Judgement
 from queue_manager.visibility.consequences import queue_argument, queue_obstacle
 from queue_manager.visibility.decision_texts import MANAGER_RUNS, REASON_TEXTS, decided
 from queue_manager.visibility.finding import Finding, sentence_of
@@ -250,8 +253,14 @@ def _closed(case: Case, workload: Workload, found: Judgement | None) -> Finding:
     """Its queues do not exist or do not admit. `found`: by their specs; else their status says so."""
     local, above, default_ns = case.around.local, case.around.above, case.around.default_ns
     if local is None or above is None:
-        text = queue_obstacle(workload.local_queue, local, above, default_ns)
-        return Finding(reasons.MISCONFIGURED, sentence_of(text), ("the queue is created",), "sluice queues")
+        text = queue_obstacle(workload.local_queue, released(local), above, default_ns)
+        key = workload.local_queue
+        missing = f"ClusterQueue {local.spec.cluster_queue}" if local is not None else f"LocalQueue {key}"
+        return Finding(reasons.MISCONFIGURED, sentence_of(text), (f"{missing} is created",), "sluice queues")
+    if stops(local.spec.stop_policy) or stops(above.spec.stop_policy):
+        beyond = _once_released(case, workload, local, above)
+        if beyond is not None:
+            return beyond
     if stops(local.spec.stop_policy):
         text, command = (
             queue_obstacle(workload.local_queue, local, above, default_ns),
@@ -267,6 +276,35 @@ def _closed(case: Case, workload: Workload, found: Judgement | None) -> Finding:
             reasons.MISCONFIGURED, sentence_of(text), changes, f"kubectl describe clusterqueue {above.metadata.name}"
         )
     return Finding(reasons.SUSPENDED, sentence_of(text), ("the queue is released",), f"sluice release {command}")
+
+
+def _once_released(case: Case, workload: Workload, local: LocalQueue, above: ClusterQueue) -> Finding | None:
+    """The reason why it is not admitted after the release of its queues either; None if it may be."""
+    objects = case.around.objects
+    if objects is None:
+        return None
+    opened = replace(
+        objects,
+        local_queues=[released(q) if q.metadata.key == local.metadata.key else q for q in objects.local_queues],
+        cluster_queues=[released(q) if q.metadata.name == above.metadata.name else q for q in objects.cluster_queues],
+    )
+    around = replace(case.around, objects=opened, local=released(local), above=released(above))
+    found = _pending(replace(case, around=around), workload)
+    if found.reason not in NEVER_REASONS:
+        return None
+    stopped = sentence_of(queue_obstacle(workload.local_queue, local, above, case.around.default_ns))
+    changes = tuple(f"{change}, and the queue is released" for change in found.changes)
+    return replace(found, sentence=f"{found.sentence} {stopped}", changes=changes)
+
+
+Q = TypeVar("Q", LocalQueue, ClusterQueue, None)
+
+
+def released(queue: Q) -> Q:
+    """The queue as it is after `sluice release`."""
+    if queue is None:
+        return queue
+    return structs.replace(queue, spec=structs.replace(queue.spec, stop_policy=policies.STOP_NONE))
 
 
 def _backing_off(case: Case, workload: Workload) -> Finding | None:

@@ -331,6 +331,8 @@ def explain_state(
             if equivalent is not None:  # the scheduler reports only on the first of each shape
                 return reasons.PENDING_EVALUATION, like_another(inbox.job_name(equivalent), refusal(equivalent))
             return reasons.PENDING_EVALUATION, f"waits behind others in {workload.spec.queue_name}"
+        if waiting is not None and waiting.reason.startswith(reasons.DEACTIVATED):  # until its requeue is written
+            return reasons.REACTIVATED, messages.REACTIVATED_MESSAGE
         return (waiting.reason, waiting.message) if waiting and waiting.status == "False" else ("", "")
     return "", ""
 

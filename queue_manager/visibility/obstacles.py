@@ -84,10 +84,8 @@ def obstacle(
     if not key.name or queues.local is None:
         return None
     local, cluster_queue = queues.of(key)
-    judged = job if job is not None and not prebuilt_name(job) else None  # a prebuilt Workload may have other requests
-    found = (
-        _of_class(judged, workload, queues) or _of_specs(judged, cluster_queue, queues) if judged is not None else None
-    )
+    judged = _judged(job)
+    found = own_obstacle(job, workload, queues)
     if found is not None:
         return found
     text = queue_obstacle(key, local, cluster_queue, default_ns)
@@ -98,6 +96,20 @@ def obstacle(
         if cluster_queue is not None and judged is not None
         else None
     )
+
+
+def own_obstacle(job: Job | None, workload: Workload | None, queues: ReadableQueues) -> Obstacle | None:
+    """Return why a Job can never start even if its queue is active and empty; None if it may, or if that is unknown."""
+    judged = _judged(job)
+    if judged is None or queues.local is None:
+        return None
+    _, cluster_queue = queues.of(local_queue_of(job, workload))
+    return _of_class(judged, workload, queues) or _of_specs(judged, cluster_queue, queues)
+
+
+def _judged(job: Job | None) -> Job | None:
+    """The Job if its own spec has its requests: those of a prebuilt Workload may differ."""
+    return job if job is not None and not prebuilt_name(job) else None
 
 
 def _of_queues(text: str, local: LocalQueue | None, cluster_queue: ClusterQueue | None) -> Obstacle:

@@ -69,6 +69,8 @@ def plain(
         return ""  # the state is explanation enough
     if (reason, message) == (reasons.DEACTIVATED, messages.DEACTIVATED_MESSAGE):
         return "by a user"
+    if (reason, message) == (reasons.REACTIVATED, messages.REACTIVATED_MESSAGE):
+        return "reactivated by a user"
     if message == messages.EQUIVALENT_MESSAGE:
         return like_another(equivalent, equivalent_reason)
     if reason == reasons.PENDING_EVALUATION and message != messages.PENDING_EVALUATION_MESSAGE:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
 
-from queue_manager.visibility.diagnosis import object_rules, platform_rules, queue_rules, retry_rules
+from queue_manager.visibility.diagnosis import object_rules, platform_rules, queue_rules, retry_rules, waiting_rules
 from queue_manager.visibility.diagnosis.problem import Problem
 from queue_manager.visibility.diagnosis.snapshot import ClusterSnapshot
 
@@ -22,11 +22,18 @@ RULES: tuple[Callable[[ClusterSnapshot], Iterable[Problem]], ...] = (
     queue_rules.flavors_without_nodes,
     queue_rules.quotas_above_nodes,
     queue_rules.unreachable_borrowing,
+    waiting_rules.all_nodes_cordoned,
+    waiting_rules.never_starting,
+    waiting_rules.stopped_queues,
+    waiting_rules.unplaced_pods,
     retry_rules.without_retry_limit,
     retry_rules.timeout_too_short,
     object_rules.stuck_finalizers,
     object_rules.orphaned_workloads,
 )
+
+
+TRANSIENT = object_rules.TRANSIENT | waiting_rules.TRANSIENT
 
 
 def examine(snapshot: ClusterSnapshot) -> list[Problem]:
@@ -37,14 +44,10 @@ def examine(snapshot: ClusterSnapshot) -> list[Problem]:
 
 def needs_confirmation(problems: Iterable[Problem]) -> bool:
     """Whether a finding may be of a state that is passing, so that a second snapshot has to confirm it."""
-    return any(problem.code in object_rules.TRANSIENT for problem in problems)
+    return any(problem.code in TRANSIENT for problem in problems)
 
 
 def confirmed(first: Collection[Problem], second: Collection[Problem]) -> list[Problem]:
     """The findings of the second examination, of those that may pass only the ones that the first had too."""
     before = {(problem.code, problem.place) for problem in first}
-    return [
-        problem
-        for problem in second
-        if problem.code not in object_rules.TRANSIENT or (problem.code, problem.place) in before
-    ]
+    return [problem for problem in second if problem.code not in TRANSIENT or (problem.code, problem.place) in before]

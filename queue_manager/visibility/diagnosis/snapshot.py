@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from job_controller.model import Key, Object
+from job_controller.model import Job, Key, Pod
 from queue_manager.api.types import AdmissionCheck, ClusterQueue, Cohort, LocalQueue, ResourceFlavor, Workload
 from queue_manager.configuration import KueueConfig
+from queue_manager.scheduling.resource_rules import COUNT_ALL, ResourceRules
 
 
 @dataclass(frozen=True, slots=True)
 class NodeFacts:
-    """A node: its labels, and what its pods may use, as quantities."""
+    """A node: its labels, what its pods may use, as quantities, and whether it takes no new pods."""
 
     name: str
     labels: Mapping[str, str]
     allocatable: Mapping[str, str]
+    is_cordoned: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,14 +76,16 @@ class ClusterSnapshot:
     config: KueueConfig | None = None  # None: not published, or not readable
     is_embedded: bool = False  # the cluster of `sluice up`
     workloads: Sequence[Workload] | None = None
-    pods: Sequence[Object] | None = None
-    jobs: Sequence[Object] | None = None
+    pods: Sequence[Pod] | None = None
+    jobs: Sequence[Job] | None = None
     local_queues: Sequence[LocalQueue] | None = None
     cluster_queues: Sequence[ClusterQueue] | None = None
     cohorts: Sequence[Cohort] | None = None
     flavors: Sequence[ResourceFlavor] | None = None
     checks: Sequence[AdmissionCheck] | None = None
     nodes: Sequence[NodeFacts] | None = None
+    namespaces: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # labels of those that the user may list
+    rules: ResourceRules = COUNT_ALL  # how requests count, by `config`
     certificates: Sequence[CertificateFacts] = ()
     clocks: Sequence[ClockFacts] = ()
     leases: Sequence[LeaseFacts] = ()

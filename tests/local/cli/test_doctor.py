@@ -10,9 +10,13 @@ from collections.abc import Callable
 
 import pytest
 
-from queue_manager.api.resources import CLUSTER_QUEUES, JOBS, LOCAL_QUEUES, RESOURCE_FLAVORS
-from tests.local.cli.conftest import User
+from job_controller.model import Pod
+from queue_manager.api.resources import CLUSTER_QUEUES, JOBS, LOCAL_QUEUES, NODES, PODS, RESOURCE_FLAVORS, WORKLOADS
+from queue_manager.engine.rest_client import RestClient
+from queue_manager.lifecycle.unscheduled import unschedulable
+from tests.local.cli.conftest import JOB, User
 from tests.local.cluster.conftest import Up
+from tests.waiting import until
 
 QUOTA = {"name": "cpu", "nominalQuota": 100}
 
@@ -56,6 +60,47 @@ async def test_the_commands_of_the_findings_mend_them(user: Callable[..., User])
             shell(problem["command"].replace("NODE", "node-1"), someone)
         done = someone.run("doctor", "-o", "json")
     assert (done.returncode, json.loads(done.stdout)["problems"]) == (0, [])
+
+
+async def test_jobs_that_only_a_user_can_help_are_found(user: Callable[..., User]) -> None:
+    someone = user()
+    async with someone.up.client() as client:
+        for node in await client.list(NODES):
+            await client.patch(NODES, "", node["metadata"]["name"], {"spec": {"unschedulable": True}})
+        someone.submit("placed-nowhere")
+        await until_unschedulable(client)
+    someone.says("hold", "user-queue")
+    huge = JOB.format(name="huge", command="[sleep, '600']", spec="backoffLimit: 6", cpu="64")
+    assert someone.run("submit", "-f", "-", stdin=huge).returncode == 2
+    async with someone.up.client() as client:
+        await until_waiting(client, 2)
+    found = {problem["code"]: problem for problem in problems(someone)}
+    assert set(found) == {"CordonedNodes", "NeverStarts", "StoppedQueue"}
+    assert "can never start: asks 64 cpu" in found["NeverStarts"]["sentence"]
+    assert found["StoppedQueue"]["place"] == "localqueue/user-queue -n default"
+    assert "Job default/huge waits until it is released" in found["StoppedQueue"]["sentence"]
+    assert "pod default/placed-nowhere" in found["CordonedNodes"]["sentence"]
+    someone.says(*found["StoppedQueue"]["command"].split()[1:])
+    assert {problem["code"] for problem in problems(someone)} == {"CordonedNodes", "NeverStarts"}
+
+
+async def until_unschedulable(client: RestClient) -> None:
+    async def so() -> bool:
+        return any(unschedulable(pod) for pod in await client.list(PODS, "default", type=Pod))
+
+    await until(so, "a pod has no node")
+
+
+async def until_waiting(client: RestClient, workloads: int) -> None:
+    async def so() -> bool:
+        return len(await client.list(WORKLOADS, "default")) == workloads
+
+    await until(so, "each Job has a Workload")
+
+
+def problems(someone: User) -> list[dict[str, str]]:
+    found: list[dict[str, str]] = json.loads(someone.run("doctor", "-o", "json").stdout)["problems"]
+    return found
 
 
 def shell(command: str, someone: User) -> None:

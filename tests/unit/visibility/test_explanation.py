@@ -84,7 +84,13 @@ CHECK = {"admission": ADMISSION, "admissionChecks": [{"name": "budget", "state":
         ("NEVER/Misconfigured", "sluice queues", job(), workload(), {"local": None}),
         ("NEVER/Misconfigured", "sluice queues", job(), workload(), {"above": None}),
         ("HOLD/Suspended", "sluice release q", job(), workload(), {"local": local_queue(stop="Hold")}),
-        ("HOLD/Suspended", "sluice release cq/cq", job(), workload(), {"above": cluster_queue(stopPolicy="Hold")}),
+        (
+            "HOLD/Suspended",
+            "sluice release cq/cq",
+            job(),
+            workload(),
+            {"above": cluster_queue(stopPolicy="Hold", namespaceSelector={})},
+        ),
         (
             "NEVER/Misconfigured",
             "kubectl describe clusterqueue cq",
@@ -126,6 +132,45 @@ def test_a_job_in_this_state_has_this_code_and_next_command(
     assert (found.code, found.next_command[: len(command)]) == (code, command)
     assert found.sentence.endswith(".")
     assert not code or found.code in CODES
+
+
+@pytest.mark.parametrize(
+    ("more", "code", "sentence", "change"),
+    [
+        ({}, "HOLD/Suspended", "LocalQueue q is stopped", "the queue is released"),
+        (
+            {"requests": {"cpu": "64"}},
+            "NEVER/ExceedsMaxQuota",
+            "can never use more than 4 cpu",
+            "it requests at most 4",
+        ),
+    ],
+)
+def test_a_job_of_a_held_queue_is_promised_no_start_that_never_comes(
+    more: dict[str, Any], code: str, sentence: str, change: str
+) -> None:
+    found = explained(job(), workload(**more), local=local_queue(stop="Hold"))
+    assert found.code == code
+    assert sentence in found.sentence
+    assert "LocalQueue q is stopped (sluice release q)." in found.sentence
+    assert change in found.changes[0]
+    assert all("the queue is released" in each for each in found.changes)
+
+
+def test_a_stopped_queue_without_its_flavor_is_more_than_held() -> None:
+    above = cluster_queue(quotas={"gone": {"cpu": "4"}}, stopPolicy="Hold", namespaceSelector={})
+    found = explained(job(), workload(), above=above)
+    assert (found.code, found.next_command) == ("NEVER/Misconfigured", "kubectl describe clusterqueue cq")
+    assert "gone" in found.sentence
+    assert found.sentence.endswith("ClusterQueue cq is stopped (sluice release cq/cq).")
+
+
+@pytest.mark.parametrize(
+    ("around", "missing"),
+    [({"local": None}, "LocalQueue default/q"), ({"above": None}, "ClusterQueue cq")],
+)
+def test_a_queue_that_is_to_be_created_is_named(around: dict[str, Any], missing: str) -> None:
+    assert explained(job(), workload(), **around).changes == [f"{missing} is created"]
 
 
 def test_the_evidence_names_amounts_holders_policies_and_position() -> None:

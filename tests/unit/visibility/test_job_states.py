@@ -45,6 +45,13 @@ CASES: list[tuple[str, str, Job, Workload | None, tuple[str, str]]] = [
         BEHIND_OTHERS,
     ),
     (
+        "reactivated a moment ago",
+        "Pending",
+        job(),
+        workload(conditions=[cond("QuotaReserved", "False", "Deactivated", "The workload is deactivated")]),
+        ("Reactivated", "The workload was reactivated"),
+    ),
+    (
         "evicted, and not stopped yet",
         "Evicted",
         job(suspend=False),

@@ -56,6 +56,7 @@ BESIDE = messages.insufficient_capacity("memory", "b", "1Gi", "8Gi", "4Gi")
             "queue has no quota for gpu; needs 1 more cpu (a)",
         ),
         ("Deactivated", "The workload is deactivated", "by a user"),
+        ("Reactivated", "The workload was reactivated", "reactivated by a user"),
         ("CompletionsReached", "Reached expected number of succeeded pods", ""),
         ("SuccessPolicy", "Matched rules at index 0", "SuccessPolicy: Matched rules at index 0"),
         ("", "", ""),

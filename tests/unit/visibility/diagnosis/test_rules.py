@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from job_controller.model import Condition, Key, Object, ObjectMeta, OwnerReference
+from job_controller.model import Condition, Job, Key, Object, ObjectMeta, OwnerReference, Pod
 from queue_manager.api.types import (
     Admission,
     AdmissionCheckRule,
@@ -93,8 +93,8 @@ HEALTHY = ClusterSnapshot(
     now=NOW,
     config=KueueConfig(),
     workloads=[started_after(SECOND)],
-    pods=[Object(metadata=ObjectMeta(name="p", namespace="team"))],
-    jobs=[Object(metadata=ObjectMeta(name="job", namespace="team", uid="job-uid"))],
+    pods=[Pod(metadata=ObjectMeta(name="p", namespace="team"))],
+    jobs=[Job(metadata=ObjectMeta(name="job", namespace="team", uid="job-uid"))],
     local_queues=[local_queue()],
     cluster_queues=[cluster_queue()],
     cohorts=[],
@@ -223,7 +223,7 @@ FOUND = {
         ("error", "NoCertificateSecret", "secret/certificate -n kueue-system", "cannot renew the certificate"),
     ),
     "a pod whose finalizer nobody removes": (
-        {"pods": [deleted(namespace="team")]},
+        {"pods": [deleted(Pod, namespace="team")]},
         ("warning", "StuckFinalizer", "pod/x -n team", "example.com/keeps"),
     ),
     "a Workload that holds quota for a Job that is gone": (
@@ -260,7 +260,7 @@ SILENT: dict[str, dict[str, object]] = {
         "cluster_queues": [deleted(ClusterQueue, name="cq")],
         "workloads": [workload(true("QuotaReserved"), admission=Admission(cluster_queue="cq"))],
     },
-    "a deletion that has just begun": {"pods": [deleted(minutes=4)]},
+    "a deletion that has just begun": {"pods": [deleted(Pod, minutes=4)]},
     "a finished Workload whose Job is gone": {"workloads": [workload(true("Finished"), job="gone")]},
     "a Workload that a user made without a Job": {"workloads": [Workload(metadata=ObjectMeta(name="own"))]},
     "a clock within the uncertainty": {"clocks": [ClockFacts("this machine", 8 * SECOND, 4 * SECOND)]},

@@ -1,0 +1,156 @@
+"""Jobs that wait for what only a user changes: a spec that never fits, a stopped queue, cordoned nodes. Pure.
+
+Jobs with one cause are one finding: their number, and an example. What no Job waits for is no finding, such as a
+stopped queue without pending Jobs. ClusterQueues that do not exist or are inactive are left to `queue_rules`.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+
+from job_controller.model import Job, Key, Pod
+from queue_manager.api.condition_types import QUOTA_RESERVED
+from queue_manager.api.types import ClusterQueue, LocalQueue, Workload, stops
+from queue_manager.lifecycle.pod_causes import worst_cause
+from queue_manager.lifecycle.unscheduled import unschedulable
+from queue_manager.visibility.diagnosis.problem import Problem, error, warning
+from queue_manager.visibility.diagnosis.snapshot import ClusterSnapshot
+from queue_manager.visibility.job_states import is_pending, workloads_by_job
+from queue_manager.visibility.obstacles import ReadableQueues, obstacle, own_obstacle
+
+NEVER_STARTS = "NeverStarts"
+STOPPED_QUEUE = "StoppedQueue"
+CORDONED_NODES = "CordonedNodes"
+UNPLACED_PODS = "UnplacedPods"
+TRANSIENT = frozenset({CORDONED_NODES, UNPLACED_PODS})  # a pod may be placed a moment later
+
+
+def never_starting(snapshot: ClusterSnapshot) -> Iterator[Problem]:
+    """Pending Jobs that their queue can never admit as they are, by queue and remedy."""
+    queues = _queues(snapshot)
+    groups: dict[tuple[str, str], list[tuple[Key, str]]] = defaultdict(list)
+    for job, workload in _pending(snapshot):
+        local, _ = queues.of(workload.local_queue)
+        found = own_obstacle(job, workload, queues) if local is not None else obstacle(job, workload, queues)
+        if found is not None:
+            of = (
+                f"ClusterQueue {local.spec.cluster_queue}"
+                if local is not None
+                else f"LocalQueue {workload.local_queue}"
+            )
+            groups[of, found.remedy].append((job.metadata.key, found.text.partition(": ")[2]))
+    for (of, remedy), jobs in sorted(groups.items()):
+        first, why = min(jobs)
+        one = f"Job {first} of {of} can never start"
+        which = one if len(jobs) == 1 else f"{len(jobs)} Jobs of {of} can never start, such as {first}"
+        yield warning(
+            NEVER_STARTS,
+            f"job/{first.name} -n {first.namespace}",
+            f"{which}: {why}; {remedy}.",
+            f"sluice explain {first}; sluice cancel {first}",
+        )
+
+
+def stopped_queues(snapshot: ClusterSnapshot) -> Iterator[Problem]:
+    """Queues that a user has stopped, and for which Jobs wait."""
+    queues = _queues(snapshot)
+    groups: dict[tuple[str, str, str], list[Key]] = defaultdict(list)
+    for job, workload in _pending(snapshot):
+        stopped = _stopped(*queues.of(workload.local_queue))
+        if stopped is not None:
+            groups[stopped].append(job.metadata.key)
+    for (place, argument, policy), keys in sorted(groups.items()):
+        wait = "waits" if len(keys) == 1 else "wait"
+        what = f"It is stopped ({policy}), and {_jobs(keys)} {wait} until it is released."
+        yield warning(STOPPED_QUEUE, place, what, f"sluice release {argument}")
+
+
+def all_nodes_cordoned(snapshot: ClusterSnapshot) -> Iterator[Problem]:
+    """A cluster in which no node takes new pods, and pods that wait for one."""
+    waiting = _unplaced(snapshot)
+    if not waiting or not _are_all_cordoned(snapshot):
+        return
+    names = sorted(node.name for node in snapshot.nodes or ())
+    nodes = "The only node is" if len(names) == 1 else f"All {len(names)} nodes are"
+    yield error(
+        CORDONED_NODES,
+        f"node/{names[0]}",
+        f"{nodes} cordoned, so {_pods(waiting)} no node.",
+        f"kubectl uncordon {' '.join(names)}",
+    )
+
+
+def unplaced_pods(snapshot: ClusterSnapshot) -> Iterator[Problem]:
+    """Pods of Jobs that no node can take, by cause, unless `all_nodes_cordoned` says why."""
+    if _are_all_cordoned(snapshot):
+        return
+    groups: dict[str, list[Pod]] = defaultdict(list)
+    for pod in _unplaced(snapshot):
+        worst = worst_cause([pod])
+        groups[worst.text if worst is not None else ""].append(pod)
+    for cause, pods in sorted(groups.items()):
+        first = min(pod.metadata.key for pod in pods)
+        yield warning(
+            UNPLACED_PODS,
+            f"pod/{first.name} -n {first.namespace}",
+            f"{_capital(_pods(pods))} no node ({cause}).",
+            f"kubectl describe pod {first.name} -n {first.namespace}; kubectl get nodes",
+        )
+
+
+def _queues(snapshot: ClusterSnapshot) -> ReadableQueues:
+    local, above = snapshot.local_queues, snapshot.cluster_queues
+    flavors, cohorts = snapshot.flavors, snapshot.cohorts
+    return ReadableQueues(
+        local=None if local is None else {each.metadata.key: each for each in local},
+        cluster=None if above is None else {each.metadata.name: each for each in above},
+        flavors=None if flavors is None else {each.metadata.name: each for each in flavors},
+        cohorts=None if cohorts is None else {each.metadata.name: each for each in cohorts},
+        namespaces=snapshot.namespaces,
+        rules=snapshot.rules,
+    )
+
+
+def _pending(snapshot: ClusterSnapshot) -> Iterator[tuple[Job, Workload]]:
+    """The Jobs that wait in a queue, with their Workloads."""
+    by_job = workloads_by_job(snapshot.workloads or ())
+    for job in snapshot.jobs or ():
+        workload = by_job.get(job.metadata.uid)
+        waits = workload is not None and not workload.is_true(QUOTA_RESERVED)
+        if workload is not None and waits and is_pending(job, workload, snapshot.now):
+            yield job, workload
+
+
+def _stopped(local: LocalQueue | None, above: ClusterQueue | None) -> tuple[str, str, str] | None:
+    """Place, argument of `sluice release`, and policy of the queue that is stopped: the LocalQueue first."""
+    if local is not None and stops(local.spec.stop_policy):
+        key = local.metadata.key
+        return f"localqueue/{key.name} -n {key.namespace}", str(key), local.spec.stop_policy
+    if above is not None and stops(above.spec.stop_policy):
+        return f"clusterqueue/{above.metadata.name}", f"cq/{above.metadata.name}", above.spec.stop_policy
+    return None
+
+
+def _unplaced(snapshot: ClusterSnapshot) -> list[Pod]:
+    """The pods of Jobs that no node can take."""
+    pods = (pod for pod in snapshot.pods or () if unschedulable(pod) is not None)
+    return [pod for pod in pods if pod.metadata.controller is not None and pod.metadata.controller.kind == "Job"]
+
+
+def _are_all_cordoned(snapshot: ClusterSnapshot) -> bool:
+    return bool(snapshot.nodes) and all(node.is_cordoned for node in snapshot.nodes or ())
+
+
+def _jobs(keys: Sequence[Key]) -> str:
+    return f"Job {keys[0]}" if len(keys) == 1 else f"{len(keys)} Jobs, such as {min(keys)},"
+
+
+def _pods(pods: Sequence[Pod]) -> str:
+    """The subject and the verb of a sentence that ends with "no node"."""
+    first = min(pod.metadata.key for pod in pods)
+    return f"pod {first} finds" if len(pods) == 1 else f"{len(pods)} pods, such as {first}, find"
+
+
+def _capital(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}"

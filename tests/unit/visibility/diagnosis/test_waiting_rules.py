@@ -1,0 +1,138 @@
+"""What `sluice doctor` says of Jobs that wait for what only a user changes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+import pytest
+
+from job_controller.model import Pod
+from queue_manager.visibility.diagnosis.examination import examine, needs_confirmation
+from queue_manager.visibility.diagnosis.problem import Problem
+from queue_manager.visibility.diagnosis.snapshot import ClusterSnapshot, NodeFacts
+from tests.unit.visibility.build import at, cluster_queue, flavor, job, local_queue, owner, workload
+
+QUEUE = cluster_queue(namespaceSelector={})
+HUGE = {"requests": {"cpu": "64"}}
+OPEN = ClusterSnapshot(
+    now=at(100),
+    local_queues=[local_queue()],
+    cluster_queues=[QUEUE],
+    cohorts=[],
+    flavors=[flavor()],
+    nodes=[NodeFacts("n", {}, {"cpu": "4"}), NodeFacts("m", {}, {"cpu": "4"}, is_cordoned=True)],
+)
+HELD = [local_queue(stop="HoldAndDrain")]
+STOPPED = [cluster_queue(namespaceSelector={}, stopPolicy="Hold")]
+CORDONED = [NodeFacts(name, {}, {"cpu": "4"}, is_cordoned=True) for name in ("n", "m")]
+
+
+def pending(*names: str, **more: Any) -> dict[str, Any]:
+    return {
+        "jobs": [job(name, **more) for name in names],
+        "workloads": [workload(name, **more) for name in names],
+    }
+
+
+def unplaced(*names: str) -> list[Pod]:
+    refused = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": WHY}
+    meta = {"namespace": "default", "ownerReferences": owner("j")}
+    tree = {"status": {"phase": "Pending", "conditions": [refused]}}
+    return [msgspec.convert({**tree, "metadata": {**meta, "name": name}}, Pod) for name in names]
+
+
+WHY = "0/2 nodes are available: 2 Insufficient cpu."
+
+
+def found(**change: Any) -> tuple[str, str, str, str, str]:
+    [problem] = examine(replace(OPEN, **change))
+    return problem.severity, problem.code, problem.place, problem.sentence, problem.command
+
+
+def test_a_job_that_never_fits_is_named_with_its_cause() -> None:
+    assert found(**pending("huge", **HUGE)) == (
+        "warning",
+        "NeverStarts",
+        "job/huge -n default",
+        "Job default/huge of ClusterQueue cq can never start: asks 64 cpu, queue limit 4; "
+        "request less, or have an admin change the queue.",
+        "sluice explain default/huge; sluice cancel default/huge",
+    )
+
+
+def test_many_jobs_that_never_fit_are_one_finding() -> None:
+    _, _, _, sentence, _ = found(**pending("b", "a", "c", **HUGE))
+    assert sentence.startswith("3 Jobs of ClusterQueue cq can never start, such as default/a: asks 64 cpu")
+
+
+def test_a_job_of_a_queue_that_does_not_exist_never_starts() -> None:
+    _, code, place, sentence, _ = found(local_queues=[], **pending("a"))
+    assert (code, place) == ("NeverStarts", "job/a -n default")
+    assert "LocalQueue q does not exist in namespace default" in sentence
+
+
+@pytest.mark.parametrize(
+    ("queues", "place", "policy", "argument"),
+    [
+        ({"local_queues": HELD}, "localqueue/q -n default", "HoldAndDrain", "default/q"),
+        ({"cluster_queues": STOPPED}, "clusterqueue/cq", "Hold", "cq/cq"),
+        ({"local_queues": HELD, "cluster_queues": STOPPED}, "localqueue/q -n default", "HoldAndDrain", "default/q"),
+    ],
+)
+def test_a_stopped_queue_is_named_with_the_jobs_that_wait(
+    queues: dict[str, Any], place: str, policy: str, argument: str
+) -> None:
+    assert found(**queues, **pending("b", "a")) == (
+        "warning",
+        "StoppedQueue",
+        place,
+        f"It is stopped ({policy}), and 2 Jobs, such as default/a, wait until it is released.",
+        f"sluice release {argument}",
+    )
+
+
+def test_a_job_that_never_fits_is_found_in_a_stopped_queue_too() -> None:
+    problems = examine(replace(OPEN, local_queues=HELD, **pending("huge", **HUGE)))
+    assert [problem.code for problem in problems] == ["NeverStarts", "StoppedQueue"]
+
+
+def test_cordoned_nodes_are_named_with_the_pods_that_wait() -> None:
+    assert found(nodes=CORDONED, pods=unplaced("b", "a")) == (
+        "error",
+        "CordonedNodes",
+        "node/m",
+        "All 2 nodes are cordoned, so 2 pods, such as default/a, find no node.",
+        "kubectl uncordon m n",
+    )
+
+
+def test_pods_that_no_node_can_take_are_one_finding_by_cause() -> None:
+    assert found(pods=unplaced("b", "a"))[:4] == (
+        "warning",
+        "UnplacedPods",
+        "pod/a -n default",
+        "2 pods, such as default/a, find no node (0/2 nodes: Insufficient cpu).",
+    )
+
+
+def test_a_pod_without_a_node_counts_only_if_found_twice() -> None:
+    assert needs_confirmation(examine(replace(OPEN, pods=unplaced("a"))))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {},
+        {"local_queues": HELD},
+        {"cluster_queues": STOPPED},
+        {"nodes": CORDONED},
+        pending("fits"),
+        {"local_queues": HELD, **pending("off", active=False)},
+    ],
+    ids=["nothing", "a held queue", "a stopped queue", "cordoned nodes", "a Job that waits for quota", "deactivated"],
+)
+def test_what_no_job_waits_for_is_no_finding(change: dict[str, Any]) -> None:
+    none: list[Problem] = []
+    assert examine(replace(OPEN, **change)) == none

@@ -1,20 +1,25 @@
-"""Selects the cluster of a client command and connects to it."""
+"""Selects the cluster of a client command and connects to it.
+
+A local cluster that was started again has another address, and perhaps another token, in the same kubeconfig: after a
+request without response the file is read again if it has changed, and its next repetition goes to the new address.
+"""
 
 from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
+from functools import partial
 from pathlib import Path
 
 from queue_manager.cli.exits import CommandRefused
 from queue_manager.engine import kubeconfig as kubeconfigs
 from queue_manager.engine.exec_plugin import CredentialsError
-from queue_manager.engine.http_transport import HttpTransport
 from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.transport import ApiError, Relay, Request, Response, Transport
 from queue_manager.local.kubeconfig_file import is_of_local_cluster
+from queue_manager.operator.renewing_transport import ClusterTransport
 from queue_manager.visibility.obstacles import NOT_INSTALLED
 
 NOT_LOGGED_IN = 401
@@ -80,13 +85,31 @@ class NoResponse(Exception):
 
 
 class _NoResponseTransport(Relay):
+    """`renew`: called after a request that had no response."""
+
+    def __init__(self, inner: Transport, renew: Callable[[], None]) -> None:
+        super().__init__(inner)
+        self._renew = renew
+
     async def request(self, request: Request) -> Response:
         try:
             return await super().request(request)
         except CredentialsError:  # a subclass of OSError that must not become NoResponse
             raise
         except OSError as error:
+            self._renew()
             raise NoResponse(str(error) or "timed out") from error  # a TimeoutError has no text
+
+    @asynccontextmanager
+    async def stream(self, path: str, *, query: Mapping[str, str] | None = None) -> AsyncIterator[AsyncIterator[bytes]]:
+        try:
+            async with super().stream(path, query=query) as chunks:
+                yield chunks
+        except CredentialsError:
+            raise
+        except OSError:
+            self._renew()
+            raise
 
 
 @asynccontextmanager
@@ -103,9 +126,16 @@ async def connect(
     """
     path = find_kubeconfig(kubeconfig)
     with _readable(path):
-        transport = HttpTransport.from_kubeconfig(path, context)
+        # Another context that becomes the current one meanwhile is another cluster.
+        chosen = kubeconfigs.context_name(path, context)
+        transport = ClusterTransport(partial(kubeconfigs.load, path, chosen))
+
+    def renew() -> None:
+        if path.is_file():
+            transport.check_files()
+
     try:
-        yield RestClient(relay(_NoResponseTransport(transport)))
+        yield RestClient(relay(_NoResponseTransport(transport, renew)))
     except ApiError as error:
         if error.is_unauthorized:
             raise CommandRefused(f"the cluster of {path} rejects the credentials (401): log in again") from error

@@ -1,28 +1,30 @@
 """Prints logs of pods from the API server's log endpoint, whole or as they grow. The output is that of the containers,
 byte for byte, except that lines of several pods begin with `[label] `.
 
-A connection that breaks while a log is followed is opened again, and the part that was printed already is skipped.
+A connection that breaks while a log is followed is opened again, and the part that was printed already is skipped. If
+the container was restarted meanwhile, the rest of its log is read as that of its previous start.
 """
 
 from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
 from time import monotonic
 
-from job_controller.model import Job
+from job_controller.model import Job, Key
 from job_controller.pod_facts import is_terminal
 from queue_manager.api.resources import PODS
 from queue_manager.cli.connection import NoResponse
 from queue_manager.cli.pod_reading import pods_of
 from queue_manager.cli.repeated_reading import PATIENCE_SECONDS, Pace, patiently
 from queue_manager.cli.streams import say
-from queue_manager.cli.targets import JobTarget
+from queue_manager.cli.targets import JobTarget, get_or_none
 from queue_manager.engine.exec_plugin import CredentialsError
 from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.transport import ApiError
-from queue_manager.visibility.log_selection import LogSource, log_sources
+from queue_manager.visibility.log_selection import LogSource, log_sources, started_at
 from queue_manager.visibility.pod_attempts import trouble
 from queue_manager.visibility.wire_types import Pod
 
@@ -46,9 +48,12 @@ class LogPrinter:
     async def print(self, source: LogSource, *, follow: bool = False) -> None:
         """Print one log; with `follow` until its container has ended. Reports on standard error if that fails."""
         printed, until = 0, monotonic() + PATIENCE_SECONDS
-        pace = Pace()
+        pace, broken = Pace(), False
         while True:
             try:
+                if broken and (found := await self._reopened(source)) is None:
+                    return
+                source = found if broken and found is not None else source
                 async for part in self._parts(source, follow=follow, skip=printed):
                     until = monotonic() + PATIENCE_SECONDS
                     printed += len(part)
@@ -63,13 +68,26 @@ class LogPrinter:
                 if not follow or monotonic() > until:
                     self._report(source, str(error))
                     return
+                broken = True
                 await pace.pause(changed=False)
+
+    async def _reopened(self, source: LogSource) -> LogSource | None:
+        """Return where the log is after a connection was lost; None if the logs of later starts have replaced it."""
+        pod = await get_or_none(self._client, PODS, Key(self._namespace, source.pod), Pod)
+        statuses = (*pod.status.init_container_statuses, *pod.status.container_statuses) if pod is not None else ()
+        for status in statuses:
+            if status.name == source.container:
+                restarts = status.restart_count - source.restarts
+                if restarts > 1 or source._replace(started=started_at(status)).follows(source):
+                    return None
+                return source._replace(before_restart=restarts > 0)
+        return source
 
     async def _parts(self, source: LogSource, *, follow: bool, skip: int) -> AsyncIterator[bytes]:
         """Yield whole lines, without the first `skip` bytes of the log, and what is left at its end."""
         path = PODS.path(self._namespace, source.pod, "log")
         query = {"container": source.container}
-        query |= {"follow": "true"} if follow else {}
+        query |= {"follow": "true"} if follow and not source.before_restart else {}
         query |= {"previous": "true"} if source.before_restart else {}
         rest = b""
         try:
@@ -124,7 +142,7 @@ async def follow_job(
             over = await patiently(is_over)  # before the pods are read: no pod starts after the end
             pods = await patiently(lambda: pods_of(client, JobTarget(job, None)))
             found = log_sources(job, pods, index=index, container=container, all_attempts=True)
-            new = [source for source in found if source not in streams and source not in skip]
+            new = [source for source in found if _is_new(source, (*streams, *skip))]
             streams |= {source: asyncio.create_task(printer.print(source, follow=True)) for source in new}
             for stream in streams.values():
                 if stream.done():
@@ -138,6 +156,22 @@ async def follow_job(
     finally:
         for stream in streams.values():
             stream.cancel()
+
+
+def _is_new(source: LogSource, known: Sequence[LogSource]) -> bool:
+    """Whether no log of this start of the container is known, or only that of an earlier process."""
+    same = [one for one in known if one._replace(started=source.started) == source]
+    return all(source.follows(one) for one in same)
+
+
+@contextmanager
+def naming_continuation(command: str, name: str) -> Iterator[None]:
+    """If the cluster does not respond, report how to follow the Job again, which does not end with its follower."""
+    try:
+        yield
+    except NoResponse:
+        say(f"{command}: this does not stop Job {name}; to follow it once the cluster responds: sluice logs -f {name}")
+        raise
 
 
 class TroubleReport:

@@ -10,7 +10,7 @@ from job_controller.model import Job, Key
 from queue_manager.cli.connection import connect, read_default_namespace
 from queue_manager.cli.exits import EXIT_ERROR, EXIT_NEVER, EXIT_OK, EXIT_UNEXPECTED, CommandRefused
 from queue_manager.cli.job_waiting import JobWait, exit_code
-from queue_manager.cli.log_streams import LogPrinter, follow_job
+from queue_manager.cli.log_streams import LogPrinter, follow_job, naming_continuation
 from queue_manager.cli.pod_reading import pods_or_refusal
 from queue_manager.cli.ps import reason
 from queue_manager.cli.streams import check_reader, say
@@ -107,22 +107,26 @@ async def _follow(client: RestClient, target: JobTarget, args: argparse.Namespac
     earlier = log_sources(job, pods, index=args.index, container=container, all_attempts=True)
     skip = [source for source in earlier if source not in newest]
     ending = Ending(client, job, "" if newest else _why_none(target, job, pods, args), read_default_namespace(args))
-    try:
-        await follow_job(client, job, printer, ending.is_over, index=args.index, container=container, skip=skip)
-    finally:
-        ending.cancel()
-    if printer.empty:
-        report_silence(job, await pods_or_refusal(client, target), printer.empty)
-    code = ending.report()
+    with naming_continuation("sluice logs", ending.name):
+        try:
+            await follow_job(client, job, printer, ending.is_over, index=args.index, container=container, skip=skip)
+        finally:
+            ending.cancel()
+        if printer.empty:
+            report_silence(job, await pods_or_refusal(client, target), printer.empty)
+        code = ending.report()
     return EXIT_ERROR if printer.unreadable else code
 
 
 class Ending:
-    """Waits for the end of a followed Job. `nothing_yet`: why it has no log at first; "" if it has one."""
+    """Waits for the end of a followed Job. `nothing_yet`: why it has no log at first; "" if it has one.
+
+    `name`: the Job, as an argument of other commands.
+    """
 
     def __init__(self, client: RestClient, job: Job, nothing_yet: str, default_ns: str) -> None:
         self._nothing_yet = nothing_yet
-        self._name = job.metadata.name if job.metadata.namespace == default_ns else str(job.metadata.key)
+        self.name = job.metadata.name if job.metadata.namespace == default_ns else str(job.metadata.key)
         waiting = JobWait(client, {job.metadata.key: job.metadata.uid}, default_ns=default_ns, report=self._observed)
         self._ended = asyncio.create_task(waiting.run())
 
@@ -142,7 +146,7 @@ class Ending:
         if remedy is None:
             return EXIT_OK
         state = (outcome.state or "").lower()
-        say(f"sluice logs: {state}: {outcome.reason or 'no reason is given'}; {remedy} {self._name}")
+        say(f"sluice logs: {state}: {outcome.reason or 'no reason is given'}; {remedy} {self.name}")
         return exit_code([outcome])
 
     def _observed(self, key: Key, state: JobState | None, why: str) -> None:

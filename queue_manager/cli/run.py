@@ -32,7 +32,7 @@ from queue_manager.cli.exits import (
 from queue_manager.cli.job_deletion import delete, until_gone
 from queue_manager.cli.job_from_command import CommandJob, option_of
 from queue_manager.cli.job_waiting import JobWait
-from queue_manager.cli.log_streams import LogPrinter, follow_job
+from queue_manager.cli.log_streams import LogPrinter, follow_job, naming_continuation
 from queue_manager.cli.login_name import submitter
 from queue_manager.cli.machine_formats import MACHINE_FORMS, job_names
 from queue_manager.cli.manifests import Manifest
@@ -136,7 +136,8 @@ class FollowedRun:
                 output.show(args.output, COLUMNS, [self._job], "", row_type=Submitted, name=job_names(namespace))
                 return EXIT_NEVER if self._job.never else EXIT_OK
             say(f"sluice run: Job {self._name} in queue {self._job.queue}")
-            code = await self._attend(client, self._job)
+            with naming_continuation("sluice run", self._name):
+                code = await self._attend(client, self._job)
             if args.rm:
                 await self._remove(client)
         return code

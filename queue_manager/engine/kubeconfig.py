@@ -91,6 +91,11 @@ def namespace(path: str | Path, context: str | None = None) -> str:
     return str(entry.get("namespace") or "")
 
 
+def context_name(path: str | Path, context: str | None = None) -> str:
+    """The given context, else the current one of the file. Raises KubeconfigError or OSError."""
+    return _context(Path(path), context)[1]
+
+
 def certificates(path: str | Path, context: str | None = None) -> dict[str, bytes]:
     """The PEM texts of the CA of the given or current context and of its user's certificate, by their field names."""
     path = Path(path)

@@ -9,6 +9,7 @@ which counts as the previous attempt.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from job_controller.model import Job
@@ -16,11 +17,14 @@ from job_controller.pod_facts import completion_index
 from queue_manager.visibility.pod_attempts import creation_order, failed_container, has_started
 from queue_manager.visibility.wire_types import ContainerStatus, Pod
 
+ROUNDING = timedelta(seconds=1)  # of the start of one process, as different agents report it
+
 
 class LogSource(NamedTuple):
     """One log: a container of a pod. `label` is unique among the pods of a Job.
 
     `restarts`: how often the container was restarted. `before_restart`: its log before the last restart.
+    `started`: when its process was, if known: `sluice up` restarts one that its end interrupted without counting it.
     """
 
     pod: str
@@ -29,6 +33,14 @@ class LogSource(NamedTuple):
     label: str
     restarts: int = 0
     before_restart: bool = False
+    started: datetime | None = None
+
+    def follows(self, known: LogSource) -> bool:
+        """Whether this is the log of a later process that has taken the place of a known one."""
+        same = self._replace(started=known.started) == known
+        if not same or self.started is None or known.started is None:
+            return False
+        return self.started - known.started > ROUNDING
 
 
 def has_several_pods(job: Job) -> bool:
@@ -93,7 +105,15 @@ def _source(job: Job, pod: Pod, container: str) -> LogSource | None:
         return None
     index = completion_index(pod)
     label = str(index) if job.spec.completion_mode == "Indexed" and index >= 0 else pod.metadata.name
-    return LogSource(pod.metadata.name, pod.metadata.uid, status.name, label, status.restart_count)
+    return LogSource(
+        pod.metadata.name, pod.metadata.uid, status.name, label, status.restart_count, started=started_at(status)
+    )
+
+
+def started_at(status: ContainerStatus) -> datetime | None:
+    """When the process of the last start of a container was started; None if that is unknown."""
+    state = status.state.running or status.state.terminated or status.last_state.terminated
+    return state.started_at if state is not None else None
 
 
 def _container(pod: Pod, name: str) -> ContainerStatus | None:

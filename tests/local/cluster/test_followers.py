@@ -1,0 +1,61 @@
+"""Commands that follow a Job while its local cluster is killed and started again."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from queue_manager.api.resources import JOBS
+from tests.local.cluster.conftest import SLUICE, Up
+from tests.local.cluster.work import job, running
+from tests.waiting import until
+
+FLAGS = ("--cpu", "2", "--memory", "1Gi")
+
+
+@contextmanager
+def follower(folder: Path, name: str, *arguments: str) -> Iterator[tuple[subprocess.Popen[bytes], Path]]:
+    """A command of a user in the background, and the file of its standard output."""
+    env = os.environ | {"KUBECONFIG": str(folder / "data" / "kubeconfig")}
+    out = folder / f"{name}.out"
+    with out.open("wb") as stdout, (folder / f"{name}.err").open("wb") as stderr:
+        process = subprocess.Popen([*SLUICE, *arguments], stdout=stdout, stderr=stderr, env=env)
+        try:
+            yield process, out
+        finally:
+            process.kill()
+            process.wait()
+
+
+@pytest.mark.parametrize("crash", [True, False], ids=["killed", "stopped"])
+async def test_a_follower_goes_on_with_a_cluster_that_was_started_again(
+    start: Callable[..., Up], tmp_path: Path, crash: bool
+) -> None:
+    """Its address is another one. A cluster that stops ends its processes, and starts them again."""
+    go = tmp_path / "go"
+    up = start(*FLAGS)
+    command = f"echo one; while ! [ -e {go} ]; do sleep 0.1; done; echo two"
+    async with up.client() as client:
+        await client.create(JOBS, "default", job("long", command))
+        await running(client, "long")
+    with (
+        follower(tmp_path, "logs", "logs", "-f", "long") as (logs, logged),
+        follower(tmp_path, "run", "run", "--cpu", "100m", "--", "sh", "-c", command) as (run, ran),
+    ):
+        await until(lambda: logged.read_text() == ran.read_text() == "one\n", "both print the log")
+        before = up.kubeconfig.read_text()
+        if crash:
+            up.kill()
+        else:
+            up.stop()
+        up = start(*FLAGS)
+        assert up.kubeconfig.read_text() != before
+        go.touch()
+        assert (logs.wait(60), run.wait(60)) == (0, 0), (tmp_path / "logs.err").read_text()
+    expected = "one\ntwo\n" if crash else "one\none\ntwo\n"
+    assert (logged.read_text(), ran.read_text()) == (expected, expected)

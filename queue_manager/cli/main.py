@@ -5,8 +5,6 @@ This module imports almost nothing at module level, so that `main` handles a Ctr
 
 from __future__ import annotations
 
-import atexit
-import gc
 import os
 import sys
 
@@ -31,9 +29,6 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     130 after Ctrl-C, and 141 if the reader of the output exited, as for a program that SIGPIPE ends.
     """
-    # Otherwise the interpreter searches all objects for cycles when it exits: a quarter of a second of CPU, in which a
-    # manager on a busy machine exceeds the time that it has to stop.
-    atexit.register(gc.freeze)
     try:
         return command(argv)
     except KeyboardInterrupt:
@@ -42,10 +37,15 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def command(argv: Sequence[str] | None) -> int:
     """Run one command and return its exit code. KeyboardInterrupt is left to `main`."""
+    import atexit
+    import gc
     from importlib import import_module
 
     from queue_manager.cli import streams
 
+    # Otherwise the interpreter searches all objects for cycles when it exits: a quarter of a second of CPU, in which a
+    # manager on a busy machine exceeds the time that it has to stop.
+    atexit.register(gc.freeze)
     streams.prepare()
     name = "sluice"
     try:

@@ -244,7 +244,7 @@ def _closed(case: Case, workload: Workload, found: Judgement | None) -> Finding:
     """Its queues do not exist or do not admit. `found`: by their specs; else their status says so."""
     local, above, default_ns = case.around.local, case.around.above, case.around.default_ns
     if local is None or above is None:
-        text = queue_obstacle(workload.local_queue, released(local), above, default_ns)
+        text = queue_obstacle(workload.local_queue, released(local) if local is not None else None, above, default_ns)
         key = workload.local_queue
         missing = f"ClusterQueue {local.spec.cluster_queue}" if local is not None else f"LocalQueue {key}"
         return Finding(reasons.MISCONFIGURED, sentence_of(text), (f"{missing} is created",), "sluice queues")
@@ -288,13 +288,11 @@ def _once_released(case: Case, workload: Workload, local: LocalQueue, above: Clu
     return replace(found, sentence=f"{found.sentence} {stopped}", changes=changes)
 
 
-Q = TypeVar("Q", LocalQueue, ClusterQueue, None)
+Q = TypeVar("Q", LocalQueue, ClusterQueue)
 
 
 def released(queue: Q) -> Q:
     """The queue as it is after `sluice release`."""
-    if queue is None:
-        return queue
     return structs.replace(queue, spec=structs.replace(queue.spec, stop_policy=policies.STOP_NONE))
 
 

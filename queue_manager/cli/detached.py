@@ -51,12 +51,9 @@ def start(args: argparse.Namespace, data_dir: Path) -> int:
         reached = _wait(process, lambda: _is_ready(ready), args.wait) if args.wait else _locked(process, data_dir)
     if process.poll() is not None:
         _refuse_failed(process.returncode, data_dir, began)
+    for line in warnings_of(_written(data_dir, began)):
+        write(line)
     return _report(process.pid, args, data_dir, reached=reached)
-
-
-def is_background() -> bool:
-    """Whether this process reports to another one, as those do that `start` starts: its paths are read elsewhere."""
-    return VARIABLE in os.environ
 
 
 def described(pid: int) -> str:
@@ -164,13 +161,26 @@ def _locked(process: subprocess.Popen[bytes], data_dir: Path) -> bool:
 
 def _refuse_failed(code: int, data_dir: Path, began: int) -> NoReturn:
     """Raise CommandRefused for a process that ended while it started, with what it wrote and its exit code."""
-    path = data_dir / UP_LOG
-    with open(path, "rb") as file:
-        file.seek(began)
-        written = file.read(1 << 16).decode("utf-8", "replace")
+    written = _written(data_dir, began)
     said = [line for line in written.splitlines() if line.startswith("sluice up: ")]
     reason = said[-1].removeprefix("sluice up: ") if said else f"ended with code {code}"
-    raise CommandRefused(f"{reason} (log: {path})", code if code > 0 else EXIT_UNEXPECTED)
+    raise CommandRefused(f"{reason} (log: {data_dir / UP_LOG})", code if code > 0 else EXIT_UNEXPECTED)
+
+
+def _written(data_dir: Path, began: int) -> str:
+    """What the process has written to its log since it began."""
+    with open(data_dir / UP_LOG, "rb") as file:
+        file.seek(began)
+        return file.read(1 << 16).decode("utf-8", "replace")
+
+
+def warnings_of(written: str) -> Iterator[str]:
+    """Yield the lines of the steps that `up` marks with "!", each with its continuation lines."""
+    is_warning = False
+    for line in written.splitlines():
+        is_warning = line.startswith("! ") or (is_warning and line.startswith("  "))
+        if is_warning:
+            yield line
 
 
 def _report(pid: int, args: argparse.Namespace, data_dir: Path, *, reached: bool) -> int:
@@ -181,11 +191,12 @@ def _report(pid: int, args: argparse.Namespace, data_dir: Path, *, reached: bool
     state = f"running as process {pid}{how_to_reach(data_dir)}" if waited else f"starting as process {pid}"
     write(state)
     write(f"  log:  {log}")
-    if not waited:
-        write(f"  use:  export KUBECONFIG={quote(str(data_dir / KUBECONFIG))}")
     if args.config:
         write(f"  to apply a changed {args.config}: kill -HUP {pid}; the log has the answer")
     write(f"  stop: {down_command(data_dir)}")
+    write("To use it:" if waited else "Once it is ready:")
+    write(f"  export KUBECONFIG={quote(str(data_dir / KUBECONFIG))}")
+    write("  sluice run -- hostname")
     return EXIT_OK
 
 

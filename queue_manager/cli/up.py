@@ -26,7 +26,7 @@ from queue_manager.cli.up_address import directory, how_to_reach
 from queue_manager.configuration import ConfigurationError, KueueConfig, load_or_default
 from queue_manager.engine import descriptors, log, tracing
 from queue_manager.engine.runtime import Runtime
-from queue_manager.engine.service_notification import READY, STOPPING, notify
+from queue_manager.engine.service_notification import READY, STOPPING, notify, take_starter
 from queue_manager.engine.transport import ApiError
 from queue_manager.engine.tuning import event_loop, stop_on_signals, tune_garbage_collector
 from queue_manager.local.agent.cgroups import Cgroups, delegated
@@ -115,6 +115,7 @@ def read_config(path: str | None) -> KueueConfig:
 async def up(options: ClusterOptions, config: KueueConfig, file: str | None = None) -> int:
     """Run until a stop signal. A second signal ends the process at once; SIGHUP reloads the configuration."""
     began = time.monotonic()
+    starter = take_starter(os.environ)
     stop = asyncio.Event()
     stop_on_signals(stop.set)
     print_step("!", "no sandbox", f"commands of Jobs run as plain processes of user {user()}")
@@ -142,11 +143,11 @@ async def up(options: ClusterOptions, config: KueueConfig, file: str | None = No
         )
         reloader.listen(stop.set)
         print_leftovers(options.data_dir)
-        print_next_steps(cluster, time.monotonic() - began, file)
+        print_next_steps(cluster, time.monotonic() - began, file, in_background=bool(starter))
         stop_report.forget(options.data_dir)
-        notify(READY, os.environ)
+        notify(READY, starter)
         await stop.wait()
-        notify(STOPPING, os.environ)
+        notify(STOPPING, starter)
         running = cluster.running_counts()
         effect = (stop_report.departure if options.leave_running else stop_report.interruption)(running)
         streams.write(f"\nstopping{effect} ...")
@@ -181,17 +182,18 @@ def print_leftovers(data_dir: Path) -> None:
         print_step("!", "left behind", f"{what}, {oldest}; to end: kill -9 {numbers}")
 
 
-def print_next_steps(cluster: LocalCluster, seconds: float, config: str | None) -> None:
+def print_next_steps(cluster: LocalCluster, seconds: float, config: str | None, *, in_background: bool = False) -> None:
     """Print how long the start took, the commands to try next, and how to apply a changed configuration."""
     sample = assets.samples() / "hello.yaml"
     with contextlib.suppress(ValueError):
-        sample = sample if detached.is_background() else sample.relative_to(Path.cwd())
+        sample = sample if in_background else sample.relative_to(Path.cwd())
     reload = f"To apply a changed {config}: kill -HUP {os.getpid()}\n" if config else ""
+    stop = f"`{detached.down_command(cluster.kubeconfig.parent)}`" if in_background else "Ctrl-C"
     streams.write(
-        f"\nReady in {seconds:.1f} s. In another terminal:\n"
+        f"\nReady in {seconds:.1f} s. {'To use it' if in_background else 'In another terminal'}:\n"
         f"  export KUBECONFIG={quote(str(cluster.kubeconfig))}\n"
         f"  sluice submit -f {quote(str(sample))}\n"
         f"  sluice ps\n"
         f"{reload}"
-        "Ctrl-C stops the cluster; its data stays."
+        f"{stop} stops the cluster; its data stays."
     )

@@ -8,11 +8,17 @@ from __future__ import annotations
 
 import contextlib
 import socket
-from collections.abc import Mapping
+from collections.abc import Mapping, MutableMapping
 
 VARIABLE = "NOTIFY_SOCKET"
 READY = "READY=1"
 STOPPING = "STOPPING=1"
+
+
+def take_starter(environment: MutableMapping[str, str]) -> dict[str, str]:
+    """Take the variable from the environment, so that no process of ours inherits it; return it for `notify`."""
+    address = environment.pop(VARIABLE, None)
+    return {} if address is None else {VARIABLE: address}
 
 
 def notify(state: str, environment: Mapping[str, str]) -> None:

@@ -233,6 +233,18 @@ def test_the_commands_that_up_prints_are_quoted(tmp_path: Path, capsys: pytest.C
     assert shlex.split(line) == ["export", f"KUBECONFIG={tmp_path / 'my home' / 'kubeconfig'}"]
 
 
+def test_a_background_cluster_names_the_command_that_stops_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its log is read later: there is no other terminal, and Ctrl-C does not reach it."""
+    cluster = LocalCluster(ClusterOptions(data_dir=tmp_path), KueueConfig())
+    up.print_next_steps(cluster, 1.0, None, in_background=True)
+    said = capsys.readouterr().out
+    assert "Ctrl-C" not in said
+    assert "terminal" not in said
+    assert f"sluice down --data-dir {tmp_path}" in said
+
+
 def test_a_running_cluster_is_named_without_its_token(home: Path) -> None:
     assert up_address.how_to_reach(home) == ""
     put(home / "kubeconfig", KUBECONFIG.replace("127.0.0.1:1", "user:secret@127.0.0.1:1/secret"))

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from queue_manager.cli.arguments import parser
-from queue_manager.cli.detached import foreground_arguments
+from queue_manager.cli.detached import foreground_arguments, warnings_of
 from queue_manager.cli.exits import EXIT_NEVER
 from queue_manager.cli.main import main
 
@@ -27,3 +27,16 @@ def test_the_background_process_has_the_same_options_without_detach(line: str, t
 def test_waiting_in_the_foreground_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["up", "--wait"]) == EXIT_NEVER
     assert "--wait needs --detach" in capsys.readouterr().err
+
+
+def test_the_warnings_of_the_start_are_those_of_the_log() -> None:
+    written = (
+        "! root         every Job can change",
+        "               anything",
+        "\u2714 serving      http://x",
+        "",
+        "Ready in 1 s. To use it:",
+        "  sluice ps",
+    )
+    log = "\n".join(written)
+    assert [*warnings_of(log)] == list(written[:2])

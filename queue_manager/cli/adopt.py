@@ -29,7 +29,7 @@ from queue_manager.api.resources import NAMESPACES
 from queue_manager.cli import adoption_steps, output
 from queue_manager.cli.adoption_reading import KueueCluster, is_rewritable, read
 from queue_manager.cli.connection import connect
-from queue_manager.cli.exits import EXIT_NEVER, EXIT_OK, CommandRefused
+from queue_manager.cli.exit_codes import EXIT_NEVER, EXIT_OK, CommandRefused
 from queue_manager.cli.machine_formats import MACHINE_FORMS
 from queue_manager.cli.output import TableColumn
 from queue_manager.cli.streams import write

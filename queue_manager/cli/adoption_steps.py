@@ -26,7 +26,7 @@ from queue_manager.adoption.kueue_installation import (
 )
 from queue_manager.api.resources import CONFIG_MAPS, CRDS, JOBS, NAMESPACES, PODS, Resource
 from queue_manager.cli.adoption_reading import STORED, KueueCluster, is_rewritable, stored_versions
-from queue_manager.cli.exits import CommandRefused
+from queue_manager.cli.exit_codes import CommandRefused
 from queue_manager.cli.streams import write
 from queue_manager.cli.targets import FIELD_MANAGER
 from queue_manager.engine.rest_client import RestClient

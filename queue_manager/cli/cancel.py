@@ -13,7 +13,7 @@ from job_controller import conditions
 from job_controller.model import Job
 from queue_manager.cli.change_report import ChangeReport
 from queue_manager.cli.connection import connect, find_kubeconfig, read_default_namespace
-from queue_manager.cli.exits import EXIT_UNEXPECTED
+from queue_manager.cli.exit_codes import EXIT_UNEXPECTED
 from queue_manager.cli.job_deletion import announce, delete, until_gone
 from queue_manager.cli.login_name import requester
 from queue_manager.cli.machine_formats import object_names

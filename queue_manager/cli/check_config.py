@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from queue_manager.cli.exits import EXIT_NEVER, EXIT_OK, CommandRefused
+from queue_manager.cli.exit_codes import EXIT_NEVER, EXIT_OK, CommandRefused
 from queue_manager.cli.streams import say, sentence
 from queue_manager.configuration import ConfigurationError, KueueConfig, load, loads, own_namespace
 from queue_manager.configuration.render import as_yaml

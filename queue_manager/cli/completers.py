@@ -25,7 +25,7 @@ from queue_manager.api.resources import (
     Resource,
 )
 from queue_manager.cli.connection import NoResponse, connect, read_default_namespace
-from queue_manager.cli.exits import CommandRefused
+from queue_manager.cli.exit_codes import CommandRefused
 from queue_manager.cli.man_page import commands_of
 from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.transport import Request

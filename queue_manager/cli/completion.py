@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from queue_manager.cli.exits import EXIT_OK
+from queue_manager.cli.exit_codes import EXIT_OK
 
 
 def run(args: argparse.Namespace) -> int:

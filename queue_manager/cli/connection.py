@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from pathlib import Path
 
-from queue_manager.cli.exits import CommandRefused
+from queue_manager.cli.exit_codes import CommandRefused
 from queue_manager.engine import kubeconfig as kubeconfigs
 from queue_manager.engine.exec_plugin import CredentialsError
 from queue_manager.engine.rest_client import RestClient

@@ -28,7 +28,7 @@ from queue_manager.api.resources import (
 )
 from queue_manager.cli.change_report import ChangeReport
 from queue_manager.cli.connection import connect
-from queue_manager.cli.exits import EXIT_OK
+from queue_manager.cli.exit_codes import EXIT_OK
 from queue_manager.cli.targets import patch
 from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.transport import ApiError

@@ -10,7 +10,7 @@ from queue_manager.api.resources import EVENTS, JOBS, PODS, WORKLOADS
 from queue_manager.api.types import Workload
 from queue_manager.cli import output
 from queue_manager.cli.connection import connect, one_namespace, read_default_namespace
-from queue_manager.cli.exits import EXIT_OK
+from queue_manager.cli.exit_codes import EXIT_OK
 from queue_manager.cli.log_lines import with_log
 from queue_manager.cli.machine_formats import job_names
 from queue_manager.cli.permitted_lists import list_permitted

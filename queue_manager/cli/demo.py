@@ -21,7 +21,7 @@ from job_controller.model import Job, Pod
 from queue_manager.api.resources import JOBS, PODS, by_kind
 from queue_manager.assets import samples
 from queue_manager.cli import init_process, log_lines, manifests, output, ps, queues
-from queue_manager.cli.exits import EXIT_OK, EXIT_UNEXPECTED
+from queue_manager.cli.exit_codes import EXIT_OK, EXIT_UNEXPECTED
 from queue_manager.cli.fitted_table import FittedTable
 from queue_manager.cli.machine_formats import MACHINE_FORMS
 from queue_manager.cli.submit import prepare, submit

@@ -22,7 +22,7 @@ from typing import BinaryIO, NoReturn
 
 from queue_manager.api.resources import NAMESPACES
 from queue_manager.cli.connection import connect, default_data_dir
-from queue_manager.cli.exits import EXIT_OK, EXIT_UNEXPECTED, CommandRefused
+from queue_manager.cli.exit_codes import EXIT_OK, EXIT_UNEXPECTED, CommandRefused
 from queue_manager.cli.streams import write
 from queue_manager.cli.up_address import how_to_reach
 from queue_manager.engine.service_notification import READY, VARIABLE

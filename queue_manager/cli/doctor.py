@@ -18,7 +18,7 @@ from rich.text import Text
 from queue_manager.cli import output
 from queue_manager.cli.connection import connect, find_kubeconfig
 from queue_manager.cli.doctor_reading import ClusterReader, ServerClock
-from queue_manager.cli.exits import EXIT_NEVER, EXIT_OK, EXIT_UNEXPECTED
+from queue_manager.cli.exit_codes import EXIT_NEVER, EXIT_OK, EXIT_UNEXPECTED
 from queue_manager.cli.machine_formats import MACHINE_FORMS
 from queue_manager.cli.streams import printable, write
 from queue_manager.visibility.diagnosis.examination import confirmed, examine, needs_confirmation

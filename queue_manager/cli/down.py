@@ -12,7 +12,7 @@ import shutil
 from pathlib import Path
 
 from queue_manager.cli.detached import down_command, up_command
-from queue_manager.cli.exits import EXIT_NEVER, EXIT_OK, CommandRefused
+from queue_manager.cli.exit_codes import EXIT_NEVER, EXIT_OK, CommandRefused
 from queue_manager.cli.stop_report import LEFT_RUNNING, counted, recorded
 from queue_manager.cli.streams import write
 from queue_manager.cli.up_address import directory

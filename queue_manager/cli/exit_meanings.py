@@ -1,4 +1,4 @@
-"""What the exit codes of `exits` mean, in general and for single commands. Pure.
+"""What the exit codes of `exit_codes` mean, in general and for single commands. Pure.
 
 The man pages, the help of commands and README.md print these texts, so that they cannot differ.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from queue_manager.cli.exits import (
+from queue_manager.cli.exit_codes import (
     CREATING,
     EXIT_BROKEN_PIPE,
     EXIT_ERROR,

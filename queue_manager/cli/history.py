@@ -13,7 +13,7 @@ from queue_manager.accounting.queries import HistoryFilter, JobHistory
 from queue_manager.accounting.records import PodRecord, StepKind, StepRecord
 from queue_manager.accounting.step_order import timeline
 from queue_manager.cli import output
-from queue_manager.cli.exits import EXIT_NEVER, EXIT_OK, CommandRefused
+from queue_manager.cli.exit_codes import EXIT_NEVER, EXIT_OK, CommandRefused
 from queue_manager.cli.history_reading import own_namer, read, summaries
 from queue_manager.cli.targets import key_of
 from queue_manager.cli.time_texts import local_clock, local_time, span

@@ -10,7 +10,7 @@ from queue_manager.accounting.database import HistoryUnavailable, shown_url
 from queue_manager.accounting.job_summary import JobSummary, summary
 from queue_manager.accounting.queries import HistoryFilter, JobHistory, read_history
 from queue_manager.cli.connection import connect, default_data_dir, find_kubeconfig, read_default_namespace
-from queue_manager.cli.exits import EXIT_NEVER, CommandRefused
+from queue_manager.cli.exit_codes import EXIT_NEVER, CommandRefused
 from queue_manager.cli.machine_formats import Namer, job_names
 from queue_manager.cli.published_config import published
 from queue_manager.cli.targets import CLUSTER_QUEUE_PREFIXES

@@ -25,7 +25,7 @@ from queue_manager.adoption.job_imports import Import, ImportStep, plan
 from queue_manager.adoption.queue_mapping import MappingError, QueueRule, rules_from, rules_of_label
 from queue_manager.cli import output
 from queue_manager.cli.connection import connect, read_default_namespace
-from queue_manager.cli.exits import EXIT_OK, EXIT_UNEXPECTED, CommandRefused
+from queue_manager.cli.exit_codes import EXIT_OK, EXIT_UNEXPECTED, CommandRefused
 from queue_manager.cli.import_steps import IMPORTED, OUTSIDE, Importer, ImportRow, qualified, row_of
 from queue_manager.cli.import_view import ImportView, read_view
 from queue_manager.cli.machine_formats import MACHINE_FORMS, job_names

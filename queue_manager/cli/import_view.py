@@ -32,7 +32,7 @@ from queue_manager.api.types import (
     WorkloadPriorityClass,
 )
 from queue_manager.cli.cluster_view import ClusterView, read_cluster
-from queue_manager.cli.exits import CommandRefused
+from queue_manager.cli.exit_codes import CommandRefused
 from queue_manager.cli.permitted_lists import list_permitted
 from queue_manager.cli.published_config import published
 from queue_manager.configuration import KueueConfig

@@ -9,7 +9,7 @@ from pathlib import Path
 import yaml
 
 from job_controller.json_tree import Json
-from queue_manager.cli.exits import EXIT_OK, CommandRefused
+from queue_manager.cli.exit_codes import EXIT_OK, CommandRefused
 from queue_manager.configuration import ConfigurationError, load
 from queue_manager.installation.objects import objects
 from queue_manager.installation.settings import Settings

@@ -20,7 +20,7 @@ from job_controller.model import Job, Key
 from queue_manager.api.resources import JOBS
 from queue_manager.api.types import Workload
 from queue_manager.cli import output
-from queue_manager.cli.exits import EXIT_NEVER, EXIT_OK, EXIT_UNEXPECTED
+from queue_manager.cli.exit_codes import EXIT_NEVER, EXIT_OK, EXIT_UNEXPECTED
 from queue_manager.cli.pod_reading import pods_of
 from queue_manager.cli.ps import reason
 from queue_manager.cli.published_config import published

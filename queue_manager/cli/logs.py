@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from job_controller.model import Job, Key
 from queue_manager.cli.connection import connect, read_default_namespace
-from queue_manager.cli.exits import EXIT_ERROR, EXIT_NEVER, EXIT_OK, EXIT_UNEXPECTED, CommandRefused
+from queue_manager.cli.exit_codes import EXIT_ERROR, EXIT_NEVER, EXIT_OK, EXIT_UNEXPECTED, CommandRefused
 from queue_manager.cli.job_waiting import JobWait, exit_code
 from queue_manager.cli.log_streams import LogPrinter, follow_job, naming_continuation
 from queue_manager.cli.pod_reading import pods_or_refusal

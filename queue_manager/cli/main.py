@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import sys
 
-from queue_manager.cli.exits import (
+from queue_manager.cli.exit_codes import (
     CREATING,
     EXIT_BROKEN_PIPE,
     EXIT_ERROR,
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; return the exit code, see `exits`: 0 success, 1 unexpected result, 2 never, 3 error.
+    """Run one command; return the exit code, see `exit_codes`: 0 success, 1 unexpected result, 2 never, 3 error.
 
     130 after Ctrl-C, and 141 if the reader of the output exited, as for a program that SIGPIPE ends.
     """

@@ -10,7 +10,7 @@ from datetime import date
 from importlib.metadata import version
 
 from queue_manager.cli.arguments import parser
-from queue_manager.cli.exits import EXIT_NEVER, EXIT_OK, CommandRefused
+from queue_manager.cli.exit_codes import EXIT_NEVER, EXIT_OK, CommandRefused
 from queue_manager.cli.man_page import commands_of, man_page
 from queue_manager.cli.man_text import plain_text
 

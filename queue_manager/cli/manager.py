@@ -20,7 +20,7 @@ from pathlib import Path
 from queue_manager.api.webhook_table import PORT
 from queue_manager.cli import init_process
 from queue_manager.cli.connection import home_directory
-from queue_manager.cli.exits import EXIT_ERROR, EXIT_OK, CommandRefused
+from queue_manager.cli.exit_codes import EXIT_ERROR, EXIT_OK, CommandRefused
 from queue_manager.cli.logging_options import settings_of
 from queue_manager.cli.reload import Reloader
 from queue_manager.configuration import ConfigurationError, KueueConfig, load_or_default

@@ -12,7 +12,7 @@ from typing import Any
 import yaml
 
 from queue_manager import kube_yaml
-from queue_manager.cli.exits import EXIT_NEVER, CommandRefused
+from queue_manager.cli.exit_codes import EXIT_NEVER, CommandRefused
 from queue_manager.yaml_problems import explain_yaml_error
 
 # Nested aliases can make a small file expand exponentially.

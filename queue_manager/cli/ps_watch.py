@@ -20,7 +20,7 @@ from queue_manager.api.resources import JOBS, PODS, WORKLOADS, Resource
 from queue_manager.api.types import Workload
 from queue_manager.cli import output
 from queue_manager.cli.connection import NoResponse, connect, one_namespace, read_default_namespace
-from queue_manager.cli.exits import EXIT_OK
+from queue_manager.cli.exit_codes import EXIT_OK
 from queue_manager.cli.followed_list import AppendedList, FollowedList, RedrawnList
 from queue_manager.cli.job_filter import JobFilter
 from queue_manager.cli.machine_formats import MACHINE_FORMS, job_names

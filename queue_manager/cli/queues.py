@@ -16,7 +16,7 @@ from queue_manager.api.resources import CLUSTER_QUEUES, COHORTS, LOCAL_QUEUES, W
 from queue_manager.api.types import ClusterQueue, Cohort, LocalQueue, Workload
 from queue_manager.cli import output
 from queue_manager.cli.connection import connect
-from queue_manager.cli.exits import EXIT_OK
+from queue_manager.cli.exit_codes import EXIT_OK
 from queue_manager.cli.machine_formats import cluster_queue_name
 from queue_manager.cli.permitted_lists import seen
 from queue_manager.cli.time_texts import span

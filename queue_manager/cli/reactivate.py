@@ -13,7 +13,7 @@ from queue_manager.api.types import ClusterQueue, LocalQueue, Workload
 from queue_manager.cli.change_report import ChangeReport
 from queue_manager.cli.connection import NoResponse, connect, read_default_namespace
 from queue_manager.cli.deactivated import read_inbox
-from queue_manager.cli.exits import EXIT_NEVER, EXIT_UNEXPECTED, CommandRefused
+from queue_manager.cli.exit_codes import EXIT_NEVER, EXIT_UNEXPECTED, CommandRefused
 from queue_manager.cli.machine_formats import object_names
 from queue_manager.cli.targets import JobTarget, QueueTarget, find_all, missing_queue, of_queue, patch, queue_of
 from queue_manager.engine.clock import SystemClock

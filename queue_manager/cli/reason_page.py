@@ -12,7 +12,7 @@ from rich.text import Text
 
 from queue_manager import assets
 from queue_manager.cli import output
-from queue_manager.cli.exits import EXIT_NEVER, EXIT_OK, CommandRefused
+from queue_manager.cli.exit_codes import EXIT_NEVER, EXIT_OK, CommandRefused
 from queue_manager.visibility.reason_codes import CODES
 from queue_manager.visibility.reason_pages import ReasonPage, find_page, read_pages, word_of, words
 from queue_manager.visibility.similar_names import similar_names

@@ -1,11 +1,11 @@
-"""Exit codes of refusals in commands that create Jobs. Apart from `exits`, which `main` imports before all else."""
+"""Exit codes of refusals in commands that create Jobs. Not in `exit_codes`, which `main` imports before all else."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from queue_manager.cli.exits import EXIT_NEVER, EXIT_REFUSED, CommandRefused
+from queue_manager.cli.exit_codes import EXIT_NEVER, EXIT_REFUSED, CommandRefused
 
 
 @contextmanager

@@ -6,7 +6,7 @@ import argparse
 
 from queue_manager.accounting.usage_report import UsageRow, usage_rows
 from queue_manager.cli import output
-from queue_manager.cli.exits import EXIT_OK
+from queue_manager.cli.exit_codes import EXIT_OK
 from queue_manager.cli.history_reading import summaries
 from queue_manager.cli.time_texts import local_time, span
 

@@ -22,7 +22,7 @@ from queue_manager.api.types import LocalQueue
 from queue_manager.cli import output
 from queue_manager.cli.connection import connect, find_kubeconfig, read_default_namespace
 from queue_manager.cli.creations import Creations
-from queue_manager.cli.exits import (
+from queue_manager.cli.exit_codes import (
     EXIT_INTERRUPTED,
     EXIT_NEVER,
     EXIT_OK,

@@ -17,7 +17,7 @@ from queue_manager.api.types import Workload
 from queue_manager.cli import output
 from queue_manager.cli.cluster_view import read_cluster
 from queue_manager.cli.connection import connect, read_default_namespace
-from queue_manager.cli.exits import EXIT_NEVER, EXIT_OK, CommandRefused
+from queue_manager.cli.exit_codes import EXIT_NEVER, EXIT_OK, CommandRefused
 from queue_manager.cli.explanation_view import position_text, read_explanation
 from queue_manager.cli.fitted_table import FittedTable
 from queue_manager.cli.log_lines import with_log

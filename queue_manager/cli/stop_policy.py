@@ -10,7 +10,7 @@ from queue_manager.api.resources import CLUSTER_QUEUES, LOCAL_QUEUES, WORKLOADS
 from queue_manager.api.types import ClusterQueue, LocalQueue, Workload, stops
 from queue_manager.cli.change_report import ChangeReport
 from queue_manager.cli.connection import connect, read_default_namespace
-from queue_manager.cli.exits import EXIT_NEVER, CommandRefused
+from queue_manager.cli.exit_codes import EXIT_NEVER, CommandRefused
 from queue_manager.cli.machine_formats import object_names
 from queue_manager.cli.targets import QueueTarget, missing_queue, patch, queue_of
 from queue_manager.engine.rest_client import RestClient

@@ -17,7 +17,7 @@ from queue_manager.api import keys
 from queue_manager.api.resources import CLUSTER_QUEUES, JOBS, LOCAL_QUEUES, WORKLOADS, Resource
 from queue_manager.api.types import LocalQueue, Workload
 from queue_manager.cli.connection import read_default_namespace
-from queue_manager.cli.exits import EXIT_NEVER, CommandRefused
+from queue_manager.cli.exit_codes import EXIT_NEVER, CommandRefused
 from queue_manager.cli.permitted_lists import list_permitted
 from queue_manager.engine.rest_client import O, RestClient
 from queue_manager.engine.transport import ApiError

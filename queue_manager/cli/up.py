@@ -16,7 +16,7 @@ from textwrap import shorten
 
 from queue_manager import assets
 from queue_manager.cli import detached, init_process, stop_report, streams
-from queue_manager.cli.exits import EXIT_NEVER, EXIT_OK, CommandRefused
+from queue_manager.cli.exit_codes import EXIT_NEVER, EXIT_OK, CommandRefused
 from queue_manager.cli.logging_options import settings_of
 from queue_manager.cli.login_name import login_name
 from queue_manager.cli.output import duration

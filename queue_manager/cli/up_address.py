@@ -7,7 +7,7 @@ from shlex import quote
 from urllib.parse import urlsplit
 
 from queue_manager.cli.connection import default_data_dir
-from queue_manager.cli.exits import EXIT_NEVER, CommandRefused
+from queue_manager.cli.exit_codes import EXIT_NEVER, CommandRefused
 from queue_manager.engine import kubeconfig
 from queue_manager.local.storage.data_directory import KUBECONFIG
 

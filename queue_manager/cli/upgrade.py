@@ -17,7 +17,7 @@ from job_controller.json_tree import Json
 from queue_manager.api.resources import NAMESPACES
 from queue_manager.cli import output
 from queue_manager.cli.connection import connect
-from queue_manager.cli.exits import EXIT_NEVER, EXIT_OK, EXIT_UNEXPECTED
+from queue_manager.cli.exit_codes import EXIT_NEVER, EXIT_OK, EXIT_UNEXPECTED
 from queue_manager.cli.install import read_settings
 from queue_manager.cli.installed import installed, releases
 from queue_manager.cli.machine_formats import object_name

@@ -18,7 +18,7 @@ from urllib3.exceptions import HTTPError
 from job_controller.model import Job, Key
 from queue_manager.api.keys import QUEUE_NAME
 from queue_manager.cli.connection import find_kubeconfig
-from queue_manager.cli.exits import CommandRefused
+from queue_manager.cli.exit_codes import CommandRefused
 from queue_manager.client import job_logs
 from queue_manager.client.errors import JobDeleted, JobFailed, JobNotFound, NeverStarts, Timeout
 from queue_manager.client.job_requests import create_job, read_visible_pods, read_workloads

@@ -17,15 +17,15 @@ from pydantic.alias_generators import to_camel
 from job_controller.json_tree import Json
 from queue_manager.api.component_names import service_account
 from queue_manager.installation import object_names
-from queue_manager.installation.access import (
+from queue_manager.installation.admission_policies import admission_policies
+from queue_manager.installation.policy_settings import PolicyName, PolicySettings
+from queue_manager.installation.rbac_objects import (
     LISTED_NAMESPACES,
     QUEUE_RUNS,
     WEBHOOKS,
     account_binding,
     account_role,
 )
-from queue_manager.installation.admission_policies import admission_policies
-from queue_manager.installation.policy_settings import PolicyName, PolicySettings
 from queue_manager.installation.template import (
     CONFIG_FIELDS,
     ITEM,

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from queue_manager.installation import object_names
-from queue_manager.installation.access import QUEUE_RUNS, VISIBLE
 from queue_manager.installation.deployments import CONTAINER_SECURITY, IMAGE, POD_SECURITY
+from queue_manager.installation.rbac_objects import QUEUE_RUNS, VISIBLE
 from queue_manager.installation.template import NAMESPACE, Choice, Node, Setting, Template, Text, when
 
 # The image has no shell. Both APIs answer 401 to a request without a token: that is an answer.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from queue_manager.configuration.config_map import KEY
 from queue_manager.installation import object_names
-from queue_manager.installation.access import (
+from queue_manager.installation.rbac_objects import (
     NO_WEBHOOKS,
     OWN_DEPLOYMENT,
     QUEUE_RUNS,

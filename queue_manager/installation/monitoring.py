@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from queue_manager.installation import object_names
-from queue_manager.installation.access import OWN_DEPLOYMENT, QUEUE_RUNS
 from queue_manager.installation.alerts import ALERTS, rule_groups
 from queue_manager.installation.dashboard import dashboard
+from queue_manager.installation.rbac_objects import OWN_DEPLOYMENT, QUEUE_RUNS
 from queue_manager.installation.template import NAMESPACE, Setting, Spread, Template, TemplateCondition, Text, when
 
 RUNBOOK = "RUNBOOK.md"

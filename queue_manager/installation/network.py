@@ -7,8 +7,8 @@ from types import MappingProxyType
 
 from queue_manager.api.component_names import VISIBILITY_GROUP
 from queue_manager.installation import object_names
-from queue_manager.installation.access import OWN_DEPLOYMENT, QUEUE_RUNS, VISIBLE, WEBHOOKS
 from queue_manager.installation.admission_objects import if_served
+from queue_manager.installation.rbac_objects import OWN_DEPLOYMENT, QUEUE_RUNS, VISIBLE, WEBHOOKS
 from queue_manager.installation.template import ITEM, NAMESPACE, Each, Node, Setting, Template, TemplateCondition, when
 
 PORTS = {

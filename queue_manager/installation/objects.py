@@ -9,7 +9,6 @@ from queue_manager.api.crd_conversion import converted_by, service
 from queue_manager.api.crd_generation import crd
 from queue_manager.api.models import KINDS
 from queue_manager.installation import object_names
-from queue_manager.installation.access import account_templates, role_templates
 from queue_manager.installation.admission_objects import (
     PLACEHOLDER,
     SERVED,
@@ -20,6 +19,7 @@ from queue_manager.installation.admission_objects import (
 from queue_manager.installation.deployments import process_templates
 from queue_manager.installation.monitoring import monitoring_templates
 from queue_manager.installation.network import network_templates
+from queue_manager.installation.rbac_objects import account_templates, role_templates
 from queue_manager.installation.settings import Settings, config_of, values_of
 from queue_manager.installation.template import NAMESPACE, Node, Template, TemplateCondition, resolve, when
 from queue_manager.installation.user_roles import user_role_templates

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from queue_manager.cli import manifests
-from queue_manager.cli.exits import CommandRefused
+from queue_manager.cli.exit_codes import CommandRefused
 from queue_manager.configuration import ConfigurationError, loads
 
 LIST, MAPPING = ('the list opened with "[" is not closed', 'the mapping opened with "{" is not closed')

@@ -18,7 +18,7 @@ from queue_manager.cli.arguments.job_commands import add_job_lists, add_single_j
 from queue_manager.cli.arguments.local_commands import add_demo, add_down, add_up
 from queue_manager.cli.arguments.manager_command import add_manager
 from queue_manager.cli.arguments.queue_commands import add_queue_commands
-from queue_manager.cli.exits import EXIT_NEVER
+from queue_manager.cli.exit_codes import EXIT_NEVER
 from queue_manager.cli.streams import sentence
 
 

@@ -8,7 +8,7 @@ from queue_manager.adoption.losses import AdoptedObjects, losses
 from queue_manager.cli import adopt
 from queue_manager.cli.adoption_reading import KueueCluster
 from queue_manager.cli.arguments import parser
-from queue_manager.cli.exits import EXIT_NEVER, CommandRefused
+from queue_manager.cli.exit_codes import EXIT_NEVER, CommandRefused
 
 CRD = {
     "metadata": {"name": "workloads.kueue.x-k8s.io"},

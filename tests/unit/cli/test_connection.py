@@ -16,7 +16,7 @@ import pytest
 from queue_manager.api.resources import JOBS
 from queue_manager.cli import up, up_address
 from queue_manager.cli.connection import connect, find_kubeconfig
-from queue_manager.cli.exits import EXIT_ERROR, EXIT_NEVER, CommandRefused
+from queue_manager.cli.exit_codes import EXIT_ERROR, EXIT_NEVER, CommandRefused
 from queue_manager.cli.main import main
 from queue_manager.configuration import KueueConfig
 from queue_manager.engine.http_transport import HttpTransport

@@ -10,7 +10,7 @@ import pytest
 
 from queue_manager.cli import manifests
 from queue_manager.cli.decode_errors import explain_decoding
-from queue_manager.cli.exits import EXIT_NEVER, CommandRefused
+from queue_manager.cli.exit_codes import EXIT_NEVER, CommandRefused
 from queue_manager.cli.submit import prepare, submit
 from queue_manager.engine.rest_client import RestClient
 from queue_manager.local.kinds.registry import KindRegistry

@@ -8,7 +8,7 @@ import pytest
 
 from queue_manager.cli.arguments import parser
 from queue_manager.cli.detached import foreground_arguments, warnings_of
-from queue_manager.cli.exits import EXIT_NEVER
+from queue_manager.cli.exit_codes import EXIT_NEVER
 from queue_manager.cli.main import main
 
 ALL = (

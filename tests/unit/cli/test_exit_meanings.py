@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from queue_manager.cli import exits
+from queue_manager.cli import exit_codes
 from queue_manager.cli.arguments import parser
+from queue_manager.cli.exit_codes import EXIT_OK
 from queue_manager.cli.exit_meanings import GENERAL, OF_COMMANDS, OTHERS, exit_sentence, exit_status
-from queue_manager.cli.exits import EXIT_OK
 from queue_manager.cli.explain import CODES
 from queue_manager.cli.man_page import commands_of
 from queue_manager.visibility.reason_codes import ReasonClass
@@ -22,7 +22,7 @@ def status(command: str) -> str:
 
 
 def test_every_exit_code_has_a_meaning() -> None:
-    assert {value for name, value in vars(exits).items() if name.startswith("EXIT_")} == GENERAL.keys() - {OTHERS}
+    assert {value for name, value in vars(exit_codes).items() if name.startswith("EXIT_")} == GENERAL.keys() - {OTHERS}
     assert OF_COMMANDS.keys() <= COMMANDS.keys()
 
 

@@ -18,7 +18,7 @@ from queue_manager.accounting.job_summary import JobSummary, summary
 from queue_manager.accounting.records import StepKind
 from queue_manager.accounting.usage_report import UsageRow
 from queue_manager.cli.arguments import parser
-from queue_manager.cli.exits import EXIT_ERROR, EXIT_NEVER
+from queue_manager.cli.exit_codes import EXIT_ERROR, EXIT_NEVER
 from queue_manager.cli.fitted_table import FittedTable
 from queue_manager.cli.history import StepRow, columns
 from queue_manager.cli.main import main

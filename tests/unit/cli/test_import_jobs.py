@@ -11,7 +11,7 @@ from job_controller.model import Job
 from queue_manager.adoption.job_imports import Import, ImportStep
 from queue_manager.adoption.queue_mapping import Match, QueueRule
 from queue_manager.cli.arguments import parser
-from queue_manager.cli.exits import EXIT_OK, EXIT_UNEXPECTED, CommandRefused
+from queue_manager.cli.exit_codes import EXIT_OK, EXIT_UNEXPECTED, CommandRefused
 from queue_manager.cli.import_jobs import describe, read_rules, report
 from queue_manager.cli.import_steps import row_of
 

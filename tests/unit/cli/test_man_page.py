@@ -11,7 +11,7 @@ from datetime import date
 import pytest
 
 from queue_manager.cli.arguments import parser
-from queue_manager.cli.exits import CREATING
+from queue_manager.cli.exit_codes import CREATING
 from queue_manager.cli.main import main
 from queue_manager.cli.man_page import commands_of, man_page
 from queue_manager.cli.man_text import plain_text

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from queue_manager.cli import manifests
-from queue_manager.cli.exits import EXIT_NEVER, CommandRefused
+from queue_manager.cli.exit_codes import EXIT_NEVER, CommandRefused
 
 JOB = """\
 apiVersion: batch/v1

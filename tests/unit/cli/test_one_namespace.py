@@ -16,7 +16,7 @@ from queue_manager.api import keys, policies
 from queue_manager.api.resources import CLUSTER_QUEUES, JOBS, LOCAL_QUEUES, NAMESPACES, WORKLOADS
 from queue_manager.api.types import Workload
 from queue_manager.cli import reactivate, stop_policy
-from queue_manager.cli.exits import EXIT_NEVER, EXIT_OK, CommandRefused
+from queue_manager.cli.exit_codes import EXIT_NEVER, EXIT_OK, CommandRefused
 from queue_manager.cli.queue_view import read_queues
 from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.transport import Request, Response

@@ -9,7 +9,7 @@ import pytest
 from queue_manager.api.resources import LOCAL_QUEUES
 from queue_manager.cli import main
 from queue_manager.cli.arguments import parser
-from queue_manager.cli.exits import EXIT_REFUSED, CommandRefused
+from queue_manager.cli.exit_codes import EXIT_REFUSED, CommandRefused
 from queue_manager.cli.run import choose_queue, command_of, variables
 from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.transport import Request, Response

@@ -114,7 +114,7 @@ def test_control_characters_of_a_refused_file_are_escaped(
 # The command, interrupted as soon as anything is read beyond the module that starts it, the exit codes and built-ins.
 INTERRUPTED = """
 import os, signal, sys
-READ = ("__future__", "atexit", "gc", "", ".cli", ".cli.main", ".cli.exits")
+READ = ("__future__", "atexit", "gc", "", ".cli", ".cli.main", ".cli.exit_codes")
 class Interrupt:
     def find_spec(self, name, *args):
         if name.removeprefix("queue_manager") not in READ:

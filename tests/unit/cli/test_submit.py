@@ -17,7 +17,7 @@ from queue_manager.api.resources import CLUSTER_QUEUES, JOBS, LOCAL_QUEUES, NAME
 from queue_manager.cli import main, manifests
 from queue_manager.cli import submit as submit_module
 from queue_manager.cli.creations import Creations
-from queue_manager.cli.exits import EXIT_ERROR, EXIT_NEVER, EXIT_REFUSED, CommandRefused
+from queue_manager.cli.exit_codes import EXIT_ERROR, EXIT_NEVER, EXIT_REFUSED, CommandRefused
 from queue_manager.cli.published_config import Publisher
 from queue_manager.cli.submit import Submitted, _namespaces, prepare, submit
 from queue_manager.cli.targets import check_local_queue

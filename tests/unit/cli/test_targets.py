@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from job_controller.model import Key
-from queue_manager.cli.exits import EXIT_NEVER, CommandRefused
+from queue_manager.cli.exit_codes import EXIT_NEVER, CommandRefused
 from queue_manager.cli.targets import key_of, queue_of
 from queue_manager.visibility.similar_names import similar_names
 

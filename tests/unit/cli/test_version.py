@@ -8,7 +8,7 @@ import pytest
 
 from queue_manager.cli import version_line
 from queue_manager.cli.arguments import parser
-from queue_manager.cli.exits import EXIT_NEVER, EXIT_REFUSED
+from queue_manager.cli.exit_codes import EXIT_NEVER, EXIT_REFUSED
 from queue_manager.cli.main import main
 from queue_manager.cli.man_page import commands_of
 

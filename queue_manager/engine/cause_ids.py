@@ -44,7 +44,7 @@ class CauseId(msgspec.Struct, frozen=True, gc=False):
         return self.uid == other.uid and self.resource_version == other.resource_version
 
     def joined(self, other: CauseId) -> CauseId:
-        """The id of work that serves the other change too; this id if that is known, or there are MAX_JOINED.
+        """The id of work that serves the other, later cause too; this id if that is known, or there are MAX_JOINED.
 
         If both are the same change, the work follows from the later span.
         """
@@ -69,9 +69,15 @@ CURRENT: ContextVar[CauseId | None] = ContextVar("cause", default=None)
 
 
 def join(causes: Iterable[CauseId | None]) -> CauseId | None:
-    """The id of work that serves all of these changes; None if it follows from none."""
+    """The id of work that serves all of these changes; None if it follows from none.
+
+    The first names it, and it follows from the span of the first.
+    """
     result: CauseId | None = None
     for cause in causes:
         for each in (cause, *cause.others) if cause is not None else ():
-            result = cause if result is None else result.joined(each)
+            if result is None:
+                result = cause
+            elif result.span is None or not result.is_same_change(each):
+                result = result.joined(each)
     return result

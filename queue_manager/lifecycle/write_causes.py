@@ -28,6 +28,11 @@ class Cause(Enum):
     PODS_EXPECTED = "pods_expected"  # PodsReady=False of a Workload that is pending
 
     @property
+    def place(self) -> int:
+        """The place in the order of this list."""
+        return _ORDER[self]
+
+    @property
     def explains(self) -> bool:
         """Whether the write only explains."""
         return self in _EXPLAINING
@@ -39,4 +44,4 @@ _ORDER = {cause: place for place, cause in enumerate(Cause)}
 
 def main_cause(causes: list[Cause]) -> Cause:
     """The most consequential of these causes of one write."""
-    return min(causes, key=_ORDER.__getitem__)
+    return min(causes, key=lambda cause: cause.place)

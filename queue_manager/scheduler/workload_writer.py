@@ -160,7 +160,7 @@ class WorkloadWriter:
                 await asyncio.sleep(0)
             # Explanations come last: what the others write can make them untrue, and then they have no Event either.
             writes = sorted(self._pending.pop(key, []), key=lambda write: bool(write.slot))
-            CURRENT.set(join(write.follows for write in writes))
+            CURRENT.set(join(write.follows for write in sorted(writes, key=lambda write: write.cause.place)))
             try:
                 await self._write(key, writes)
             except Exception as error:

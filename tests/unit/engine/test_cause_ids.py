@@ -202,3 +202,10 @@ def test_work_that_serves_a_change_twice_follows_from_the_later_span() -> None:
     assert added.joined(unsuspended).span == "of a write"
     assert unsuspended.joined(added).span == "of a write"
     assert CauseId("a", "1", (B,), span="earlier").joined(unsuspended) == CauseId("a", "1", (B,), span="of a write")
+
+
+def test_a_write_of_several_transitions_follows_from_the_first() -> None:
+    reserved, counted = CauseId("a", "1", span="of the Workload"), CauseId("a", "1", span="of a sync")
+    assert join([reserved, counted]) == reserved
+    assert join([CauseId("a", "1"), counted]) == counted
+    assert join([reserved, counted.joined(B)]) == CauseId("a", "1", (B,), span="of the Workload")

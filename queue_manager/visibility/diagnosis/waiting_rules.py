@@ -6,6 +6,7 @@ stopped queue without pending Jobs. ClusterQueues that do not exist or are inact
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
@@ -23,6 +24,7 @@ NEVER_STARTS = "NeverStarts"
 STOPPED_QUEUE = "StoppedQueue"
 CORDONED_NODES = "CordonedNodes"
 UNPLACED_PODS = "UnplacedPods"
+_FULL = re.compile("Insufficient |Too many pods")
 TRANSIENT = frozenset({CORDONED_NODES, UNPLACED_PODS})  # a pod may be placed a moment later
 
 
@@ -82,13 +84,17 @@ def all_nodes_cordoned(snapshot: ClusterSnapshot) -> Iterator[Problem]:
 
 
 def unplaced_pods(snapshot: ClusterSnapshot) -> Iterator[Problem]:
-    """Pods of Jobs that no node can take, by cause, unless `all_nodes_cordoned` says why."""
+    """Pods of Jobs that no node can take, by cause, unless `all_nodes_cordoned` says why.
+
+    What waits for room on a node is no finding: other pods will end.
+    """
     if _are_all_cordoned(snapshot):
         return
     groups: dict[str, list[Pod]] = defaultdict(list)
     for pod in _unplaced(snapshot):
         worst = worst_cause([pod])
-        groups[worst.text if worst is not None else ""].append(pod)
+        if worst is not None and not _FULL.search(worst.text):
+            groups[worst.text].append(pod)
     for cause, pods in sorted(groups.items()):
         first = min(pod.metadata.key for pod in pods)
         yield warning(

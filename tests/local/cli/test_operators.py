@@ -36,7 +36,7 @@ async def test_a_job_that_never_becomes_ready_is_listed_and_reactivated(user: Ca
         assert "LocalQueue user-quee does not exist; did you mean user-queue?" in lost.stderr
 
     would = me.says("reactivate", "broken", "--dry-run")
-    assert would.startswith("default/broken would be reactivated: requeued in user-queue")
+    assert would.startswith("default/broken would be reactivated: it would be requeued in user-queue")
     assert me.json("show", "broken")["state"] == "Deactivated"
 
     assert me.says("reactivate", "broken") == (

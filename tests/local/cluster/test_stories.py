@@ -147,7 +147,9 @@ async def test_story_3_a_deactivated_job_is_reactivated_without_recreating_it(cl
     up = cluster(config(backoffBaseSeconds=0, backoffLimitCount=0))
     async with up.client() as client:
         await queue(client, {"default": {}}, "1")
-        created = await client.create(JOBS, "default", submission("job", str(program), annotations=SHORT))
+        restarting = submission("job", str(program), annotations=SHORT)
+        restarting["spec"]["template"]["spec"]["restartPolicy"] = "OnFailure"  # with Never the Job fails
+        created = await client.create(JOBS, "default", restarting)
         await until_workload(
             client,
             "job",

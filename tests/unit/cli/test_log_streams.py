@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 
+import msgspec
 import pytest
 
 from queue_manager.cli import repeated_reading
 from queue_manager.cli.log_streams import LogPrinter
 from queue_manager.engine.rest_client import RestClient
-from queue_manager.engine.transport import ApiError, Relay
+from queue_manager.engine.transport import ApiError, Relay, Request, Response
 from queue_manager.visibility.log_selection import LogSource
 
 SOURCE = LogSource("p", "uid", "main", "7")
@@ -18,7 +19,10 @@ Chunk = bytes | Exception
 
 
 class LogStreams(Relay):
-    """Answers each request for a stream with the next list of chunks; an exception breaks the stream there."""
+    """Answers each request for a stream with the next list of chunks; an exception breaks the stream there.
+
+    The pod is the same each time.
+    """
 
     def __init__(self, *streams: list[Chunk]) -> None:
         self._streams = list(streams)
@@ -29,6 +33,11 @@ class LogStreams(Relay):
         assert path == "/api/v1/namespaces/default/pods/p/log"
         self.queries.append(dict(query or {}))
         yield self._chunks(self._streams.pop(0))
+
+    async def request(self, request: Request) -> Response:
+        assert request.path == "/api/v1/namespaces/default/pods/p"
+        status = {"containerStatuses": [{"name": "main", "state": {"running": {}}}]}
+        return Response(200, {}, msgspec.json.encode({"metadata": {"name": "p", "uid": "uid"}, "status": status}))
 
     async def _chunks(self, chunks: list[Chunk]) -> AsyncIterator[bytes]:
         for chunk in chunks:

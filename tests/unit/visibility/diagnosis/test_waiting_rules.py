@@ -36,14 +36,15 @@ def pending(*names: str, **more: Any) -> dict[str, Any]:
     }
 
 
-def unplaced(*names: str) -> list[Pod]:
-    refused = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": WHY}
+TAINTED = "0/2 nodes are available: 2 node(s) had untolerated taint {team: a}."
+FULL = "0/2 nodes are available: 1 Insufficient cpu, 1 node(s) had untolerated taint {team: a}."
+
+
+def unplaced(*names: str, why: str = TAINTED) -> list[Pod]:
+    refused = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": why}
     meta = {"namespace": "default", "ownerReferences": owner("j")}
     tree = {"status": {"phase": "Pending", "conditions": [refused]}}
     return [msgspec.convert({**tree, "metadata": {**meta, "name": name}}, Pod) for name in names]
-
-
-WHY = "0/2 nodes are available: 2 Insufficient cpu."
 
 
 def found(**change: Any) -> tuple[str, str, str, str, str]:
@@ -113,7 +114,7 @@ def test_pods_that_no_node_can_take_are_one_finding_by_cause() -> None:
         "warning",
         "UnplacedPods",
         "pod/a -n default",
-        "2 pods, such as default/a, find no node (0/2 nodes: Insufficient cpu).",
+        "2 pods, such as default/a, find no node (0/2 nodes: node(s) had untolerated taint {team: a}).",
     )
 
 
@@ -128,10 +129,19 @@ def test_a_pod_without_a_node_counts_only_if_found_twice() -> None:
         {"local_queues": HELD},
         {"cluster_queues": STOPPED},
         {"nodes": CORDONED},
+        {"pods": unplaced("a", why=FULL)},
         pending("fits"),
         {"local_queues": HELD, **pending("off", active=False)},
     ],
-    ids=["nothing", "a held queue", "a stopped queue", "cordoned nodes", "a Job that waits for quota", "deactivated"],
+    ids=[
+        "nothing",
+        "a held queue",
+        "a stopped queue",
+        "cordoned nodes",
+        "a full node",
+        "a Job that waits for quota",
+        "deactivated",
+    ],
 )
 def test_what_no_job_waits_for_is_no_finding(change: dict[str, Any]) -> None:
     none: list[Problem] = []

@@ -146,7 +146,7 @@ class Ending:
         if remedy is None:
             return EXIT_OK
         state = (outcome.state or "").lower()
-        say(f"sluice logs: {state}: {outcome.reason or 'no reason is given'}; {remedy} {self.name}")
+        say(f"sluice logs: Job {self.name} is {state}: {outcome.reason or 'no reason is given'}; {remedy} {self.name}")
         return exit_code([outcome])
 
     def _observed(self, key: Key, state: JobState | None, why: str) -> None:

@@ -41,7 +41,7 @@ def _without_times(row: JobRow) -> JobRow:
 
 def aged(row: JobRow, seconds: float) -> JobRow:
     """Return the row as it is so many seconds later, if nothing happens."""
-    if row.finished is not None:
+    if row.finished is not None or row.state == JobState.DEACTIVATED:
         return row
     if row.running_seconds is not None:
         return msgspec.structs.replace(row, running_seconds=row.running_seconds + seconds)

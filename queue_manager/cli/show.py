@@ -223,14 +223,14 @@ def render(view: JobView, now: datetime, most: int | None = MAX_ROWS) -> Group:
         parts += [Text(), FittedTable(DEMAND, view.demand)]
     if view.pods:
         parts += [Text(), *_shortened(tables["pods"], _pods_in_order(view.pods), most)]
-    if _have_a_story(view.retries.attempts):
+    if _say_more_than_the_history(view.retries.attempts):
         parts += [Text(), FittedTable(tables["attempts"], view.retries.attempts)]
     steps = output.columns_of("" if most is not None else "wide", tables["history"])
     parts += [Text(), heading("HISTORY"), FittedTable(steps, view.history)]
     return Group(*parts, *_events(view, tables["events"], most))
 
 
-def _have_a_story(attempts: Sequence[AttemptRow]) -> bool:
+def _say_more_than_the_history(attempts: Sequence[AttemptRow]) -> bool:
     """Whether the attempts say more than the history: of a Job that ran once to its end they do not."""
     ended = [attempt for attempt in attempts if attempt.ended and attempt.cause != "Succeeded"]
     return (len(attempts) > 1 and bool(ended)) or any(attempt.cause != "Failed" for attempt in ended)

@@ -294,7 +294,8 @@ def _once_released(case: Case, workload: Workload, local: LocalQueue, above: Clu
         return None
     stopped = sentence_of(queue_obstacle(workload.local_queue, local, above, case.around.default_ns))
     changes = tuple(f"{change}, and the queue is released" for change in found.changes)
-    return replace(found, sentence=f"{found.sentence} {stopped}", changes=changes)
+    # The numbers and the position of that judgement are those after the release.
+    return replace(found, sentence=f"{found.sentence} {stopped}", changes=changes, judgement=None)
 
 
 Q = TypeVar("Q", LocalQueue, ClusterQueue)

@@ -351,16 +351,24 @@ def is_judged(reserved: Condition | None) -> bool:
 def spans(job: Job, workload: Workload | None, now: datetime) -> tuple[float | None, float | None]:
     """Return the seconds that the Job waited for its start (until now if it has not started), and ran since then.
 
-    Runs that an eviction ended count toward neither; the Workload records them.
+    Runs that an eviction ended count toward neither; the Workload records them. A deactivated Job does not wait.
     """
     created = job.metadata.creation_timestamp or now
     started = job.status.start_time
     ended = _ended_at(job)
-    waiting = _seconds(created, started or ended or now) if workload or job.spec.suspend else None
+    waited_until = started or ended or _deactivated_at(workload) or now
+    waiting = _seconds(created, waited_until) if workload or job.spec.suspend else None
     if waiting is not None and workload is not None:
         waiting = max(0.0, waiting - (workload.status.accumulated_past_execution_time_seconds or 0))
     running = _seconds(started, ended or now) if started else None
     return waiting, running
+
+
+def _deactivated_at(workload: Workload | None) -> datetime | None:
+    if workload is None or workload.spec.active:
+        return None
+    evicted = workload.condition(condition_types.EVICTED)
+    return evicted.last_transition_time if evicted is not None and evicted.is_true else None
 
 
 def _seconds(start: datetime, end: datetime) -> float:

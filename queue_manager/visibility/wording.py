@@ -97,7 +97,7 @@ def cause_first(cause: str, reason: str, message: str, text: str) -> str:
     `text`: the sentence about `reason` and `message`, which say less than the cause or repeat it.
     """
     if not cause:
-        return text
+        return f"{NOT_READY}; {text}" if reason == GAVE_UP else text
     if reason in (reasons.WAIT_FOR_START, reasons.WAIT_FOR_RECOVERY):
         return cause
     if message.startswith(messages.pods_ready_timeout("")):

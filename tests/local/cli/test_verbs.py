@@ -167,7 +167,8 @@ async def test_logs_do_not_follow_a_job_that_needs_an_operator(user: Begin) -> N
     ran(me, "-d", "--name", "huge", "--cpu", "64", "true")
     never = me.run("logs", "-f", "huge")
     assert never.returncode == 2
-    assert never.stderr == "sluice logs: pending: can never start: asks 64 cpu, queue limit 2; sluice explain huge\n"
+    why = "can never start: asks 64 cpu, queue limit 2"
+    assert never.stderr == f"sluice logs: Job huge is pending: {why}; sluice explain huge\n"
     me.submit("long", cpu="2")
     me.submit("late", cpu="2")
     await me.until_state("late", "Pending")
@@ -177,7 +178,7 @@ async def test_logs_do_not_follow_a_job_that_needs_an_operator(user: Begin) -> N
         me.says("deactivate", "late")
         _, err = process.communicate(timeout=60)
     assert process.returncode == 1
-    assert err.startswith("sluice logs: deactivated: ")
+    assert err.startswith("sluice logs: Job late is deactivated: ")
     assert err.endswith("; sluice reactivate late\n")
     again = me.run("logs", "-f", "late")
     assert (again.returncode, again.stderr) == (1, err)

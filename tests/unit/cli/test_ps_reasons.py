@@ -31,6 +31,7 @@ def row(reason: str, message: str, cause: str = BOOM, **more: object) -> JobRow:
         (row("PodsReadyTimeout", EVICTED), f"{BOOM}; its pods were not ready in time"),
         (row("PendingEvaluation", EVICTED), f"{BOOM}; its pods were not ready in time"),
         (row(LIMIT, "given up"), f"{BOOM}; gave up after 3 attempts"),
+        (row(LIMIT, "given up", cause=""), "its pods were not ready in time; gave up after 3 attempts"),
         (row("BackoffLimitExceeded", "Job has reached the specified backoff limit"), f"{BOOM}; BackoffLimitExceeded"),
         (row("PodsReadyTimeout", "x", cause=""), "PodsReadyTimeout: x"),
     ],

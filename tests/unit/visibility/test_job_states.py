@@ -8,6 +8,7 @@ from job_controller.model import Job
 from job_controller.options import JobControllerOptions
 from queue_manager.api import messages
 from queue_manager.api.types import Workload
+from queue_manager.cli.row_changes import aged
 from queue_manager.visibility.job_states import NOT_QUEUED, job_row, job_rows, job_state
 from queue_manager.visibility.wire_types import Pod
 from tests.unit.visibility.build import ADMISSION, admitted, at, cond, job, pod, wire, workload
@@ -245,6 +246,15 @@ def test_an_evicted_run_is_not_waiting_time() -> None:
     its = workload(conditions=[cond("Evicted")], status={"accumulatedPastExecutionTimeSeconds": 40})
     row = job_row(job(), its, at(60))
     assert (row.waiting_seconds, row.running_seconds) == (20, None)
+
+
+def test_a_deactivated_job_does_not_wait() -> None:
+    its = workload(
+        active=False, conditions=[cond("Evicted", reason="DeactivatedDueToRequeuingLimitExceeded", seconds=25)]
+    )
+    row = job_row(job(), its, at(60))
+    assert (row.state, row.waiting_seconds) == ("Deactivated", 25)
+    assert aged(row, 5.0).waiting_seconds == 25
 
 
 def test_an_untried_job_names_the_refused_job_of_its_shape() -> None:

@@ -14,6 +14,7 @@ from tests.local.agent.world import World, condition, running
 from tests.waiting import until
 
 FOREVER = "sleep 1000"
+SLOW = "trap 'sleep 1; exit 3' TERM; touch ready; while :; do sleep 0.05; done"
 BROKEN = {"key": "broken", "value": "yes", "effect": "NoExecute"}
 TOLERATES = {"key": "broken", "operator": "Exists", "effect": "NoExecute"}
 
@@ -22,12 +23,19 @@ async def taint(world: World, *taints: dict[str, Any]) -> None:
     await world.client.patch(NODES, "", "node-1", {"spec": {"taints": list(taints) or None}})
 
 
+async def until_slow(world: World, name: str) -> None:
+    """The script has set its trap, so that the pod takes a second to end."""
+    pod = await world.when(running, name)
+    await until((world.files(pod) / "work" / "ready").exists)
+
+
 async def test_pods_without_toleration_are_evicted_with_condition_and_event(world: World) -> None:
     async with world.running():
-        await world.create("trap 'sleep 1; exit 3' TERM; while :; do sleep 0.05; done", "leaves")
+        await world.create(SLOW, "leaves")
         await world.create(FOREVER, "stays", tolerations=[TOLERATES])
         for name in ("leaves", "stays"):
             await world.when(running, name)
+        await until_slow(world, "leaves")
         await taint(world, BROKEN)
         going = await world.when(lambda pod: "deletionTimestamp" in pod["metadata"], "leaves")
         disruption = condition(going, "DisruptionTarget")
@@ -50,8 +58,8 @@ async def test_pods_without_toleration_are_evicted_with_condition_and_event(worl
 async def test_a_pod_keeps_the_first_cause_of_its_disruption(world: World) -> None:
     """KEP-3329: a DisruptionTarget condition that is True is not updated. The pod is deleted all the same."""
     async with world.running():
-        await world.create("trap 'sleep 1; exit 3' TERM; while :; do sleep 0.05; done")
-        await world.when(running)
+        await world.create(SLOW)
+        await until_slow(world, "pod")
         first = {"type": "DisruptionTarget", "status": "True", "reason": "Mine", "message": "first"}
         status = {"status": {"conditions": [first]}}
         kind = {"subresource": "status", "content_type": STRATEGIC_PATCH}

@@ -153,7 +153,7 @@ def _tables(found: Explanation, now: datetime, most: int | None) -> Iterator[Ren
 
 
 def facts(found: Explanation, now: datetime) -> Table:
-    """Return `lines` as two columns."""
+    """Return the table of the facts: their names and texts."""
     drawn = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
     drawn.add_column(no_wrap=True, style="dim")
     drawn.add_column(overflow="fold")

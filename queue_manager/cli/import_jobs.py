@@ -1,13 +1,15 @@
 """`sluice import`: brings Jobs that run outside of every queue into one, without stopping them.
 
-Without `--apply` it reads only, and prints for each Job what would happen and why not. It returns EXIT_UNEXPECTED if a
-Job is refused; missing quota may be free by the time of `--apply`, and is no error yet. With `--apply`, for each Job:
+Without `--apply` it reads only, and prints for each Job what would happen, or why it is refused. It returns
+EXIT_UNEXPECTED if a Job is refused; missing quota may be free by the time of `--apply`, and is no error yet. With
+`--apply`, for each Job:
 
 1. Create its Workload, marked as an import.
 2. Wait until the scheduler has admitted it, within the quota and without a preemption.
 3. Label the Job with its queue. From then on it is a Job as any other in the queue.
 
-Each of these may be the last (`jobs.import_rules`): the Job runs on, and the same command continues. What is not
+The import may be interrupted after each of these (`jobs.import_rules`): the Job runs on, and the same command goes on
+from there. What is not
 admitted in time is taken back.
 """
 
@@ -74,7 +76,7 @@ def show(args: argparse.Namespace, rows: Sequence[ImportRow]) -> None:
 
 
 def read_rules(args: argparse.Namespace) -> list[QueueRule]:
-    """Return the rules of the command line. Raises CommandRefused."""
+    """Return which queue each Job gets, by the options. Raises CommandRefused."""
     if args.to_queue:
         return [QueueRule(to_local_queue=args.to_queue)]
     if args.queuemapping_file:

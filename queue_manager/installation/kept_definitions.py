@@ -7,8 +7,9 @@ they become what `sluice crds` prints: the strategy None, and only the stored ve
 A definition whose status.storedVersions names a second version keeps its webhook. Its objects may be stored in that
 version, and without conversion a write would drop their fields; a failing read loses nothing.
 
-The next installation sets both fields again. A server-side apply by kubectl or Helm is refused for fields that another
-field manager has set, so the change is followed by one that removes its entry from metadata.managedFields.
+The next installation sets the conversion and the served versions again. A server-side apply by kubectl or Helm is
+refused for fields that another field manager has set, so the change is followed by one that removes its entry from
+metadata.managedFields.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ def served_alone(definition: Json) -> str:
 
 
 def next_step(definition: Json) -> Json | None:
-    """Return the merge patch that brings a CRD closer to its state without conversion; None if it is there.
+    """Return the merge patch that brings a CRD closer to its state without conversion; None if it has that state.
 
     To be written with FIELD_MANAGER, and repeated with the CRD as it is then.
     """

@@ -2,7 +2,8 @@
 
 An admitted Workload whose pods are not ready has one deadline, the earlier of two:
 
-    of its attempt    WaitForStart      admission + timeout; + unschedulableTimeout while no node can take a pod
+    of its attempt    WaitForStart      admission + timeout; while no node can take a pod, + unschedulableTimeout in
+                                        place of that
                       WaitForRecovery   loss of a ready pod + recoveryTimeout (unset: no deadline)
     the last          first time that its pods were not ready, over all attempts, + giveUpAfter
 

@@ -1,7 +1,7 @@
 """Queues the events of Jobs, and delivers them to each sink without holding up a controller.
 
 A subscriber of the caches only puts notices into bounded queues, one for each sink, so that a slow receiver does not
-delay the other. A full queue drops the newest notice, which is logged and counted.
+delay the others. A full queue drops the newest notice, which is logged and counted.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ class _Outbox:
 def attach_notifications(
     runtime: Runtime, settings: Notifications | None, environment: Mapping[str, str] = os.environ
 ) -> Notifier | None:
-    """Attach the configured sinks to a runtime that has not started; None without any."""
+    """Attach the configured sinks to a runtime that has not started; None without a configured one."""
     if settings is None:
         return None
     sinks: list[Sink] = []

@@ -154,7 +154,7 @@ def may_pass(state: SchedulerState, promised: Promise, candidate: Candidate, now
 
 @dataclass(frozen=True, slots=True)
 class _FreeQuota:
-    """The `Room` of a flavor assignment without preemption."""
+    """The `AvailableQuota` of a flavor assignment without preemption."""
 
     node: QuotaNode
 

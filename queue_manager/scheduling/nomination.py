@@ -64,7 +64,7 @@ def preemptor_of(
 
 @dataclass(frozen=True, slots=True)
 class _Judgement:
-    """One number of pods of one head. It is the `Room` of its flavor assignment."""
+    """One number of pods of one head. It is the `AvailableQuota` of its flavor assignment."""
 
     state: SchedulerState
     planned: PlannedUsage
@@ -116,7 +116,7 @@ class _Judgement:
             return ()
         return tuple(Victim(holding, reservation.victims[uid]) for uid, holding in stopping.items())
 
-    # --- Room ---
+    # --- AvailableQuota ---
 
     def free(self, fr: FlavorResource) -> int:
         """The amount that is available now and stays available."""

@@ -100,7 +100,7 @@ class PlannedUsage:
         return fits
 
     def passed_by(self, info: Info, queue: QueueState) -> frozenset[str]:
-        """The preemptors whose reservations of earlier cycles do not concern a head of this ClusterQueue."""
+        """The preemptors whose reservations of earlier cycles this head may use; `passes` decides that."""
         if not self._standing:
             return frozenset()
         around = self._standing.get(queue.node.root, ())

@@ -146,7 +146,10 @@ class ClusterState:
     # --- one Workload ---
 
     def judge(self, workload: Workload) -> Judgement:
-        """What the scheduler decides about this Workload, which is pending. Settles the state: to be called once."""
+        """What the scheduler decides about this Workload, which is pending.
+
+        It runs admission cycles, which change this ClusterState: call it once.
+        """
         local = self.queues.local_queues.get(workload.local_queue)
         name = local.spec.cluster_queue if local is not None else ""
         blocked = blocker(workload, self._context(local, name))
@@ -163,7 +166,7 @@ class ClusterState:
     def refusals(self, workloads: Iterable[Workload]) -> dict[str, str]:
         """Why the scheduler does not admit these pending Workloads now, by uid; "" for one that it admits.
 
-        Settles the state: to be called once.
+        It runs admission cycles, which change this ClusterState: call it once.
         """
         decided = self._rehearsal.settle()
         return {workload.metadata.uid: self._refusal(workload, decided) for workload in workloads}

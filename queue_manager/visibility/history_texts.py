@@ -64,7 +64,7 @@ _WITHIN = timedelta(seconds=2)  # between a condition and its Event, which is re
 def step_text(step: Step, attempts: int = 0, preempted_for: str = "") -> str:
     """Return what a step's type does not say: its reason, and its message unless that repeats the reason.
 
-    `attempts`: since the last activation. `preempted_for`: as in `JobView`, for the steps of that preemption.
+    `attempts`: how many since the last activation. `preempted_for`: who needed the quota, for steps of a preemption.
     """
     if step.note:
         return step.note

@@ -3,9 +3,9 @@
     /apis/visibility.kueue.x-k8s.io/VERSION/clusterqueues/NAME/pendingworkloads
     /apis/visibility.kueue.x-k8s.io/VERSION/namespaces/NAMESPACE/localqueues/NAME/pendingworkloads
 
-Query: `limit` (DEFAULT_LIMIT, at most MAX_LIMIT) and `offset`. Positions count from 0. That of a LocalQueue lists only
-its own Workloads, with their positions among all of the ClusterQueue. The embedded API server mounts the group; the
-manager serves it to the aggregation layer of a real one. Kueue: pkg/visibility, KEP-168-2;
+Query: `limit` (DEFAULT_LIMIT, at most MAX_LIMIT) and `offset`. Positions count from 0. The page of a LocalQueue lists
+only its own Workloads, with their positions among all of the ClusterQueue. The embedded API server mounts the group;
+the manager serves it to the aggregation layer of a real one. Kueue: pkg/visibility, KEP-168-2;
 BEHAVIOUR.md#q52-positions-of-pending-workloads.
 """
 

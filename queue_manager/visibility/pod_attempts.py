@@ -1,7 +1,8 @@
 """The pods of a Job by attempt, and when the next pod is created. Pure.
 
 The Job controller decides when to replace a failed pod. This module computes the same time with the same functions
-(`job_controller`'s backoff) from the same pods. Only the length of the first wait is configurable and may be unknown.
+(`job_controller`'s backoff) from the same pods. The first and the longest wait are configurable,
+and may be unknown; failed pods that are gone are not counted.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Orders: the node's decision to end a pod, with its reason, stored before any process of the pod is signalled.
+"""Stores why the agent ends a pod, before any process of the pod is signalled. `worker` decides it.
 
 Without the order an agent that restarts after a crash would take the exit codes of an evicted pod for its own failure.
 """

@@ -30,6 +30,7 @@ class NodePod(Object):
 
     @property
     def is_over(self) -> bool:
+        """Whether the phase is terminal; containers may still run."""
         return self.status.get("phase") in TERMINAL
 
 

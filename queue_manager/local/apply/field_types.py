@@ -30,6 +30,8 @@ class FieldType:
 
 
 class ListType:
+    """A list: replaced as a whole (atomic), a set of scalars, or a map of items by their `keys`."""
+
     __slots__ = ("item", "keys", "kind", "memo")
 
     def __init__(self, kind: str, item: FieldType, keys: tuple[str, ...] = ()) -> None:

@@ -56,7 +56,7 @@ class MountedGroup(Protocol):
         ...
 
     def resources(self) -> list[Json]:
-        """The entries of the APIResourceList of each version."""
+        """The entries of the APIResourceList, which all versions share."""
         ...
 
     def described(self) -> list[Json]:

@@ -48,7 +48,7 @@ class Work(NamedTuple):
 
 
 class NeedsWorkerProcess(Exception):
-    """The request needs work done in another process; `work` is that work, if it is already known."""
+    """The request has exceeded its time. `work`: what another process is to do; None: a second run will name it."""
 
     def __init__(self, work: Work | None = None) -> None:
         super().__init__(work)

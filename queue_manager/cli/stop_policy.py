@@ -18,7 +18,11 @@ from queue_manager.engine.transport import ApiError
 from queue_manager.visibility.consequences import load_of, on_stop
 
 RESULTS = {policies.HOLD: "held", policies.HOLD_AND_DRAIN: "draining", policies.STOP_NONE: "released"}
-ALREADY = {policies.HOLD: "held", policies.HOLD_AND_DRAIN: "draining", policies.STOP_NONE: "not stopped"}
+ALREADY = {
+    policies.HOLD: "it is held already",
+    policies.HOLD_AND_DRAIN: "it is draining already",
+    policies.STOP_NONE: "it is not stopped",
+}
 
 
 def run(args: argparse.Namespace, policy: str) -> int:
@@ -34,7 +38,7 @@ async def _run(args: argparse.Namespace, queue: QueueTarget, policy: str, defaul
         old, cluster_queue = await find(client, queue, default_ns)
         load = load_of(await workloads_of(client, queue))
         if (old or policies.STOP_NONE) == policy:
-            note = f"it is {ALREADY[policy]} already ({load})"
+            note = f"{ALREADY[policy]} ({load})"
             report.add(queue.resource.kind, *queue.key, "unchanged", note)
             return report.end("")
         await patch(client, queue.resource, queue.key, {"spec": {"stopPolicy": policy}}, dry_run=args.dry_run)

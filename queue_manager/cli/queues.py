@@ -1,4 +1,4 @@
-"""`sluice queues`: prints one line per ClusterQueue and quota.
+"""`sluice queues`: prints one line per ClusterQueue and quota, and per missing ClusterQueue that a LocalQueue names.
 
 `cpu ██████████ 3/2, borrowed 1 of 4` means: usage 3, nominal quota 2, 1 borrowed, borrowing limit 4. COHORT is the path
 of cohorts from the root: `all/team`.
@@ -65,7 +65,7 @@ def columns(rows: Sequence[QueueRow]) -> list[output.TableColumn]:
 COLUMNS = (
     output.TableColumn("CLUSTERQUEUE", lambda row: row.name),
     output.TableColumn("COHORT", lambda row: "/".join(row.cohort_path) or "-"),
-    output.TableColumn("STRATEGY", lambda row: row.strategy),
+    output.TableColumn("STRATEGY", lambda row: row.strategy or "-"),
     output.TableColumn("STATE", lambda row: row.state, style=lambda row: "" if row.state == "Active" else "red"),
     output.TableColumn("PENDING", lambda row: str(row.pending), right=True),
     output.TableColumn("ADMITTED", lambda row: str(row.admitted), right=True),

@@ -25,6 +25,8 @@ from queue_manager.scheduling.quota_forest import QuotaForest
 from queue_manager.scheduling.quota_state import quotas_of
 from queue_manager.scheduling.quota_tree import FlavorResource, QuotaNode
 
+MISSING = "Missing"  # the state of a ClusterQueue that does not exist
+
 
 class QuotaRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """The quota of one resource in one flavor. Quantities are written as in the API ("1500m", "2Gi"); no limit is None.
@@ -70,7 +72,7 @@ def queue_rows(
     now: datetime,
     cohorts: Iterable[Cohort] = (),
 ) -> list[QueueRow]:
-    """Return rows ordered by name."""
+    """Return rows ordered by name, also of ClusterQueues that do not exist and that a LocalQueue names."""
     by_cluster_queue: dict[str, list[LocalQueue]] = {}
     target: dict[tuple[str, str], str] = {}
     for queue in local_queues:
@@ -92,7 +94,7 @@ def queue_rows(
     named = {queue.metadata.name: queue for queue in cluster_queues}
     forest = _forest(named.values(), cohorts)
     quotas = _quotas(named.values(), used, forest)
-    return [
+    rows = [
         _row(
             queue,
             [node.name for node in forest.queues[name].path()][:0:-1],
@@ -102,8 +104,41 @@ def queue_rows(
             quotas[name],
             now,
         )
-        for name, queue in sorted(named.items())
+        for name, queue in named.items()
     ]
+    rows += [
+        _missing_row(name, local, waiting.get(name, []), admitted.get(name, 0), now)
+        for name, local in by_cluster_queue.items()
+        if name not in named
+    ]
+    return sorted(rows, key=lambda row: row.name)
+
+
+def _missing_row(
+    name: str, local_queues: Sequence[LocalQueue], waiting: Sequence[datetime], admitted: int, now: datetime
+) -> QueueRow:
+    return QueueRow(
+        name=name,
+        cohort="",
+        cohort_path=[],
+        strategy="",
+        state=MISSING,
+        message="it does not exist, and these LocalQueues name it",
+        local_queues=_names(local_queues),
+        stopped_queues=_names(local for local in local_queues if stops(local.spec.stop_policy)),
+        pending=len(waiting),
+        admitted=admitted,
+        oldest_waiting_seconds=_oldest(waiting, now),
+        quotas=[],
+    )
+
+
+def _names(local_queues: Iterable[LocalQueue]) -> list[str]:
+    return sorted(str(local.metadata.key) for local in local_queues)
+
+
+def _oldest(waiting: Sequence[datetime], now: datetime) -> float | None:
+    return max(0.0, (now - min(waiting)).total_seconds()) if waiting else None
 
 
 def _row(
@@ -123,11 +158,11 @@ def _row(
         strategy=queue.spec.queueing_strategy,
         state=condition_types.ACTIVE if active and active.is_true else (active.reason if active else "Unknown"),
         message=active.message if active and not active.is_true else "",
-        local_queues=sorted(str(local.metadata.key) for local in local_queues),
-        stopped_queues=sorted(str(local.metadata.key) for local in local_queues if stops(local.spec.stop_policy)),
+        local_queues=_names(local_queues),
+        stopped_queues=_names(local for local in local_queues if stops(local.spec.stop_policy)),
         pending=len(waiting),
         admitted=admitted,
-        oldest_waiting_seconds=max(0.0, (now - min(waiting)).total_seconds()) if waiting else None,
+        oldest_waiting_seconds=_oldest(waiting, now),
         quotas=quotas,
     )
 

@@ -124,3 +124,13 @@ def test_the_state_is_active_or_the_reason_why_not() -> None:
     ]
     rows = queue_rows(queues, [], [], at(0))
     assert [(row.state, row.message) for row in rows] == [("Active", ""), ("Stopped", "is stopped"), ("Unknown", "")]
+
+
+def test_a_cluster_queue_that_does_not_exist_is_shown_with_the_queues_that_name_it() -> None:
+    orphan = local_queue("orphan", cluster_queue="gone")
+    waits = workload(queueName="orphan")
+    rows = queue_rows([cluster_queue()], [local_queue(), orphan], [waits], at(60))
+    assert [(row.name, row.state, row.local_queues, row.pending) for row in rows] == [
+        ("cq", "Unknown", ["default/q"], 0),
+        ("gone", "Missing", ["default/orphan"], 1),
+    ]

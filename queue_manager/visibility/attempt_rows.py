@@ -69,10 +69,12 @@ def _with_earlier_retry(row: AttemptRow, after: AttemptRow) -> AttemptRow:
 
 
 def _finished(row: AttemptRow, workload: Workload) -> AttemptRow:
-    """Return the newest attempt, ended by the end of the Job if nothing else ended it."""
+    """Return the newest attempt, ended by the end of the Job if nothing else ended it; none follows that end."""
     finished = workload.condition(condition_types.FINISHED)
-    if row.ended is not None or finished is None or not finished.is_true:
+    if finished is None or not finished.is_true:
         return row
+    if row.ended is not None:
+        return msgspec.structs.replace(row, next_retry=None)
     return msgspec.structs.replace(row, ended=finished.last_transition_time, cause=finished.reason)
 
 

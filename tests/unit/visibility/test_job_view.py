@@ -414,6 +414,14 @@ def test_a_deactivation_in_the_backoff_is_no_attempt_and_ends_the_wait(
     assert row.next_retry == (None if retry is None else at(retry))
 
 
+def test_no_attempt_follows_the_end_of_the_job() -> None:
+    """The Job failed while its Workload was evicted."""
+    tried = {"start": wire(0), "end": wire(30), "reason": "PodsReadyTimeout", "retryAt": wire(32)}
+    ended = [cond("Evicted", reason="PodsReadyTimeout", seconds=30), cond("Finished", reason="Failed", seconds=30)]
+    its = workload(conditions=ended, status={"requeueHistory": {"attempts": [tried]}})
+    assert [row.next_retry for row in attempt_rows(its, [])] == [None]
+
+
 def test_an_early_retry_has_its_actual_time() -> None:
     tried = {"start": wire(0), "end": wire(30), "reason": "PodsReadyTimeout", "retryAt": wire(90)}
     counts = evictions(("PodsReadyTimeout", "WaitForStart", 1))

@@ -3,8 +3,7 @@
     decided       the quota is reserved for the preemptor, its victims count as evicted, it waits (`Preempt`)
     evictions     CONCURRENT_EVICTIONS at a time; each is one write, followed by the Events. A victim whose admission is
                   not written yet is pending again without any write
-    the reason    WaitingForPreemptedWorkloads on the preemptor, once all its evictions are written. If the victims are
-                  those of others, it is written like any pending reason, behind admissions and evictions
+    the reason    WaitingForPreemptedWorkloads on the preemptor, once all its evictions are written
     released      each victim that stops makes the preemptor eligible again; it is admitted when it fits
 
 A victim counts as evicted from the decision on, so that no second preemption is issued for it while the write is under
@@ -16,7 +15,7 @@ BEHAVIOUR.md#q49-carrying-out-a-preemption.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable
 
 from queue_manager.api import event_reasons, messages
 from queue_manager.api.resources import WORKLOADS
@@ -72,7 +71,7 @@ class Preemptions:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _carry_out(self, decision: Preempt, victims: Sequence[Victim]) -> None:
+    async def _carry_out(self, decision: Preempt, victims: Iterable[Victim]) -> None:
         """Evict, then say what the preemptor waits for."""
         await asyncio.gather(*(self._evict(decision, victim) for victim in victims))
         info, state = decision.info, self._quota_cache.state
@@ -83,8 +82,8 @@ class Preemptions:
             if waits(draft.workload) and info.uid in state.reservations:
                 transitions.refuse(draft, decision.reason, decision.message, info.requests)
 
-        # After a restart a preemptor is tried first because of this reason. Without evictions of its own it needs none.
-        self._reasons.report(info, wait, Cause.PREEMPTION if victims else Cause.REASON)
+        # Not an explanation only: after a restart the preemptor is tried first because of this reason.
+        self._reasons.report(info, wait, Cause.PREEMPTION)
 
     async def _evict(self, decision: Preempt, victim: Victim) -> None:
         holding = victim.holding

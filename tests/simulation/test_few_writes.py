@@ -16,7 +16,6 @@ import msgspec
 import pytest
 
 from queue_manager.api.messages import KEPT_FOR_HEAD_MESSAGE
-from queue_manager.api.reasons import WAITING_FOR_PREEMPTED
 from queue_manager.api.resources import CLUSTER_QUEUES, WORKLOADS
 from queue_manager.configuration import loads
 from queue_manager.engine.runtime import Runtime
@@ -114,11 +113,6 @@ class Crowd:
         name = "sluice_workload_status_writes_total"
         found = Counter({c.value: int(self.world.metrics.value(name, {"cause": c.value})) for c in Cause})
         return +found
-
-
-def quota(cpu: str) -> list[dict[str, Any]]:
-    resources = [{"name": "cpu", "nominalQuota": cpu}]
-    return [{"coveredResources": ["cpu"], "flavors": [{"name": "default", "resources": resources}]}]
 
 
 @asynccontextmanager
@@ -286,38 +280,6 @@ def test_a_victim_whose_admission_is_not_written_yet_costs_no_write() -> None:
             evicted = [name for name in lows if await is_evicted(c, name)]
             assert len(evicted) == SLOTS
             assert Counter(c.writes())[Cause.ADMISSION.value] == SLOTS + 1, "and no other was admitted"
-            at_rest(c.world)
-
-    run_virtual(scenario())
-
-
-@pytest.mark.parametrize("backlog", [False, True])
-def test_what_waits_for_victims_of_another_is_explained_behind_admissions(backlog: bool) -> None:
-    """`owner` reclaims 10 of the 20 cpus that `loan` uses; `later` fits into the rest without victims of its own."""
-
-    async def scenario() -> None:
-        async with crowd() as c:
-            await c.cluster.queues("10", cohortName="co", preemption={"reclaimWithinCohort": "Any"})
-            for number, cpu, cohort in ((2, "10", {"cohortName": "co"}), (3, "1000", {})):
-                tree = {**API, "kind": "ClusterQueue", "metadata": {"name": f"cq{number}"}}
-                await c.cluster.create(
-                    CLUSTER_QUEUES, {**tree, "spec": {"namespaceSelector": {}, "resourceGroups": quota(cpu), **cohort}}
-                )
-                await c.cluster.local_queue(f"lq{number}", f"cq{number}")
-            await c.create("loan", 20, queue="lq2")
-            await c.cluster.until(lambda: admitted(c), 1)
-            c.written.clear()
-            for number in range(2 * SLOTS if backlog else 0):
-                await c.create(f"before{number}", 1, queue="lq3")
-            await c.create("owner", 10)
-            await c.create("later", 5, priority=1, queue="lq2")
-            for number in range(4 * SLOTS if backlog else 0):
-                await c.create(f"after{number}", 1, queue="lq3")
-            await asyncio.sleep(1)
-            said = [reason for name, reason in c.written if name == "later"]
-            assert said == [*([] if backlog else [WAITING_FOR_PREEMPTED]), "QuotaReserved"]
-            assert c.writes()["preemption"] == 1, "the eviction of `loan`, which is all that lets others run"
-            await asyncio.sleep(2 * PERIOD)
             at_rest(c.world)
 
     run_virtual(scenario())

@@ -57,7 +57,7 @@ def until_served(plane: ControlPlane) -> None:
     for path in (*(f"{root}/{name}?limit=1" for name in names), root):
         while not (answer := _answer(plane, path)) or not all(f'"{name}"' in answer for name in names if path == root):
             assert time.monotonic() < deadline, f"not served: {path}"
-            time.sleep(0.02)
+            time.sleep(0.02)  # discovery has no watch
 
 
 def _answer(plane: ControlPlane, path: str) -> str:

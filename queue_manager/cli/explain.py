@@ -18,7 +18,7 @@ from queue_manager.cli import output
 from queue_manager.cli.cluster_view import read_cluster
 from queue_manager.cli.connection import connect, read_default_namespace
 from queue_manager.cli.exit_codes import EXIT_NEVER, EXIT_OK, EXIT_UNEXPECTED
-from queue_manager.cli.explanation_view import MOST, first_of, position_text, read_explanation, with_pods
+from queue_manager.cli.explanation_reading import MOST, first_of, position_text, read_explanation, with_pods
 from queue_manager.cli.fitted_table import FittedTable
 from queue_manager.cli.pod_reading import pods_of
 from queue_manager.cli.ps import STYLES as STATE_STYLES

@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 
 import msgspec
 
+from queue_manager.accounting.history_queries import HistoryFilter, JobHistory
 from queue_manager.accounting.job_summary import JobOutcome, JobSummary, text
-from queue_manager.accounting.queries import HistoryFilter, JobHistory
 from queue_manager.accounting.records import PodRecord, StepKind, StepRecord
 from queue_manager.accounting.step_order import timeline
 from queue_manager.cli import output

@@ -7,8 +7,8 @@ import asyncio
 from datetime import UTC, datetime
 
 from queue_manager.accounting.database import HistoryUnavailable, shown_url
+from queue_manager.accounting.history_queries import HistoryFilter, JobHistory, read_history
 from queue_manager.accounting.job_summary import JobSummary, summary
-from queue_manager.accounting.queries import HistoryFilter, JobHistory, read_history
 from queue_manager.cli.connection import connect, default_data_dir, find_kubeconfig, read_default_namespace
 from queue_manager.cli.exit_codes import EXIT_NEVER, CommandRefused
 from queue_manager.cli.machine_formats import Namer, job_names

@@ -29,6 +29,7 @@ from queue_manager.configuration.process import LeaderElection
 from queue_manager.engine import descriptors, kubeconfig, log, tracing
 from queue_manager.engine.clock import SystemClock
 from queue_manager.engine.kubeconfig import Access, KubeconfigError
+from queue_manager.engine.renewing_transport import ClusterTransport
 from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.tuning import event_loop, tune_garbage_collector
 from queue_manager.operator import preflight, probes, shell, visibility_server
@@ -36,9 +37,8 @@ from queue_manager.operator.controllers import Controllers
 from queue_manager.operator.delegated_auth import DelegatedAuth
 from queue_manager.operator.election import Election
 from queue_manager.operator.metrics_access import CachedAuth, guarded
-from queue_manager.operator.permissions import QUEUE
 from queue_manager.operator.preflight import CannotStart
-from queue_manager.operator.renewing_transport import ClusterTransport
+from queue_manager.operator.required_permissions import QUEUE
 from queue_manager.operator.tls import server_context
 from queue_manager.operator.watchdog import watch_event_loop
 from queue_manager.operator.webhooks import service

@@ -18,7 +18,7 @@ from queue_manager.cli import output
 from queue_manager.cli.cluster_view import read_cluster
 from queue_manager.cli.connection import connect, read_default_namespace
 from queue_manager.cli.exit_codes import EXIT_NEVER, EXIT_OK, CommandRefused
-from queue_manager.cli.explanation_view import position_text, read_explanation
+from queue_manager.cli.explanation_reading import position_text, read_explanation
 from queue_manager.cli.fitted_table import FittedTable
 from queue_manager.cli.log_lines import with_log
 from queue_manager.cli.permitted_lists import list_permitted
@@ -44,8 +44,8 @@ from queue_manager.visibility.job_view import JobView, job_view
 from queue_manager.visibility.obstacles import local_queue_of, obstacle
 from queue_manager.visibility.pod_attempts import PodRow
 from queue_manager.visibility.predictions import PredictionContext
+from queue_manager.visibility.short_messages import GAVE_UP, cause_first, event_reason, gave_up, plain
 from queue_manager.visibility.wire_types import Event, Pod
-from queue_manager.visibility.wording import GAVE_UP, cause_first, event_reason, gave_up, plain
 
 INDEXES_PER_LINE = 50
 

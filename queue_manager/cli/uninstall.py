@@ -5,7 +5,7 @@ The order keeps writes possible and Jobs running:
 1. what makes the API server call the manager (webhooks, APIServices), and policies, so that no request waits for it;
 2. the Deployments, and then a wait until their pods are gone and the Leases are free: a manager that still runs would
    stop each Job whose Workload is deleted;
-3. the conversion of the CRDs that stay, which no manager answers from now on (`installation.kept_definitions`);
+3. the conversion of the CRDs that stay, which no manager answers from now on (`installation.conversion_removal`);
 4. everything else with the label of an installation, but neither the namespace nor the CRDs; ClusterRoles that the
    cluster collects from others come last (`cli.aggregated_roles`);
 5. with --crds the CRDs, whose objects are deleted with them: their finalizers, which only a manager would remove, are

@@ -32,8 +32,8 @@ from queue_manager.visibility.attempt_counts import count_budget_attempts
 from queue_manager.visibility.failures import Failure, newest_failure
 from queue_manager.visibility.followed_states import is_outdated
 from queue_manager.visibility.job_states import JobState
+from queue_manager.visibility.short_messages import cause_first, plain
 from queue_manager.visibility.wire_types import Pod
-from queue_manager.visibility.wording import cause_first, plain
 
 if TYPE_CHECKING:
     from kubernetes.client import ApiClient

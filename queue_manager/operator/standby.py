@@ -15,9 +15,9 @@ from collections.abc import Collection
 
 from queue_manager.configuration import KueueConfig
 from queue_manager.engine.clock import SystemClock
+from queue_manager.engine.renewing_transport import ClusterTransport
 from queue_manager.engine.runtime import Runtime
 from queue_manager.operator.election import Fence
-from queue_manager.operator.renewing_transport import ClusterTransport
 from queue_manager.operator.unserved_paths import UnservedPathTransport
 from queue_manager.visibility.pending_summary import PendingSummaries
 from queue_manager.wiring import attach_pending_summaries

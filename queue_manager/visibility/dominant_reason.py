@@ -32,7 +32,6 @@ from queue_manager.lifecycle.workload_settings import WorkloadSettings
 from queue_manager.visibility import reason_codes
 from queue_manager.visibility.cluster_state import NEVER_REASONS, ClusterObjects, ClusterState, Judgement
 from queue_manager.visibility.consequences import queue_argument, queue_obstacle
-from queue_manager.visibility.decision_texts import MANAGER_RUNS, REASON_TEXTS, decided
 from queue_manager.visibility.finding import Finding, sentence_of
 from queue_manager.visibility.inbox import job_name
 from queue_manager.visibility.job_states import (
@@ -44,6 +43,7 @@ from queue_manager.visibility.job_states import (
     state_without_job,
 )
 from queue_manager.visibility.obstacles import Obstacle
+from queue_manager.visibility.pending_sentences import MANAGER_RUNS, REASON_TEXTS, decided
 from queue_manager.visibility.preempted import preempted_for
 
 ADMITTED_SECONDS = 15.0  # in which an admitted Job is unsuspended

@@ -44,8 +44,8 @@ from queue_manager.visibility.attempt_counts import count_budget_attempts
 from queue_manager.visibility.job_causes import exit_code_of, job_cause, pods_by_job
 from queue_manager.visibility.pod_attempts import next_pod_at
 from queue_manager.visibility.preempted import preempted_for
+from queue_manager.visibility.short_messages import like_another, plain
 from queue_manager.visibility.started_jobs import explain_running, explain_starting, is_between_tries, is_running
-from queue_manager.visibility.wording import like_another, plain
 
 WORKLOAD_CREATION_TIMEOUT = timedelta(seconds=15)  # within this time the queue creates the Workload of a new Job
 NOT_QUEUED = "NotQueued"

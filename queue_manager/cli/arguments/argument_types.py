@@ -7,7 +7,7 @@ from datetime import datetime
 
 from job_controller import quantities
 from job_controller.api_rules.names import dns_label
-from queue_manager.operator.permissions import ALL
+from queue_manager.operator.required_permissions import ALL
 
 TIMES = "2h, 3d, 1w (ago), today, yesterday, 08:30, 2026-01-31 or 2026-01-31T08:30"  # that `past_time` takes
 MAX_NODES = 1000  # each node opens a watch of its own; more nodes take too long to start

@@ -17,7 +17,7 @@ from job_controller.json_tree import Json
 from queue_manager.local.agent import environment as env
 from queue_manager.local.agent import resource_usage, supervisor
 from queue_manager.local.agent.cgroups import was_oom_killed
-from queue_manager.local.agent.containers import (
+from queue_manager.local.agent.container_starts import (
     CRASH_BACKOFF,
     CRASH_BACKOFF_CAP,
     START_ERROR,

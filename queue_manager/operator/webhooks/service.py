@@ -20,8 +20,8 @@ from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.runtime import Runtime
 from queue_manager.engine.transport import Transport
 from queue_manager.lifecycle.workload_settings import settings_of
-from queue_manager.operator.permissions import Need
 from queue_manager.operator.preflight import CannotStart
+from queue_manager.operator.required_permissions import Need
 from queue_manager.operator.tls import ServingCertificate, server_context
 from queue_manager.operator.unserved_paths import UnservedPathTransport
 from queue_manager.operator.webhooks import https_server

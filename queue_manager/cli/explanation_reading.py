@@ -1,4 +1,7 @@
-"""Reads what surrounds a Job, and explains why it does not run: for `sluice explain` and `sluice show`."""
+"""Reads a Job with its queues, pods and position, and explains why it does not run, for `sluice explain` and `show`.
+
+`visibility.dominant_reason` chooses the reason and its sentence; `cli.explain` prints them.
+"""
 
 from __future__ import annotations
 

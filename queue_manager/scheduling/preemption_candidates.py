@@ -5,6 +5,7 @@ Where candidates are decides by which policy they may be chosen:
     own ClusterQueue         withinClusterQueue
     elsewhere                reclaimWithinCohort; `victim_search` separates those to whose quota the preemptor is
                              *entitled* from the others
+    elsewhere, other         borrowWithinCohort too, if the preemptor borrows (`victim_search`)
 
 The preemptor is entitled to what the smallest subtree whose quota holds it has lent to the rest of the cohort. In other
 ClusterQueues only those Workloads count that are in subtrees above their own quota.

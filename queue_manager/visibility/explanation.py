@@ -1,8 +1,9 @@
 """The record of `sluice explain`: why a Job does not run, with the evidence. Pure: objects and time in, record out.
 
-`dominant_reason` finds the one reason; the tables show the evidence. A reader who may not see everything on which
-the scheduler's decision depends gets the reason that the scheduler has published, and a list of what is missing. Names
-of other namespaces' objects appear only if the reader may list them. BEHAVIOUR.md#q51-explanations.
+`dominant_reason` finds the one reason, with its sentence (for a pending Workload from `pending_sentences`), and
+`explanation_rows` makes the tables that show the evidence. A reader who may not see everything on which the scheduler's
+decision depends gets the reason that the scheduler has published, and a list of what is missing. Names of other
+namespaces' objects appear only if the reader may list them. BEHAVIOUR.md#q51-explanations.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""The tables of `sluice explain`: amounts as quantities, verdicts as sentences. Pure."""
+"""The tables of `sluice explain`: amounts as quantities, verdicts as sentences. Pure.
+
+The sentence above the tables is chosen in `dominant_reason`.
+"""
 
 from __future__ import annotations
 

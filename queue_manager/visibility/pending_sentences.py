@@ -1,4 +1,7 @@
-"""Sentences about the scheduler's decision on a pending Workload. Pure."""
+"""The sentence of `sluice explain` for each decision of the scheduler on a pending Workload. Pure.
+
+`dominant_reason` has those for every other state.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""Shortens reasons and messages of the API for tables. Pure.
+"""Shortens reasons and messages of the API for the tables of `ps` and `show`. Pure.
 
 Objects and JSON output keep the API's strings, which other programs parse. Unknown texts are returned unchanged.
+The sentence of `sluice explain` is in `dominant_reason` and `pending_sentences`.
 """
 
 from __future__ import annotations

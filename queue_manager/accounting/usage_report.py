@@ -90,7 +90,7 @@ def _row(names: Mapping[str, str], jobs: Sequence[JobSummary]) -> UsageRow:
 
 
 def percentile(ordered: Sequence[float], percent: int) -> float | None:
-    """The smallest value that is not exceeded by this share of the values (nearest rank); None without values."""
+    """The smallest value that at least `percent` % of the ascending values do not exceed; None without values."""
     if not ordered:
         return None
     rank = -(-len(ordered) * percent // 100)  # rounded up

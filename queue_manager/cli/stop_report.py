@@ -15,7 +15,7 @@ COST = "nothing enforces their deadlines and memory limits meanwhile, and a rest
 
 
 def interruption(running: RunningCounts) -> str:
-    """Return what stopping does to running pods, as the end of a line; "" if nothing runs."""
+    """Return what a stop of `sluice up` does to running Jobs, as the end of its message; "" if nothing runs."""
     if not running.pods:
         return ""
     pods = counted(running.pods, "pod")

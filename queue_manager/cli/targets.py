@@ -217,7 +217,7 @@ async def _list_visible(client: RestClient, resource: Resource) -> list[QueueTar
 
 
 def similar_queues(queue: QueueTarget, others: Sequence[QueueTarget]) -> list[QueueTarget]:
-    """Return queues of the same name, of either kind and in any namespace, else up to three with similar names."""
+    """Return queues of the same name, of either kind and in any namespace; else those of the three nearest names."""
     same = [other for other in others if other.key.name == queue.key.name]
     names = [other.key.name for other in others if other.resource == queue.resource] or [o.key.name for o in others]
     near = similar_names(queue.key.name, names)

@@ -53,7 +53,7 @@ class ObjectReference(NamedTuple):
 
     @property
     def object(self) -> tuple[str, ...]:
-        """Identifies the object, whatever its resourceVersion."""
+        """All fields but resourceVersion: equal for all versions of an object."""
         return self[:-1]
 
 

@@ -48,7 +48,10 @@ def cause_groups(rows: Iterable[InboxRow], default_ns: str = "default") -> list[
 
 
 def short_action(groups: Sequence[CauseGroup]) -> str:
-    """Return the command for the first group, with the beginning of a long cause if that selects no other group."""
+    """Return the command that selects the Jobs of the first group.
+
+    A long cause in it is cut to its beginning, unless that would also select another group.
+    """
     first = groups[0]
     short = _beginning(first.cause)
     if any(_contains(text, short) for other in groups[1:] for text in (other.cause, other.text)):

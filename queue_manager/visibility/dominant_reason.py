@@ -118,7 +118,7 @@ def case_of(job: Job | None, workload: Workload | None, around: Surroundings, no
 
 
 def dominant(case: Case) -> Finding:
-    """The first line of the table that applies."""
+    """The reason of a Job: the first line of the table in the docstring of this module that applies to it."""
     ended = _without_waiting(case)
     if ended is not None:
         return ended

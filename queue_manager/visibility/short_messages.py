@@ -80,9 +80,10 @@ def plain(
 
 
 def like_another(equivalent: str, why: str) -> str:
-    """Return the sentence for a Job that is not tried because one with equal requests does not fit: the cause first.
+    """Return the sentence for a Job that is not tried because another one with equal requests does not fit.
 
-    The name of that Job follows the word "Job", since any word of the sentence may be a name.
+    The sentence begins with the cause (`why`). The name of the other Job follows the word "Job", so that a Job called
+    "another" cannot be mistaken for a word of the sentence.
     """
     who = f"{f'Job {equivalent}' if equivalent else 'another Job'} with the same requests"
     return f"{why}, like {who}" if why else f"not tried: {who} does not fit"

@@ -127,7 +127,7 @@ def flavors_without_nodes(snapshot: ClusterSnapshot) -> Iterator[Problem]:
 
 
 def quotas_above_nodes(snapshot: ClusterSnapshot) -> Iterator[Problem]:
-    """Nominal quotas above what all nodes of the flavor have: the rest is admitted, and its pods stay Pending."""
+    """Nominal quotas above what the nodes of the flavor have: Jobs are admitted whose pods then stay Pending."""
     if snapshot.cluster_queues is None or snapshot.flavors is None or snapshot.nodes is None:
         return
     flavors = {flavor.metadata.name: flavor for flavor in snapshot.flavors}

@@ -57,7 +57,7 @@ def open_for_reading(url: str) -> Engine:
         raise _unavailable(target, error) from error
     if found != (wanted := _scripts().get_current_head()):
         engine.dispose()
-        text = f"has schema {found}" if found else "is no history"
+        text = f"has schema {found}" if found else "is not a history"
         raise HistoryUnavailable(f"{_shown(target)} {text}, this version of sluice reads schema {wanted}")
     return engine
 

@@ -95,7 +95,7 @@ class HistoryWriter:
                 self._changed.notify()
 
     def reconfigure(self, retention: Retention) -> None:
-        """Enforce new bounds at once."""
+        """Enforce new bounds immediately."""
         with self._changed:
             self._retention, self._prune_due = retention, True
             self._changed.notify()

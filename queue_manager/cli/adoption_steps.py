@@ -144,7 +144,7 @@ async def rewrite_stored(client: RestClient, crd: Json) -> None:
     if refused:
         raise CommandRefused(
             f"{name}: {len(refused)} of {len(objects)} objects could not be rewritten as {STORED}, nothing is lost; "
-            f"mend them and repeat the command: {'; '.join(refused[:MAX_REFUSED])}"
+            f"correct them and repeat the command: {'; '.join(refused[:MAX_REFUSED])}"
         )
     await client.patch(CRDS, "", name, {"status": {"storedVersions": [STORED]}}, subresource="status")
     write(f"{name}: {len(objects)} objects are stored as {STORED}")

@@ -31,5 +31,5 @@ class Creations:
         else:
             last = ["no other was created"] if self.created else ["nothing was created"]
         names = " ".join(map(str, self.created))
-        before = [f"created, and go on: {names} (to delete them: sluice cancel {names})"] if self.created else []
+        before = [f"created, and still there: {names} (to delete them: sluice cancel {names})"] if self.created else []
         return f"interrupted: {'; '.join([*before, *last])}"

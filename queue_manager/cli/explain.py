@@ -44,7 +44,7 @@ def run(args: argparse.Namespace) -> int:
     if args.reason is not None:
         return show_reason(args)
     found = asyncio.run(explanation(args))
-    output.show_record(args.output, found, lambda: picture(found, SystemClock().now(), most_rows(args.output)))
+    output.show_record(args.output, found, lambda: render(found, SystemClock().now(), most_rows(args.output)))
     return exit_code(found)
 
 
@@ -127,7 +127,7 @@ def most_rows(form: str) -> int | None:
     return None if form == "wide" else MOST
 
 
-def picture(found: Explanation, now: datetime, most: int | None = MOST) -> Group:
+def render(found: Explanation, now: datetime, most: int | None = MOST) -> Group:
     """Return all that is printed: title, sentence, tables of at most `most` rows, facts."""
     kind = next((kind for kind in STYLES if found.code.startswith(kind)), None)
     style = STYLES[kind] if kind is not None else STATE_STYLES.get(found.state, "green")

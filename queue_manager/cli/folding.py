@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from rich.cells import cell_len
 
 INDENT = 2  # characters: of the lines that continue another one
-CONTINUED = " \\"  # of a command that goes on in the next line
+CONTINUED = " \\"  # of a command that continues on the next line
 # Neither the name of a command that begins its message ("sluice run: ...") nor the mark behind an argument.
 _COMMAND = re.compile(r"""\(?(?:sluice|kubectl|export) (?![\w-]+:)(?:'[^']*'|"[^"]*"|[^;()'"])+[);]*""")
 _QUOTED = re.compile(r"[^\s`]*`[^`]*`\S*")

@@ -8,7 +8,7 @@ EXIT_UNEXPECTED if a Job is refused; missing quota may be free by the time of `-
 2. Wait until the scheduler has admitted it, within the quota and without a preemption.
 3. Label the Job with its queue. From then on it is a Job as any other in the queue.
 
-The import may be interrupted after each of these (`jobs.import_rules`): the Job runs on, and the same command goes on
+The import may be interrupted after each of these (`jobs.import_rules`): the Job runs on, and the same command continues
 from there. What is not
 admitted in time is taken back.
 """

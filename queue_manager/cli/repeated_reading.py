@@ -1,7 +1,7 @@
-"""Reads what a command waits for again and again, and goes on when the server does not respond for a while.
+"""Reads what a command waits for again and again, and continues when the server does not respond for a while.
 
 Often while it changes, every LONGEST_PAUSE_SECONDS and more while it does not. The pause grows with the number of Jobs,
-so that waiting for many of them is no load for the API server. A server that does not respond is tried again for
+so that waiting for many of them puts no load on the API server. A server that does not respond is tried again for
 PATIENCE_SECONDS.
 """
 

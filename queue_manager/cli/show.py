@@ -34,9 +34,9 @@ from queue_manager.engine.clock import SystemClock
 from queue_manager.engine.rest_client import RestClient
 from queue_manager.lifecycle.workload_settings import settings_of
 from queue_manager.visibility.attempt_rows import AttemptRow
+from queue_manager.visibility.deactivated_jobs import RESTARTING, is_pod_of
 from queue_manager.visibility.failures import Failure, newest_failure
 from queue_manager.visibility.history_texts import events_beside, short_object, step_text
-from queue_manager.visibility.inbox import RESTARTING, is_pod_of
 from queue_manager.visibility.indexes import MEANING, IndexMap
 from queue_manager.visibility.job_history import Step
 from queue_manager.visibility.job_states import is_pending, refused_equivalent, refused_shapes
@@ -237,7 +237,7 @@ def _say_more_than_the_history(attempts: Sequence[AttemptRow]) -> bool:
 
 
 def _events(view: JobView, columns: Sequence[output.TableColumn], most: int | None) -> list[RenderableType]:
-    """Return the Events that are no steps of the history, or all of them if `most` is None."""
+    """Return the Events that are not steps of the history, or all of them if `most` is None."""
     found = view.events if most is None else events_beside(view.history, view.events)
     left_out = len(view.events) - len(found)
     tail = [Text(f"and {left_out} that HISTORY has (-o wide has all)", style="dim")] if left_out else []

@@ -21,7 +21,7 @@ def interruption(running: RunningCounts) -> str:
     pods = counted(running.pods, "pod")
     what = counted(running.jobs, "Job") if running.jobs else pods
     return (
-        f": {what} interrupted, the next `sluice up` starts {pods} again, which counts as no retry; "
+        f": {what} interrupted, the next `sluice up` starts {pods} again, which does not count as a retry; "
         "waiting up to 10 s for processes to end, Ctrl-C again does not wait"
     )
 
@@ -42,7 +42,7 @@ def stopped_jobs(running: RunningCounts, *, left: bool, up: str = "sluice up") -
     jobs = f"{counted(running.jobs, 'Job')} ({_listed(running.names)})" if running.jobs else pods
     if left:
         return f"{jobs} {LEFT_RUNNING}, with the processes of {pods}: `{up}` finds them again; {COST}"
-    return f"{jobs} interrupted: `{up}` starts {pods} again, which counts as no retry"
+    return f"{jobs} interrupted: `{up}` starts {pods} again, which does not count as a retry"
 
 
 def record(data_dir: Path, sentence: str) -> None:

@@ -67,7 +67,7 @@ def say(text: str) -> None:
 
 
 def write(text: str, indent: int = 2) -> None:
-    """Print a sentence on standard output, at once. `indent`: characters before what continues a line."""
+    """Print a sentence on standard output, immediately. `indent`: characters before what continues a line."""
     sys.stdout.write(sentence(text, sys.stdout, indent))
     sys.stdout.flush()
 

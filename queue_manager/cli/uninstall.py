@@ -1,4 +1,4 @@
-"""`sluice uninstall`: removes an installation; running Jobs go on, and the CRDs stay unless they are named.
+"""`sluice uninstall`: removes an installation; running Jobs keep running, and the CRDs stay unless they are named.
 
 The order keeps writes possible and Jobs running:
 
@@ -232,7 +232,7 @@ class _Removal:
                 raise
 
     async def report_jobs(self) -> None:
-        """Report how the unfinished Jobs go on without a manager."""
+        """Report what becomes of the unfinished Jobs without a manager."""
         jobs = await self._client.list(JOBS, type=Job)
         for name, note in left_behind(jobs):
             self._report.add(JOBS.kind, "", name, "unchanged", note)
@@ -280,7 +280,7 @@ def left_behind(jobs: list[Job]) -> Iterator[tuple[str, str]]:
     if ours:
         yield (
             f"{ours} running, managed by {OWN_MANAGER}",
-            "the pods go on; their status follows when a manager runs again",
+            "the pods keep running; their status follows when a manager runs again",
         )
     if len(running) > ours:
         yield f"{len(running) - ours} running", "handled by the cluster's own Job controller"

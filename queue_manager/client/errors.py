@@ -60,7 +60,7 @@ class NoLogs(Error, LookupError):
 
 
 class Timeout(Error, TimeoutError):
-    """The Job has not ended in time. It goes on. `update` is its last state."""
+    """The Job has not ended in time, and keeps running. `update` is its last state."""
 
     def __init__(self, key: Key, seconds: float, update: JobUpdate) -> None:
         super().__init__(f"Job {key} is {update.state} after {seconds:g} s{f': {update.why}' if update.why else ''}")

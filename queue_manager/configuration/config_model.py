@@ -218,6 +218,6 @@ def is_literal(annotation: Any) -> bool:
 
 
 def section_model(annotation: Any) -> type[ConfigModel] | None:
-    """The model of a section; None for what is no section."""
+    """The model of a section; None for anything else."""
     plain = core_type(annotation)
     return plain if isinstance(plain, type) and issubclass(plain, ConfigModel) else None

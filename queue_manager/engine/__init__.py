@@ -4,7 +4,7 @@ Modules:
 
     runtime             starts and stops everything below together; what a controller takes in its constructor
     reflector, cache    list and watch a collection into memory; `codec` decodes, `interning` shares equal values
-    client              reads and writes; the response of each write goes into the caches at once
+    client              reads and writes; the response of each write goes into the caches immediately
     workqueue           keys to sync, each at most once, with delays and retries (client-go's workqueue)
     event_recorder      Events, sent in the background; `event_correlation` aggregates and limits them
     transport           the protocol of one API server; `http_transport` over HTTP, `throttle` with QPS and burst

@@ -1,7 +1,7 @@
 """A local copy of one API collection that reads its own writes and never shows an older state after a newer one.
 
 A cache has two sources. The *watch* delivers every change, in order, but late. The *responses* to our own writes
-deliver single objects at once, in any order. They can be merged because the resourceVersions of one collection are
+deliver single objects immediately, in any order. They can be merged because the resourceVersions of one collection are
 ordered, and because `progress` records the revision up to which the watch has delivered every change:
 
 - Of two states of an object the one with the greater resourceVersion wins.

@@ -60,7 +60,7 @@ class _Series:
 class MetricRegistry(Collector):
     """Implements `Metrics` of the job controller's ports, and gauges.
 
-    Every method that counts raises ValueError for a name that is no family of this registry, for a family of another
+    Every method that counts raises ValueError for a name that is not a family of this registry, for a family of another
     kind, and for other labels than the declared ones.
     """
 

@@ -1,4 +1,4 @@
-"""Reads and writes of API objects. The response to each write updates the attached caches at once."""
+"""Reads and writes of API objects. The response to each write updates the attached caches immediately."""
 
 from __future__ import annotations
 
@@ -278,7 +278,7 @@ class Details(msgspec.Struct, frozen=True):
 
 
 class Deleted(msgspec.Struct, frozen=True):
-    """The Status in the response to a DELETE that took effect at once."""
+    """The Status in the response to a DELETE that took effect immediately."""
 
     details: Details = Details()
 

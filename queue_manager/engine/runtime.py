@@ -274,7 +274,7 @@ class Runtime:
         self.recorder(COMPONENT).event(head, "Warning", "Undecodable", f"The object is ignored: {why}")
 
     def _support(self, name: str, run: Work) -> None:
-        """Start a reflector or recorder at once if it was requested after the start."""
+        """Start a reflector or recorder immediately if it was requested after the start."""
         if self._parent is not None and not self._stopping:
             self._start(name, run, self._support_tasks)
 

@@ -262,7 +262,7 @@ class LeadershipTerm:
         self.runtime.metrics.set(MASTER_STATUS, {"name": self._election.lease}, float(role == "leader"))
 
     async def _lead(self) -> None:
-        """Renew the Lease until it is lost, then end the term at once. Losing the Lease is not a task failure."""
+        """Renew the Lease until it is lost, then end the term immediately. Losing the Lease is not a task failure."""
         assert self._election is not None
         assert self._task is not None
         try:

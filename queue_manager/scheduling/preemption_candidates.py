@@ -11,11 +11,11 @@ The preemptor is entitled to what the smallest subtree whose quota holds it has 
 ClusterQueues only those Workloads count that are in subtrees above their own quota.
 
 A preemptor may reclaim from higher priorities (Any), and may be preempted by the same or by third ones. So policies can
-contradict each other, and Workloads would evict each other in turn for ever (KEP-83, Guarantees). Every such circle has
+contradict each other, and Workloads would evict each other in turn forever (KEP-83, Guarantees). Every such circle has
 a step in which quota is reclaimed from an equal or higher priority, so one Workload does that to another one
 MOST_RECLAIMS times and then waits.
 
-A Workload is no candidate before its minimum runtime is over (`Holding.protected_until`).
+A Workload is not a candidate before its minimum runtime is over (`Holding.protected_until`).
 
 Which of them are chosen is decided by `victim_search` and, under fair sharing, by `fair_preemption`.
 Kueue: pkg/scheduler/preemption, BEHAVIOUR.md#q44-preemption.

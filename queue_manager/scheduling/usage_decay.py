@@ -59,7 +59,7 @@ class UsageDecay:
         return {resource: amount for resource, amount in found.items() if amount >= THOUSANDTH}
 
     def penalty(self, requests: Consumption) -> Consumption:
-        """The usage that an admission adds at once."""
+        """The usage that an admission adds immediately."""
         return self.after(NOTHING, requests, self.interval)
 
     def weighted(self, consumed: Consumption, weight: Fraction) -> WeightedUsage:

@@ -231,7 +231,7 @@ class ClusterState:
         return any(not passes(self.state, info, queue, r) for r in others)
 
     def _alone(self, name: str, info: Info) -> Outcome:
-        """The decision if nothing were before it in its queue. With blockAdmission it waits for pods, or for ever."""
+        """The decision if nothing were before it in its queue. With blockAdmission it waits for pods, or forever."""
         outcome = self._rehearsal.decide([(name, info)])[0]
         if not self._rehearsal.is_blocked:
             return outcome

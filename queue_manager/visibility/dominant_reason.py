@@ -32,8 +32,8 @@ from queue_manager.lifecycle.workload_settings import WorkloadSettings
 from queue_manager.visibility import reason_codes
 from queue_manager.visibility.cluster_state import NEVER_REASONS, ClusterObjects, ClusterState, Judgement
 from queue_manager.visibility.consequences import queue_argument, queue_obstacle
+from queue_manager.visibility.deactivated_jobs import job_name
 from queue_manager.visibility.finding import Finding, sentence_of
-from queue_manager.visibility.inbox import job_name
 from queue_manager.visibility.job_states import (
     JobState,
     awaits_requeue,

@@ -17,6 +17,7 @@ from queue_manager.api.types import Workload
 from queue_manager.scheduling.backfill import NEVER
 from queue_manager.visibility import reason_codes
 from queue_manager.visibility.cluster_state import ClusterObjects, Judgement
+from queue_manager.visibility.deactivated_jobs import job_name
 from queue_manager.visibility.demand import demand
 from queue_manager.visibility.dominant_reason import Case, Surroundings, case_of, dominant
 from queue_manager.visibility.explanation_rows import (
@@ -29,7 +30,6 @@ from queue_manager.visibility.explanation_rows import (
 )
 from queue_manager.visibility.finding import Finding
 from queue_manager.visibility.future_events import Prediction
-from queue_manager.visibility.inbox import job_name
 from queue_manager.visibility.job_states import JobState
 
 

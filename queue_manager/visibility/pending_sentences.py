@@ -15,9 +15,9 @@ from queue_manager.scheduling.preemption_advice import NO_WAYS
 from queue_manager.scheduling.workload_info import PODS
 from queue_manager.visibility import reason_codes
 from queue_manager.visibility.cluster_state import NEVER_REASONS, ClusterObjects, Judgement, victims_of
+from queue_manager.visibility.deactivated_jobs import job_name
 from queue_manager.visibility.explanation_rows import nearest
 from queue_manager.visibility.finding import Finding, sentence_of
-from queue_manager.visibility.inbox import job_name
 
 MANAGER_RUNS = "`sluice manager` or `sluice up` runs, if this does not change within seconds"
 REASON_TEXTS = {

@@ -113,7 +113,7 @@ def namespace(text: str) -> str:
     """Return the name of a namespace. Raises ArgumentTypeError unless it is a DNS label."""
     wrong = dns_label(text)
     if wrong:
-        raise argparse.ArgumentTypeError(f"{text!r} is no name of a namespace: {wrong[0]}")
+        raise argparse.ArgumentTypeError(f"{text!r} is not the name of a namespace: {wrong[0]}")
     return text
 
 

@@ -125,7 +125,7 @@ class Agent:
         await self._sweeper.finish()
 
     async def leave(self) -> None:
-        """Stop without ending a pod: its processes go on, and the next agent finds them, as after a crash.
+        """Stop without ending a pod: its processes keep running, and the next agent finds them, as after a crash.
 
         To be called when the runtime has stopped, so that no worker starts or watches a process any more.
         """

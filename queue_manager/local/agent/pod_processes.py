@@ -125,7 +125,7 @@ class PodProcesses:
         self._forget_old(run)
 
     def record_failed_start(self, container: Container, message: str) -> None:
-        """Record a start whose program could not be executed: the container ends at once."""
+        """Record a start whose program could not be executed: the container ends immediately."""
         run = self._layout.run(self._uid, container.name, container.next_number)
         with contextlib.suppress(OSError):  # on a full disk a later agent counts this start anew
             run.record_failed_start(message)

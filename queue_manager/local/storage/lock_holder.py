@@ -88,7 +88,7 @@ def _terminate_polling(pid: int, seconds: float) -> bool:
     try:
         os.kill(pid, signal.SIGTERM)
         while time.monotonic() < deadline:
-            time.sleep(POLL_SECONDS)  # no other way to wait for a process that is no child
+            time.sleep(POLL_SECONDS)  # no other way to wait for a process that is not a child
             os.kill(pid, 0)
     except ProcessLookupError:
         return True

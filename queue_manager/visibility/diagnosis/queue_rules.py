@@ -25,7 +25,7 @@ _EXPECTED = (reasons.READY, reasons.STOPPED, reasons.TERMINATING)  # what a user
 
 
 def missing_cluster_queues(snapshot: ClusterSnapshot) -> Iterator[Problem]:
-    """LocalQueues that lead nowhere: their Jobs wait for ever."""
+    """LocalQueues that lead nowhere: their Jobs wait forever."""
     if snapshot.local_queues is None or snapshot.cluster_queues is None:
         return
     known = [queue.metadata.name for queue in snapshot.cluster_queues]

@@ -179,7 +179,7 @@ async def test_known_quota_is_a_table_and_no_fact(admin: RestClient) -> None:
 
 def drawn(found: Explanation) -> str:
     console = Console(file=StringIO(), width=80)
-    console.print(explain.picture(found, T0))
+    console.print(explain.render(found, T0))
     return str(console.file.getvalue())  # type: ignore[attr-defined]
 
 

@@ -17,7 +17,7 @@ CONFIRM_SECONDS = 1.0
 AGAIN_SECONDS = 10.0  # between checks while nothing is wrong
 
 
-class Prospects:
+class ObstacleChecks:
     """The checks of one Job.
 
     An obstacle counts only once it has lasted CONFIRM_SECONDS: a queue that was created a moment ago, together with the

@@ -114,7 +114,7 @@ def _scripts() -> ScriptDirectory:
 
 
 def shown_url(url: str) -> str:
-    """The URL without its password. Raises HistoryUnavailable for one that names no store."""
+    """The URL without its password. Raises HistoryUnavailable if it is not the URL of a store."""
     return _shown(_parsed(url))
 
 

@@ -1,4 +1,4 @@
-"""Records the history of all Jobs that a runtime sees: from its caches, through `steps`, to the writer."""
+"""Records the history of all Jobs that a runtime sees: from its caches, through `step_reading`, to the writer."""
 
 from __future__ import annotations
 

@@ -147,7 +147,7 @@ NO_NODE = "no node could take"
 
 
 def pods_unschedulable(pods: int, message: str) -> str:
-    """What the message of a timeout says if no node could take `pods` pods; Kueue has no such text.
+    """The part of a timeout's message about `pods` pods that no node could take; Kueue has no such text.
 
     `message`: what the scheduler says about the first of them.
     """

@@ -153,7 +153,7 @@ async def rewrite_stored(client: RestClient, crd: Json) -> None:
 async def _rewrite(client: RestClient, resource: Resource, tree: Json) -> str:
     """Write one object. Return why it was refused, "" if it was not.
 
-    One that has changed or gone meanwhile was stored in the storage version by that.
+    An object that another client has changed or deleted meanwhile needs no write: the change has stored it anew.
     """
     try:
         await client.replace(resource, tree)

@@ -40,7 +40,7 @@ STYLES = {ReasonClass.NEVER: "red", ReasonClass.FAULT: "bold red", ReasonClass.H
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the explanation; return the exit code, see above."""
+    """Print the explanation; return the exit code (`exit_meanings`)."""
     if args.reason is not None:
         return show_reason(args)
     found = asyncio.run(explanation(args))
@@ -72,7 +72,7 @@ async def explanation(args: argparse.Namespace) -> Explanation:
 
 
 def flavor_columns(rows: Sequence[FlavorRow]) -> list[output.TableColumn]:
-    """POD SET only if there are several, KEPT only if quota is kept for preemptors."""
+    """Return the columns: POD SET only if there are several, KEPT only if quota is kept for preemptors."""
     found = [
         output.TableColumn("POD SET", lambda row: row.pod_set),
         output.TableColumn("FLAVOR", lambda row: row.flavor or "-"),
@@ -180,7 +180,7 @@ def lines(found: Explanation, now: datetime) -> list[tuple[str, list[str]]]:
 
 
 def _requests(found: Explanation) -> list[str]:
-    """What it requests, if the quota for that is not known: otherwise the table of flavors says so."""
+    """The Job's requests, if the table of flavors is not printed because the quota is not known."""
     if _is_shown(found):
         return []
     several = len({row.pod_set for row in found.flavors}) > 1

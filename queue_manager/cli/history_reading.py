@@ -97,7 +97,7 @@ async def _where(args: argparse.Namespace) -> str:
 
 
 def own_namer(args: argparse.Namespace) -> Namer:
-    """Name Jobs as other commands take them: without the namespace of -n, else that in which they act."""
+    """Return the function that names Jobs as arguments of commands, which leave out their default namespace."""
     try:
         own = args.namespace or read_default_namespace(args)
     except CommandRefused:  # the history can be read without a cluster

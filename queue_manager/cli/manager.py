@@ -71,7 +71,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def refuse(text: str, error: Exception) -> int:
-    """End the command: with a line in JSON if all lines are, else as every command does."""
+    """End the command with an error: as a line of JSON if the log is JSON, else as text like every command."""
     if not log.is_json():
         raise CommandRefused(text) from error
     logger.error(text)

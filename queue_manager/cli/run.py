@@ -290,7 +290,7 @@ def variables(given: Sequence[tuple[str, str | None]], *, local: bool) -> list[t
 
 
 async def ready_until(client: RestClient, job: Job, pods: Sequence[Pod]) -> datetime | None:
-    """Return when the Workload is evicted if its pods are not ready; None if it is not, or if that is unknown."""
+    """Return when the Workload will be evicted if its pods are not ready by then; None: never, or unknown."""
     config, workload = await published(client), await workload_of(client, job)
     if config is None or workload is None:
         return None

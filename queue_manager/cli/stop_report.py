@@ -1,4 +1,4 @@
-"""What the end of `sluice up` does to running Jobs: said while it stops, and kept for `sluice down` to repeat."""
+"""Sentences about running Jobs when `sluice up` stops: printed while it stops, stored for `sluice down` to repeat."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def departure(running: RunningCounts) -> str:
 
 
 def stopped_jobs(running: RunningCounts, *, left: bool, up: str = "sluice up") -> str:
-    """Return what a stop did to running Jobs, as a sentence. `left`: with --leave-running. `up`: what continues."""
+    """Return what a stop did to running Jobs. `left`: with --leave-running. `up`: the command that continues them."""
     if not running.pods:
         return "no Job was running"
     pods = counted(running.pods, "pod")
@@ -52,7 +52,7 @@ def record(data_dir: Path, sentence: str) -> None:
 
 
 def forget(data_dir: Path) -> None:
-    """Remove the sentence of an earlier stop, so that it is not mistaken for that of a crash."""
+    """Remove the sentence of an earlier stop: after a crash it would be untrue."""
     (data_dir / LAST_STOP).unlink(missing_ok=True)
 
 

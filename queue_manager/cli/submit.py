@@ -165,7 +165,7 @@ def prepare(manifest: Manifest, queue: str | None) -> dict[str, Any]:
 
 
 def name_user(meta: dict[str, Any], user: str) -> None:
-    """Annotate a Job with whose it is, unless it says that itself or `user` is ""."""
+    """Annotate a Job with its user, unless it has that annotation or `user` is ""."""
     labels, annotations = meta.get("labels") or {}, meta.get("annotations") or {}
     well_formed = isinstance(labels, dict) and isinstance(annotations, dict)
     if user and well_formed and not labels.get(keys.USER):

@@ -138,7 +138,7 @@ class Client:
     def follow_logs(
         self, job: V1Job | str, *, index: int | None = None, container: str = "", timeout: float | None = None
     ) -> Iterator[str]:
-        """Yield the lines of that log, without their ends, as they are written, until the container ends.
+        """Yield the lines of the log that `logs` returns, as they are written, until the container ends.
 
         Waits at most `timeout` seconds for the start of the pod. Raises NoLogs, JobNotFound, JobDeleted and Timeout.
         """

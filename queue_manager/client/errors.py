@@ -56,7 +56,7 @@ class JobDeleted(Error):
 
 
 class NoLogs(Error, LookupError):
-    """The Job has no pod, no pod of that index, or none that has started a container."""
+    """The Job has no pod, no pod of the index that was named, or none that has started a container."""
 
 
 class Timeout(Error, TimeoutError):

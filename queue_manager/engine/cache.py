@@ -112,7 +112,7 @@ class Cache(Generic[T]):
     # --- responses to our own writes ---
 
     def follow_writes(self, in_flight: WritesInFlight) -> None:
-        """Give changes of these objects the causes of the writes: the watch can be faster than the response."""
+        """Give each change that the watch delivers the cause of the write that made it, even before its response."""
         self._in_flight = in_flight
 
     def apply_response(self, obj: T) -> None:

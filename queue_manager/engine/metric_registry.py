@@ -167,7 +167,7 @@ def _metric(family: Family, labels: tuple[str, ...]) -> Counter | Gauge | Histog
 
 
 def _served(metric: Metric, added: Mapping[str, str]) -> Metric:
-    """The same family with labels that all its series have, without times of creation."""
+    """Return the family with labels that all its series have, without times of creation."""
     created = f"{metric.name}_created"
     metric.samples = [
         sample._replace(labels={**sample.labels, **added}) if added else sample

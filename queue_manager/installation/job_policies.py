@@ -109,7 +109,7 @@ def priority_class_use(settings: PolicySettings) -> Validating:
 
 
 def priority_class_use_in_cron_jobs(settings: PolicySettings) -> Validating:
-    """The same for the Jobs that a CronJob is going to create."""
+    """A user needs the verb `use` on the WorkloadPriorityClass of the Jobs that the user's CronJob will create."""
     return _use(Target(CRON_JOBS, ("CREATE", "UPDATE")), "spec.jobTemplate.?metadata", {}, settings)
 
 
@@ -132,6 +132,6 @@ def _may(resource: Resource, verb: str, name: str = "") -> str:
 
 
 def _ask(settings: PolicySettings, instead: str) -> str:
-    """What to do instead, and who is exempt."""
+    """The end of a message: what to do instead, and who is exempt."""
     group = settings.break_glass_group
     return f"{instead}, or act as the group {group} in an emergency" if group else instead

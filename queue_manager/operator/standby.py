@@ -47,7 +47,7 @@ class Standby:
         return self._summaries if self._runtime.is_working else None
 
     def unready(self) -> str:
-        """Why the caches that it has begun to fill are not filled yet, "" otherwise."""
+        """Why the caches are not filled yet; "" if they are, or if filling them has not begun."""
         return self._runtime.unready() if self._task is not None and not self._failed else ""
 
     def start(self) -> None:
@@ -61,7 +61,7 @@ class Standby:
             self._task.cancel()
 
     async def stopped(self) -> None:
-        """Wait until nothing of it runs."""
+        """Wait until its tasks have ended."""
         if self._task is not None:
             self.stop()
             await asyncio.wait([self._task])

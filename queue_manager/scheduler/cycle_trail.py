@@ -61,7 +61,7 @@ class CycleTrail:
         self._trigger.forget()
 
     def follow(self, uid: str) -> None:
-        """Let what follows be about the decision for this Workload."""
+        """Attribute the log lines and writes that follow to the decision on this Workload."""
         CURRENT.set(self._own.get(uid, self._trigger.cause))
 
     def record(self, decision: Decision, outcome: Admit | Preempt | Refuse) -> None:

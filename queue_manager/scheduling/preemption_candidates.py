@@ -152,7 +152,7 @@ def is_hopeless(state: SchedulerState, preemptor: Preemptor) -> bool:
 
 
 def is_below_nominal(preemptor: Preemptor) -> bool:
-    """Whether its ClusterQueue has not used up its nominal quota of anything that is short."""
+    """Whether the preemptor's ClusterQueue is below its nominal quota for every flavor and resource that is short."""
     node = preemptor.node
     return all(node.usage.get(fr, 0) < node.quota(fr).nominal for fr in preemptor.needs)
 

@@ -21,7 +21,7 @@ class StartOrder(msgspec.Struct, frozen=True, kw_only=True):
     grace_seconds: float
 
     def encode(self) -> bytes:
-        """As a line."""
+        """Return the order as a line of JSON."""
         return msgspec.json.encode(self) + b"\n"
 
 

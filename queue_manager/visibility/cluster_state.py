@@ -254,5 +254,5 @@ def _is_refusal_of_twin(outcome: Outcome, info: Info, cluster_queue: str) -> boo
 
 
 def victims_of(judgement: Judgement) -> int:
-    """How many Workloads are stopped for it."""
+    """How many Workloads are preempted for the judged one."""
     return len(judgement.outcome.victims) if isinstance(judgement.outcome, Preempt) else 0

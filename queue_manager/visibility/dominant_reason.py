@@ -70,7 +70,7 @@ class Surroundings:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """What is to be explained."""
+    """The Job or Workload that is explained, and what is known about it."""
 
     job: Job | None
     workload: Workload | None
@@ -203,7 +203,7 @@ def _held_back(case: Case, workload: Workload) -> Finding | None:
 
 
 def _reserved(case: Case, workload: Workload) -> Finding:
-    """It holds quota and does not run."""
+    """The reason of a Job that holds quota and does not run."""
     command = f"sluice show {case.argument}"
     if workload.is_true(condition_types.EVICTED):
         _, message = explain_state(case.job, workload, JobState.EVICTED, case.now)
@@ -322,7 +322,7 @@ def _about_to_be_requeued(case: Case) -> Finding:
 
 
 def _published(case: Case, workload: Workload) -> Finding:
-    """What the scheduler has written: the reader may not see enough to repeat its decision."""
+    """The reason that the scheduler has written, for a reader who may not see enough to repeat its decision."""
     reason, message = explain_state(case.job, workload, JobState.PENDING, case.now)
     reason = reason or reasons.PENDING_EVALUATION
     sentence = REASON_TEXTS.get(reason, "It waits for its turn in its queue.")

@@ -141,7 +141,7 @@ def _position(judgement: Judgement | None) -> Position | None:
 
 
 def _requested(case: Case) -> list[FlavorRow]:
-    """What it requests, if the quota is not visible or does not matter."""
+    """The Job's requests, for explanations without a table of flavors."""
     return [
         FlavorRow(
             pod_set=row.pod_set,

@@ -254,7 +254,7 @@ def awaits_requeue(workload: Workload | None, now: datetime) -> bool:
 
 
 def is_pending(job: Job | None, workload: Workload | None, now: datetime) -> bool:
-    """Whether it has a Workload that waits in its queue."""
+    """Whether the Job has a Workload that waits in its queue."""
     if workload is None:
         return False
     state = job_state(job, workload, now) if job is not None else state_without_job(workload, now)

@@ -116,7 +116,7 @@ def _waits_for_quota(found: Judgement) -> Text:
 
 
 def _release(found: Judgement, nearest_one: Sequence[FlavorEvidence]) -> str:
-    """What must be released: in any one of the flavors that were tried, if it has one pod set."""
+    """The amounts that must be released, in any one of the tried flavors if the Workload has one pod set."""
     choices = {
         row.flavor: nearest([r for r in _rows(found) if r.flavor == row.flavor], found.reason) for row in _rows(found)
     }
@@ -130,7 +130,7 @@ def _missing(lacking: Sequence[FlavorEvidence]) -> str:
 
 
 def _by_preemption(found: Judgement) -> list[str]:
-    """What would let it preempt."""
+    """Sentences about the changes that would let the Workload preempt."""
     ways = found.evidence.ways if found.evidence is not None else NO_WAYS
     texts = []
     if ways.protected_until is not None:

@@ -40,7 +40,7 @@ class Answer(NamedTuple):
 
 
 class PendingItem(msgspec.Struct, frozen=True, rename="camel"):
-    """What a reader of a page needs of an item."""
+    """A pending Workload in a page, with the fields that our own readers use."""
 
     metadata: ObjectMeta
     position_in_cluster_queue: int

@@ -60,7 +60,7 @@ class MountedGroup(Protocol):
         ...
 
     def described(self) -> list[Json]:
-        """The same for aggregated discovery."""
+        """The group as an entry of aggregated discovery."""
         ...
 
     def answer(self, path: str, query: Mapping[str, str]) -> MountedAnswer | None:

@@ -146,7 +146,7 @@ def _maps(before: list[Json], patch: list[Json]) -> bool:
 
 
 def _handle_special(before: list[Json], patch: list[Json], key: str) -> tuple[list[Json], list[Json]]:
-    """Apply `$patch` in list items: delete the item with that key, or replace the whole list."""
+    """Apply `$patch` in list items: delete the item with the same merge key, or replace the whole list."""
     plain, gone, replace = [], set(), False
     for item in patch:
         match item.get(DIRECTIVE):

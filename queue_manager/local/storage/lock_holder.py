@@ -83,7 +83,7 @@ def terminate(directory: Path, pid: int, seconds: float) -> bool:
 
 
 def _terminate_polling(pid: int, seconds: float) -> bool:
-    """The same without pidfds, as on macOS."""
+    """Terminate a process where pidfds do not exist, as on macOS."""
     deadline = time.monotonic() + seconds
     try:
         os.kill(pid, signal.SIGTERM)

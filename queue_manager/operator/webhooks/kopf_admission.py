@@ -50,7 +50,7 @@ class KopfAdmission:
 
     @property
     def routes(self) -> Mapping[str, Answer]:
-        """What answers under the path of each webhook."""
+        """The handlers by the path of each webhook."""
         return {webhook.path: partial(self._answer, webhook) for webhook in WEBHOOKS}
 
     def attach(self, kopf: Any, registry: Any, settings: Any) -> None:

@@ -46,7 +46,7 @@ LOOPBACK = ("localhost", "127.0.0.1", "::1")  # for a webhook configuration with
 
 
 def needs(config: KueueConfig, namespace: str) -> dict[str, list[Need]]:
-    """What the webhooks need permission for, by namespace."""
+    """The permissions that the webhooks need, by namespace."""
     management = config.internal_cert_management
     if not management.enable:
         return {}

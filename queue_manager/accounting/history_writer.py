@@ -118,7 +118,7 @@ class HistoryWriter:
         self._thread.start()
 
     def stop(self, seconds: float) -> bool:
-        """Write what is queued; return whether all of it was written within this time. `queued` is what was not."""
+        """Write the queued records; return whether all were written in time. `queued` is the number of the others."""
         self._give_up_at = time.monotonic() + seconds
         self._stopped.set()
         with self._changed:

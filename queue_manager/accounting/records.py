@@ -13,7 +13,7 @@ import msgspec
 
 
 class StepKind(StrEnum):
-    """What happened. The texts are stored and printed."""
+    """The kinds of steps. The texts are stored and printed."""
 
     SUBMITTED = "Submitted"  # not stored: the record of the Job says it
     HELD = "Held"  # a stopped queue keeps a pending Workload

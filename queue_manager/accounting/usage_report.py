@@ -19,7 +19,7 @@ GROUPS: Mapping[str, Callable[[JobSummary], str]] = {
 
 
 class UsageRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """One group of Jobs in `sluice report`. What the rows are not grouped by is ""; what nothing is known of is None.
+    """One group of Jobs in `sluice report`. A column that does not group the rows is ""; an unknown number is None.
 
     `successPercent`: of those that succeeded or failed. Waits are from the submission to the first admission.
     """

@@ -108,7 +108,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def columns(form: str, jobs: Sequence[JobSummary]) -> list[output.TableColumn]:
-    """The columns without those that say the same of all Jobs, so that a row fits 80 characters; with -o wide all."""
+    """The columns whose values differ between Jobs, so that a row fits 80 characters; with -o wide all."""
     same = [heading for heading, value in COMMON.items() if len({value(job) for job in jobs}) == 1]
     return [column for column in COLUMNS if form == "wide" or column.heading not in same]
 

@@ -1,4 +1,4 @@
-"""Handles standard streams that are closed, on a full disk, or of a narrow encoding."""
+"""Handles standard streams that are closed, on a full disk, or in an encoding without some characters."""
 
 from __future__ import annotations
 

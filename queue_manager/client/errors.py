@@ -48,7 +48,7 @@ class JobFailed(Error):
 
 
 class JobNotFound(Error, LookupError):
-    """No Job of this name exists: it was given by name, and nothing is known of it."""
+    """No Job of this name exists, and none has been seen before; otherwise JobDeleted is raised."""
 
 
 class JobDeleted(Error):

@@ -31,7 +31,7 @@ class ObstacleChecks:
         self._next_check = 0.0
 
     def obstacle(self, seen: Seen) -> Obstacle | None:
-        """What keeps the Job from ever starting, None if nothing does or it is not time to check."""
+        """What keeps the Job from ever starting; None if nothing does, or if no check is due yet."""
         now = time.monotonic()
         if now < self._next_check:
             return None

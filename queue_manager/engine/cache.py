@@ -126,7 +126,7 @@ class Cache(Generic[T]):
             self._store(obj, at)
 
     def forget(self, obj: T) -> None:
-        """Remove an object that we deleted; no state of this uid comes back."""
+        """Remove an object that we deleted; later states with this uid are ignored."""
         self.forget_uid(obj.metadata.uid, existed_at=revision(obj))
 
     def forget_uid(self, uid: str, up_to: int = ALL_REVISIONS, existed_at: int | None = None) -> None:

@@ -54,8 +54,8 @@ def known_manager(settings: PolicySettings) -> Validating:
 def queue_name(settings: PolicySettings) -> Validating:
     """The queue of a Job that runs cannot change (`validate_job_update`).
 
-    Who may create Workloads may give it one, for `sluice import`. A policy cannot read whether the Job's Workload is
-    admitted; the controllers suspend the Job if it is not.
+    A user who may create Workloads may give a queue to a Job without one, for `sluice import`. A policy cannot read
+    whether the Job's Workload is admitted; the controllers suspend the Job if it is not.
     """
     conditions = {"changes-queue": f"{QUEUE} != {OLD_QUEUE}"}
     message = cel.message(invalid(QUEUE_PATH, cel.VALUE, IMMUTABLE), QUEUE)

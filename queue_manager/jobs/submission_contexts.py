@@ -50,7 +50,7 @@ class SubmissionContexts:
 
 
 def queue_of_import(workloads: Iterable[Workload]) -> str:
-    """Return the queue of the admitted Workload among these that `sluice import` made; "" without one."""
+    """Return the queue of the first admitted Workload that `sluice import` made; "" without one."""
     found = (w.spec.queue_name for w in workloads if is_imported(w) and permits_pods(w))
     return next(found, "")
 

@@ -332,7 +332,7 @@ def _release_without_job(w: Workload) -> Step | None:
 def evicted_workload_keeps_quota_until_job_stops(
     w: Workload, context: WorkloadContext, settings: WorkloadSettings, now: datetime
 ) -> Step | None:
-    """An evicted Workload keeps its quota until `jobs` has stopped its Job. Without a Job it is freed immediately."""
+    """An evicted Workload keeps its quota until `jobs` has stopped its Job. Without a Job the quota is free at once."""
     if not w.is_true(condition_types.EVICTED) or not w.is_true(condition_types.QUOTA_RESERVED):
         return None
     return _release_without_job(w) or Idle()

@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 
 
 class Standby:
-    """The read-only caches of one wait for the Lease: `start`, then `stop`, each of which may be called twice."""
+    """Read-only caches while a replica waits for the Lease: `start`, then `stop`; each may be called twice."""
 
     def __init__(
         self, transport: ClusterTransport, config: KueueConfig, namespaces: Collection[str], silence: float

@@ -29,7 +29,7 @@ class CycleTrigger(asyncio.Event):
     cause: CauseId | None = None
 
     def set(self) -> None:
-        """Wake the scheduler; the first change since `forget` is what its next cycle follows from."""
+        """Wake the scheduler. Its next cycle is attributed to the first change since `forget`."""
         if self.cause is None:
             self.cause = CURRENT.get()
         super().set()

@@ -39,10 +39,10 @@ class Failed(msgspec.Struct, frozen=True, tag=True):
 
 
 def decode_order(line: bytes) -> StartOrder:
-    """Raises msgspec.DecodeError."""
+    """Decode the order of the tests. Raises msgspec.DecodeError."""
     return msgspec.json.decode(line, type=StartOrder)
 
 
 def decode_answer(line: bytes) -> Ready | Failed:
-    """Raises msgspec.DecodeError."""
+    """Decode the answer of the child process. Raises msgspec.DecodeError."""
     return msgspec.json.decode(line, type=Ready | Failed)

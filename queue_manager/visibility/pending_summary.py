@@ -176,7 +176,7 @@ def _metadata(workload: Workload | None) -> Json:
 
 
 def failure(status: int, reason: str, message: str, details: Json = None) -> Answer:
-    """A Status of the API."""
+    """A Status object that reports an error."""
     body = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "message": message}
     return Answer(status, {**body, "reason": reason, **({"details": details} if details else {}), "code": status})
 

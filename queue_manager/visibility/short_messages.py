@@ -115,7 +115,7 @@ def gave_up(attempts: int) -> str:
 
 
 def quota(message: str) -> str:
-    """`needs 1 more cpu (default-flavor)`, `asks 64 cpu, queue limit 4`; "" for any other message."""
+    """Return the shortage in a message: `needs 1 more cpu (default-flavor)`, `asks 64 cpu, queue limit 4`; else ""."""
     text = _PREFIX.sub("", message)
     found = sorted((match for kind in _LACKS for match in kind.finditer(text)), key=lambda match: match.start())
     rest = _UNUSED.sub("", _CAPACITY.sub("", _UNCOVERED.sub("", text)))

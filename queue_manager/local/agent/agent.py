@@ -278,7 +278,7 @@ class Agent:
     # --- what workers report ---
 
     async def patch_status(self, pod: NodePod, status: Json, annotations: Mapping[str, str] = NONE) -> None:
-        """Write the changed fields of a status. Nothing is written if the pod is gone or was replaced by name."""
+        """Write the changed fields of a status. Nothing is written if the pod is gone, or another one has its name."""
         await patch_pod_status(self._runtime.client, pod, status, annotations)
 
     async def delete(self, pod: NodePod) -> None:

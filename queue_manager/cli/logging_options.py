@@ -39,7 +39,7 @@ def add_zap_options(command: argparse.ArgumentParser) -> None:
 
 
 def settings_of(args: argparse.Namespace) -> LogSettings:
-    """Return what the options say."""
+    """Return the log settings that the options state."""
     from queue_manager.engine import log
 
     chosen: dict[str, str] = args.log_level

@@ -34,9 +34,7 @@ V = TypeVar("V")
 
 @dataclass(slots=True)
 class Occurrence:
-    """How to write an Event: with `count` since `first`, as an update of the Event `name`, or as a new one if it is
-    "".
-    """
+    """How to write an Event: `count` since `first`; as an update of the Event `name`, or anew if `name` is empty."""
 
     message: str
     first: datetime

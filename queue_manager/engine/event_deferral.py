@@ -22,7 +22,7 @@ MAX_DEFERRED = 30_000  # pending Events
 
 
 class EventDeferral:
-    """Shared by recorders, which count their Events in `pending`."""
+    """The pace at which the recorders of a runtime write Events. They count their Events in `pending`."""
 
     def __init__(self, is_backlogged: Callable[[], bool] = lambda: False) -> None:
         """`is_backlogged`: whether more urgent work is waiting for the API server."""
@@ -34,7 +34,7 @@ class EventDeferral:
 
     @asynccontextmanager
     async def turn(self) -> AsyncIterator[None]:
-        """Write one Event inside this block."""
+        """Enter the block when one Event may be written; the caller writes it inside."""
         async with self._slots:
             if self.pending <= MAX_DEFERRED and self._is_backlogged():
                 now = asyncio.get_running_loop().time()

@@ -78,7 +78,7 @@ class CycleTrail:
 
     @contextmanager
     def cycle(self, heads: int) -> Iterator[None]:
-        """The block is one cycle with this number of heads."""
+        """Trace and record the block as one cycle with this number of heads."""
         try:
             if tracing.tracer is None:
                 yield

@@ -31,7 +31,7 @@ class JobPods:
         self._pods.subscribe(self._on_pod)
 
     def of(self, job_uid: str) -> list[Pod]:
-        """These pods of the Job."""
+        """The pods of the Job for which `counts` holds."""
         return self._pods.lookup(self._index, job_uid)
 
     def any_of(self, job_uid: str) -> bool:

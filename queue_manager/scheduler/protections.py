@@ -22,7 +22,7 @@ from queue_manager.scheduler.quota_cache import QuotaCache
 
 
 class Protections:
-    """Waits for the ends of minimum runtimes."""
+    """Makes refused Workloads eligible again when a minimum runtime ends."""
 
     def __init__(self, runtime: Runtime, quota_cache: QuotaCache, sync_workload: Callable[[Key], None]) -> None:
         """`sync_workload` makes the life cycle decide about a Workload."""

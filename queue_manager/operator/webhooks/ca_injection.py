@@ -44,7 +44,7 @@ class CABundlePatch(NamedTuple):
 
 
 async def inject(client: RestClient, bundle: str, services: OwnServices) -> bool:
-    """Write the bundle where it is missing; whether all objects that exist have it now.
+    """Write the bundle where it is missing; return whether all objects that exist have it now.
 
     Raises OSError without a response. A refused read or write is logged.
     """

@@ -72,23 +72,22 @@ def await_victims(state: SchedulerState, queues: Queues, decision: Preempt) -> l
 def refuse(
     state: SchedulerState, queues: Queues, refusal: Refuse, now: datetime, backfilling: Backfilling | None = None
 ) -> None:
-    """The Workload stays pending until what its refusal waits for.
+    """The Workload stays pending until what its refusal waits for; nothing is kept for it.
 
-    No quota is kept for it any longer, nor for those that a head of StrictFIFO keeps from being tried: it may need just
-    what is kept for them. Whoever waited for that quota can be tried again.
+    If it blocks its StrictFIFO queue, nothing is kept for those behind it either: they cannot be admitted, and it may
+    need just that quota. All who waited for it are tried again. They are not when a Workload loses what was kept for
+    itself: two that can each have what was kept for the other would be tried in turn for ever.
     """
     behind = backfilling.order_behind(refusal.info, now) if backfilling is not None else None
     queues.refused(refusal, never=refusal.reason in NEVER_FITS_REASONS, behind=behind)
-    name, blocked = refusal.cluster_queue, queues.is_blocked_by(refusal.info.key, refusal.cluster_queue)
-    useless = [
-        uid
-        for uid, reservation in state.reservations.items()
-        if uid == refusal.info.uid or (blocked and reservation.cluster_queue == name)
-    ]
-    for uid in useless:
-        state.end_reservation(uid)
-    if useless:
-        queues.requeue_inadmissible(state.relatives(name), now)
+    state.end_reservation(refusal.info.uid)
+    name = refusal.cluster_queue
+    if queues.is_blocked_by(refusal.info.key, name):
+        blocked = [uid for uid, reservation in state.reservations.items() if reservation.cluster_queue == name]
+        for uid in blocked:
+            state.end_reservation(uid)
+        if blocked:
+            queues.requeue_inadmissible(state.relatives(name), now)
 
 
 def concerned_by(state: SchedulerState, admissions: Iterable[Admit]) -> set[str]:

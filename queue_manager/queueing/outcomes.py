@@ -29,6 +29,14 @@ def is_active(state: SchedulerState, cluster_queue: str) -> bool:
     return cluster_queue in state.queues and state.inactive(cluster_queue) is None
 
 
+def is_blocked_by_pods(state: SchedulerState, *, block_admission: bool) -> bool:
+    """Whether blockAdmission holds back all admissions: a Workload that holds quota is not PodsReady.
+
+    BEHAVIOUR.md#q37-block-admission
+    """
+    return block_admission and not state.all_ready
+
+
 def assume(
     state: SchedulerState, queues: Queues, decision: Admit, now: datetime, min_runtime: float | None = None
 ) -> None:
@@ -141,11 +149,8 @@ class Rehearsal:
 
     @property
     def is_blocked(self) -> bool:
-        """Whether blockAdmission holds back admissions: a Workload that holds quota is not PodsReady.
-
-        BEHAVIOUR.md#q37-block-admission
-        """
-        return self.block_admission and not self.state.all_ready
+        """Whether blockAdmission holds back all admissions."""
+        return is_blocked_by_pods(self.state, block_admission=self.block_admission)
 
 
 def held_back(info: Info, cluster_queue: str) -> Refuse:

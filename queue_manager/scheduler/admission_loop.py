@@ -144,14 +144,7 @@ class Scheduler:
         return progress
 
     def _is_blocked_by_pods(self) -> bool:
-        """Whether blockAdmission holds back admissions: an admitted Workload is not PodsReady.
-
-        BEHAVIOUR.md#q37-block-admission
-        """
-        ready = self._settings.pods_ready
-        if ready is None or not ready.block_admission:
-            return False
-        return not self._quota_cache.state.all_ready
+        return outcomes.is_blocked_by_pods(self._quota_cache.state, block_admission=self._settings.block_admission)
 
     # --- admissions ---
 

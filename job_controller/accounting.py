@@ -182,7 +182,7 @@ def terminal_status(s: Situation, status: JobStatus, verdict: Verdict) -> JobSta
     """The status with the terminal condition.
 
     A finished Job must have a startTime (BEHAVIOUR.md#b7-status-validation): a Job that never started gets one here.
-    Only a suspended Job with completions=0 may finish without. completionTime is the transition time of Complete.
+    Only a suspended Job with completions=0 may finish without one. completionTime is the transition time of Complete.
     """
     start = s.start_time
     if start is None and not (s.suspended and s.completions == 0):

@@ -101,7 +101,7 @@ class Performer:
         self._failing_creations.discard(uid)
 
     async def perform(self, job: Job, decision: Decision) -> Errors:
-        """Carry out the steps until one fails. Returns the errors of that step, or an empty list.
+        """Carry out the steps until one fails. Returns the errors of the failed step, or an empty list.
 
         Raises StatusConflict, or the error of a status write.
         """

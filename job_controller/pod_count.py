@@ -93,7 +93,7 @@ def _with_common_backoff(s: Situation, missing: int, history: FailureHistory) ->
     number = min(missing, s.options.max_creates)
     if not s.indexed:
         return PodChanges(create=(PodPlan(),) * number, wait=_next_batch(missing, number))
-    plans = [PodPlan(index=index) for index in islice(_free_indexes(s), number)]
+    plans = [PodPlan(index=index) for index in islice(_indexes_without_pod(s), number)]
     return PodChanges(create=tuple(plans), wait=_next_batch(missing, number))
 
 
@@ -113,7 +113,7 @@ def _per_index(s: Situation, missing: int, history: FailureHistory) -> PodChange
     scale = _backoff_bounds(s)
     plans: list[PodPlan] = []
     waits: list[timedelta] = []
-    for index in _free_indexes(s):
+    for index in _indexes_without_pod(s):
         if len(plans) == number:
             break
         old = s.waiting.get(index)
@@ -126,8 +126,8 @@ def _per_index(s: Situation, missing: int, history: FailureHistory) -> PodChange
     return PodChanges(create=tuple(plans), wait=wait_for if wait_for is not None else _next_batch(missing, number))
 
 
-def _free_indexes(s: Situation) -> Iterator[int]:
-    """The indexes that can get a pod now, lowest first."""
+def _indexes_without_pod(s: Situation) -> Iterator[int]:
+    """The unsettled indexes without a pod, lowest first: those that can get one now."""
     taken = set(s.active_indexes)
     if s.only_terminal:
         taken |= {completion_index(pod) for pod in s.terminating}

@@ -59,7 +59,7 @@ def failed_by_itself(pod: Pod, only_terminal: bool, since: datetime | None) -> b
     """Whether the pod failed (is_failed) for a reason other than its deletion by the ending Job.
 
     `since` is when the end of the Job was decided, None if it was not. Pods that a Job deletes because it has succeeded
-    are no failures, even if a crash left their finalizer until they ended. A pod failed by itself if its deletion was
+    are not failures, even if a crash left their finalizer until they ended. A pod failed by itself if its deletion was
     requested before `since`, or if it had failed before its deletion.
     """
     if not is_failed(pod, only_terminal):

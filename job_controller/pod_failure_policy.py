@@ -17,9 +17,10 @@ FAIL_JOB = "FailJob"
 
 
 class PolicyOutcome(NamedTuple):
-    """The action of the matching rule, and with FailJob the message of the condition.
+    """What the policy says about one failed pod: the action of the first rule that matches it.
 
-    `action` is None if no rule matched: the failure counts, but under no action of the metrics.
+    `action` is None if no rule matches: the failure counts against backoffLimit, and the metrics count no action.
+    `message`: with FailJob, the message of the condition on the Job.
     """
 
     action: str | None = None

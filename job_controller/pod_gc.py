@@ -199,7 +199,7 @@ class PodGc:
         self._missing: Missing = {}
 
     async def run(self) -> None:
-        """Run a round at once and then every PERIOD_SECONDS, until cancelled."""
+        """Run a round immediately and then every PERIOD_SECONDS, until cancelled."""
         while True:
             await self.round()
             await asyncio.sleep(PERIOD_SECONDS)

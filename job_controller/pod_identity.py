@@ -121,7 +121,7 @@ class PodIdentities:
         return self._note(after.uid, new, self._of(after.uid, old))
 
     def created(self, job_uid: str, pod: Pod, annotations: Mapping[str, str]) -> None:
-        """Handle the response to a create request with these annotations; `pod` is its latest version."""
+        """Record the identity of a created pod. `annotations`: of the create request; `pod`: its newest version."""
         self._note(job_uid, pod, of_annotations(annotations))
 
     def restored(self, job_uid: str, pods: Sequence[Pod]) -> Sequence[Pod]:

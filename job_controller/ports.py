@@ -27,7 +27,7 @@ class Events(Protocol):
     """Recorder of Events."""
 
     def event(self, regarding: Object, type: Literal["Normal", "Warning"], reason: str, message: str) -> None:
-        """Record an Event about an object. Returns at once; delivery is asynchronous."""
+        """Record an Event about an object. Returns immediately; delivery is asynchronous."""
         ...
 
 

@@ -30,7 +30,7 @@ _LARGEST = 10 ** (_LARGEST_EXPONENT + 9)
 
 
 class MalformedQuantity(ValueError):
-    """The value is no quantity. The message is that of Go's resource.ParseQuantity; `text` is the value."""
+    """The value is not a quantity. The message is that of Go's resource.ParseQuantity; `text` is the value."""
 
     def __init__(self, text: object) -> None:
         super().__init__(MALFORMED)

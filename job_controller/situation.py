@@ -110,7 +110,7 @@ class Situation:
         return self.stored_failed | fresh if fresh else self.stored_failed
 
     def failed_by_itself(self, pod: Pod) -> bool:
-        """Whether the pod failed other than by its deletion by the ending Job (pod_facts.failed_by_itself)."""
+        """Whether the pod failed, and not only because the ending Job deleted it (pod_facts.failed_by_itself)."""
         return failed_by_itself(pod, self.only_terminal, self.ending_since)
 
 

@@ -223,7 +223,7 @@ def _steps(
 
 
 def _is_progress_only(s: Situation, memory: JobMemory, status: JobStatus, plan: PodChanges) -> bool:
-    """Whether only the number of pods has changed and the next batch of creations follows at once.
+    """Whether only the number of pods has changed and the next batch of creations follows immediately.
 
     Such a status is written at most every PROGRESS_INTERVAL.
     """

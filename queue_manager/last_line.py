@@ -1,4 +1,4 @@
-"""The last line of a log or of an error output: what people are shown of it as the cause of a failure."""
+"""The last line of a log or of an error output: the part that is shown as the cause of a failure."""
 
 from __future__ import annotations
 

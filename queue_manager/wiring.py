@@ -146,7 +146,7 @@ def attach_queue_controllers(runtime: Runtime, config: KueueConfig, history: str
 def attach_pending_summaries(
     runtime: Runtime, config: KueueConfig
 ) -> tuple[PendingSummaries, Callable[[KueueConfig], None]]:
-    """Attach only what answers the visibility API, and nothing that writes; returns it, and how to reconfigure it."""
+    """Attach only the visibility API, which writes nothing; return it, and the function that reconfigures it."""
     quota_cache = QuotaCache(runtime, settings_of(config))
     return _summaries(runtime, quota_cache), lambda new: quota_cache.reconfigure(settings_of(new))
 

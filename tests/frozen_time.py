@@ -28,7 +28,7 @@ _TYPES = (
     "queue_manager.api",
     "queue_manager.configuration",
     "queue_manager.engine.exec_plugin",
-    "queue_manager.operator.rivals",
+    "queue_manager.operator.second_job_controller",
     "queue_manager.visibility",
 )
 

@@ -57,7 +57,7 @@ def open_for_reading(url: str) -> Engine:
         raise _unavailable(target, error) from error
     if found != (wanted := _scripts().get_current_head()):
         engine.dispose()
-        text = f"has schema {found}" if found else "is no history"
+        text = f"has schema {found}" if found else "is not a history"
         raise HistoryUnavailable(f"{_shown(target)} {text}, this version of sluice reads schema {wanted}")
     return engine
 
@@ -114,7 +114,7 @@ def _scripts() -> ScriptDirectory:
 
 
 def shown_url(url: str) -> str:
-    """The URL without its password. Raises HistoryUnavailable for one that names no store."""
+    """The URL without its password. Raises HistoryUnavailable if it is not the URL of a store."""
     return _shown(_parsed(url))
 
 

@@ -1,4 +1,4 @@
-"""What the history keeps, and how often it deletes the rest (`HistoryStore.prune`). It knows no database."""
+"""How long the history keeps Jobs, and how often it deletes others (`HistoryStore.prune`). It knows no database."""
 
 from __future__ import annotations
 

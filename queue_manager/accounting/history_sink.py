@@ -11,14 +11,14 @@ from queue_manager.accounting.records import JobRecord, Record, StepRecord
 
 
 class RecordsRefused(Exception):
-    """The store refuses records for what they are: writing them again does not help."""
+    """The store refuses records because of their content: writing them again does not help."""
 
 
 class HistorySink(Protocol):
     """A store that is open for writing. Methods block, and raise an exception that may be temporary."""
 
     def write(self, records: Sequence[Record]) -> None:
-        """Add records, those that are stored already change nothing. Raises RecordsRefused."""
+        """Add records; those that are stored already change nothing. Raises RecordsRefused."""
 
     def unfinished(self) -> Mapping[str, JobRecord]:
         """The Jobs that have neither finished nor been deleted, by UID."""
@@ -27,7 +27,7 @@ class HistorySink(Protocol):
         """The steps of these Jobs that leave no trace in an object (kinds UNTRACED), by UID of the Job."""
 
     def prune(self, retention: Retention, now: datetime) -> int:
-        """Delete the Jobs beyond these bounds; return how many."""
+        """Delete ended Jobs that are too old, or the oldest ones above the row limit; return their number."""
 
     def close(self) -> None:
         """Close all connections."""

@@ -78,7 +78,10 @@ class HistoryStore:
         return found
 
     def prune(self, retention: Retention, now: datetime) -> int:
-        """Delete the Jobs beyond these bounds, with their steps and pods; return how many."""
+        """Delete ended Jobs that are too old, or the oldest ones above the number of rows to keep.
+
+        Their steps and pods are deleted with them. Returns the number of deleted Jobs.
+        """
         self._remove_orphans(now - ORPHAN_AGE)
         total = 0
         while uids := self._surplus(retention, now):

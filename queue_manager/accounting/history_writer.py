@@ -2,7 +2,7 @@
 
 `put` appends to a queue in memory, which is bounded: what finds it full is dropped. The thread opens the store, takes
 batches from the queue and writes each in one transaction. While the database cannot be reached the thread keeps its
-batch and tries again; records that the database refuses for what they are get dropped. It deletes what is no longer
+batch and tries again; records whose content the database refuses are dropped. It deletes what is no longer
 kept: at the start, once the Jobs that exist are recorded (which were perhaps deleted before), after each
 reconfiguration, and from time to time. At the end the program waits a
 limited time for the last write, and learns how many records were not written. The thread is a daemon: a database that
@@ -95,7 +95,7 @@ class HistoryWriter:
                 self._changed.notify()
 
     def reconfigure(self, retention: Retention) -> None:
-        """Enforce new bounds at once."""
+        """Enforce new bounds immediately."""
         with self._changed:
             self._retention, self._prune_due = retention, True
             self._changed.notify()
@@ -118,7 +118,7 @@ class HistoryWriter:
         self._thread.start()
 
     def stop(self, seconds: float) -> bool:
-        """Write what is queued; return whether all of it was written within this time. `queued` is what was not."""
+        """Write the queued records; return whether all were written in time. `queued` is the number of the others."""
         self._give_up_at = time.monotonic() + seconds
         self._stopped.set()
         with self._changed:

@@ -109,12 +109,12 @@ class AttemptSummary(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def cpu_seconds(self) -> float:
-        """The CPU time that it reserved."""
+        """The CPU time that the attempt reserved."""
         return self.admission.cpu_milli / 1000 * self.seconds
 
     @property
     def waste(self) -> Waste | None:
-        """Why it led to nothing; None if it succeeded or still runs."""
+        """Why the attempt led to nothing; None if it succeeded or still runs."""
         match self.end:
             case None | StepRecord(kind=StepKind.FINISHED, reason="Succeeded"):
                 return None
@@ -227,7 +227,7 @@ def _cause(ordered: Sequence[StepRecord], failed: PodRecord | None, state: JobOu
 
 
 def _pods_of(end: StepRecord) -> str:
-    """Why the pods were not ready, in the message of an eviction or deactivation for that; "" without a cause."""
+    """Why the pods were not ready, from the message of the eviction or deactivation; "" without a cause."""
     if end.reason not in (reasons.PODS_READY_TIMEOUT, reasons.REQUEUING_LIMIT_EXCEEDED):
         return ""
     if not end.message.startswith(_TIMED_OUT):

@@ -1,4 +1,4 @@
-"""Records the history of all Jobs that a runtime sees: from its caches, through `steps`, to the writer."""
+"""Records the history of all Jobs that a runtime sees: from its caches, through `step_reading`, to the writer."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ T = TypeVar("T", Job, Workload, Pod)
 
 
 class HistoryRecorder:
-    """Follows the caches of Jobs, Workloads and pods of a runtime that has not started yet."""
+    """Follows the caches of Jobs, Workloads and pods. Construct it before the runtime starts."""
 
     def __init__(self, runtime: Runtime, url: str, config: History, *, max_queued: int = MAX_QUEUED) -> None:
         self._clock = runtime.clock
@@ -119,5 +119,5 @@ def _open(url: str) -> HistorySink:
 
 
 def retention(config: History) -> Retention:
-    """The bounds of a configuration."""
+    """The bounds that a configuration sets for the history."""
     return Retention(config.max_age, config.max_rows)

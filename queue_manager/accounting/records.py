@@ -13,11 +13,11 @@ import msgspec
 
 
 class StepKind(StrEnum):
-    """What happened. The texts are stored and printed."""
+    """The kinds of steps. The texts are stored and printed."""
 
     SUBMITTED = "Submitted"  # not stored: the record of the Job says it
     HELD = "Held"  # a stopped queue keeps a pending Workload
-    RESUMED = "Resumed"  # the queue goes on
+    RESUMED = "Resumed"  # the queue admits Workloads again
     ADMITTED = "Admitted"  # an attempt begins: its quota is held from now on
     PODS_READY = "PodsReady"
     EVICTED = "Evicted"  # this and the next two: the attempt ends

@@ -192,7 +192,7 @@ def is_held(workload: Workload) -> bool:
 
 
 def change_step(workload: Workload, kind: StepKind, now: datetime, reason: str = "", message: str = "") -> StepRecord:
-    """A step that this change of the Workload is, and nothing else shows."""
+    """Return a step that no condition records: only this change of the Workload shows it."""
     version = workload.metadata.resource_version
     return StepRecord(
         job_uid=workload.job_uid,

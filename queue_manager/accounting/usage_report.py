@@ -19,7 +19,7 @@ GROUPS: Mapping[str, Callable[[JobSummary], str]] = {
 
 
 class UsageRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """One group of Jobs in `sluice report`. What the rows are not grouped by is ""; what nothing is known of is None.
+    """One group of Jobs in `sluice report`. A column that does not group the rows is ""; an unknown number is None.
 
     `successPercent`: of those that succeeded or failed. Waits are from the submission to the first admission.
     """
@@ -90,7 +90,7 @@ def _row(names: Mapping[str, str], jobs: Sequence[JobSummary]) -> UsageRow:
 
 
 def percentile(ordered: Sequence[float], percent: int) -> float | None:
-    """The smallest value that is not exceeded by this share of the values (nearest rank); None without values."""
+    """The smallest value that at least `percent` % of the ascending values do not exceed; None without values."""
     if not ordered:
         return None
     rank = -(-len(ordered) * percent // 100)  # rounded up

@@ -1,4 +1,4 @@
-"""What `sluice import` cannot bring into a queue, because it is no batch/v1 Job: counted by the pods that run. Pure."""
+"""Counts running pods that `sluice import` leaves outside, because they belong to no batch/v1 Job. Pure."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ NO_CONTROLLER = "without a controller"
 
 
 def left_out(pods: Iterable[Pod]) -> dict[str, int]:
-    """Count the unfinished pods that belong to no batch/v1 Job, by whose they are, the most frequent first.
+    """Count the unfinished pods without a batch/v1 Job, by the kind of their owner, the most frequent first.
 
-    A kind is only seen by its pods: what runs none now needs no quota either.
+    An owner without running pods is not found; it needs no quota now either.
     """
     counts = Counter(whose for pod in pods if (whose := _whose(pod)))
     return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))

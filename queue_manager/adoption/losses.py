@@ -20,13 +20,13 @@ from queue_manager.api.without_effect import without_effect
 
 # Admission checks that run inside Kueue's manager: once it is stopped, nothing answers them.
 BUILT_IN_CHECKS = ("kueue.x-k8s.io/multikueue", "kueue.x-k8s.io/provisioning-request")
-NOT_QUEUED = "Sluice queues Jobs only: new ones start at once, and use no quota"
+NOT_QUEUED = "Sluice queues Jobs only: new ones start immediately, and use no quota"
 NO_WAY_BACK = "after `sluice install` objects are stored as v1beta2, which this Kueue does not know: upgrade it first"
-NO_ANSWER = "answered by Kueue itself: Workloads of its ClusterQueues would wait for it for ever"
+NO_ANSWER = "answered by Kueue itself: Workloads of its ClusterQueues would wait for it forever"
 
 
 class Loss(NamedTuple):
-    """One thing that does not go on. `object`: "Kind name" or "Kind namespace/name", or a count of them."""
+    """One thing that Kueue did and Sluice does not do. `object`: "Kind name", "Kind namespace/name" or a count."""
 
     object: str
     what: str
@@ -46,7 +46,7 @@ class AdoptedObjects:
 
 
 def losses(objects: AdoptedObjects) -> list[Loss]:
-    """Return everything that does not go on: kinds first, then single objects, then settings."""
+    """Return everything that is lost: kinds first, then single objects, then settings."""
     return [
         *_kinds_not_queued(objects.workloads),
         *_checks_without_answer(objects.trees.get(str(ADMISSION_CHECKS), ())),

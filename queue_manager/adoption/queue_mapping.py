@@ -27,7 +27,7 @@ class Match(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="cam
 
 
 class QueueRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
-    """The queue of the Jobs that match, or that they stay outside of every queue."""
+    """Which queue matching Jobs get; with `skip` they stay outside of every queue."""
 
     match: Match = Match()
     to_local_queue: str = ""
@@ -35,7 +35,7 @@ class QueueRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename=
 
 
 class MappingError(Exception):
-    """A rule is not one; the text says which and why."""
+    """A rule of a mapping is malformed; the text says which and why."""
 
 
 def rules_from(tree: Json) -> list[QueueRule]:

@@ -61,6 +61,6 @@ def is_foreign(workload: Workload) -> bool:
 
 
 def count_fates(workloads: Iterable[Workload]) -> dict[Fate, int]:
-    """Return how many Workloads have each fate; without those that none has."""
+    """Return how many Workloads have each fate, without fates that do not occur."""
     counts = Counter(fate(workload) for workload in workloads)
     return {each: counts[each] for each in Fate if counts[each]}

@@ -66,32 +66,32 @@ UNKNOWN = "UNKNOWN"  # an id that is not known
 
 
 def does_not_exist(kind: str, name: str) -> str:
-    """A queue that is missing: `kind` is LocalQueue or ClusterQueue."""
+    """The message about a missing queue; `kind` is LocalQueue or ClusterQueue."""
     return f"{kind} {name} doesn't exist"
 
 
 def is_inactive(kind: str, name: str) -> str:
-    """A queue that is stopped or cannot admit: `kind` is LocalQueue or ClusterQueue."""
+    """The message about a queue that is stopped or cannot admit; `kind` is LocalQueue or ClusterQueue."""
     return f"{kind} {name} is inactive"
 
 
 def quota_reserved(cluster_queue: str) -> str:
-    """QuotaReserved=True, and the start of its Event."""
+    """The message of QuotaReserved=True, with which its Event begins."""
     return f"Quota reserved in ClusterQueue {cluster_queue}"
 
 
 def previously(message: str) -> str:
-    """Evicted and Preempted, when quota is reserved again."""
+    """The message of Evicted and Preempted once quota is reserved again."""
     return f"Previously: {message}"
 
 
 def insufficient_unused(resource: str, flavor: str, missing: str) -> str:
-    """WaitingForQuota. `missing` is a quantity."""
+    """The message of the reason WaitingForQuota. `missing` is a quantity."""
     return f"insufficient unused quota for {resource} in flavor {flavor}, {missing} more needed"
 
 
 def insufficient_capacity(resource: str, flavor: str, previous: str, current: str, maximum: str) -> str:
-    """ExceedsMaxQuota. `previous`, `current` and `maximum` are quantities."""
+    """The message of the reason ExceedsMaxQuota. `previous`, `current` and `maximum` are quantities."""
     return (
         f"insufficient quota for {resource} in flavor {flavor}, previously considered podsets requests "
         f"({previous}) + current podset request ({current}) > maximum capacity ({maximum})"
@@ -99,12 +99,12 @@ def insufficient_capacity(resource: str, flavor: str, previous: str, current: st
 
 
 def pending_preemption(message: str, victims: int) -> str:
-    """WaitingForPreemptedWorkloads. `message` is why the Workload does not fit with its victims."""
+    """The message of WaitingForPreemptedWorkloads. `message`: why the Workload does not fit beside its victims."""
     return f"{message}. Pending the preemption of {victims} workload(s)"
 
 
 def pods_ready_timeout(workload: str) -> str:
-    """Evicted by PodsReadyTimeout. `workload` is namespace/name."""
+    """The message of an eviction by PodsReadyTimeout. `workload` is namespace/name."""
     return f"Exceeded the PodsReady timeout {workload}"
 
 
@@ -147,7 +147,7 @@ NO_NODE = "no node could take"
 
 
 def pods_unschedulable(pods: int, message: str) -> str:
-    """What the message of a timeout says if no node could take `pods` pods; Kueue has no such text.
+    """The part of a timeout's message about `pods` pods that no node could take; Kueue has no such text.
 
     `message`: what the scheduler says about the first of them.
     """
@@ -156,10 +156,10 @@ def pods_unschedulable(pods: int, message: str) -> str:
 
 
 def deactivated_message(cause: str) -> str:
-    """Evicted by a deactivation; `cause` "": a user deactivated the Workload."""
+    """The message of an eviction by a deactivation; `cause` "": a user deactivated the Workload."""
     return f"{DEACTIVATED_MESSAGE} due to {cause}" if cause else DEACTIVATED_MESSAGE
 
 
 def max_exec_time_exceeded(seconds: int) -> str:
-    """The Event when maximumExecutionTimeSeconds is exceeded."""
+    """The message of the Event when maximumExecutionTimeSeconds is exceeded."""
     return f"The maximum execution time ({seconds}s) exceeded"

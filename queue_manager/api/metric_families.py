@@ -447,7 +447,7 @@ allows `get` on the nonResourceURL `/metrics`; on a loopback address, and with `
 
 
 def render() -> str:
-    """The tables as Markdown."""
+    """The tables of all metrics as Markdown."""
     return HEAD + "".join(f"\n## {title}\n\n{_table(families)}" for title, families in TABLES.items())
 
 

@@ -21,7 +21,7 @@ Texts = tuple[str, ...] | None
 
 
 class Metadata(Record):
-    """What Jobs and Workloads are compared by, and a stop restores."""
+    """The labels and annotations by which Jobs and Workloads are compared, and which a stop restores."""
 
     labels: Strings = None
     annotations: Strings = None
@@ -35,7 +35,7 @@ class Resources(Record):
 
 
 class ContainerShape(Record):
-    """What counts against quota."""
+    """The fields of a container that count against quota."""
 
     resources: Resources | None = None
 
@@ -82,7 +82,7 @@ class Affinity(Record):
 
 
 class PodSpecShape(Record):
-    """What counts against quota, and decides which flavors fit."""
+    """The fields of a pod spec that count against quota, or decide which flavors fit."""
 
     containers: tuple[ContainerShape, ...] | None = None
     init_containers: tuple[ContainerShape, ...] | None = None

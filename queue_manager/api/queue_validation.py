@@ -239,7 +239,7 @@ def _not_negative(field: str, value: str | int) -> list[FieldError]:
 
 
 def _bounded(field: str, value: str | int, allowed: Callable[[Fraction], bool], detail: str) -> list[FieldError]:
-    """The pattern in the schema also accepts what is no quantity, such as 1e1.5."""
+    """Check a quantity and its bounds: the pattern in the schema also accepts texts such as 1e1.5."""
     try:
         return [] if allowed(quantities.exact(value)) else [invalid(field, _text(value), detail)]
     except quantities.MalformedQuantity as malformed:

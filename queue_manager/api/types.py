@@ -23,7 +23,7 @@ Quantity = str | int
 
 
 class Condition(model.Condition):
-    """Encodes an empty message too: the API requires it, and other writers' conditions are written with ours."""
+    """A condition. An empty message is encoded too: the API requires it, and a write has all conditions of a status."""
 
     message: str = msgspec.field(default_factory=str)  # a factory: a plain default would not be encoded
     observed_generation: int = 0
@@ -97,7 +97,7 @@ class ReclaimablePod(Record):
 
 
 class AdmissionCheckState(Record):
-    """Encodes an empty message too: the API requires it."""
+    """The state of one admission check. An empty message is encoded too: the API requires it."""
 
     name: str = ""
     state: str = ""
@@ -116,7 +116,10 @@ class PodSetRequest(Record):
 
 
 class EvictionCount(Record):
-    """All fields are required on the wire, an empty cause too; so the defaults are None, which no value equals."""
+    """The number of evictions for one reason and cause.
+
+    All fields are required on the wire, an empty cause too; so the defaults are None, which no value equals.
+    """
 
     reason: str | None = None
     underlying_cause: str | None = None
@@ -466,7 +469,7 @@ class WorkloadPriorityClass(Object):
 
 
 class PriorityClass(Object):
-    """scheduling.k8s.io/v1: the priority of pods, and the fallback for that of the Workload."""
+    """scheduling.k8s.io/v1: the priority of pods, which a Workload has if it has no class of its own."""
 
     value: int = 0
     global_default: bool = False

@@ -19,7 +19,7 @@ NO_FLAVOR_WEIGHTS = "Sluice does not weigh flavors in fair sharing yet, what is 
 NO_CONCURRENCY = "Sluice does not try several flavors at the same time yet, they are tried in their order"
 NO_TOPOLOGY = "Sluice does not place pods by topology yet, any node of the flavor may get them"
 NO_ELASTIC_JOBS = "Sluice does not resize an admitted Job yet, it has to be admitted again"
-NO_PODS = "Sluice queues Jobs, not single pods: this pod starts at once and uses no quota"
+NO_PODS = "Sluice queues Jobs, not single pods: this pod starts immediately and uses no quota"
 
 TOPOLOGY_ANNOTATIONS = tuple(
     f"kueue.x-k8s.io/{name}"

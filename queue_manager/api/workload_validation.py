@@ -66,7 +66,7 @@ def validate_workload(new: Json, old: Json | None = None) -> list[FieldError]:
 
 
 def has_condition(workload: Json, condition: str) -> bool:
-    """Whether the condition is True."""
+    """Whether the condition of this type is True."""
     conditions = (workload.get("status") or {}).get("conditions") or ()
     return any(c.get("type") == condition and c.get("status") == "True" for c in conditions)
 

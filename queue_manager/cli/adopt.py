@@ -43,7 +43,7 @@ MAX_LOSSES = 40  # rows printed; the others are counted
 
 
 class AdoptRow(Struct, frozen=True, kw_only=True, rename="camel"):
-    """One line of the plan. `about`: Workloads of one fate, an object that does not go on, or one that is changed."""
+    """One line of the plan. `about`: Workloads of one fate, an object that is lost, or one that is changed."""
 
     about: Literal["workloads", "loss", "change"]
     object: str
@@ -82,7 +82,7 @@ async def _adopt(args: argparse.Namespace) -> int:
             return EXIT_OK
         if found and not args.accept_losses:
             raise CommandRefused(
-                f"{len(found)} things listed above do not go on; pass --accept-losses to take over all the same"
+                f"{len(found)} things listed above are lost; pass --accept-losses to take over all the same"
             )
         await adoption_steps.take_over(client, cluster, args.save, args.timeout)
     if cluster.is_kueues:
@@ -101,7 +101,7 @@ async def _undo(args: argparse.Namespace) -> int:
 
 
 def plan(cluster: KueueCluster, found: list[Loss]) -> list[AdoptRow]:
-    """Return what happens to Workloads, what does not go on, and the changes that --apply makes, in this order."""
+    """Return what happens to Workloads, what is lost, and the changes that --apply makes, in this order."""
     counts = count_fates(cluster.objects.workloads)
     fates = [AdoptRow(about="workloads", object=fate, what=MEANING[fate], count=n) for fate, n in counts.items()]
     lost = [AdoptRow(about="loss", object=loss.object, what=loss.what) for loss in found]
@@ -125,7 +125,7 @@ def show(rows: Sequence[AdoptRow]) -> None:
     lost = by_topic["loss"]
     _print("Workloads", FATES, by_topic["workloads"], "There are no Workloads.")
     write("")
-    _print("What does not go on", LOSSES, lost[:MAX_LOSSES], "Everything goes on.")
+    _print("What is lost", LOSSES, lost[:MAX_LOSSES], "Nothing is lost.")
     if len(lost) > MAX_LOSSES:
         write(f"... and {len(lost) - MAX_LOSSES} more")
     write("")

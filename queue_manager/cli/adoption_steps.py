@@ -144,7 +144,7 @@ async def rewrite_stored(client: RestClient, crd: Json) -> None:
     if refused:
         raise CommandRefused(
             f"{name}: {len(refused)} of {len(objects)} objects could not be rewritten as {STORED}, nothing is lost; "
-            f"mend them and repeat the command: {'; '.join(refused[:MAX_REFUSED])}"
+            f"correct them and repeat the command: {'; '.join(refused[:MAX_REFUSED])}"
         )
     await client.patch(CRDS, "", name, {"status": {"storedVersions": [STORED]}}, subresource="status")
     write(f"{name}: {len(objects)} objects are stored as {STORED}")
@@ -153,7 +153,7 @@ async def rewrite_stored(client: RestClient, crd: Json) -> None:
 async def _rewrite(client: RestClient, resource: Resource, tree: Json) -> str:
     """Write one object. Return why it was refused, "" if it was not.
 
-    One that has changed or gone meanwhile was stored in the storage version by that.
+    An object that another client has changed or deleted meanwhile needs no write: the change has stored it anew.
     """
     try:
         await client.replace(resource, tree)

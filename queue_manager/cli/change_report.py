@@ -3,7 +3,7 @@
 The format `name` lists the objects that were changed, or are as wanted already; others are reported on standard error.
 
 If standard output fails (a broken pipe, a full disk), the command still makes all requested changes, and reports the
-remaining ones on standard error. A dry run makes no changes, so it ends at once. A command that is interrupted
+remaining ones on standard error. A dry run makes no changes, so it ends immediately. A command that is interrupted
 (Ctrl-C, an API server that stops responding) reports the changes it has made before it ends.
 """
 
@@ -58,7 +58,7 @@ class ChangeReport:
         self._output_failed = False  # whether standard output has failed
 
     def add(self, kind: str, namespace: str, name: str, result: str, note: str) -> None:
-        """Add the row of one object; a table prints it at once, JSON at the end."""
+        """Add the row of one object; a table prints it immediately, JSON at the end."""
         row = ChangeRow(kind=kind, namespace=namespace, name=name, result=result, note=note, dry_run=self._dry_run)
         self.rows.append(row)
         if self._table:

@@ -112,12 +112,13 @@ async def _priority_classes(client: RestClient, args: argparse.Namespace, prefix
 
 def _causes(**given: Any) -> list[str]:
     """Complete the causes of deactivated Jobs, as `sluice deactivated --by cause` prints them."""
-    from queue_manager.cli.deactivated import read_inbox  # before the time that the cluster has
+    from queue_manager.cli.deactivated import read_deactivated  # before the time that the cluster has
     from queue_manager.visibility.cause_groups import cause_groups
 
     async def read(client: RestClient, args: argparse.Namespace, prefix: str) -> list[str]:
         default_ns = read_default_namespace(args)
-        rows, _ = await read_inbox(client, "" if args.all_namespaces else args.namespace or default_ns, default_ns)
+        namespace = "" if args.all_namespaces else args.namespace or default_ns
+        rows, _ = await read_deactivated(client, namespace, default_ns)
         return [group.cause for group in cause_groups(rows, default_ns)]
 
     return NamesCompleter(read)(**given)

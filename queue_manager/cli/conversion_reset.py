@@ -11,7 +11,7 @@ from queue_manager.cli.change_report import ChangeReport
 from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.transport import ApiError
 from queue_manager.installation import object_names
-from queue_manager.installation.kept_definitions import FIELD_MANAGER, conversion_service, next_step, served_alone
+from queue_manager.installation.conversion_removal import FIELD_MANAGER, conversion_service, next_step, served_alone
 
 SERVICES: Resource = object_names.KINDS["Service"]
 ATTEMPTS = 10  # two writes, and those that meet a change by the API server itself

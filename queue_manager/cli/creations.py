@@ -9,7 +9,11 @@ from job_controller.model import Key
 
 @dataclass(slots=True)
 class Creations:
-    """The Jobs of one command. `removing`: an old Job of --replace; `requested`: created, or not, by a lost answer."""
+    """The Jobs that one command has created, for its message if it is interrupted.
+
+    `removing`: the old Job that --replace deletes now. `requested`: the Job whose creation was sent and is not
+    answered yet; it may have been created.
+    """
 
     created: list[Key] = field(default_factory=list)
     removing: Key | None = None
@@ -27,5 +31,5 @@ class Creations:
         else:
             last = ["no other was created"] if self.created else ["nothing was created"]
         names = " ".join(map(str, self.created))
-        before = [f"created, and go on: {names} (to delete them: sluice cancel {names})"] if self.created else []
+        before = [f"created, and still there: {names} (to delete them: sluice cancel {names})"] if self.created else []
         return f"interrupted: {'; '.join([*before, *last])}"

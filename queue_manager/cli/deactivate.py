@@ -13,7 +13,7 @@ from queue_manager.cli.reactivate import why_refused
 from queue_manager.cli.targets import JobTarget, find_all, patch
 from queue_manager.engine.rest_client import RestClient
 from queue_manager.visibility.consequences import on_deactivation
-from queue_manager.visibility.inbox import job_argument
+from queue_manager.visibility.deactivated_jobs import job_argument
 
 
 def run(args: argparse.Namespace) -> int:

@@ -21,15 +21,15 @@ from queue_manager.configuration import KueueConfig
 from queue_manager.engine.clock import SystemClock
 from queue_manager.engine.rest_client import RestClient
 from queue_manager.visibility.cause_groups import CauseGroup, cause_groups, short_action
+from queue_manager.visibility.deactivated_jobs import BY_A_USER, DeactivatedJob, deactivated_jobs
 from queue_manager.visibility.failures import Failure, failures
-from queue_manager.visibility.inbox import BY_A_USER, InboxRow, inbox
 from queue_manager.visibility.wire_types import Event, Pod
 
 NONE = "no deactivated Jobs"
 LOGS = 100  # at most this many log requests
 
 
-def _style(row: InboxRow) -> str:
+def _style(row: DeactivatedJob) -> str:
     return "" if row.why == BY_A_USER else "red"
 
 
@@ -63,23 +63,25 @@ def run(args: argparse.Namespace) -> int:
         output.show(args.output, GROUP_COLUMNS, groups, NONE, hint, row_type=CauseGroup, name=_example)
     else:
         names = job_names(args.namespace or default_ns)
-        output.show(args.output, COLUMNS, rows, NONE, row_type=InboxRow, name=names)
+        output.show(args.output, COLUMNS, rows, NONE, row_type=DeactivatedJob, name=names)
     return EXIT_OK
 
 
-async def _rows(args: argparse.Namespace) -> list[InboxRow]:
+async def _rows(args: argparse.Namespace) -> list[DeactivatedJob]:
     async with connect(args.kubeconfig, args.context, forbidden=one_namespace(args)) as client:
-        rows, _ = await read_inbox(client, args.namespace or "", read_default_namespace(args))
+        rows, _ = await read_deactivated(client, args.namespace or "", read_default_namespace(args))
         return await of_queue(client, rows, args)
 
 
-async def read_inbox(client: RestClient, namespace: str, default_ns: str) -> tuple[list[InboxRow], list[Workload]]:
+async def read_deactivated(
+    client: RestClient, namespace: str, default_ns: str
+) -> tuple[list[DeactivatedJob], list[Workload]]:
     """Return the rows of a namespace, or of all, and the deactivated Workloads."""
     now = SystemClock().now()
     workloads = [w for w in await client.list(WORKLOADS, namespace, type=Workload) if not w.spec.active]
     events = await client.list(EVENTS, namespace, field_selector="type=Warning", type=Event) if workloads else []
     failed = await with_logs(client, await failures_of(client, workloads, namespace))
-    return inbox(workloads, events, now, default_ns, failed), workloads
+    return deactivated_jobs(workloads, events, now, default_ns, failed), workloads
 
 
 async def failures_of(client: RestClient, workloads: list[Workload], namespace: str) -> dict[str, Failure]:

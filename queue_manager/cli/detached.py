@@ -1,4 +1,4 @@
-"""`sluice up --detach`: starts `sluice up` as a process of its own session, with its output in the data directory.
+"""`sluice up --detach`: starts `sluice up` as a process in a session of its own, with its output in the data directory.
 
 The process reports through NOTIFY_SOCKET that it is ready. If it ends before, the command prints what it wrote and ends
 with its exit code.
@@ -186,7 +186,7 @@ def warnings_of(written: str) -> Iterator[str]:
 def _report(pid: int, args: argparse.Namespace, data_dir: Path, *, reached: bool) -> int:
     log, waited = data_dir / UP_LOG, args.wait
     if waited and not reached:
-        write(f"process {pid} is not ready after {waited:g} s and goes on starting; its log: {log}")
+        write(f"process {pid} is not ready after {waited:g} s and keeps starting; its log: {log}")
         return EXIT_UNEXPECTED
     state = f"running as process {pid}{how_to_reach(data_dir)}" if waited else f"starting as process {pid}"
     write(state)

@@ -1,4 +1,4 @@
-"""`sluice doctor`: what is wrong with a cluster, and the command that mends it.
+"""`sluice doctor`: what is wrong with a cluster, and the command that fixes it.
 
 The exit code is 0 without findings, 1 with warnings only, 2 with errors, and 3 if the cluster cannot be read.
 """
@@ -91,7 +91,7 @@ def show(report: Report) -> None:
 
 def paragraph(problem: Problem, width: int) -> Iterator[str]:
     """Yield the indented lines below the head of a finding. A command is not split within words."""
-    for mark, text in (("where", problem.place), ("what", problem.sentence), ("mend", problem.command)):
+    for mark, text in (("where", problem.place), ("what", problem.sentence), ("fix", problem.command)):
         yield from textwrap.wrap(
             printable(text),
             width,

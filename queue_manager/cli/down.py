@@ -32,7 +32,7 @@ def run(args: argparse.Namespace) -> int:
         said = ""
     else:
         said = stop(data_dir, pid, args.timeout)
-        write(said.partition(": ")[0] if args.remove_data else said)  # without its data, no `sluice up` goes on
+        write(said.partition(": ")[0] if args.remove_data else said)  # without its data, no `sluice up` continues them
     if args.remove_data:
         write(removed(data_dir))
     else:
@@ -41,7 +41,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def stop(data_dir: Path, pid: int, seconds: float) -> str:
-    """End the process of the cluster; return what it said about its Jobs. Raises CommandRefused if it goes on."""
+    """End the process of the cluster; return what it said about its Jobs. Raises CommandRefused if it keeps running."""
     if pid == UNKNOWN_PID:
         raise CommandRefused(f"{data_dir} is in use by a process that cannot be seen from here: stop it where it runs")
     try:
@@ -50,7 +50,7 @@ def stop(data_dir: Path, pid: int, seconds: float) -> str:
         raise CommandRefused(f"process {pid}, which runs from {data_dir}, belongs to another user") from error
     if not ended:
         raise CommandRefused(
-            f"process {pid} still stops after {seconds:g} s; wait for it, or kill -9 {pid}: its pods then go on "
+            f"process {pid} still stops after {seconds:g} s; wait for it, or kill -9 {pid}: its pods then keep running "
             "running, and the next `sluice up` finds them again"
         )
     write(f"stopped process {pid}, the cluster of {data_dir}")
@@ -58,7 +58,7 @@ def stop(data_dir: Path, pid: int, seconds: float) -> str:
 
 
 def report_left(data_dir: Path, said: str) -> None:
-    """Print how to end the processes of pods that go on running, and what finds them unless the stop has `said` so."""
+    """Print how to end the processes of pods that keep running, and what finds them unless the stop has `said` so."""
     if not (found := pods_left(data_dir)):
         return
     ends = f"{down_command(data_dir)} --remove-data"
@@ -66,7 +66,7 @@ def report_left(data_dir: Path, said: str) -> None:
         write(f"to end them: {ends}")
     else:
         pods = counted(len(found), "pod")
-        write(f"processes of {pods} go on running: `{up_command(data_dir)}` finds them again, `{ends}` ends them")
+        write(f"processes of {pods} keep running: `{up_command(data_dir)}` finds them again, `{ends}` ends them")
 
 
 def pods_left(data_dir: Path) -> dict[str, list[int]]:

@@ -82,7 +82,7 @@ def exit_status(command: str) -> list[tuple[str, str]]:
 
 
 def exit_sentence(command: str = "") -> str:
-    """Return the same as one sentence. That of a command leaves out signals, which end all in the same way."""
+    """Return these exit codes as one sentence; for a single command without signals, which end all commands alike."""
     left_out = (str(EXIT_INTERRUPTED), str(EXIT_BROKEN_PIPE)) if command else ()
     parts = [f"{code}: {text}" for code, text in exit_status(command) if code not in left_out]
     return f"Exit code {'; '.join(parts)}."

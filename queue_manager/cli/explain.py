@@ -18,7 +18,7 @@ from queue_manager.cli import output
 from queue_manager.cli.cluster_view import read_cluster
 from queue_manager.cli.connection import connect, read_default_namespace
 from queue_manager.cli.exit_codes import EXIT_NEVER, EXIT_OK, EXIT_UNEXPECTED
-from queue_manager.cli.explanation_view import MOST, first_of, position_text, read_explanation, with_pods
+from queue_manager.cli.explanation_reading import MOST, first_of, position_text, read_explanation, with_pods
 from queue_manager.cli.fitted_table import FittedTable
 from queue_manager.cli.pod_reading import pods_of
 from queue_manager.cli.ps import STYLES as STATE_STYLES
@@ -40,11 +40,11 @@ STYLES = {ReasonClass.NEVER: "red", ReasonClass.FAULT: "bold red", ReasonClass.H
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the explanation; return the exit code, see above."""
+    """Print the explanation; return the exit code (`exit_meanings`)."""
     if args.reason is not None:
         return show_reason(args)
     found = asyncio.run(explanation(args))
-    output.show_record(args.output, found, lambda: picture(found, SystemClock().now(), most_rows(args.output)))
+    output.show_record(args.output, found, lambda: render(found, SystemClock().now(), most_rows(args.output)))
     return exit_code(found)
 
 
@@ -72,7 +72,7 @@ async def explanation(args: argparse.Namespace) -> Explanation:
 
 
 def flavor_columns(rows: Sequence[FlavorRow]) -> list[output.TableColumn]:
-    """POD SET only if there are several, KEPT only if quota is kept for preemptors."""
+    """Return the columns: POD SET only if there are several, KEPT only if quota is kept for preemptors."""
     found = [
         output.TableColumn("POD SET", lambda row: row.pod_set),
         output.TableColumn("FLAVOR", lambda row: row.flavor or "-"),
@@ -127,7 +127,7 @@ def most_rows(form: str) -> int | None:
     return None if form == "wide" else MOST
 
 
-def picture(found: Explanation, now: datetime, most: int | None = MOST) -> Group:
+def render(found: Explanation, now: datetime, most: int | None = MOST) -> Group:
     """Return all that is printed: title, sentence, tables of at most `most` rows, facts."""
     kind = next((kind for kind in STYLES if found.code.startswith(kind)), None)
     style = STYLES[kind] if kind is not None else STATE_STYLES.get(found.state, "green")
@@ -180,7 +180,7 @@ def lines(found: Explanation, now: datetime) -> list[tuple[str, list[str]]]:
 
 
 def _requests(found: Explanation) -> list[str]:
-    """What it requests, if the quota for that is not known: otherwise the table of flavors says so."""
+    """The Job's requests, if the table of flavors is not printed because the quota is not known."""
     if _is_shown(found):
         return []
     several = len({row.pod_set for row in found.flavors}) > 1

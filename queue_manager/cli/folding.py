@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from rich.cells import cell_len
 
 INDENT = 2  # characters: of the lines that continue another one
-CONTINUED = " \\"  # of a command that goes on in the next line
+CONTINUED = " \\"  # of a command that continues on the next line
 # Neither the name of a command that begins its message ("sluice run: ...") nor the mark behind an argument.
 _COMMAND = re.compile(r"""\(?(?:sluice|kubectl|export) (?![\w-]+:)(?:'[^']*'|"[^"]*"|[^;()'"])+[);]*""")
 _QUOTED = re.compile(r"[^\s`]*`[^`]*`\S*")
@@ -23,9 +23,9 @@ _ARGUMENT = re.compile(r"""(?:'[^']*'|"[^"]*"|[^\s'"]|['"])+""")
 
 
 def fold(text: str, width: int, indent: int = INDENT) -> str:
-    """Return the text, each line of it folded to `width` characters.
+    """Return the text with each line folded to `width` characters.
 
-    `indent`: characters before what continues a line, in addition to those before the line itself.
+    `indent`: the number of spaces before continuation lines, in addition to the indentation of the line itself.
     """
     return "\n".join(folded for line in text.split("\n") for folded in _folded(line, width, " " * indent))
 

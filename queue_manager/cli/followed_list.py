@@ -68,9 +68,9 @@ class RedrawnList:
     def pass_time(self, seconds: float, failure: str) -> None:
         """See `FollowedList`."""
         chosen = [row for row in self._rows if self._is_chosen(row)]
-        self._live.update(self._picture(chosen, seconds, failure), refresh=True)
+        self._live.update(self._render(chosen, seconds, failure), refresh=True)
 
-    def _picture(self, rows: Sequence[JobRow], seconds: float, failure: str) -> RenderableType:
+    def _render(self, rows: Sequence[JobRow], seconds: float, failure: str) -> RenderableType:
         room = max(3, self._console.height - LINES_BELOW)
         shown = [aged(row, seconds) for row in rows[:room]]
         while len(shown) > 1 and (lines := self._height(shown)) > room:

@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 
 import msgspec
 
+from queue_manager.accounting.history_queries import HistoryFilter, JobHistory
 from queue_manager.accounting.job_summary import JobOutcome, JobSummary, text
-from queue_manager.accounting.queries import HistoryFilter, JobHistory
 from queue_manager.accounting.records import PodRecord, StepKind, StepRecord
 from queue_manager.accounting.step_order import timeline
 from queue_manager.cli import output
@@ -108,7 +108,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def columns(form: str, jobs: Sequence[JobSummary]) -> list[output.TableColumn]:
-    """The columns without those that say the same of all Jobs, so that a row fits 80 characters; with -o wide all."""
+    """The columns whose values differ between Jobs, so that a row fits 80 characters; with -o wide all."""
     same = [heading for heading, value in COMMON.items() if len({value(job) for job in jobs}) == 1]
     return [column for column in COLUMNS if form == "wide" or column.heading not in same]
 

@@ -7,8 +7,8 @@ import asyncio
 from datetime import UTC, datetime
 
 from queue_manager.accounting.database import HistoryUnavailable, shown_url
+from queue_manager.accounting.history_queries import HistoryFilter, JobHistory, read_history
 from queue_manager.accounting.job_summary import JobSummary, summary
-from queue_manager.accounting.queries import HistoryFilter, JobHistory, read_history
 from queue_manager.cli.connection import connect, default_data_dir, find_kubeconfig, read_default_namespace
 from queue_manager.cli.exit_codes import EXIT_NEVER, CommandRefused
 from queue_manager.cli.machine_formats import Namer, job_names
@@ -97,7 +97,7 @@ async def _where(args: argparse.Namespace) -> str:
 
 
 def own_namer(args: argparse.Namespace) -> Namer:
-    """Name Jobs as other commands take them: without the namespace of -n, else that in which they act."""
+    """Return the function that names Jobs as arguments of commands, which leave out their default namespace."""
     try:
         own = args.namespace or read_default_namespace(args)
     except CommandRefused:  # the history can be read without a cluster

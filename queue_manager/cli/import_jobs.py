@@ -1,14 +1,14 @@
 """`sluice import`: brings Jobs that run outside of every queue into one, without stopping them.
 
 Without `--apply` it reads only, and prints for each Job what would happen, or why it is refused. It returns
-EXIT_UNEXPECTED if a Job is refused; missing quota may be free by the time of `--apply`, and is no error yet. With
+EXIT_UNEXPECTED if a Job is refused; missing quota may be free by the time of `--apply`, and is not an error yet. With
 `--apply`, for each Job:
 
 1. Create its Workload, marked as an import.
 2. Wait until the scheduler has admitted it, within the quota and without a preemption.
 3. Label the Job with its queue. From then on it is a Job as any other in the queue.
 
-The import may be interrupted after each of these (`jobs.import_rules`): the Job runs on, and the same command goes on
+The import may be interrupted after each of these (`jobs.import_rules`): the Job runs on, and the same command continues
 from there. What is not
 admitted in time is taken back.
 """
@@ -76,7 +76,7 @@ def show(args: argparse.Namespace, rows: Sequence[ImportRow]) -> None:
 
 
 def read_rules(args: argparse.Namespace) -> list[QueueRule]:
-    """Return which queue each Job gets, by the options. Raises CommandRefused."""
+    """Return the rules that the options state: which queue each Job gets. Raises CommandRefused."""
     if args.to_queue:
         return [QueueRule(to_local_queue=args.to_queue)]
     if args.queuemapping_file:
@@ -156,7 +156,7 @@ async def _advance(importer: Importer, wanted: Mapping[str, Import], timeout: fl
 
 
 def report(results: list[ImportRow], left_out: str = "", *, quiet: bool = False) -> int:
-    """Return EXIT_UNEXPECTED if a Job stays outside against a rule; unless `quiet`, print that and what is left out."""
+    """Return EXIT_UNEXPECTED if a Job that a rule selects stays outside. Unless `quiet`, print it and what is left."""
     outside = [row for row in results if row.result in (str(ImportStep.REFUSE), OUTSIDE)]
     if outside and not quiet:
         write(f"\nJobs that stay outside of the queue: {len(outside)} of {len(results)}; repeat the command to retry")

@@ -1,4 +1,4 @@
-"""The writes of `sluice import --apply`. After each of them the command may end: the next one reads where it stands."""
+"""The writes of `sluice import --apply`. The command may be interrupted after each; the next run continues there."""
 
 from __future__ import annotations
 

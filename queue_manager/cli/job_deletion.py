@@ -20,7 +20,7 @@ SILENT_SECONDS = 3.0  # after which a line reports what the deletion waits for
 
 
 async def announce(client: RestClient, job: Job, user: str) -> None:
-    """Annotate a Job with who cancels it, for the history. A user who may not write Jobs cancels it without."""
+    """Annotate a Job with the user who cancels it, for the history. Nothing happens if the user may not write Jobs."""
     if not user:
         return
     annotations = {"metadata": {"uid": job.metadata.uid, "annotations": {keys.CANCELLED_BY: user}}}

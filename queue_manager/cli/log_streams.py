@@ -2,7 +2,7 @@
 byte for byte, except that lines of several pods begin with `[label] `.
 
 A connection that breaks while a log is followed is opened again, and the part that was printed already is skipped. If
-the container was restarted meanwhile, the rest of its log is read as that of its previous start.
+the container was restarted meanwhile, the rest of its log is read from the log of its previous start.
 """
 
 from __future__ import annotations
@@ -166,7 +166,7 @@ def _is_new(source: LogSource, known: Sequence[LogSource]) -> bool:
 
 @contextmanager
 def naming_continuation(command: str, name: str) -> Iterator[None]:
-    """If the cluster does not respond, report how to follow the Job again, which does not end with its follower."""
+    """If the cluster does not respond, report the command that follows the Job again: the Job itself keeps running."""
     try:
         yield
     except NoResponse:

@@ -1,4 +1,4 @@
-"""Who runs a command: the login name on this machine, or the name that a cluster's API server authenticates."""
+"""The user who runs a command: the login name on this machine, or the user whom an API server authenticates."""
 
 from __future__ import annotations
 

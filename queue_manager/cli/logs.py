@@ -140,7 +140,7 @@ class Ending:
         self._ended.cancel()
 
     def report(self) -> int:
-        """Report an end that an operator or the author of the Job must change; return the exit code."""
+        """Print why the followed Job ended, if it was stopped or can never start; return the exit code."""
         (outcome,) = self._ended.result()
         remedy = _REMEDIES.get(outcome.result)
         if remedy is None:

@@ -29,6 +29,7 @@ from queue_manager.configuration.process import LeaderElection
 from queue_manager.engine import descriptors, kubeconfig, log, tracing
 from queue_manager.engine.clock import SystemClock
 from queue_manager.engine.kubeconfig import Access, KubeconfigError
+from queue_manager.engine.renewing_transport import ClusterTransport
 from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.tuning import event_loop, tune_garbage_collector
 from queue_manager.operator import preflight, probes, shell, visibility_server
@@ -36,9 +37,8 @@ from queue_manager.operator.controllers import Controllers
 from queue_manager.operator.delegated_auth import DelegatedAuth
 from queue_manager.operator.election import Election
 from queue_manager.operator.metrics_access import CachedAuth, guarded
-from queue_manager.operator.permissions import QUEUE
 from queue_manager.operator.preflight import CannotStart
-from queue_manager.operator.renewing_transport import ClusterTransport
+from queue_manager.operator.required_permissions import QUEUE
 from queue_manager.operator.tls import server_context
 from queue_manager.operator.watchdog import watch_event_loop
 from queue_manager.operator.webhooks import service
@@ -71,7 +71,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def refuse(text: str, error: Exception) -> int:
-    """End the command: with a line in JSON if all lines are, else as every command does."""
+    """End the command with an error: as a line of JSON if the log is JSON, else as text like every command."""
     if not log.is_json():
         raise CommandRefused(text) from error
     logger.error(text)

@@ -96,12 +96,12 @@ def show(
         write(f"\n{hint}")
 
 
-def show_record(form: str, record: object, picture: Callable[[], RenderableType], name: Namer = ANY_JOB) -> None:
-    """Print one record in the format that -o names; `picture` draws it for people."""
+def show_record(form: str, record: object, render: Callable[[], RenderableType], name: Namer = ANY_JOB) -> None:
+    """Print one record in the format that -o names; `render` returns it for people."""
     if form in MACHINE_FORMS:
         sys.stdout.write(text_of_record(form, record, name))
     else:
-        show_table(picture())
+        show_table(render())
 
 
 def columns_of(form: str, columns: Sequence[TableColumn]) -> list[TableColumn]:

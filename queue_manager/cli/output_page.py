@@ -24,8 +24,8 @@ from queue_manager.cli.output_keys import meaning
 from queue_manager.cli.submit import Submitted
 from queue_manager.cli.upgrade import UpgradeRow
 from queue_manager.visibility.cause_groups import CauseGroup
+from queue_manager.visibility.deactivated_jobs import DeactivatedJob
 from queue_manager.visibility.explanation import Explanation
-from queue_manager.visibility.inbox import InboxRow
 from queue_manager.visibility.job_outcomes import Outcome
 from queue_manager.visibility.job_states import JobRow
 from queue_manager.visibility.job_view import JobView
@@ -38,7 +38,7 @@ RECORDS: Mapping[str, type[object]] = {
     "show": JobView,
     "explain": Explanation,
     "explain --reason": ReasonPage,
-    "deactivated": InboxRow,
+    "deactivated": DeactivatedJob,
     "deactivated --by cause": CauseGroup,
     "history": JobSummary,
     "history JOB": StepRow,

@@ -27,8 +27,8 @@ from queue_manager.engine.rest_client import RestClient
 from queue_manager.visibility.consequences import queue_obstacle
 from queue_manager.visibility.job_states import DEFAULT_OPTIONS, JobRow, JobState, job_rows
 from queue_manager.visibility.obstacles import Obstacle, obstacle
+from queue_manager.visibility.short_messages import cause_first, plain
 from queue_manager.visibility.started_jobs import is_between_tries
-from queue_manager.visibility.wording import cause_first, plain
 
 STYLES = {
     JobState.RUNNING: "green",

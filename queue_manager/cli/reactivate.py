@@ -12,7 +12,7 @@ from queue_manager.api.resources import CLUSTER_QUEUES, LOCAL_QUEUES, WORKLOADS
 from queue_manager.api.types import ClusterQueue, LocalQueue, Workload
 from queue_manager.cli.change_report import ChangeReport
 from queue_manager.cli.connection import NoResponse, connect, read_default_namespace
-from queue_manager.cli.deactivated import read_inbox
+from queue_manager.cli.deactivated import read_deactivated
 from queue_manager.cli.exit_codes import EXIT_NEVER, EXIT_UNEXPECTED, CommandRefused
 from queue_manager.cli.machine_formats import object_names
 from queue_manager.cli.targets import JobTarget, QueueTarget, find_all, missing_queue, of_queue, patch, queue_of
@@ -21,7 +21,7 @@ from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.transport import ApiError
 from queue_manager.visibility.cause_groups import has_cause
 from queue_manager.visibility.consequences import on_reactivation
-from queue_manager.visibility.inbox import inbox
+from queue_manager.visibility.deactivated_jobs import deactivated_jobs
 
 
 def run(args: argparse.Namespace) -> int:
@@ -65,7 +65,7 @@ def by_why_without_match(args: argparse.Namespace, report: ChangeReport) -> bool
 
 async def of_cause(client: RestClient, args: argparse.Namespace, namespace: str, default_ns: str) -> list[JobTarget]:
     """Return the deactivated Workloads whose cause contains --why, in the order of `sluice deactivated`."""
-    rows, workloads = await read_inbox(client, namespace, default_ns)
+    rows, workloads = await read_deactivated(client, namespace, default_ns)
     by_name = {workload.metadata.key: workload for workload in workloads}
     chosen = [row for row in await of_queue(client, rows, args) if has_cause(row, args.why)]
     return [JobTarget(None, by_name[Key(row.namespace, row.workload)]) for row in chosen]
@@ -121,7 +121,7 @@ async def deactivated(
         for workload in await client.list(WORKLOADS, namespace, type=Workload)
         if _is_of_queue(workload, queue, queues)
     }
-    rows = inbox(found.values(), (), SystemClock().now())
+    rows = deactivated_jobs(found.values(), (), SystemClock().now())
     return [JobTarget(None, found[Key(row.namespace, row.workload)]) for row in rows]
 
 

@@ -25,7 +25,7 @@ def show_reason(args: argparse.Namespace) -> int:
     """Print the page of `args.reason`. Raises CommandRefused, with the words that exist, for an unknown one."""
     page = page_of(args.reason)
     width = min(shutil.get_terminal_size().columns, MAX_WIDTH)
-    output.show_record(args.output, page, lambda: picture(page, width), lambda _: f"reason/{page.reason}")
+    output.show_record(args.output, page, lambda: render(page, width), lambda _: f"reason/{page.reason}")
     return EXIT_OK
 
 
@@ -53,7 +53,7 @@ def hint(code: str, *texts: str) -> str:
     return next((f"sluice explain --reason {word}" for word in named), "")
 
 
-def picture(page: ReasonPage, width: int) -> Group:
+def render(page: ReasonPage, width: int) -> Group:
     """Return all that is printed: the reason, the three paragraphs, the commands."""
     paragraphs = (("means", page.means), ("look at", page.look_at), ("do", page.do))
     parts = [Text(page.reason, "bold")]

@@ -1,8 +1,8 @@
-"""Reads what a command waits for again and again, and goes on when the server does not respond for a while.
+"""Reads what a command waits for again and again, and continues when the server does not respond for a while.
 
-Often while it changes, every LONGEST_PAUSE_SECONDS and more while it does not. The pause grows with the number of Jobs,
-so that waiting for many of them is no load for the API server. A server that does not respond is tried again for
-PATIENCE_SECONDS.
+Reads are frequent while something changes, and LONGEST_PAUSE_SECONDS or more apart otherwise. The pause grows with the
+number of Jobs, so that waiting for many of them puts no load on the API server. A server that does not respond is tried
+again for PATIENCE_SECONDS.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ def changed_rows(
 
 
 def is_same(old: JobRow | None, new: JobRow) -> bool:
-    """Whether two rows differ in their times at most."""
+    """Whether two rows are equal, apart from their times."""
     return old is not None and _without_times(old) == _without_times(new)
 
 

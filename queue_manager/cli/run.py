@@ -1,7 +1,7 @@
 """`sluice run -- COMMAND`: runs a command as a queued Job, prints its log, and ends with its exit code.
 
 What Sluice itself reports goes to standard error, so that standard output is that of the command. After Ctrl-C the Job
-goes on, or is deleted with --rm; a second Ctrl-C does not wait for that.
+keeps running, or is deleted with --rm; a second Ctrl-C does not wait for that.
 """
 
 from __future__ import annotations
@@ -224,7 +224,7 @@ class FollowedRun:
             asyncio.run(self._connect_and_remove())
         else:
             say(
-                f"sluice run: Job {self._name} goes on; its log: sluice logs -f {self._name}; "
+                f"sluice run: Job {self._name} keeps running; its log: sluice logs -f {self._name}; "
                 f"to stop it: sluice cancel {self._name}"
             )
 
@@ -290,7 +290,7 @@ def variables(given: Sequence[tuple[str, str | None]], *, local: bool) -> list[t
 
 
 async def ready_until(client: RestClient, job: Job, pods: Sequence[Pod]) -> datetime | None:
-    """Return when the Workload is evicted if its pods are not ready; None if it is not, or if that is unknown."""
+    """Return when the Workload will be evicted if its pods are not ready by then; None: never, or unknown."""
     config, workload = await published(client), await workload_of(client, job)
     if config is None or workload is None:
         return None

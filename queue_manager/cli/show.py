@@ -18,7 +18,7 @@ from queue_manager.cli import output
 from queue_manager.cli.cluster_view import read_cluster
 from queue_manager.cli.connection import connect, read_default_namespace
 from queue_manager.cli.exit_codes import EXIT_NEVER, EXIT_OK, CommandRefused
-from queue_manager.cli.explanation_view import position_text, read_explanation
+from queue_manager.cli.explanation_reading import position_text, read_explanation
 from queue_manager.cli.fitted_table import FittedTable
 from queue_manager.cli.log_lines import with_log
 from queue_manager.cli.permitted_lists import list_permitted
@@ -34,9 +34,9 @@ from queue_manager.engine.clock import SystemClock
 from queue_manager.engine.rest_client import RestClient
 from queue_manager.lifecycle.workload_settings import settings_of
 from queue_manager.visibility.attempt_rows import AttemptRow
+from queue_manager.visibility.deactivated_jobs import RESTARTING, is_pod_of
 from queue_manager.visibility.failures import Failure, newest_failure
 from queue_manager.visibility.history_texts import events_beside, short_object, step_text
-from queue_manager.visibility.inbox import RESTARTING, is_pod_of
 from queue_manager.visibility.indexes import MEANING, IndexMap
 from queue_manager.visibility.job_history import Step
 from queue_manager.visibility.job_states import is_pending, refused_equivalent, refused_shapes
@@ -44,8 +44,8 @@ from queue_manager.visibility.job_view import JobView, job_view
 from queue_manager.visibility.obstacles import local_queue_of, obstacle
 from queue_manager.visibility.pod_attempts import PodRow
 from queue_manager.visibility.predictions import PredictionContext
+from queue_manager.visibility.short_messages import GAVE_UP, cause_first, event_reason, gave_up, plain
 from queue_manager.visibility.wire_types import Event, Pod
-from queue_manager.visibility.wording import GAVE_UP, cause_first, event_reason, gave_up, plain
 
 INDEXES_PER_LINE = 50
 
@@ -237,7 +237,7 @@ def _say_more_than_the_history(attempts: Sequence[AttemptRow]) -> bool:
 
 
 def _events(view: JobView, columns: Sequence[output.TableColumn], most: int | None) -> list[RenderableType]:
-    """Return the Events that are no steps of the history, or all of them if `most` is None."""
+    """Return the Events that are not steps of the history, or all of them if `most` is None."""
     found = view.events if most is None else events_beside(view.history, view.events)
     left_out = len(view.events) - len(found)
     tail = [Text(f"and {left_out} that HISTORY has (-o wide has all)", style="dim")] if left_out else []

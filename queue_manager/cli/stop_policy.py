@@ -54,7 +54,7 @@ async def _run(args: argparse.Namespace, queue: QueueTarget, policy: str, defaul
 
 
 async def find(client: RestClient, queue: QueueTarget, default_ns: str) -> tuple[str, str]:
-    """Return the queue's stop policy, and the name of its ClusterQueue if that is stopped as well."""
+    """Return the stop policy of a queue, and the name of its stopped ClusterQueue; "" without one."""
     try:
         if queue.is_cluster_queue:
             return (await client.get(CLUSTER_QUEUES, *queue.key, type=ClusterQueue)).spec.stop_policy, ""

@@ -1,4 +1,4 @@
-"""What the end of `sluice up` does to running Jobs: said while it stops, and kept for `sluice down` to repeat."""
+"""Sentences about running Jobs when `sluice up` stops: printed while it stops, stored for `sluice down` to repeat."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ COST = "nothing enforces their deadlines and memory limits meanwhile, and a rest
 
 
 def interruption(running: RunningCounts) -> str:
-    """Return what stopping does to running pods, as the end of a line; "" if nothing runs."""
+    """Return what a stop of `sluice up` does to running Jobs, as the end of its message; "" if nothing runs."""
     if not running.pods:
         return ""
     pods = counted(running.pods, "pod")
     what = counted(running.jobs, "Job") if running.jobs else pods
     return (
-        f": {what} interrupted, the next `sluice up` starts {pods} again, which counts as no retry; "
+        f": {what} interrupted, the next `sluice up` starts {pods} again, which does not count as a retry; "
         "waiting up to 10 s for processes to end, Ctrl-C again does not wait"
     )
 
@@ -35,14 +35,14 @@ def departure(running: RunningCounts) -> str:
 
 
 def stopped_jobs(running: RunningCounts, *, left: bool, up: str = "sluice up") -> str:
-    """Return what a stop did to running Jobs, as a sentence. `left`: with --leave-running. `up`: what continues."""
+    """Return what a stop did to running Jobs. `left`: with --leave-running. `up`: the command that continues them."""
     if not running.pods:
         return "no Job was running"
     pods = counted(running.pods, "pod")
     jobs = f"{counted(running.jobs, 'Job')} ({_listed(running.names)})" if running.jobs else pods
     if left:
         return f"{jobs} {LEFT_RUNNING}, with the processes of {pods}: `{up}` finds them again; {COST}"
-    return f"{jobs} interrupted: `{up}` starts {pods} again, which counts as no retry"
+    return f"{jobs} interrupted: `{up}` starts {pods} again, which does not count as a retry"
 
 
 def record(data_dir: Path, sentence: str) -> None:
@@ -52,7 +52,7 @@ def record(data_dir: Path, sentence: str) -> None:
 
 
 def forget(data_dir: Path) -> None:
-    """Remove the sentence of an earlier stop, so that it is not mistaken for that of a crash."""
+    """Remove the sentence of an earlier stop: after a crash it would be untrue."""
     (data_dir / LAST_STOP).unlink(missing_ok=True)
 
 

@@ -1,4 +1,4 @@
-"""Handles standard streams that are closed, on a full disk, or of a narrow encoding."""
+"""Handles standard streams that are closed, on a full disk, or in an encoding without some characters."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def say(text: str) -> None:
 
 
 def write(text: str, indent: int = 2) -> None:
-    """Print a sentence on standard output, at once. `indent`: characters before what continues a line."""
+    """Print a sentence on standard output, immediately. `indent`: characters before what continues a line."""
     sys.stdout.write(sentence(text, sys.stdout, indent))
     sys.stdout.flush()
 

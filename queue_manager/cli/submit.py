@@ -55,8 +55,8 @@ class Submitted:
     replaced: bool = False  # an older Job of the name was deleted
 
 
-UNQUEUED = "names no queue: starts at once"
-UNQUEUED_SUSPENDED = "names no queue and is suspended: starts when spec.suspend is set to false"
+UNQUEUED = "has no queue: starts immediately"
+UNQUEUED_SUSPENDED = "has no queue and is suspended: starts when spec.suspend is set to false"
 SCHEDULER_SECONDS = 5.0  # time to wait for the scheduler to try a Job whose verdict is uncertain
 POLL_SECONDS = 0.1
 
@@ -125,7 +125,7 @@ async def _wait(
     try:
         ended = await job_waiting.JobWait(client, jobs, default_ns=default_ns).run()
     except asyncio.CancelledError:  # Ctrl-C
-        say(f"sluice submit: the Jobs go on; to wait again: sluice wait {' '.join(map(str, jobs))}")
+        say(f"sluice submit: the Jobs continue; to wait again: sluice wait {' '.join(map(str, jobs))}")
         raise
     if args.output not in MACHINE_FORMS:
         sys.stdout.write("\n")
@@ -145,7 +145,7 @@ def _queue_of(meta: dict[str, Any]) -> object:
 
 
 def prepare(manifest: Manifest, queue: str | None) -> dict[str, Any]:
-    """Return the Job to send, without its namespace. `queue` applies if the Job names no queue."""
+    """Return the Job to send, without its namespace. `queue` applies to a Job without a queue name."""
     tree = copy.deepcopy(manifest.tree)
     version, kind = tree.get("apiVersion"), tree.get("kind")
     if (version, kind) != ("batch/v1", "Job"):
@@ -165,7 +165,7 @@ def prepare(manifest: Manifest, queue: str | None) -> dict[str, Any]:
 
 
 def name_user(meta: dict[str, Any], user: str) -> None:
-    """Annotate a Job with whose it is, unless it says that itself or `user` is ""."""
+    """Annotate a Job with its user, unless it has that annotation or `user` is ""."""
     labels, annotations = meta.get("labels") or {}, meta.get("annotations") or {}
     well_formed = isinstance(labels, dict) and isinstance(annotations, dict)
     if user and well_formed and not labels.get(keys.USER):
@@ -183,9 +183,9 @@ async def submit(
 ) -> list[Submitted]:
     """Validate every Job (server-side dry run, fieldValidation=Strict), then create them in order.
 
-    `namespace` applies to Jobs that name none; `default_ns` is the default namespace of commands. With `replace`, a
-    taken name is no problem. Warnings of the server are printed on standard error as they arrive. `creations` is kept
-    up to date. Raises CommandRefused before anything is created, with all problems and their files and lines.
+    `namespace` applies to Jobs without a namespace; `default_ns` is the default namespace of commands. With `replace`,
+    a taken name is not a problem. Warnings of the server are printed on standard error as they arrive. `creations` is
+    kept up to date. Raises CommandRefused before anything is created, with all problems and their files and lines.
     """
     progress = creations if creations is not None else Creations()
     for _, job in jobs:
@@ -294,7 +294,7 @@ def explain(manifest: Manifest, answer: Response) -> list[str]:
 
 
 def _cause_line(manifest: Manifest, cause: dict[str, Any]) -> str:
-    """Return a cause with its place. That of a webhook which does not answer names no field."""
+    """Return a cause with its place. The cause of a webhook that does not answer has no field."""
     field = cause.get("field") or ""
     return ": ".join(filter(None, (manifest.place(field), field, cause.get("message"))))
 
@@ -327,7 +327,7 @@ async def _wait_for_verdict(client: RestClient, job: Job) -> Workload:
 
 
 async def verdicts(client: RestClient, jobs: Sequence[Job], queues: ReadableQueues, default_ns: str) -> list[Submitted]:
-    """Return the prospects of submitted Jobs. Where only the scheduler can decide, wait for its result."""
+    """Return whether submitted Jobs can start. Where only the scheduler can decide, wait for its result."""
     found = {job.metadata.uid: obstacle(job, None, queues, default_ns) for job in jobs}
     uncertain = [job for job in jobs if (seen := found[job.metadata.uid]) is not None and not seen.certain]
     workloads = await wait_for_verdicts(client, uncertain)

@@ -21,7 +21,7 @@ from queue_manager.cli.exit_codes import EXIT_NEVER, CommandRefused
 from queue_manager.cli.permitted_lists import list_permitted
 from queue_manager.engine.rest_client import O, RestClient
 from queue_manager.engine.transport import ApiError
-from queue_manager.visibility.inbox import InboxRow
+from queue_manager.visibility.deactivated_jobs import DeactivatedJob
 from queue_manager.visibility.job_states import JobRow, workloads_by_job
 from queue_manager.visibility.similar_names import similar_names
 
@@ -30,7 +30,7 @@ LOCAL_QUEUE_PREFIX = "localqueue/"
 CLUSTER_QUEUE_PREFIXES = ("cq/", "clusterqueue/")
 FIELD_MANAGER = "sluice"
 
-Row = TypeVar("Row", JobRow, InboxRow)
+Row = TypeVar("Row", JobRow, DeactivatedJob)
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +182,7 @@ async def of_queue(client: RestClient, rows: list[Row], args: argparse.Namespace
     return chosen
 
 
-def _names(queue: QueueTarget, row: JobRow | InboxRow) -> bool:
+def _names(queue: QueueTarget, row: JobRow | DeactivatedJob) -> bool:
     """Whether a row names the queue, which may not exist."""
     return queue.key.name == row.queue and queue.key.namespace in ("", row.namespace) and not queue.is_cluster_queue
 
@@ -217,7 +217,7 @@ async def _list_visible(client: RestClient, resource: Resource) -> list[QueueTar
 
 
 def similar_queues(queue: QueueTarget, others: Sequence[QueueTarget]) -> list[QueueTarget]:
-    """Return queues of the same name, of either kind and in any namespace, else up to three with similar names."""
+    """Return queues of the same name, of either kind and in any namespace; else those of the three nearest names."""
     same = [other for other in others if other.key.name == queue.key.name]
     names = [other.key.name for other in others if other.resource == queue.resource] or [o.key.name for o in others]
     near = similar_names(queue.key.name, names)

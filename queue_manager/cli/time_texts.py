@@ -1,4 +1,4 @@
-"""How commands print times: past ones in UTC, as the API does; a deadline by the reader's clock, with the rest."""
+"""How commands print times: past ones in UTC, as the API does; deadlines in local time, with the time left."""
 
 from __future__ import annotations
 

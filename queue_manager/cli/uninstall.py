@@ -1,11 +1,11 @@
-"""`sluice uninstall`: removes an installation; running Jobs go on, and the CRDs stay unless they are named.
+"""`sluice uninstall`: removes an installation; running Jobs keep running, and the CRDs stay unless they are named.
 
 The order keeps writes possible and Jobs running:
 
 1. what makes the API server call the manager (webhooks, APIServices), and policies, so that no request waits for it;
 2. the Deployments, and then a wait until their pods are gone and the Leases are free: a manager that still runs would
    stop each Job whose Workload is deleted;
-3. the conversion of the CRDs that stay, which no manager answers from now on (`installation.kept_definitions`);
+3. the conversion of the CRDs that stay, which no manager answers from now on (`installation.conversion_removal`);
 4. everything else with the label of an installation, but neither the namespace nor the CRDs; ClusterRoles that the
    cluster collects from others come last (`cli.aggregated_roles`);
 5. with --crds the CRDs, whose objects are deleted with them: their finalizers, which only a manager would remove, are
@@ -232,7 +232,7 @@ class _Removal:
                 raise
 
     async def report_jobs(self) -> None:
-        """Report how the unfinished Jobs go on without a manager."""
+        """Report what becomes of the unfinished Jobs without a manager."""
         jobs = await self._client.list(JOBS, type=Job)
         for name, note in left_behind(jobs):
             self._report.add(JOBS.kind, "", name, "unchanged", note)
@@ -280,7 +280,7 @@ def left_behind(jobs: list[Job]) -> Iterator[tuple[str, str]]:
     if ours:
         yield (
             f"{ours} running, managed by {OWN_MANAGER}",
-            "the pods go on; their status follows when a manager runs again",
+            "the pods keep running; their status follows when a manager runs again",
         )
     if len(running) > ours:
         yield f"{len(running) - ours} running", "handled by the cluster's own Job controller"

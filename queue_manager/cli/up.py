@@ -113,7 +113,7 @@ def read_config(path: str | None) -> KueueConfig:
 
 
 async def up(options: ClusterOptions, config: KueueConfig, file: str | None = None) -> int:
-    """Run until a stop signal. A second signal ends the process at once; SIGHUP reloads the configuration."""
+    """Run until a stop signal. A second signal ends the process immediately; SIGHUP reloads the configuration."""
     began = time.monotonic()
     starter = take_starter(os.environ)
     stop = asyncio.Event()
@@ -167,7 +167,7 @@ def enforcement(cgroups: Cgroups | None) -> str:
 
 
 def print_step(mark: str, step: str, detail: str) -> None:
-    """Print one line of the start-up, at once."""
+    """Print one line of the start-up, immediately."""
     head = f"{mark} {step:12} "
     streams.write(f"{head}{detail}", indent=len(head))
 

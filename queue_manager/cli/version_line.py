@@ -37,7 +37,7 @@ def built_commit() -> str:
 
 
 def checked_out_commit() -> str:
-    """Return the commit of the checkout that runs; "" if it is no checkout, or git is missing."""
+    """Return the commit of the checkout that runs; "" if it is not a checkout, or git is missing."""
     if not (CHECKOUT / ".git").exists():
         return ""
     try:

@@ -22,8 +22,8 @@ from queue_manager.cli.exit_codes import CommandRefused
 from queue_manager.client import job_logs
 from queue_manager.client.errors import JobDeleted, JobFailed, JobNotFound, NeverStarts, Timeout
 from queue_manager.client.job_requests import create_job, read_visible_pods, read_workloads
+from queue_manager.client.obstacle_checks import ObstacleChecks
 from queue_manager.client.official_transport import blocking
-from queue_manager.client.prospects import Prospects
 from queue_manager.client.updates import ENDED, LOST, JobUpdate, Seen, differs, follow, may_have_cause, see
 from queue_manager.engine import kubeconfig
 from queue_manager.engine.clock import SystemClock
@@ -32,8 +32,8 @@ from queue_manager.visibility.attempt_counts import count_budget_attempts
 from queue_manager.visibility.failures import Failure, newest_failure
 from queue_manager.visibility.followed_states import is_outdated
 from queue_manager.visibility.job_states import JobState
+from queue_manager.visibility.short_messages import cause_first, plain
 from queue_manager.visibility.wire_types import Pod
-from queue_manager.visibility.wording import cause_first, plain
 
 if TYPE_CHECKING:
     from kubernetes.client import ApiClient
@@ -109,10 +109,10 @@ class Client:
     def wait(self, job: V1Job | str, *, timeout: float | None = None) -> V1Job:
         """Return the Job once it has succeeded.
 
-        Raises JobFailed with the cause, NeverStarts (at once, not after the timeout), JobNotFound, JobDeleted, and
+        Raises JobFailed with the cause, NeverStarts (immediately, not after the timeout), JobNotFound, JobDeleted, and
         Timeout after `timeout` seconds, at most one second late.
         """
-        prospects = Prospects(self.api_client, self.namespace)
+        checks = ObstacleChecks(self.api_client, self.namespace)
         for seen in self._follow(job, timeout):
             state = seen.update.state
             if state == JobState.SUCCEEDED:
@@ -121,7 +121,7 @@ class Client:
                 raise self._failed(seen)
             if state in LOST:
                 raise self._lost(seen)
-            if state == JobState.PENDING and (found := prospects.obstacle(seen)) is not None:
+            if state == JobState.PENDING and (found := checks.obstacle(seen)) is not None:
                 raise NeverStarts(seen.update.job, seen.job.metadata.key, found.text, found.remedy)
         raise AssertionError("unreachable: a Job that is not followed any more has ended")
 
@@ -138,7 +138,7 @@ class Client:
     def follow_logs(
         self, job: V1Job | str, *, index: int | None = None, container: str = "", timeout: float | None = None
     ) -> Iterator[str]:
-        """Yield the lines of that log, without their ends, as they are written, until the container ends.
+        """Yield the lines of the log that `logs` returns, as they are written, until the container ends.
 
         Waits at most `timeout` seconds for the start of the pod. Raises NoLogs, JobNotFound, JobDeleted and Timeout.
         """

@@ -48,7 +48,7 @@ class JobFailed(Error):
 
 
 class JobNotFound(Error, LookupError):
-    """No Job of this name exists: it was given by name, and nothing is known of it."""
+    """No Job of this name exists, and none has been seen before; otherwise JobDeleted is raised."""
 
 
 class JobDeleted(Error):
@@ -56,11 +56,11 @@ class JobDeleted(Error):
 
 
 class NoLogs(Error, LookupError):
-    """The Job has no pod, no pod of that index, or none that has started a container."""
+    """The Job has no pod, no pod of the index that was named, or none that has started a container."""
 
 
 class Timeout(Error, TimeoutError):
-    """The Job has not ended in time. It goes on. `update` is its last state."""
+    """The Job has not ended in time, and keeps running. `update` is its last state."""
 
     def __init__(self, key: Key, seconds: float, update: JobUpdate) -> None:
         super().__init__(f"Job {key} is {update.state} after {seconds:g} s{f': {update.why}' if update.why else ''}")

@@ -61,7 +61,7 @@ def see(official: V1Job, job: Job, workloads: Sequence[Workload], pods: Sequence
 
 
 def follow(last: Seen | None, now: Seen) -> Seen:
-    """Return `now` as a reader sees it that saw `last` before, by `followed_states`."""
+    """Return `now` as it is shown to a reader who has seen `last` (`followed_states`)."""
     update = now.update
     state = ShownState(update.state, update.reason, update.message)
     before = ShownState(last.update.state, last.update.reason, last.update.message) if last is not None else None

@@ -200,7 +200,7 @@ def core_type(annotation: Any) -> Any:
 
 
 def element_type(annotation: Any) -> Any:
-    """The annotation of what a list or a mapping holds; None for all others."""
+    """The annotation of the elements of a list or mapping; None for other types."""
     plain = core_type(annotation)
     if typing.get_origin(plain) is tuple:
         return typing.get_args(plain)[0]
@@ -218,6 +218,6 @@ def is_literal(annotation: Any) -> bool:
 
 
 def section_model(annotation: Any) -> type[ConfigModel] | None:
-    """The model of a section; None for what is no section."""
+    """The model of a section; None for anything else."""
     plain = core_type(annotation)
     return plain if isinstance(plain, type) and issubclass(plain, ConfigModel) else None

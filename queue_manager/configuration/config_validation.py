@@ -151,7 +151,7 @@ def _custom_labels(config: KueueConfig, findings: Findings) -> None:
 
 
 def _leader_election(config: KueueConfig, findings: Findings) -> None:
-    """A leader that renews too late would go on working beside its successor."""
+    """Check the times of the election: a leader that renews too late would keep working beside its successor."""
     path, election = "leaderElection", config.leader_election
     if not election.leader_elect:
         return

@@ -93,7 +93,7 @@ class Findings:
 
 
 def nearest(path: str, known: Container[str]) -> str:
-    """This path, or that of the nearest section around it that is known; "" if none is."""
+    """The path if it is known, else the path of the nearest known section around it; "" without one."""
     while path and path not in known:
         path = path[: max(path.rfind("."), path.rfind("["), 0)]
     return path

@@ -193,7 +193,7 @@ class AdmissionFairSharing(ConfigModel):
     """Orders the LocalQueues of a ClusterQueue by past usage. Present means on."""
 
     usage_half_life_time: Duration = 0 * MINUTE
-    """After this time past usage counts half; 0s forgets it at once."""
+    """After this time past usage counts half; 0s forgets it immediately."""
 
     usage_sampling_interval: Duration = 5 * MINUTE
     """How often usage is recorded; 0s means 5m."""
@@ -279,7 +279,7 @@ class KueueConfig(ConfigModel):  # noqa: PLW1641 - its mappings have no hash eit
     those pass that do not delay it. Omitted: off. Sluice's own section."""
 
     pending_reason_period: Duration = 30 * SECOND
-    """How long the numbers in the reason of a pending Workload may be out of date; 0s writes each change at once.
+    """How long the numbers in the reason of a pending Workload may be out of date; 0s writes each change immediately.
     Sluice's own field."""
 
     object_retention_policies: ObjectRetentionPolicies = Field(default_factory=ObjectRetentionPolicies)

@@ -1,8 +1,8 @@
 """Reading a configuration file.
 
 The flow: YAML nodes (`document`, `config_map`), a plain tree with the place of every field (`yaml_tree`), pydantic's
-validation (`kueue_config`, `mistakes`), defaults and differences of the versions (`versions`), values that depend on
-each other (`config_validation`).
+validation (`kueue_config`, `mistakes`), defaults and differences of the versions (`config_versions`), values that
+depend on each other (`config_validation`).
 """
 
 from __future__ import annotations

@@ -4,10 +4,11 @@ Modules:
 
     runtime             starts and stops everything below together; what a controller takes in its constructor
     reflector, cache    list and watch a collection into memory; `codec` decodes, `interning` shares equal values
-    client              reads and writes; the response of each write goes into the caches at once
+    rest_client         reads and writes; the response of each write goes into the caches immediately
     workqueue           keys to sync, each at most once, with delays and retries (client-go's workqueue)
     event_recorder      Events, sent in the background; `event_correlation` aggregates and limits them
     transport           the protocol of one API server; `http_transport` over HTTP, `throttle` with QPS and burst
+    renewing_transport  a transport that picks up renewed credentials, for client commands and the manager
     kubeconfig          server, credentials, certificates; `kubeconfig_shape` checks the file, `exec_plugin` runs `exec`
     metric_registry     counters, gauges, histograms and their text format
     selector_matching   label and field selectors on the client's side

@@ -1,7 +1,7 @@
 """A local copy of one API collection that reads its own writes and never shows an older state after a newer one.
 
 A cache has two sources. The *watch* delivers every change, in order, but late. The *responses* to our own writes
-deliver single objects at once, in any order. They can be merged because the resourceVersions of one collection are
+deliver single objects immediately, in any order. They can be merged because the resourceVersions of one collection are
 ordered, and because `progress` records the revision up to which the watch has delivered every change:
 
 - Of two states of an object the one with the greater resourceVersion wins.
@@ -112,7 +112,7 @@ class Cache(Generic[T]):
     # --- responses to our own writes ---
 
     def follow_writes(self, in_flight: WritesInFlight) -> None:
-        """Give changes of these objects the causes of the writes: the watch can be faster than the response."""
+        """Give each change that the watch delivers the cause of the write that made it, even before its response."""
         self._in_flight = in_flight
 
     def apply_response(self, obj: T) -> None:
@@ -126,7 +126,7 @@ class Cache(Generic[T]):
             self._store(obj, at)
 
     def forget(self, obj: T) -> None:
-        """Remove an object that we deleted; no state of this uid comes back."""
+        """Remove an object that we deleted; later states with this uid are ignored."""
         self.forget_uid(obj.metadata.uid, existed_at=revision(obj))
 
     def forget_uid(self, uid: str, up_to: int = ALL_REVISIONS, existed_at: int | None = None) -> None:

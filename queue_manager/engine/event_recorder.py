@@ -53,7 +53,7 @@ class ObjectReference(NamedTuple):
 
     @property
     def object(self) -> tuple[str, ...]:
-        """Identifies the object, whatever its resourceVersion."""
+        """All fields but resourceVersion: equal for all versions of an object."""
         return self[:-1]
 
 
@@ -95,7 +95,7 @@ class EventRecorder:
         self._running: asyncio.Task[Any] | None = None
 
     def event(self, regarding: Object, type: Literal["Normal", "Warning"], reason: str, message: str) -> None:
-        """Record an Event about an object; returns at once. Messages are cut at MAX_MESSAGE characters."""
+        """Record an Event about an object; returns immediately. Messages are cut at MAX_MESSAGE characters."""
         meta = regarding.metadata
         reference = ObjectReference(
             regarding.api_version, regarding.kind, meta.namespace, meta.name, meta.uid, meta.resource_version

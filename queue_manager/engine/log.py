@@ -63,7 +63,7 @@ class LogSettings:
 def configure(settings: LogSettings, stream: TextIO | None = None) -> None:
     """Log everything from this process to `stream` (default: stderr).
 
-    Libraries log at most from level INFO on, unless `settings.levels` names them.
+    DEBUG lines of libraries are left out, unless `settings.levels` names the library.
     """
     handler = logging.StreamHandler(sys.stderr if stream is None else stream)
     handler.setFormatter(JsonFormatter() if settings.format == "json" else TextFormatter())

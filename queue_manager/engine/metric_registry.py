@@ -60,7 +60,7 @@ class _Series:
 class MetricRegistry(Collector):
     """Implements `Metrics` of the job controller's ports, and gauges.
 
-    Every method that counts raises ValueError for a name that is no family of this registry, for a family of another
+    Every method that counts raises ValueError for a name that is not a family of this registry, for a family of another
     kind, and for other labels than the declared ones.
     """
 
@@ -167,7 +167,7 @@ def _metric(family: Family, labels: tuple[str, ...]) -> Counter | Gauge | Histog
 
 
 def _served(metric: Metric, added: Mapping[str, str]) -> Metric:
-    """The same family with labels that all its series have, without times of creation."""
+    """Return the family with labels that all its series have, without times of creation."""
     created = f"{metric.name}_created"
     metric.samples = [
         sample._replace(labels={**sample.labels, **added}) if added else sample

@@ -1,4 +1,4 @@
-"""Reads and writes of API objects. The response to each write updates the attached caches at once."""
+"""Reads and writes of API objects. The response to each write updates the attached caches immediately."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class RestClient:
     def attach_cache(
         self, cache: Cache[T], resource: Resource, type: type[T], *, label_selector: str = "", field_selector: str = ""
     ) -> None:
-        """From now on this cache receives each response that is an object of this resource and the selectors."""
+        """From now on this cache receives each object of the resource in a response, if the selectors match it."""
         attached = _AttachedCache(cache, resource, type, label_selector, field_selector)
         self._attached.setdefault(resource, []).append(attached)
         cache.follow_writes(self._in_flight.setdefault(resource, {}))
@@ -278,7 +278,7 @@ class Details(msgspec.Struct, frozen=True):
 
 
 class Deleted(msgspec.Struct, frozen=True):
-    """The Status in the response to a DELETE that took effect at once."""
+    """The Status in the response to a DELETE that took effect immediately."""
 
     details: Details = Details()
 

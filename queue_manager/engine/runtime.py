@@ -152,7 +152,7 @@ class Runtime:
         self._support_parts.append(_Part(f"support {getattr(run, '__qualname__', '')}", run, self._support_tasks))
 
     def add_urgent_writes(self, count: Callable[[], int]) -> None:
-        """`count()` writes are queued or under way that let work run: what only informs waits for them."""
+        """Register `count`: the unfinished writes that let work run. Writes that only inform wait for them."""
         self._urgent_writes.append(count)
 
     def is_backlogged(self) -> bool:
@@ -210,7 +210,7 @@ class Runtime:
         self._settle(error)
 
     def _settle(self, error: BaseException | None) -> None:
-        """If the failure of a part cancelled the block, raise the error of that part instead of CancelledError."""
+        """If a failed part has cancelled the block, raise the error of the part instead of CancelledError."""
         assert self._parent is not None
         cancelled_by_others = self._interrupted and self._parent.uncancel() > 0
         by_fatal_error = isinstance(error, asyncio.CancelledError) and self._interrupted and not cancelled_by_others
@@ -274,7 +274,7 @@ class Runtime:
         self.recorder(COMPONENT).event(head, "Warning", "Undecodable", f"The object is ignored: {why}")
 
     def _support(self, name: str, run: Work) -> None:
-        """Start a reflector or recorder at once if it was requested after the start."""
+        """Start a reflector or recorder immediately if it was requested after the start."""
         if self._parent is not None and not self._stopping:
             self._start(name, run, self._support_tasks)
 

@@ -22,7 +22,7 @@ def take_starter(environment: MutableMapping[str, str]) -> dict[str, str]:
 
 
 def notify(state: str, environment: Mapping[str, str]) -> None:
-    """Send a state; a starter that no longer listens is no error."""
+    """Send a state; a starter that no longer listens is not an error."""
     address = environment.get(VARIABLE, "")
     if not address:
         return

@@ -21,7 +21,7 @@ RateLimit = tuple[float, int]  # (requests per second, burst); both more than 0
 
 
 class TokenBucket:
-    """Pure: times are seconds of any one clock."""
+    """A token bucket. Pure: the caller passes the time, in seconds of any one clock."""
 
     def __init__(self, limit: RateLimit) -> None:
         self._limit = limit

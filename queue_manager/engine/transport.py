@@ -48,7 +48,7 @@ class Response(NamedTuple):
 
 
 def is_success(status: int) -> bool:
-    """Whether the HTTP status is no redirection and no error."""
+    """Whether the HTTP status is neither a redirection nor an error."""
     return status < HTTPStatus.MULTIPLE_CHOICES
 
 

@@ -45,7 +45,7 @@ def _log_uncaught(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> N
 
 
 def stop_on_signals(stop: Callable[[], object]) -> None:
-    """Call `stop` at the first SIGINT or SIGTERM; the second ends the program at once. Replaces other handlers."""
+    """Call `stop` at the first SIGINT or SIGTERM; the second ends the program immediately. Replaces other handlers."""
     loop = asyncio.get_running_loop()
 
     def stop_once() -> None:

@@ -42,7 +42,7 @@ from queue_manager.installation.template import (
     when,
 )
 from queue_manager.installation.webhook_configurations import WebhookScope, webhook_configurations
-from queue_manager.operator import permissions
+from queue_manager.operator import required_permissions
 from queue_manager.operator.webhooks.webhook_permissions import CA_INJECTION, certificate_secret
 
 PLACEHOLDER = "namespace-of-the-installation"
@@ -119,8 +119,8 @@ def _parts(text: str) -> Iterator[str | Setting | Joined]:
 def _rights() -> list[Template]:
     accounts = ((object_names.MANAGER, QUEUE_RUNS),)
     own = {"namespace": NAMESPACE}
-    secret: list[Node] = [permissions.rule(certificate_secret(object_names.WEBHOOK_SECRET))]
-    bundles: list[Node] = [permissions.rule(need) for need in CA_INJECTION]
+    secret: list[Node] = [required_permissions.rule(certificate_secret(object_names.WEBHOOK_SECRET))]
+    bundles: list[Node] = [required_permissions.rule(need) for need in CA_INJECTION]
     return [
         account_role("ClusterRole", ROLE, bundles),
         account_binding("ClusterRoleBinding", "ClusterRole", ROLE, accounts),

@@ -25,7 +25,7 @@ from queue_manager.installation.template import (
     Text,
     when,
 )
-from queue_manager.operator.permissions import JOB_CONTROLLER, QUEUE
+from queue_manager.operator.required_permissions import JOB_CONTROLLER, QUEUE
 
 CONFIG_FOLDER = "/etc/sluice"
 NOTIFICATIONS_FOLDER = "/etc/sluice-notifications"  # not in the other one: a read-only volume has no place for a mount

@@ -30,7 +30,7 @@ Sluice runs in namespace {{ .Release.Namespace }}. Of {{ .Values.replicas }} rep
   kubectl -n {{ .Release.Namespace }} get lease,deployment,pods
   helm test {{ .Release.Name }} -n {{ .Release.Namespace }}
 
-`helm uninstall` keeps the CRDs and the objects of their kinds, and running Jobs go on.
+`helm uninstall` keeps the CRDs and the objects of their kinds, and running Jobs keep running.
 Run `sluice uninstall` after it: nothing converts v1beta1 then, and each read of it would fail.
 """
 

@@ -55,7 +55,7 @@ def _document(node: Node) -> Iterator[str]:
             yield "---"
             yield from _mapping(node)
         case _:
-            raise TypeError(f"{node!r} is no object")
+            raise TypeError(f"{node!r} is not an object")
 
 
 def _mapping(nodes: Mapping[str, Node]) -> Iterator[str]:

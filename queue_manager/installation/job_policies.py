@@ -54,8 +54,8 @@ def known_manager(settings: PolicySettings) -> Validating:
 def queue_name(settings: PolicySettings) -> Validating:
     """The queue of a Job that runs cannot change (`validate_job_update`).
 
-    Who may create Workloads may give it one, for `sluice import`. A policy cannot read whether the Job's Workload is
-    admitted; the controllers suspend the Job if it is not.
+    A user who may create Workloads may give a queue to a Job without one, for `sluice import`. A policy cannot read
+    whether the Job's Workload is admitted; the controllers suspend the Job if it is not.
     """
     conditions = {"changes-queue": f"{QUEUE} != {OLD_QUEUE}"}
     message = cel.message(invalid(QUEUE_PATH, cel.VALUE, IMMUTABLE), QUEUE)
@@ -109,7 +109,7 @@ def priority_class_use(settings: PolicySettings) -> Validating:
 
 
 def priority_class_use_in_cron_jobs(settings: PolicySettings) -> Validating:
-    """The same for the Jobs that a CronJob is going to create."""
+    """A user needs the verb `use` on the WorkloadPriorityClass of the Jobs that the user's CronJob will create."""
     return _use(Target(CRON_JOBS, ("CREATE", "UPDATE")), "spec.jobTemplate.?metadata", {}, settings)
 
 
@@ -132,6 +132,6 @@ def _may(resource: Resource, verb: str, name: str = "") -> str:
 
 
 def _ask(settings: PolicySettings, instead: str) -> str:
-    """What to do instead, and who is exempt."""
+    """The end of a message: what to do instead, and who is exempt."""
     group = settings.break_glass_group
     return f"{instead}, or act as the group {group} in an emergency" if group else instead

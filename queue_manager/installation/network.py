@@ -98,7 +98,7 @@ def _api_service(version: str, priority: int) -> Template:
 
 
 def _policy(deployment: str, api_ports: tuple[str, ...]) -> Template:
-    """Return the NetworkPolicy of a Deployment. The API server is no pod: its ports are open to every address."""
+    """Return the NetworkPolicy of a Deployment. The API server is not a pod: its ports are open to every address."""
     restricted = TemplateCondition("networkPolicy.restrictEgress")
     metrics: Node = {"from": Setting("networkPolicy.metricsFrom"), "ports": [_port(object_names.METRICS_PORT)]}
     from_api_server: list[Node] = [{"ports": [_port(PORTS[port]) for port in api_ports]}] if api_ports else []

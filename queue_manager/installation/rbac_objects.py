@@ -1,4 +1,4 @@
-"""Service accounts of the components, and the RBAC rules that grant each exactly what `operator.permissions` requires.
+"""Service accounts of the components, and RBAC rules for exactly what `operator.required_permissions` lists.
 
     component         service account            ClusterRole, or Roles in the listed namespaces
     queue             kueue-controller-manager   kueue-manager-role
@@ -15,8 +15,8 @@ from collections.abc import Mapping
 
 from queue_manager.installation import object_names
 from queue_manager.installation.template import ITEM, NAMESPACE, Each, Node, Template, TemplateCondition, When, when
-from queue_manager.operator import permissions
-from queue_manager.operator.permissions import JOB_CONTROLLER, LEADER, QUEUE
+from queue_manager.operator import required_permissions
+from queue_manager.operator.required_permissions import JOB_CONTROLLER, LEADER, QUEUE
 
 QUEUE_RUNS = TemplateCondition("components", ("JobController",), negated=True)
 JOB_CONTROLLER_RUNS = TemplateCondition("components", ("Queue",), negated=True)
@@ -72,9 +72,9 @@ Accounts = tuple[tuple[str, TemplateCondition], ...]
 
 def _component(component: str, name: str, accounts: Accounts, runs: TemplateCondition) -> list[Template]:
     """Return the ClusterRole of a component or its Roles, bound to its service account."""
-    needs = permissions.needs([component])
-    inside: list[Node] = [permissions.rule(need) for need in needs if need.resource.namespaced]
-    outside: list[Node] = [permissions.rule(need) for need in needs if not need.resource.namespaced]
+    needs = required_permissions.needs([component])
+    inside: list[Node] = [required_permissions.rule(need) for need in needs if need.resource.namespaced]
+    outside: list[Node] = [required_permissions.rule(need) for need in needs if not need.resource.namespaced]
     rules: list[Node] = [*outside, *(when(rule, ALL_NAMESPACES) for rule in inside)]
     wide = (runs,) if outside else (runs, ALL_NAMESPACES)
     of_namespace = {"namespace": ITEM}
@@ -88,8 +88,8 @@ def _component(component: str, name: str, accounts: Accounts, runs: TemplateCond
 
 def _cluster_events() -> list[Template]:
     """Events about ClusterQueues, of a queue that may write Events in listed namespaces only."""
-    where = {"namespace": permissions.CLUSTER_EVENTS_NAMESPACE}
-    role = account_role("Role", EVENTS_ROLE, [permissions.rule(permissions.CLUSTER_EVENTS)], where)
+    where = {"namespace": required_permissions.CLUSTER_EVENTS_NAMESPACE}
+    role = account_role("Role", EVENTS_ROLE, [required_permissions.rule(required_permissions.CLUSTER_EVENTS)], where)
     binding = account_binding("RoleBinding", "Role", EVENTS_ROLE, ((object_names.MANAGER, QUEUE_RUNS),), where)
     return [when(role, QUEUE_RUNS, LISTED_NAMESPACES), when(binding, QUEUE_RUNS, LISTED_NAMESPACES)]
 
@@ -99,7 +99,7 @@ def _leader_election() -> list[Template]:
     own = {"namespace": NAMESPACE}
     accounts = ((object_names.MANAGER, QUEUE_RUNS), (object_names.JOB_CONTROLLER, OWN_DEPLOYMENT))
     return [
-        account_role("Role", LEADER_ROLE, [permissions.rule(LEADER)], own),
+        account_role("Role", LEADER_ROLE, [required_permissions.rule(LEADER)], own),
         account_binding("RoleBinding", "Role", LEADER_ROLE, accounts, own),
     ]
 

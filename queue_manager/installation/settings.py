@@ -224,11 +224,12 @@ class Webhook(Model):
     """Whether there are webhook configurations and the rights that the manager needs to serve webhooks."""
 
     failure_policy: Literal["Fail", "Ignore"] = "Fail"
-    """What happens to a write in the scope of a webhook while no manager answers. Fail: it is refused. Ignore: it goes
-    on, and the controllers suspend a Job that should have been suspended. A Job that names no queue always goes on."""
+    """What happens to a write in the scope of a webhook while no manager answers. Fail: it is refused. Ignore: it
+    proceeds, and the controllers suspend a Job that should have been suspended. A Job without a queue name always
+    proceeds."""
 
     timeout_seconds: Annotated[int, Field(ge=1, le=5)] = 5
-    """How long a write waits for an answer at most. A Job that names no queue waits for at most one second."""
+    """How long a write waits for an answer at most. A Job without a queue name waits for at most one second."""
 
 
 class PolicyChoice(Model):
@@ -238,7 +239,7 @@ class PolicyChoice(Model):
     """A Job in a queue is created suspended."""
 
     managed_by: bool = False
-    """A Job in a queue that names no Job controller gets `spec.managedBy: sluice/job-controller`. The field cannot be
+    """A Job in a queue without `spec.managedBy` gets `spec.managedBy: sluice/job-controller`. The field cannot be
     changed later: without a Job controller of Sluice such a Job gets no pods."""
 
     known_manager: bool = True

@@ -6,7 +6,7 @@ narrow as the rules allow:
 | webhook | asked about | without an answer |
 |---|---|---|
 | mjob.kb.io | creation of a Job that names a queue (with manageJobsWithoutQueueName: of any Job) | refused |
-| mjob-default.kb.io | creation of any other Job, for the LocalQueue "default" of its namespace | goes on, unqueued |
+| mjob-default.kb.io | creation of any other Job, for the LocalQueue "default" of its namespace | proceeds, unqueued |
 | vjob.kb.io | writes to a Job with labels or annotations of the queue, before or after | refused |
 | vworkloadpriorityclass.kb.io | writes to a WorkloadPriorityClass with an annotation for its Jobs | refused |
 | of the queue's other kinds | creation and updates; of Workloads also their status | refused |

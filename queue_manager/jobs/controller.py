@@ -254,7 +254,7 @@ class JobQueueController:
                 self._record(job, WorkloadEvent("Warning", event_reasons.INVALID_OVERRIDE, text))
 
     async def _perform(self, job: Job, action: actions.Action) -> bool:
-        """Perform the action, then record its Event. Returns whether there may be another action at once."""
+        """Perform the action, then record its Event. Returns whether there may be another action immediately."""
         client, meta = self._runtime.client, job.metadata
         match action:
             case actions.CreateWorkload(tree, event):

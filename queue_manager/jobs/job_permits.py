@@ -84,8 +84,8 @@ class JobPermits:
     def workloads_of(self, job: Job) -> list[Workload]:
         """The Workloads that the Job controls, and those created for it whose owner reference was removed.
 
-        A Workload with the Job's UID label but without an owner reference counts only if it is also named for the Job
-        or by the Job: any user can write a label.
+        A Workload with the Job's UID label but without an owner reference counts only if its name was made for the Job,
+        or the Job names it: any user can write a label.
         """
         return [w for w in self._workloads.lookup(BY_OWNER, job.metadata.uid) if _is_own(job, w)]
 

@@ -1,6 +1,6 @@
 """Which Jobs the queue manages: those that name a LocalQueue, or all, in the namespaces that it manages. Pure.
 
-A Job without a queue name that belongs to a managed Job is managed with that one (`JobPermits.parent`). Which
+A Job without a queue name that belongs to a managed Job runs when its parent may (`JobPermits.parent`). Which
 namespaces are managed is decided by `WorkloadSettings.manages`. BEHAVIOUR.md#q1-managed-jobs.
 """
 

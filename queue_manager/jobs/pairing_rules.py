@@ -144,7 +144,7 @@ def workload_of_ended_job_is_finished(s: JobSituation) -> Action | None:
 
 
 def job_naming_another_workload_leaves_the_one_before(s: JobSituation) -> Action | None:
-    """A suspended Job that names another prebuilt Workload than before, or names one for the first time."""
+    """A suspended Job leaves its Workload when it names another prebuilt one, or names one for the first time."""
     others = [w for w in s.owned if w.metadata.name != prebuilt_name(s.job)]
     if not s.has_prebuilt_workload or not others or not s.job.spec.suspend:
         return None
@@ -264,7 +264,7 @@ def job_of_finished_workload_is_stopped(s: JobSituation) -> Action | None:
 
 
 def edited_job_is_stopped(s: JobSituation) -> Action | None:
-    """The Job does not match the request of its Workload."""
+    """A Job that no longer matches the request of its Workload is stopped."""
     if s.workload is None or s.matches:
         return None
     return start_stop.stop_step(s, s.workload, messages.STOP_NO_MATCH)

@@ -62,7 +62,7 @@ def admitted_job_is_started(s: JobSituation) -> Action | None:
 
 
 def job_that_is_not_admitted_is_stopped(s: JobSituation) -> Action | None:
-    """A Job that a user unsuspended without quota, or whose stop began before its Workload was admitted again."""
+    """Stop a Job that a user unsuspended without quota, or whose stop began before its Workload was admitted again."""
     if s.workload is None or not _must_not_run(s, s.workload):
         return None
     return _unless_waiting(start_stop.stop_step(s, s.workload, messages.STOP_NOT_ADMITTED))

@@ -32,7 +32,7 @@ class SubmissionContexts:
         self._classes = runtime.cache(WORKLOAD_PRIORITY_CLASSES, WorkloadPriorityClass, field_selector=selector)
 
     def of(self, job: Json, *, owner_managed: bool, imported_to: str = "") -> SubmissionContext:
-        """The context of this Job. `owner_managed`: whether it belongs to a managed Job; `imported_to`: see there."""
+        """The context of this Job. `owner_managed`, `imported_to`: as in SubmissionContext."""
         namespace = (job.get("metadata") or {}).get("namespace", "")
         return SubmissionContext(
             managed=self.is_selected(namespace),
@@ -50,7 +50,7 @@ class SubmissionContexts:
 
 
 def queue_of_import(workloads: Iterable[Workload]) -> str:
-    """Return the queue of the admitted Workload among these that `sluice import` made; "" without one."""
+    """Return the queue of the first admitted Workload that `sluice import` made; "" without one."""
     found = (w.spec.queue_name for w in workloads if is_imported(w) and permits_pods(w))
     return next(found, "")
 

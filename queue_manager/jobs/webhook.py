@@ -31,7 +31,7 @@ _NUMBER = re.compile(r"[+-]?[0-9]+", re.ASCII).fullmatch
 
 @dataclass(frozen=True, slots=True)
 class SubmissionContext:
-    """What the rules read of a Job's namespace and of the configuration."""
+    """The facts about a Job's namespace, owner and configuration that the rules read."""
 
     managed: bool = True  # managedJobsNamespaceSelector selects the namespace
     manage_all: bool = False  # Jobs without a queue name are managed too

@@ -20,7 +20,7 @@ from queue_manager.scheduler.workload_controller import BY_OWNER
 async def refresh_after_conflict(
     client: RestClient, workloads: Cache[Workload], job: Job, action: actions.Action
 ) -> bool:
-    """Read the objects that the action conflicted with into the cache; True if the Job can be synced again at once.
+    """Read the objects that the action conflicted with into the cache; True if the Job can be synced again immediately.
 
     False: the Workload to be created belongs to another owner. Raises ApiError if a read fails.
     """

@@ -13,7 +13,7 @@ last deadline. It does not hold while the Workload is pending for quota: one tha
 deadline gets a whole attempt.
 
 `Unscheduled` and the cause of the pods are read from the pods when the decision is made and are not part of the
-Workload's state. They change the cause and the message of an eviction, the former also which timeout counts. See
+Workload's state. They change the cause and the message of an eviction; `Unscheduled` also decides which timeout counts.
 BEHAVIOUR.md#q20-podsready-timeout.
 """
 

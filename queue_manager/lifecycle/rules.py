@@ -74,7 +74,7 @@ def workload_without_owner_is_finished(
 def finished_workload_is_released_and_expires(
     w: Workload, context: WorkloadContext, settings: WorkloadSettings, now: datetime
 ) -> Step | None:
-    """A finished Workload loses its finalizer at once, and is deleted after the retention."""
+    """A finished Workload loses its finalizer immediately, and is deleted after the retention."""
     finished = w.condition(condition_types.FINISHED)
     if finished is None or not finished.is_true:
         return None
@@ -125,7 +125,7 @@ def announced_deactivation_is_written(
 ) -> Step | None:
     """DeactivationTarget sets spec.active to false, once per announcement. If a user has reactivated the Workload
     before the eviction was written, the eviction is still written, without setting spec.active again: its cause
-    persists, and would be announced again at once.
+    persists, and would be announced again immediately.
     """
     target = w.condition(condition_types.DEACTIVATION_TARGET)
     if not w.spec.active or target is None or not target.is_true:
@@ -323,7 +323,7 @@ def _change_or_idle(w: Workload, now: datetime, apply: Callable[[Draft], None]) 
 
 
 def _release_without_job(w: Workload) -> Step | None:
-    """An evicted Workload without a Job releases its quota at once: there is nothing to stop."""
+    """An evicted Workload without a Job releases its quota immediately: there is nothing to stop."""
     if not w.job_uid and w.is_true(condition_types.EVICTED) and w.is_true(condition_types.QUOTA_RESERVED):
         return ApplyTransition(lambda d: transitions.unreserve(d, waits_for_pods=False), Cause.RELEASE)
     return None
@@ -332,7 +332,7 @@ def _release_without_job(w: Workload) -> Step | None:
 def evicted_workload_keeps_quota_until_job_stops(
     w: Workload, context: WorkloadContext, settings: WorkloadSettings, now: datetime
 ) -> Step | None:
-    """An evicted Workload keeps its quota until `jobs` has stopped its Job; without a Job it releases it at once."""
+    """An evicted Workload keeps its quota until `jobs` has stopped its Job. Without a Job the quota is free at once."""
     if not w.is_true(condition_types.EVICTED) or not w.is_true(condition_types.QUOTA_RESERVED):
         return None
     return _release_without_job(w) or Idle()

@@ -189,7 +189,7 @@ def stop_job(life: LifeState) -> LifeState | None:
 
 
 def give_back(life: LifeState) -> LifeState | None:
-    """The Job has stopped and has no pods."""
+    """The state after an evicted Workload releases its quota; None while its Job runs, or if it holds none."""
     if life.job_runs or not life.is_true(condition_types.EVICTED) or not life.is_true(condition_types.QUOTA_RESERVED):
         return None
     return life.after(lambda d: transitions.unreserve(d, waits_for_pods=True))

@@ -13,7 +13,7 @@ from queue_manager.api.resources import Resource
 
 
 class StatusError(Exception):
-    """A request that fails with an error. `details` and `extra_metadata` are copied into the Status."""
+    """A request that fails with an error. `details` and `metadata` are copied into the Status."""
 
     def __init__(
         self,
@@ -106,7 +106,7 @@ def no_such_path() -> StatusError:
 
 
 def no_budgets() -> StatusError:
-    """404 that says that PodDisruptionBudgets are not supported, instead of an unknown path only."""
+    """404 that says that PodDisruptionBudgets are not supported, not only that the path is unknown."""
     message = "this cluster has no PodDisruptionBudgets: nothing limits evictions"
     return StatusError(404, "NotFound", message, {"group": "policy", "kind": "poddisruptionbudgets"})
 

@@ -47,7 +47,7 @@ class ServerCertificate:
 
 
 def provide(file: Path, now: datetime) -> ServerCertificate:
-    """The identity in `file`. A new one is issued if the file is missing, damaged or about to expire.
+    """Return the server's certificate from `file`; a new one if the file is missing, damaged or about to expire.
 
     Raises OSError if the file cannot be read or written.
     """

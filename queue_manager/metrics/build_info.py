@@ -14,7 +14,7 @@ MACHINES = {"x86_64": "amd64", "aarch64": "arm64"}  # under their names in Go an
 
 
 def set_build_info(metrics: MetricRegistry) -> None:
-    """Set the gauge. What only a build of Go knows is empty, which Prometheus treats as an absent label."""
+    """Set the gauge. Labels that only a build of Go has are empty, which Prometheus treats as absent."""
     machine = platform.machine()
     own = {
         "git_version": f"v{version(DISTRIBUTION)}",

@@ -19,7 +19,7 @@ PREFIX = "whsec_"
 
 
 def headers(secret: str, id: str, timestamp: int, body: bytes) -> dict[str, str]:
-    """The three headers. Raises ValueError for an empty secret, and for one that is no base64 behind `whsec_`."""
+    """The three headers. Raises ValueError for an empty secret, and for one that is not base64 after `whsec_`."""
     signed = f"{id}.{timestamp}.".encode() + body
     digest = hmac.new(key(secret), signed, hashlib.sha256).digest()
     signature = f"v1,{base64.b64encode(digest).decode()}"

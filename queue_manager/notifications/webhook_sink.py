@@ -114,7 +114,7 @@ def _content(file: str) -> str:
     try:
         return Path(file).expanduser().read_text().strip()
     except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "is no text"
+        reason = error.strerror if isinstance(error, OSError) else "is not text"
         raise NotDelivered(f"{file}: {reason}") from error
 
 

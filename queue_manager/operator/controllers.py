@@ -19,15 +19,15 @@ from queue_manager.engine.clock import SystemClock
 from queue_manager.engine.clock_jumps import follow_clock
 from queue_manager.engine.metric_registry import Exposition, MetricRegistry
 from queue_manager.engine.reflector import SILENCE_SECONDS
+from queue_manager.engine.renewing_transport import ClusterTransport
 from queue_manager.engine.runtime import Runtime
 from queue_manager.engine.throttle import throttled
 from queue_manager.engine.transport import Transport
 from queue_manager.metrics.workloads import ROLE
 from queue_manager.operator.election import Election, Fence, LeadershipLost
-from queue_manager.operator.permissions import ALL, JOB_CONTROLLER, QUEUE
 from queue_manager.operator.preflight import CannotStart
-from queue_manager.operator.renewing_transport import ClusterTransport
-from queue_manager.operator.rivals import RivalDetector
+from queue_manager.operator.required_permissions import ALL, JOB_CONTROLLER, QUEUE
+from queue_manager.operator.second_job_controller import SecondControllerDetector
 from queue_manager.operator.standby import Standby
 from queue_manager.operator.unserved_paths import UnservedPathTransport
 from queue_manager.visibility.pending_summary import PendingSummaries
@@ -199,7 +199,7 @@ class LeadershipTerm:
         served: Transport = UnservedPathTransport(transport)
         options = config.job_controller.options(manage="ManagedBy") if JOB_CONTROLLER in chosen else None
         if options is not None and options.manage == "All":
-            served = RivalDetector(served, report)
+            served = SecondControllerDetector(served, report)
         self._fence = Fence(served, election)
         limit = config.client_connection.limit
         self.runtime = Runtime(
@@ -262,7 +262,7 @@ class LeadershipTerm:
         self.runtime.metrics.set(MASTER_STATUS, {"name": self._election.lease}, float(role == "leader"))
 
     async def _lead(self) -> None:
-        """Renew the Lease until it is lost, then end the term at once. Losing the Lease is not a task failure."""
+        """Renew the Lease until it is lost, then end the term immediately. Losing the Lease is not a task failure."""
         assert self._election is not None
         assert self._task is not None
         try:

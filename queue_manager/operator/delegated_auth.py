@@ -195,7 +195,7 @@ class _Answer(msgspec.Struct):
 
 
 class DelegatedAuth:
-    """Asks the API server. Raises ApiError if it does not answer the question, OSError without a response; what
+    """Asks the API server. Raises ApiError if it refuses the question, OSError without a response, and what
     `codec.UNDECODABLE` names if the answer has another shape.
     """
 

@@ -127,7 +127,7 @@ class Election:
         return self._retry * (1 + JITTER * self._rng.random())
 
     async def renew(self) -> None:
-        """Renew the Lease until that fails for too long, then raise LeadershipLost."""
+        """Renew the Lease for as long as possible; raise LeadershipLost when renewals have failed for too long."""
         while (left := min(self._answered_at + self._deadline, self._ends) - self._now()) > 0:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(left):

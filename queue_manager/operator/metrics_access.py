@@ -85,7 +85,7 @@ class CachedAuth:
 
 
 def guarded(answer: Answer, auth: Authorizer) -> Answer:
-    """The same handler, for users who may request its path."""
+    """Return the handler, restricted to users who may request its path."""
 
     async def handle(request: web.Request) -> web.Response:
         attributes = {"nonResourceAttributes": {"path": request.path, "verb": request.method.lower()}}

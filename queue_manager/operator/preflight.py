@@ -14,7 +14,7 @@ from queue_manager.api.resources import Resource
 from queue_manager.engine.exec_plugin import CredentialsError
 from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.transport import ApiError, Request, Transport
-from queue_manager.operator.permissions import (
+from queue_manager.operator.required_permissions import (
     CLUSTER_EVENTS,
     CLUSTER_EVENTS_NAMESPACE,
     LEADER,

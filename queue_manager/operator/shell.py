@@ -3,8 +3,8 @@
 kopf runs the startup and cleanup handlers, calls the login handler for credentials, runs the handlers of admission
 webhooks (`webhooks.kopf_admission`), and shuts down in order when its stop flag is set. The controllers start before
 kopf: importing kopf takes a fifth of the time budget for readiness, so a thread imports it once the controllers are
-ready, and its startup handler finds them running. With webhooks kopf is imported at once, because a process that does
-not lead answers them too.
+ready, and its startup handler finds them running. With webhooks kopf is imported first, because a process that does not
+lead answers them too.
 
 kopf is not used for the following:
 
@@ -17,7 +17,7 @@ kopf is not used for the following:
   connections. kopf has a session of its own. kopf does not cancel some of its own requests and would wait five
   seconds for them, so they are cancelled here.
 - *Signals.* kopf's handler fails on a second SIGTERM, because its future is already done. The handler installed here
-  sets kopf's stop flag, and a second signal ends the process at once.
+  sets kopf's stop flag, and a second signal ends the process immediately.
 - *Probes*: see `probes`.
 - *Other client libraries.* kopf imports `kubernetes` if it is installed, for two model classes, at a cost of one
   second and 24 MB. The import is blocked while kopf is imported.
@@ -33,9 +33,9 @@ from typing import Any
 
 import aiohttp
 
+from queue_manager.engine.renewing_transport import ClusterTransport
 from queue_manager.engine.tuning import stop_on_signals
 from queue_manager.operator.controllers import Controllers
-from queue_manager.operator.renewing_transport import ClusterTransport
 from queue_manager.operator.webhooks.kopf_admission import NoMemories
 from queue_manager.operator.webhooks.service import Webhooks
 
@@ -176,7 +176,7 @@ async def _finish(
 def import_kopf() -> ModuleType:
     """Import kopf while hiding the optional client libraries that it would import if they are installed."""
     hidden = [name for name in OPTIONAL_CLIENTS if name not in sys.modules]
-    sys.modules.update(dict.fromkeys(hidden))  # type: ignore[arg-type] # None: an import fails at once
+    sys.modules.update(dict.fromkeys(hidden))  # type: ignore[arg-type] # None: an import fails immediately
     try:
         import kopf
     finally:

@@ -15,9 +15,9 @@ from collections.abc import Collection
 
 from queue_manager.configuration import KueueConfig
 from queue_manager.engine.clock import SystemClock
+from queue_manager.engine.renewing_transport import ClusterTransport
 from queue_manager.engine.runtime import Runtime
 from queue_manager.operator.election import Fence
-from queue_manager.operator.renewing_transport import ClusterTransport
 from queue_manager.operator.unserved_paths import UnservedPathTransport
 from queue_manager.visibility.pending_summary import PendingSummaries
 from queue_manager.wiring import attach_pending_summaries
@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 
 
 class Standby:
-    """The read-only caches of one wait for the Lease: `start`, then `stop`, each of which may be called twice."""
+    """Read-only caches while a replica waits for the Lease: `start`, then `stop`; each may be called twice."""
 
     def __init__(
         self, transport: ClusterTransport, config: KueueConfig, namespaces: Collection[str], silence: float
@@ -47,7 +47,7 @@ class Standby:
         return self._summaries if self._runtime.is_working else None
 
     def unready(self) -> str:
-        """Why the caches that it has begun to fill are not filled yet, "" otherwise."""
+        """Why the caches are not filled yet; "" if they are, or if filling them has not begun."""
         return self._runtime.unready() if self._task is not None and not self._failed else ""
 
     def start(self) -> None:
@@ -61,7 +61,7 @@ class Standby:
             self._task.cancel()
 
     async def stopped(self) -> None:
-        """Wait until nothing of it runs."""
+        """Wait until its tasks have ended."""
         if self._task is not None:
             self.stop()
             await asyncio.wait([self._task])

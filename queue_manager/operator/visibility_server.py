@@ -76,7 +76,7 @@ class VisibilityServer:
 
 
 def attributes(path: str) -> dict[str, Any]:
-    """What a request for this path needs permission for."""
+    """The attributes of a request for this path, on which its permission is checked."""
     queue = parse(path)
     if queue is None:
         return {"nonResourceAttributes": {"path": path, "verb": "get"}}

@@ -239,7 +239,7 @@ class PendingWorkloads:
         return info.rank.minus_priority, longest if self._shortest_first else 0, info.rank
 
     def end_backoffs(self, now: datetime) -> bool:
-        """Activate the Workloads whose backoff has ended at `now`. True if there were any."""
+        """Activate the Workloads whose backoff has ended at `now`. True if at least one was activated."""
         ended = False
         while self._backoff_ends and self._backoff_ends[0][0] <= now:
             _, key = heapq.heappop(self._backoff_ends)
@@ -324,7 +324,7 @@ class PendingWorkloads:
                 self._push_shape(shape.key, first)
 
     def _release_all(self) -> bool:
-        """Have every parked shape tried again. True if there was any."""
+        """Have every parked shape tried again. True if a shape was parked."""
         self.waiting_head = None
         self._set_shortest_first(False)
         parked = [shape for shape in self._shapes.values() if shape.parked is not None]
@@ -344,7 +344,7 @@ class PendingWorkloads:
         self.blocked_by = self.never = None
 
     def requeue_inadmissible(self, now: datetime) -> bool:
-        """Something changed: activate every Workload that is not delayed. True if there was any.
+        """After a change, activate every Workload that is not delayed. True if at least one became active.
 
         Kueue: QueueInadmissibleWorkloads (pkg/cache/queue).
         """

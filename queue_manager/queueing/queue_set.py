@@ -227,7 +227,7 @@ class Queues:
         return pending is not None and pending.blocked_by == key
 
     def requeue_inadmissible(self, names: Iterable[str], now: datetime) -> bool:
-        """Quota or rules of these ClusterQueues changed: their Workloads can be tried again. True if there was any."""
+        """After a change of quota or rules, make refused Workloads of these queues eligible. True if any became so."""
         known = {name: pending for name in names if (pending := self.cluster_queues.get(name)) is not None}
         self._eligible |= dict.fromkeys(known)
         woken = [pending.requeue_inadmissible(now) for pending in known.values()]

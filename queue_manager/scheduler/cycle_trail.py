@@ -29,7 +29,7 @@ class CycleTrigger(asyncio.Event):
     cause: CauseId | None = None
 
     def set(self) -> None:
-        """Wake the scheduler; the first change since `forget` is what its next cycle follows from."""
+        """Wake the scheduler. Its next cycle is attributed to the first change since `forget`."""
         if self.cause is None:
             self.cause = CURRENT.get()
         super().set()
@@ -61,7 +61,7 @@ class CycleTrail:
         self._trigger.forget()
 
     def follow(self, uid: str) -> None:
-        """Let what follows be about the decision for this Workload."""
+        """Attribute the log lines and writes that follow to the decision on this Workload."""
         CURRENT.set(self._own.get(uid, self._trigger.cause))
 
     def record(self, decision: Decision, outcome: Admit | Preempt | Refuse) -> None:

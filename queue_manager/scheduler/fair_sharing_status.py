@@ -15,12 +15,12 @@ from queue_manager.scheduling.usage_decay import Sample, to_quantities
 
 
 def share_status(state: SchedulerState, node: QuotaNode) -> FairSharingStatus | None:
-    """That of a ClusterQueue or Cohort; None if fair sharing is off."""
+    """The fair sharing status of a ClusterQueue or Cohort; None if fair sharing is off."""
     return FairSharingStatus(weighted_share=Shares().of(node).rounded) if state.fair_sharing else None
 
 
 def usage_status(sample: Sample | None) -> FairSharingStatus | None:
-    """That of a LocalQueue; None if its past usage is not kept."""
+    """The fair sharing status of a LocalQueue; None if its past usage is not kept."""
     if sample is None:
         return None
     past = AdmissionFairSharingStatus(consumed_resources=to_quantities(sample.consumed), last_update=sample.at)

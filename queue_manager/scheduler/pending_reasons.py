@@ -112,7 +112,7 @@ class PendingReasons:
         cause: Cause = Cause.REASON,
         refusal: PendingReason | None = None,
     ) -> None:
-        """`transition` writes why the Workload stays pending, as of now. `cause` is that of a changed reason.
+        """Have `transition` written, which says why the Workload stays pending. `cause`: what led to a new reason.
 
         `refusal`: what it writes, if it writes nothing else that changes. Most refusals repeat an earlier one with
         other numbers, and replace what is to be written already.

@@ -60,7 +60,7 @@ class Preemptions:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def close(self) -> None:
-        """Start no further write."""
+        """Stop: no further write is started."""
         for task in self._tasks:
             task.cancel()
 

@@ -86,7 +86,7 @@ class QueueStatusController:
         runtime.worker(self.queue, self.sync)
 
     def reconfigure(self, settings: WorkloadSettings) -> None:
-        """Fair sharing may have been switched on or off. The quota cache has the settings already."""
+        """Sync the status of all queues: fair sharing may have changed. The quota cache has the settings already."""
         for kind, cache in (("cq", self._cluster_queues), ("co", self._cohorts), ("lq", self._local_queues)):
             for queue in cache.values():
                 self.queue.add((kind, queue.metadata.key))

@@ -101,7 +101,7 @@ class WorkloadWriter:
         slot: str,
         failed: Callable[[Exception], None],
     ) -> None:
-        """Have a transition applied when nothing more urgent is to be written, or together with that.
+        """Have a transition applied when no urgent write is queued, or together with one.
 
         It replaces an earlier one of the same `slot` that is still queued. `failed` is called with what `write` raises.
         """

@@ -8,7 +8,7 @@ Two kinds of writes compete for the API server, which is the slowest part of an 
 Urgent writes go first, in order of arrival. Explaining ones use the slots that are left, at most EXPLAINING_SLOTS, at a
 steady pace: EXPLANATIONS_PER_SECOND, fewer beside urgent writes, or as many as are needed to write the oldest within
 `period` seconds, BUSY_PERIODS times that beside urgent writes. So a burst of arrivals is admitted before it is
-explained, most explanations are dropped because their Workload has been admitted meanwhile, and none waits for ever:
+explained, most explanations are dropped because their Workload has been admitted meanwhile, and none waits forever:
 one in FAIR_TURN writes is an explanation that is older than that.
 
 A Workload is written by one task at a time. Added while it is written, it is queued again afterwards; an urgent
@@ -35,7 +35,7 @@ class WriteQueue:
     """Keys of Workloads with something to write."""
 
     def __init__(self, period: float) -> None:
-        """`period`: seconds within which an explanation is written; 0: at once."""
+        """`period`: seconds within which an explanation is written; 0: immediately."""
         self.period = period
         self._urgent: OrderedDict[Key, None] = OrderedDict()
         self._explaining: OrderedDict[Key, float] = OrderedDict()  # since when

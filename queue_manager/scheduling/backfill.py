@@ -1,6 +1,6 @@
 """Backfilling: which Workloads may pass the head of a queue that waits for quota (EASY, Lifka 1995).
 
-BestEffortFIFO admits whatever fits, so a stream of small Workloads can starve a large head for ever. With backfilling
+BestEffortFIFO admits whatever fits, so a stream of small Workloads can starve a large head forever. With backfilling
 on, a head that has waited for `head_age` gets a *promise*: the time at which it can start at the latest if every
 running Workload ends at its declared maximum, and what is left of the quota at that time. Another Workload passes the
 head if it
@@ -10,7 +10,7 @@ head if it
     needs no more than the nominal quota of another ClusterQueue.
 
 So a Workload that passes never moves the promised start back, and each promise is kept or improved until the head
-starts. A running Workload without a declared maximum counts as running for ever: if the head needs its quota, the
+starts. A running Workload without a declared maximum counts as running forever: if the head needs its quota, the
 promised start is unknown, and only Workloads with a declared maximum pass; each delays the head by at most that
 maximum once the quota is free. See BEHAVIOUR.md#q50-backfilling.
 """

@@ -194,7 +194,7 @@ class _Search:
             self._known.pop(node, None)
 
     def restore(self) -> None:
-        """Count all victims again."""
+        """Put the usage of all victims back into the quota tree, and forget the victims."""
         for victim in self.victims:
             self._resume(victim)
         self.victims = []

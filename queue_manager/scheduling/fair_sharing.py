@@ -138,7 +138,7 @@ class _Bracket(Generic[T]):
         return path[1:]
 
     def remove_place(self, child: _Bracket[T]) -> None:
-        """Let a child have no place until it gets a new one."""
+        """Remove a child from the heap; it nominates no head until it gets a new place."""
         self.children = [placed for placed in self.children if placed[1] is not child]
         heapq.heapify(self.children)
 

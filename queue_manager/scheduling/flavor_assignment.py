@@ -297,7 +297,7 @@ class _Assigner:
 
 
 def _tries_next(fungibility: FlavorFungibility, attempt: FlavorAttempt) -> bool:
-    """Whether the search goes on after this flavor. Kueue: shouldTryNextFlavor"""
+    """Whether the search continues after this flavor. Kueue: shouldTryNextFlavor"""
     if attempt.mode in NEEDS_PREEMPTION and fungibility.when_can_preempt == policies.TRY_NEXT_FLAVOR:
         return True
     borrows = attempt.borrow > 0 and fungibility.when_can_borrow == policies.TRY_NEXT_FLAVOR

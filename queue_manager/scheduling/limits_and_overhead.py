@@ -60,7 +60,7 @@ NO_SURROUNDINGS = PodSurroundings()
 
 
 def pod_surroundings(limit_ranges: Iterable[LimitRange], classes: Iterable[RuntimeClass]) -> PodSurroundings:
-    """Those of one namespace, from its LimitRanges and all RuntimeClasses."""
+    """The surroundings of pods in one namespace, from its LimitRanges and all RuntimeClasses."""
     ranges = sorted(limit_ranges, key=lambda each: each.metadata.name)
     return PodSurroundings(tuple(ranges), {c.metadata.name: c.overhead.pod_fixed for c in classes if c.overhead})
 

@@ -56,7 +56,7 @@ def nominate(state: SchedulerState, planned: PlannedUsage, queue: QueueState, in
 def preemptor_of(
     state: SchedulerState, planned: PlannedUsage, queue: QueueState, info: Info, usage: Usage
 ) -> Preemptor:
-    """A head that would use this much, in the usage that is planned."""
+    """The head as a preemptor that would use this amount, in the planned usage."""
     needs = frozenset(fr for fr, amount in usage.items() if amount > queue.node.available(fr))
     before = state.preempted.get(info.uid) or NO_VICTIMS
     return Preemptor(info, queue, usage, needs, planned.victims.keys(), before)

@@ -77,7 +77,7 @@ class PlannedUsage:
             return node.available(fr)
 
     def used(self, node: QuotaNode, fr: FlavorResource) -> int:
-        """The usage of now."""
+        """The current usage."""
         with self._as_now(node):
             return node.usage.get(fr, 0)
 

@@ -44,7 +44,7 @@ def ways_to_preempt(
     now: datetime,
     protected_until: Sequence[datetime],
 ) -> Ways:
-    """The changes that let this Workload preempt; none if it does so already. `protected_until`: ends that matter."""
+    """The changes that let this Workload preempt; none if it can. `protected_until`: ends of minimum runtimes."""
 
     def has_victims(some: Info, at: datetime) -> bool:
         found = nominate(state, planned, queue, some, at)

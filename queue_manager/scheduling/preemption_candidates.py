@@ -5,16 +5,17 @@ Where candidates are decides by which policy they may be chosen:
     own ClusterQueue         withinClusterQueue
     elsewhere                reclaimWithinCohort; `victim_search` separates those to whose quota the preemptor is
                              *entitled* from the others
+    elsewhere, other         borrowWithinCohort too, if the preemptor borrows (`victim_search`)
 
 The preemptor is entitled to what the smallest subtree whose quota holds it has lent to the rest of the cohort. In other
 ClusterQueues only those Workloads count that are in subtrees above their own quota.
 
 A preemptor may reclaim from higher priorities (Any), and may be preempted by the same or by third ones. So policies can
-contradict each other, and Workloads would evict each other in turn for ever (KEP-83, Guarantees). Every such circle has
+contradict each other, and Workloads would evict each other in turn forever (KEP-83, Guarantees). Every such circle has
 a step in which quota is reclaimed from an equal or higher priority, so one Workload does that to another one
 MOST_RECLAIMS times and then waits.
 
-A Workload is no candidate before its minimum runtime is over (`Holding.protected_until`).
+A Workload is not a candidate before its minimum runtime is over (`Holding.protected_until`).
 
 Which of them are chosen is decided by `victim_search` and, under fair sharing, by `fair_preemption`.
 Kueue: pkg/scheduler/preemption, BEHAVIOUR.md#q44-preemption.
@@ -151,7 +152,7 @@ def is_hopeless(state: SchedulerState, preemptor: Preemptor) -> bool:
 
 
 def is_below_nominal(preemptor: Preemptor) -> bool:
-    """Whether its ClusterQueue has not used up its nominal quota of anything that is short."""
+    """Whether the preemptor's ClusterQueue is below its nominal quota for every flavor and resource that is short."""
     node = preemptor.node
     return all(node.usage.get(fr, 0) < node.quota(fr).nominal for fr in preemptor.needs)
 

@@ -305,7 +305,7 @@ class SchedulerState:
         yield from sorted(found, key=lambda each: usages[each[1].queue], reverse=True)  # stable
 
     def mark_evicted(self, uid: str, *, evicted: bool = True) -> None:
-        """The eviction of this Workload is decided, before it is written; `evicted=False`: the write has failed."""
+        """Count this Workload as evicted before the write; `evicted=False` takes that back after a failed write."""
         holding = self.holdings.get(uid)
         if holding is None:
             return

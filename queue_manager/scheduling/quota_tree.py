@@ -41,7 +41,7 @@ Usage = Mapping[FlavorResource, int]
 
 @dataclass(frozen=True, slots=True)
 class Quota:
-    """The quota of one FlavorResource, in the units of `amounts`. A limit of None is no limit."""
+    """The quota of one FlavorResource, in the units of `amounts`. A limit of None means no limit."""
 
     nominal: int = 0
     borrowing_limit: int | None = None

@@ -59,7 +59,7 @@ class UsageDecay:
         return {resource: amount for resource, amount in found.items() if amount >= THOUSANDTH}
 
     def penalty(self, requests: Consumption) -> Consumption:
-        """The usage that an admission adds at once."""
+        """The usage that an admission adds immediately."""
         return self.after(NOTHING, requests, self.interval)
 
     def weighted(self, consumed: Consumption, weight: Fraction) -> WeightedUsage:
@@ -136,7 +136,7 @@ class UsageLedger:
         self._samples[queue] = Sample({r: total[r] for r in sorted(total) if total[r] >= THOUSANDTH}, known.at)
 
     def weighted(self, queue: Key, weight: Fraction) -> WeightedUsage:
-        """How the LocalQueue compares with others of its ClusterQueue."""
+        """The sort key of the LocalQueue among those of its ClusterQueue."""
         known = self._samples.get(queue)
         decay = self.decay or UsageDecay(0.0)
         return decay.weighted(known.consumed if known is not None else NOTHING, weight)

@@ -90,7 +90,7 @@ def prospect(state: SchedulerState, preemptor: Preemptor, now: datetime, victims
 
 
 def after(state: SchedulerState, victims: tuple[Victim, ...], preemptor: Preemptor) -> tuple[Mode, int]:
-    """The mode and the borrow level of a preemptor of one FlavorResource without these victims; (): none suffice."""
+    """The mode and borrow level that a preemptor of one FlavorResource has without these victims; (): none suffice."""
     [(fr, value)] = preemptor.usage.items()
     if not victims:
         return Mode.NO_CANDIDATES, preemptor.node.borrow_level(fr, value)

@@ -1,4 +1,4 @@
-"""A whole cluster in one process under virtual time: what `plan`, `eta` and the tests of the whole system run on.
+"""A whole cluster in one process under virtual time, on which the tests of the whole system run.
 
 Modules:
 

@@ -21,7 +21,7 @@ class StartOrder(msgspec.Struct, frozen=True, kw_only=True):
     grace_seconds: float
 
     def encode(self) -> bytes:
-        """As a line."""
+        """Return the order as a line of JSON."""
         return msgspec.json.encode(self) + b"\n"
 
 
@@ -39,10 +39,10 @@ class Failed(msgspec.Struct, frozen=True, tag=True):
 
 
 def decode_order(line: bytes) -> StartOrder:
-    """Raises msgspec.DecodeError."""
+    """Decode the order of the tests. Raises msgspec.DecodeError."""
     return msgspec.json.decode(line, type=StartOrder)
 
 
 def decode_answer(line: bytes) -> Ready | Failed:
-    """Raises msgspec.DecodeError."""
+    """Decode the answer of the child process. Raises msgspec.DecodeError."""
     return msgspec.json.decode(line, type=Ready | Failed)

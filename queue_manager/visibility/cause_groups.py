@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from queue_manager.visibility.inbox import InboxRow
+from queue_manager.visibility.deactivated_jobs import DeactivatedJob
 
 VARIES = "…"
 STAGGER = "10s"  # between two Jobs of a group in the suggested command
@@ -38,9 +38,9 @@ class CauseGroup(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     action: str
 
 
-def cause_groups(rows: Iterable[InboxRow], default_ns: str = "default") -> list[CauseGroup]:
+def cause_groups(rows: Iterable[DeactivatedJob], default_ns: str = "default") -> list[CauseGroup]:
     """Return the groups, the largest first. `default_ns`: the namespace in which commands act without -n."""
-    found: dict[str, list[InboxRow]] = {}
+    found: dict[str, list[DeactivatedJob]] = {}
     for row in rows:
         found.setdefault(general(row), []).append(row)
     groups = [_group(cause, members, default_ns) for cause, members in found.items()]
@@ -48,7 +48,10 @@ def cause_groups(rows: Iterable[InboxRow], default_ns: str = "default") -> list[
 
 
 def short_action(groups: Sequence[CauseGroup]) -> str:
-    """Return the command for the first group, with the beginning of a long cause if that selects no other group."""
+    """Return the command that selects the Jobs of the first group.
+
+    A long cause in it is cut to its beginning, unless that would also select another group.
+    """
     first = groups[0]
     short = _beginning(first.cause)
     if any(_contains(text, short) for other in groups[1:] for text in (other.cause, other.text)):
@@ -63,7 +66,7 @@ def _beginning(cause: str) -> str:
     return cause[: MOST_TEXT + 1].rpartition(" ")[0] or cause[:MOST_TEXT]
 
 
-def general(row: InboxRow) -> str:
+def general(row: DeactivatedJob) -> str:
     """The cause with an ellipsis in place of what varies between Jobs."""
     cause = row.cause
     if _NUMBERED.search(row.name):
@@ -71,7 +74,7 @@ def general(row: InboxRow) -> str:
     return _VARIABLE.sub(VARIES, cause)
 
 
-def has_cause(row: InboxRow, text: str) -> bool:
+def has_cause(row: DeactivatedJob, text: str) -> bool:
     """Whether the cause contains the text, in upper or lower case. `...` in the text matches any characters."""
     return _contains(row.cause, text)
 
@@ -81,7 +84,7 @@ def _contains(cause: str, text: str) -> bool:
     return re.search(pattern, cause, re.IGNORECASE | re.DOTALL) is not None
 
 
-def _group(cause: str, members: list[InboxRow], default_ns: str) -> CauseGroup:
+def _group(cause: str, members: list[DeactivatedJob], default_ns: str) -> CauseGroup:
     newest = min(members, key=lambda row: (row.deactivated_seconds is None, row.deactivated_seconds, row.name))
     names = [f"{row.namespace}/{row.name}" for row in members]
     spaces = {row.namespace for row in members}

@@ -230,7 +230,7 @@ class ClusterState:
         return any(not passes(self.state, info, queue, r) for r in others)
 
     def _alone(self, name: str, info: Info) -> Outcome:
-        """The decision if nothing were before it in its queue. With blockAdmission it waits for pods, or for ever."""
+        """The decision if nothing were before it in its queue. With blockAdmission it waits for pods, or forever."""
         outcome = self._rehearsal.decide([(name, info)])[0]
         if not self._rehearsal.is_blocked:
             return outcome
@@ -253,5 +253,5 @@ def _is_refusal_of_twin(outcome: Outcome, info: Info, cluster_queue: str) -> boo
 
 
 def victims_of(judgement: Judgement) -> int:
-    """How many Workloads are stopped for it."""
+    """How many Workloads are preempted for the judged one."""
     return len(judgement.outcome.victims) if isinstance(judgement.outcome, Preempt) else 0

@@ -32,9 +32,8 @@ from queue_manager.lifecycle.workload_settings import WorkloadSettings
 from queue_manager.visibility import reason_codes
 from queue_manager.visibility.cluster_state import NEVER_REASONS, ClusterObjects, ClusterState, Judgement
 from queue_manager.visibility.consequences import queue_argument, queue_obstacle
-from queue_manager.visibility.decision_texts import MANAGER_RUNS, REASON_TEXTS, decided
+from queue_manager.visibility.deactivated_jobs import job_name
 from queue_manager.visibility.finding import Finding, sentence_of
-from queue_manager.visibility.inbox import job_name
 from queue_manager.visibility.job_states import (
     JobState,
     awaits_requeue,
@@ -44,6 +43,7 @@ from queue_manager.visibility.job_states import (
     state_without_job,
 )
 from queue_manager.visibility.obstacles import Obstacle
+from queue_manager.visibility.pending_sentences import MANAGER_RUNS, REASON_TEXTS, decided
 from queue_manager.visibility.preempted import preempted_for
 
 ADMITTED_SECONDS = 15.0  # in which an admitted Job is unsuspended
@@ -70,7 +70,7 @@ class Surroundings:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """What is to be explained."""
+    """The Job or Workload that is explained, and what is known about it."""
 
     job: Job | None
     workload: Workload | None
@@ -118,7 +118,7 @@ def case_of(job: Job | None, workload: Workload | None, around: Surroundings, no
 
 
 def dominant(case: Case) -> Finding:
-    """The first line of the table that applies."""
+    """The reason of a Job: the first line of the table in the docstring of this module that applies to it."""
     ended = _without_waiting(case)
     if ended is not None:
         return ended
@@ -203,7 +203,7 @@ def _held_back(case: Case, workload: Workload) -> Finding | None:
 
 
 def _reserved(case: Case, workload: Workload) -> Finding:
-    """It holds quota and does not run."""
+    """The reason of a Job that holds quota and does not run."""
     command = f"sluice show {case.argument}"
     if workload.is_true(condition_types.EVICTED):
         _, message = explain_state(case.job, workload, JobState.EVICTED, case.now)
@@ -322,7 +322,7 @@ def _about_to_be_requeued(case: Case) -> Finding:
 
 
 def _published(case: Case, workload: Workload) -> Finding:
-    """What the scheduler has written: the reader may not see enough to repeat its decision."""
+    """The reason that the scheduler has written, for a reader who may not see enough to repeat its decision."""
     reason, message = explain_state(case.job, workload, JobState.PENDING, case.now)
     reason = reason or reasons.PENDING_EVALUATION
     sentence = REASON_TEXTS.get(reason, "It waits for its turn in its queue.")

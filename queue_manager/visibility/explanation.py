@@ -1,8 +1,9 @@
 """The record of `sluice explain`: why a Job does not run, with the evidence. Pure: objects and time in, record out.
 
-`dominant_reason` finds the one reason; the tables show the evidence. A reader who may not see everything on which
-the scheduler's decision depends gets the reason that the scheduler has published, and a list of what is missing. Names
-of other namespaces' objects appear only if the reader may list them. BEHAVIOUR.md#q51-explanations.
+`dominant_reason` finds the one reason, with its sentence (for a pending Workload from `pending_sentences`), and
+`explanation_rows` makes the tables that show the evidence. A reader who may not see everything on which the scheduler's
+decision depends gets the reason that the scheduler has published, and a list of what is missing. Names of other
+namespaces' objects appear only if the reader may list them. BEHAVIOUR.md#q51-explanations.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from queue_manager.api.types import Workload
 from queue_manager.scheduling.backfill import NEVER
 from queue_manager.visibility import reason_codes
 from queue_manager.visibility.cluster_state import ClusterObjects, Judgement
+from queue_manager.visibility.deactivated_jobs import job_name
 from queue_manager.visibility.demand import demand
 from queue_manager.visibility.dominant_reason import Case, Surroundings, case_of, dominant
 from queue_manager.visibility.explanation_rows import (
@@ -28,7 +30,6 @@ from queue_manager.visibility.explanation_rows import (
 )
 from queue_manager.visibility.finding import Finding
 from queue_manager.visibility.future_events import Prediction
-from queue_manager.visibility.inbox import job_name
 from queue_manager.visibility.job_states import JobState
 
 
@@ -140,7 +141,7 @@ def _position(judgement: Judgement | None) -> Position | None:
 
 
 def _requested(case: Case) -> list[FlavorRow]:
-    """What it requests, if the quota is not visible or does not matter."""
+    """The Job's requests, for explanations without a table of flavors."""
     return [
         FlavorRow(
             pod_set=row.pod_set,

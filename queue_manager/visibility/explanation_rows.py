@@ -1,4 +1,7 @@
-"""The tables of `sluice explain`: amounts as quantities, verdicts as sentences. Pure."""
+"""The tables of `sluice explain`: amounts as quantities, verdicts as sentences. Pure.
+
+The sentence above the tables is chosen in `dominant_reason`.
+"""
 
 from __future__ import annotations
 
@@ -143,7 +146,7 @@ _VERDICTS = {
 
 
 def nearest(rows: Sequence[FlavorEvidence], reason: str) -> list[FlavorEvidence]:
-    """The resources of which more is needed, in the flavor that lacks the fewest of those refused for this reason."""
+    """The short resources of the flavor that lacks the fewest, among flavors refused for this reason."""
     found: dict[tuple[str, str], list[FlavorEvidence]] = {}
     for row in rows:
         if row.reason == reason and row.requested > (row.limit if reason == reasons.EXCEEDS_MAX_QUOTA else row.free):

@@ -35,7 +35,7 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
     @property
     def text(self) -> str:
-        """`exit 3: ValueError: no such column`, `OOMKilled`."""
+        """The failure in a few words: `exit 3: ValueError: no such column`, `OOMKilled`."""
         return ended_text(self.exit_code, self.reason, self.last_line or self.message)
 
 

@@ -11,8 +11,8 @@
     Deactivated               stopped     stopped     stopped
     deleted, or replaced by another Job of the name: gone
 
-"-" means that waiting goes on, as it does in all other states. A deactivated Job runs again only after an operator has
-reactivated it, so that waiting for it would not end by itself.
+"-" means that waiting continues, as it does in all other states. A deactivated Job runs again only after an operator
+has reactivated it, so that waiting for it would not end by itself.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ _LOST = {JobState.REFUSED: Result.NEVER, JobState.DEACTIVATED: Result.STOPPED, J
 
 
 def result_of(job: Job, state: JobState, goal: Goal, *, never: bool) -> Result | None:
-    """Return how waiting for a Job ends by the table of this module; None while it goes on.
+    """Return how waiting for a Job ends by the table of this module; None while it continues.
 
     `never`: the obstacle of a pending Job does not go away by itself.
     """

@@ -39,13 +39,13 @@ from queue_manager.api import condition_types, keys, messages, reasons
 from queue_manager.api.types import Workload
 from queue_manager.jobs.workload_manifest import prebuilt_name
 from queue_manager.scheduling import workload_info
-from queue_manager.visibility import inbox
 from queue_manager.visibility.attempt_counts import count_budget_attempts
+from queue_manager.visibility.deactivated_jobs import job_name
 from queue_manager.visibility.job_causes import exit_code_of, job_cause, pods_by_job
 from queue_manager.visibility.pod_attempts import next_pod_at
 from queue_manager.visibility.preempted import preempted_for
+from queue_manager.visibility.short_messages import like_another, plain
 from queue_manager.visibility.started_jobs import explain_running, explain_starting, is_between_tries, is_running
-from queue_manager.visibility.wording import like_another, plain
 
 WORKLOAD_CREATION_TIMEOUT = timedelta(seconds=15)  # within this time the queue creates the Workload of a new Job
 NOT_QUEUED = "NotQueued"
@@ -206,7 +206,7 @@ def job_row(
         budget_attempts=count_budget_attempts(workload) if workload is not None else 0,
         reason=reason,
         message=message,
-        equivalent=inbox.job_name(equivalent) if equivalent is not None else "",
+        equivalent=job_name(equivalent) if equivalent is not None else "",
         equivalent_reason=refusal(equivalent),
         preempted_for=lost_quota_for(workload, state),
         cause=cause,
@@ -254,7 +254,7 @@ def awaits_requeue(workload: Workload | None, now: datetime) -> bool:
 
 
 def is_pending(job: Job | None, workload: Workload | None, now: datetime) -> bool:
-    """Whether it has a Workload that waits in its queue."""
+    """Whether the Job has a Workload that waits in its queue."""
     if workload is None:
         return False
     state = job_state(job, workload, now) if job is not None else state_without_job(workload, now)
@@ -329,7 +329,7 @@ def explain_state(
         waiting = workload.condition(kind)
         if state == JobState.PENDING and not is_judged(waiting):
             if equivalent is not None:  # the scheduler reports only on the first of each shape
-                return reasons.PENDING_EVALUATION, like_another(inbox.job_name(equivalent), refusal(equivalent))
+                return reasons.PENDING_EVALUATION, like_another(job_name(equivalent), refusal(equivalent))
             return reasons.PENDING_EVALUATION, f"waits behind others in {workload.spec.queue_name}"
         if waiting is not None and waiting.reason.startswith(reasons.DEACTIVATED):  # until its requeue is written
             return reasons.REACTIVATED, messages.REACTIVATED_MESSAGE

@@ -11,7 +11,7 @@ from job_controller.model import Job
 from job_controller.pod_identity import with_initial_identity
 from queue_manager.api import keys
 from queue_manager.api.types import Workload
-from queue_manager.visibility import inbox
+from queue_manager.visibility import deactivated_jobs
 from queue_manager.visibility.attempt_counts import count_attempts, count_budget_attempts
 from queue_manager.visibility.attempt_rows import AttemptRow, attempt_rows
 from queue_manager.visibility.demand import DemandRow, demand
@@ -139,7 +139,7 @@ def job_view(
     if job is not None:
         shown, name, uid, state = job, job.metadata.name, job.metadata.uid, job_state(job, workload, now)
     elif workload is not None:
-        shown, name, uid = Job(metadata=workload.metadata), inbox.job_name(workload), ""
+        shown, name, uid = Job(metadata=workload.metadata), deactivated_jobs.job_name(workload), ""
         state = state_without_job(workload, now)
     else:
         raise ValueError("neither a Job nor a Workload")
@@ -170,7 +170,7 @@ def job_view(
         message=message,
         cause=cause,
         exit_code=exit_code_of(cause, pods),
-        equivalent=inbox.job_name(equivalent) if equivalent is not None else "",
+        equivalent=deactivated_jobs.job_name(equivalent) if equivalent is not None else "",
         equivalent_reason=refusal(equivalent),
         preempted_for=victim,
         position=context.outlook.position if context.outlook is not None else None,
@@ -202,7 +202,7 @@ def _cause(job: Job | None, workload: Workload | None, pods: Sequence[Pod], fail
 
 def _last_error(events: Sequence[Event], failure: Failure | None, message: str) -> str:
     """Return the failure of the last pod, else the newest Warning, unless `message` already contains it."""
-    text = failure.text if failure is not None else inbox.newest_error(events)
+    text = failure.text if failure is not None else deactivated_jobs.newest_error(events)
     return text if text != message else ""
 
 

@@ -46,7 +46,7 @@ def killed_for_memory(job: Job, pods: Sequence[Pod]) -> MemoryOf | None:
 
 
 def memory_advice(job: Job, pods: Sequence[Pod], cause: str) -> list[str]:
-    """What its limit is, and what to do next, for a Job whose cause is OOMKilled; nothing for any other."""
+    """Sentences for a Job whose cause is OOMKilled: its memory limit, and what to do next. Empty for other Jobs."""
     found = killed_for_memory(job, pods) if cause.startswith(OOM_KILLED) else None
     if found is None:
         return []

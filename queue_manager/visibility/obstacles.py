@@ -7,7 +7,7 @@ obstacle, because the Job only has to wait for it. The first rule that applies d
     its priority class does not exist             no Workload is created
     its namespace is not selected                 the ClusterQueue's namespaceSelector does not match
     it requests more than the queue can ever provide
-    its queue is missing, held or inactive        all Workloads of the queue stay pending, until it is created or mended
+    its queue is missing, held or inactive        all Workloads of the queue stay pending until that is fixed
     its queue has no quota for a resource         unless the configuration excludes the resource
 
 Only the configuration of the queue manager says which resources are excluded (`resources`). If it cannot be read, the

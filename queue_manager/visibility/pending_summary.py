@@ -40,7 +40,7 @@ class Answer(NamedTuple):
 
 
 class PendingItem(msgspec.Struct, frozen=True, rename="camel"):
-    """What a reader of a page needs of an item."""
+    """A pending Workload in a page, with the fields that our own readers use."""
 
     metadata: ObjectMeta
     position_in_cluster_queue: int
@@ -176,7 +176,7 @@ def _metadata(workload: Workload | None) -> Json:
 
 
 def failure(status: int, reason: str, message: str, details: Json = None) -> Answer:
-    """A Status of the API."""
+    """A Status object that reports an error."""
     body = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "message": message}
     return Answer(status, {**body, "reason": reason, **({"details": details} if details else {}), "code": status})
 

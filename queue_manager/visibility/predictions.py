@@ -23,9 +23,9 @@ from queue_manager.lifecycle.unscheduled import unscheduled
 from queue_manager.lifecycle.workload_settings import WorkloadSettings
 from queue_manager.scheduling.execution_time import execution_deadline
 from queue_manager.visibility import reason_codes
+from queue_manager.visibility.deactivated_jobs import job_argument
 from queue_manager.visibility.explanation import Explanation
 from queue_manager.visibility.future_events import Prediction
-from queue_manager.visibility.inbox import job_argument
 from queue_manager.visibility.indexes import IndexMap
 from queue_manager.visibility.job_states import JobState, awaits_requeue, is_overdue
 from queue_manager.visibility.obstacles import Obstacle
@@ -259,7 +259,7 @@ def _reserved(workload: Workload, context: PredictionContext, now: datetime) -> 
     open_checks = [check.name for check in workload.status.admission_checks if check.state != CheckState.READY]
     if open_checks and not workload.is_true(condition_types.ADMITTED):
         return [_untimed(f"the Job starts when its admission checks are ready: {', '.join(open_checks)}")]
-    return [_untimed("the Job starts at once")]
+    return [_untimed("the Job starts immediately")]
 
 
 _BY_WORKLOAD_STATE = {

@@ -55,5 +55,5 @@ CODES = frozenset(f"{kind}/{reason}" for reason, kind in _CLASS_OF.items())
 
 
 def code(reason: str) -> str:
-    """The code of a reason; reasons that another writer has invented wait."""
+    """The code of a reason. An unknown reason, which another writer has set, gets the class WAIT."""
     return f"{_CLASS_OF.get(reason, ReasonClass.WAIT)}/{reason}"

@@ -61,7 +61,7 @@ def _plain(paragraph: str) -> str:
 
 
 def find_page(word: str, pages: Mapping[str, ReasonPage]) -> ReasonPage | None:
-    """The page of a reason, in any case; None if it has none.
+    """The page of a reason, in upper or lower case; None if it has none.
 
     `word`: CLASS/Reason, the part behind the slash, or a word of `also`, each with or without "DeactivatedDueTo" or
     "EvictedDueTo" before it.

@@ -9,7 +9,7 @@ count as Running as well:
 
 Between two tries the state is Backoff: all pods have failed, and the Job controller creates the next one later.
 
-One way back is real: no pod is ready any more, and the Job goes on. The state is then Starting with the reason
+One way back is real: no pod is ready any more, and the Job continues. The state is then Starting with the reason
 WaitForRecovery. Some of these losses leave no trace in the Job or its Workload (a readiness probe that fails, a failed
 index before its replacement is created); only a reader that follows the Job knows them (`followed_states.continued`).
 """
@@ -38,7 +38,7 @@ def is_running(status: JobStatus) -> bool:
 
 
 def is_between_tries(status: JobStatus) -> bool:
-    """Whether no pod is left of a Job that goes on after failures: the next one is created when a backoff ends."""
+    """Whether no pod is left of a Job that continues after failures: the next one is created when a backoff ends."""
     uncounted = status.uncounted_terminated_pods
     failed = status.failed or (uncounted is not None and uncounted.failed)
     return bool(failed) and not status.active and not status.terminating and not is_running(status)

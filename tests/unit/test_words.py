@@ -27,6 +27,9 @@ WORDS = {
     r"ask(?:s|ed|ing)? for": "the request, request",
     r"(?:some|no|any|every)body|someone": "the actor: a user, a client, a process",
     r"breath|rush": "a name that gives unit and purpose",
+    r"for ever": "forever",
+    r"mend(?:s|ed|ing)?": "fix, correct, repair",
+    r"go(?:es|ing)? on": "continue, keep running",
 }
 NOT_PLAIN = re.compile("|".join(rf"\b(?:{word})\b" for word in WORDS), re.IGNORECASE)
 # Texts of Kueue and Kubernetes that have such a word: none so far. They stay as they are, with a line here.

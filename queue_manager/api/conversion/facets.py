@@ -98,7 +98,7 @@ def _way(facet: Facet, upgrade: bool) -> _Way:
 
 
 def translated(obj: Json, facets: Sequence[Facet], *, upgrade: bool) -> Json:
-    """Return an object in v1beta2 if `upgrade`, else in v1beta1. It shares what is the same with the given one."""
+    """Return an object in v1beta2 if `upgrade`, else in v1beta1. It shares unchanged parts with the given one."""
     tree = _unshared(obj, [("metadata", "annotations"), *(facet.parent for facet in facets)])
     annotations = keys.ONLY_IN_V1BETA2, keys.ONLY_IN_V1BETA1
     restore, preserve = annotations if upgrade else reversed(annotations)

@@ -19,11 +19,11 @@ MAX_DOMAINS = 100_000  # that are expanded: domainCount is not bounded by the si
 
 
 class _Malformed(ValueError):
-    """A list that is no list of domains or slices."""
+    """A value that is not a list of domains or slices."""
 
 
 def slices_of(domains: Json) -> list[Json] | None:
-    """Domains as one slice, encoded as Kueue does; None if the value is no list of domains."""
+    """Domains as one slice, encoded as Kueue does; None if the value is not a list of domains."""
     try:
         rows = [_row(domain) for domain in _list(domains)]
     except _Malformed:
@@ -40,7 +40,7 @@ def slices_of(domains: Json) -> list[Json] | None:
 
 
 def domains_of(slices: Json) -> list[Json] | None:
-    """The domains of all slices; None if the value is no list of slices, or has more than MAX_DOMAINS domains."""
+    """The domains of all slices; None if the value is not a list of slices, or has more than MAX_DOMAINS domains."""
     try:
         found = _list(slices)
         if sum(_count(entry) for entry in found) > MAX_DOMAINS:

@@ -131,7 +131,7 @@ class Toleration(ApiModel):
     """Equal (the default) or Exists."""
 
     toleration_seconds: Int64 | None = None
-    """How long a NoExecute taint is tolerated, in seconds; unset means for ever."""
+    """How long a NoExecute taint is tolerated, in seconds; unset means forever."""
 
     value: str | None = None
     """The taint value to tolerate; empty with operator Exists."""

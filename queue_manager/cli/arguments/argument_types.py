@@ -7,7 +7,7 @@ from datetime import datetime
 
 from job_controller import quantities
 from job_controller.api_rules.names import dns_label
-from queue_manager.operator.permissions import ALL
+from queue_manager.operator.required_permissions import ALL
 
 TIMES = "2h, 3d, 1w (ago), today, yesterday, 08:30, 2026-01-31 or 2026-01-31T08:30"  # that `past_time` takes
 MAX_NODES = 1000  # each node opens a watch of its own; more nodes take too long to start
@@ -113,7 +113,7 @@ def namespace(text: str) -> str:
     """Return the name of a namespace. Raises ArgumentTypeError unless it is a DNS label."""
     wrong = dns_label(text)
     if wrong:
-        raise argparse.ArgumentTypeError(f"{text!r} is no name of a namespace: {wrong[0]}")
+        raise argparse.ArgumentTypeError(f"{text!r} is not the name of a namespace: {wrong[0]}")
     return text
 
 

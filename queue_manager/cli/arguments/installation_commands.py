@@ -59,7 +59,7 @@ def add_adopt(commands: Commands) -> None:
     adopt.add_argument(
         "--accept-losses",
         action="store_true",
-        help="take over, or undo, although not everything goes on",
+        help="take over, or undo, although something is lost",
     )
     adopt.add_argument(
         "--timeout", type=span, default=120.0, metavar="TIME", help="wait for the manager's pods to end (default 2m)"
@@ -110,7 +110,7 @@ def add_installation_commands(commands: Commands) -> None:
 
     uninstall = commands.add_parser(
         "uninstall",
-        help="remove the installation from a cluster; running Jobs go on, CRDs stay",
+        help="remove the installation from a cluster; running Jobs keep running, CRDs stay",
         epilog="Only objects with the label app.kubernetes.io/name=sluice are deleted, the namespace is not. It waits "
         "until every manager has ended, and then also removes the finalizers of objects whose CRD it deletes. CRDs "
         "that stay serve v1beta2 only, if a manager has to convert v1beta1. Run it after `helm uninstall`, too.",

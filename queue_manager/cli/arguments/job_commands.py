@@ -78,8 +78,8 @@ def _add_run(commands: Commands) -> None:
         "run",
         help="run a command as a queued Job, print its log, end with its exit code",
         usage="sluice run [OPTIONS] [--] COMMAND [ARGUMENTS]",
-        epilog="After Ctrl-C the Job goes on, unless --rm was given. If not the command, but Sluice ends with a code, "
-        f"a line on standard error that begins with `sluice run:` says why. {exit_sentence('run')}",
+        epilog="After Ctrl-C the Job keeps running, unless --rm was given. If not the command, but Sluice ends with a "
+        f"code, a line on standard error that begins with `sluice run:` says why. {exit_sentence('run')}",
     )
     run.add_argument("argv", nargs=argparse.REMAINDER, metavar="COMMAND", help="with its arguments")
     run.add_argument("-q", "--queue", metavar="Q", help="LocalQueue (default: the only one, or that named default)")
@@ -137,11 +137,13 @@ def add_single_jobs(commands: Commands) -> None:
     )
     add_client_options(explain)
 
-    inbox = commands.add_parser("deactivated", help="deactivated Jobs: why, attempts, last error, what to do")
-    add_scope_options(inbox)
-    inbox.add_argument("--by", choices=("cause",), help="group the Jobs by cause, with counts and an example")
-    inbox.add_argument("-q", "--queue", metavar="Q", help="only Jobs of this LocalQueue, or of cq/NAME, a ClusterQueue")
-    add_client_options(inbox)
+    deactivated = commands.add_parser("deactivated", help="deactivated Jobs: why, attempts, last error, what to do")
+    add_scope_options(deactivated)
+    deactivated.add_argument("--by", choices=("cause",), help="group the Jobs by cause, with counts and an example")
+    deactivated.add_argument(
+        "-q", "--queue", metavar="Q", help="only Jobs of this LocalQueue, or of cq/NAME, a ClusterQueue"
+    )
+    add_client_options(deactivated)
 
     back = commands.add_parser(
         "reactivate",
@@ -184,7 +186,7 @@ def _add_following(commands: Commands) -> None:
     logs = commands.add_parser("logs", help="print the logs of a Job's pods: of the newest attempts")
     logs.add_argument("job", metavar="JOB", help="its name, or NAMESPACE/NAME")
     chosen = logs.add_mutually_exclusive_group()
-    chosen.add_argument("-f", "--follow", action="store_true", help="go on until the Job has ended, through retries")
+    chosen.add_argument("-f", "--follow", action="store_true", help="print until the Job has ended, through retries")
     chosen.add_argument("--failed", action="store_true", help="only of pods that failed")
     chosen.add_argument("--previous", action="store_true", help="of the attempt before the newest, where it is kept")
     logs.add_argument("--index", type=natural, metavar="N", help="only of this index of an indexed Job")

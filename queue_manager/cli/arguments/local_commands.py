@@ -33,7 +33,7 @@ def add_up(commands: Commands) -> None:
         "--leave-running",
         action="store_true",
         help="a stop leaves the processes of Jobs running, and the next `sluice up` finds them; without it they end, "
-        "and start again then, which counts as no retry",
+        "and start again then, which does not count as a retry",
     )
     add_log_options(up, "warning")
 

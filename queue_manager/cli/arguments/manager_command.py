@@ -5,7 +5,7 @@ from __future__ import annotations
 from queue_manager.cli.arguments.argument_types import controllers, port
 from queue_manager.cli.arguments.shared_options import Commands
 from queue_manager.cli.logging_options import add_log_options, add_zap_options
-from queue_manager.operator.permissions import ALL
+from queue_manager.operator.required_permissions import ALL
 
 
 def add_manager(commands: Commands) -> None:

@@ -40,7 +40,7 @@ def add_client_options(command: argparse.ArgumentParser, named: str = JOB_NAME) 
 
 
 def add_output_option(command: argparse.ArgumentParser, named: str = JOB_NAME) -> None:
-    """Add -o. `named`: a line of -o name; "": the rows have no names, and -o name is no choice."""
+    """Add -o. `named`: a line of -o name; "": the rows have no names, and -o name cannot be chosen."""
     forms = [form for form in FORMS if named or form != "name"]
     names = f"; name: {named} per line, for xargs" if named else ""
     command.add_argument(

@@ -7,7 +7,7 @@ Which pods a node takes, and keeps
 
 One pod
   agent, worker, worker_dependencies   a worker for each pod, from its binding to its end
-  containers                        which containers to start and when, restarts and their backoff (pure)
+  container_starts                  which containers to start and when, restarts and their backoff (pure)
   status, readiness, termination_message   what is reported about them
   environment, limits               what a container is started with
 
@@ -15,5 +15,6 @@ Processes
   pod_processes, supervisor, sweep  started, found again after a crash, signalled, killed; their exit codes
   cgroups, oom_killer, memory       limits of memory and CPU, by the kernel or by samples
   resource_usage, usage_samples, usage_sampler   what the containers used
-  layout, stop_orders, pod_logs, trimming   the files that survive a crash of the agent; logs
+  layout, stop_order_file           the files that survive a crash of the agent
+  pod_logs, log_trimming            logs, and how their length is limited
 """

@@ -125,7 +125,7 @@ class Agent:
         await self._sweeper.finish()
 
     async def leave(self) -> None:
-        """Stop without ending a pod: its processes go on, and the next agent finds them, as after a crash.
+        """Stop without ending a pod: its processes keep running, and the next agent finds them, as after a crash.
 
         To be called when the runtime has stopped, so that no worker starts or watches a process any more.
         """
@@ -278,7 +278,7 @@ class Agent:
     # --- what workers report ---
 
     async def patch_status(self, pod: NodePod, status: Json, annotations: Mapping[str, str] = NONE) -> None:
-        """Write the changed fields of a status. Nothing is written if the pod is gone or was replaced by name."""
+        """Write the changed fields of a status. Nothing is written if the pod is gone, or another one has its name."""
         await patch_pod_status(self._runtime.client, pod, status, annotations)
 
     async def delete(self, pod: NodePod) -> None:

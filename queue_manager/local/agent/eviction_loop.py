@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Protocol
 
 from job_controller import quantities
-from queue_manager.local.agent.containers import Container
+from queue_manager.local.agent.container_starts import Container
 from queue_manager.local.agent.eviction_order import ContainerUse, PodUse, PressurePolicy, available, evict
 from queue_manager.local.agent.memory import Limit, Sizes, by_container, over_limit
 from queue_manager.local.agent.status import Termination

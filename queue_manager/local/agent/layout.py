@@ -1,6 +1,6 @@
 """The files in which the agent keeps the state of pods; they survive a crash of the agent.
 
-    <root>/<pod uid>/order.json            the node's decision to end the pod, with its reason (see orders.py)
+    <root>/<pod uid>/order.json            the node's decision to end the pod, with its reason (stop_order_file.py)
     <root>/<pod uid>/<container>/work      the working directory and HOME of the container
     <root>/<pod uid>/<container>/<n>.log   stdout and stderr of its n-th start (n counts restarts from 0)
     <root>/<pod uid>/<container>/<n>.eof   the log is complete

@@ -100,7 +100,7 @@ def refusal(short: Shortage) -> Rejected:
 
 
 def victims(needs: Needs, pods: Sequence[Resident]) -> list[Resident]:
-    """The pods to preempt so that the needs are met; all `pods` together have to suffice."""
+    """The pods to preempt so that the needs are met. Requires that all `pods` together suffice."""
     classes = [[pod for pod in pods if pod.quality == quality] for quality in CLASSES]
     chosen: list[Resident] = []
     for i in reversed(range(len(classes))):  # of a class only what all lower classes cannot free

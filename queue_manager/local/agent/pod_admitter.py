@@ -37,7 +37,7 @@ from queue_manager.scheduling.amounts import Amounts
 
 
 class KnownNodes(Protocol):
-    """What the gate reads of a node, by its name."""
+    """Looks up by name the fields of nodes that PodAdmitter reads."""
 
     def allocatable(self, node: str) -> Amounts: ...
 

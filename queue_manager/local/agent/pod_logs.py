@@ -4,7 +4,7 @@ The output of a container is appended to `<n>.log` by a process that outlives th
 is lost and nothing blocks when the agent is killed. That process adds no times to the lines. Instead the agent records
 the size of a growing log about once a second, as lines `<seconds since 1970> <size>` in `<n>.idx`. The time of a line
 is that of the first record that covers its end, else the mtime of the log, so `--timestamps`, `--since` and
-`--since-time` are exact to about a second. The beginning of a long log is cut off (see trimming.py).
+`--since-time` are exact to about a second. The beginning of a long log is cut off (see log_trimming.py).
 
 Logs are read in pieces of 64 KiB, with a return to the event loop after each. A followed log is polled five times a
 second, only while it is followed.
@@ -23,10 +23,10 @@ from pathlib import Path
 from typing import IO
 
 from job_controller.json_tree import Json
-from queue_manager.local.agent import trimming
+from queue_manager.local.agent import log_trimming
 from queue_manager.local.agent.layout import Layout, RunFiles
+from queue_manager.local.agent.log_trimming import PIECE_BYTES
 from queue_manager.local.agent.supervisor import LINGER_SECONDS
-from queue_manager.local.agent.trimming import PIECE_BYTES
 from queue_manager.local.container_logs import LogOptions
 from queue_manager.local.errors import StatusError, bad_request
 
@@ -122,10 +122,10 @@ class LogIndexer:
         self._timer = again(INDEX_SECONDS, self._tick) if self._runs else None
 
     def _shorten(self, run: RunFiles, known: int, size: int) -> None:
-        end = trimming.surplus(size)
-        if end > trimming.surplus(known):
+        end = log_trimming.surplus(size)
+        if end > log_trimming.surplus(known):
             # In a thread: cutting off gigabytes takes a tenth of a second.
-            asyncio.get_running_loop().run_in_executor(None, trimming.cut, run.log, end)
+            asyncio.get_running_loop().run_in_executor(None, log_trimming.cut, run.log, end)
             with contextlib.suppress(OSError):  # on a full disk the index keeps its old records
                 TimeIndex.read(run).cut(end).write(run)
 
@@ -207,7 +207,7 @@ async def _pieces(run: RunFiles, options: LogOptions) -> AsyncIterator[bytes]:
             ended = run.read_exit() is not None or not _is_alive(run)
             # Checked before reading, so that output written before the end is not missed.
             over = not options.follow or (ended and (run.eof.exists() or waited >= LINGER_SECONDS))
-            while piece := trimming.read(file):
+            while piece := log_trimming.read(file):
                 yield lines.add(piece, file.tell()) if options.timestamps else piece
                 await asyncio.sleep(0)
             if over:
@@ -274,7 +274,7 @@ def _is_alive(run: RunFiles) -> bool:
 async def _begin(file: IO[bytes], run: RunFiles, options: LogOptions) -> int:
     """The offset to read from: the later of those that `since_time` and `tail_lines` give."""
     size = os.fstat(file.fileno()).st_size
-    first = begin = trimming.skip_hole(file, 0)
+    first = begin = log_trimming.skip_hole(file, 0)
     if options.since_time is not None:
         begin = max(first, TimeIndex.read(run).offset_since(options.since_time, _modified(run.log), size))
     if options.tail_lines is not None:

@@ -17,7 +17,7 @@ from job_controller.json_tree import Json
 from queue_manager.local.agent import environment as env
 from queue_manager.local.agent import resource_usage, supervisor
 from queue_manager.local.agent.cgroups import was_oom_killed
-from queue_manager.local.agent.containers import (
+from queue_manager.local.agent.container_starts import (
     CRASH_BACKOFF,
     CRASH_BACKOFF_CAP,
     START_ERROR,
@@ -125,7 +125,7 @@ class PodProcesses:
         self._forget_old(run)
 
     def record_failed_start(self, container: Container, message: str) -> None:
-        """Record a start whose program could not be executed: the container ends at once."""
+        """Record a start whose program could not be executed: the container ends immediately."""
         run = self._layout.run(self._uid, container.name, container.next_number)
         with contextlib.suppress(OSError):  # on a full disk a later agent counts this start anew
             run.record_failed_start(message)

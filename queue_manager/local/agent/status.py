@@ -10,7 +10,7 @@ from typing import Any
 from job_controller.disruption_target import DISRUPTION_TARGET, is_announced
 from job_controller.json_tree import Json
 from job_controller.times import timestamp
-from queue_manager.local.agent.containers import (
+from queue_manager.local.agent.container_starts import (
     CONTAINER_CREATING,
     CRASH_LOOP,
     POD_INITIALIZING,

@@ -6,7 +6,7 @@ shell
 
   1. writes its pid, so that a new agent finds it;
   2. runs the command and waits. Signals for the container also reach the shell, which is in the same process group; it
-     catches them and goes on waiting (an ignored signal would be ignored by the container, too). A SIGTERM that comes
+     catches them and keeps waiting (an ignored signal would be ignored by the container, too). A SIGTERM that comes
      before the command has been started ends the container instead. A shell may lose a signal while it forks, so the
      sender of SIGTERM creates the file `.end` before, and the child, after it has restored the default action of
      SIGTERM, checks for that file. The child enters the cgroup of the container, if it has one; the shell stays
@@ -88,7 +88,7 @@ class Process:
     ) -> None:
         """`starter_peak`: the peak memory of this process just after it started the supervisor, in bytes."""
         self.pid = pid
-        self.usage = Usage()  # of the ended container; unknown if the supervisor is no child of this process
+        self.usage = Usage()  # of the ended container; unknown if the supervisor is not a child of this process
         self._starter_peak = starter_peak
         self._run = run
         self._pidfd = pidfd

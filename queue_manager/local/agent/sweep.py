@@ -1,8 +1,8 @@
 """Finds and kills processes that left their container's process group (setsid), by a mark in their environment.
 
 Every process of a pod carries SLUICE_POD_UID. The supervisor kills the process group of an ended container; the sweep
-kills the remaining processes. It is no sandbox: a process that also cleared its environment is not found. Without /proc
-nothing is found.
+kills the remaining processes. It is not a sandbox: a process that also cleared its environment is not found. Without
+/proc nothing is found.
 
 The UID does not identify the cluster: a copy of a data directory has the same pods. So a process also carries the
 directory of its pod. If that directory exists and is not the pod's directory here (under any path), the process belongs

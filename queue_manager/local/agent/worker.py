@@ -31,8 +31,8 @@ import msgspec
 
 from job_controller.times import WaitStart, later, wait_start
 from queue_manager.local.agent import environment as env
-from queue_manager.local.agent import stop_orders
-from queue_manager.local.agent.containers import (
+from queue_manager.local.agent import stop_order_file
+from queue_manager.local.agent.container_starts import (
     Container,
     containers_of,
     plan,
@@ -51,7 +51,7 @@ from queue_manager.local.agent.status import (
     pod_status,
     status_patch,
 )
-from queue_manager.local.agent.stop_orders import StopOrder
+from queue_manager.local.agent.stop_order_file import StopOrder
 from queue_manager.local.agent.worker_dependencies import NodePod, WorkerDependencies, awaits_confirmation
 
 log = logging.getLogger(__name__)
@@ -83,7 +83,7 @@ class PodWorker:
         changed = partial(request_sync, 0)
         self.processes = PodProcesses(pod, self.tree, self.containers, tools, changed, self._report_unhealthy)
         self._stop: Stop | None = None
-        self._recorded_order = stop_orders.read(tools.layout.stop_order(self.uid))  # possibly by an earlier agent
+        self._recorded_order = stop_order_file.read(tools.layout.stop_order(self.uid))  # possibly by an earlier agent
         self._order = self._recorded_order  # to stop the pod, given by the node
         self._resumed = False  # after an interruption, and not reported yet
         self._reported: set[tuple[str, str, int]] = set()
@@ -241,7 +241,7 @@ class PodWorker:
         """Record the reason to stop the pod, which from now on decides its status whatever the exit codes are."""
         self._recorded_order = order
         try:
-            stop_orders.write(self._layout.stop_order(self.uid), order)
+            stop_order_file.write(self._layout.stop_order(self.uid), order)
         except OSError:
             meta = self.pod.metadata
             log.exception("cannot store why the pod ends", extra={"key": str(meta.key), "uid": meta.uid})

@@ -5,6 +5,8 @@ and the subresource. A write removes the fields that it changed from all other m
 removed fields have no owner. Fields that the server sets have no owner either: those of metadata below, and those that
 a resource resets (a Job's status on a write to the Job, its spec on a write to its status).
 
+This module records owners only; `server_side_apply` finds the conflicts between them.
+
 This runs on every write and must be cheap: equal parts of the old and new object are skipped without a walk, similar
 new objects (the pods of a Job) share one result, and unchanged entries are never decoded.
 """

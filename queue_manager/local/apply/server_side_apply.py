@@ -5,6 +5,7 @@
 
 A field that another manager owns and whose value would change is a conflict, unless the write is forced; a forced write
 takes the field from the other manager. A manager that applies the current value of a field becomes a co-owner.
+`managed_fields` stores the owners.
 
 In addition, `kubectl apply --server-side` can take over from `kubectl apply`: fields that the annotation of the last
 client-side apply explains are not conflicts, and the annotation is kept up to date.

@@ -68,7 +68,7 @@ def _start(taint: Json, before: WaitStart | None, now: datetime) -> WaitStart:
 
 
 class TaintEviction:
-    """Evicts pods by taints. Construct it before the runtime starts."""
+    """Deletes pods that do not tolerate a NoExecute taint of their node. Construct it before the runtime starts."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime

@@ -13,7 +13,7 @@ _GVK = "x-kubernetes-group-version-kind"
 
 
 def document() -> bytes:
-    """Return a `Document` that contains only the path of that check."""
+    """Return a `Document` with one path, PATCH of a namespace, and its query parameters."""
     query = [_parameter(name) for name in PARAMETERS]
     extension = _message(1, _GVK.encode()) + _message(2, _message(2, b'{"group":"","kind":"Namespace","version":"v1"}'))
     patch = b"".join(_message(8, parameter) for parameter in query) + _message(13, extension)  # Operation

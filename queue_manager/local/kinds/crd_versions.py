@@ -39,7 +39,7 @@ def api_version(crd: Json, version: str) -> str:
 
 
 def to_version(crd: Json, version: str) -> Callable[[Json], Json]:
-    """What converts objects of a definition to a version. It returns another object and changes none."""
+    """Return the function that converts objects of a definition to a version. It does not change its argument."""
     target = api_version(crd, version)
     if has_webhook(crd):
         return lambda tree: convert(tree, target)

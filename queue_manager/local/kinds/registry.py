@@ -60,7 +60,7 @@ class MountedGroup(Protocol):
         ...
 
     def described(self) -> list[Json]:
-        """The same for aggregated discovery."""
+        """The group as an entry of aggregated discovery."""
         ...
 
     def answer(self, path: str, query: Mapping[str, str]) -> MountedAnswer | None:
@@ -86,7 +86,7 @@ class KindRegistry:
         return cls(BUILTIN)
 
     def mount(self, group: MountedGroup) -> None:
-        """Serve a group that is no part of the store."""
+        """Serve a group that is not part of the store."""
         self.mounted[group.group] = group
         self.generation += 1
 

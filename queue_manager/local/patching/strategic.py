@@ -1,8 +1,8 @@
 """Strategic merge patches: merge patches that know which lists are maps, sets or atomic.
 
 The patch is merged into the object map by map, as in a merge patch. A list whose field has the strategy "merge" is
-merged item by item: maps are matched by the field's merge key, plain values form a set. Directives in the patch change
-that:
+merged item by item: maps are matched by the field's merge key, plain values form a set. `schema.shapes` has the
+strategy and the merge key of each field. Directives in the patch replace the strategy:
 
     $patch: replace | delete | merge        of the map that contains it, or of the list item
     $retainKeys: [..]                       remove all other keys of the map (unions such as a volume's source)
@@ -146,7 +146,7 @@ def _maps(before: list[Json], patch: list[Json]) -> bool:
 
 
 def _handle_special(before: list[Json], patch: list[Json], key: str) -> tuple[list[Json], list[Json]]:
-    """Apply `$patch` in list items: delete the item with that key, or replace the whole list."""
+    """Apply `$patch` in list items: delete the item with the same merge key, or replace the whole list."""
     plain, gone, replace = [], set(), False
     for item in patch:
         match item.get(DIRECTIVE):

@@ -67,7 +67,7 @@ class PendingPod(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PlacementRound:
-    """State of one round: the nodes, and by signature the refusals and the pods for which preemption fails."""
+    """State of one round: the nodes, the refusals by signature of the pod, and signatures that no preemption helps."""
 
     nodes: Sequence[NodeRoom]
     refused: dict[bytes, Unschedulable] = field(default_factory=dict)

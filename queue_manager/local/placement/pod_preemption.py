@@ -30,7 +30,7 @@ class PlacedPod(NamedTuple):
 
 
 class PodPreemption(NamedTuple):
-    """The node for a pod, and the victims that have to go."""
+    """The node for a pod, and the victims to delete there."""
 
     node: str
     victims: Sequence[PlacedPod]

@@ -48,7 +48,7 @@ class PlacementReports:
         return False
 
     async def preempt(self, pod: PodObject, preemptor: str, node: str) -> None:
-        """Delete the pod for the one with the uid `preemptor`, after setting DisruptionTarget. Raises ApiError."""
+        """Delete a victim of the pod with the UID `preemptor`, after setting DisruptionTarget. Raises ApiError."""
         if await disrupt(self._runtime, pod, PREEMPTION_REASON, PREEMPTION_MESSAGE):
             self._events.event(pod, "Normal", "Preempted", f"Preempted by pod {preemptor} on node {node}")
 

@@ -172,7 +172,7 @@ def _bytes(value: int | bytes, path: str) -> bytes:
 
 def _integer(value: int | bytes, path: str) -> int:
     if isinstance(value, bytes):
-        raise Malformed(f"{path} is no number")
+        raise Malformed(f"{path} is not a number")
     return value
 
 

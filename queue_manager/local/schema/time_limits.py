@@ -59,8 +59,8 @@ class LimitedRequest:
     """One request on an event loop. `answers` are the results from another process; None until one is needed.
 
     A result of None means that the work exceeded its limit there as well. `skips_shortcuts` is set after a shortcut
-    exceeded its limit. Unless the request is handled `on_loop`, limited work is done in the other process at once: the
-    timer cannot interrupt a thread.
+    exceeded its limit. Unless the request is handled `on_loop`, limited work goes to the other process without a first
+    attempt here: the timer cannot interrupt a thread.
     """
 
     def __init__(self, *, on_loop: bool = True) -> None:

@@ -5,7 +5,7 @@ One walk over an object and the shape of its kind (`shapes`) does what the decod
 fields, drops them, and converts times and quantities to their stored form.
 
 A wrong type does not end the walk, and only the first one is reported. A time or quantity that cannot be parsed ends
-the walk at once, and its error is reported instead. That is the order of the API server.
+the walk immediately, and its error is reported instead. That is the order of the API server.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ GROUPS = ["system:masters", "system:authenticated"]
 
 
 def review(target: CallTarget, request: ServerRequest) -> Json | None:
-    """Return the response to a POST, or None if the target is no such resource. Raises 400, 413, 415."""
+    """Return the response to a POST, or None if the target is another resource. Raises 400, 413, 415."""
     match target.group, target.plural:
         case "authorization.k8s.io", plural if plural in ACCESS:
             status: Json = {"allowed": True, "reason": "the token of this server may do everything"}

@@ -144,7 +144,10 @@ class Writer:
         return self.replace(call, new, old, applied=True)
 
     def replace(self, call: Call, new: Json, old: Json, *, applied: bool = False) -> bytes:
-        """Store `new` in place of `old`, which is in its stored form. The two may share unchanged parts."""
+        """Store `new` in place of `old`, which is in its stored form. The two may share unchanged parts.
+
+        `applied`: the change is a server-side apply, and `new` has its managedFields already.
+        """
         kind, status = call.kind, call.subresource == "status"
         object_metadata.keep_server_fields(call, new, old)
         if status:

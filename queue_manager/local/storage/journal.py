@@ -102,7 +102,7 @@ class Journal:
             raise JournalUnusable(f"{self._file} is damaged: {' '.join(verdict.split())}")
 
     def commit(self, revision: int, rows: list[JournalRow]) -> None:
-        """Store all rows or none; return when they survive the death of the process. Raises OSError."""
+        """Store either all rows or none of them. On return they survive a crash of the process. Raises OSError."""
         run = self._connection.execute
         if not self._is_there():
             raise OSError(f"{self._file.parent} was removed while a cluster runs from it: stop it and start it again")

@@ -83,12 +83,12 @@ def terminate(directory: Path, pid: int, seconds: float) -> bool:
 
 
 def _terminate_polling(pid: int, seconds: float) -> bool:
-    """The same without pidfds, as on macOS."""
+    """Terminate a process where pidfds do not exist, as on macOS."""
     deadline = time.monotonic() + seconds
     try:
         os.kill(pid, signal.SIGTERM)
         while time.monotonic() < deadline:
-            time.sleep(POLL_SECONDS)  # no other way to wait for a process that is no child
+            time.sleep(POLL_SECONDS)  # no other way to wait for a process that is not a child
             os.kill(pid, 0)
     except ProcessLookupError:
         return True

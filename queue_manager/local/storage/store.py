@@ -291,7 +291,7 @@ class Store:
             return
         try:
             loop = asyncio.get_running_loop()
-        except RuntimeError:  # no event loop runs yet, so commit at once
+        except RuntimeError:  # no event loop runs yet, so commit immediately
             self.flush()
             return
         self._due = True

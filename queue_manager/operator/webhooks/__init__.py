@@ -2,7 +2,7 @@
 
     API server --TLS--> https_server ---> kopf_admission ---> admission ---> api.queue_admission and jobs.webhook
                              ^                                    ^
-        certificates (certificate_secret, certificate_files)      cluster_contexts (small caches)
+        certificates (certificate_keeper, certificate_secret)     cluster_contexts (small caches)
 
 Every replica answers, whether it leads or not: the rules need only the caches of `cluster_contexts`, which are not
 those of the controllers. A replica is ready once it can answer. BEHAVIOUR.md#q70-admission-webhooks and the rows that

@@ -12,8 +12,8 @@ presents its certificate:
 
 Several replicas move one state, kept in a Secret, each by a write that fails if another one was first. A server that
 still presents A, because it has not read the Secret again, is trusted until A expires. A certificate that cannot be
-used (expired, damaged, for another Service) is replaced at once. A name too many is no reason to renew: replicas of
-two versions of the program would replace each other's certificates during an upgrade.
+used (expired, damaged, for another Service) is replaced immediately. A name too many does not cause a renewal:
+replicas of two versions of the program would replace each other's certificates during an upgrade.
 BEHAVIOUR.md#q72-webhook-certificates.
 """
 

@@ -51,7 +51,7 @@ class Closing(Protocol):
 
 
 def in_thread(answer: PureAnswer) -> Answer:
-    """A route of a pure function that may take longer than other requests should wait."""
+    """Return a route that runs a slow pure function in a thread, so that other requests do not wait for it."""
 
     async def route(review: Json) -> Json:
         return await asyncio.to_thread(answer, review)

@@ -11,8 +11,8 @@ object into a JSON patch, and builds the response. What kopf does not do:
   and no namespaceSelector, and are emptied at each exit. An installation brings them (`installation`).
 - *Forget objects.* kopf keeps a memo for each object that a handler has seen until a watch reports its deletion. There
   is no watch, so the memory would grow without end: `NoMemories` keeps none.
-- *Refuse what is no review.* Every client may connect. A body of another shape, or about another kind than that of the
-  path, is refused here (400) before kopf reads it, and logs nothing.
+- *Refuse what is not a review.* Every client may connect. A body of another shape, or about another kind than the
+  path names, is refused here (400) before kopf reads it, and logs nothing.
 - *Give a reason.* The status of a refusal has a code only. Kueue's also has the reason Forbidden, which kubectl prints.
 - *Log.* kopf logs each refusal as an error. An unexpected error is logged here, so kopf's logger of handlers is silent.
 """
@@ -50,7 +50,7 @@ class KopfAdmission:
 
     @property
     def routes(self) -> Mapping[str, Answer]:
-        """What answers under the path of each webhook."""
+        """The handlers by the path of each webhook."""
         return {webhook.path: partial(self._answer, webhook) for webhook in WEBHOOKS}
 
     def attach(self, kopf: Any, registry: Any, settings: Any) -> None:

@@ -20,8 +20,8 @@ from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.runtime import Runtime
 from queue_manager.engine.transport import Transport
 from queue_manager.lifecycle.workload_settings import settings_of
-from queue_manager.operator.permissions import Need
 from queue_manager.operator.preflight import CannotStart
+from queue_manager.operator.required_permissions import Need
 from queue_manager.operator.tls import ServingCertificate, server_context
 from queue_manager.operator.unserved_paths import UnservedPathTransport
 from queue_manager.operator.webhooks import https_server
@@ -46,7 +46,7 @@ LOOPBACK = ("localhost", "127.0.0.1", "::1")  # for a webhook configuration with
 
 
 def needs(config: KueueConfig, namespace: str) -> dict[str, list[Need]]:
-    """What the webhooks need permission for, by namespace."""
+    """The permissions that the webhooks need, by namespace."""
     management = config.internal_cert_management
     if not management.enable:
         return {}

@@ -13,7 +13,7 @@ from queue_manager.api.resources import (
     WORKLOADS,
 )
 from queue_manager.api.webhook_table import MUTATING, VALIDATING
-from queue_manager.operator.permissions import Need
+from queue_manager.operator.required_permissions import Need
 from queue_manager.visibility.pending_summary import GROUP, VERSIONS
 
 # The other definitions have no conversion webhook: their kinds are the same in both versions.

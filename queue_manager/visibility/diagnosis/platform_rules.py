@@ -35,7 +35,7 @@ def expiring_certificates(snapshot: ClusterSnapshot) -> Iterator[Problem]:
 
 
 def skewed_clocks(snapshot: ClusterSnapshot) -> Iterator[Problem]:
-    """Clocks that differ from the API server's by more than the measurement is uncertain."""
+    """Clocks that differ from the API server's by more than the uncertainty of the measurement."""
     for clock in snapshot.clocks:
         sure = abs(clock.ahead) - clock.uncertainty
         if sure <= SKEW:

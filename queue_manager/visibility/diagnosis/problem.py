@@ -10,7 +10,7 @@ Severity = Literal["error", "warning"]
 
 
 class Problem(Struct, frozen=True, rename="camel"):
-    """`place`: the object as kubectl names it, or the setting. `command`: what mends it."""
+    """`place`: the object as kubectl names it, or the setting. `command`: the command that fixes it."""
 
     severity: Severity
     code: str
@@ -25,5 +25,5 @@ def error(code: str, place: str, sentence: str, command: str) -> Problem:
 
 
 def warning(code: str, place: str, sentence: str, command: str) -> Problem:
-    """A problem with which Jobs can still run: a setting has no effect, or some Jobs will fail or wait for ever."""
+    """A problem with which Jobs can still run: a setting has no effect, or some Jobs will fail or wait forever."""
     return Problem("warning", code, place, sentence, command)

@@ -25,7 +25,7 @@ _EXPECTED = (reasons.READY, reasons.STOPPED, reasons.TERMINATING)  # what a user
 
 
 def missing_cluster_queues(snapshot: ClusterSnapshot) -> Iterator[Problem]:
-    """LocalQueues that lead nowhere: their Jobs wait for ever."""
+    """LocalQueues that lead nowhere: their Jobs wait forever."""
     if snapshot.local_queues is None or snapshot.cluster_queues is None:
         return
     known = [queue.metadata.name for queue in snapshot.cluster_queues]
@@ -127,7 +127,7 @@ def flavors_without_nodes(snapshot: ClusterSnapshot) -> Iterator[Problem]:
 
 
 def quotas_above_nodes(snapshot: ClusterSnapshot) -> Iterator[Problem]:
-    """Nominal quotas above what all nodes of the flavor have: the rest is admitted, and its pods stay Pending."""
+    """Nominal quotas above what the nodes of the flavor have: Jobs are admitted whose pods then stay Pending."""
     if snapshot.cluster_queues is None or snapshot.flavors is None or snapshot.nodes is None:
         return
     flavors = {flavor.metadata.name: flavor for flavor in snapshot.flavors}

@@ -39,7 +39,7 @@ def without_retry_limit(snapshot: ClusterSnapshot) -> Iterator[Problem]:
     yield warning(
         NO_RETRY_LIMIT,
         "waitForPodsReady.requeuingStrategy.backoffLimitCount",
-        f"It is not set: Jobs whose pods never become ready are retried for ever{so_far}.",
+        f"It is not set: Jobs whose pods never become ready are retried forever{so_far}.",
         f"{_edit(snapshot)}: set it, for example to 5",
     )
 

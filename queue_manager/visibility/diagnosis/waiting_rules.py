@@ -1,6 +1,6 @@
 """Jobs that wait for what only a user changes: a spec that never fits, a stopped queue, cordoned nodes. Pure.
 
-Jobs with one cause are one finding: their number, and an example. What no Job waits for is no finding, such as a
+Jobs with one cause are one finding: their number, and an example. What no Job waits for is not a finding, such as a
 stopped queue without pending Jobs. ClusterQueues that do not exist or are inactive are left to `queue_rules`.
 """
 
@@ -86,7 +86,7 @@ def all_nodes_cordoned(snapshot: ClusterSnapshot) -> Iterator[Problem]:
 def unplaced_pods(snapshot: ClusterSnapshot) -> Iterator[Problem]:
     """Pods of Jobs that no node can take, by cause, unless `all_nodes_cordoned` says why.
 
-    What waits for room on a node is no finding: other pods will end.
+    What waits for room on a node is not a finding: other pods will end.
     """
     if _are_all_cordoned(snapshot):
         return

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from queue_manager.accounting.database import HistoryUnavailable
-from queue_manager.accounting.queries import HistoryFilter, read_history
+from queue_manager.accounting.history_queries import HistoryFilter, read_history
 from queue_manager.accounting.records import StepKind
 from queue_manager.api.resources import JOBS
 from queue_manager.engine.rest_client import RestClient

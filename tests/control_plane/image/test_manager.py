@@ -14,7 +14,7 @@ import pytest
 
 from queue_manager.api.resources import LEASES
 from queue_manager.engine.rest_client import RestClient
-from queue_manager.operator.permissions import ALL, LEADER, rule, rules
+from queue_manager.operator.required_permissions import ALL, LEADER, rule, rules
 from tests.control_plane.conftest import ROOT
 from tests.control_plane.image import container
 from tests.control_plane.image.container import SERVICE_ACCOUNT, Surroundings

@@ -21,8 +21,8 @@ from queue_manager.api.resources import EVENTS, JOBS, NAMESPACES, PODS
 from queue_manager.engine.clock import SystemClock
 from queue_manager.engine.http_transport import HttpTransport
 from queue_manager.engine.runtime import Runtime
-from queue_manager.operator.permissions import JOB_CONTROLLER as PERMISSIONS
-from queue_manager.operator.permissions import rules
+from queue_manager.operator.required_permissions import JOB_CONTROLLER as PERMISSIONS
+from queue_manager.operator.required_permissions import rules
 from tests.control_plane.jobs.canary import POLL_SECONDS, Canary
 from tests.control_plane.jobs.controller_processes import (
     GARBAGE_COLLECTOR,

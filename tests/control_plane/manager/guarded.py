@@ -15,7 +15,7 @@ from queue_manager.api.webhook_table import MUTATING, VALIDATING
 from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.transport import ApiError, Request
 from queue_manager.installation.webhook_configurations import WebhookScope, webhook_configurations
-from queue_manager.operator.permissions import ALL, LEADER, rule, rules
+from queue_manager.operator.required_permissions import ALL, LEADER, rule, rules
 from queue_manager.operator.webhooks.webhook_permissions import CA_INJECTION, certificate_secret
 from tests.control_plane.manager.process import Manager
 from tests.control_plane.manager.service_account import Account, account, write_kubeconfig

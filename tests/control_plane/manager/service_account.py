@@ -13,7 +13,7 @@ from uuid import uuid4
 from queue_manager.api.component_names import service_account
 from queue_manager.api.resources import SECRETS, Resource
 from queue_manager.engine.rest_client import RestClient
-from queue_manager.operator.permissions import ALL, JOB_CONTROLLER, QUEUE, rules
+from queue_manager.operator.required_permissions import ALL, JOB_CONTROLLER, QUEUE, rules
 from tests.control_plane.audit import LIMITED
 from tests.control_plane.server import ControlPlane
 from tests.waiting import until

@@ -12,7 +12,7 @@ import yaml
 
 from queue_manager.api.resources import LEASES
 from queue_manager.engine.rest_client import RestClient
-from queue_manager.operator.permissions import ALL, LEADER, rule, rules
+from queue_manager.operator.required_permissions import ALL, LEADER, rule, rules
 from tests.control_plane.manager.conftest import Start
 from tests.control_plane.manager.process import ALL_JOBS, Manager, refusal
 from tests.control_plane.manager.proxy import Proxy

@@ -8,11 +8,11 @@ import pytest
 
 from queue_manager.api.resources import JOBS, PODS
 from queue_manager.engine import kubeconfig as kubeconfigs
+from queue_manager.engine.renewing_transport import ClusterTransport
 from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.transport import ApiError
 from queue_manager.operator import preflight
-from queue_manager.operator.permissions import ALL, Need
-from queue_manager.operator.renewing_transport import ClusterTransport
+from queue_manager.operator.required_permissions import ALL, Need
 from tests.control_plane.manager.service_account import account
 from tests.control_plane.server import ControlPlane
 from tests.waiting import until

@@ -10,7 +10,7 @@ import aiohttp
 import pytest
 
 from queue_manager.engine.rest_client import RestClient
-from queue_manager.operator.permissions import ALL, LEADER, rule, rules
+from queue_manager.operator.required_permissions import ALL, LEADER, rule, rules
 from tests.control_plane.manager.conftest import Start
 from tests.control_plane.manager.process import ALL_JOBS, Manager
 from tests.control_plane.manager.scenario import Scenario

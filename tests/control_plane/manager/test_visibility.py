@@ -25,7 +25,7 @@ from queue_manager.engine.http_transport import HttpTransport
 from queue_manager.engine.rest_client import RestClient
 from queue_manager.installation.objects import objects
 from queue_manager.installation.settings import Settings
-from queue_manager.operator.permissions import ALL, LEADER, rule, rules
+from queue_manager.operator.required_permissions import ALL, LEADER, rule, rules
 from queue_manager.operator.webhooks.webhook_permissions import CA_INJECTION, certificate_secret
 from tests.control_plane import front_proxy
 from tests.control_plane.conftest import install_kinds

@@ -30,7 +30,7 @@ from queue_manager.engine.transport import ApiError
 from queue_manager.installation.granted import Grant, granted
 from queue_manager.installation.objects import objects
 from queue_manager.installation.settings import Settings
-from queue_manager.operator.permissions import ALL, rules
+from queue_manager.operator.required_permissions import ALL, rules
 from queue_manager.operator.webhooks.webhook_permissions import API_SERVICE_NAMES
 from tests.control_plane import audit
 from tests.control_plane.install.installed_managers import SYSTEM, installed, start

@@ -1,4 +1,4 @@
-"""`sluice doctor` on a running cluster: a healthy one, and one whose mistakes its own commands mend."""
+"""`sluice doctor` on a running cluster: a healthy one, and one whose mistakes its own commands fix."""
 
 from __future__ import annotations
 

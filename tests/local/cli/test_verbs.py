@@ -197,7 +197,7 @@ async def test_logs_that_wait_notice_that_nobody_reads_them(user: Begin) -> None
         assert process.wait(timeout=60) == 141
 
 
-@pytest.mark.parametrize("removed", [False, True], ids=["it goes on", "--rm"])
+@pytest.mark.parametrize("removed", [False, True], ids=["it keeps running", "--rm"])
 async def test_ctrl_c_of_run_says_what_happens_to_the_job(user: Begin, removed: bool) -> None:
     me = user()
     options = ["--rm"] if removed else []
@@ -211,7 +211,7 @@ async def test_ctrl_c_of_run_says_what_happens_to_the_job(user: Begin, removed: 
         assert err.endswith("sluice run: Job long deleted (--rm)\n")
         assert await names(me) == []
         return
-    assert "Job long goes on; its log: sluice logs -f long; to stop it: sluice cancel long" in err
+    assert "Job long keeps running; its log: sluice logs -f long; to stop it: sluice cancel long" in err
     assert me.json("show", "long")["state"] == "Running"
 
 

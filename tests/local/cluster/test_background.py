@@ -120,7 +120,7 @@ async def test_jobs_left_running_end_without_a_retry_under_the_next_up(backgroun
     assert said.count("finds them again") == 1
     assert f"to end them: sluice down {option} --remove-data" in said
     later = f"`sluice up {option}` finds them again, `sluice down {option} --remove-data` ends them"
-    assert f"processes of 2 pods go on running: {later}" in background.down()
+    assert f"processes of 2 pods keep running: {later}" in background.down()
     assert len(runs.read_text().split()) == 2
     gate.touch()
     background.up("--wait")

@@ -79,7 +79,7 @@ async def test_a_stop_and_a_start_cost_a_job_no_retry(start: Start, tmp_path: Pa
         (pod,) = await client.list(PODS, "default", type=Pod)
     assert up.stop() == 0
     assert (
-        "stopping: 1 Job interrupted, the next `sluice up` starts 1 pod again, which counts as no retry; "
+        "stopping: 1 Job interrupted, the next `sluice up` starts 1 pod again, which does not count as a retry; "
         in "\n".join(up.lines)
     )
     second = start()

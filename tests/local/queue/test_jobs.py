@@ -175,7 +175,7 @@ async def has_workload(c: Cluster, job: str) -> bool:
 
 
 def test_the_workload_of_a_job_that_leaves_its_queue_is_deleted() -> None:
-    """In Kueue the Workload stays and holds quota for ever (recording i13)."""
+    """In Kueue the Workload stays and holds quota forever (recording i13)."""
 
     async def scenario() -> None:
         async with cluster(run=PodScript(ends_after=None)) as c:

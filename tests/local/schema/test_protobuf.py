@@ -141,7 +141,7 @@ async def test_kubectl_drain_without_eviction_gets_a_message_with_the_remedy(wor
         (b"k8s\0" + b"\x0a\x05v", "it ends within a field"),
         (b"k8s\0" + b"\x0d1234", "field 1 has wire type 5"),
         (b"k8s\0" + message((2, ""), (3, "gzip")), "the object in it is encoded or of another content type"),
-        (body("v1", "ConfigMap", (1, message((7, "x")))), "metadata.generation is no number"),
+        (body("v1", "ConfigMap", (1, message((7, "x")))), "metadata.generation is not a number"),
         (body("v1", "ConfigMap", (1, message((1, b"\xff")))), "metadata.name is not UTF-8"),
         (body("v1", "ConfigMap", *[(2, b"")] * (MAX_VALUES + 1)), f"it has more than {MAX_VALUES} values"),
     ],

@@ -37,7 +37,7 @@ def test_a_reader_creates_no_file(url: str, tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize(("version", "text"), [("9999", "has schema 9999"), ("", "is no history")])
+@pytest.mark.parametrize(("version", "text"), [("9999", "has schema 9999"), ("", "is not a history")])
 def test_a_reader_refuses_another_schema(version: str, text: str, url: str) -> None:
     engine = create_engine(url)
     with engine.begin() as connection:

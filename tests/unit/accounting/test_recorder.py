@@ -16,8 +16,8 @@ import pytest
 
 from queue_manager.accounting import database, recorder
 from queue_manager.accounting.database import HistoryUnavailable
+from queue_manager.accounting.history_queries import HistoryFilter, JobHistory, read_history
 from queue_manager.accounting.history_writer import MAX_QUEUED
-from queue_manager.accounting.queries import HistoryFilter, JobHistory, read_history
 from queue_manager.accounting.recorder import HistoryRecorder
 from queue_manager.api.resources import JOBS, WORKLOADS
 from queue_manager.api.types import Workload

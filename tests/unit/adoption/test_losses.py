@@ -1,4 +1,4 @@
-"""What Kueue did that does not go on under Sluice."""
+"""What Kueue did and Sluice does not do."""
 
 from __future__ import annotations
 

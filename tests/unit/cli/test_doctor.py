@@ -23,7 +23,7 @@ def test_no_line_of_a_finding_is_wider_than_the_terminal() -> None:
     lines = list(paragraph(ERROR, 40))
     assert max(map(len, lines)) <= 40
     assert lines[0] == "  where  localqueue/x -n default"
-    assert lines[-1] == "  mend   kubectl get x"
+    assert lines[-1] == "  fix    kubectl get x"
 
 
 def test_the_most_exact_of_several_measurements_of_a_clock_counts() -> None:

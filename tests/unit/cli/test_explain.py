@@ -25,7 +25,7 @@ from queue_manager.api.resources import (
     RESOURCE_FLAVORS,
     WORKLOADS,
 )
-from queue_manager.cli import explain, explanation_view
+from queue_manager.cli import explain, explanation_reading
 from queue_manager.cli.arguments import parser
 from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.transport import Request, Response
@@ -133,7 +133,7 @@ async def test_an_admin_sees_who_holds_the_quota(admin: RestClient) -> None:
     found = await explained("train", "-n", "mine")
     assert (found["code"], found["position"]["of"]) == ("WAIT/WaitingForQuota", 2)
     assert [(h["namespace"], h["jobs"]) for h in found["holders"]] == [("theirs", ["theirs/secret"])]
-    assert found["notSeen"] == [explanation_view.DEFAULTS_ASSUMED]
+    assert found["notSeen"] == [explanation_reading.DEFAULTS_ASSUMED]
 
 
 async def test_a_user_of_one_namespace_sees_no_name_of_another(
@@ -179,7 +179,7 @@ async def test_known_quota_is_a_table_and_no_fact(admin: RestClient) -> None:
 
 def drawn(found: Explanation) -> str:
     console = Console(file=StringIO(), width=80)
-    console.print(explain.picture(found, T0))
+    console.print(explain.render(found, T0))
     return str(console.file.getvalue())  # type: ignore[attr-defined]
 
 

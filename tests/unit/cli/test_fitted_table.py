@@ -17,9 +17,9 @@ from rich.cells import cell_len
 from queue_manager.cli import deactivated, explain, output, ps, queues, show
 from queue_manager.cli.fitted_table import FittedTable, TableColumn
 from queue_manager.visibility.attempt_rows import AttemptRow
+from queue_manager.visibility.deactivated_jobs import DeactivatedJob
 from queue_manager.visibility.demand import DemandRow
 from queue_manager.visibility.explanation_rows import FlavorRow, HolderRow, PreemptionRow
-from queue_manager.visibility.inbox import InboxRow
 from queue_manager.visibility.indexes import IndexRow
 from queue_manager.visibility.job_history import Step
 from queue_manager.visibility.job_states import JobRow, JobState
@@ -67,7 +67,7 @@ def field(name: str, hint: Any) -> st.SearchStrategy[Any]:
 TABLES: dict[str, tuple[Sequence[TableColumn], type[msgspec.Struct]]] = {
     "ps": (ps.COLUMNS, JobRow),
     "queues": (queues.COLUMNS, QueueRow),
-    "deactivated": (deactivated.COLUMNS, InboxRow),
+    "deactivated": (deactivated.COLUMNS, DeactivatedJob),
     "show, demand": (show.DEMAND, DemandRow),
     "show, indexes": (show.columns(NOW, 3)["indexes"], IndexRow),
     "show, pods": (show.columns(NOW, 3)["pods"], PodRow),

@@ -17,7 +17,7 @@ MANY = RunningCounts(7, 7, tuple(f"default/job-{number}" for number in range(7))
     ("running", "left", "says"),
     [
         (RunningCounts(0, 0), False, "no Job was running"),
-        (ONE, False, "1 Job (default/train) interrupted: `sluice up` starts 2 pods again, which counts as no"),
+        (ONE, False, "1 Job (default/train) interrupted: `sluice up` starts 2 pods again, which does not count"),
         (ONE, True, "1 Job (default/train) left running, with the processes of 2 pods: `sluice up` finds"),
         (RunningCounts(0, 1), False, "1 pod interrupted: `sluice up` starts 1 pod again"),
         (MANY, False, "7 Jobs (default/job-0, default/job-1, default/job-2, default/job-3, default/job-4 and 2 more)"),

@@ -166,8 +166,8 @@ async def test_a_refusal_after_the_dry_run_reports_the_created_jobs(
         (job("big", cpu="64"), "can never start: asks 64 cpu, queue limit 4"),
         (job("wide", cpu="1500m", parallelism=3), "can never start: asks 4500m cpu, queue limit 4"),
         (job("lost", queue="nope"), "cannot start: LocalQueue nope does not exist in namespace default"),
-        (job("free", queue=""), "names no queue and is suspended: starts when spec.suspend is set to false"),
-        (job("now", queue="").replace("suspend: true", "suspend: false"), "names no queue: starts at once"),
+        (job("free", queue=""), "has no queue and is suspended: starts when spec.suspend is set to false"),
+        (job("now", queue="").replace("suspend: true", "suspend: false"), "has no queue: starts immediately"),
         (
             job("urgent").replace("labels: {", "labels: {kueue.x-k8s.io/priority-class: urgnt, "),
             "cannot start: WorkloadPriorityClass urgnt does not exist",
@@ -415,7 +415,7 @@ def test_the_queue_of_the_command_line_must_exist_only_if_it_is_used(tmp_path: P
     [
         (
             "b",
-            "created, and go on: default/a (to delete them: sluice cancel default/a); "
+            "created, and still there: default/a (to delete them: sluice cancel default/a); "
             "Job default/b may have been created, which `sluice show default/b` says",
         ),
         ("a", "Job default/a may have been created, which `sluice show default/a` says"),

@@ -18,15 +18,15 @@ from queue_manager.local.local_cluster import RunningCounts
         (RunningCounts(0, 0), ""),
         (
             RunningCounts(1, 1),
-            ": 1 Job interrupted, the next `sluice up` starts 1 pod again, which counts as no retry; ",
+            ": 1 Job interrupted, the next `sluice up` starts 1 pod again, which does not count as a retry; ",
         ),
         (
             RunningCounts(2, 5),
-            ": 2 Jobs interrupted, the next `sluice up` starts 5 pods again, which counts as no retry; ",
+            ": 2 Jobs interrupted, the next `sluice up` starts 5 pods again, which does not count as a retry; ",
         ),
         (
             RunningCounts(0, 2),
-            ": 2 pods interrupted, the next `sluice up` starts 2 pods again, which counts as no retry; ",
+            ": 2 pods interrupted, the next `sluice up` starts 2 pods again, which does not count as a retry; ",
         ),
     ],
 )

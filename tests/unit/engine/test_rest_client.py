@@ -20,12 +20,12 @@ from queue_manager.engine.exec_plugin import CredentialsError
 from queue_manager.engine.http_transport import HttpTransport
 from queue_manager.engine.kubeconfig import RENEW_AFTER_SECONDS, KubeconfigError, load
 from queue_manager.engine.metric_registry import MetricRegistry
+from queue_manager.engine.renewing_transport import ClusterTransport
 from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.selector_matching import matcher
 from queue_manager.engine.transport import ApiError, Request
 from queue_manager.engine.write_trail import WRITE_DURATION
 from queue_manager.operator import shell
-from queue_manager.operator.renewing_transport import ClusterTransport
 from tests.frozen_time import freeze_time
 from tests.unit.engine.loopback import Loopback, pod, status
 

@@ -12,7 +12,15 @@ from queue_manager.installation.granted import granted, rights_in
 from queue_manager.installation.objects import objects
 from queue_manager.installation.settings import CONFIG, Components, Settings, Webhook
 from queue_manager.installation.user_roles import AGGREGATED
-from queue_manager.operator.permissions import ALL, CLUSTER_EVENTS, JOB_CONTROLLER, LEADER, QUEUE, each_verb, needs
+from queue_manager.operator.required_permissions import (
+    ALL,
+    CLUSTER_EVENTS,
+    JOB_CONTROLLER,
+    LEADER,
+    QUEUE,
+    each_verb,
+    needs,
+)
 from queue_manager.operator.webhooks.webhook_permissions import CA_INJECTION, certificate_secret
 
 Json = dict[str, Any]

@@ -100,7 +100,7 @@ def test_give_up_after_deactivates_whatever_the_count():
 
 @pytest.mark.parametrize("retry", [1000, 600])
 def test_give_up_after_also_ends_a_backoff(retry):
-    """The deactivation names the limit, so that retention and the inbox recognize it."""
+    """The deactivation names the limit, so that retention and the list of deactivated Jobs recognize it."""
     conditions = [
         condition("QuotaReserved", "False", "PendingEvaluation"),
         condition("Evicted", "True", "PodsReadyTimeout"),
@@ -119,7 +119,9 @@ def test_give_up_after_also_ends_a_backoff(retry):
     last = Draft(inactive, at(601))
     transitions.deactivate(last)
     assert last.condition("Evicted").reason == "DeactivatedDueToRequeuingLimitExceeded"
-    assert last.condition("Evicted").last_transition_time == at(601)  # retention and the inbox count from here
+    assert last.condition("Evicted").last_transition_time == at(
+        601
+    )  # retention and the list of deactivated Jobs count from here
     assert last.condition("Requeued").reason == "DeactivatedDueToRequeuingLimitExceeded"
     assert last.status.requeue_state is None
     again = Draft(last.workload, at(602))

@@ -94,7 +94,7 @@ def _command_line(pid: int) -> str:
 
 
 class Receiver:
-    """An HTTP server that answers with these statuses, the last one for ever."""
+    """An HTTP server that answers with these statuses, the last one forever."""
 
     def __init__(self) -> None:
         self.statuses = [200]

@@ -234,7 +234,7 @@ def a_cohort_where_a_waits(used, **of_a):
 
 
 def test_nominal_quota_that_a_pending_workload_needs_is_not_lent_in_the_same_cycle():
-    """Else it could wait for ever, while small ones of others borrow what it waits for."""
+    """Else it could wait forever, while small ones of others borrow what it waits for."""
     s = a_cohort_where_a_waits(1000, borrowingLimit="0")
     hold(s, "of-c", "c", default__cpu=1000)
     waits, borrower = ("a", pending("waits", requests={"cpu": "2"})), ("b", pending("borrower", created=1))

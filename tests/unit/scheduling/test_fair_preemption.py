@@ -262,7 +262,7 @@ def test_the_examples_of_kueue(queues, cohorts, strategies, flavor, admitted, in
 def test_a_victim_stays_if_what_is_given_back_makes_it_unfair():
     """Stopping `small` lowers the share of its queue below that of `hero`; but when hero stops, small may stay.
 
-    Without the second check the queues would preempt each other for ever (kubernetes-sigs/kueue#14543).
+    Without the second check the queues would preempt each other forever (kubernetes-sigs/kueue#14543).
     """
     queues = [queue("p", "0"), queue("t", "0")]
     state = scheduler_state(queues, [cohort("all", "100")])
@@ -271,7 +271,7 @@ def test_a_victim_stays_if_what_is_given_back_makes_it_unfair():
 
 
 def test_equal_shares_of_another_resource_are_no_reason_to_preempt():
-    """Both queues have the same share of memory, and cpu is short: each could preempt the other for ever."""
+    """Both queues have the same share of memory, and cpu is short: each could preempt the other forever."""
     quotas = {"cpu": "0", "memory": "0"}
     queues = [
         cluster_queue(name, quotas={"default": quotas}, cohortName="all", preemption={"reclaimWithinCohort": "Any"})

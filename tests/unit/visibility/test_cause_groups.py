@@ -5,13 +5,13 @@ from __future__ import annotations
 import shlex
 
 from queue_manager.visibility.cause_groups import CauseGroup, cause_groups, has_cause, short_action
-from queue_manager.visibility.inbox import InboxRow, inbox
+from queue_manager.visibility.deactivated_jobs import DeactivatedJob, deactivated_jobs
 from tests.unit.visibility.build import at, cond, wire, workload
 
 LIMIT = "DeactivatedDueToRequeuingLimitExceeded"
 
 
-def row(name: str, cause: str, seconds: float = 0, namespace: str = "default") -> InboxRow:
+def row(name: str, cause: str, seconds: float = 0, namespace: str = "default") -> DeactivatedJob:
     """The row of a Workload that was deactivated with this cause of its pods."""
     attempt = {"start": wire(0), "end": wire(seconds), "reason": LIMIT, "podCause": cause}
     found = workload(
@@ -21,7 +21,7 @@ def row(name: str, cause: str, seconds: float = 0, namespace: str = "default") -
         conditions=[cond("Evicted", reason=LIMIT, seconds=seconds)],
         status={"requeueHistory": {"attempts": [attempt]}},
     )
-    (only,) = inbox([found], (), at(100))
+    (only,) = deactivated_jobs([found], (), at(100))
     return only
 
 

@@ -16,7 +16,12 @@ from queue_manager import assets
 from queue_manager.api import event_reasons, reasons
 from queue_manager.cli.arguments import parser
 from queue_manager.lifecycle.pod_causes import OOM_KILLED
-from queue_manager.local.agent import containers
+from queue_manager.local.agent.container_starts import (
+    CONTAINER_CREATING,
+    CRASH_LOOP,
+    POD_INITIALIZING,
+    STATUS_UNKNOWN,
+)
 from queue_manager.visibility.job_states import NOT_QUEUED
 from queue_manager.visibility.reason_codes import CODES
 from queue_manager.visibility.reason_pages import ReasonPage, find_page, read_pages, word_of, words
@@ -78,7 +83,7 @@ WRITTEN = (
     | constants(job_controller.condition_types)
     | constants(job_controller.reasons)
     | constants(job_controller.event_reasons)
-    | {containers.CONTAINER_CREATING, containers.POD_INITIALIZING, containers.CRASH_LOOP, containers.STATUS_UNKNOWN}
+    | {CONTAINER_CREATING, POD_INITIALIZING, CRASH_LOOP, STATUS_UNKNOWN}
     | {NOT_QUEUED, OOM_KILLED, *CODES, *map(word_of, CODES)}
 )
 ENDS_OF_ADMISSIONS = (

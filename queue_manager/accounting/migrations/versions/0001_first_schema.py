@@ -1,6 +1,6 @@
 """Jobs, their steps and their pods.
 
-A migration states its schema itself and never uses `tables`, which describes the newest one.
+A migration states its schema itself and never uses `sql_tables`, which describes the newest one.
 """
 
 from __future__ import annotations

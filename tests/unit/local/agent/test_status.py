@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from job_controller.json_tree import Json
-from queue_manager.local.agent.containers import Container, ContainerRun, Exit, containers_of
+from queue_manager.local.agent.container_starts import Container, ContainerRun, Exit, containers_of
 from queue_manager.local.agent.status import (
     DEADLINE_EXCEEDED,
     PREEMPTED,

@@ -38,7 +38,7 @@ def since(taint: dict[str, Any], seconds: float) -> Tainted:
     ],
     ids=[
         "none",
-        "for ever",
+        "forever",
         "for a time",
         "bound later",
         "0 s",

@@ -169,7 +169,7 @@ FOUND = {
     ),
     "no end of retries, in a configuration that somebody wrote": (
         {"config": config(timeout=timedelta(minutes=5))},
-        ("warning", "NoRetryLimit", "waitForPodsReady.requeuingStrategy.backoffLimitCount", "retried for ever"),
+        ("warning", "NoRetryLimit", "waitForPodsReady.requeuingStrategy.backoffLimitCount", "retried forever"),
     ),
     "no end of retries, by default, with a Workload that is retried": (
         {"workloads": [RETRIED]},

@@ -10,7 +10,7 @@ from job_controller.model import Key
 from queue_manager.api.crd_conversion import converted_by, service
 from queue_manager.api.crd_generation import crd
 from queue_manager.api.models import KINDS
-from queue_manager.installation.kept_definitions import FIELD_MANAGER, conversion_service, next_step, served_alone
+from queue_manager.installation.conversion_removal import FIELD_MANAGER, conversion_service, next_step, served_alone
 
 Json = dict[str, Any]
 OTHERS = [{"manager": "kubectl", "operation": "Apply"}, {"manager": "sluice", "operation": "Update"}]

@@ -1,4 +1,4 @@
-"""The operator's inbox: which Workloads, why, how often tried, the last error, in which order."""
+"""The list of deactivated Jobs: which Workloads, why, how often tried, the last error, in which order."""
 
 from __future__ import annotations
 
@@ -8,8 +8,14 @@ import pytest
 from msgspec.structs import replace
 
 from queue_manager.api.types import Workload
+from queue_manager.visibility.deactivated_jobs import (
+    DeactivatedJob,
+    deactivated_jobs,
+    is_pod_of,
+    last_warning,
+    warning_text,
+)
 from queue_manager.visibility.failures import failures
-from queue_manager.visibility.inbox import InboxRow, inbox, is_pod_of, last_warning, warning_text
 from queue_manager.visibility.wire_types import Pod
 from tests.unit.visibility.build import Tree, at, cond, event, evictions, job, pod, wire, workload
 
@@ -22,7 +28,7 @@ def deactivated(reason: str, status: Tree | None = None, name: str = "j", **more
     return workload(name, active=False, conditions=found, status=status or {}, **more)
 
 
-def test_only_workloads_deactivated_by_sluice_are_in_the_inbox() -> None:
+def test_only_workloads_deactivated_by_sluice_are_listed() -> None:
     workloads = [
         workload("runs"),
         deactivated(LIMIT, name="given-up"),
@@ -30,7 +36,7 @@ def test_only_workloads_deactivated_by_sluice_are_in_the_inbox() -> None:
         workload("over", active=False, conditions=[cond("Finished")]),
         workload("going", active=False, deleted=5),
     ]
-    assert sorted(row.name for row in inbox(workloads, [], at(0))) == ["given-up", "never-admitted"]
+    assert sorted(row.name for row in deactivated_jobs(workloads, [], at(0))) == ["given-up", "never-admitted"]
 
 
 @pytest.mark.parametrize(
@@ -52,7 +58,7 @@ def test_only_workloads_deactivated_by_sluice_are_in_the_inbox() -> None:
 def test_why_and_how_often_follow_from_the_eviction_and_the_counts(
     reason: str, status: Tree, why: str, tries: int
 ) -> None:
-    (row,) = inbox([deactivated(reason, status)], [], at(0))
+    (row,) = deactivated_jobs([deactivated(reason, status)], [], at(0))
     assert (row.why, row.budget_attempts) == (why, tries)
     assert row.action.endswith("sluice reactivate j")
 
@@ -60,12 +66,12 @@ def test_why_and_how_often_follow_from_the_eviction_and_the_counts(
 def test_an_unschedulable_last_attempt_is_the_cause() -> None:
     message = "The workload is deactivated due to x; no node could take one of its pods: 0/1 nodes are available"
     its = workload(active=False, conditions=[cond("Evicted", reason=LIMIT, message=message)])
-    (row,) = inbox([its], [], at(0))
+    (row,) = deactivated_jobs([its], [], at(0))
     assert row.why == "no node"
 
 
 def test_the_command_names_a_namespace_other_than_the_default() -> None:
-    (row,) = inbox([deactivated("Deactivated", namespace="team")], [], at(0))
+    (row,) = deactivated_jobs([deactivated("Deactivated", namespace="team")], [], at(0))
     assert row.action == "sluice reactivate team/j"
 
 
@@ -75,7 +81,7 @@ def test_rows_are_sorted_by_priority_then_by_waiting_time() -> None:
         deactivated(LIMIT, name="old", since=10),
         deactivated(LIMIT, name="urgent", since=55, priority=9),
     ]
-    rows = inbox(workloads, [], at(60))
+    rows = deactivated_jobs(workloads, [], at(60))
     assert [(row.name, row.deactivated_seconds) for row in rows] == [("urgent", 5), ("old", 50), ("new", 10)]
 
 
@@ -109,12 +115,12 @@ def test_the_last_error_is_the_newest_warning_about_a_pod_else_about_the_job() -
 
 def test_a_past_pending_reason_is_no_error() -> None:
     warning = event("WaitingForQuota", type="Warning", message="too full")
-    (row,) = inbox([deactivated(LIMIT)], [warning], at(0))
+    (row,) = deactivated_jobs([deactivated(LIMIT)], [warning], at(0))
     assert row.last_error == ""
 
 
 def test_normal_events_are_no_errors() -> None:
-    (row,) = inbox([deactivated(LIMIT)], [event("Pulled", "Pod/j-aaaaa", 1, message="image pulled")], at(0))
+    (row,) = deactivated_jobs([deactivated(LIMIT)], [event("Pulled", "Pod/j-aaaaa", 1, message="image pulled")], at(0))
     assert row.last_error == ""
 
 
@@ -122,10 +128,12 @@ def exited(name: str, ended: float, **more: Any) -> Pod:
     return pod(name, "Failed", ended=ended, owner="j", **{"exit": 3, **more})
 
 
-def crashed(*pods: Pod, reason: str = LIMIT, status: Tree | None = None, lines: str = "", **more: Any) -> InboxRow:
+def crashed(
+    *pods: Pod, reason: str = LIMIT, status: Tree | None = None, lines: str = "", **more: Any
+) -> DeactivatedJob:
     its = deactivated(reason, status or GIVEN_UP, **more)
     found = {uid: replace(failure, last_line=lines) for uid, failure in failures([its], pods).items()}
-    (row,) = inbox([its], [], at(60), failures=found)
+    (row,) = deactivated_jobs([its], [], at(60), failures=found)
     return row
 
 
@@ -184,7 +192,7 @@ def test_an_earlier_failure_whose_backoff_lasts_is_the_cause_of_no_pods(
     annotations = {"sluice/backoff-seconds": annotation} if annotation else {}
     pods = [exited(f"j-aaaa{seconds}", seconds) for seconds in failed_at]
     jobs = [job(status={"succeeded": succeeded}, annotations=annotations)]
-    (row,) = inbox([its], [], at(60), failures=failures([its], pods, jobs))
+    (row,) = deactivated_jobs([its], [], at(60), failures=failures([its], pods, jobs))
     assert (row.why, row.budget_attempts) == (why, 2)
     assert bool(row.last_error) == (why == "crashes")
 
@@ -196,7 +204,9 @@ def test_a_deactivation_by_a_user_is_the_cause_whatever_its_pods_did() -> None:
 
 def test_a_crash_loop_is_the_cause_though_the_pod_is_deleted() -> None:
     message = "Back-off restarting failed container m in pod j-aaaaa_default(0-1)"
-    (row,) = inbox([deactivated(LIMIT)], [event("BackOff", "Pod/j-aaaaa", 1, type="Warning", message=message)], at(0))
+    (row,) = deactivated_jobs(
+        [deactivated(LIMIT)], [event("BackOff", "Pod/j-aaaaa", 1, type="Warning", message=message)], at(0)
+    )
     assert (row.why, row.last_error) == ("crashes", "Back-off restarting failed container m")
     assert row.action == "see why its containers end (sluice show j), then: sluice reactivate j"
 
@@ -211,5 +221,5 @@ def test_an_error_has_no_newline_at_its_end() -> None:
 
 
 def test_running_pods_that_are_not_ready_count_as_started() -> None:
-    (row,) = inbox([deactivated(LIMIT, GIVEN_UP)], [], at(0))
+    (row,) = deactivated_jobs([deactivated(LIMIT, GIVEN_UP)], [], at(0))
     assert row.action == "see why its pods are not ready (sluice show j), then: sluice reactivate j"

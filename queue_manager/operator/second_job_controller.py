@@ -1,4 +1,4 @@
-"""Detects a second Job controller on the same Jobs. With two controllers every Job gets twice its pods.
+"""Detects that kube-controller-manager's Job controller manages the same Jobs. Every Job would get twice its pods.
 
 With `jobController.manage: All` this process manages all Jobs, so the Job controller of kube-controller-manager must
 be disabled. No API shows whether it is: the Lease of kube-controller-manager says that the process runs, not which
@@ -46,7 +46,7 @@ class _Job(msgspec.Struct):
 _decode = msgspec.json.Decoder(_Job).decode
 
 
-class RivalDetector(Relay):
+class SecondControllerDetector(Relay):
     """Transport wrapper that logs, at most once a minute, other writers of the status of Jobs that this one writes."""
 
     def __init__(self, inner: Transport, report: Callable[[str], None]) -> None:
@@ -68,16 +68,16 @@ class RivalDetector(Relay):
 
     def _check_response(self, namespace: str, name: str, body: bytes, now: datetime) -> None:
         assert self._began is not None
-        rival = other_writer(body, self._began)
-        if rival:
+        other = other_writer(body, self._began)
+        if other:
             self._reported = now
             line = (
-                f"{rival} controls Job {namespace}/{name} as well, which gets twice its pods: "
+                f"{other} controls Job {namespace}/{name} as well, which gets twice its pods: "
                 f"jobController.manage is All; "
                 f"disable the other Job controller (kube-controller-manager --controllers=*,-job-controller), "
                 f"or set jobController.manage: ManagedBy"
             )
-            log.error("two Job controllers", extra={"key": f"{namespace}/{name}", "other": rival})
+            log.error("two Job controllers", extra={"key": f"{namespace}/{name}", "other": other})
             self._report(f"! {line}")
 
 

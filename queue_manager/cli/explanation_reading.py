@@ -1,4 +1,7 @@
-"""Reads what surrounds a Job, and explains why it does not run: for `sluice explain` and `sluice show`."""
+"""Reads a Job with its queues, pods and position, and explains why it does not run, for `sluice explain` and `show`.
+
+`visibility.dominant_reason` chooses the reason and its sentence; `cli.explain` prints them.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +42,7 @@ async def read_explanation(
     default_ns: str,
     now: datetime,
 ) -> Explanation:
-    """Explain a Job by what the user may read. `view`: the cluster; its version of the Workload does not count."""
+    """Explain a Job by what the user may read. `view`: the cluster, in which `target` replaces an older Workload."""
     served = await _read_position(client, target.workload) if view.objects is None else None
     local, above = queues.of(local_queue_of(target.job, target.workload))
     around = Surroundings(
@@ -79,7 +82,7 @@ def _with_newest(objects: ClusterObjects | None, workload: Workload | None) -> C
 
 
 async def _read_position(client: RestClient, workload: Workload | None) -> Position | None:
-    """The position by the visibility API; None if that is not served, or not for this user."""
+    """The position by the visibility API; None if the API is not served, or the user may not read it."""
     if workload is None:
         return None
     answer = await client.transport.request(Request("GET", local_queue_path(workload.local_queue), ALL_OF_THEM))

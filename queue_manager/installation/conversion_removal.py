@@ -1,8 +1,9 @@
-"""CRDs that stay when the manager that converts their objects goes.
+"""Removes the conversion webhook from CRDs that stay after `sluice uninstall` (`cli/uninstall.py`). Pure.
 
-Their conversion names a Service that is deleted: each read and write in v1beta1 would fail. With the strategy None, an
-API server changes the apiVersion only, so that a client of v1beta1 would lose what the versions name differently. So
-they become what `sluice crds` prints: the strategy None, and only the stored version is served.
+The webhook of a CRD names a Service that is uninstalled: each read and write in v1beta1 would fail. With the strategy
+None, an API server changes the apiVersion only, so that a client of v1beta1 would lose the fields that the versions
+name differently. So the CRDs become what `sluice crds` prints: the strategy None, and only the stored version served.
+`cli/conversion_reset.py` writes the patches.
 
 A definition whose status.storedVersions names a second version keeps its webhook. Its objects may be stored in that
 version, and without conversion a write would drop their fields; a failing read loses nothing.

@@ -5,7 +5,7 @@ kubeconfig, certificates are rotated. The transport handles this in three ways:
 
 - `follow` checks the files from which the access was read every few seconds and sends requests with the new access
   after a change. If a file cannot be read (half written, say), the old access stays in use.
-- A request that is answered with 401 was not executed. The transport reads token and files at once and repeats the
+- A request that is answered with 401 was not executed. The transport reads token and files immediately and repeats the
   request if the credentials differ.
 - Once the last request with the old access is answered, its connections are closed, including its watches. These
   reconnect from their last resourceVersion with the new credentials.

@@ -1,6 +1,7 @@
-"""Shortens reasons and messages of the API for tables. Pure.
+"""Shortens reasons and messages of the API for the tables of `ps` and `show`. Pure.
 
 Objects and JSON output keep the API's strings, which other programs parse. Unknown texts are returned unchanged.
+The sentence of `sluice explain` is in `dominant_reason` and `pending_sentences`.
 """
 
 from __future__ import annotations
@@ -79,9 +80,10 @@ def plain(
 
 
 def like_another(equivalent: str, why: str) -> str:
-    """Return the sentence for a Job that is not tried because one with equal requests does not fit: the cause first.
+    """Return the sentence for a Job that is not tried because another one with equal requests does not fit.
 
-    The name of that Job follows the word "Job", since any word of the sentence may be a name.
+    The sentence begins with the cause (`why`). The name of the other Job follows the word "Job", so that a Job called
+    "another" cannot be mistaken for a word of the sentence.
     """
     who = f"{f'Job {equivalent}' if equivalent else 'another Job'} with the same requests"
     return f"{why}, like {who}" if why else f"not tried: {who} does not fit"
@@ -113,7 +115,7 @@ def gave_up(attempts: int) -> str:
 
 
 def quota(message: str) -> str:
-    """`needs 1 more cpu (default-flavor)`, `asks 64 cpu, queue limit 4`; "" for any other message."""
+    """Return the shortage in a message: `needs 1 more cpu (default-flavor)`, `asks 64 cpu, queue limit 4`; else ""."""
     text = _PREFIX.sub("", message)
     found = sorted((match for kind in _LACKS for match in kind.finditer(text)), key=lambda match: match.start())
     rest = _UNUSED.sub("", _CAPACITY.sub("", _UNCOVERED.sub("", text)))

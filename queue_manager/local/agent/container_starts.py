@@ -5,7 +5,7 @@ Theory. A container is a series of attempts (starts). It is in one of three stat
     waiting  --start-->  running  --exit-->  terminated  --restart policy, after a backoff-->  running ...
 
 A start that fails (no such ConfigMap) leaves the container waiting, with a reason, until the retry. A program that
-cannot be executed (command not found) is an attempt that terminates at once, with StartError.
+cannot be executed (command not found) is an attempt that terminates immediately, with StartError.
 
 Init containers run one after another, each until it succeeds; the regular containers start together after the last. A
 sidecar (an init container with restartPolicy Always) only has to be running for the next one to start, and is stopped
@@ -70,7 +70,7 @@ class Container:
     current: ContainerRun | None = None
     previous: ContainerRun | None = None
     refusal: StartFailure | None = None
-    backoff: timedelta | None = None  # wait after the next exit; None: restart at once
+    backoff: timedelta | None = None  # wait after the next exit; None: restart immediately
     backoff_start: WaitStart | None = None  # of the wait after the last exit
 
     @property

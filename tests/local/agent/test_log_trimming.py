@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from queue_manager.local.agent import trimming
+from queue_manager.local.agent import log_trimming
 from queue_manager.local.agent.layout import Layout, RunFiles
+from queue_manager.local.agent.log_trimming import CUT_BYTES, MAX_LOG_BYTES, PIECE_BYTES
 from queue_manager.local.agent.pod_logs import LogIndexer
-from queue_manager.local.agent.trimming import CUT_BYTES, MAX_LOG_BYTES, PIECE_BYTES
 from tests.local.agent.test_logs import read, wrote
 from tests.local.agent.world import World
 from tests.waiting import until
@@ -57,7 +57,7 @@ async def shortened(run: RunFiles) -> None:
     ],
 )
 def test_the_number_of_bytes_that_are_cut_off(size: int, end: int) -> None:
-    assert trimming.surplus(size) == end
+    assert log_trimming.surplus(size) == end
 
 
 async def test_a_long_log_frees_the_disk_space_of_its_beginning(layout: Layout, long: RunFiles) -> None:
@@ -102,9 +102,9 @@ async def test_a_log_whose_index_cannot_be_written_is_trimmed(layout: Layout, lo
 
 async def test_a_reader_behind_the_cut_continues_at_the_next_whole_line(layout: Layout, long: RunFiles) -> None:
     with open(long.log, "rb", buffering=0) as file:
-        assert len(trimming.read(file)) == PIECE_BYTES
-        trimming.cut(long.log, 20 * MIB)
-        assert trimming.read(file).startswith(numbered(75 * MIB)[20 * MIB + LINE :][:LINE].encode())
+        assert len(log_trimming.read(file)) == PIECE_BYTES
+        log_trimming.cut(long.log, 20 * MIB)
+        assert log_trimming.read(file).startswith(numbered(75 * MIB)[20 * MIB + LINE :][:LINE].encode())
 
 
 async def test_the_long_log_of_an_ended_container_is_trimmed(world: World) -> None:

@@ -1,4 +1,4 @@
-"""The operator's inbox: deactivated Workloads, why each was deactivated, and what to do about it. Pure.
+"""Lists deactivated Workloads: why each was deactivated, and what to do about it. Pure.
 
 The cause is derived from four sources: the Evicted condition (its reason names the cause, unless another eviction came
 first), status.schedulingStats (the number of attempts; requeueState is reset on deactivation), the pods that failed
@@ -30,7 +30,7 @@ FAULTS_OF_PODS = (CRASHES, OUT_OF_MEMORY, "pods not ready", "pods lost", "no nod
 RESTARTING = "Back-off restarting failed container"  # prefix of the message of the kubelet's BackOff Event
 
 
-class InboxRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class DeactivatedJob(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """One deactivated Workload. `why` classifies the cause; `reason` and `message` are those of the API.
 
     `budget_attempts`: counted since the last activation. `cause`: the last error of its pods, else `why`.
@@ -53,13 +53,13 @@ class InboxRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     action: str
 
 
-def inbox(
+def deactivated_jobs(
     workloads: Iterable[Workload],
     events: Iterable[Event],
     now: datetime,
     default_ns: str = "default",
     failures: Mapping[str, Failure] | None = None,
-) -> list[InboxRow]:
+) -> list[DeactivatedJob]:
     """Return rows ordered by priority, then by time of deactivation, oldest first.
 
     `default_ns`: the default namespace. `failures`: by Workload UID.
@@ -84,14 +84,14 @@ def _row(
     failure: Failure | None,
     now: datetime,
     default_ns: str,
-) -> InboxRow:
+) -> DeactivatedJob:
     evicted = workload.condition(condition_types.EVICTED)
     since = evicted.last_transition_time if evicted is not None and evicted.is_true else None
     name = job_name(workload)
     event = last_warning(name, warnings.get(workload.metadata.namespace, ()))
     why = cause(workload, failure, event)
     last_error = failure.text if failure is not None else recorded_cause(workload) or warning_text(event)
-    return InboxRow(
+    return DeactivatedJob(
         namespace=workload.metadata.namespace,
         name=name,
         workload=workload.metadata.name,

@@ -17,7 +17,7 @@ CONFIRM_SECONDS = 1.0
 AGAIN_SECONDS = 10.0  # between checks while nothing is wrong
 
 
-class Prospects:
+class ObstacleChecks:
     """The checks of one Job.
 
     An obstacle counts only once it has lasted CONFIRM_SECONDS: a queue that was created a moment ago, together with the
@@ -31,7 +31,7 @@ class Prospects:
         self._next_check = 0.0
 
     def obstacle(self, seen: Seen) -> Obstacle | None:
-        """What keeps the Job from ever starting, None if nothing does or it is not time to check."""
+        """What keeps the Job from ever starting; None if nothing does, or if no check is due yet."""
         now = time.monotonic()
         if now < self._next_check:
             return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from queue_manager.api import messages
-from queue_manager.visibility.wording import GAVE_UP, event_reason, plain
+from queue_manager.visibility.short_messages import GAVE_UP, event_reason, plain
 
 MAIN = "couldn't assign flavors to pod set main: "
 UNUSED = messages.insufficient_unused("cpu", "a", "1")

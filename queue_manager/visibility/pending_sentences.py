@@ -1,4 +1,7 @@
-"""Sentences about the scheduler's decision on a pending Workload. Pure."""
+"""The sentence of `sluice explain` for each decision of the scheduler on a pending Workload. Pure.
+
+`dominant_reason` has those for every other state.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +15,9 @@ from queue_manager.scheduling.preemption_advice import NO_WAYS
 from queue_manager.scheduling.workload_info import PODS
 from queue_manager.visibility import reason_codes
 from queue_manager.visibility.cluster_state import NEVER_REASONS, ClusterObjects, Judgement, victims_of
+from queue_manager.visibility.deactivated_jobs import job_name
 from queue_manager.visibility.explanation_rows import nearest
 from queue_manager.visibility.finding import Finding, sentence_of
-from queue_manager.visibility.inbox import job_name
 
 MANAGER_RUNS = "`sluice manager` or `sluice up` runs, if this does not change within seconds"
 REASON_TEXTS = {
@@ -113,7 +116,7 @@ def _waits_for_quota(found: Judgement) -> Text:
 
 
 def _release(found: Judgement, nearest_one: Sequence[FlavorEvidence]) -> str:
-    """What must be released: in any one of the flavors that were tried, if it has one pod set."""
+    """The amounts that must be released, in any one of the tried flavors if the Workload has one pod set."""
     choices = {
         row.flavor: nearest([r for r in _rows(found) if r.flavor == row.flavor], found.reason) for row in _rows(found)
     }
@@ -127,7 +130,7 @@ def _missing(lacking: Sequence[FlavorEvidence]) -> str:
 
 
 def _by_preemption(found: Judgement) -> list[str]:
-    """What would let it preempt."""
+    """Sentences about the changes that would let the Workload preempt."""
     ways = found.evidence.ways if found.evidence is not None else NO_WAYS
     texts = []
     if ways.protected_until is not None:

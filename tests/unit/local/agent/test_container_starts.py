@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from queue_manager.local.agent.containers import Container, ContainerRun, Exit, containers_of, plan
+from queue_manager.local.agent.container_starts import Container, ContainerRun, Exit, containers_of, plan
 
 T0 = datetime(2026, 1, 1, tzinfo=UTC)
 

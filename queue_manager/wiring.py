@@ -123,7 +123,9 @@ def attach_queue_controllers(runtime: Runtime, config: KueueConfig, history: str
     metrics = QueueMetrics(runtime, quota_cache, writer, config.metrics)
     contexts = SubmissionContexts(runtime, settings)
     url = config.history.url or history
-    recorder = HistoryRecorder(runtime, url, config.history) if config.history.enable and url else None
+    recorder = None
+    if config.history.enable and url:
+        recorder = HistoryRecorder(runtime, url, config.history, interruptible=bool(history))
 
     def reconfigure(new: KueueConfig) -> None:
         contexts.settings = reconfigured(contexts.settings, settings_of(new), runtime.clock.now())

@@ -46,6 +46,15 @@ def test_a_running_attempt_counts_until_now() -> None:
     assert sum(found.wasted_seconds.values()) == 0
 
 
+def test_the_time_in_which_the_cluster_was_stopped_is_neither_run_nor_quota() -> None:
+    stop, start = step(StepKind.INTERRUPTED, 30, 0), step(StepKind.CONTINUED, 80, 0)
+    assert of(admitted(10), stop).run_seconds == 20
+    found = of(admitted(10), stop, start)
+    assert (found.state, found.cause, found.run_seconds) == (JobOutcome.RUNNING, "", 940)
+    ended = of(admitted(10), stop, start, finished(100, "DeadlineExceeded"))
+    assert (ended.run_seconds, ended.cpu_requested_seconds, ended.wasted_seconds[Waste.FAILED]) == (40, 80, 80)
+
+
 @pytest.mark.parametrize(
     ("steps", "state", "cause"),
     [

@@ -11,14 +11,13 @@ from datetime import datetime
 
 from msgspec import Struct
 
-from job_controller.condition_types import COMPLETE, FAILED
+from job_controller.condition_types import COMPLETE
 from job_controller.conditions import finished
 from job_controller.model import Condition, Job, Pod
-from job_controller.reasons import DEADLINE_EXCEEDED
 from queue_manager.api import condition_types, keys, reasons
 from queue_manager.api.types import Workload
 from queue_manager.configuration.notifications import EventType
-from queue_manager.lifecycle.pod_causes import worst_cause
+from queue_manager.lifecycle.pod_causes import cause_of_failure
 
 SCHEMA_VERSION = 1
 
@@ -75,7 +74,7 @@ def of_job(
         workload=workload.metadata.name if workload is not None else "",
         reason=end.reason,
         message=end.message,
-        cause=_failure(end, pods),
+        cause=cause_of_failure(end, pods),
         succeeded_pods=new.status.succeeded or 0,
         failed_pods=new.status.failed or 0,
     )
@@ -119,12 +118,6 @@ def _eviction(workload: Workload) -> tuple[Condition | None, EventType | None]:
     if evicted.reason.startswith(reasons.DEACTIVATED):
         return evicted, "JobDeactivated"
     return None, None
-
-
-def _failure(end: Condition, pods: Iterable[Pod]) -> str:
-    """Why the pods of a Job failed that has failed, unless its deadline ended it."""
-    worst = worst_cause(pods) if end.type == FAILED and end.reason != DEADLINE_EXCEEDED else None
-    return worst.text if worst is not None else ""
 
 
 def _pod_cause(workload: Workload) -> str:

@@ -185,6 +185,8 @@ def attempts(ordered: Sequence[StepRecord], pods: Sequence[PodRecord], now: date
         own = [step for step in ordered if (step.uid, step.attempt) == (admission.uid, admission.attempt)]
         end = next((s for s in own if s.kind in ENDS_OF_ATTEMPT and s.at >= admission.at), job_end)
         released = next((s.at for s in own if s.kind is StepKind.RELEASED), None)
+        if released is None and job_end is not None and job_end.kind is StepKind.FINISHED:
+            end = job_end  # the Job ended before the eviction had stopped it
         ends = [at for at in (released, job_end.at if job_end is not None else None) if at is not None]
         until = min(ends, default=now)
         seconds = running_seconds(admission.at, until, stopped)
@@ -235,10 +237,11 @@ def _cause(ordered: Sequence[StepRecord], failed: PodRecord | None, state: JobOu
     of_job = ENDS_OF_JOB if state is not JobOutcome.DEACTIVATED else ()  # its deletion changes nothing
     kinds = (*of_job, *ENDS_OF_ATTEMPT, StepKind.HELD)
     ends = [step for step in ordered if step.kind in kinds and (step.reason or step.message)]
-    of_end = _pods_of(ends[-1]) if ends else ""
+    end = next((step for step in ends if step.kind is StepKind.FINISHED), ends[-1] if ends else None)
+    of_end = _pods_of(end) if end is not None else ""
     of_failed = failed.message or f"exit {failed.exit_code}" if failed is not None else ""
     first = of_end or of_failed
-    then = (ends[-1].reason if first and _is_by_pods(ends[-1], of_end) else text(ends[-1])) if ends else ""
+    then = (end.reason if first and _is_by_pods(end, of_end) else text(end)) if end is not None else ""
     return "; ".join(part for part in (first, then) if part)
 
 

@@ -116,6 +116,16 @@ def test_the_cause_of_waste_is_what_ended_the_attempt(end: StepRecord, waste: Wa
     assert {cause: seconds for cause, seconds in wasted.items() if seconds} == {waste: 20}
 
 
+@pytest.mark.parametrize("evicted", [19, 20, 21])
+def test_the_end_of_a_job_is_its_cause_although_its_eviction_had_begun(evicted: int) -> None:
+    """Only a release of the quota says that the eviction has stopped the Job."""
+    stopped = step(StepKind.EVICTED, evicted, reason="PodsReadyTimeout", message="exit 1: of the first pod")
+    its = pod(exit_code=3, phase="Failed", message="exit 3: boom")
+    found = of(admitted(10), stopped, finished(20, "BackoffLimitExceeded"), pods=(its,))
+    assert (found.state, found.cause) == (JobOutcome.FAILED, "exit 3: boom; BackoffLimitExceeded")
+    assert {cause: seconds for cause, seconds in found.wasted_seconds.items() if seconds} == {Waste.FAILED: 20}
+
+
 @pytest.mark.parametrize(
     ("pods", "waste"),
     [

@@ -45,6 +45,7 @@ class LogPrinter:
         self.unreadable = 0
         self.empty: list[LogSource] = []
         self._printed: dict[LogSource, int] = {}  # bytes of each log
+        self._chosen: set[tuple[str, tuple[str, ...]]] = set()  # containers of which the others were named
         self._client = client
         self._namespace = namespace
         self._prefixed = prefixed
@@ -54,6 +55,7 @@ class LogPrinter:
 
         Reports on standard error if that fails.
         """
+        self._name_others(source)
         log, until = source.log, monotonic() + PATIENCE_SECONDS
         pace, broken = Pace(), False
         while True:
@@ -112,6 +114,15 @@ class LogPrinter:
             raise NoResponse(str(error) or "timed out") from error
         if rest:
             yield rest
+
+    def _name_others(self, source: LogSource) -> None:
+        """Report once which container of several is printed, as kubectl does."""
+        choice = source.container, source.others
+        if source.others and choice not in self._chosen:
+            self._chosen.add(choice)
+            say(
+                f"defaulted container {source.container}; the pod also has: {', '.join(source.others)} (choose with -c)"
+            )
 
     def _write(self, source: LogSource, part: bytes) -> None:
         if self._prefixed:

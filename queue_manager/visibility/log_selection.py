@@ -23,7 +23,8 @@ class LogSource(NamedTuple):
 
     `restarts`: how often the container was restarted. `before_restart`: its log before the last restart.
     `started`: when the process was started, if known. `sluice up` starts a process that its stop interrupted again
-    without counting a restart, and the log of the interrupted process is continued by that of the next.
+    without counting a restart, and the log of the interrupted process is continued by that of the next. `others`: the
+    other containers of the pod, if none was named.
     """
 
     pod: str
@@ -33,11 +34,12 @@ class LogSource(NamedTuple):
     restarts: int = 0
     before_restart: bool = False
     started: datetime | None = None
+    others: tuple[str, ...] = ()
 
     @property
     def log(self) -> LogSource:
         """The same log for each process that writes to it, and whether or not another restart has followed."""
-        return self._replace(before_restart=False, started=None)
+        return self._replace(before_restart=False, started=None, others=())
 
 
 def has_several_pods(job: Job) -> bool:
@@ -103,8 +105,20 @@ def _source(job: Job, pod: Pod, container: str) -> LogSource | None:
     index = completion_index(pod)
     label = str(index) if job.spec.completion_mode == "Indexed" and index >= 0 else pod.metadata.name
     return LogSource(
-        pod.metadata.name, pod.metadata.uid, status.name, label, status.restart_count, started=_started_at(status)
+        pod.metadata.name,
+        pod.metadata.uid,
+        status.name,
+        label,
+        status.restart_count,
+        started=_started_at(status),
+        others=() if container else _others(pod, status.name),
     )
+
+
+def _others(pod: Pod, name: str) -> tuple[str, ...]:
+    own = (status.name for status in pod.status.container_statuses)
+    init = (f"{status.name} (init)" for status in pod.status.init_container_statuses)
+    return tuple(other for other in (*own, *init) if other.removesuffix(" (init)") != name)
 
 
 def _started_at(status: ContainerStatus) -> datetime | None:

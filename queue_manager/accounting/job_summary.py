@@ -241,7 +241,8 @@ def _cause(ordered: Sequence[StepRecord], failed: PodRecord | None, state: JobOu
     of_end = _pods_of(end) if end is not None else ""
     of_failed = failed.message or f"exit {failed.exit_code}" if failed is not None else ""
     first = of_end or of_failed
-    then = (end.reason if first and _is_by_pods(end, of_end) else text(end)) if end is not None else ""
+    said = end is not None and bool(first) and (_is_by_pods(end, of_end) or end.message == first)
+    then = "" if end is None else end.reason if said else text(end)
     return "; ".join(part for part in (first, then) if part)
 
 

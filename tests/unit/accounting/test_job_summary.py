@@ -146,8 +146,10 @@ def test_quota_of_a_job_that_a_user_stopped_before_it_ran_was_not_ready(
 
 
 def test_a_cause_that_the_eviction_repeats_is_named_once() -> None:
-    gave_up = step(StepKind.DEACTIVATED, 9, reason="RequeuingLimitExceeded", message="exit 3: boom")
     failed = pod(exit_code=3, phase="Failed", message="exit 3: boom")
+    by_user = step(StepKind.DEACTIVATED, 9, reason="Deactivated", message="exit 3: boom")
+    assert of(admitted(1), by_user, pods=(failed,)).cause == "exit 3: boom; Deactivated"
+    gave_up = step(StepKind.DEACTIVATED, 9, reason="RequeuingLimitExceeded", message="exit 3: boom")
     found = summary(job(), [admitted(5), gave_up], [failed], at(100))
     assert found.cause == "exit 3: boom; RequeuingLimitExceeded"
     alone = summary(job(), [admitted(5), gave_up], [], at(100))

@@ -89,3 +89,6 @@ async def test_an_interrupted_reactivation_names_what_it_did_not_reach(user: Cal
     assert done.returncode == 130
     # The reactivated one may have been deactivated again meanwhile.
     assert any(f"not done: 1: default/{name}" in done.stderr for name in left)
+    again = me.json("reactivate", "--why", "cannot")
+    assert left <= {row["name"] for row in again}
+    assert "repeat the command: it reactivates the rest" in " ".join(me.says("reactivate", "--help").split())

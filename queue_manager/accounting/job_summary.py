@@ -197,10 +197,12 @@ def attempts(ordered: Sequence[StepRecord], pods: Sequence[PodRecord], now: date
 
 
 def _interruptions(ordered: Iterable[StepRecord]) -> list[Interruption]:
-    """The times in which the cluster was stopped."""
+    """The times in which the cluster was stopped. A stop whose start was not recorded is replaced by the next."""
     found: list[Interruption] = []
     for step in ordered:
         if step.kind is StepKind.INTERRUPTED:
+            if found and found[-1].until is None:
+                found.pop()
             found.append(Interruption(step.at, None))
         elif step.kind is StepKind.CONTINUED and found and found[-1].until is None:
             found[-1] = Interruption(found[-1].since, step.at)

@@ -46,7 +46,7 @@ class HistoryRecorder:
         interruptible: bool = False,
         max_queued: int = MAX_QUEUED,
     ) -> None:
-        """`interruptible`: a stop of this process stops the Jobs. Elsewhere nobody can say so in an annotation."""
+        """`interruptible`: a stop of this process stops the Jobs; if not, annotations that claim that are ignored."""
         self._clock = runtime.clock
         self._metrics = runtime.metrics
         self._namespaces = runtime.namespaces

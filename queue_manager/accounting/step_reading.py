@@ -69,13 +69,19 @@ def job_records(old: Job | None, new: Job | None, now: datetime) -> Iterator[Rec
 
 
 def interruption_records(old: Job | None, new: Job | None, now: datetime) -> Iterator[Record]:
-    """The stops and starts of its cluster that a change of a Job shows. Their times tell them apart."""
-    before = {at for one in interruptions(old.metadata) for at in (one.since, one.until)} if old is not None else set()
-    for one in interruptions(new.metadata) if new is not None else ():
-        for kind, at in ((StepKind.INTERRUPTED, one.since), (StepKind.CONTINUED, one.until)):
-            if new is not None and at is not None and at not in before:
-                step = _of_job(new, kind, at, message=STOPPED if kind is StepKind.INTERRUPTED else "")
-                yield msgspec.structs.replace(step, occurrence=int(at.timestamp()))
+    """The stops and starts of its cluster that a change of a Job shows, identified by their times."""
+    known = {*_stops_and_starts(old)} if old is not None else set()
+    for kind, at in _stops_and_starts(new) if new is not None else ():
+        if new is not None and (kind, at) not in known:
+            step = _of_job(new, kind, at, message=STOPPED if kind is StepKind.INTERRUPTED else "")
+            yield msgspec.structs.replace(step, occurrence=int(at.timestamp()))
+
+
+def _stops_and_starts(job: Job) -> Iterator[tuple[StepKind, datetime]]:
+    for one in interruptions(job.metadata):
+        yield StepKind.INTERRUPTED, one.since
+        if one.until is not None:
+            yield StepKind.CONTINUED, one.until
 
 
 def deleted(job_uid: str, now: datetime, message: str = "") -> StepRecord:

@@ -114,7 +114,8 @@ def _of_eviction(new: Workload, event: EventType, evicted: Condition, when: date
     admission = new.status.admission or (old.status.admission if old is not None else None)
     message, cause = _preempted_for(new), ""
     if event == "JobDeactivated":
-        message, _, why = evicted.message.partition("; ")
+        by_pods = evicted.reason == reasons.deactivated_due_to(reasons.REQUEUING_LIMIT_EXCEEDED)
+        message, _, why = evicted.message.partition("; ") if by_pods else (evicted.message, "", "")
         cause = _pod_cause(new) or why
     return Notice(
         id=_id(new.metadata.uid, event, when),

@@ -179,7 +179,7 @@ def next_pod_at(job: Job, pods: Sequence[model.Pod], options: JobControllerOptio
     """Return when the Job's backoff for failed pods ends, or None if no backoff is pending.
 
     Finish times in the future, from before the clock was set back, count as by the Job controller. If all failed pods
-    are gone, nobody knows when the last one failed, and the result is None.
+    are gone, the time of the last failure is unknown, and the result is None.
     """
     job = effective(job, options.switches)
     if not works(job) or job.spec.backoff_limit_per_index is not None:

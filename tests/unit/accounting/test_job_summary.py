@@ -49,6 +49,7 @@ def test_a_running_attempt_counts_until_now() -> None:
 def test_the_time_in_which_the_cluster_was_stopped_is_neither_run_nor_quota() -> None:
     stop, start = step(StepKind.INTERRUPTED, 30, 0), step(StepKind.CONTINUED, 80, 0)
     assert of(admitted(10), stop).run_seconds == 20
+    assert of(admitted(10), step(StepKind.INTERRUPTED, 15, 0), stop, start).run_seconds == 940
     found = of(admitted(10), stop, start)
     assert (found.state, found.cause, found.run_seconds) == (JobOutcome.RUNNING, "", 940)
     ended = of(admitted(10), stop, start, finished(100, "DeadlineExceeded"))

@@ -347,3 +347,9 @@ def test_a_cycle_is_mended_at_a_cohort_of_the_cycle() -> None:
 def test_an_inactive_queue_is_found_once_unless_on_purpose(reason: str, flavors: list[str], codes: list[str]) -> None:
     snapshot = replace(HEALTHY, cluster_queues=[inactive(reason)], flavors=[flavor(name) for name in flavors])
     assert [problem.code.removesuffix("ClusterQueue") for problem in examine(snapshot)] == codes
+
+
+def test_a_cluster_queue_that_a_manager_has_from_a_file_is_not_missed() -> None:
+    works = QueueStatus(conditions=(Condition(type="Active", status="True", reason="Ready"),))
+    led = LocalQueue(metadata=local_queue().metadata, spec=local_queue("of-file").spec, status=works)
+    assert examine(replace(HEALTHY, local_queues=[led])) == []

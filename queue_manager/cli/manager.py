@@ -32,6 +32,7 @@ from queue_manager.engine import descriptors, kubeconfig, log, tracing
 from queue_manager.engine.clock import SystemClock
 from queue_manager.engine.kubeconfig import Access, KubeconfigError
 from queue_manager.engine.rest_client import RestClient
+from queue_manager.engine.transport import ApiError
 from queue_manager.engine.tuning import event_loop, tune_garbage_collector
 from queue_manager.operator import preflight, probes, shell, visibility_server
 from queue_manager.operator.controllers import Controllers
@@ -97,7 +98,7 @@ async def manage(args: argparse.Namespace, config: KueueConfig) -> None:
         asides: list[Callable[[], Coroutine[Any, Any, None]]] = [partial(watch_event_loop)]
         if objects is not None:
             client = RestClient(transport)
-            await objects.read_namespaces(client, args.namespace)
+            await read_namespaces(objects, client, args.namespace)
             asides.append(partial(objects.follow_namespaces, client, args.namespace))
         controllers = Controllers(
             transport,
@@ -138,6 +139,14 @@ async def _preflight(
     return await preflight.check(
         transport, server, args.controllers, lease, args.namespace, further, roles_only=roles_only
     )
+
+
+async def read_namespaces(objects: ClusterObjectServer, client: RestClient, names: Collection[str]) -> None:
+    """Copy the labels of the managed namespaces. Raises CannotStart if one of them does not exist, or is not read."""
+    try:
+        await objects.read_namespaces(client, names)
+    except (ApiError, OSError) as error:
+        raise CannotStart(f"cannot read a namespace of --namespace: {error}") from error
 
 
 async def cluster_objects(args: argparse.Namespace, config: KueueConfig) -> ClusterObjectServer | None:

@@ -149,6 +149,12 @@ async def test_missing_rights_are_those_that_a_role_in_the_namespace_lacks(
     assert "clusterqueues" not in said
 
 
+async def test_a_namespace_that_does_not_exist_is_named_at_the_start(cluster: ControlPlane, tmp_path: Path) -> None:
+    (tmp_path / "queues.yaml").write_text(OBJECTS)
+    flags = ("--namespace=absent", f"--cluster-objects={tmp_path / 'queues.yaml'}")
+    assert '"absent" not found' in await refusal(*flags, kubeconfig=cluster.kubeconfig)
+
+
 async def jobs_run(scenario: Scenario, kubeconfig: Path) -> None:
     """One ends, one waits for quota, and one takes it from another by the priority of a class in the file."""
     await scenario.submit("first", managedBy="sluice/job-controller")

@@ -111,7 +111,11 @@ def attach_queue_controllers(runtime: Runtime, config: KueueConfig, history: str
     settings = settings_of(config)
     writer = WorkloadWriter(runtime, settings, runtime.cache(WORKLOADS, Workload))
     quota_cache = QuotaCache(runtime, settings)
-    scheduler = Scheduler(runtime, settings, quota_cache, writer)
+
+    def follows_job(workload: Workload) -> bool:
+        return permits.is_followed(workload)
+
+    scheduler = Scheduler(runtime, settings, quota_cache, writer, follows_job)
     job_pods = JobPods(runtime, "use nodes", uses_node)
     failed_pods = JobPods(runtime, "have failed", lambda pod: pod.status.has_failed)
     workloads = WorkloadController(runtime, settings, quota_cache, writer, job_pods, failed_pods)

@@ -35,7 +35,7 @@ Sluice runs in namespace {{ .Release.Namespace }}. Of {{ .Values.replicas }} rep
 Run `sluice uninstall` after it: nothing converts v1beta1 then, and each read of it would fail.
 {{- else }}
 
-It has Roles only. `helm uninstall` keeps LocalQueues and Workloads, and running Jobs go on.
+It has Roles only. `helm uninstall` keeps LocalQueues and Workloads, and running Jobs keep running.
 {{- end }}
 """
 

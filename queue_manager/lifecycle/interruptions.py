@@ -6,7 +6,7 @@ by commas, each as `<stop>/<next start>`, the last one without an end while the 
 
     2026-03-01T18:00:00Z/2026-03-02T08:00:00Z,2026-03-02T18:00:00Z/
 
-After a crash, or a stop with --leave-running, the processes go on: these times are not in the list.
+After a crash, or a stop with --leave-running, the processes keep running: these times are not in the list.
 """
 
 from __future__ import annotations

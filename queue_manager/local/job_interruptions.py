@@ -29,7 +29,7 @@ class JobInterruptions:
         await self._annotate(lambda job: after_stop(job, now))
 
     async def end(self) -> None:
-        """Note that the Jobs that the last stop interrupted go on."""
+        """Note that the Jobs that the last stop interrupted run again."""
         now = self._now()
         await self._annotate(lambda job: after_start(job, now))
 

@@ -84,7 +84,7 @@ def refuse(
 
     If it blocks its StrictFIFO queue, nothing is kept for those behind it either: they cannot be admitted, and it may
     need just that quota. All who waited for it are tried again. They are not when a Workload loses what was kept for
-    itself: two that can each have what was kept for the other would be tried in turn for ever.
+    itself: two that can each have what was kept for the other would be tried in turn forever.
     """
     behind = backfilling.order_behind(refusal.info, now) if backfilling is not None else None
     queues.refused(refusal, never=refusal.reason in NEVER_FITS_REASONS, behind=behind)

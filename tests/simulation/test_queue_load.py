@@ -10,7 +10,7 @@ from tests.benchmarks.queue_shape import Shape
 @pytest.mark.exhaustive
 @pytest.mark.timeout(300)
 def test_cycles_end_while_preemptors_claim_what_is_kept_for_one_another():
-    """Were all tried again whenever one loses what is kept for it, two would take it from each other for ever."""
+    """Were all tried again whenever one loses what is kept for it, two would take it from each other forever."""
     shape = Shape().scaled(0.8, 1.0, 1)
     record = replay(shape).record
     assert record.finished == shape.total

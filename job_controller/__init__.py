@@ -20,7 +20,7 @@ host provides the ports (`ports.py`) and runs the controllers.
       pod_count.py, pod_deletion_order.py   how many pods: which to create, and which to delete first
       pod_adoption.py             which pods belong to a Job; which it adopts or releases
       accounting.py               counting finished pods exactly once
-      completion_indexes.py, backoff.py, pod_failure_policy.py, success_policy.py   one policy each
+      completion_indexes.py, backoff.py, failure_history.py, pod_failure_policy.py, success_policy.py   one policy each
       switches.py, job_warnings.py  features switched off; Events about Jobs that cannot be handled as written
 
     What talks to an API server

@@ -23,7 +23,6 @@ import msgspec
 
 from job_controller import (
     accounting,
-    backoff,
     condition_types,
     conditions,
     event_reasons,
@@ -33,12 +32,12 @@ from job_controller import (
 )
 from job_controller.annotations import whole_number
 from job_controller.backoff import FailureHistory
+from job_controller.failure_history import failure_history
 from job_controller.labels import FAILED_PODS_LIMIT
 from job_controller.model import Job, JobStatus, Pod
 from job_controller.options import JobControllerOptions
 from job_controller.pod_count import PodChanges, common_wait, pod_changes
 from job_controller.pod_facts import finish_time, is_ready, is_tracked
-from job_controller.pod_failure_policy import evaluate
 from job_controller.situation import Situation, assess
 from job_controller.switches import effective
 from job_controller.sync_steps import (
@@ -92,7 +91,8 @@ def decide(
     owned = tuple(pods)
     before = memory or JobMemory()
     s = assess(effective_job, owned, now, options, before.parts, before.start, permitted)
-    memory = JobMemory(_history(s, owned, memory), s.parts, reported, before.status_at, s.start)
+    history = failure_history(s, owned, memory.history if memory is not None else None)
+    memory = JobMemory(history, s.parts, reported, before.status_at, s.start)
     verdict = decide_verdict(s)
     plan = PodChanges()
     if not pods_done:
@@ -114,57 +114,6 @@ def _to_track(s: Situation, plan: PodChanges) -> tuple[Pod, ...]:
     """Pods whose deletion failed after their finalizer was removed, unless this sync deletes them."""
     removed = {pod.metadata.uid for pod in plan.remove}
     return tuple(pod for pod in s.interrupted if pod.metadata.uid not in removed)
-
-
-def _history(s: Situation, pods: Sequence[Pod], memory: JobMemory | None) -> backoff.FailureHistory:
-    """The failure history with the pods of this sync.
-
-    Without a memory it starts from all pods that exist and from the number of counted failures whose pods are gone.
-    """
-    history = (
-        memory.history if memory is not None else backoff.FailureHistory(deleted_failures=_deleted_failures(s, pods))
-    )
-    if s.per_index:
-        return backoff.with_future_finishes(history, s.waiting.values(), s.now)
-    return backoff.without_future_times(_extended(history, s, pods, memory), s.now)
-
-
-def _extended(
-    history: FailureHistory, s: Situation, pods: Sequence[Pod], memory: JobMemory | None
-) -> backoff.FailureHistory:
-    """The history with the new finished pods, and without a memory with all finished pods that exist."""
-    succeeded, failed = s.succeeded, s.failed
-    if memory is None:
-        kept = _not_deleted(pods)
-        failed = (*failed, *(pod for pod in kept if pod.status.has_failed))
-        if failed:
-            succeeded = (*succeeded, *(pod for pod in kept if pod.status.has_succeeded))
-    if not failed and not history.failures:
-        # A success only resets earlier failures. Later failures are still to be added, and their pods exist.
-        return history if not succeeded else backoff.extend(history, _last(succeeded), ())
-    return backoff.extend(history, succeeded, failed)
-
-
-def _deleted_failures(s: Situation, pods: Sequence[Pod]) -> int:
-    """The number of counted failures whose pods are gone.
-
-    0 after a success, because it is unknown which failures came later.
-    """
-    counted = s.job.status.failed + len(s.uncounted.failed)
-    if s.per_index or s.succeeded_count or not counted:
-        return 0
-    policy, new = s.job.spec.pod_failure_policy, s.outcomes
-    old = [pod for pod in _not_deleted(pods) if pod.status.has_failed and pod.metadata.uid not in new]
-    return max(0, counted - sum(evaluate(policy, pod).counts for pod in old))
-
-
-def _not_deleted(pods: Sequence[Pod]) -> list[Pod]:
-    return [pod for pod in pods if pod.metadata.deletion_timestamp is None]
-
-
-def _last(pods: Sequence[Pod]) -> tuple[Pod, ...]:
-    """The pod that finished last."""
-    return (max(pods, key=finish_time),)
 
 
 def _steps(

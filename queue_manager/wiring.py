@@ -111,19 +111,26 @@ def attach_queue_controllers(runtime: Runtime, config: KueueConfig, history: str
     settings = settings_of(config)
     writer = WorkloadWriter(runtime, settings, runtime.cache(WORKLOADS, Workload))
     quota_cache = QuotaCache(runtime, settings)
-    scheduler = Scheduler(runtime, settings, quota_cache, writer)
+
+    def follows_job(workload: Workload) -> bool:
+        return permits.is_followed(workload)
+
+    scheduler = Scheduler(runtime, settings, quota_cache, writer, follows_job)
     job_pods = JobPods(runtime, "use nodes", uses_node)
-    workloads = WorkloadController(runtime, settings, quota_cache, writer, job_pods)
+    failed_pods = JobPods(runtime, "have failed", lambda pod: pod.status.has_failed)
+    workloads = WorkloadController(runtime, settings, quota_cache, writer, job_pods, failed_pods)
     Protections(runtime, quota_cache, workloads.queue.add)
     permits = JobPermits(runtime, settings, job_pods)
-    jobs = JobQueueController(runtime, settings, writer, job_pods, permits)
+    jobs = JobQueueController(runtime, settings, writer, job_pods, failed_pods, permits)
     queue_status = QueueStatusController(runtime, quota_cache)
     WithoutEffectEvents(runtime)
     attach_notifications(runtime, config.notifications)
     metrics = QueueMetrics(runtime, quota_cache, writer, config.metrics)
     contexts = SubmissionContexts(runtime, settings)
     url = config.history.url or history
-    recorder = HistoryRecorder(runtime, url, config.history) if config.history.enable and url else None
+    recorder = None
+    if config.history.enable and url:
+        recorder = HistoryRecorder(runtime, url, config.history, interruptible=bool(history))
 
     def reconfigure(new: KueueConfig) -> None:
         contexts.settings = reconfigured(contexts.settings, settings_of(new), runtime.clock.now())

@@ -18,6 +18,7 @@ from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
 from sqlalchemy.pool import ConnectionPoolEntry
 
 DRIVERS = {"sqlite": "sqlite", "postgresql": "postgresql+psycopg", "postgres": "postgresql+psycopg"}
+PASSWORDS = ("password", "sslpassword")  # parameters of a PostgreSQL URL
 VERSION_TABLE = "sluice_schema_version"
 CONNECT_SECONDS = 5  # to PostgreSQL; also how long SQLite waits for another writer
 MIGRATIONS_LOCK = 0x51_1C_E0  # advisory lock of PostgreSQL: two managers that start do not migrate at once
@@ -25,6 +26,10 @@ MIGRATIONS_LOCK = 0x51_1C_E0  # advisory lock of PostgreSQL: two managers that s
 
 class HistoryUnavailable(Exception):
     """The database cannot be opened, or has another schema; the text says why, without a password."""
+
+
+class NoHistoryUrl(HistoryUnavailable):
+    """The URL names no kind of database that a history can be in."""
 
 
 def open_for_writing(url: str) -> Engine:
@@ -66,15 +71,16 @@ def _parsed(url: str) -> URL:
     try:
         parsed = make_url(url)
     except ArgumentError as error:
-        raise HistoryUnavailable("the URL of a history is sqlite:///PATH or postgresql://HOST/DATABASE") from error
+        raise NoHistoryUrl("the URL of a history is sqlite:///PATH or postgresql://HOST/DATABASE") from error
     backend = parsed.drivername.partition("+")[0]
     if backend not in DRIVERS:
-        raise HistoryUnavailable(f"a history is in sqlite:///PATH or postgresql://HOST/DATABASE, not in {backend}")
-    return parsed.set(drivername=DRIVERS[backend])
+        raise NoHistoryUrl(f"a history is in sqlite:///PATH or postgresql://HOST/DATABASE, not in {backend}")
+    return parsed
 
 
 def _engine(url: URL) -> Engine:
     is_sqlite = url.get_backend_name() == "sqlite"
+    url = url.set(drivername=DRIVERS[url.get_backend_name()])
     limits = {"timeout": CONNECT_SECONDS} if is_sqlite else {"connect_timeout": CONNECT_SECONDS}
     try:
         engine = create_engine(url, connect_args=limits, pool_pre_ping=not is_sqlite)
@@ -114,12 +120,12 @@ def _scripts() -> ScriptDirectory:
 
 
 def shown_url(url: str) -> str:
-    """The URL without its password. Raises HistoryUnavailable if it is not the URL of a store."""
+    """The URL as it was written, without its password. Raises HistoryUnavailable for one that names no store."""
     return _shown(_parsed(url))
 
 
 def _shown(url: URL) -> str:
-    return url.render_as_string(hide_password=True)
+    return url.difference_update_query(PASSWORDS).render_as_string(hide_password=True)
 
 
 def _unavailable(url: URL, error: Exception) -> HistoryUnavailable:

@@ -45,6 +45,22 @@ def read_history(url: str, wanted: HistoryFilter) -> list[JobHistory]:
         engine.dispose()
 
 
+def has_jobs_of(url: str, *, queue: str = "", cluster_queue: str = "", namespace: str = "") -> bool:
+    """Whether any Job was submitted to a LocalQueue, or admitted by a ClusterQueue. Raises HistoryUnavailable."""
+    chosen = [jobs.c.queue == queue] if queue else []
+    chosen += [jobs.c.namespace == namespace] if namespace else []
+    admitted = select(steps.c.job_uid).where(steps.c.cluster_queue == cluster_queue)
+    chosen += [jobs.c.uid.in_(admitted)] if cluster_queue else []
+    engine = open_for_reading(url)
+    try:
+        with closing(engine.connect()) as connection:
+            return connection.execute(select(jobs.c.uid).where(and_(True, *chosen)).limit(1)).first() is not None
+    except SQLAlchemyError as error:
+        raise HistoryUnavailable(f"the history cannot be read: {getattr(error, 'orig', None) or error}") from error
+    finally:
+        engine.dispose()
+
+
 def _read(engine: Engine, wanted: HistoryFilter) -> list[JobHistory]:
     chosen = and_(True, *_conditions(wanted))
     uids = select(jobs.c.uid).where(chosen)

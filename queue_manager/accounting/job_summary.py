@@ -31,6 +31,7 @@ from queue_manager.accounting.records import (
 )
 from queue_manager.accounting.step_order import in_order
 from queue_manager.api import messages, reasons
+from queue_manager.lifecycle.interruptions import Interruption, running_seconds
 from queue_manager.lifecycle.pod_causes import START_ERRORS
 
 
@@ -100,7 +101,10 @@ class JobSummary(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class AttemptSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """A period with quota. `end`: what ended it; None while it runs. `ran`: whether a pod was ready, or has run."""
+    """A period with quota. `end`: what ended it; None while it runs. `ran`: whether a pod was ready, or has run.
+
+    `seconds`: how long it was, without the time in which the cluster was stopped.
+    """
 
     admission: StepRecord
     end: StepRecord | None
@@ -176,17 +180,32 @@ def summary(job: JobRecord, steps: Iterable[StepRecord], pods: Sequence[PodRecor
 def attempts(ordered: Sequence[StepRecord], pods: Sequence[PodRecord], now: datetime) -> list[AttemptSummary]:
     """The periods with quota, the oldest first."""
     job_end = next((step for step in ordered if step.kind in ENDS_OF_JOB), None)
-    found = []
+    found, stopped = [], _interruptions(ordered)
     for admission in (step for step in ordered if step.kind is StepKind.ADMITTED):
         own = [step for step in ordered if (step.uid, step.attempt) == (admission.uid, admission.attempt)]
         end = next((s for s in own if s.kind in ENDS_OF_ATTEMPT and s.at >= admission.at), job_end)
         released = next((s.at for s in own if s.kind is StepKind.RELEASED), None)
+        if released is None and job_end is not None and job_end.kind is StepKind.FINISHED:
+            end = job_end  # the Job ended before the eviction had stopped it
         ends = [at for at in (released, job_end.at if job_end is not None else None) if at is not None]
         until = min(ends, default=now)
-        seconds = max(0.0, (until - admission.at).total_seconds())
+        seconds = running_seconds(admission.at, until, stopped)
         ready = any(step.kind is StepKind.PODS_READY for step in own)
         ran = ready or any(_has_run(pod) and admission.at <= pod.ended_at <= until for pod in pods)
         found.append(AttemptSummary(admission=admission, end=end, seconds=seconds, ran=ran))
+    return found
+
+
+def _interruptions(ordered: Iterable[StepRecord]) -> list[Interruption]:
+    """The times in which the cluster was stopped. A stop whose start was not recorded is replaced by the next."""
+    found: list[Interruption] = []
+    for step in ordered:
+        if step.kind is StepKind.INTERRUPTED:
+            if found and found[-1].until is None:
+                found.pop()
+            found.append(Interruption(step.at, None))
+        elif step.kind is StepKind.CONTINUED and found and found[-1].until is None:
+            found[-1] = Interruption(found[-1].since, step.at)
     return found
 
 
@@ -206,7 +225,8 @@ def _state(ordered: Sequence[StepRecord], end: StepRecord | None) -> JobOutcome:
     """A Job that was deactivated when it was deleted stays that: nothing went wrong with its deletion."""
     if end is not None and end.kind is StepKind.FINISHED:
         return JobOutcome.SUCCEEDED if end.reason == SUCCEEDED else JobOutcome.FAILED
-    passing = (StepKind.RELEASED, StepKind.REQUEUED, StepKind.DELETED)
+    interruptions = (StepKind.INTERRUPTED, StepKind.CONTINUED)
+    passing = (StepKind.RELEASED, StepKind.REQUEUED, StepKind.DELETED, *interruptions)
     decisive = [step for step in ordered if step.kind not in passing]
     last = _STATES.get(decisive[-1].kind, JobOutcome.PENDING) if decisive else JobOutcome.PENDING
     return JobOutcome.DELETED if end is not None and last is not JobOutcome.DEACTIVATED else last
@@ -219,10 +239,12 @@ def _cause(ordered: Sequence[StepRecord], failed: PodRecord | None, state: JobOu
     of_job = ENDS_OF_JOB if state is not JobOutcome.DEACTIVATED else ()  # its deletion changes nothing
     kinds = (*of_job, *ENDS_OF_ATTEMPT, StepKind.HELD)
     ends = [step for step in ordered if step.kind in kinds and (step.reason or step.message)]
-    of_end = _pods_of(ends[-1]) if ends else ""
+    end = next((step for step in ends if step.kind is StepKind.FINISHED), ends[-1] if ends else None)
+    of_end = _pods_of(end) if end is not None else ""
     of_failed = failed.message or f"exit {failed.exit_code}" if failed is not None else ""
     first = of_end or of_failed
-    then = (ends[-1].reason if first and _is_by_pods(ends[-1], of_end) else text(ends[-1])) if ends else ""
+    said = end is not None and bool(first) and (_is_by_pods(end, of_end) or end.message == first)
+    then = "" if end is None else end.reason if said else text(end)
     return "; ".join(part for part in (first, then) if part)
 
 

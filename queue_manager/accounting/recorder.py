@@ -37,7 +37,16 @@ T = TypeVar("T", Job, Workload, Pod)
 class HistoryRecorder:
     """Follows the caches of Jobs, Workloads and pods. Construct it before the runtime starts."""
 
-    def __init__(self, runtime: Runtime, url: str, config: History, *, max_queued: int = MAX_QUEUED) -> None:
+    def __init__(
+        self,
+        runtime: Runtime,
+        url: str,
+        config: History,
+        *,
+        interruptible: bool = False,
+        max_queued: int = MAX_QUEUED,
+    ) -> None:
+        """`interruptible`: a stop of this process stops the Jobs; if not, annotations that claim that are ignored."""
         self._clock = runtime.clock
         self._metrics = runtime.metrics
         self._namespaces = runtime.namespaces
@@ -45,6 +54,8 @@ class HistoryRecorder:
         self._exposed: dict[tuple[str, str], int] = {}
         self._jobs = runtime.cache(JOBS, Job)
         self._jobs.subscribe(self._putting(step_reading.job_records))
+        if interruptible:
+            self._jobs.subscribe(self._putting(step_reading.interruption_records))
         self._first: dict[str, Workload] | None = {}  # the first state seen of each, by UID, until it is compared
         runtime.cache(WORKLOADS, Workload).subscribe(self._keep_first)
         runtime.cache(WORKLOADS, Workload).subscribe(self._putting(step_reading.workload_records))

@@ -20,6 +20,8 @@ class StepKind(StrEnum):
     RESUMED = "Resumed"  # the queue admits Workloads again
     ADMITTED = "Admitted"  # an attempt begins: its quota is held from now on
     PODS_READY = "PodsReady"
+    INTERRUPTED = "Interrupted"  # the cluster of one machine is stopped, and the Job with it
+    CONTINUED = "Continued"  # the cluster runs again
     EVICTED = "Evicted"  # this and the next two: the attempt ends
     PREEMPTED = "Preempted"
     DEACTIVATED = "Deactivated"

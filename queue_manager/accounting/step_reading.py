@@ -21,9 +21,11 @@ from job_controller.pod_facts import INT32_MAX, is_terminal
 from queue_manager.accounting.records import DELETED_POD, SUCCEEDED, JobRecord, PodRecord, Record, StepKind, StepRecord
 from queue_manager.api import condition_types, keys, reasons
 from queue_manager.api.types import Admission, Workload
+from queue_manager.lifecycle.interruptions import interruptions
 from queue_manager.lifecycle.pod_causes import cause_of, one_line
 
 INT64_MAX = 2**63 - 1
+STOPPED = "`sluice up` was stopped"
 MAX_TEXT = 500  # characters of a message that are kept
 
 
@@ -64,6 +66,22 @@ def job_records(old: Job | None, new: Job | None, now: datetime) -> Iterator[Rec
     elif new is not None and end is not None and (old is None or conditions.finished(old.status) is None):
         reason = SUCCEEDED if end.type == COMPLETE else end.reason or reasons.FAILED
         yield _of_job(job, StepKind.FINISHED, end.last_transition_time or now, reason, end.message)
+
+
+def interruption_records(old: Job | None, new: Job | None, now: datetime) -> Iterator[Record]:
+    """The stops and starts of its cluster that a change of a Job shows, identified by their times."""
+    known = {*_stops_and_starts(old)} if old is not None else set()
+    for kind, at in _stops_and_starts(new) if new is not None else ():
+        if new is not None and (kind, at) not in known:
+            step = _of_job(new, kind, at, message=STOPPED if kind is StepKind.INTERRUPTED else "")
+            yield msgspec.structs.replace(step, occurrence=int(at.timestamp()))
+
+
+def _stops_and_starts(job: Job) -> Iterator[tuple[StepKind, datetime]]:
+    for one in interruptions(job.metadata):
+        yield StepKind.INTERRUPTED, one.since
+        if one.until is not None:
+            yield StepKind.CONTINUED, one.until
 
 
 def deleted(job_uid: str, now: datetime, message: str = "") -> StepRecord:

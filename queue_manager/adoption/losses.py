@@ -12,7 +12,9 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from job_controller.json_tree import Json
-from queue_manager.adoption.workload_fates import is_foreign
+from job_controller.model import Job
+from queue_manager.adoption.job_differences import differences
+from queue_manager.adoption.workload_fates import Fate, fate, is_foreign
 from queue_manager.api import condition_types
 from queue_manager.api.resources import ADMISSION_CHECKS, WORKLOADS
 from queue_manager.api.types import Workload
@@ -41,6 +43,7 @@ class AdoptedObjects:
 
     workloads: Sequence[Workload] = ()
     trees: Mapping[str, Sequence[Json]] = field(default_factory=dict)
+    jobs: Mapping[str, Job] = field(default_factory=dict)  # by UID
     ignored_settings: Sequence[str] = ()
     one_way: bool = False  # Kueue's CRDs know no version in which Sluice stores objects
 
@@ -50,11 +53,22 @@ def losses(objects: AdoptedObjects) -> list[Loss]:
     return [
         *_kinds_not_queued(objects.workloads),
         *_checks_without_answer(objects.trees.get(str(ADMISSION_CHECKS), ())),
+        *_replaced(objects.workloads, objects.jobs),
         *_workloads_elsewhere(objects.trees.get(str(WORKLOADS), ())),
         *_fields_without_effect(objects.trees),
         *(Loss("KueueConfig", setting) for setting in objects.ignored_settings),
         *([Loss("the way back", NO_WAY_BACK)] if objects.one_way else []),
     ]
+
+
+def _replaced(workloads: Iterable[Workload], jobs: Mapping[str, Job]) -> Iterator[Loss]:
+    """Admitted Workloads that differ from their Jobs, with the fields."""
+    for workload in workloads:
+        job = jobs.get(workload.job_uid)
+        if job is not None and fate(workload, job) is Fate.REPLACED:
+            fields = ", ".join(differences(job, workload)) or "its pod set"
+            what = f"its quota is not what Job {job.metadata.name} requests ({fields})"
+            yield Loss(f"Workload {workload.metadata.key}", f"{what}: the Job is stopped and queued again")
 
 
 def _kinds_not_queued(workloads: Iterable[Workload]) -> Iterator[Loss]:

@@ -29,6 +29,7 @@ USER = "sluice/user"  # annotation, written by the webhook, or label: whose Job 
 CANCELLED_BY = "sluice/cancelled-by"  # annotation, written by `sluice cancel` before it deletes the Job
 
 # --- on ended pods: what they used, where the node knows it
+INTERRUPTIONS = "sluice/interruptions"  # of a Job, by stops of `sluice up`: `lifecycle.interruptions`
 CPU_SECONDS = "sluice/cpu-seconds"  # of all containers, a decimal number
 PEAK_MEMORY = "sluice/peak-memory-bytes"  # the sum of the containers' peaks
 

@@ -144,10 +144,14 @@ class Attempt(Record):
 
 
 class RequeueHistory(Record):
-    """Attempts, the oldest first, and since when the pods have not been ready over all attempts. Sluice's own."""
+    """Attempts, the oldest first, and since when the pods have not been ready over all attempts. Sluice's own.
+
+    `pod_cause`: why the pods of a Job failed that has failed.
+    """
 
     since: datetime | None = None
     attempts: tuple[Attempt, ...] = ()
+    pod_cause: str = ""
 
 
 class WorkloadStatus(Record):

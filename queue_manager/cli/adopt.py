@@ -102,7 +102,7 @@ async def _undo(args: argparse.Namespace) -> int:
 
 def plan(cluster: KueueCluster, found: list[Loss]) -> list[AdoptRow]:
     """Return what happens to Workloads, what is lost, and the changes that --apply makes, in this order."""
-    counts = count_fates(cluster.objects.workloads)
+    counts = count_fates(cluster.objects.workloads, cluster.objects.jobs)
     fates = [AdoptRow(about="workloads", object=fate, what=MEANING[fate], count=n) for fate, n in counts.items()]
     lost = [AdoptRow(about="loss", object=loss.object, what=loss.what) for loss in found]
     return [*fates, *lost, *(AdoptRow(about="change", object=name, what=what) for name, what in _changes(cluster))]

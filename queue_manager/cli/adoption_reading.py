@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import msgspec
 
 from job_controller.json_tree import Json
+from job_controller.model import Job
 from queue_manager.adoption.kueue_installation import (
     INSTALLED_KINDS,
     InstalledObject,
@@ -96,9 +97,10 @@ async def read(client: RestClient, namespace: str) -> KueueCluster:
         for kind in (WORKLOADS, CLUSTER_QUEUES, RESOURCE_FLAVORS, JOBS, ADMISSION_CHECKS)
     }
     workloads = [msgspec.convert(tree, Workload, strict=False) for tree in trees[str(WORKLOADS)]]
+    jobs = {tree["metadata"]["uid"]: msgspec.convert(tree, Job, strict=False) for tree in trees[str(JOBS)]}
     config = await _config_map(client, namespace)
     one_way = any(STORED not in _versions(crd) for crd in crds)
-    adopted = AdoptedObjects(workloads, trees, _ignored_settings(config), one_way)
+    adopted = AdoptedObjects(workloads, trees, jobs, _ignored_settings(config), one_way)
     installed = tuple([item async for item in _installed(client, namespace)])
     replaced = tuple([item async for item in _replaced(client, namespace)])
     return KueueCluster(adopted, installed, config, tuple(crds), replaced)

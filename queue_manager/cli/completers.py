@@ -24,9 +24,11 @@ from queue_manager.api.resources import (
     WORKLOAD_PRIORITY_CLASSES,
     Resource,
 )
+from queue_manager.cli.arguments.history_commands import GROUPS
 from queue_manager.cli.connection import NoResponse, connect, read_default_namespace
 from queue_manager.cli.exit_codes import CommandRefused
-from queue_manager.cli.man_page import commands_of
+from queue_manager.cli.logging_options import LEVELS
+from queue_manager.cli.man_page import commands_of, summaries
 from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.transport import Request
 
@@ -59,9 +61,17 @@ def attach(parser: argparse.ArgumentParser) -> None:
     """Add a completer to each argument that has one."""
     for each in (parser, *commands_of(parser).values()):
         for action in each._actions:
-            completer = BY_DEST.get(action.dest)
-            if completer is not None and action.choices is None:
+            completer = BY_DEST.get(action.dest) if action.choices is None else _choices_of(action)
+            if completer is not None:
                 action.completer = completer  # type: ignore[attr-defined]
+
+
+def _choices_of(action: argparse.Action) -> Any:
+    """Complete the choices, each with what it means: argcomplete would repeat the help of the option for each."""
+    if action.choices is None or isinstance(action, argparse._SubParsersAction):
+        return None
+    described = {choice: CHOICES.get(choice, "") for choice in action.choices}
+    return lambda **_: described
 
 
 class NamesCompleter(BaseCompleter):
@@ -145,12 +155,36 @@ def _states(*, prefix: str, **_: Any) -> list[str]:
     return [f"{head}{comma}{state.value}" for state in LISTED_STATES if state.lower() not in given]
 
 
-def _commands(*, parser: argparse.ArgumentParser, **_: Any) -> list[str]:
+def _commands(*, parser: argparse.ArgumentParser, **_: Any) -> dict[str, str]:
+    """Complete the commands, with what each does."""
     from queue_manager.cli.arguments import parser as whole
 
-    return list(commands_of(whole()))
+    return summaries(whole())
 
 
+def _listed_among(*words: str) -> Any:
+    """Complete the last word of a comma-separated list, without those before it."""
+
+    def complete(*, prefix: str, **_: Any) -> list[str]:
+        head, comma, _rest = prefix.rpartition(",")
+        return [f"{head}{comma}{word}" for word in words if word not in head.split(",")]
+
+    return complete
+
+
+# What the values of options mean that are choices. Others need no words: `bash`, `text`.
+CHOICES = {
+    "table": "columns as wide as the terminal (default)",
+    "wide": "all columns and rows",
+    "json": "for programs, with a schema version",
+    "yaml": "for programs, with a schema version",
+    "csv": "for programs, with a line of headings",
+    "name": "a name per line, for xargs",
+    "finished": "all must succeed (default)",
+    "admitted": "all are unsuspended",
+    "started": "a pod of each is ready",
+    "cause": "with counts and an example",
+}
 BY_DEST: dict[str, Any] = {
     "job": NamesCompleter(_jobs),
     "jobs": NamesCompleter(_jobs),
@@ -161,6 +195,8 @@ BY_DEST: dict[str, Any] = {
     "reason": _reasons,
     "state": _states,
     "page": _commands,
+    "by": _listed_among(*GROUPS),
+    "log_level": _listed_among(*LEVELS),
     "file": FilesCompleter(),
     "config": FilesCompleter(),
     "kubeconfig": FilesCompleter(),

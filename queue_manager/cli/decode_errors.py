@@ -23,7 +23,7 @@ from queue_manager.local.schema.typed import Trail, Undecodable, Walk, quantity
 JOB = "io.k8s.api.batch.v1.Job"
 MAX_QUOTED = 60  # characters of a quoted value
 Steps = tuple[tuple[str | int, bool], ...]  # (field, True), or (map key or list index, False)
-_NOT_DECODED = "cannot be handled as a Job"
+_NOT_DECODED, _NO_JOB = "cannot be handled as a ", "cannot be handled as a Job"
 _STRICT = re.compile(r'(unknown|duplicate) field "((?:[^"\\]|\\.)*)"')
 _KINDS = {str: "a string", bool: "a boolean", int: "a number", float: "a number", list: "a list", dict: "a mapping"}
 _TIME = "a time such as 2026-01-31T12:00:00Z"
@@ -40,6 +40,8 @@ def explain_decoding(manifest: Manifest, message: str) -> list[str]:
         return []
     if strict := _STRICT.findall(message):
         return [f"{manifest.place(field)}: {field}: {kind} field" for kind, field in strict]
+    if _NO_JOB not in message:
+        return []
     search = _Search()
     search.object(shape_of(JOB), copy.deepcopy(manifest.tree), None)
     return [_line(manifest, *problem) for problem in search.problems]

@@ -24,7 +24,7 @@ from queue_manager.api.resources import NAMESPACES
 from queue_manager.cli.connection import connect, default_data_dir
 from queue_manager.cli.exit_codes import EXIT_OK, EXIT_UNEXPECTED, CommandRefused
 from queue_manager.cli.streams import write
-from queue_manager.cli.up_address import how_to_reach
+from queue_manager.cli.up_address import how_to_reach, served_address
 from queue_manager.engine.service_notification import READY, VARIABLE
 from queue_manager.local.storage import data_directory
 from queue_manager.local.storage.data_directory import KUBECONFIG, OLD_UP_LOG, UP_LOG
@@ -188,7 +188,7 @@ def _report(pid: int, args: argparse.Namespace, data_dir: Path, *, reached: bool
     if waited and not reached:
         write(f"process {pid} is not ready after {waited:g} s and keeps starting; its log: {log}")
         return EXIT_UNEXPECTED
-    state = f"running as process {pid}{how_to_reach(data_dir)}" if waited else f"starting as process {pid}"
+    state = f"running as process {pid}{served_address(data_dir)}" if waited else f"starting as process {pid}"
     write(state)
     write(f"  log:  {log}")
     if args.config:

@@ -43,7 +43,12 @@ from queue_manager.api.types import (
     ResourceFlavor,
     Workload,
 )
-from queue_manager.cli.installation_reading import read_deployment, read_missing_secret, read_webhook_services
+from queue_manager.cli.installation_reading import (
+    read_deployment,
+    read_missing_secret,
+    read_unavailable_apis,
+    read_webhook_services,
+)
 from queue_manager.cli.permitted_lists import list_permitted, seen
 from queue_manager.cli.published_config import published
 from queue_manager.cli.queue_view import resource_rules
@@ -158,6 +163,7 @@ class ClusterReader:
         namespaces = await seen(self._client, NAMESPACES, Namespace) or ()
         validating, mutating = await self._trees(VALIDATING_WEBHOOKS), await self._trees(MUTATING_WEBHOOKS)
         definitions = await self._trees(CRDS)
+        unavailable_apis = await read_unavailable_apis(self._client, self.not_read)
         webhook_services = await read_webhook_services(self._client, [*mutating, *validating], self.not_read)
         missing_secret = await read_missing_secret(self._client, config, [*mutating, *validating], self.not_read)
         certificates = [
@@ -188,6 +194,8 @@ class ClusterReader:
             leases=[lease_facts(lease)] if lease is not None else [],
             deployment=deployment,
             webhook_services=webhook_services,
+            deleted_namespaces=[n.metadata.name for n in namespaces if n.metadata.deletion_timestamp is not None],
+            unavailable_apis=unavailable_apis,
             missing_secret=missing_secret,
         )
 

@@ -26,6 +26,7 @@ from queue_manager.visibility.memory_advice import memory_advice
 from queue_manager.visibility.obstacles import ReadableQueues, local_queue_of, obstacle
 from queue_manager.visibility.pending_summary import MAX_LIMIT, PendingPage, local_queue_path
 from queue_manager.visibility.predictions import PredictionContext, predict
+from queue_manager.visibility.unlisted_queues import UNLISTED
 from queue_manager.visibility.wire_types import Pod
 
 DEFAULTS_ASSUMED = "the configuration of the queue manager: its defaults are assumed (--config F)"
@@ -43,8 +44,11 @@ async def read_explanation(
     now: datetime,
 ) -> Explanation:
     """Explain a Job by what the user may read. `view`: the cluster, in which `target` replaces an older Workload."""
+    key = local_queue_of(target.job, target.workload)
+    if queues.is_unlisted(key):
+        view = ClusterView(None, (UNLISTED,))
     served = await _read_position(client, target.workload) if view.objects is None else None
-    local, above = queues.of(local_queue_of(target.job, target.workload))
+    local, above = queues.of(key)
     around = Surroundings(
         objects=_with_newest(view.objects, target.workload),
         settings=settings_of(config) if config is not None else WorkloadSettings(),

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 
-from queue_manager.accounting.database import HistoryUnavailable, shown_url
-from queue_manager.accounting.history_queries import HistoryFilter, JobHistory, read_history
+from queue_manager.accounting.database import HistoryUnavailable, NoHistoryUrl, shown_url
+from queue_manager.accounting.history_queries import HistoryFilter, JobHistory, has_jobs_of, read_history
 from queue_manager.accounting.job_summary import JobSummary, summary
 from queue_manager.cli.connection import connect, default_data_dir, find_kubeconfig, read_default_namespace
 from queue_manager.cli.exit_codes import EXIT_NEVER, CommandRefused
@@ -31,15 +33,41 @@ def summaries(args: argparse.Namespace) -> list[JobSummary]:
         user=args.user or "",
         queue="" if cluster_queue else args.queue or "",
     )
-    now = datetime.now(UTC)
-    found = (summary(*history, now) for history in read(args, wanted))
-    return [job for job in found if cluster_queue in ("", job.cluster_queue)]
+    now, store = datetime.now(UTC), _store(args)
+    with _refusing(args):
+        found = [summary(*history, now) for history in read_history(store, wanted)]
+        chosen = [job for job in found if cluster_queue in ("", job.cluster_queue)]
+        if args.queue and not chosen:
+            _check_queue(store, args.queue, cluster_queue, wanted.namespace)
+    return chosen
+
+
+def _check_queue(store: str, queue: str, cluster_queue: str, namespace: str) -> None:
+    """Raise CommandRefused for a queue of which the history has no Job at all: its name is probably mistyped."""
+    local = "" if cluster_queue else queue
+    if not has_jobs_of(store, queue=local, cluster_queue=cluster_queue, namespace=namespace):
+        where = f" in namespace {namespace}" if namespace else ""
+        kind, name = ("ClusterQueue", cluster_queue) if cluster_queue else ("LocalQueue", queue)
+        raise CommandRefused(f"the history has no Job of {kind} {name}{where}", EXIT_NEVER)
 
 
 def read(args: argparse.Namespace, wanted: HistoryFilter) -> list[JobHistory]:
     """Read the chosen Jobs. Raises CommandRefused."""
+    with _refusing(args):
+        return read_history(_store(args), wanted)
+
+
+def _store(args: argparse.Namespace) -> str:
+    return args.store or own_store(args)
+
+
+@contextmanager
+def _refusing(args: argparse.Namespace) -> Iterator[None]:
+    """Turn HistoryUnavailable into CommandRefused: wrong usage if the URL names no store."""
     try:
-        return read_history(args.store or own_store(args), wanted)
+        yield
+    except NoHistoryUrl as error:
+        raise CommandRefused(str(error), EXIT_NEVER) from error
     except HistoryUnavailable as error:
         hint = "" if args.store else "; name another, e.g. the history.url of the cluster, with --store URL"
         raise CommandRefused(f"{error}{hint}") from error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
 import sys
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import yaml
 
 from job_controller.json_tree import Json
 from queue_manager.cli.exit_codes import EXIT_OK, CommandRefused
-from queue_manager.configuration import ConfigurationError, load
+from queue_manager.configuration import ConfigurationError, load, loads
 from queue_manager.installation.objects import objects
 from queue_manager.installation.settings import Settings
 from queue_manager.installation.values import SettingsError, settings_from, values_yaml
@@ -35,10 +36,32 @@ def read_settings(args: argparse.Namespace) -> Settings:
         options["namespaces"] = list(args.namespaced)
     if args.config is not None:
         options["managerConfig"] = {"controllerManagerConfigYaml": _config(args.config)}
+    if args.cluster_objects is not None:
+        options["clusterObjects"] = _text(args.cluster_objects)
     try:
-        return settings_from([*map(_read, args.values), options], args.set)
+        settings = settings_from([*map(_read, args.values), options], args.set)
     except SettingsError as error:
         raise CommandRefused("; ".join(str(error).splitlines())) from error
+    if settings.cluster_objects:
+        _check_cluster_objects(settings, args.cluster_objects or "clusterObjects")
+    return settings
+
+
+def _check_cluster_objects(settings: Settings, name: str) -> None:
+    """Raise CommandRefused with all mistakes in the objects, by the rules of the manager that will read them."""
+    from queue_manager.cli.cluster_objects import read_text  # imports the embedded API server
+
+    config = loads(settings.manager_config.controller_manager_config_yaml)
+    asyncio.run(read_text(settings.cluster_objects, name, config))
+
+
+def _text(path: str) -> str:
+    try:
+        return Path(path).read_text(encoding="utf-8")
+    except OSError as error:
+        raise CommandRefused(f"{path}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise CommandRefused(f"{path}: byte {error.start} is not UTF-8") from error
 
 
 def _config(path: str) -> str:

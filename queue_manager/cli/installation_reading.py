@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 from job_controller.json_tree import Json
 from job_controller.model import Key
-from queue_manager.api.component_names import MANAGER, NAMESPACE
-from queue_manager.api.resources import SECRETS, Resource
+from queue_manager.api.component_names import MANAGER, NAMESPACE, VISIBILITY_GROUP
+from queue_manager.api.resources import API_SERVICES, SECRETS, Resource
 from queue_manager.configuration import KueueConfig
 from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.transport import ApiError
@@ -32,6 +32,26 @@ async def read_deployment(client: RestClient, not_read: list[str]) -> Deployment
         elif not error.is_not_found:
             raise
         return None
+
+
+async def read_unavailable_apis(client: RestClient, not_read: list[str]) -> list[str]:
+    """Return the APIServices of the visibility API to which the API server has no connection."""
+    try:
+        services = await client.list(API_SERVICES)
+    except ApiError as error:
+        if error.is_forbidden:
+            not_read.append("apiservices (forbidden)")
+        elif not error.is_not_found:
+            raise
+        return []
+    return [each["metadata"]["name"] for each in services if is_unavailable(each)]
+
+
+def is_unavailable(service: Json) -> bool:
+    """Whether an APIService is one of the visibility API, and the API server reports it as unavailable."""
+    conditions = (service.get("status") or {}).get("conditions") or ()
+    down = any(each["type"] == "Available" and each["status"] == "False" for each in conditions)
+    return down and service["spec"].get("group") == VISIBILITY_GROUP
 
 
 async def read_webhook_services(

@@ -2,16 +2,20 @@
 byte for byte, except that lines of several pods begin with `[label] `.
 
 A connection that breaks while a log is followed is opened again, and the part that was printed already is skipped. If
-the container was restarted meanwhile, the rest of its log is read from the log of its previous start.
+the container was restarted meanwhile, the rest of its log is read from the log of its previous start. A stop of
+`sluice up` ends a followed log, which the next process of the container continues: it is read again from where it was
+printed.
 """
 
 from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import datetime
 from time import monotonic
+from typing import NamedTuple
 
 from job_controller.model import Job, Key
 from job_controller.pod_facts import is_terminal
@@ -24,7 +28,7 @@ from queue_manager.cli.targets import JobTarget, get_or_none
 from queue_manager.engine.exec_plugin import CredentialsError
 from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.transport import ApiError
-from queue_manager.visibility.log_selection import LogSource, log_sources, started_at
+from queue_manager.visibility.log_selection import LogSource, log_sources
 from queue_manager.visibility.pod_attempts import trouble
 from queue_manager.visibility.wire_types import Pod
 
@@ -41,24 +45,30 @@ class LogPrinter:
     def __init__(self, client: RestClient, namespace: str, *, prefixed: bool) -> None:
         self.unreadable = 0
         self.empty: list[LogSource] = []
+        self._printed: dict[LogSource, int] = {}  # bytes of each log
+        self._chosen: set[tuple[str, tuple[str, ...]]] = set()  # containers of which the others were named
         self._client = client
         self._namespace = namespace
         self._prefixed = prefixed
 
     async def print(self, source: LogSource, *, follow: bool = False) -> None:
-        """Print one log; with `follow` until its container has ended. Reports on standard error if that fails."""
-        printed, until = 0, monotonic() + PATIENCE_SECONDS
+        """Print one log from where it was printed before; with `follow` until its container has ended.
+
+        Reports on standard error if that fails.
+        """
+        self._name_others(source)
+        log, until = source.log, monotonic() + PATIENCE_SECONDS
         pace, broken = Pace(), False
         while True:
             try:
                 if broken and (found := await self._reopened(source)) is None:
                     return
                 source = found if broken and found is not None else source
-                async for part in self._parts(source, follow=follow, skip=printed):
+                async for part in self._parts(source, follow=follow, skip=self._printed.get(log, 0)):
                     until = monotonic() + PATIENCE_SECONDS
-                    printed += len(part)
+                    self._printed[log] = self._printed.get(log, 0) + len(part)
                     self._write(source, part)
-                if not printed:
+                if log not in self._printed:
                     self.empty.append(source)
                 return
             except ApiError as error:
@@ -78,7 +88,7 @@ class LogPrinter:
         for status in statuses:
             if status.name == source.container:
                 restarts = status.restart_count - source.restarts
-                if restarts > 1 or source._replace(started=started_at(status)).follows(source):
+                if restarts > 1:
                     return None
                 return source._replace(before_restart=restarts > 0)
         return source
@@ -105,6 +115,15 @@ class LogPrinter:
             raise NoResponse(str(error) or "timed out") from error
         if rest:
             yield rest
+
+    def _name_others(self, source: LogSource) -> None:
+        """Report once which container of several is printed, as kubectl does."""
+        choice = source.container, source.others
+        if source.others and choice not in self._chosen:
+            self._chosen.add(choice)
+            say(
+                f"defaulted container {source.container}; the pod also has: {', '.join(source.others)} (choose with -c)"
+            )
 
     def _write(self, source: LogSource, part: bytes) -> None:
         if self._prefixed:
@@ -135,33 +154,46 @@ async def follow_job(
     `skip`: logs of earlier attempts. `on_trouble`: called after it was reported why a pod does not start.
     """
     pace = Pace()
-    streams: dict[LogSource, asyncio.Task[None]] = {}
-    troubles = TroubleReport()
+    streams: dict[LogSource, _Stream] = {}
+    troubles, skipped = TroubleReport(), {source.log for source in skip}
     try:
         while True:
             over = await patiently(is_over)  # before the pods are read: no pod starts after the end
             pods = await patiently(lambda: pods_of(client, JobTarget(job, None)))
             found = log_sources(job, pods, index=index, container=container, all_attempts=True)
-            new = [source for source in found if _is_new(source, (*streams, *skip))]
-            streams |= {source: asyncio.create_task(printer.print(source, follow=True)) for source in new}
+            due = [source for source in found if source.log not in skipped and _is_due(source, streams)]
+            for source in due:
+                task = asyncio.create_task(printer.print(source, follow=True))
+                streams[source.log] = _Stream(source.started, task)
             for stream in streams.values():
-                if stream.done():
-                    stream.result()  # raises what ended it, e.g. a broken pipe
-            if over and not new:
-                await asyncio.gather(*streams.values())
-                return
+                if stream.task.done():
+                    stream.task.result()  # raises what ended it, e.g. a broken pipe
+            if over and not due:
+                await asyncio.gather(*(stream.task for stream in streams.values()))
+                if not any(_is_due(source, streams) for source in found if source.log not in skipped):
+                    return
             if troubles.report(pods) and on_trouble is not None:
                 await on_trouble(pods)
-            await pace.pause(changed=bool(new))
+            await pace.pause(changed=bool(due))
     finally:
         for stream in streams.values():
-            stream.cancel()
+            stream.task.cancel()
 
 
-def _is_new(source: LogSource, known: Sequence[LogSource]) -> bool:
-    """Whether no log of this start of the container is known, or only that of an earlier process."""
-    same = [one for one in known if one._replace(started=source.started) == source]
-    return all(source.follows(one) for one in same)
+class _Stream(NamedTuple):
+    """A log that is being printed, or was until its process had ended. `started`: of that process."""
+
+    started: datetime | None
+    task: asyncio.Task[None]
+
+
+def _is_due(source: LogSource, streams: Mapping[LogSource, _Stream]) -> bool:
+    """Whether a log is not printed yet, or only to the end of a process that another one has followed.
+
+    Agents may report different times of one start: then the log is read once more, and nothing is left to print.
+    """
+    known = streams.get(source.log)
+    return known is None or (known.task.done() and known.started != source.started)
 
 
 @contextmanager

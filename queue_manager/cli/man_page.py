@@ -18,7 +18,7 @@ def commands_of(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentP
 def man_page(parser: argparse.ArgumentParser, command: str, version: str, today: date) -> str:
     """Return the page of a command, or of `sluice` itself for "". Raises KeyError for an unknown command."""
     chosen = commands_of(parser)[command] if command else parser
-    summary = _summaries(parser)[command] if command else "queue and run Kubernetes Jobs"
+    summary = summaries(parser)[command] if command else "queue and run Kubernetes Jobs"
     name = f"sluice-{command}" if command else "sluice"
     lines = [
         f'.TH {name.upper()} 1 "{today.isoformat()}" "sluice {version}" "Sluice"',
@@ -27,7 +27,7 @@ def man_page(parser: argparse.ArgumentParser, command: str, version: str, today:
         *_section("DESCRIPTION", _paragraphs(chosen.description or f"{summary[:1].upper()}{summary[1:]}.")),
         *_section("ARGUMENTS", _entries(chosen, optional=False)),
         *_section("OPTIONS", _entries(chosen, optional=True)),
-        *_section("COMMANDS", [] if command else _list(_summaries(parser).items())),
+        *_section("COMMANDS", [] if command else _list(summaries(parser).items())),
         *_section("NOTES", _paragraphs((chosen.epilog or "").replace(exit_sentence(command), ""))),
         *_section("EXIT STATUS", _list(exit_status(command))),
         *_section("SEE ALSO", [".BR sluice (1)" if command else "sluice man COMMAND"]),
@@ -39,7 +39,8 @@ def _subcommands(parser: argparse.ArgumentParser) -> argparse._SubParsersAction[
     return next((action for action in parser._actions if isinstance(action, argparse._SubParsersAction)), None)
 
 
-def _summaries(parser: argparse.ArgumentParser) -> dict[str, str]:
+def summaries(parser: argparse.ArgumentParser) -> dict[str, str]:
+    """Return what each command does, by name."""
     action = _subcommands(parser)
     return {each.dest: each.help or "" for each in action._get_subactions()} if action is not None else {}
 

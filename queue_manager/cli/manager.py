@@ -1,6 +1,7 @@
 """`sluice manager`: runs the controllers against a Kubernetes cluster until SIGTERM.
 
-The command installs nothing. If it cannot start, it prints the reason in one line and exits with code 3.
+The command installs nothing. If it cannot start, it prints the reason in one line and exits with code 3. Mistakes in
+the objects of --cluster-objects are printed in a line each, with exit code 2.
 """
 
 from __future__ import annotations
@@ -11,16 +12,17 @@ import logging
 import os
 import ssl
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Coroutine, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from queue_manager.api.webhook_table import PORT
 from queue_manager.cli import init_process
 from queue_manager.cli.connection import home_directory
-from queue_manager.cli.exit_codes import EXIT_ERROR, EXIT_OK, CommandRefused
+from queue_manager.cli.exit_codes import EXIT_ERROR, EXIT_NEVER, EXIT_OK, CommandRefused
 from queue_manager.cli.logging_options import settings_of
 from queue_manager.cli.reload import Reloader
 from queue_manager.configuration import ConfigurationError, KueueConfig, load_or_default
@@ -31,6 +33,7 @@ from queue_manager.engine.clock import SystemClock
 from queue_manager.engine.kubeconfig import Access, KubeconfigError
 from queue_manager.engine.renewing_transport import ClusterTransport
 from queue_manager.engine.rest_client import RestClient
+from queue_manager.engine.transport import ApiError
 from queue_manager.engine.tuning import event_loop, tune_garbage_collector
 from queue_manager.operator import preflight, probes, shell, visibility_server
 from queue_manager.operator.controllers import Controllers
@@ -44,6 +47,9 @@ from queue_manager.operator.watchdog import watch_event_loop
 from queue_manager.operator.webhooks import service
 from queue_manager.operator.webhooks.service import Webhooks
 
+if TYPE_CHECKING:
+    from queue_manager.local.cluster_objects import ClusterObjectServer
+
 logger = logging.getLogger(__name__)
 
 
@@ -55,13 +61,15 @@ def run(args: argparse.Namespace) -> int:
     tune_garbage_collector()
     descriptors.raise_limit()
     try:
-        config = read_config(args.config)
+        config = read_config(args.config, args.namespace)
         with event_loop() as loop:
             loop.run(manage(args, config))
     except BrokenPipeError:  # the reader of the output has exited: `main` ends the command
         raise
     except CannotStart as error:
         return refuse(str(error), error)
+    except CommandRefused as error:
+        return refuse(str(error), error, error.code)
     except Exception as error:
         logger.exception("the manager failed")
         return refuse(f"failed with {type(error).__name__}: {error}", error)
@@ -70,22 +78,28 @@ def run(args: argparse.Namespace) -> int:
     return EXIT_OK
 
 
-def refuse(text: str, error: Exception) -> int:
+def refuse(text: str, error: Exception, code: int = EXIT_ERROR) -> int:
     """End the command with an error: as a line of JSON if the log is JSON, else as text like every command."""
     if not log.is_json():
-        raise CommandRefused(text) from error
+        raise CommandRefused(text, code) from error
     logger.error(text)
-    return EXIT_ERROR
+    return code
 
 
 async def manage(args: argparse.Namespace, config: KueueConfig) -> None:
     """Run the preflight checks, then the controllers and servers until a signal."""
+    objects = await cluster_objects(args, config)
     transport = connect(reader(args.kubeconfig, args.context))
     async with AsyncExitStack() as stack:
         stack.push_async_callback(transport.close)
         election = candidate(transport, config.leader_election, args.lease)
         hooks = webhooks(args, config, transport)
         version = await _preflight(args, config, transport, election, hooks)
+        asides: list[Callable[[], Coroutine[Any, Any, None]]] = [partial(watch_event_loop)]
+        if objects is not None:
+            client = RestClient(transport)
+            await read_namespaces(objects, client, args.namespace)
+            asides.append(partial(objects.follow_namespaces, client, args.namespace))
         controllers = Controllers(
             transport,
             config,
@@ -95,14 +109,18 @@ async def manage(args: argparse.Namespace, config: KueueConfig) -> None:
             report=print_line,
             metrics=hooks.metrics if hooks is not None else None,
             stands_by=visibility_address(args, config) is not None,
+            beside=objects.beside if objects is not None else None,
         )
         process = _Process(args, config, transport, election, hooks, controllers)
         urls = await process.serve(stack)
         process.print_start(version, urls)
-        reloader = Reloader(args.config, config, process.reconfigure, lambda _, line: print_line(f"config: {line}"))
+        reloader = Reloader(
+            args.config, config, process.reconfigure, lambda _, line: print_line(f"config: {line}"), args.namespace
+        )
         reloader.listen(controllers.stop)
-        for aside in (announce(controllers), watch_event_loop()):
-            stack.callback(asyncio.create_task(aside).cancel)
+        asides.append(partial(announce, controllers))
+        for aside in asides:
+            stack.callback(asyncio.create_task(aside()).cancel)
         await shell.run(controllers, transport, hooks)
     print_line("stopped")
 
@@ -117,7 +135,29 @@ async def _preflight(
     """Return the version of the API server. Raises CannotStart."""
     lease = election.namespace if election is not None else ""
     further = service.needs(config, own_namespace(config, transport)) if hooks is not None else {}
-    return await preflight.check(transport, transport.access.server, args.controllers, lease, args.namespace, further)
+    server, roles_only = transport.access.server, args.cluster_objects is not None
+    return await preflight.check(
+        transport, server, args.controllers, lease, args.namespace, further, roles_only=roles_only
+    )
+
+
+async def read_namespaces(objects: ClusterObjectServer, client: RestClient, names: Collection[str]) -> None:
+    """Copy the labels of the managed namespaces. Raises CannotStart if one of them does not exist, or is not read."""
+    try:
+        await objects.read_namespaces(client, names)
+    except (ApiError, OSError) as error:
+        raise CannotStart(f"cannot read a namespace of --namespace: {error}") from error
+
+
+async def cluster_objects(args: argparse.Namespace, config: KueueConfig) -> ClusterObjectServer | None:
+    """The objects of --cluster-objects; None: those of the API server. Raises CommandRefused with all mistakes."""
+    if args.cluster_objects is None:
+        return None
+    if not args.namespace:
+        raise CommandRefused("--cluster-objects needs --namespace: a Role is in one", EXIT_NEVER)
+    from queue_manager.cli.cluster_objects import read_cluster_objects  # imports the embedded API server
+
+    return await read_cluster_objects(args.cluster_objects, config)
 
 
 @dataclass(frozen=True)
@@ -136,6 +176,8 @@ class _Process:
         config, hooks, client = self.config, self.hooks, RestClient(self.transport)
         answers = probes.routes(config, self.controllers, self._unready)
         served = probes.addresses(config, self.args.metrics_port)
+        if self.args.cluster_objects is not None:
+            served = probes.without_readers(served)
         urls = await serve_probes(stack, served, answers, client, partial(tls_context, config, hooks))
         if hooks is not None:
             await stack.enter_async_context(hooks)
@@ -159,23 +201,28 @@ class _Process:
         args = self.args
         where = f", only of {', '.join(args.namespace)}" if args.namespace else ""
         print_line(f"{', '.join(args.controllers)} on {self.transport.access.server} ({version}){where}")
+        expected = not args.no_webhooks
         if self.election is None and self.config.leader_election.leader_elect:
             print_line(
                 "leader election is off (not in a pod, no leaderElection.resourceNamespace): run only one manager"
             )
-        if self.hooks is None and not args.no_webhooks and (args.webhook_port is not None or args.metrics_port is None):
+        if args.cluster_objects is not None:
+            print_line(f"kinds without a namespace are those in {args.cluster_objects}; no webhooks, no visibility API")
+            expected = False
+        if self.hooks is None and expected and (args.webhook_port is not None or args.metrics_port is None):
             print_line("webhooks are off (not in a pod, no leaderElection.resourceNamespace, or without the queue)")
         for url in urls:
             print_line(f"serving {url}")
 
 
 def webhooks(args: argparse.Namespace, config: KueueConfig, transport: ClusterTransport) -> Webhooks | None:
-    """The admission webhooks; None without the queue's controllers, with --no-webhooks, or without a namespace.
+    """The admission webhooks; None without the queue's controllers, with --no-webhooks or --cluster-objects (who has no
+    right in the whole cluster cannot configure webhooks), or without a namespace.
 
     With --metrics-port, which puts all servers on loopback, they are served only if --webhook-port says where.
     """
     namespace = own_namespace(config, transport)
-    if QUEUE not in args.controllers or args.no_webhooks or not namespace:
+    if QUEUE not in args.controllers or args.no_webhooks or args.cluster_objects is not None or not namespace:
         return None
     if args.webhook_port is not None:
         address = Address("127.0.0.1", args.webhook_port)
@@ -217,12 +264,13 @@ def tls_context(config: KueueConfig, hooks: Webhooks | None) -> ssl.SSLContext:
 
 
 def visibility_address(args: argparse.Namespace, config: KueueConfig) -> Address | None:
-    """Where the visibility API is served as configured; None: nowhere.
+    """Where the visibility API is served as configured; None: nowhere, as with --cluster-objects, because it would
+    have to ask the API server who makes a request.
 
     With --metrics-port, which puts all servers on loopback, it has a port of its own only if --visibility-port says so.
     """
     server = config.visibility_server
-    if QUEUE not in args.controllers:
+    if QUEUE not in args.controllers or args.cluster_objects is not None:
         return None
     if args.visibility_port is not None:
         return Address("127.0.0.1", args.visibility_port)
@@ -287,10 +335,15 @@ def reader(path: str | None, context: str | None) -> Callable[[], Access]:
     return lambda: kubeconfig.load(chosen, context)
 
 
-def read_config(path: str | None) -> KueueConfig:
-    """Return the configuration in a file, or the defaults. Raises CannotStart with all errors of the file."""
+def read_config(path: str | None, namespaces: Collection[str] = ()) -> KueueConfig:
+    """Return the configuration in a file, or the defaults. Raises CannotStart with all errors of the file.
+
+    `namespaces`: those of --namespace, which are managed by default even if the manager runs in one of them.
+    """
     try:
-        return load_or_default(path, lambda field: logger.warning("a setting has no effect", extra={"setting": field}))
+        return load_or_default(
+            path, lambda field: logger.warning("a setting has no effect", extra={"setting": field}), namespaces
+        )
     except ConfigurationError as error:
         raise CannotStart("; ".join(line.strip() for line in str(error).splitlines())) from error
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -52,20 +52,25 @@ def _child(node: yaml.Node, name: str) -> tuple[int, yaml.Node] | None:
     return None
 
 
-def read(source: str) -> list[Manifest]:
+def read(source: str, heading: str = "nothing was submitted:") -> list[Manifest]:
     """Return all documents of a file, of a folder's *.yaml, *.yml and *.json by name, or of standard input (`-`).
 
-    Raises CommandRefused with every place that is not valid YAML or not an object.
+    Raises CommandRefused with every place that is not valid YAML or not an object, below the heading.
     """
+    return parse(dict(_texts(source)), heading)
+
+
+def parse(texts: Mapping[str, str], heading: str) -> list[Manifest]:
+    """Return all documents of texts by the name that stands for their file; raises as `read`."""
     manifests: list[Manifest] = []
     problems: list[str] = []
-    for name, text in _texts(source):
+    for name, text in texts.items():
         try:
             manifests += _documents(name, text)
         except _Unreadable as problem:
             problems.append(str(problem))
     if problems:
-        raise CommandRefused("\n  ".join(["nothing was submitted:", *problems]), EXIT_NEVER)
+        raise CommandRefused("\n  ".join([heading, *problems]), EXIT_NEVER)
     return manifests
 
 

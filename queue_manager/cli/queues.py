@@ -22,7 +22,7 @@ from queue_manager.cli.permitted_lists import seen
 from queue_manager.cli.time_texts import span
 from queue_manager.engine.clock import SystemClock
 from queue_manager.engine.rest_client import RestClient
-from queue_manager.visibility.queue_rows import QueueRow, QuotaRow, queue_rows
+from queue_manager.visibility.queue_rows import UNLISTED, QueueRow, QuotaRow, queue_rows
 
 BAR = 10
 
@@ -66,7 +66,9 @@ COLUMNS = (
     output.TableColumn("CLUSTERQUEUE", lambda row: row.name),
     output.TableColumn("COHORT", lambda row: "/".join(row.cohort_path) or "-"),
     output.TableColumn("STRATEGY", lambda row: row.strategy or "-"),
-    output.TableColumn("STATE", lambda row: row.state, style=lambda row: "" if row.state == "Active" else "red"),
+    output.TableColumn(
+        "STATE", lambda row: row.state, style=lambda row: "" if row.state in ("Active", UNLISTED) else "red"
+    ),
     output.TableColumn("PENDING", lambda row: str(row.pending), right=True),
     output.TableColumn("ADMITTED", lambda row: str(row.admitted), right=True),
     output.TableColumn("OLDEST", lambda row: span(row.oldest_waiting_seconds), right=True),

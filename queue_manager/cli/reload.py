@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from queue_manager.configuration import ConfigurationError, KueueConfig, load
@@ -20,12 +20,16 @@ ReportReload = Callable[[bool, str], None]
 
 @dataclass(slots=True)
 class Reloader:
-    """`path`: the file given at the start, or None. `apply` applies a new configuration to the running controllers."""
+    """`path`: the file given at the start, or None. `apply` applies a new configuration to the running controllers.
+
+    `namespaces`: see `load`.
+    """
 
     path: str | None
     current: KueueConfig
     apply: Callable[[KueueConfig], None]
     report: ReportReload
+    namespaces: Collection[str] = ()
 
     def reload(self) -> None:
         """Read the file again and apply it, all or nothing; report which of both happened."""
@@ -33,7 +37,7 @@ class Reloader:
             self.report(False, "no configuration file was given at the start: nothing to reload")
             return
         try:
-            new = load(self.path)
+            new = load(self.path, self.namespaces)
         except ConfigurationError as error:
             reasons = "; ".join(map(str, error.problems))
             self.report(False, f"{self.path} not applied, the old configuration stays in use: {reasons}")

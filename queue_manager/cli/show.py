@@ -32,6 +32,7 @@ from queue_manager.cli.time_texts import ago, deadline, format_time
 from queue_manager.configuration import ConfigurationError, KueueConfig, load
 from queue_manager.engine.clock import SystemClock
 from queue_manager.engine.rest_client import RestClient
+from queue_manager.lifecycle.interruptions import Interruption, running_seconds
 from queue_manager.lifecycle.workload_settings import settings_of
 from queue_manager.visibility.attempt_rows import AttemptRow
 from queue_manager.visibility.deactivated_jobs import RESTARTING, is_pod_of
@@ -149,11 +150,16 @@ DEMAND = (
 
 
 def columns(
-    now: datetime, attempts: int, preempted_for: str = "", names: Sequence[str] = ()
+    now: datetime,
+    attempts: int,
+    preempted_for: str = "",
+    names: Sequence[str] = (),
+    stopped: Sequence[Interruption] = (),
 ) -> dict[str, tuple[output.TableColumn, ...]]:
     """Return the columns of the tables with times. A step with a long text has a line more.
 
-    `attempts`: of the Workload since its last activation. `names`: of the Job and its Workload.
+    `attempts`: of the Workload since its last activation. `names`: of the Job and its Workload. `stopped`: when the
+    cluster was, which does not count as running.
     """
 
     def text(step: Step) -> str:
@@ -173,7 +179,7 @@ def columns(
             output.TableColumn("ATTEMPT", lambda row: str(row.attempt), right=True),
             output.TableColumn("STATE", lambda row: row.state, style=lambda row: POD_STYLES.get(row.state, "")),
             output.TableColumn("STARTED", lambda row: format_time(row.started)),
-            output.TableColumn("RAN", lambda row: _ran(row, now), right=True),
+            output.TableColumn("RAN", lambda row: _ran(row, now, stopped), right=True),
             output.TableColumn("EXIT", lambda row: "-" if row.exit_code is None else str(row.exit_code), right=True),
             output.TableColumn("NODE", lambda row: row.node or "-"),
             output.TableColumn("REASON", reason, wrap=True),
@@ -182,7 +188,7 @@ def columns(
             output.TableColumn("ATTEMPT", lambda row: str(row.number), right=True),
             output.TableColumn("ADMITTED", lambda row: format_time(row.admitted)),
             output.TableColumn("ENDED", lambda row: format_time(row.ended)),
-            output.TableColumn("HELD QUOTA", lambda row: _quota_time(row, now), right=True),
+            output.TableColumn("HELD QUOTA", lambda row: _quota_time(row, now, stopped), right=True),
             output.TableColumn("CAUSE", _ended_by, wrap=True),
             output.TableColumn("NEXT", lambda row: _next_retry(row, now)),
         ),
@@ -214,7 +220,8 @@ POD_STYLES = {"Ready": "green", "Failed": "red", "Unschedulable": "yellow", "Sta
 def render(view: JobView, now: datetime, most: int | None = MAX_ROWS) -> Group:
     """Return all that is printed: the facts, then each table that has rows. `most`: rows of each; None: all."""
     parts: list[RenderableType] = [heading(f"{view.namespace}/{view.name}"), facts(view, now)]
-    tables = columns(now, view.retries.budget_attempts, view.preempted_for, (view.name, view.workload))
+    names = (view.name, view.workload)
+    tables = columns(now, view.retries.budget_attempts, view.preempted_for, names, view.interruptions)
     if view.indexes is not None:
         parts += [Text(), heading("INDEXES"), Text("\n".join(map_lines(view.indexes)))]
         if view.indexes.troubled:
@@ -361,14 +368,14 @@ def map_lines(indexes: IndexMap) -> list[str]:
 # --- times -------------------------------------------------------------------------------------------------
 
 
-def _ran(row: PodRow, now: datetime) -> str:
+def _ran(row: PodRow, now: datetime, stopped: Sequence[Interruption]) -> str:
     if row.started is None or (row.ended is None and row.state in ("Starting", "Unschedulable")):
         return "-"
-    return output.duration(((row.ended or now) - row.started).total_seconds())
+    return output.duration(running_seconds(row.started, row.ended or now, stopped))
 
 
-def _quota_time(row: AttemptRow, now: datetime) -> str:
-    return "-" if row.admitted is None else output.duration(((row.ended or now) - row.admitted).total_seconds())
+def _quota_time(row: AttemptRow, now: datetime, stopped: Sequence[Interruption]) -> str:
+    return "-" if row.admitted is None else output.duration(running_seconds(row.admitted, row.ended or now, stopped))
 
 
 def _ended_by(row: AttemptRow) -> str:

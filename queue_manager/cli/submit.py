@@ -41,7 +41,7 @@ from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.transport import ApiError, Request, Response
 from queue_manager.visibility.job_outcomes import Outcome
 from queue_manager.visibility.job_states import is_judged, refused_equivalent, refused_shapes
-from queue_manager.visibility.obstacles import WAITS, Obstacle, ReadableQueues, obstacle
+from queue_manager.visibility.obstacles import WAITS, Obstacle, ReadableQueues, local_queue_of, obstacle
 
 
 @dataclass(frozen=True, slots=True)
@@ -329,12 +329,17 @@ async def _wait_for_verdict(client: RestClient, job: Job) -> Workload:
 async def verdicts(client: RestClient, jobs: Sequence[Job], queues: ReadableQueues, default_ns: str) -> list[Submitted]:
     """Return whether submitted Jobs can start. Where only the scheduler can decide, wait for its result."""
     found = {job.metadata.uid: obstacle(job, None, queues, default_ns) for job in jobs}
-    uncertain = [job for job in jobs if (seen := found[job.metadata.uid]) is not None and not seen.certain]
+    uncertain = [job for job in jobs if _is_uncertain(job, found[job.metadata.uid], queues)]
     workloads = await wait_for_verdicts(client, uncertain)
     for job in uncertain:
         if job.metadata.uid in workloads:
             found[job.metadata.uid] = obstacle(job, workloads[job.metadata.uid], queues, default_ns)
     return [_row(job, found[job.metadata.uid]) for job in jobs]
+
+
+def _is_uncertain(job: Job, found: Obstacle | None, queues: ReadableQueues) -> bool:
+    """Whether only the scheduler knows if the Job can start."""
+    return queues.only_manager_knows(local_queue_of(job, None)) if found is None else not found.certain
 
 
 def _row(job: Job, found: Obstacle | None) -> Submitted:

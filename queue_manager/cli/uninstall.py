@@ -8,8 +8,8 @@ The order keeps writes possible and Jobs running:
 3. the conversion of the CRDs that stay, which no manager answers from now on (`installation.conversion_removal`);
 4. everything else with the label of an installation, but neither the namespace nor the CRDs; ClusterRoles that the
    cluster collects from others come last (`cli.aggregated_roles`);
-5. with --crds the CRDs, whose objects are deleted with them: their finalizers, which only a manager would remove, are
-   removed here.
+5. with --crds the Leases of the managers, and the CRDs, whose objects are deleted with them: their finalizers, which
+   only a manager would remove, are removed here.
 
 Each wait ends after --timeout, with what it waited for. What the API server cannot answer meanwhile is asked again.
 """
@@ -56,6 +56,7 @@ FIRST = (
 PROCESSES = "Deployment"
 CLUSTER_ROLES = object_names.KINDS["ClusterRole"]
 STAYS = ("Namespace", "CustomResourceDefinition")
+LEASE_NAMES = (LeaderElection().resource_name, JOB_CONTROLLER_LEASE)
 PAUSE_SECONDS = 0.5
 STILL_RUNS = (
     "still runs; stop it first (a pod whose node is lost: kubectl delete pod --force): it stops Jobs "
@@ -95,6 +96,7 @@ async def uninstall(
     await removal.delete([each for each in others if not is_aggregated(each[1])])
     await removal.delete_aggregated([each for each in others if is_aggregated(each[1])])
     if crds:
+        await removal.delete_leases()
         await removal.delete_definitions(definitions)
     elif definitions:
         report.add(CRDS.kind, "", "*.kueue.x-k8s.io", "unchanged", "with all queues and Workloads; --crds deletes them")
@@ -146,7 +148,7 @@ class _Removal:
         pods = await self._client.list(PODS, self._namespace, label_selector=f"{object_names.SELECTOR},control-plane")
         if pods:
             return f"pod {self._namespace}/{pods[0]['metadata']['name']}"
-        for name in (LeaderElection().resource_name, JOB_CONTROLLER_LEASE):
+        for name in LEASE_NAMES:
             holder = await self._holder(name)
             if holder:
                 return f"manager {holder}, which holds the Lease {self._namespace}/{name},"
@@ -163,6 +165,17 @@ class _Removal:
             return ""
         ends = datetime.fromisoformat(spec["renewTime"]) + timedelta(seconds=spec.get("leaseDurationSeconds") or 0)
         return str(spec["holderIdentity"]) if ends > datetime.now(UTC) else ""
+
+    async def delete_leases(self) -> None:
+        """Delete the Leases of the managers, which they have released; they have no label, as those of Kueue."""
+        for name in LEASE_NAMES:
+            try:
+                lease = await self._client.get(LEASES, self._namespace, name)
+            except ApiError as error:
+                if not error.is_not_found:
+                    raise
+                continue
+            await self.delete([(LEASES, lease)])
 
     async def reset_conversions(self, found: list[Live]) -> None:
         """Let the CRDs do without the Services that are about to be deleted, or are gone already."""

@@ -13,13 +13,21 @@ from queue_manager.local.storage.data_directory import KUBECONFIG
 
 
 def how_to_reach(data_dir: Path) -> str:
-    """Return the address of the cluster that runs in this data directory, or "" if that cannot be read."""
-    path = data_dir / KUBECONFIG
+    """Return the address of the cluster that runs in this data directory, and how commands find it.
+
+    "" if the address cannot be read.
+    """
+    address = served_address(data_dir)
+    return f"{address} (export KUBECONFIG={quote(str(data_dir / KUBECONFIG))})" if address else ""
+
+
+def served_address(data_dir: Path) -> str:
+    """Return `, which serves URL` of the cluster that runs in this data directory, or "" if that cannot be read."""
     try:
-        url = urlsplit(kubeconfig.load(path).server)
+        url = urlsplit(kubeconfig.load(data_dir / KUBECONFIG).server)
     except (OSError, ValueError):
         return ""
-    return f", which serves {url.scheme}://{url.netloc.rpartition('@')[2]} (export KUBECONFIG={quote(str(path))})"
+    return f", which serves {url.scheme}://{url.netloc.rpartition('@')[2]}"
 
 
 def directory(chosen: str | None) -> Path:

@@ -59,11 +59,10 @@ COLUMNS = (
 
 def run(args: argparse.Namespace) -> int:
     """Print what an upgrade would change; return the exit code."""
-    return asyncio.run(_run(args))
+    return asyncio.run(_run(args, objects(read_settings(args), args.namespace)))
 
 
-async def _run(args: argparse.Namespace) -> int:
-    wanted = objects(read_settings(args), args.namespace)
+async def _run(args: argparse.Namespace, wanted: list[Json]) -> int:
     async with connect(args.kubeconfig, args.context) as client:
         rows = await check(client, wanted)
     output.show(args.output, COLUMNS, rows, "nothing would change", row_type=UpgradeRow, name=object_name)

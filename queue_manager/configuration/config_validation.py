@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
+from collections.abc import Collection
 from urllib.parse import urlsplit
 
 from job_controller.api_rules import label_selectors, names
@@ -39,10 +40,10 @@ _is_metric_label = re.compile(r"[a-zA-Z][a-zA-Z0-9_]*").fullmatch
 _is_kind_version_group = re.compile(r"[^.]+\.[^.]+\.[^.].*").fullmatch
 
 
-def validate(config: KueueConfig, findings: Findings) -> None:
-    """Add every value that cannot be used to `findings`."""
+def validate(config: KueueConfig, findings: Findings, namespaces: Collection[str] = ()) -> None:
+    """Add every value that cannot be used to `findings`. `namespaces`: the only ones that the process manages."""
     _feature_gates(config, findings)
-    _namespaces(config, findings)
+    _namespaces(config, findings, namespaces)
     _integrations(config, findings)
     _resources(config, findings)
     _custom_labels(config, findings)
@@ -62,7 +63,7 @@ def _feature_gates(config: KueueConfig, findings: Findings) -> None:
             )
 
 
-def _namespaces(config: KueueConfig, findings: Findings) -> None:
+def _namespaces(config: KueueConfig, findings: Findings, listed: Collection[str]) -> None:
     path = "managedJobsNamespaceSelector"
     selector = config.managed_jobs_namespace_selector
     errors = label_selectors.validate_selector(selector.tree(), path)
@@ -71,7 +72,7 @@ def _namespaces(config: KueueConfig, findings: Findings) -> None:
     if errors:
         return
     for namespace in dict.fromkeys(("kube-system", config.namespace)):
-        if selector.matches({"kubernetes.io/metadata.name": namespace}):
+        if namespace not in listed and selector.matches({"kubernetes.io/metadata.name": namespace}):
             what = f'matches the "{namespace}" namespace; must exclude it, as operator NotIn does'
             findings.reject(path, what)
 

@@ -7,6 +7,7 @@ apis/config/v1beta1 and v1beta2, `SetDefaults_Configuration`).
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 from queue_manager import durations
@@ -35,8 +36,13 @@ BOUND_WHILE_ENABLED = frozenset(
 """Fields whose bounds count only while waitForPodsReady is on (Kueue's `config.validateWaitForPodsReady`)."""
 
 
-def complete(written: KueueConfig, findings: Findings, own_namespace: str) -> KueueConfig:
-    """The effective configuration. Problems are added to `findings`; with problems the result must not be used."""
+def complete(
+    written: KueueConfig, findings: Findings, own_namespace: str, namespaces: Collection[str] = ()
+) -> KueueConfig:
+    """The effective configuration. Problems are added to `findings`; with problems the result must not be used.
+
+    `namespaces`: the only ones that are managed, selected by default even if the manager's own is among them.
+    """
     given = written.model_fields_set
     namespace = written.namespace if "namespace" in given else own_namespace
     values: dict[str, Any] = {
@@ -45,7 +51,7 @@ def complete(written: KueueConfig, findings: Findings, own_namespace: str) -> Ku
         "fair_sharing": _fair_sharing(written.fair_sharing, findings),
     }
     if "managed_jobs_namespace_selector" not in given:
-        values["managed_jobs_namespace_selector"] = outside(namespace)
+        values["managed_jobs_namespace_selector"] = outside() if namespace in namespaces else outside(namespace)
     sharing = written.admission_fair_sharing
     if sharing is not None and not sharing.usage_sampling_interval:
         values["admission_fair_sharing"] = sharing.model_copy(update={"usage_sampling_interval": 5 * MINUTE})

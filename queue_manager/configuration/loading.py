@@ -7,7 +7,7 @@ depend on each other (`config_validation`).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 import yaml
@@ -38,8 +38,12 @@ from queue_manager.configuration.yaml_tree import read_section
 SERVICE_ACCOUNT_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 
 
-def load(path: str | Path) -> KueueConfig:
-    """The effective configuration of a file. Raises ConfigurationError with all problems of the file."""
+def load(path: str | Path, namespaces: Collection[str] = ()) -> KueueConfig:
+    """The effective configuration of a file. Raises ConfigurationError with all problems of the file.
+
+    `namespaces`: the only ones that the process manages, if it is limited to some. Without managedJobsNamespaceSelector
+    they are all selected, even the namespace of the process itself.
+    """
     try:
         text = Path(path).read_text(encoding="utf-8")
     except IsADirectoryError:
@@ -49,32 +53,43 @@ def load(path: str | Path) -> KueueConfig:
         raise ConfigurationError([ConfigurationProblem(str(path), 0, "", problem)]) from None
     except UnicodeDecodeError:
         raise ConfigurationError([ConfigurationProblem(str(path), 0, "", "not UTF-8 text; save it as UTF-8")]) from None
-    return loads(text, str(path), own_namespace=own_namespace())
+    return loads(text, str(path), own_namespace=own_namespace(), namespaces=namespaces)
 
 
-def load_or_default(path: str | None, report_ignored: Callable[[str], None]) -> KueueConfig:
+def load_or_default(
+    path: str | None, report_ignored: Callable[[str], None], namespaces: Collection[str] = ()
+) -> KueueConfig:
     """The configuration of a file, or the defaults without one. `report_ignored` gets each field without effect.
 
-    Raises ConfigurationError.
+    `namespaces`: see `load`. Raises ConfigurationError.
     """
     if path is None:
         return KueueConfig()
-    config = load(path)
+    config = load(path, namespaces)
     for field in config.ignored:
         report_ignored(field)
     return config
 
 
-def loads(text: str, name: str = "configuration", *, own_namespace: str = DEFAULT_NAMESPACE) -> KueueConfig:
-    """The effective configuration of a text, or of the one in a ConfigMap; `name` is the file in error messages."""
+def loads(
+    text: str,
+    name: str = "configuration",
+    *,
+    own_namespace: str = DEFAULT_NAMESPACE,
+    namespaces: Collection[str] = (),
+) -> KueueConfig:
+    """The effective configuration of a text, or of the one in a ConfigMap; `name` is the file in error messages.
+
+    `namespaces`: see `load`.
+    """
     findings = Findings(name, V1BETA2)
     document = compose(text, findings)
     if document is not None and is_config_map(document):
         document = unwrap(document, findings)
     findings.raise_if_any()
     written = KueueConfig() if document is None else _written(document, findings)
-    config = complete(written, findings, own_namespace)
-    validate(config, findings)
+    config = complete(written, findings, own_namespace, namespaces)
+    validate(config, findings, namespaces)
     findings.raise_if_any()
     return config
 

@@ -52,9 +52,9 @@ class LabelSelector(ConfigModel):
         return label_selectors.matches(self.tree(), labels)
 
 
-def outside(namespace: str) -> LabelSelector:
-    """Selects all namespaces but kube-system and this one."""
-    values = tuple(dict.fromkeys(("kube-system", namespace)))
+def outside(*namespaces: str) -> LabelSelector:
+    """Selects all namespaces but kube-system and these."""
+    values = tuple(dict.fromkeys(("kube-system", *namespaces)))
     return LabelSelector(
         match_expressions=(Requirement(key="kubernetes.io/metadata.name", operator="NotIn", values=values),)
     )

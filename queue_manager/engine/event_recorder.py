@@ -79,14 +79,19 @@ class EventRecorder:
         *,
         pace: EventDeferral | None = None,
         metrics: Metrics | None = None,
+        cluster_wide: bool = True,
     ) -> None:
-        """`pace`: shared by all recorders of the client; None: a recorder of its own, without a backlog."""
+        """`pace`: shared by all recorders of the client; None: a recorder of its own, without a backlog.
+
+        `cluster_wide`: whether Events about objects without a namespace are written, or only logged.
+        """
         self.component = component
         self.dropped = 0
         self._client = client
         self._clock = clock
         self._pace = EventDeferral() if pace is None else pace
         self._metrics = metrics
+        self._cluster_wide = cluster_wide
         self._by_object: dict[str, list[Pending]] = {}  # uid (or name) of the object -> its Events, oldest first
         self._pending = 0
         self._queue: WorkQueue[str] = WorkQueue(f"events-{component}", traced=False)
@@ -97,6 +102,9 @@ class EventRecorder:
     def event(self, regarding: Object, type: Literal["Normal", "Warning"], reason: str, message: str) -> None:
         """Record an Event about an object; returns immediately. Messages are cut at MAX_MESSAGE characters."""
         meta = regarding.metadata
+        if not meta.namespace and not self._cluster_wide:
+            log.info(message, extra={"kind": regarding.kind, "key": meta.name, "reason": reason})
+            return
         reference = ObjectReference(
             regarding.api_version, regarding.kind, meta.namespace, meta.name, meta.uid, meta.resource_version
         )

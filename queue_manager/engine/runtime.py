@@ -74,12 +74,14 @@ class Runtime:
         silence: float | None = SILENCE_SECONDS,
         event_transport: Transport | None = None,
         namespaces: Collection[str] = (),
+        cluster_events: bool = True,
         server: str = "",
     ) -> None:
         """`silence`: seconds without a byte after which a watch is abandoned; None: the server is in this process.
 
         `event_transport` sends the Events, so that a rate limit of `transport` does not count them; None: `transport`.
-        `namespaces`: caches have only the objects of these; (): of all. `server`: its URL, for traces; "": none.
+        `namespaces`: caches have only the objects of these; (): of all. `cluster_events`: write Events about objects
+        without a namespace. `server`: its URL, for traces; "": none.
         """
         self.metrics = MetricRegistry() if metrics is None else metrics
         self.client = RestClient(transport, self.metrics, server=server)
@@ -91,6 +93,7 @@ class Runtime:
         self._transport = transport
         self._silence = silence
         self.namespaces = tuple(dict.fromkeys(namespaces))
+        self._cluster_events = cluster_events
         self._caches: dict[tuple[Resource, type, str, str], Cache[Any]] = {}
         self._reflectors: list[Reflector[Any]] = []
         self._recorders: dict[str, EventRecorder] = {}
@@ -129,7 +132,12 @@ class Runtime:
         recorder = self._recorders.get(component)
         if recorder is None:
             recorder = EventRecorder(
-                self._event_client, self.clock, component, pace=self._event_deferral, metrics=self.metrics
+                self._event_client,
+                self.clock,
+                component,
+                pace=self._event_deferral,
+                metrics=self.metrics,
+                cluster_wide=self._cluster_events,
             )
             self._recorders[component] = recorder
             self._support(f"events {component}", recorder.run)

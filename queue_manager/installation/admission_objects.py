@@ -20,6 +20,7 @@ from queue_manager.installation import object_names
 from queue_manager.installation.admission_policies import admission_policies
 from queue_manager.installation.policy_settings import PolicyName, PolicySettings
 from queue_manager.installation.rbac_objects import (
+    CLUSTER_WIDE,
     LISTED_NAMESPACES,
     QUEUE_RUNS,
     WEBHOOKS,
@@ -56,8 +57,8 @@ MANAGED_NAMESPACES: Json = {"matchLabels": MATCH_LABELS, "matchExpressions": [MA
 MANAGES_ALL = TemplateCondition(f"{CONFIG_FIELDS}manageJobsWithoutQueueName")
 MANAGES_SOME = replace(MANAGES_ALL, negated=True)
 GROUP, ACCOUNTS = "admissionPolicies.breakGlassGroup", "admissionPolicies.queueAccounts"
-SERVED = (QUEUE_RUNS, WEBHOOKS)
-POLICIES = (QUEUE_RUNS, TemplateCondition("admissionPolicies.enabled"))
+SERVED = (QUEUE_RUNS, *WEBHOOKS)
+POLICIES = (QUEUE_RUNS, TemplateCondition("admissionPolicies.enabled"), CLUSTER_WIDE)
 ROLE = "kueue-webhook-role"
 
 _IN_TEXT: dict[str, Setting | Joined] = {

@@ -8,6 +8,7 @@ from queue_manager.installation.rbac_objects import (
     NO_WEBHOOKS,
     OWN_DEPLOYMENT,
     QUEUE_RUNS,
+    ROLES_ONLY,
     SHARED_DEPLOYMENT,
 )
 from queue_manager.installation.template import (
@@ -29,6 +30,8 @@ from queue_manager.operator.required_permissions import JOB_CONTROLLER, QUEUE
 
 CONFIG_FOLDER = "/etc/sluice"
 NOTIFICATIONS_FOLDER = "/etc/sluice-notifications"  # not in the other one: a read-only volume has no place for a mount
+OBJECTS_FOLDER = "/etc/sluice-objects"
+OBJECTS = "clusterObjects"
 JOB_CONTROLLER_LEASE = "job-controller.sluice"  # of its own Deployment: a Lease has one leader
 
 POD_SECURITY: Node = {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
@@ -51,10 +54,12 @@ def process_templates() -> list[Template]:
     manager_arguments: list[Node] = [
         Choice(SHARED_DEPLOYMENT, f"--controllers={QUEUE},{JOB_CONTROLLER}", f"--controllers={QUEUE}"),
         when("--no-webhooks", NO_WEBHOOKS),
+        when(f"--cluster-objects={OBJECTS_FOLDER}", ROLES_ONLY),
     ]
     job_controller_arguments: list[Node] = [f"--controllers={JOB_CONTROLLER}", f"--lease={JOB_CONTROLLER_LEASE}"]
     return [
         _config_map(),
+        when(_objects_map(), QUEUE_RUNS, ROLES_ONLY),
         when(_deployment(object_names.MANAGER, manager_arguments, has_queue=True), QUEUE_RUNS),
         when(_deployment(object_names.JOB_CONTROLLER, job_controller_arguments, has_queue=False), OWN_DEPLOYMENT),
         when(_disruption_budget(object_names.MANAGER), QUEUE_RUNS, TemplateCondition("podDisruptionBudget.enabled")),
@@ -75,6 +80,15 @@ def _config_map() -> Template:
     }
 
 
+def _objects_map() -> Template:
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": object_names.OBJECTS_MAP, "namespace": NAMESPACE, "labels": object_names.LABELS},
+        "data": {"objects.yaml": Setting(OBJECTS)},
+    }
+
+
 def _deployment(name: str, arguments: list[Node], *, has_queue: bool) -> Template:
     labels = object_names.pod_labels(name)
     return {
@@ -92,6 +106,7 @@ def _deployment(name: str, arguments: list[Node], *, has_queue: bool) -> Templat
                     "annotations": {
                         "kubectl.kubernetes.io/default-container": "manager",
                         "sluice/config-checksum": Checksum(CONFIG),  # a changed configuration restarts the pods
+                        **({"sluice/objects-checksum": when(Checksum(OBJECTS), ROLES_ONLY)} if has_queue else {}),
                         "+": Spread("podAnnotations"),
                     },
                 },
@@ -119,6 +134,7 @@ def _pod(name: str, arguments: list[Node], *, has_queue: bool) -> Node:
         "volumes": [
             {"name": "config", "configMap": {"name": object_names.CONFIG_MAP}},
             *([when(_notifications_volume(), NOTIFICATIONS_SECRET)] if has_queue else ()),
+            *([when(_objects_volume(), ROLES_ONLY)] if has_queue else ()),
         ],
     }
 
@@ -173,6 +189,7 @@ def _container(name: str, arguments: list[Node], *, has_queue: bool) -> Node:
         "volumeMounts": [
             _mount("config", CONFIG_FOLDER),
             *([when(_mount("notifications", NOTIFICATIONS_FOLDER), NOTIFICATIONS_SECRET)] if has_queue else ()),
+            *([when(_mount("cluster-objects", OBJECTS_FOLDER), ROLES_ONLY)] if has_queue else ()),
         ],
     }
 
@@ -180,6 +197,10 @@ def _container(name: str, arguments: list[Node], *, has_queue: bool) -> Node:
 def _notifications_volume() -> Node:
     secret: Node = {"secretName": Setting("notifications.secretName"), "optional": True}
     return {"name": "notifications", "secret": secret}
+
+
+def _objects_volume() -> Node:
+    return {"name": "cluster-objects", "configMap": {"name": object_names.OBJECTS_MAP}}
 
 
 def _mount(name: str, folder: str) -> Node:

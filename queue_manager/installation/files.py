@@ -28,10 +28,15 @@ NOTES = """\
 Sluice runs in namespace {{ .Release.Namespace }}. Of {{ .Values.replicas }} replicas one leads:
 
   kubectl -n {{ .Release.Namespace }} get lease,deployment,pods
+{{- if not .Values.clusterObjects }}
   helm test {{ .Release.Name }} -n {{ .Release.Namespace }}
 
 `helm uninstall` keeps the CRDs and the objects of their kinds, and running Jobs keep running.
 Run `sluice uninstall` after it: nothing converts v1beta1 then, and each read of it would fail.
+{{- else }}
+
+It has Roles only. `helm uninstall` keeps LocalQueues and Workloads, and running Jobs keep running.
+{{- end }}
 """
 
 

@@ -16,6 +16,7 @@ VARIANTS = (
     ("The default: `components: Together`", Settings()),
     ("A Deployment each: `components: Apart`", Settings(components="Apart")),
     ("Listed namespaces: `namespaces: [team]`", Settings(namespaces=["team"])),
+    ("Listed namespaces with Roles only: `clusterObjects`", Settings(namespaces=["team"], cluster_objects="...")),
     ("Listed namespaces, only the Job controller", Settings(namespaces=["team"], components="JobController")),
 )
 INTRODUCTION = """\

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from queue_manager.installation import object_names
 from queue_manager.installation.alerts import ALERTS, rule_groups
 from queue_manager.installation.dashboard import dashboard
-from queue_manager.installation.rbac_objects import OWN_DEPLOYMENT, QUEUE_RUNS
+from queue_manager.installation.rbac_objects import CLUSTER_WIDE, OWN_DEPLOYMENT, QUEUE_RUNS
 from queue_manager.installation.template import NAMESPACE, Setting, Spread, Template, TemplateCondition, Text, when
 
 RUNBOOK = "RUNBOOK.md"
@@ -17,7 +17,7 @@ def monitoring_templates() -> list[Template]:
     """Return ServiceMonitors, PrometheusRule and the ConfigMap with the dashboard."""
     monitored = TemplateCondition("monitoring.serviceMonitor.enabled")
     return [
-        when(_service_monitor(object_names.MANAGER), QUEUE_RUNS, monitored),
+        when(_service_monitor(object_names.MANAGER), QUEUE_RUNS, CLUSTER_WIDE, monitored),
         when(_service_monitor(object_names.JOB_CONTROLLER), OWN_DEPLOYMENT, monitored),
         when(_rules(), TemplateCondition("monitoring.prometheusRule.enabled")),
         when(_dashboard(), TemplateCondition("monitoring.dashboard.enabled")),

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from queue_manager.api.component_names import VISIBILITY_GROUP
 from queue_manager.installation import object_names
 from queue_manager.installation.admission_objects import if_served
-from queue_manager.installation.rbac_objects import OWN_DEPLOYMENT, QUEUE_RUNS, VISIBLE, WEBHOOKS
+from queue_manager.installation.rbac_objects import CLUSTER_WIDE, OWN_DEPLOYMENT, QUEUE_RUNS, VISIBLE, WEBHOOKS
 from queue_manager.installation.template import ITEM, NAMESPACE, Each, Node, Setting, Template, TemplateCondition, when
 
 PORTS = {
@@ -26,6 +26,7 @@ def network_templates() -> list[Template]:
         when(
             _service(object_names.METRICS_SERVICE, object_names.MANAGER, "metrics", object_names.METRICS_PORT),
             QUEUE_RUNS,
+            CLUSTER_WIDE,
         ),
         when(
             _service(
@@ -36,11 +37,13 @@ def network_templates() -> list[Template]:
             ),
             OWN_DEPLOYMENT,
         ),
-        when(_service(object_names.WEBHOOK_SERVICE, object_names.MANAGER, "webhook-server", 443), QUEUE_RUNS, WEBHOOKS),
-        when(_conversion_service(), QUEUE_RUNS, WEBHOOKS),
-        when(_webhook_secret(), QUEUE_RUNS, WEBHOOKS),
-        when(_service(object_names.VISIBILITY_SERVICE, object_names.MANAGER, "visibility", 443), QUEUE_RUNS, VISIBLE),
-        *(when(_api_service(*pair), QUEUE_RUNS, VISIBLE) for pair in VERSION_PRIORITIES.items()),
+        when(
+            _service(object_names.WEBHOOK_SERVICE, object_names.MANAGER, "webhook-server", 443), QUEUE_RUNS, *WEBHOOKS
+        ),
+        when(_conversion_service(), QUEUE_RUNS, *WEBHOOKS),
+        when(_webhook_secret(), QUEUE_RUNS, *WEBHOOKS),
+        when(_service(object_names.VISIBILITY_SERVICE, object_names.MANAGER, "visibility", 443), QUEUE_RUNS, *VISIBLE),
+        *(when(_api_service(*pair), QUEUE_RUNS, *VISIBLE) for pair in VERSION_PRIORITIES.items()),
         when(
             _policy(object_names.MANAGER, ("webhook-server", "visibility")),
             QUEUE_RUNS,

@@ -14,6 +14,7 @@ DEFAULT_NAMESPACE = component_names.NAMESPACE
 MANAGER = component_names.MANAGER
 JOB_CONTROLLER = "sluice-job-controller"
 CONFIG_MAP = component_names.CONFIG_MAP
+OBJECTS_MAP = "sluice-cluster-objects"
 METRICS_SERVICE = component_names.METRICS_SERVICE
 JOB_CONTROLLER_METRICS_SERVICE = "sluice-job-controller-metrics-service"
 WEBHOOK_SERVICE = component_names.WEBHOOK_SERVICE

@@ -19,7 +19,7 @@ from queue_manager.installation.admission_objects import (
 from queue_manager.installation.deployments import process_templates
 from queue_manager.installation.monitoring import monitoring_templates
 from queue_manager.installation.network import network_templates
-from queue_manager.installation.rbac_objects import account_templates, role_templates
+from queue_manager.installation.rbac_objects import CLUSTER_WIDE, account_templates, role_templates
 from queue_manager.installation.settings import Settings, config_of, values_of
 from queue_manager.installation.template import NAMESPACE, Node, Template, TemplateCondition, resolve, when
 from queue_manager.installation.user_roles import user_role_templates
@@ -38,11 +38,12 @@ def objects(settings: Settings, namespace: str = object_names.DEFAULT_NAMESPACE)
 
 def namespace_template() -> Template:
     """Return the namespace, which a Helm chart leaves to `helm install --create-namespace`."""
-    return {
+    namespace: Node = {
         "apiVersion": "v1",
         "kind": "Namespace",
         "metadata": {"name": NAMESPACE, "labels": NAMESPACE_LABELS},
     }
+    return when(namespace, CLUSTER_WIDE)
 
 
 def templates() -> list[Template]:
@@ -66,7 +67,7 @@ def template_groups() -> list[tuple[str, Sequence[Template]]]:
 
 def crd_templates() -> list[Template]:
     """Return the CRDs with all their versions, as in config/crds."""
-    return [when(_crd(crd(kind)), TemplateCondition("crds.install")) for kind in KINDS]
+    return [when(_crd(crd(kind)), TemplateCondition("crds.install"), CLUSTER_WIDE) for kind in KINDS]
 
 
 def _crd(definition: Json) -> Template:

@@ -6,7 +6,8 @@
                       sluice-job-controller                                      (Apart, JobController)
 
 With `namespaces` the ClusterRole keeps the rules of kinds without a namespace, and the rest is granted by a Role of the
-same name in each namespace. The Job controller needs no kind without a namespace, hence no ClusterRole.
+same name in each namespace. The Job controller needs no kind without a namespace, hence no ClusterRole. With
+`clusterObjects` the queue reads no such kind from the API server either, and no object without a namespace is made.
 """
 
 from __future__ import annotations
@@ -24,8 +25,10 @@ OWN_DEPLOYMENT = TemplateCondition("components", ("Apart", "JobController"))  # 
 SHARED_DEPLOYMENT = TemplateCondition("components", ("Together",))
 ALL_NAMESPACES = TemplateCondition("namespaces", negated=True)
 LISTED_NAMESPACES = TemplateCondition("namespaces")
-VISIBLE = TemplateCondition("visibility.enabled")
-WEBHOOKS = TemplateCondition("webhook.enabled")
+CLUSTER_WIDE = TemplateCondition("clusterObjects", negated=True)
+ROLES_ONLY = TemplateCondition("clusterObjects")
+VISIBLE = (TemplateCondition("visibility.enabled"), CLUSTER_WIDE)
+WEBHOOKS = (TemplateCondition("webhook.enabled"), CLUSTER_WIDE)
 NO_WEBHOOKS = TemplateCondition("webhook.enabled", negated=True)
 
 QUEUE_ROLE, JOB_CONTROLLER_ROLE = "kueue-manager-role", "sluice-job-controller-role"
@@ -76,12 +79,17 @@ def _component(component: str, name: str, accounts: Accounts, runs: TemplateCond
     inside: list[Node] = [required_permissions.rule(need) for need in needs if need.resource.namespaced]
     outside: list[Node] = [required_permissions.rule(need) for need in needs if not need.resource.namespaced]
     rules: list[Node] = [*outside, *(when(rule, ALL_NAMESPACES) for rule in inside)]
-    wide = (runs,) if outside else (runs, ALL_NAMESPACES)
+    wide = (runs, CLUSTER_WIDE) if outside else (runs, CLUSTER_WIDE, ALL_NAMESPACES)
+    in_namespace = (
+        [*inside, when(required_permissions.rule(required_permissions.OWN_NAMESPACE), ROLES_ONLY)]
+        if outside
+        else inside
+    )
     of_namespace = {"namespace": ITEM}
     return [
         when(account_role("ClusterRole", name, rules), *wide),
         when(account_binding("ClusterRoleBinding", "ClusterRole", name, accounts), *wide),
-        when(Each("namespaces", account_role("Role", name, inside, of_namespace)), runs),
+        when(Each("namespaces", account_role("Role", name, in_namespace, of_namespace)), runs),
         when(Each("namespaces", account_binding("RoleBinding", "Role", name, accounts, of_namespace)), runs),
     ]
 
@@ -91,7 +99,7 @@ def _cluster_events() -> list[Template]:
     where = {"namespace": required_permissions.CLUSTER_EVENTS_NAMESPACE}
     role = account_role("Role", EVENTS_ROLE, [required_permissions.rule(required_permissions.CLUSTER_EVENTS)], where)
     binding = account_binding("RoleBinding", "Role", EVENTS_ROLE, ((object_names.MANAGER, QUEUE_RUNS),), where)
-    return [when(role, QUEUE_RUNS, LISTED_NAMESPACES), when(binding, QUEUE_RUNS, LISTED_NAMESPACES)]
+    return [when(each, QUEUE_RUNS, LISTED_NAMESPACES, CLUSTER_WIDE) for each in (role, binding)]
 
 
 def _leader_election() -> list[Template]:
@@ -121,20 +129,20 @@ def _delegated_auth() -> list[Template]:
         ((object_names.MANAGER, QUEUE_RUNS),),
         {"namespace": "kube-system"},
     )
-    queue_of_listed_namespaces = when(delegator, LISTED_NAMESPACES, QUEUE_RUNS)
-    only_jobs = (LISTED_NAMESPACES, TemplateCondition("components", ("JobController",)))
+    queue_of_listed_namespaces = when(delegator, LISTED_NAMESPACES, QUEUE_RUNS, CLUSTER_WIDE)
+    only_jobs = (LISTED_NAMESPACES, TemplateCondition("components", ("JobController",)), CLUSTER_WIDE)
     return [
-        when(delegator, ALL_NAMESPACES),
+        when(delegator, ALL_NAMESPACES, CLUSTER_WIDE),
         queue_of_listed_namespaces,
         when(delegator, *only_jobs, TemplateCondition("monitoring.authorizeReaders")),
-        when(reader, QUEUE_RUNS, VISIBLE),
+        when(reader, QUEUE_RUNS, *VISIBLE),
     ]
 
 
 def _metrics_reader() -> Template:
     """A role for Prometheus."""
     rule: Node = {"nonResourceURLs": ["/metrics"], "verbs": ["get"]}
-    return account_role("ClusterRole", "kueue-metrics-reader", [rule])
+    return when(account_role("ClusterRole", "kueue-metrics-reader", [rule]), CLUSTER_WIDE)
 
 
 def account_role(kind: str, name: str, rules: list[Node], where: Mapping[str, Node] | None = None) -> Template:

@@ -5,9 +5,9 @@ The descriptions become comments of deploy/chart/values.yaml and descriptions in
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, field_validator
+from pydantic import ConfigDict, Field, field_validator, model_validator
 
 from queue_manager import kube_yaml
 from queue_manager.api.models.base import DNS_LABEL, DNS_SUBDOMAIN, ApiModel
@@ -294,8 +294,24 @@ class Switch(Model):
     """Whether it is part of the installation."""
 
 
+# The same as `Settings._roles_only_is_possible`, by which Helm checks values.
+ROLES_ONLY: Json = {
+    "if": {"properties": {"clusterObjects": {"minLength": 1}}},
+    "then": {
+        "properties": {
+            "namespaces": {"minItems": 1},
+            "components": {"not": {"const": "JobController"}},
+            "admissionPolicies": {"properties": {"enabled": {"const": False}}},
+            "monitoring": {"properties": {"serviceMonitor": {"properties": {"enabled": {"const": False}}}}},
+        }
+    },
+}
+
+
 class Settings(Model):
     """The settings of an installation."""
+
+    model_config = ConfigDict(json_schema_extra=ROLES_ONLY)
 
     components: Components = "Together"
     """What runs. Together: queue and Job controller in one Deployment; the Job controller then asks the queue before it
@@ -306,9 +322,17 @@ class Settings(Model):
 
     namespaces: list[Namespace] = Field(default_factory=list)
     """The namespaces whose Jobs are managed, which must exist: rights on namespaced objects are then granted by Roles
-    in them. The queue still needs a ClusterRole for kinds without a namespace (ClusterQueue, ResourceFlavor ...),
-    system:auth-delegator to know who reads metrics, and with webhooks a ClusterRole for their CA bundles; the Job
-    controller alone needs none. Empty: all namespaces, by ClusterRoles."""
+    in them. Unless `clusterObjects` are given, the queue still needs a ClusterRole for kinds without a namespace
+    (ClusterQueue, ResourceFlavor ...), system:auth-delegator to know who reads metrics, and with webhooks a ClusterRole
+    for their CA bundles; the Job controller alone needs none. Empty: all namespaces, by ClusterRoles."""
+
+    cluster_objects: str = ""
+    """Manifests of ClusterQueues, Cohorts, ResourceFlavors, WorkloadPriorityClasses, PriorityClasses and
+    RuntimeClasses, for a team without any right in the whole cluster. The queue then works by these instead of those of
+    the API server in the listed `namespaces`, and the installation has Roles only: no object without a namespace, hence
+    no CRDs (an admin applies `sluice crds` once), webhooks, admission policies, visibility API or roles for people;
+    metrics are on loopback. `sluice install --cluster-objects FILE` lists mistakes in them. Empty: the API server has
+    these objects."""
 
     replicas: Annotated[int, Field(ge=1)] = 2
     """Replicas of each Deployment. One leads, the others wait with everything loaded but the caches."""
@@ -388,6 +412,19 @@ class Settings(Model):
 
     monitoring: Monitoring = Monitoring()
     """Prometheus and Grafana."""
+
+    @model_validator(mode="after")
+    def _roles_only_is_possible(self) -> Self:
+        if not self.cluster_objects:
+            return self
+        if not self.namespaces or self.components == "JobController":
+            raise ValueError("clusterObjects: needs the queue and listed `namespaces`")
+        if self.admission_policies.enabled or self.monitoring.service_monitor.enabled:
+            raise ValueError(
+                "clusterObjects: without rights in the whole cluster there are no admissionPolicies, and no "
+                "monitoring.serviceMonitor, because metrics are on loopback"
+            )
+        return self
 
 
 def values_of(settings: Settings) -> Json:

@@ -30,6 +30,7 @@ from queue_manager.api.resources import (
     Resource,
 )
 from queue_manager.installation import object_names
+from queue_manager.installation.rbac_objects import CLUSTER_WIDE
 from queue_manager.installation.template import Node, Template, TemplateCondition, when
 
 READ = ("get", "list", "watch")
@@ -109,8 +110,8 @@ def user_role_templates() -> list[Template]:
             [_rule(WORKLOAD_PRIORITY_CLASSES.group, WORKLOAD_PRIORITY_CLASSES.plural, ["use"])],
         ),
     ]
-    wanted = TemplateCondition("userRoles.enabled")
-    return [when(role, wanted) for role in (*single, *(_aggregated(*pair) for pair in AGGREGATED.items()))]
+    wanted = (TemplateCondition("userRoles.enabled"), CLUSTER_WIDE)
+    return [when(role, *wanted) for role in (*single, *(_aggregated(*pair) for pair in AGGREGATED.items()))]
 
 
 def _roles_of(kind: KindRoles) -> list[Template]:

@@ -118,5 +118,5 @@ def _mistake(error: Mapping[str, Any]) -> str:
     if error["type"] == "extra_forbidden":
         return f"{path}: unknown setting"
     if error["type"] == "value_error":  # of a validator of ours, whose text says all
-        return f"{path}: {error['msg'].removeprefix('Value error, ')}"
+        return ": ".join(filter(None, (path, error["msg"].removeprefix("Value error, "))))
     return f"{path}: {error['msg']}, not {error['input']!r}"

@@ -38,6 +38,7 @@ from queue_manager.jobs.job_situation import MAX_ANCESTORS, JobContext
 from queue_manager.jobs.workload_manifest import prebuilt_name, priority_of
 from queue_manager.jobs.write_conflicts import refresh_after_conflict
 from queue_manager.lifecycle import overrides
+from queue_manager.lifecycle.pod_causes import cause_of_failure
 from queue_manager.lifecycle.status_draft import WorkloadEvent
 from queue_manager.lifecycle.transitions import Transition
 from queue_manager.lifecycle.workload_settings import WorkloadSettings
@@ -63,9 +64,10 @@ class JobQueueController:
         settings: WorkloadSettings,
         writer: WorkloadWriter,
         job_pods: JobPods,
+        failed_pods: JobPods,
         permits: JobPermits,
     ) -> None:
-        """`job_pods`: which Jobs have pods that use nodes."""
+        """`job_pods`: which Jobs have pods that use nodes. `failed_pods`: those that have failed."""
         self._runtime = runtime
         self._settings = settings
         self._writer = writer
@@ -78,6 +80,7 @@ class JobQueueController:
         self._classes: Cache[WorkloadPriorityClass] = runtime.cache(WORKLOAD_PRIORITY_CLASSES, WorkloadPriorityClass)
         self._pod_classes: Cache[PriorityClass] = runtime.cache(PRIORITY_CLASSES, PriorityClass)
         self._job_pods = job_pods
+        self._failed_pods = failed_pods
         self._permits = permits
         self.queue: WorkQueue[Key] = WorkQueue("jobs-queue", metrics=runtime.metrics)
         self.classes: WorkQueue[str] = WorkQueue("workload-priority-classes", metrics=runtime.metrics)
@@ -219,6 +222,7 @@ class JobQueueController:
             waits_for_pods=self._settings.pods_ready is not None,
             labels_to_copy=self._settings.label_keys_to_copy,
             overrides=self._overrides(job),
+            pod_cause=cause_of_failure(finished(job.status), self._failed_pods.of(job.metadata.uid)),
         )
 
     def _overrides(self, job: Job) -> dict[str, str]:

@@ -43,6 +43,7 @@ class JobContext:
     uses_nodes: bool = False  # pods of the Job run on nodes, are bound to one, or are being created
     prebuilt: Workload | None = None  # the Workload that the Job names as prebuilt, if it exists
     parent: ParentJob | None = None
+    pod_cause: str = ""  # why the pods of the Job failed, if it has failed
 
 
 @dataclass(frozen=True)

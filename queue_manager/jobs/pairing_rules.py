@@ -129,7 +129,7 @@ def workload_of_ended_job_is_finished(s: JobSituation) -> Action | None:
     def finish(draft: Draft) -> None:
         if s.context.waits_for_pods and draft.is_true(condition_types.ADMITTED) and pod_progress.are_pods_ready(s.job):
             transitions.pods_ready(draft, ready=True)
-        transitions.finish(draft, reason, end.message)
+        transitions.finish(draft, reason, end.message, s.context.pod_cause)
 
     for workload in s.owned:
         if workload.metadata.deletion_timestamp is not None:

@@ -27,9 +27,11 @@ from datetime import datetime
 from enum import IntEnum
 from typing import NamedTuple
 
+from job_controller.condition_types import FAILED
 from job_controller.disruption_target import DISRUPTION_TARGET
-from job_controller.model import ContainerStatus, Pod, TerminatedState, WaitingState
+from job_controller.model import Condition, ContainerStatus, Pod, TerminatedState, WaitingState
 from job_controller.pod_facts import LONG_AGO, finish_time, is_active, is_terminal
+from job_controller.reasons import DEADLINE_EXCEEDED
 from queue_manager.last_line import last_line
 from queue_manager.lifecycle.unscheduled import unschedulable
 
@@ -78,6 +80,16 @@ def worst_cause(pods: Iterable[Pod], since: datetime | None = None) -> PodCause 
     known = list(pods)
     own = [pod for pod in known if since is None or not is_terminal(pod) or finish_time(pod) >= since]
     return _worst(own if own else known)
+
+
+def cause_of_failure(end: Condition | None, pods: Iterable[Pod]) -> str:
+    """The worst cause among the pods of a Job that has failed; "" for any other Job, and if its deadline ended it.
+
+    `end`: the condition Complete or Failed of the Job.
+    """
+    by_pods = end is not None and end.type == FAILED and end.reason != DEADLINE_EXCEEDED
+    worst = worst_cause(pods) if by_pods else None
+    return worst.text if worst is not None else ""
 
 
 def _worst(pods: Iterable[Pod]) -> PodCause | None:

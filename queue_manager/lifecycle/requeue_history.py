@@ -2,12 +2,15 @@
 
 Conditions keep only the newest transition, and Events expire after an hour; this keeps the last ten attempts as long
 as the Workload exists. It also records since when the pods have not been ready, from which giveUpAfter counts; a run
-in which they became ready resets that. See BEHAVIOUR.md#q40-requeue-history.
+in which they became ready resets that. Once the Job has failed, it has the cause of its pods, which may be deleted
+then. See BEHAVIOUR.md#q40-requeue-history.
 """
 
 from __future__ import annotations
 
 from datetime import datetime
+
+import msgspec
 
 from queue_manager.api import condition_types, reasons
 from queue_manager.api.types import Attempt, RequeueHistory, Workload
@@ -35,6 +38,12 @@ def record(draft: Draft, reason: str, cause: str, retry_at: datetime | None = No
         retry_at=retry_at,
     )
     draft.put(requeue_history=RequeueHistory(since=since, attempts=(*known.attempts, attempt)[-MAX_ATTEMPTS:]))
+
+
+def record_failure(draft: Draft, pod_cause: str) -> None:
+    """Keep why the pods of a failed Job failed: what drains their node, or cleans up, deletes them."""
+    known = draft.status.requeue_history or RequeueHistory()
+    draft.put(requeue_history=msgspec.structs.replace(known, pod_cause=pod_cause))
 
 
 def not_ready_since(workload: Workload) -> datetime | None:

@@ -329,7 +329,9 @@ def _restart_queue(draft: Draft) -> None:
 # --- the end -----------------------------------------------------------------------------------------------
 
 
-def finish(draft: Draft, reason: str, message: str) -> None:
-    """Set Finished. The first reason stays."""
+def finish(draft: Draft, reason: str, message: str, pod_cause: str = "") -> None:
+    """Set Finished. The first reason stays. `pod_cause`: why the pods of the Job failed, which may be deleted soon."""
     if not draft.is_true(condition_types.FINISHED):
+        if pod_cause:
+            requeue_history.record_failure(draft, pod_cause)
         draft.set(condition_types.FINISHED, "True", reason, message)

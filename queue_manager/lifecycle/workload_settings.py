@@ -76,6 +76,11 @@ class WorkloadSettings:
         return self.pods_ready.timestamp if self.pods_ready else "Eviction"
 
     @property
+    def block_admission(self) -> bool:
+        """Whether nothing is admitted while a Workload that holds quota is not PodsReady."""
+        return self.pods_ready is not None and self.pods_ready.block_admission
+
+    @property
     def bounds(self) -> Bounds:
         """Bounds of what annotations of Jobs may set."""
         return Bounds(self.pods_ready.bounds if self.pods_ready else None, self.max_min_runtime)

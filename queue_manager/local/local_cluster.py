@@ -19,6 +19,7 @@ from types import TracebackType
 from typing import Any, NamedTuple, Self
 
 from job_controller import quantities
+from job_controller.model import Job
 from queue_manager import assets, kube_yaml
 from queue_manager.api.crd_conversion import converted_by, service
 from queue_manager.api.resources import CRDS, JOBS
@@ -41,6 +42,7 @@ from queue_manager.local.controllers.taint_eviction import TaintEviction
 from queue_manager.local.disabled_fields import DisabledFields
 from queue_manager.local.first_queue import CLUSTER_QUEUE, LOCAL_QUEUE, FirstQueue, NodeQuota
 from queue_manager.local.job_advice import JobAdvice
+from queue_manager.local.job_interruptions import JobInterruptions
 from queue_manager.local.kinds.registry import KindRegistry
 from queue_manager.local.kubeconfig_file import write_kubeconfig
 from queue_manager.local.loopback_certificate import ServerCertificate
@@ -208,8 +210,11 @@ class LocalCluster:
         runtime.task(partial(loopback_certificate.keep_current, identity, clock, present))
         if self.options.leave_running:
             stack.push_async_callback(agent.leave)  # after the runtime has stopped
+        interruptions = JobInterruptions(self.client, runtime.cache(JOBS, Job), clock.now)
         await stack.enter_async_context(runtime)
+        await interruptions.end()
         if not self.options.leave_running:
+            stack.push_async_callback(interruptions.begin)  # once the agent has shut down
             stack.push_async_callback(agent.shutdown, self.options.stop_grace_seconds)
 
         self.url = listening.url

@@ -11,14 +11,13 @@ from datetime import datetime
 
 from msgspec import Struct
 
-from job_controller.condition_types import COMPLETE, FAILED
+from job_controller.condition_types import COMPLETE
 from job_controller.conditions import finished
 from job_controller.model import Condition, Job, Pod
-from job_controller.reasons import DEADLINE_EXCEEDED
-from queue_manager.api import condition_types, keys, reasons
+from queue_manager.api import condition_types, keys, messages, reasons
 from queue_manager.api.types import Workload
 from queue_manager.configuration.notifications import EventType
-from queue_manager.lifecycle.pod_causes import worst_cause
+from queue_manager.lifecycle.pod_causes import cause_of_failure
 
 SCHEMA_VERSION = 1
 
@@ -27,7 +26,7 @@ class Notice(Struct, frozen=True, rename="camel", kw_only=True):
     """One event. Its fields are the keys of the JSON, and as SLUICE_EVENT_... the environment of a command.
 
     `id` is the same in every attempt to deliver the event, and of no other event. `cause`: why its pods failed, or were
-    not ready (`lifecycle.pod_causes`); "" for an event that they did not cause.
+    not ready (`lifecycle.pod_causes`); "" for an event that they did not cause. `message` does not repeat it.
     """
 
     schema_version: int = SCHEMA_VERSION
@@ -75,24 +74,49 @@ def of_job(
         workload=workload.metadata.name if workload is not None else "",
         reason=end.reason,
         message=end.message,
-        cause=_failure(end, pods),
+        cause=cause_of_failure(end, pods),
         succeeded_pods=new.status.succeeded or 0,
         failed_pods=new.status.failed or 0,
     )
 
 
-def of_workload(old: Workload | None, new: Workload | None, begun: datetime) -> Notice | None:
-    """The deactivation or the preemption of a Workload of a Job."""
+def of_workload(old: Workload | None, new: Workload | None, begun: datetime, now: datetime) -> Notice | None:
+    """The deactivation or the preemption of a Workload of a Job. `now`: the time of a change that is not dated."""
     if new is None or not new.job_uid:
         return None
     evicted, event = _eviction(new)
     before, earlier = _eviction(old) if old is not None else (None, None)
-    if evicted is None or event is None:
-        return None
-    if not _is_new(before if earlier == event else None, evicted, old is not None, begun):
-        return None
-    owner, when = new.metadata.controller, evicted.last_transition_time or begun
+    if evicted is not None and event is not None:
+        known = before if earlier == event else None
+        if _is_new(known, evicted, old is not None, begun):
+            return _of_eviction(new, event, evicted, evicted.last_transition_time or begun, old)
+    if old is not None and _is_deactivated_within_eviction(old, new):
+        return _of_eviction(new, "JobDeactivated", _BY_USER, now.replace(microsecond=0), old)
+    return None
+
+
+# The text of the eviction that would follow if the Workload was not evicted already.
+_BY_USER = Condition(
+    type=condition_types.EVICTED, status="True", reason=reasons.DEACTIVATED, message=messages.DEACTIVATED_MESSAGE
+)
+
+
+def _is_deactivated_within_eviction(old: Workload, new: Workload) -> bool:
+    """Whether a user deactivates a Workload that is evicted for another reason: its Evicted condition stays."""
+    announced = new.is_true(condition_types.DEACTIVATION_TARGET)  # by a rule, which evicts it for that reason
+    evicted, event = _eviction(new)
+    ended = new.is_true(condition_types.FINISHED) or (evicted is not None and event == "JobDeactivated")
+    return old.spec.active and not new.spec.active and new.is_true(condition_types.EVICTED) and not (announced or ended)
+
+
+def _of_eviction(new: Workload, event: EventType, evicted: Condition, when: datetime, old: Workload | None) -> Notice:
+    owner = new.metadata.controller
     admission = new.status.admission or (old.status.admission if old is not None else None)
+    message, cause = _preempted_for(new), ""
+    if event == "JobDeactivated":
+        by_pods = evicted.reason == reasons.deactivated_due_to(reasons.REQUEUING_LIMIT_EXCEEDED)
+        message, _, why = evicted.message.partition("; ") if by_pods else (evicted.message, "", "")
+        cause = _pod_cause(new) or why
     return Notice(
         id=_id(new.metadata.uid, event, when),
         type=event,
@@ -104,8 +128,8 @@ def of_workload(old: Workload | None, new: Workload | None, begun: datetime) -> 
         cluster_queue=admission.cluster_queue if admission is not None else "",
         workload=new.metadata.name,
         reason=evicted.reason,
-        message=_preempted_for(new) if event == "JobPreempted" else evicted.message,
-        cause=_pod_cause(new) if event == "JobDeactivated" else "",
+        message=message,
+        cause=cause,
     )
 
 
@@ -119,12 +143,6 @@ def _eviction(workload: Workload) -> tuple[Condition | None, EventType | None]:
     if evicted.reason.startswith(reasons.DEACTIVATED):
         return evicted, "JobDeactivated"
     return None, None
-
-
-def _failure(end: Condition, pods: Iterable[Pod]) -> str:
-    """Why the pods of a Job failed that has failed, unless its deadline ended it."""
-    worst = worst_cause(pods) if end.type == FAILED and end.reason != DEADLINE_EXCEEDED else None
-    return worst.text if worst is not None else ""
 
 
 def _pod_cause(workload: Workload) -> str:

@@ -42,7 +42,7 @@ class Notifier:
         self._pods = runtime.cache(PODS, Pod)
         self._pods.index(FAILED_PODS, lambda pod: controller_uid(pod) if pod.status.has_failed else ())
         runtime.cache(JOBS, Job).subscribe(self._job_changed)
-        self._workloads.subscribe(lambda old, new: self._put(of_workload(old, new, self._begun)))
+        self._workloads.subscribe(lambda old, new: self._put(of_workload(old, new, self._begun, runtime.clock.now())))
         for outbox in self._outboxes:
             runtime.task(outbox.run)
 

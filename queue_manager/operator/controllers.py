@@ -56,12 +56,14 @@ class Controllers:
         report: Callable[[str], None] = log.info,
         metrics: MetricRegistry | None = None,
         stands_by: bool = False,
+        beside: Callable[[Transport], Transport] | None = None,
     ) -> None:
         """`election`: None if no other manager can exist. `report` logs one line for users.
 
         `namespaces`: the controllers see only objects of these, and of kinds without a namespace; (): all.
         `metrics`: metrics of other parts of the process, which are served with the metrics of each term.
         `stands_by`: answer the visibility API while another process leads, too.
+        `beside`: puts the objects without a namespace beside the transport; None: the API server has them.
 
         `silence`: seconds without data after which a watch counts as broken.
         """
@@ -74,6 +76,7 @@ class Controllers:
         self._silence = silence
         self._report = report
         self._metrics = metrics
+        self._beside = beside
         self._stop = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._term = self._new_term()
@@ -170,6 +173,7 @@ class Controllers:
             self._namespaces,
             self._silence,
             self._report,
+            self._beside,
         )
         if self._metrics is not None:
             term.runtime.metrics.include(self._metrics)
@@ -194,9 +198,12 @@ class LeadershipTerm:
         namespaces: Collection[str],
         silence: float,
         report: Callable[[str], None],
+        beside: Callable[[Transport], Transport] | None,
     ) -> None:
         self._election = election
         served: Transport = UnservedPathTransport(transport)
+        if beside is not None:
+            served = beside(served)
         options = config.job_controller.options(manage="ManagedBy") if JOB_CONTROLLER in chosen else None
         if options is not None and options.manage == "All":
             served = SecondControllerDetector(served, report)
@@ -209,6 +216,7 @@ class LeadershipTerm:
             silence=silence,
             event_transport=throttled(self._fence, limit),
             namespaces=namespaces,
+            cluster_events=beside is None,
             server=transport.access.server,
         )
         self._sync_timeout = config.controller.cache_sync_timeout.total_seconds()

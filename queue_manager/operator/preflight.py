@@ -18,6 +18,7 @@ from queue_manager.operator.required_permissions import (
     CLUSTER_EVENTS,
     CLUSTER_EVENTS_NAMESPACE,
     LEADER,
+    OWN_NAMESPACE,
     Need,
     custom_resources,
     each_verb,
@@ -40,20 +41,26 @@ async def check(
     lease_namespace: str = "",
     namespaces: Collection[str] = (),
     further: Mapping[str, Sequence[Need]] = MappingProxyType({}),
+    *,
+    roles_only: bool = False,
 ) -> str:
     """Return the server's version after checking that it responds, serves the CRDs and grants the permissions.
 
     `server`: its URL, for messages. `lease_namespace`: the namespace of the Lease, "" without leader election.
     `namespaces`: where the permissions on namespaced objects must be granted; (): in all.
-    `further`: other needs by namespace, "" for all namespaces.
+    `further`: other needs by namespace, "" for all namespaces. `roles_only`: objects without a namespace are not on the
+    API server, so that no right on them is needed.
     Raises CannotStart.
     """
     controllers = list(controllers)
     client = RestClient(transport)
     try:
         version = await _server_version(transport)
-        await _check_kinds(transport, custom_resources(controllers))
-        await _check_controllers(client, needs(controllers), namespaces)
+        wanted = needs(controllers)
+        if roles_only:
+            wanted = [*(need for need in wanted if need.resource.namespaced), OWN_NAMESPACE]
+        await _check_kinds(transport, custom_resources(wanted))
+        await _check_controllers(client, wanted, namespaces)
         if lease_namespace:
             await _check_permissions(client, [LEADER], lease_namespace)
         for namespace, needed in further.items():
@@ -94,11 +101,11 @@ async def _check_kinds(transport: Transport, wanted: list[Resource]) -> None:
 
 
 async def _check_controllers(client: RestClient, wanted: list[Need], namespaces: Collection[str]) -> None:
-    """Check the needs of the controllers: those on namespaced objects in each of the namespaces, (): in all at once."""
+    """Check the needs of the controllers: what Roles can grant in each of the namespaces, (): in all at once."""
     if namespaces:
         for namespace in namespaces:
-            await _check_permissions(client, [need for need in wanted if need.resource.namespaced], namespace)
-        wanted = [need for need in wanted if not need.resource.namespaced]
+            await _check_permissions(client, [need for need in wanted if need.is_of_namespace], namespace)
+        wanted = [need for need in wanted if not need.is_of_namespace]
         if wanted:
             await _check_permissions(client, [CLUSTER_EVENTS], CLUSTER_EVENTS_NAMESPACE)
     await _check_permissions(client, wanted)

@@ -85,6 +85,16 @@ def over_tls(served: Mapping[Address, list[str]]) -> Address | None:
     return None
 
 
+def without_readers(served: Mapping[Address, list[str]]) -> dict[Address, list[str]]:
+    """Move metrics that other machines could read to loopback: without the right, who reads them is unknown.
+
+    Raises CannotStart if the probes have the same address.
+    """
+    address = over_tls(served)
+    moved = {} if address is None else {Address("127.0.0.1", address.port): ["metrics"]}
+    return {**{each: parts for each, parts in served.items() if each != address}, **moved}
+
+
 def _address(field: str, text: str) -> Address:
     try:
         return parse(text)

@@ -46,6 +46,11 @@ class Need:
     names: tuple[str, ...] = ()
 
     @property
+    def is_of_namespace(self) -> bool:
+        """Whether a Role can grant it: verbs on namespaced objects, or `get` of the Namespace that the Role is in."""
+        return self.resource.namespaced or (self.resource == NAMESPACES and self.verbs == ("get",))
+
+    @property
     def name(self) -> str:
         """The resource as an RBAC rule names it, e.g. `jobs/status`."""
         return f"{self.resource.plural}/{self.subresource}" if self.subresource else self.resource.plural
@@ -97,6 +102,9 @@ LEADER = Need(LEASES, ("get", "create", "update"))
 CLUSTER_EVENTS_NAMESPACE = "default"
 CLUSTER_EVENTS = Need(EVENTS, ("create", "patch"))
 
+# Of a manager with Roles only, in each of its namespaces: the verb on a Namespace that a Role in it can grant.
+OWN_NAMESPACE = Need(NAMESPACES, ("get",))
+
 
 def needs(controllers: Iterable[str]) -> list[Need]:
     """Merge the needs of these controllers: each resource once, verbs and resources in order of first use."""
@@ -107,9 +115,9 @@ def needs(controllers: Iterable[str]) -> list[Need]:
     return [Need(resource, tuple(those), subresource) for (resource, subresource), those in verbs.items()]
 
 
-def custom_resources(controllers: Iterable[str]) -> list[Resource]:
-    """Return the custom resources whose CRDs these controllers require."""
-    found = dict.fromkeys(need.resource for need in needs(controllers))
+def custom_resources(needed: Iterable[Need]) -> list[Resource]:
+    """Return the custom resources whose CRDs these needs require."""
+    found = dict.fromkeys(need.resource for need in needed)
     return [resource for resource in found if resource.group == WORKLOADS.group]
 
 

@@ -29,6 +29,14 @@ def is_active(state: SchedulerState, cluster_queue: str) -> bool:
     return cluster_queue in state.queues and state.inactive(cluster_queue) is None
 
 
+def is_blocked_by_pods(state: SchedulerState, *, block_admission: bool) -> bool:
+    """Whether blockAdmission holds back all admissions: a Workload that holds quota is not PodsReady.
+
+    BEHAVIOUR.md#q37-block-admission
+    """
+    return block_admission and not state.all_ready
+
+
 def assume(
     state: SchedulerState, queues: Queues, decision: Admit, now: datetime, min_runtime: float | None = None
 ) -> None:
@@ -72,10 +80,22 @@ def await_victims(state: SchedulerState, queues: Queues, decision: Preempt) -> l
 def refuse(
     state: SchedulerState, queues: Queues, refusal: Refuse, now: datetime, backfilling: Backfilling | None = None
 ) -> None:
-    """The Workload stays pending until what its refusal waits for."""
-    state.end_reservation(refusal.info.uid)
+    """The Workload stays pending until what its refusal waits for; nothing is kept for it.
+
+    If it blocks its StrictFIFO queue, nothing is kept for those behind it either: they cannot be admitted, and it may
+    need just that quota. All who waited for it are tried again. They are not when a Workload loses what was kept for
+    itself: two that can each have what was kept for the other would be tried in turn forever.
+    """
     behind = backfilling.order_behind(refusal.info, now) if backfilling is not None else None
     queues.refused(refusal, never=refusal.reason in NEVER_FITS_REASONS, behind=behind)
+    state.end_reservation(refusal.info.uid)
+    name = refusal.cluster_queue
+    if queues.is_blocked_by(refusal.info.key, name):
+        blocked = [uid for uid, reservation in state.reservations.items() if reservation.cluster_queue == name]
+        for uid in blocked:
+            state.end_reservation(uid)
+        if blocked:
+            queues.requeue_inadmissible(state.relatives(name), now)
 
 
 def concerned_by(state: SchedulerState, admissions: Iterable[Admit]) -> set[str]:
@@ -129,11 +149,8 @@ class Rehearsal:
 
     @property
     def is_blocked(self) -> bool:
-        """Whether blockAdmission holds back admissions: a Workload that holds quota is not PodsReady.
-
-        BEHAVIOUR.md#q37-block-admission
-        """
-        return self.block_admission and not self.state.all_ready
+        """Whether blockAdmission holds back all admissions."""
+        return is_blocked_by_pods(self.state, block_admission=self.block_admission)
 
 
 def held_back(info: Info, cluster_queue: str) -> Refuse:

@@ -112,7 +112,7 @@ class PendingWorkloads:
         self._preempting: dict[Key, bool] = {}  # True: to be tried
         self.preempts_newer = False  # withinClusterQueue: an earlier one of equal Workloads may have more victims
         self._parked = 0
-        self._blocked: Key | None = None  # StrictFIFO: this head was refused, and nothing has changed
+        self.blocked_by: Key | None = None  # StrictFIFO: this head was refused, and nothing has changed
         self.never: PendingReason | None = None  # StrictFIFO: the refusal of a head that can never fit
         self.waiting_head: Info | None = None  # BestEffortFIFO, backfilling: the first that found no quota
         self._shortest_first = False  # behind the waiting head, the shortest declared run is first
@@ -200,7 +200,7 @@ class PendingWorkloads:
         info = self._where.pop(key, None)
         if info is None:
             return None
-        if self._blocked == key:
+        if self.blocked_by == key:
             self._unblock()
         if self.waiting_head is not None and self.waiting_head.key == key:
             self._release_all()
@@ -257,7 +257,7 @@ class PendingWorkloads:
         returning = min((self._where[key] for key, ready in self._preempting.items() if ready), key=_rank, default=None)
         if returning is not None and (first is None or first.priority <= returning.priority):
             return returning
-        return None if first is None or first.key == self._blocked else first
+        return None if first is None or first.key == self.blocked_by else first
 
     def _first(self) -> Info | None:
         firsts = [first for line in list(self._shape_heads) if (first := self._first_in(line)) is not None]
@@ -298,7 +298,7 @@ class PendingWorkloads:
             self._where[key] = info
             self._refused[key] = None
         elif self.strategy == STRICT_FIFO:
-            self._blocked, self.never = key, why if never else None
+            self.blocked_by, self.never = key, why if never else None
         elif retry is Retry.PREEMPTION:
             self.remove(key)
             self._where[key] = info
@@ -341,14 +341,14 @@ class PendingWorkloads:
             self._push_shape(shape.key, first)
 
     def _unblock(self) -> None:
-        self._blocked = self.never = None
+        self.blocked_by = self.never = None
 
     def requeue_inadmissible(self, now: datetime) -> bool:
         """After a change, activate every Workload that is not delayed. True if at least one became active.
 
         Kueue: QueueInadmissibleWorkloads (pkg/cache/queue).
         """
-        woken = self._blocked is not None or not all(self._preempting.values())
+        woken = self.blocked_by is not None or not all(self._preempting.values())
         self._unblock()
         self._preempting = dict.fromkeys(self._preempting, True)
         woken = self._release_all() or woken

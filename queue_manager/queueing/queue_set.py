@@ -221,6 +221,11 @@ class Queues:
             why = PendingReason(refusal.reason, refusal.message)
             pending.refused(refusal.info.key, refusal.retry, why, never=never, behind=behind)
 
+    def is_blocked_by(self, key: Key, cluster_queue: str) -> bool:
+        """Whether this head was refused, and those behind it are not tried before something changes (StrictFIFO)."""
+        pending = self.cluster_queues.get(cluster_queue)
+        return pending is not None and pending.blocked_by == key
+
     def requeue_inadmissible(self, names: Iterable[str], now: datetime) -> bool:
         """After a change of quota or rules, make refused Workloads of these queues eligible. True if any became so."""
         known = {name: pending for name in names if (pending := self.cluster_queues.get(name)) is not None}

@@ -9,7 +9,7 @@ BUDGET_SECONDS between two turns of the event loop. BEHAVIOUR.md#q11-admission-c
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from datetime import datetime
 
 from queue_manager.api import event_reasons, messages, policies, reasons
@@ -45,9 +45,16 @@ class Scheduler:
     """Admits Workloads."""
 
     def __init__(
-        self, runtime: Runtime, settings: WorkloadSettings, quota_cache: QuotaCache, writer: WorkloadWriter
+        self,
+        runtime: Runtime,
+        settings: WorkloadSettings,
+        quota_cache: QuotaCache,
+        writer: WorkloadWriter,
+        follows_job: Callable[[Workload], bool] = lambda workload: True,
     ) -> None:
+        """`follows_job`: whether a Workload has the request of its Job; it is not admitted before it has."""
         self.cycles = 0
+        self._follows_job = follows_job
         self._runtime = runtime
         self._settings = settings
         self._backfilling = _backfilling(settings)
@@ -144,14 +151,7 @@ class Scheduler:
         return progress
 
     def _is_blocked_by_pods(self) -> bool:
-        """Whether blockAdmission holds back admissions: an admitted Workload is not PodsReady.
-
-        BEHAVIOUR.md#q37-block-admission
-        """
-        ready = self._settings.pods_ready
-        if ready is None or not ready.block_admission:
-            return False
-        return not self._quota_cache.state.all_ready
+        return outcomes.is_blocked_by_pods(self._quota_cache.state, block_admission=self._settings.block_admission)
 
     # --- admissions ---
 
@@ -175,6 +175,7 @@ class Scheduler:
                     workload, lambda draft: self._reserve(draft, decision), component, Cause.ADMISSION
                 )
                 written = reserves_quota(latest)  # False if the Workload finished in the same write
+                retry_after = 0.0 if written or self._follows_job(latest) else RETRY_SECONDS  # or once it changes
                 self._rejections.forget(info.uid)
         except Gone:
             pass
@@ -197,6 +198,8 @@ class Scheduler:
             return
         holding = self._quota_cache.state.holdings.get(decision.info.uid)
         if holding is not None and holding.evicted:  # preempted since the decision: neither of the two is written
+            return
+        if not self._follows_job(draft.workload):  # an admission of the old request would end with its Workload
             return
         if waits(draft.workload) and not newest.in_backoff(draft.now) and _same(newest, decision.info):
             if self._settings.pods_ready is not None and _is_named_for_job(draft.original):

@@ -42,8 +42,9 @@ class WorkloadController:
         quota_cache: QuotaCache,
         writer: WorkloadWriter,
         running: JobPods,
+        failed: JobPods,
     ) -> None:
-        """`running`: the pods that use nodes."""
+        """`running`: the pods that use nodes. `failed`: those that have failed."""
         self._runtime = runtime
         self._settings = settings
         self._quota_cache = quota_cache
@@ -61,7 +62,7 @@ class WorkloadController:
         quota_cache.cycle_listeners.append(self._enqueue_cluster_queues)
         self._unschedulable = JobPods(runtime, "no node can take", lambda pod: unschedulable(pod) is not None)
         self._unschedulable.subscribe(self._on_unschedulable)
-        self._failed = JobPods(runtime, "have failed", lambda pod: pod.status.has_failed)
+        self._failed = failed
         self._running = running
         self._running.subscribe(self._on_running)
         runtime.worker(self.queue, self.sync, WORKERS)

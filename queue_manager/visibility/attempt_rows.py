@@ -69,13 +69,20 @@ def _with_earlier_retry(row: AttemptRow, after: AttemptRow) -> AttemptRow:
 
 
 def _finished(row: AttemptRow, workload: Workload) -> AttemptRow:
-    """Return the newest attempt, ended by the end of the Job if nothing else ended it; none follows that end."""
+    """Return the newest attempt, ended by the end of the Job if nothing else ended it; none follows that end.
+
+    A Job that ends before an eviction has stopped it holds its quota until its end, which is what ended the attempt.
+    """
     finished = workload.condition(condition_types.FINISHED)
     if finished is None or not finished.is_true:
         return row
-    if row.ended is not None:
+    if row.ended is not None and workload.status.admission is None:
         return msgspec.structs.replace(row, next_retry=None)
-    return msgspec.structs.replace(row, ended=finished.last_transition_time, cause=finished.reason)
+    history = workload.status.requeue_history
+    pod_cause = history.pod_cause if history is not None else ""
+    return msgspec.structs.replace(
+        row, ended=finished.last_transition_time, cause=finished.reason, pod_cause=pod_cause, next_retry=None
+    )
 
 
 def _recorded(workload: Workload) -> list[AttemptRow]:

@@ -105,9 +105,8 @@ class ClusterState:
         self._ranges: dict[str, list[LimitRange]] = {}
         self._classes = tuple(objects.runtime_classes)
         self._readers: dict[str, RequestReader] = {}  # by namespace
-        block = settings.pods_ready is not None and settings.pods_ready.block_admission
         backfilling = Backfilling(settings.backfill) if settings.backfill is not None else None
-        self._rehearsal = outcomes.Rehearsal(self.state, self.queues, now, block, backfilling)
+        self._rehearsal = outcomes.Rehearsal(self.state, self.queues, now, settings.block_admission, backfilling)
         self._load(objects)
 
     def _load(self, objects: ClusterObjects) -> None:

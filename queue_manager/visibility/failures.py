@@ -17,7 +17,7 @@ from queue_manager.api.types import Workload
 from queue_manager.lifecycle.pod_causes import ended_text
 from queue_manager.visibility.attempt_counts import budget_attempts
 from queue_manager.visibility.job_causes import pods_by_job
-from queue_manager.visibility.pod_attempts import backoff_end, delay_of_index, failed_container
+from queue_manager.visibility.pod_attempts import delay_of_index, failed_container
 from queue_manager.visibility.wire_types import Pod
 
 
@@ -114,4 +114,5 @@ def _replaced_at(job: Job | None, newest: Pod, failed: Sequence[Pod], options: J
         return finish_time(newest) + delay_of_index(job, newest, options)
     in_a_row = [newest] if job.status.succeeded else failed  # the time of the success is unknown, so count one failure
     history = backoff.extend(backoff.FailureHistory(), (), in_a_row)
-    return backoff_end(job, history, options) or finish_time(newest)
+    delay = backoff.delay(history.number, backoff.base_of(job, options), options.backoff_max)
+    return (history.last_failure or finish_time(newest)) + delay

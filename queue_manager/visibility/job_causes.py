@@ -1,7 +1,8 @@
 """The cause that lists name first: why the pods of a Job are not ready, or were not in its last attempt. Pure.
 
-While the Job has pods, their status says it (`lifecycle.pod_causes`). An eviction deletes them; then the record of
-the attempt in the Workload says it. BEHAVIOUR.md#q113-pod-causes.
+While the Job runs, the status of its pods says it (`lifecycle.pod_causes`). An eviction deletes them; then the record
+of the attempt in the Workload says it. The pods of a Job that has failed may be deleted, too, for instance by `kubectl
+drain`: the Workload has the cause since the end of the Job. BEHAVIOUR.md#q113-pod-causes.
 """
 
 from __future__ import annotations
@@ -13,10 +14,9 @@ from typing import TypeVar
 from job_controller import conditions, model
 from job_controller.condition_types import FAILED
 from job_controller.model import Job
-from job_controller.reasons import DEADLINE_EXCEEDED
 from queue_manager.api import condition_types, reasons
 from queue_manager.api.types import Workload
-from queue_manager.lifecycle.pod_causes import READINESS, CauseRank, worst_cause
+from queue_manager.lifecycle.pod_causes import READINESS, CauseRank, cause_of_failure, worst_cause
 from queue_manager.visibility.attempt_counts import budget_attempts
 
 READINESS_PENDING = "readiness probe has not succeeded yet"
@@ -26,8 +26,8 @@ def job_cause(job: Job, workload: Workload | None, pods: Iterable[model.Pod]) ->
     """The cause of a Job by its pods, else by the record of its last attempt; "" if it needs none."""
     end = conditions.finished(job.status)
     if end is not None:
-        worst = worst_cause(pods) if end.type == FAILED and end.reason != DEADLINE_EXCEEDED else None
-        return worst.text if worst is not None else ""
+        history = workload.status.requeue_history if workload is not None and end.type == FAILED else None
+        return (history.pod_cause if history is not None else "") or cause_of_failure(end, pods)
     if job.spec.suspend or (workload is not None and _is_over(workload)):
         return recorded_cause(workload)
     all_ready = (job.status.ready or 0) >= job.status.active > 0

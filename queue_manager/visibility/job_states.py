@@ -42,6 +42,7 @@ from queue_manager.scheduling import workload_info
 from queue_manager.visibility.attempt_counts import count_budget_attempts
 from queue_manager.visibility.deactivated_jobs import job_name
 from queue_manager.visibility.job_causes import exit_code_of, job_cause, pods_by_job
+from queue_manager.visibility.job_times import ended_at, spans
 from queue_manager.visibility.pod_attempts import next_pod_at
 from queue_manager.visibility.preempted import preempted_for
 from queue_manager.visibility.short_messages import like_another, plain
@@ -213,7 +214,7 @@ def job_row(
         exit_code=exit_code_of(cause, pods),
         retry_at=_retry_at(job, workload, pods, options, now) if state == JobState.BACKOFF else None,
         created=job.metadata.creation_timestamp,
-        finished=_ended_at(job),
+        finished=ended_at(job),
     )
 
 
@@ -346,42 +347,6 @@ def refusal(workload: Workload | None) -> str:
 def is_judged(reserved: Condition | None) -> bool:
     """Whether the QuotaReserved condition shows that the scheduler has tried the Workload."""
     return reserved is not None and reserved.message != messages.PENDING_EVALUATION_MESSAGE
-
-
-def spans(job: Job, workload: Workload | None, now: datetime) -> tuple[float | None, float | None]:
-    """Return the seconds that the Job waited for its start (until now if it has not started), and ran since then.
-
-    Runs that an eviction ended count toward neither; the Workload records them. A deactivated Job does not wait.
-    """
-    created = job.metadata.creation_timestamp or now
-    started = job.status.start_time
-    ended = _ended_at(job)
-    waited_until = started or ended or _deactivated_at(workload) or now
-    waiting = _seconds(created, waited_until) if workload or job.spec.suspend else None
-    if waiting is not None and workload is not None:
-        waiting = max(0.0, waiting - (workload.status.accumulated_past_execution_time_seconds or 0))
-    running = _seconds(started, ended or now) if started else None
-    return waiting, running
-
-
-def _deactivated_at(workload: Workload | None) -> datetime | None:
-    if workload is None or workload.spec.active:
-        return None
-    evicted = workload.condition(condition_types.EVICTED)
-    return evicted.last_transition_time if evicted is not None and evicted.is_true else None
-
-
-def _seconds(start: datetime, end: datetime) -> float:
-    """Return the seconds between two times, at least 0: objects may be newer than `now`."""
-    return max(0.0, (end - start).total_seconds())
-
-
-def _ended_at(job: Job) -> datetime | None:
-    return job.status.completion_time or _failed_at(job)
-
-
-def _failed_at(job: Job) -> datetime | None:
-    return next((c.last_transition_time for c in job.status.conditions if c.type == FAILED and c.is_true), None)
 
 
 def _retry_at(

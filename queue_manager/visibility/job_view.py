@@ -11,6 +11,7 @@ from job_controller.model import Job
 from job_controller.pod_identity import with_initial_identity
 from queue_manager.api import keys
 from queue_manager.api.types import Workload
+from queue_manager.lifecycle.interruptions import Interruption, interruptions
 from queue_manager.visibility import deactivated_jobs
 from queue_manager.visibility.attempt_counts import count_attempts, count_budget_attempts
 from queue_manager.visibility.attempt_rows import AttemptRow, attempt_rows
@@ -27,9 +28,9 @@ from queue_manager.visibility.job_states import (
     job_state,
     lost_quota_for,
     refusal,
-    spans,
     state_without_job,
 )
+from queue_manager.visibility.job_times import spans
 from queue_manager.visibility.pod_attempts import PodRow, pod_rows
 from queue_manager.visibility.predictions import PredictionContext, predict
 from queue_manager.visibility.wire_types import Event, Pod
@@ -90,6 +91,7 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     position: Position | None
     waiting_seconds: float | None
     running_seconds: float | None
+    interruptions: list[Interruption]
     next: list[Prediction]
     history: list[Step]
     demand: list[DemandRow]
@@ -176,6 +178,7 @@ def job_view(
         position=context.outlook.position if context.outlook is not None else None,
         waiting_seconds=waiting,
         running_seconds=running,
+        interruptions=interruptions(shown.metadata),
         next=predict(job, workload, pods, indexes, state, context, now, refused=denial is not None),
         history=history(job, workload),
         demand=demand(job, workload),

@@ -9,7 +9,7 @@ which counts as the previous attempt.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import NamedTuple
 
 from job_controller.model import Job
@@ -17,14 +17,14 @@ from job_controller.pod_facts import completion_index
 from queue_manager.visibility.pod_attempts import creation_order, failed_container, has_started
 from queue_manager.visibility.wire_types import ContainerStatus, Pod
 
-ROUNDING = timedelta(seconds=1)  # of the start of one process, as different agents report it
-
 
 class LogSource(NamedTuple):
     """One log: a container of a pod. `label` is unique among the pods of a Job.
 
     `restarts`: how often the container was restarted. `before_restart`: its log before the last restart.
-    `started`: when its process was, if known: `sluice up` restarts one that its end interrupted without counting it.
+    `started`: when the process was started, if known. `sluice up` starts a process that its stop interrupted again
+    without counting a restart, and the log of the interrupted process is continued by that of the next. `others`: the
+    other containers of the pod, if none was named.
     """
 
     pod: str
@@ -34,13 +34,12 @@ class LogSource(NamedTuple):
     restarts: int = 0
     before_restart: bool = False
     started: datetime | None = None
+    others: tuple[str, ...] = ()
 
-    def follows(self, known: LogSource) -> bool:
-        """Whether this is the log of a later process that has taken the place of a known one."""
-        same = self._replace(started=known.started) == known
-        if not same or self.started is None or known.started is None:
-            return False
-        return self.started - known.started > ROUNDING
+    @property
+    def log(self) -> LogSource:
+        """The same log for each process that writes to it, and whether or not another restart has followed."""
+        return self._replace(before_restart=False, started=None, others=())
 
 
 def has_several_pods(job: Job) -> bool:
@@ -106,11 +105,23 @@ def _source(job: Job, pod: Pod, container: str) -> LogSource | None:
     index = completion_index(pod)
     label = str(index) if job.spec.completion_mode == "Indexed" and index >= 0 else pod.metadata.name
     return LogSource(
-        pod.metadata.name, pod.metadata.uid, status.name, label, status.restart_count, started=started_at(status)
+        pod.metadata.name,
+        pod.metadata.uid,
+        status.name,
+        label,
+        status.restart_count,
+        started=_started_at(status),
+        others=() if container else _others(pod, status.name),
     )
 
 
-def started_at(status: ContainerStatus) -> datetime | None:
+def _others(pod: Pod, name: str) -> tuple[str, ...]:
+    own = (status.name for status in pod.status.container_statuses)
+    init = (f"{status.name} (init)" for status in pod.status.init_container_statuses)
+    return tuple(other for other in (*own, *init) if other.removesuffix(" (init)") != name)
+
+
+def _started_at(status: ContainerStatus) -> datetime | None:
     """When the process of the last start of a container was started; None if that is unknown."""
     state = status.state.running or status.state.terminated or status.last_state.terminated
     return state.started_at if state is not None else None

@@ -11,7 +11,8 @@ obstacle, because the Job only has to wait for it. The first rule that applies d
     its queue has no quota for a resource         unless the configuration excludes the resource
 
 Only the configuration of the queue manager says which resources are excluded (`resources`). If it cannot be read, the
-last rule is uncertain until the scheduler has tried the Workload, or another one of the same shape.
+last rule is uncertain until the scheduler has tried the Workload, or another one of the same shape. If the ClusterQueue
+cannot be read, what the scheduler found is all that is known.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from queue_manager.visibility.consequences import queue_obstacle
 from queue_manager.visibility.job_states import is_judged
 from queue_manager.visibility.similar_names import similar_names
 from queue_manager.visibility.start_verdict import never, without_quota
+from queue_manager.visibility.unlisted_queues import is_unlisted
 
 WAITS = "waits in its queue"
 INSTALL = "sluice crds | kubectl apply -f -"
@@ -71,7 +73,19 @@ class ReadableQueues:
         local = (self.local or {}).get(key)
         if local is None:
             return None, None
-        return local, ClusterQueue() if self.cluster is None else self.cluster.get(local.spec.cluster_queue)
+        if self.cluster is None or self.is_unlisted(key):
+            return local, ClusterQueue()
+        return local, self.cluster.get(local.spec.cluster_queue)
+
+    def only_manager_knows(self, key: Key) -> bool:
+        """Whether the user may not read the ClusterQueue of this LocalQueue, or the manager has it from a file."""
+        local, above = self.of(key)
+        return local is not None and above is not None and not above.metadata.name
+
+    def is_unlisted(self, key: Key) -> bool:
+        """Whether this LocalQueue belongs to a manager that has its ClusterQueue, flavors and classes from files."""
+        local = (self.local or {}).get(key)
+        return local is not None and self.cluster is not None and is_unlisted(local, self.cluster)
 
 
 def obstacle(
@@ -134,6 +148,8 @@ def _of_class(job: Job, workload: Workload | None, queues: ReadableQueues) -> Ob
     name = job.metadata.labels.get(keys.PRIORITY_CLASS, "")
     if not name or workload is not None or queues.classes is None or name in queues.classes:
         return None
+    if queues.is_unlisted(local_queue_of(job, workload)):
+        return None
     near = similar_names(name, queues.classes, 1)
     text = f"cannot start: WorkloadPriorityClass {name} does not exist"
     text += f"; did you mean {near[0]}?" if near else ""
@@ -166,11 +182,17 @@ def _selects(cluster_queue: ClusterQueue, namespace: str, queues: ReadableQueues
 def _of_resources(
     job: Job, workload: Workload | None, cluster_queue: ClusterQueue, rules: ResourceRules | None
 ) -> Obstacle | None:
-    names = ", ".join(without_quota(job, cluster_queue, rules or COUNT_ALL)) if cluster_queue.metadata.name else ""
+    judged = workload.condition(condition_types.QUOTA_RESERVED) if workload is not None else None
+    if not cluster_queue.metadata.name:  # only the scheduler knows the quota
+        if judged is None or not is_judged(judged) or judged.reason not in _NEVER:
+            return None
+        return Obstacle(
+            f"cannot start: {judged.message}", "request less, or have an admin change the queue", never=True
+        )
+    names = ", ".join(without_quota(job, cluster_queue, rules or COUNT_ALL))
     if not names:
         return None
     text = f"cannot start: ClusterQueue {cluster_queue.metadata.name} has no quota for {names}"
-    judged = workload.condition(condition_types.QUOTA_RESERVED) if workload is not None else None
     if judged is not None and is_judged(judged):
         if judged.reason not in _NEVER:
             return None

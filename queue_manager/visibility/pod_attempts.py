@@ -1,8 +1,8 @@
 """The pods of a Job by attempt, and when the next pod is created. Pure.
 
-The Job controller decides when to replace a failed pod. This module computes the same time with the same functions
-(`job_controller`'s backoff) from the same pods. The first and the longest wait are configurable,
-and may be unknown; failed pods that are gone are not counted.
+The Job controller decides when to replace a failed pod. This module returns the time at which a Job controller would do
+so that starts now (`job_controller.failure_history`): it counts failed pods that are gone by the status of the Job. The
+first and the longest wait are configurable, and may be unknown.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 
 import msgspec
 
-from job_controller import backoff, conditions, model
+from job_controller import backoff, conditions, failure_history, model
 from job_controller.model import Condition, Job
 from job_controller.options import JobControllerOptions
 from job_controller.pod_facts import LONG_AGO, completion_index, finish_time, is_active, is_ready, is_terminal
@@ -178,23 +178,15 @@ def works(job: Job) -> bool:
 def next_pod_at(job: Job, pods: Sequence[model.Pod], options: JobControllerOptions, now: datetime) -> datetime | None:
     """Return when the Job's backoff for failed pods ends, or None if no backoff is pending.
 
-    Finish times in the future, from before the clock was set back, count as by the Job controller.
+    Finish times in the future, from before the clock was set back, count as by the Job controller. If all failed pods
+    are gone, the time of the last failure is unknown, and the result is None.
     """
     job = effective(job, options.switches)
     if not works(job) or job.spec.backoff_limit_per_index is not None:
         return None
     if sum(map(is_active, pods)) >= job.spec.pods_at_once:
         return None
-    succeeded = [pod for pod in pods if pod.status.has_succeeded]
-    seen = backoff.extend(backoff.FailureHistory(), succeeded, [pod for pod in pods if pod.status.has_failed])
-    return backoff_end(job, backoff.without_future_times(seen, now), options)
-
-
-def backoff_end(job: Job, seen: backoff.FailureHistory, options: JobControllerOptions) -> datetime | None:
-    """Return when the Job's backoff for these failures ends, or None if a pod has succeeded since."""
-    if seen.last_failure is None:
-        return None
-    return seen.last_failure + backoff.delay(len(seen.failures), backoff.base_of(job, options), options.backoff_max)
+    return failure_history.backoff_end(job, pods, now, options)
 
 
 def delay_of_index(job: Job, last: Pod, options: JobControllerOptions) -> timedelta:

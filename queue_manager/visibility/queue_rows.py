@@ -24,8 +24,10 @@ from queue_manager.scheduling.amounts import amount, text
 from queue_manager.scheduling.quota_forest import QuotaForest
 from queue_manager.scheduling.quota_state import quotas_of
 from queue_manager.scheduling.quota_tree import FlavorResource, QuotaNode
+from queue_manager.visibility.unlisted_queues import is_unlisted
 
 MISSING = "Missing"  # the state of a ClusterQueue that does not exist
+UNLISTED = "Unlisted"  # of one that a manager has from a file
 
 
 class QuotaRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -117,13 +119,14 @@ def queue_rows(
 def _missing_row(
     name: str, local_queues: Sequence[LocalQueue], waiting: Sequence[datetime], admitted: int, now: datetime
 ) -> QueueRow:
+    unlisted = any(is_unlisted(local, ()) for local in local_queues)
     return QueueRow(
         name=name,
         cohort="",
         cohort_path=[],
         strategy="",
-        state=MISSING,
-        message="it does not exist, and these LocalQueues name it",
+        state=UNLISTED if unlisted else MISSING,
+        message="a manager has it from a file" if unlisted else "it does not exist, and these LocalQueues name it",
         local_queues=_names(local_queues),
         stopped_queues=_names(local for local in local_queues if stops(local.spec.stop_policy)),
         pending=len(waiting),

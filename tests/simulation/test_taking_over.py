@@ -14,7 +14,7 @@ import pytest
 from job_controller.model import Job
 from queue_manager.adoption.workload_fates import Fate, fate
 from queue_manager.api import condition_types
-from queue_manager.api.resources import WORKLOADS
+from queue_manager.api.resources import JOBS, WORKLOADS
 from queue_manager.api.types import Workload
 from queue_manager.configuration import KueueConfig
 from queue_manager.simulation.kubelet import PodScript
@@ -54,12 +54,14 @@ async def _broken_promises(moment: Moment, config: KueueConfig) -> list[str]:
         world.admission.clear()
         await restore(world, moment)
         before = await world.client.list(WORKLOADS, type=Workload)
+        jobs = {job.metadata.uid: job for job in await world.client.list(JOBS, type=Job)}
         since = len(world.history)
         await world.start()
         await asyncio.sleep(SECONDS)
         after = {w.metadata.uid: w for w in await world.client.list(WORKLOADS, type=Workload)}
         stopped = _stopped(world.history[since:])
-    return [text for old in before if (text := _broken(old, after.get(old.metadata.uid), stopped))]
+    found = ((old, fate(old, jobs.get(old.job_uid)), after.get(old.metadata.uid)) for old in before)
+    return [text for old, promise, new in found if (text := _broken(old, promise, new, stopped))]
 
 
 def _stopped(history: list[bytes]) -> set[str]:
@@ -74,10 +76,11 @@ def _stopped(history: list[bytes]) -> set[str]:
     }
 
 
-def _broken(old: Workload, new: Workload | None, stopped: set[str]) -> str:
+def _broken(old: Workload, promise: Fate, new: Workload | None, stopped: set[str]) -> str:
     """What is not as promised; "" if all is. A Workload that left its quota may have got it back since."""
-    promise = fate(old)
     name = f"{promise} {old.metadata.name}"
+    if promise is Fate.REPLACED:
+        return "" if new is None or old.job_uid in stopped else f"{name}: its Job was not stopped"
     if new is None:
         return f"{name} is gone"
     match promise:

@@ -207,6 +207,9 @@ class RequeueHistory(ApiModel):
     attempts: Annotated[list[Attempt], Field(max_length=10), ATOMIC] | None = None
     """The last ten, the oldest first. Kept over deactivation and reactivation."""
 
+    pod_cause: Annotated[str, Field(max_length=256)] | None = None
+    """Why the pods of the Job failed, which has failed: the worst cause, kept after their deletion."""
+
 
 class UnhealthyNode(ApiModel):
     """A failed node under a pod of the workload."""

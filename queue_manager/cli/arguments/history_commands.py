@@ -40,7 +40,9 @@ def add_history_commands(commands: Commands) -> None:
 
 def _add_choice(command: argparse.ArgumentParser) -> None:
     """Add the options that choose Jobs and the store."""
-    command.add_argument("--since", type=past_time, default="7d", metavar="TIME", help="default: 7d")
+    command.add_argument(
+        "--since", type=past_time, default="7d", metavar="TIME", help="not ended before this time (default: 7d)"
+    )
     command.add_argument("--until", type=past_time, metavar="TIME", help="submitted before this time (default: now)")
     command.add_argument("--user", metavar="U", help="only Jobs of this user")
     command.add_argument("-q", "--queue", metavar="Q", help="only Jobs of this LocalQueue, or of cq/NAME")

@@ -146,5 +146,12 @@ def add_settings_options(command: argparse.ArgumentParser) -> None:
         type=name_list,
         default=(),
         metavar="NS,...",
-        help="manage only Jobs of these namespaces, with Roles in them; other kinds still need ClusterRoles",
+        help="manage only Jobs of these namespaces, with Roles in them; other kinds need ClusterRoles or "
+        "--cluster-objects",
+    )
+    command.add_argument(
+        "--cluster-objects",
+        metavar="F",
+        help="with --namespaced: the ClusterQueues, ResourceFlavors, Cohorts and priority classes of this file instead "
+        "of the API server's, and Roles only: the same as clusterObjects",
     )

@@ -148,7 +148,8 @@ def add_single_jobs(commands: Commands) -> None:
     back = commands.add_parser(
         "reactivate",
         help="requeue deactivated Jobs, with a new budget of retries",
-        epilog="""kubectl patch workload NAME --type merge -p '{"spec":{"active":true}}' does the same.""",
+        epilog="""After an interruption, repeat the command: it reactivates the rest, and leaves active Jobs alone.
+kubectl patch workload NAME --type merge -p '{"spec":{"active":true}}' does the same.""",
     )
     back.add_argument("jobs", nargs="*", metavar="JOB", help="names, or NAMESPACE/NAME")
     back.add_argument("--all", action="store_true", help="all deactivated Jobs of the queue given with -q")
@@ -190,7 +191,7 @@ def _add_following(commands: Commands) -> None:
     chosen.add_argument("--failed", action="store_true", help="only of pods that failed")
     chosen.add_argument("--previous", action="store_true", help="of the attempt before the newest, where it is kept")
     logs.add_argument("--index", type=natural, metavar="N", help="only of this index of an indexed Job")
-    logs.add_argument("-c", "--container", metavar="C", help="default: the first, or the one that failed")
+    logs.add_argument("-c", "--container", metavar="C", help="which one (default: the one that failed, else the first)")
     add_namespace_option(logs)
     add_connection_options(logs)
 

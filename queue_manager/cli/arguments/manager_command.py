@@ -31,6 +31,12 @@ def add_manager(commands: Commands) -> None:
         help="manage only Jobs of this namespace, with rights in it; may be given several times (default: all)",
     )
     manager.add_argument(
+        "--cluster-objects",
+        metavar="PATH",
+        help="with --namespace: take ClusterQueues, Cohorts, ResourceFlavors and priority classes from this file or "
+        "folder instead of the API server; then Roles in these namespaces are enough",
+    )
+    manager.add_argument(
         "--lease", metavar="NAME", help="name of the Lease for leader election (default: as the KueueConfig says)"
     )
     manager.add_argument(

@@ -12,6 +12,7 @@ RULES: tuple[Callable[[ClusterSnapshot], Iterable[Problem]], ...] = (
     platform_rules.leases_without_holder,
     platform_rules.deployments_that_never_led,
     platform_rules.unanswered_webhooks,
+    platform_rules.hanging_namespaces,
     platform_rules.missing_certificate_secrets,
     platform_rules.expiring_certificates,
     platform_rules.skewed_clocks,
@@ -33,7 +34,7 @@ RULES: tuple[Callable[[ClusterSnapshot], Iterable[Problem]], ...] = (
 )
 
 
-TRANSIENT = object_rules.TRANSIENT | waiting_rules.TRANSIENT
+TRANSIENT = platform_rules.TRANSIENT | object_rules.TRANSIENT | waiting_rules.TRANSIENT
 
 
 def examine(snapshot: ClusterSnapshot) -> list[Problem]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import timedelta
 
+from queue_manager.api.component_names import NAMESPACE
 from queue_manager.visibility.diagnosis.problem import Problem, error, warning
 from queue_manager.visibility.diagnosis.snapshot import ClusterSnapshot
 
@@ -14,6 +15,9 @@ CLOCK_SKEW = "ClockSkew"
 NO_MANAGER = "NoManager"
 UNANSWERED_WEBHOOK = "UnansweredWebhook"
 NO_CERTIFICATE_SECRET = "NoCertificateSecret"
+
+HANGING_NAMESPACES = "HangingNamespaces"
+TRANSIENT = frozenset({HANGING_NAMESPACES})  # a namespace takes seconds to go, a manager to start
 
 SLUICE_LABEL = "app.kubernetes.io/name=sluice"  # without it, `sluice uninstall` leaves an object
 EXPIRES_SOON = timedelta(days=14)  # Sluice renews its own 30 days before
@@ -95,6 +99,22 @@ def unanswered_webhooks(snapshot: ClusterSnapshot) -> Iterator[Problem]:
             "new Jobs with a queue, and other writes in their scope, are refused.",
             f"kubectl get pods -n {namespace}; kubectl rollout restart deployment -n {namespace}",
         )
+
+
+def hanging_namespaces(snapshot: ClusterSnapshot) -> Iterator[Problem]:
+    """Deleted namespaces, while the visibility API does not answer: a cluster deletes none before each API has said
+    which kinds it has."""
+    if not (snapshot.unavailable_apis and snapshot.deleted_namespaces):
+        return
+    first, *others = sorted(snapshot.deleted_namespaces)
+    more = f" and {len(others)} more" if others else ""
+    yield error(
+        HANGING_NAMESPACES,
+        f"apiservice/{snapshot.unavailable_apis[0]}",
+        f"No manager answers the visibility API, so the deletion of namespace {first}{more} does not end, "
+        "nor would that of another one.",
+        f"kubectl get pods -n {NAMESPACE}; kubectl rollout restart deployment -n {NAMESPACE}",
+    )
 
 
 def missing_certificate_secrets(snapshot: ClusterSnapshot) -> Iterator[Problem]:

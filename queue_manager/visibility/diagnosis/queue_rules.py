@@ -11,6 +11,7 @@ from queue_manager.api.types import ClusterQueue, Cohort, ResourceFlavor, Resour
 from queue_manager.visibility.diagnosis.problem import Problem, error, warning
 from queue_manager.visibility.diagnosis.snapshot import ClusterSnapshot, NodeFacts
 from queue_manager.visibility.similar_names import similar_names
+from queue_manager.visibility.unlisted_queues import is_unlisted
 
 GROUP_VERSION = RESOURCE_FLAVORS.api_version
 
@@ -31,7 +32,7 @@ def missing_cluster_queues(snapshot: ClusterSnapshot) -> Iterator[Problem]:
     known = [queue.metadata.name for queue in snapshot.cluster_queues]
     for queue in snapshot.local_queues:
         wanted, meta = queue.spec.cluster_queue, queue.metadata
-        if wanted not in known:
+        if wanted not in known and not is_unlisted(queue, known):
             meant = similar_names(wanted, known)
             hint = f" (there is {' or '.join(meant)})" if meant else ""
             yield error(

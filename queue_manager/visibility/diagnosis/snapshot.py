@@ -91,4 +91,6 @@ class ClusterSnapshot:
     leases: Sequence[LeaseFacts] = ()
     deployment: DeploymentFacts | None = None  # of the managers
     webhook_services: Sequence[WebhookServiceFacts] = ()
+    deleted_namespaces: Sequence[str] = ()  # that still exist
+    unavailable_apis: Sequence[str] = ()  # APIServices of the visibility API to which the API server has no connection
     missing_secret: Key | None = None  # of the certificate of the webhooks, which the managers renew

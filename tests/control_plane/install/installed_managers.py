@@ -37,23 +37,34 @@ async def start(
     *,
     url: str = "",
     ports: Sequence[str] = ("--metrics-port", "0"),
+    namespace: str = SYSTEM,
 ) -> Manager:
     """Start the manager of a Deployment as its pod would, with a token of its service account.
 
     `changed`: parts of the configuration that differ from the installed one. `url`: of a proxy of the API server.
-    `ports`: as in `Manager.start`.
+    `ports`: as in `Manager.start`. `namespace`: that of the installation.
     """
     folder.mkdir()
-    tree = json.loads(kubectl(cluster, "-n", SYSTEM, "get", "deployment", deployment, "-o", "json"))
+    tree = json.loads(kubectl(cluster, "-n", namespace, "get", "deployment", deployment, "-o", "json"))
     pod = tree["spec"]["template"]["spec"]
-    token = kubectl(cluster, "-n", SYSTEM, "create", "token", pod["serviceAccountName"]).strip()
+    token = kubectl(cluster, "-n", namespace, "create", "token", pod["serviceAccountName"]).strip()
     trusted = None if url else cluster
     kubeconfig = write_kubeconfig(folder / "kubeconfig", url or cluster.url, {"token": token}, trusted)
-    text = kubectl(cluster, "-n", SYSTEM, "get", "configmap", "kueue-manager-config", "-o", "json")
-    config = yaml.safe_load(json.loads(text)["data"]["controller_manager_config.yaml"])
-    config["leaderElection"]["resourceNamespace"] = SYSTEM  # of a pod, by default
+    config = yaml.safe_load(config_map(cluster, namespace, "kueue-manager-config")["controller_manager_config.yaml"])
+    config["leaderElection"]["resourceNamespace"] = config["namespace"] = namespace  # of a pod, by default
     command, *arguments = pod["containers"][0]["args"]
     assert command == "manager"
-    flags = [flag for flag in arguments if not flag.startswith("--config=")]
+    flags = [flag for flag in arguments if not flag.startswith(("--config=", "--cluster-objects="))]
     flags.append("--log-format=text")  # in which it announces on stdout that it is ready
+    if len(arguments) - len(flags) == 1:  # the volume that is mounted in the pod
+        mounted = folder / "cluster-objects"
+        mounted.mkdir()
+        for name, text in config_map(cluster, namespace, "sluice-cluster-objects").items():
+            (mounted / name).write_text(text)
+        flags.append(f"--cluster-objects={mounted}")
     return await Manager.start(kubeconfig, *flags, config=yaml.safe_dump({**config, **changed}), ports=ports)
+
+
+def config_map(cluster: ControlPlane, namespace: str, name: str) -> dict[str, str]:
+    data: dict[str, str] = json.loads(kubectl(cluster, "-n", namespace, "get", "configmap", name, "-o", "json"))["data"]
+    return data

@@ -55,6 +55,7 @@ VALUES: dict[str, Json] = {
     },
     "admission without exemption": {"admissionPolicies": {"enabled": True, "breakGlassGroup": ""}},
     "notified": {"components": "Apart", "notifications": {"secretName": "hook.v1"}},
+    "with Roles only": {"components": "Apart", "namespaces": ["a", "b"], "clusterObjects": "kind: ResourceFlavor\n"},
     "monitored": {"monitoring": ALL_MONITORING, "userRoles": {"enabled": False}, "tolerations": [{"key": "k"}]},
 }
 
@@ -76,7 +77,7 @@ def test_the_chart_renders_what_sluice_install_prints(name: str, tmp_path: Path)
     file.write_text(json.dumps(VALUES[name]))
     text = helm("template", "release", str(CHART), "--namespace", "elsewhere", "--values", str(file), "--skip-tests")
     installed = by_name(objects(settings_from([VALUES[name]], []), "elsewhere"))
-    del installed["Namespace", "", "elsewhere"]
+    installed.pop(("Namespace", "", "elsewhere"), None)
     rendered = by_name(list(yaml.safe_load_all(text)))
     assert rendered.keys() == installed.keys()
     for key, tree in installed.items():
@@ -87,7 +88,7 @@ def test_the_chart_renders_what_sluice_install_prints(name: str, tmp_path: Path)
     "values",
     [
         *("replicas=none", "image.tga=v1", "components=Both", "namespaces[0]=A", "webhook.timeoutSeconds=6"),
-        "notifications.secretName=A",
+        *("notifications.secretName=A", "clusterObjects=x"),
     ],
 )
 def test_wrong_values_are_refused_by_the_schema(values: str) -> None:
@@ -96,7 +97,8 @@ def test_wrong_values_are_refused_by_the_schema(values: str) -> None:
     done = subprocess.run(command, check=False, capture_output=True, text=True)
     assert done.returncode == 1
     assert "don't meet the specifications of the schema" in done.stderr
-    assert values.replace("[", "/").partition("=")[0].split(".")[-1].split("/")[0] in done.stderr
+    name = {"clusterObjects": "namespaces"}.get(values.replace("[", "=").partition("=")[0], values)  # which it needs
+    assert name.replace("[", "/").partition("=")[0].split(".")[-1].split("/")[0] in done.stderr
 
 
 def test_helm_installs_upgrades_and_uninstalls_and_the_crds_stay(cluster: ControlPlane) -> None:

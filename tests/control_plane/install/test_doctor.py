@@ -19,7 +19,7 @@ pytestmark = pytest.mark.control_plane
 
 SYSTEM = "kueue-system"
 UNKNOWN_CONFIG = "the configuration of the manager (not published, or forbidden)"
-INSTALLED = {"NoManager", "UnansweredWebhook", "NoCertificateSecret"}
+INSTALLED = {"NoManager", "UnansweredWebhook", "NoCertificateSecret", "HangingNamespaces"}
 READY_SLICE = {
     "apiVersion": "discovery.k8s.io/v1",
     "kind": "EndpointSlice",
@@ -135,3 +135,16 @@ def test_a_submission_that_no_webhook_answers_is_refused_with_its_cause_alone(
     done = subprocess.run(command, cwd=ROOT, check=False, capture_output=True, text=True, timeout=120)
     assert done.returncode == 3
     assert f"{file}:1: failed calling webhook" in done.stderr
+
+
+def test_a_namespace_whose_deletion_hangs_while_no_manager_runs_is_found(installed: ControlPlane) -> None:
+    """The API server has no connection to the visibility API, and no answer about which kinds that has."""
+    service = "v1beta2.visibility.kueue.x-k8s.io"
+    kubectl(installed, "wait", "apiservice", service, "--for=condition=Available=False", "--timeout=60s")
+    kubectl(installed, "create", "namespace", "hangs")
+    with installed.controllers("namespace-controller"):
+        kubectl(installed, "delete", "namespace", "hangs", "--wait=false")
+        failed = "--for=condition=NamespaceDeletionDiscoveryFailure=True"
+        kubectl(installed, "wait", "namespace", "hangs", failed, "--timeout=60s")
+        found, _ = examined(installed.kubeconfig)
+    assert found["HangingNamespaces"].startswith("apiservice/v1beta")

@@ -35,6 +35,7 @@ AGGREGATION = "clusterrole-aggregation-controller"
 LIKE_THE_CONTROLLER = ("apply", "--server-side", "--field-manager", AGGREGATION, "-f", "-")
 ROLE = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole"}
 PODS_RULE = {"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}
+LEASE = "c1f6bfd2.kueue.x-k8s.io"
 OURS = ("-A", "-l", "app.kubernetes.io/name=sluice", "-o", "name")
 
 
@@ -167,10 +168,14 @@ def test_uninstall_with_crds_deletes_workloads_with_finalizers_and_no_job(instal
         "spec": {"queueName": "q", "podSets": [{"name": "main", "count": 1, **pod}]},
     }
     kubectl(installed, "create", "-f", "-", stdin=json.dumps(workload).encode())
+    lease = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": LEASE}, "spec": {}}
+    kubectl(installed, "-n", "kueue-system", "create", "-f", "-", stdin=json.dumps(lease).encode())  # released
     before = jobs(installed)
     code, rows, said = command(installed, "uninstall", "--crds")
     assert code == 0, said
     assert ("Workload", "w", "released") in {(row["kind"], row["name"], row["result"]) for row in rows}
+    assert ("Lease", LEASE, "deleted") in {(r["kind"], r["name"], r["result"]) for r in rows}
+    assert kubectl(installed, "-n", "kueue-system", "get", "leases", "-o", "name") == ""
     assert kubectl(installed, "get", "crd", *OURS) == ""
     assert [job["metadata"]["uid"] for job in jobs(installed)] == [job["metadata"]["uid"] for job in before]
 
@@ -197,7 +202,7 @@ def test_uninstall_names_what_keeps_a_crd_and_ends_in_time(installed: ControlPla
 
 def test_uninstall_waits_for_a_manager_that_still_leads(installed: ControlPlane) -> None:
     """A manager that is not part of the Deployment would stop the Jobs of Workloads that are deleted."""
-    name, now = "c1f6bfd2.kueue.x-k8s.io", datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    name, now = LEASE, datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
     lease = {
         "apiVersion": "coordination.k8s.io/v1",
         "kind": "Lease",

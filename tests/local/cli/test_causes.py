@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from collections.abc import Callable
 
+import pytest
+
+from tests.conftest import kubectl
 from tests.local.cli.conftest import JOB, User
 from tests.waiting import until
 
@@ -47,6 +51,20 @@ async def test_the_cause_survives_evictions_and_groups_the_jobs(user: Callable[.
     ]
 
 
+@pytest.mark.kubectl
+async def test_the_cause_of_a_failed_job_survives_a_drain_of_its_node(user: Callable[..., User]) -> None:
+    me = user()
+    me.submit("sort", command=CANNOT_OPEN.format(name="sort"), spec="backoffLimit: 0")
+    view = await me.until_state("sort", "Failed")
+    cause = "exit 3: cannot open sort.csv"
+    assert view["cause"] == cause
+    tool = [kubectl() or "kubectl", "--kubeconfig", str(me.up.kubeconfig)]
+    subprocess.run([*tool, "drain", view["pods"][0]["node"], "--force"], check=True, capture_output=True, timeout=60)
+    after, (row,) = me.json("show", "sort"), me.json("ps")
+    assert after["pods"] == []
+    assert (after["cause"], row["cause"]) == (cause, cause)
+
+
 async def test_logs_name_the_cause_for_which_no_pod_has_started(user: Callable[..., User]) -> None:
     me = user()
     me.submit("missing", command="[/no/such/program]")
@@ -71,3 +89,6 @@ async def test_an_interrupted_reactivation_names_what_it_did_not_reach(user: Cal
     assert done.returncode == 130
     # The reactivated one may have been deactivated again meanwhile.
     assert any(f"not done: 1: default/{name}" in done.stderr for name in left)
+    again = me.json("reactivate", "--why", "cannot")
+    assert left <= {row["name"] for row in again}
+    assert "repeat the command: it reactivates the rest" in " ".join(me.says("reactivate", "--help").split())

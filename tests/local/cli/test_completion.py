@@ -79,6 +79,8 @@ async def test_fish_completes_with_descriptions(user: Callable[..., User], env: 
         "sluice explain --reason Ex",
         "sluice run --priority urg",
         "sluice reactivate --why by",
+        "sluice wait training --for adm",
+        "sluice man reac",
     )
     code = "sluice completion fish | source\n" + "".join(f'complete -C "{line}"\n' for line in asked)
     done = subprocess.run(
@@ -97,6 +99,8 @@ async def test_fish_completes_with_descriptions(user: Callable[..., User], env: 
         "ExceedsMaxQuota",
         "urgent",
         "by a user",
+        "admitted\tall are unsuspended",
+        "reactivate\trequeue deactivated Jobs, with a new budget of retries",
     ]
 
 

@@ -143,6 +143,36 @@ async def test_an_indexed_run_labels_its_lines_and_logs_chooses_among_them(user:
     assert me.run("logs", "many", "--previous").returncode == 1
 
 
+SEVERAL = """\
+apiVersion: batch/v1
+kind: Job
+metadata: {name: several, labels: {kueue.x-k8s.io/queue-name: user-queue}}
+spec:
+  suspend: true
+  template:
+    spec:
+      restartPolicy: Never
+      initContainers: [{name: setup, image: local, command: [echo, prepared]}]
+      containers:
+      - {name: main, image: local, command: [echo, of main], resources: {requests: {cpu: 100m}}}
+      - {name: second, image: local, command: [echo, of second]}
+"""
+
+
+async def test_logs_of_a_pod_with_several_containers_name_the_others(user: Begin) -> None:
+    me = user()
+    me.says("submit", "-f", "-", "--wait", stdin=SEVERAL)
+    for follow in ((), ("-f",)):
+        done = me.run("logs", "several", *follow)
+        if embedded(me):
+            assert (done.returncode, done.stdout) == (0, "of main\n")
+        assert "defaulted container main; the pod also has: second, setup (init) (choose with -c)" in done.stderr
+    chosen = me.run("logs", "several", "-c", "second")
+    assert "defaulted" not in chosen.stderr
+    if embedded(me):
+        assert chosen.stdout == "of second\n"
+
+
 async def test_logs_follow_a_job_through_its_retries(user: Begin, tmp_path: Path) -> None:
     """The first attempt ends once its log is followed: of earlier attempts nothing is printed."""
     me, gate = user(), tmp_path / "gate"

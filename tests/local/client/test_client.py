@@ -145,7 +145,14 @@ async def test_cancel_ends_the_processes_of_a_job(sluice_client: Client) -> None
 
 
 def test_an_unknown_name_is_not_found_and_a_known_job_was_deleted(sluice_client: Client) -> None:
-    for ask in (sluice_client.logs, sluice_client.get, sluice_client.wait):
+
+    def watched(name: str) -> list[object]:
+        return [*sluice_client.watch(name)]
+
+    def followed(name: str) -> list[str]:
+        return [*sluice_client.follow_logs(name)]
+
+    for ask in (sluice_client.logs, sluice_client.get, sluice_client.wait, watched, followed):
         with pytest.raises(JobNotFound, match=r"Job .*/no-such-job does not exist"):
             ask("no-such-job")
     job = sluice_client.submit(manifest("true"), queue=QUEUE)

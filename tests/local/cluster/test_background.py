@@ -78,6 +78,22 @@ async def test_a_cluster_in_the_background_answers_and_ends_without_a_trace(back
     assert processes_of(str(background.data_dir)) == []
 
 
+@pytest.mark.parametrize("wait", [("--wait",), ()], ids=["wait", "at once"])
+def test_a_cluster_in_the_background_says_once_how_to_use_it(background: Background, wait: tuple[str, ...]) -> None:
+    started = background.up(*wait).splitlines()
+    folder, pid = background.data_dir, lock_holder(background.data_dir)
+    begun = next(line for line in started if f"as process {pid}" in line)
+    assert begun.startswith("running as" if wait else "starting as")
+    assert started[started.index(begun) + 1 :] == [
+        f"  log:  {folder}/up.log",
+        f"  stop: sluice down --data-dir {folder}",
+        "To use it:" if wait else "Once it is ready:",
+        f"  export KUBECONFIG={folder}/kubeconfig",
+        "  sluice run -- hostname",
+    ]
+    assert "\n".join(started).count("KUBECONFIG") == 1
+
+
 async def test_a_second_up_in_the_background_says_how_to_reach_the_first(background: Background) -> None:
     background.up("--wait")
     first = lock_holder(background.data_dir)
@@ -156,7 +172,7 @@ async def test_after_a_crash_and_a_reused_pid_down_signals_nobody(background: Ba
 
 
 async def test_a_start_in_the_background_that_fails_says_why(background: Background) -> None:
-    port = background.up("--wait").partition(REACHED)[2].partition(" ")[0]
+    port = background.up("--wait").partition(REACHED)[2].split()[0]
     other = Background(background.data_dir.with_name("other"))
     said = other.up("--wait", "--port", port, code=3)
     assert f"port {port} of this machine is taken" in said

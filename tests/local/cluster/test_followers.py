@@ -52,3 +52,28 @@ async def test_a_follower_goes_on_with_a_cluster_that_was_started_again(
         go.touch()
         assert (logs.wait(60), run.wait(60)) == (0, 0), (tmp_path / "logs.err").read_text()
     assert logged.read_text() == ran.read_text() == "one\ntwo\n"
+
+
+async def test_a_stopped_and_started_cluster_repeats_no_line_to_a_follower(
+    start: Callable[..., Up], tmp_path: Path
+) -> None:
+    """A stop ends the command, and the next `sluice up` starts it again in the same pod and log."""
+    starts, go = tmp_path / "starts", tmp_path / "go"
+    up = start(*FLAGS)
+    command = (
+        f"echo x >>{starts}; n=$(wc -l <{starts}); "
+        f'for i in 1 2 3; do echo "start $n line $i"; done; while ! [ -e {go} ]; do sleep 0.1; done'
+    )
+    once = ["start 1 line 1", "start 1 line 2", "start 1 line 3"]
+    async with up.client() as client:
+        await client.create(JOBS, "default", job("long", command))
+        await running(client, "long")
+    with follower(tmp_path, "logs", "logs", "-f", "long") as (logs, logged):
+        await until(lambda: logged.read_text().splitlines() == once, "the first start is printed")
+        assert up.stop() == 0
+        up = start(*FLAGS)
+        again = ["start 2 line 1", "start 2 line 2", "start 2 line 3"]
+        await until(lambda: again[-1] in logged.read_text().splitlines(), "the second start is printed")
+        go.touch()
+        assert logs.wait(60) == 0, (tmp_path / "logs.err").read_text()
+    assert logged.read_text().splitlines() == once + again

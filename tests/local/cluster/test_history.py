@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from queue_manager.api.resources import CLUSTER_QUEUES, JOBS, LOCAL_QUEUES, WORK
 from tests.local.cluster.conftest import Up, sluice
 from tests.local.cluster.fleet import HEAD
 from tests.local.cluster.test_stories import queue, submission, until_workload
-from tests.local.cluster.work import ended, running
+from tests.local.cluster.work import ended, job, running
 from tests.waiting import until
 
 CONFIG = f"{HEAD}waitForPodsReady: {{timeout: 2m, overrides: {{minTimeout: 1s}}}}\n"
@@ -173,3 +174,36 @@ async def test_the_history_is_read_where_the_configuration_of_the_running_cluste
     stopped = sluice("history")
     assert (stopped.returncode, stopped.stderr.count("history.url of the cluster, with --store URL")) == (3, 1)
     assert [job["name"] for job in history("--store", f"sqlite:///{tmp_path}/elsewhere.db")] == ["quick"]
+
+
+async def test_the_time_between_a_stop_and_the_next_start_is_not_counted_as_running(
+    start: Callable[..., Up], history: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`sluice history` says so while the cluster is stopped, and with `ps` and `show` once it runs again."""
+    up = start("--cpu", "2", "--memory", "4Gi")
+    async with up.client() as client:
+        await client.create(JOBS, "default", job("long", "sleep 600"))
+        await running(client, "long")
+    assert up.stop() == 0
+    stopped = time.time()
+
+    async def passed() -> bool:
+        return time.time() > stopped + 3
+
+    await until(passed, "the cluster is stopped for 3 seconds")
+    (entry,) = history()
+    admitted = datetime.fromisoformat(entry["startedAt"]).timestamp()
+    assert entry["state"] == "Running"
+    assert entry["runSeconds"] <= stopped + 1 - admitted
+    start("--cpu", "2", "--memory", "4Gi")
+
+    async def closed() -> bool:
+        return "Continued" in kinds(history("long"))
+
+    await until(closed, "the history has the next start")
+    (row,), shown, (entry,) = history(command="ps"), history("long", command="show"), history()
+    (one,) = shown["interruptions"]
+    down = (datetime.fromisoformat(one["until"]) - datetime.fromisoformat(one["since"])).total_seconds()
+    assert down >= 2
+    for seconds in (row["runningSeconds"], shown["runningSeconds"], entry["runSeconds"]):
+        assert seconds <= time.time() + 1 - admitted - down

@@ -75,6 +75,9 @@ async def test_each_event_reaches_command_and_webhook_and_is_not_repeated_by_a_r
     assert received[0] == received[1]  # the first request was refused
     preempted = next(notice for notice in received if notice["type"] == "JobPreempted")
     assert preempted["message"] == "for priority 9 of ClusterQueue cluster-queue"
+    deactivated = next(notice for notice in received if notice["type"] == "JobDeactivated")
+    limit = "The workload is deactivated due to exceeding the maximum number of re-queuing retries"
+    assert deactivated["message"] == limit
     causes = {notice["job"]: notice["cause"] for notice in received}
     assert causes.pop("stuck").startswith("no such program: /no/such/program")
     assert causes == {"good": "", "bad": "exit 3", "long": "", "urgent": ""}

@@ -62,9 +62,18 @@ def test_what_cannot_be_opened_is_said(url: str, text: str) -> None:
         open_for_writing(url)
 
 
-def test_an_unreachable_server_is_named_without_its_password() -> None:
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("postgresql://me:secret@127.0.0.1:1/history", "postgresql://me:***@127.0.0.1:1/history: "),
+        ("postgres://me@127.0.0.1:1/history?password=secret", "postgres://me@127.0.0.1:1/history: "),
+        ("postgresql+psycopg://127.0.0.1:1/history", "postgresql+psycopg://127.0.0.1:1/history: "),
+    ],
+)
+def test_an_unreachable_server_is_named_as_written_without_its_password(url: str, shown: str) -> None:
     with pytest.raises(HistoryUnavailable, match="refused") as refused:
-        open_for_writing("postgresql://me:secret@127.0.0.1:1/history")
+        open_for_writing(url)
+    assert str(refused.value).startswith(shown)
     assert "secret" not in str(refused.value)
 
 

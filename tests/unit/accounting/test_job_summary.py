@@ -46,6 +46,16 @@ def test_a_running_attempt_counts_until_now() -> None:
     assert sum(found.wasted_seconds.values()) == 0
 
 
+def test_the_time_in_which_the_cluster_was_stopped_is_neither_run_nor_quota() -> None:
+    stop, start = step(StepKind.INTERRUPTED, 30, 0), step(StepKind.CONTINUED, 80, 0)
+    assert of(admitted(10), stop).run_seconds == 20
+    assert of(admitted(10), step(StepKind.INTERRUPTED, 15, 0), stop, start).run_seconds == 940
+    found = of(admitted(10), stop, start)
+    assert (found.state, found.cause, found.run_seconds) == (JobOutcome.RUNNING, "", 940)
+    ended = of(admitted(10), stop, start, finished(100, "DeadlineExceeded"))
+    assert (ended.run_seconds, ended.cpu_requested_seconds, ended.wasted_seconds[Waste.FAILED]) == (40, 80, 80)
+
+
 @pytest.mark.parametrize(
     ("steps", "state", "cause"),
     [
@@ -107,6 +117,16 @@ def test_the_cause_of_waste_is_what_ended_the_attempt(end: StepRecord, waste: Wa
     assert {cause: seconds for cause, seconds in wasted.items() if seconds} == {waste: 20}
 
 
+@pytest.mark.parametrize("evicted", [19, 20, 21])
+def test_the_end_of_a_job_is_its_cause_although_its_eviction_had_begun(evicted: int) -> None:
+    """Only a release of the quota says that the eviction has stopped the Job."""
+    stopped = step(StepKind.EVICTED, evicted, reason="PodsReadyTimeout", message="exit 1: of the first pod")
+    its = pod(exit_code=3, phase="Failed", message="exit 3: boom")
+    found = of(admitted(10), stopped, finished(20, "BackoffLimitExceeded"), pods=(its,))
+    assert (found.state, found.cause) == (JobOutcome.FAILED, "exit 3: boom; BackoffLimitExceeded")
+    assert {cause: seconds for cause, seconds in found.wasted_seconds.items() if seconds} == {Waste.FAILED: 20}
+
+
 @pytest.mark.parametrize(
     ("pods", "waste"),
     [
@@ -127,8 +147,10 @@ def test_quota_of_a_job_that_a_user_stopped_before_it_ran_was_not_ready(
 
 
 def test_a_cause_that_the_eviction_repeats_is_named_once() -> None:
-    gave_up = step(StepKind.DEACTIVATED, 9, reason="RequeuingLimitExceeded", message="exit 3: boom")
     failed = pod(exit_code=3, phase="Failed", message="exit 3: boom")
+    by_user = step(StepKind.DEACTIVATED, 9, reason="Deactivated", message="exit 3: boom")
+    assert of(admitted(1), by_user, pods=(failed,)).cause == "exit 3: boom; Deactivated"
+    gave_up = step(StepKind.DEACTIVATED, 9, reason="RequeuingLimitExceeded", message="exit 3: boom")
     found = summary(job(), [admitted(5), gave_up], [failed], at(100))
     assert found.cause == "exit 3: boom; RequeuingLimitExceeded"
     alone = summary(job(), [admitted(5), gave_up], [], at(100))

@@ -11,7 +11,7 @@ import pytest
 from job_controller.model import Job, Pod
 from job_controller.times import timestamp
 from queue_manager.accounting.records import JobRecord, PodRecord, StepKind, StepRecord
-from queue_manager.accounting.step_reading import job_records, pod_records, workload_records
+from queue_manager.accounting.step_reading import interruption_records, job_records, pod_records, workload_records
 from queue_manager.api import keys
 from queue_manager.api.types import Workload
 from tests.unit.accounting.history_samples import at
@@ -232,3 +232,20 @@ def test_a_deleted_job_says_who_cancelled_it(annotations: dict[str, str], messag
     [step] = job_records(msgspec.convert({"metadata": meta}, Job), None, NOW)
     assert isinstance(step, StepRecord)
     assert (step.kind, step.message) == (StepKind.DELETED, message)
+
+
+def test_each_stop_and_start_of_the_cluster_is_a_step_of_a_running_job() -> None:
+    stop, start = "2026-01-01T12:00:10Z", "2026-01-01T12:01:10Z"
+    states = ("", f"{stop}/", f"{stop}/{start}")
+    before, stopped, started = (job(annotations={keys.INTERRUPTIONS: text}) for text in states)
+    [interrupted] = interruption_records(before, stopped, NOW)
+    [continued] = interruption_records(stopped, started, NOW)
+    assert [(step.kind, step.attempt, step.at.second) for step in (interrupted, continued)] == [
+        (StepKind.INTERRUPTED, 0, 10),
+        (StepKind.CONTINUED, 0, 10),
+    ]
+    assert list(interruption_records(None, started, NOW)) == [interrupted, continued]
+    again = job(annotations={keys.INTERRUPTIONS: f"{stop}/{start},{start}/"})  # stopped in the second of the start
+    assert [step.kind for step in interruption_records(started, again, NOW)] == [StepKind.INTERRUPTED]
+    assert list(interruption_records(started, started, NOW)) == []
+    assert list(interruption_records(started, None, NOW)) == []

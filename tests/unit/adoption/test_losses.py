@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from queue_manager.adoption.losses import AdoptedObjects, losses
-from tests.unit.visibility.build import Tree, cond, workload
+from tests.unit.visibility.build import Tree, cond, job, workload
 
 
 def test_a_cluster_of_plain_jobs_has_no_losses() -> None:
@@ -55,3 +55,14 @@ def test_fields_and_settings_without_effect_are_named_with_their_object() -> Non
     assert first.object == "ResourceFlavor tas"
     assert first.what.startswith("spec.topologyName: has no effect")
     assert second == ("KueueConfig", "multiKueue: Sluice does not dispatch")
+
+
+def test_a_workload_whose_job_is_stopped_is_named_with_the_fields_that_differ() -> None:
+    edited = job("j", suspend=False, requests={"cpu": "2", "memory": "1Gi"}, parallelism=3, completions=3)
+    objects = AdoptedObjects([workload("j", conditions=[cond("QuotaReserved")])], jobs={edited.metadata.uid: edited})
+    (loss,) = losses(objects)
+    assert loss.object == "Workload default/job-j-12345"
+    assert loss.what == (
+        "its quota is not what Job j requests (count: 1, not 3, containers[0].resources.requests.cpu: 1, not 2, "
+        "containers[0].resources.requests.memory: none, not 1Gi): the Job is stopped and queued again"
+    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from queue_manager.adoption.workload_fates import MEANING, Fate, count_fates, fate
-from tests.unit.visibility.build import Tree, cond, workload
+from tests.unit.visibility.build import Tree, cond, job, workload
 
 RESERVED, ADMITTED, EVICTED, FINISHED = cond("QuotaReserved"), cond("Admitted"), cond("Evicted"), cond("Finished")
 POD_OWNER = [{"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "u", "controller": True}]
@@ -32,6 +32,15 @@ def test_the_fate_follows_the_table(
 ) -> None:
     more = {"owners": owners} if owners is not None else {}
     assert fate(workload("j", conditions=conditions, active=active, **more)) == expected
+
+
+def test_a_workload_with_quota_that_its_job_does_not_match_is_replaced() -> None:
+    for conditions, expected in (([RESERVED, ADMITTED], Fate.REPLACED), ([], Fate.REQUEUED)):
+        found = workload("j", conditions=conditions)
+        assert fate(found, job("j", suspend=False, requests={"cpu": "2"})) == expected
+    ended = job("j", suspend=False, requests={"cpu": "2"}, conditions=[cond("Complete")])
+    assert fate(workload("j", conditions=[RESERVED]), ended) == Fate.KEPT
+    assert fate(workload("j", conditions=[RESERVED]), job("j", suspend=False)) == Fate.KEPT
 
 
 def test_fates_are_counted_in_the_order_in_which_they_are_shown() -> None:

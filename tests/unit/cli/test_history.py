@@ -103,9 +103,32 @@ def test_failed_jobs_of_a_user_are_chosen(url: str, capsys: pytest.CaptureFixtur
     assert names() == ["job-j1", "job-j2"]
     assert names("--failed") == names("--user", "bob") == ["job-j2"]
     assert names("-q", "lq") == ["job-j1", "job-j2"]
-    assert names("-q", "no-such-queue") == []
     assert names("-q", "cq/cq", "--until", "2026-01-01T12:00:05+00:00") == ["job-j1"]
-    assert names("-q", "cq/other") == []
+    assert names("-q", "lq", "--user", "carl") == []
+
+
+@pytest.mark.parametrize("command", ["history", "report"])
+@pytest.mark.parametrize(
+    ("flags", "text"),
+    [
+        (("-q", "nosuch"), "the history has no Job of LocalQueue nosuch"),
+        (("-q", "lq", "-n", "team-b"), "the history has no Job of LocalQueue lq in namespace team-b"),
+        (("-q", "cq/nosuch"), "the history has no Job of ClusterQueue nosuch"),
+        (("--store", "mysql://host/db"), "a history is in sqlite:///PATH or postgresql://HOST/DATABASE, not in mysql"),
+        (("--store", "history.db"), "the URL of a history is sqlite:///PATH or postgresql://HOST/DATABASE"),
+    ],
+)
+def test_a_queue_or_store_that_cannot_be_meant_is_a_wrong_request(
+    command: str, flags: tuple[str, ...], text: str, url: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([command, "--store", url, *flags, *ALWAYS]) == EXIT_NEVER
+    assert capsys.readouterr() == ("", f"sluice {command}: {text}\n")
+
+
+def test_a_queue_without_jobs_in_the_chosen_time_is_no_mistake(url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    for queue in ("lq", "cq/cq"):
+        assert main(["history", "--store", url, "-q", queue]) == 0
+        assert capsys.readouterr().out.startswith("no such Jobs since ")
 
 
 def test_a_deactivated_job_counts_as_failed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -73,3 +73,30 @@ def test_a_namespace_must_be_a_dns_label(command: list[str], name: str, capsys: 
     with pytest.raises(SystemExit):
         main([*command[:-1], f"{command[-1]}={name}"])
     assert f"argument {command[-1]}: " in capsys.readouterr().err
+
+
+FLAVOR = """\
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: ResourceFlavor
+metadata: {name: default}
+"""
+
+
+def test_cluster_objects_are_part_of_what_is_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "queues.yaml").write_text(FLAVOR)
+    flags = ("--namespace", "a", "--namespaced", "a", "--cluster-objects", str(tmp_path / "queues.yaml"))
+    assert main(["install", *flags]) == 0
+    settings = Settings(namespaces=["a"], cluster_objects=FLAVOR)
+    assert list(yaml.safe_load_all(capsys.readouterr().out)) == objects(settings, "a")
+
+
+@pytest.mark.parametrize("command", [["install"], ["upgrade", "--check"]])
+def test_mistakes_in_cluster_objects_have_their_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], command: list[str]
+) -> None:
+    file = tmp_path / "queues.yaml"
+    file.write_text(f"{FLAVOR}spec: {{nodeLabels: [x]}}\n")
+    assert main([*command, "--namespaced", "a", "--cluster-objects", str(file)]) == 2
+    assert f"{file}:4: spec.nodeLabels: " in capsys.readouterr().err
+    assert main([*command, "--cluster-objects", str(file)]) == 3
+    assert "clusterObjects: needs the queue and listed `namespaces`" in capsys.readouterr().err

@@ -437,3 +437,11 @@ def test_a_mistake_in_a_merged_mapping_has_the_line_where_it_is_written(body: st
     found = problems(HEAD + body + "\n")
     assert len(found) == len(expected)
     assert all(said.startswith(text) for said, text in zip(found, expected, strict=True))
+
+
+def test_a_process_of_listed_namespaces_manages_its_own_if_that_is_listed() -> None:
+    labels = {"kubernetes.io/metadata.name": "team"}
+    apart = loads("", own_namespace="team").managed_jobs_namespace_selector
+    listed = loads("", own_namespace="team", namespaces=["team"]).managed_jobs_namespace_selector
+    assert (apart.matches(labels), listed.matches(labels)) == (False, True)
+    assert not listed.matches({"kubernetes.io/metadata.name": "kube-system"})

@@ -361,3 +361,16 @@ def test_the_correlator_forgets_the_least_recently_used_events() -> None:
     assert count("kept") == 2  # used again: now the other one is the oldest
     count("one too many")
     assert (count("kept"), count("forgotten")) == (3, 1)
+
+
+async def test_an_event_about_an_object_without_a_namespace_is_only_logged_without_the_right(
+    served: Served, caplog: pytest.LogCaptureFixture
+) -> None:
+    server, transport = served
+    recorder = EventRecorder(RestClient(transport), StoppedClock(), "queue", cluster_wide=False)
+    with caplog.at_level("INFO"):
+        recorder.event(Pod(kind="ClusterQueue", metadata=ObjectMeta(name="cq", uid="u")), "Warning", "Why", "a text")
+    recorder.event(POD, "Normal", "Started", "x")
+    await delivered(recorder)
+    assert [body["involvedObject"]["kind"] for body in server.bodies] == ["Pod"]
+    assert "a text" in caplog.messages

@@ -12,11 +12,13 @@ from queue_manager.installation.granted import granted, rights_in
 from queue_manager.installation.objects import objects
 from queue_manager.installation.settings import CONFIG, Components, Settings, Webhook
 from queue_manager.installation.user_roles import AGGREGATED
+from queue_manager.installation.values import SettingsError, settings_from
 from queue_manager.operator.required_permissions import (
     ALL,
     CLUSTER_EVENTS,
     JOB_CONTROLLER,
     LEADER,
+    OWN_NAMESPACE,
     QUEUE,
     each_verb,
     needs,
@@ -26,6 +28,7 @@ from queue_manager.operator.webhooks.webhook_permissions import CA_INJECTION, ce
 Json = dict[str, Any]
 Right = tuple[str, str, str, str]  # namespace ("" for all), group, resource, verb
 ROOT = Path(__file__).parents[3]
+OBJECTS = "kind: ResourceFlavor"
 MANAGER, OWN_ACCOUNT = "kueue-controller-manager", "sluice-job-controller"
 
 
@@ -167,3 +170,37 @@ def _is_for_people(tree: Json) -> bool:
     """Whether the rules of a role become part of an aggregated one."""
     labels = tree["metadata"].get("labels") or {}
     return tree["kind"] == "ClusterRole" and any(label in labels for label in AGGREGATED.values())
+
+
+@pytest.mark.parametrize("components", ["Together", "Apart", "Queue"])
+def test_with_cluster_objects_everything_is_in_the_listed_namespaces(components: Components) -> None:
+    settings = Settings(components=components, namespaces=["a", "b"], cluster_objects=OBJECTS)
+    trees = objects(settings, "a")
+    assert {tree["metadata"].get("namespace") for tree in trees} == {"a", "b"}
+    assert {tree["roleRef"]["kind"] for tree in trees if tree["kind"] == "RoleBinding"} == {"Role"}
+    assert not {tree["kind"] for tree in trees} & {"Secret", "Service"} or components == "Apart"
+
+
+def test_with_cluster_objects_the_queue_may_read_its_namespaces_and_nothing_else_without_one() -> None:
+    trees = objects(Settings(components="Queue", namespaces=["a", "b"], cluster_objects=OBJECTS), "a")
+    expected = {
+        (namespace, need.resource.group, need.name, verb)
+        for need, verb in each_verb([*(need for need in needs([QUEUE]) if need.resource.namespaced), OWN_NAMESPACE])
+        for namespace in ("a", "b")
+    }
+    expected |= {("a", LEADER.resource.group, LEADER.name, verb) for verb in LEADER.verbs}
+    assert rights_of(trees, MANAGER) == expected
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {},
+        {"namespaces": ["a"], "components": "JobController"},
+        {"namespaces": ["a"], "admissionPolicies": {"enabled": True}},
+        {"namespaces": ["a"], "monitoring": {"serviceMonitor": {"enabled": True}}},
+    ],
+)
+def test_what_roles_cannot_grant_is_refused_beside_cluster_objects(values: Json) -> None:
+    with pytest.raises(SettingsError, match=r"^clusterObjects: "):
+        settings_from([{**values, "clusterObjects": OBJECTS}], [])

@@ -13,6 +13,7 @@ from queue_manager.api.types import Admission, Attempt, RequeueHistory, Workload
 from queue_manager.notifications.notices import Notice, of_job, of_workload
 
 BEGUN = datetime(2026, 1, 1, tzinfo=UTC)
+NOW = BEGUN + timedelta(hours=1)
 LATER, EARLIER = BEGUN + timedelta(minutes=1), BEGUN - timedelta(minutes=1)
 QUEUE = {keys.QUEUE_NAME: "lq"}
 
@@ -83,11 +84,11 @@ def test_what_is_no_end_or_not_ours_is_not_reported(old: Job | None, new: Job | 
 
 def test_an_end_during_a_gap_of_the_watch_is_reported() -> None:
     assert of_job(None, DONE, BEGUN) is not None
-    assert of_workload(None, LIMIT, BEGUN) is not None
+    assert of_workload(None, LIMIT, BEGUN, NOW) is not None
 
 
 def test_a_deactivation_names_its_cause() -> None:
-    notice = of_workload(workload(), LIMIT, BEGUN)
+    notice = of_workload(workload(), LIMIT, BEGUN, NOW)
     assert notice is not None
     assert (notice.type, notice.reason, notice.message) == (
         "JobDeactivated",
@@ -97,27 +98,59 @@ def test_a_deactivation_names_its_cause() -> None:
     assert (notice.job, notice.job_uid, notice.queue, notice.cluster_queue, notice.workload) == (
         *("train", "j", "lq", "cq", "job-train"),
     )
-    assert of_workload(LIMIT, LIMIT, BEGUN) is None
+    assert of_workload(LIMIT, LIMIT, BEGUN, NOW) is None
+
+
+def test_the_message_of_a_deactivation_does_not_repeat_its_cause() -> None:
+    """The cause that the last attempt has: the pods may have changed since the deactivation was announced."""
+    said = msgspec.structs.replace(true("Evicted", "DeactivatedDueToRequeuingLimitExceeded"), message="over; exit 3: a")
+    last = Attempt(reason="DeactivatedDueToRequeuingLimitExceeded", pod_cause="exit 3: b")
+    notices = [
+        of_workload(workload(), workload(said, history=history), BEGUN, NOW)
+        for history in (RequeueHistory(attempts=(last,)), None)
+    ]
+    assert [(notice.message, notice.cause) for notice in notices if notice is not None] == [
+        ("over", "exit 3: b"),
+        ("over", "exit 3: a"),
+    ]
+
+
+def inactive(*conditions: Condition) -> Workload:
+    return msgspec.structs.replace(workload(*conditions), spec=WorkloadSpec(queue_name="lq", active=False))
+
+
+def test_a_deactivation_within_an_eviction_for_another_reason_is_reported_once() -> None:
+    """Its Evicted condition stays, for instance in the backoff after pods that were not ready."""
+    timed_out = true("Evicted", "PodsReadyTimeout")
+    notice = of_workload(workload(timed_out), inactive(timed_out), BEGUN, NOW)
+    assert notice is not None
+    assert (notice.type, notice.time, notice.reason) == ("JobDeactivated", NOW, "Deactivated")
+    assert notice.message == "The workload is deactivated"
+    assert of_workload(inactive(timed_out), inactive(timed_out, true("Requeued")), BEGUN, NOW) is None
+    announced = inactive(timed_out, true("DeactivationTarget"))
+    assert of_workload(workload(timed_out), announced, BEGUN, NOW) is None
+    limit = inactive(true("Evicted", "DeactivatedDueToRequeuingLimitExceeded", LATER + timedelta(seconds=1)))
+    assert of_workload(announced, limit, BEGUN, NOW) is not None
 
 
 def test_a_preemption_names_priority_and_queue_but_no_other_workload() -> None:
-    notice = of_workload(workload(), PREEMPTED, BEGUN)
+    notice = of_workload(workload(), PREEMPTED, BEGUN, NOW)
     assert notice is not None
     assert (notice.type, notice.message, notice.cause) == ("JobPreempted", "for priority 9 of ClusterQueue b", "")
 
 
 def test_a_second_preemption_and_a_deactivation_after_one_are_events_of_their_own() -> None:
     again = workload(true("Evicted", "Preempted", LATER + timedelta(minutes=1)))
-    first, second = of_workload(workload(), PREEMPTED, BEGUN), of_workload(PREEMPTED, again, BEGUN)
+    first, second = of_workload(workload(), PREEMPTED, BEGUN, NOW), of_workload(PREEMPTED, again, BEGUN, NOW)
     assert first is not None
     assert second is not None
     assert first.id != second.id
-    assert (deactivated := of_workload(PREEMPTED, LIMIT, BEGUN)) is not None
+    assert (deactivated := of_workload(PREEMPTED, LIMIT, BEGUN, NOW)) is not None
     assert deactivated.type == "JobDeactivated"
 
 
 def test_an_eviction_that_is_retried_is_not_reported() -> None:
-    assert of_workload(workload(), workload(true("Evicted", "PodsReadyTimeout")), BEGUN) is None
+    assert of_workload(workload(), workload(true("Evicted", "PodsReadyTimeout")), BEGUN, NOW) is None
 
 
 def test_the_json_has_the_documented_keys() -> None:
@@ -142,6 +175,6 @@ def test_a_deactivated_job_names_the_cause_that_its_last_attempt_has() -> None:
     why = "no such program: /no/such/program"
     attempt = Attempt(reason="PodsReadyTimeout", pod_cause=why)
     limit = workload(LIMIT.status.conditions[0], history=RequeueHistory(attempts=(attempt,)))
-    notice = of_workload(workload(), limit, BEGUN)
+    notice = of_workload(workload(), limit, BEGUN, NOW)
     assert notice is not None
     assert notice.cause == why

@@ -115,3 +115,10 @@ async def test_a_taken_port_is_named() -> None:
         port = await serve(stack)
         with pytest.raises(probes.CannotStart, match=rf"^cannot serve health on 127\.0\.0\.1:{port}: "):
             await probes.serve(stack, {Address("127.0.0.1", port): ["health"]}, {"health": {}})
+
+
+def test_without_readers_metrics_are_on_loopback_at_the_same_port() -> None:
+    served = {Address(None, 8081): ["health"], Address(None, 8443): ["metrics"]}
+    assert probes.without_readers(served) == {Address(None, 8081): ["health"], Address("127.0.0.1", 8443): ["metrics"]}
+    on_loopback = {Address("127.0.0.1", 0): ["health", "metrics"]}
+    assert probes.without_readers(on_loopback) == on_loopback

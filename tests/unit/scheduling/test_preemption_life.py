@@ -5,12 +5,12 @@ from datetime import timedelta
 from random import Random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from queue_manager.queueing import outcomes
 from queue_manager.queueing.queue_set import Queues
-from queue_manager.scheduling.cycle import Admit, Preempt, Refuse, Retry, concerned_by, run_cycle
-from queue_manager.scheduling.holdings import Holding
+from queue_manager.scheduling.cycle import Admit, Preempt, Refuse, Retry, run_cycle
 from queue_manager.scheduling.preemption_candidates import MOST_RECLAIMS
 from tests.examples import examples
 from tests.unit.queueing.builders import T0, local_queue, pending
@@ -40,47 +40,31 @@ class Cluster:
         while heads := self.queues.heads(lambda _: True, self.now):
             self.cycles += 1
             assert self.cycles < 50 * (len(self.infos) + 1), "cycles do not end"
-            outcomes = run_cycle(self.state, heads, self.now)
-            assert not all(isinstance(o, Refuse) and o.retry is Retry.NEXT_CYCLE for o in outcomes)
-            for outcome in outcomes:
+            decided = run_cycle(self.state, heads, self.now)
+            assert not all(isinstance(o, Refuse) and o.retry is Retry.NEXT_CYCLE for o in decided)
+            for outcome in decided:
                 self.carry_out(outcome)
-            for outcome in outcomes:
-                if isinstance(outcome, Admit):
-                    self.queues.requeue_inadmissible(concerned_by(self.state, outcome), self.now)
+            admissions = [outcome for outcome in decided if isinstance(outcome, Admit)]
+            self.queues.requeue_inadmissible(outcomes.concerned_by(self.state, admissions), self.now)
             self.check()
 
     def carry_out(self, outcome):
-        info = outcome.info
-        if isinstance(outcome, Admit):
-            self.queues.remove(info.key)
-            self.state.end_reservation(info.uid)
-            self.state.hold(self.holding(outcome))
-            return
-        self.queues.refused(outcome)
-        if isinstance(outcome, Preempt):
-            self.preempt(outcome)
-        elif outcome.retry is not Retry.NEXT_CYCLE and info.uid in self.state.reservations:
-            self.state.end_reservation(info.uid)
-            self.wake(outcome.cluster_queue)
-
-    def holding(self, outcome):
-        info = outcome.info
-        return Holding(
-            info.uid, info.key, outcome.cluster_queue, info.queue, outcome.assignment.usage, True,
-            priority=info.priority, queued_at=info.queued_at, reserved_at=self.now,
-        )  # fmt: skip
+        match outcome:
+            case Admit():
+                outcomes.assume(self.state, self.queues, outcome, self.now)
+            case Preempt():
+                self.preempt(outcome)
+            case Refuse():
+                outcomes.refuse(self.state, self.queues, outcome, self.now)
 
     def preempt(self, outcome):
-        self.state.reserve(outcome.reservation)
         preemptor = outcome.info
-        for victim, _ in outcome.victims:
-            if victim.cluster_queue == outcome.cluster_queue:
-                assert victim.priority <= preemptor.priority, "preempted a higher priority"
-            if not victim.evicted:
-                self.evictions[preemptor.uid, victim.uid] += 1
-                if victim.priority >= preemptor.priority and victim.cluster_queue != outcome.cluster_queue:
-                    assert self.evictions[preemptor.uid, victim.uid] <= MOST_RECLAIMS, "preempted too often"
-                self.state.mark_evicted(victim.uid)
+        for victim in outcomes.await_victims(self.state, self.queues, outcome):
+            own = victim.holding.cluster_queue == outcome.cluster_queue
+            assert not own or victim.holding.priority <= preemptor.priority, "preempted a higher priority"
+            self.evictions[preemptor.uid, victim.holding.uid] += 1
+            if victim.holding.priority >= preemptor.priority and not own:
+                assert self.evictions[preemptor.uid, victim.holding.uid] <= MOST_RECLAIMS, "preempted too often"
 
     def wake(self, name):
         self.queues.requeue_inadmissible(self.state.relatives(name), self.now)
@@ -190,6 +174,14 @@ def test_policies_that_contradict_each_other_do_not_make_a_circle(seed):
 
 @settings(max_examples=examples(150), deadline=None)
 @given(some_queues, some_workloads, st.integers(0, 99))
+@example(
+    queues=[(3, "Never", "Any", None, "StrictFIFO")]
+    + [(cpu, "Never", "Any", None, "BestEffortFIFO") for cpu in (0, 3)],
+    workloads=[(0, 1, 0, 0)] * 5
+    + [(0, 1, 0, 1), (2, 1, 0, 0), (2, 3, 0, 0), (0, 1, 0, 0), (0, 2, 0, 0), (1, 1, 0, 0)]
+    + [(0, 1, 0, 0)],
+    seed=0,
+)  # a victim is again the head of the StrictFIFO queue in which the preemptor is
 def test_a_preemptor_is_admitted_as_soon_as_its_victims_have_stopped(queues, workloads, seed):
     """Unless a higher priority arrives, nothing is kept for a preemptor whose victims have all stopped."""
     cluster = build(queues, workloads, seed)

@@ -150,10 +150,11 @@ def event(reason: str, about: str = "Workload/job-j-12345", seconds: float = 0, 
     return msgspec.convert(tree, Event)
 
 
-def local_queue(name: str = "q", cluster_queue: str = "cq", stop: str = "None") -> LocalQueue:
+def local_queue(name: str = "q", cluster_queue: str = "cq", stop: str = "None", **status: Any) -> LocalQueue:
     tree = {
         "metadata": {"name": name, "namespace": "default"},
         "spec": {"clusterQueue": cluster_queue, "stopPolicy": stop},
+        "status": status,
     }
     return msgspec.convert(tree, LocalQueue)
 

@@ -422,6 +422,15 @@ def test_no_attempt_follows_the_end_of_the_job() -> None:
     assert [row.next_retry for row in attempt_rows(its, [])] == [None]
 
 
+def test_a_job_that_ends_before_its_eviction_has_stopped_it_ended_its_attempt() -> None:
+    tried = {"start": wire(0), "end": wire(30), "reason": "PodsReadyTimeout", "podCause": "", "retryAt": wire(32)}
+    ended = [cond("Evicted", reason="PodsReadyTimeout", seconds=30), cond("Finished", reason="Failed", seconds=30)]
+    history = {"attempts": [tried], "podCause": "exit 3: boom"}
+    its = workload(conditions=[*admitted(0), *ended], status={"requeueHistory": history, **HOLDS})
+    [row] = attempt_rows(its, [])
+    assert (row.ended, row.cause, row.pod_cause, row.next_retry) == (at(30), "Failed", "exit 3: boom", None)
+
+
 def test_an_early_retry_has_its_actual_time() -> None:
     tried = {"start": wire(0), "end": wire(30), "reason": "PodsReadyTimeout", "retryAt": wire(90)}
     counts = evictions(("PodsReadyTimeout", "WaitForStart", 1))

@@ -17,6 +17,7 @@ from tests.unit.visibility.build import cluster_queue, cond, flavor, job, local_
 OPEN = cluster_queue(namespaceSelector={})
 IN_COHORT = cluster_queue(namespaceSelector={}, cohortName="c")
 PICKY = cluster_queue(namespaceSelector={"matchLabels": {"team": "a"}})
+WORKS = [cond("Active", "True", "Ready")]  # of a LocalQueue whose manager has the ClusterQueue
 CLASS = {keys.PRIORITY_CLASS: "urgnt"}
 
 
@@ -32,6 +33,12 @@ def queues(above=OPEN, stop: str = "None", **more) -> ReadableQueues:
     return replace(base, **more)
 
 
+def from_files() -> ReadableQueues:
+    """What an admin of the cluster sees of a manager with --cluster-objects."""
+    local = local_queue(conditions=WORKS)
+    return queues(local={local.metadata.key: local}, cluster={}, flavors={}, classes=frozenset())
+
+
 def has(cpu: str) -> dict[str, Cohort]:
     return {"c": cohort("c", quotas={"f": {"cpu": cpu}})}
 
@@ -42,8 +49,8 @@ def labelled(name: str) -> Job:
     return its
 
 
-def judged(reason: str) -> Workload:
-    message = messages.PENDING_EVALUATION_MESSAGE if reason == "PendingEvaluation" else ""
+def judged(reason: str, message: str = "") -> Workload:
+    message = messages.PENDING_EVALUATION_MESSAGE if reason == "PendingEvaluation" else message
     return workload(conditions=[cond("QuotaReserved", "False", reason, message)])
 
 
@@ -83,6 +90,10 @@ HELD = "waits: LocalQueue q is stopped (sluice release q)"
         (GPU, None, queues(stop="Hold"), HELD),
         (job(), None, queues(cluster=None, stop="Hold"), HELD),
         (job(), None, queues(cluster={}), "cannot start: ClusterQueue cq does not exist"),
+        (HUGE, judged("ExceedsMaxQuota", "too much"), queues(cluster=None), "cannot start: too much"),
+        (HUGE, judged("WaitingForQuota"), queues(cluster=None), None),
+        (labelled("of-the-file"), None, from_files(), None),
+        (HUGE, judged("ExceedsMaxQuota", "too much"), from_files(), "cannot start: too much"),
         (job(queue="nope"), None, queues(), "cannot start: LocalQueue nope does not exist in namespace default"),
         (job(queue="nope"), None, ReadableQueues(), None),
         (GPU, None, queues(), f"{NO_QUOTA}, unless the configuration excludes it"),

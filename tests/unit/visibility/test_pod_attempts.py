@@ -8,6 +8,7 @@ import pytest
 
 from job_controller.model import Job
 from job_controller.options import JobControllerOptions
+from job_controller.sync import decide
 from queue_manager.cli.show import map_lines
 from queue_manager.visibility.indexes import DRAWN, IndexRow, index_map
 from queue_manager.visibility.pod_attempts import next_pod_at, pod_rows
@@ -140,6 +141,28 @@ def test_the_time_of_the_next_pod_is_that_of_the_job_controller(
     asked: Job, pods: list[Pod], due: datetime | None
 ) -> None:
     assert next_pod_at(asked, pods, OPTIONS, at(500)) == due
+
+
+@pytest.mark.parametrize(
+    ("counted", "pods", "due"),
+    [
+        (3, failures(120), at(160)),
+        (1, failures(120), at(130)),
+        (3, [], None),
+        (3, [*failures(120), pod("j-ok", "Succeeded", exit=0, ended=110)], at(130)),
+    ],
+    ids=["two are gone", "none is gone", "all are gone", "since a success"],
+)
+def test_failed_pods_that_are_gone_count_for_the_time_of_the_next(
+    counted: int, pods: list[Pod], due: datetime | None
+) -> None:
+    """The time at which the decision of a Job controller without a memory creates the next pod."""
+    succeeded = sum(one.status.has_succeeded for one in pods)
+    wanted = {"completions": 2, "backoffLimit": 9, "selector": {"matchLabels": {"a": "b"}}}
+    asked = runs(status={"failed": counted, "succeeded": succeeded}, **wanted)
+    assert next_pod_at(asked, pods, OPTIONS, at(121)) == due
+    decision = decide(asked, pods, None, at(121), OPTIONS)
+    assert decision.requeue_after == (None if due is None else (due - at(121)).total_seconds())
 
 
 def test_the_next_pod_comes_within_its_delay_after_the_clock_was_set_back() -> None:

@@ -134,3 +134,11 @@ def test_a_cluster_queue_that_does_not_exist_is_shown_with_the_queues_that_name_
         ("cq", "Unknown", ["default/q"], 0),
         ("gone", "Missing", ["default/orphan"], 1),
     ]
+
+
+def test_a_cluster_queue_that_a_manager_has_from_a_file_is_not_missing() -> None:
+    led = local_queue(cluster_queue="team", conditions=[cond("Active", "True", "Ready")])
+    rows = queue_rows([], [led], [], at(60))
+    assert [(row.name, row.state, row.message) for row in rows] == [
+        ("team", "Unlisted", "a manager has it from a file")
+    ]

@@ -218,6 +218,15 @@ FOUND = {
         {"webhook_services": [WebhookServiceFacts(WEBHOOKS, ("mutating", "validating"), is_ready=False)]},
         ("error", "UnansweredWebhook", "service/webhooks -n kueue-system", "mutating and validating lead to it"),
     ),
+    "a deleted namespace while no manager runs": (
+        {"unavailable_apis": ["v1beta2.visibility.kueue.x-k8s.io"], "deleted_namespaces": ["b", "a"]},
+        (
+            "error",
+            "HangingNamespaces",
+            "apiservice/v1beta2.visibility.kueue.x-k8s.io",
+            "namespace a and 1 more does not",
+        ),
+    ),
     "a deleted Secret of the certificate": (
         {"missing_secret": CERTIFICATE},
         ("error", "NoCertificateSecret", "secret/certificate -n kueue-system", "cannot renew the certificate"),
@@ -264,6 +273,8 @@ SILENT: dict[str, dict[str, object]] = {
     "a finished Workload whose Job is gone": {"workloads": [workload(true("Finished"), job="gone")]},
     "a Workload that a user made without a Job": {"workloads": [Workload(metadata=ObjectMeta(name="own"))]},
     "a clock within the uncertainty": {"clocks": [ClockFacts("this machine", 8 * SECOND, 4 * SECOND)]},
+    "a deleted namespace while a manager runs": {"deleted_namespaces": ["a"]},
+    "an unavailable visibility API, and no deleted namespace": {"unavailable_apis": ["x"]},
     "a limit of retries": {"config": config(timeout=timedelta(minutes=5), requeuing_strategy=LIMITED)},
     "an end of all retries by time": {
         "config": config(requeuing_strategy=RequeuingStrategy(give_up_after=DAY), timeout=timedelta(minutes=5))
@@ -347,3 +358,9 @@ def test_a_cycle_is_mended_at_a_cohort_of_the_cycle() -> None:
 def test_an_inactive_queue_is_found_once_unless_on_purpose(reason: str, flavors: list[str], codes: list[str]) -> None:
     snapshot = replace(HEALTHY, cluster_queues=[inactive(reason)], flavors=[flavor(name) for name in flavors])
     assert [problem.code.removesuffix("ClusterQueue") for problem in examine(snapshot)] == codes
+
+
+def test_a_cluster_queue_that_a_manager_has_from_a_file_is_not_missed() -> None:
+    works = QueueStatus(conditions=(Condition(type="Active", status="True", reason="Ready"),))
+    led = LocalQueue(metadata=local_queue().metadata, spec=local_queue("of-file").spec, status=works)
+    assert examine(replace(HEALTHY, local_queues=[led])) == []

@@ -1,0 +1,241 @@
+"""A team without any right in the whole cluster runs the queue in its namespace: `sluice install --cluster-objects`."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import subprocess
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from job_controller.model import Pod
+from queue_manager.api.keys import PRIORITY_CLASS
+from queue_manager.api.resources import CLUSTER_QUEUES, EVENTS, JOBS, LEASES, RESOURCE_FLAVORS
+from queue_manager.engine.http_transport import HttpTransport
+from queue_manager.engine.rest_client import RestClient
+from queue_manager.simulation.kubelet import PodScript
+from tests.control_plane import audit, provide
+from tests.control_plane.conftest import ROOT, SLUICE, install_kinds, kubectl
+from tests.control_plane.install.conftest import sluice
+from tests.control_plane.install.installed_managers import start
+from tests.control_plane.manager.process import Manager, refusal
+from tests.control_plane.manager.scenario import QUICK, Scenario, kubelet
+from tests.control_plane.manager.service_account import write_kubeconfig
+from tests.control_plane.server import ControlPlane
+from tests.waiting import until
+
+pytestmark = pytest.mark.control_plane
+
+TEAM = "team-a"
+OBJECTS = """\
+apiVersion: kueue.x-k8s.io/v1beta1
+kind: ResourceFlavor
+metadata: {name: default}
+---
+apiVersion: kueue.x-k8s.io/v1beta1
+kind: ClusterQueue
+metadata: {name: team}
+spec:
+  cohort: teams
+  namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: team-a}}
+  preemption: {withinClusterQueue: LowerPriority}
+  resourceGroups:
+  - coveredResources: [cpu]
+    flavors:
+    - name: default
+      resources: [{name: cpu, nominalQuota: 4}]
+---
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: WorkloadPriorityClass
+metadata: {name: urgent}
+value: 1000
+"""
+RULES = {  # of accounts in the namespace; the owner installs, the member submits
+    "owner": [{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}],
+    "member": [
+        {"apiGroups": ["batch"], "resources": ["jobs"], "verbs": ["*"]},
+        {
+            "apiGroups": ["kueue.x-k8s.io"],
+            "resources": ["workloads", "localqueues"],
+            "verbs": ["get", "list", "watch"],
+        },
+        {"apiGroups": [""], "resources": ["pods", "events"], "verbs": ["get", "list", "watch"]},
+    ],
+}
+HUGE = """\
+apiVersion: batch/v1
+kind: Job
+metadata: {name: NAME, labels: {kueue.x-k8s.io/queue-name: lq}}
+spec:
+  suspend: true
+  template:
+    spec: {restartPolicy: Never, containers: [{name: main, image: x, resources: {requests: {cpu: 100}}}]}
+"""
+ADDRESSES = {"metrics": {"bindAddress": ":0"}, "health": {"healthProbeBindAddress": "127.0.0.1:0"}}
+
+
+def script(pod: Pod) -> PodScript:
+    """Pods of the Job `filler` run until they are deleted."""
+    endless = pod.metadata.name.startswith("filler")
+    return PodScript(ready_after=0.1, ends_after=None, stops_within=0.1) if endless else QUICK
+
+
+@pytest.fixture(scope="module")
+def accounts(cluster: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """The kubeconfigs of an owner and a member of the namespace, after an admin has put the CRDs there."""
+    folder = tmp_path_factory.mktemp("accounts")
+    (folder / "admin").write_text(cluster.kubeconfig.read_text())
+    install_kinds(cluster)
+    kubectl(cluster, "create", "namespace", TEAM)
+    found = {}
+    for name, rules in RULES.items():
+        kubectl(cluster, "-n", TEAM, "create", "serviceaccount", name)
+        role = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": {"name": name}}
+        kubectl(cluster, "-n", TEAM, "create", "-f", "-", stdin=json.dumps({**role, "rules": rules}).encode())
+        kubectl(cluster, "-n", TEAM, "create", "rolebinding", name, f"--role={name}", f"--serviceaccount={TEAM}:{name}")
+        token = kubectl(cluster, "-n", TEAM, "create", "token", name).strip()
+        found[name] = write_kubeconfig(folder / name, cluster.url, {"token": token}, cluster)
+    return found
+
+
+@pytest.fixture
+async def member(accounts: dict[str, Path]) -> AsyncIterator[RestClient]:
+    transport = HttpTransport.from_kubeconfig(accounts["member"])
+    yield RestClient(transport)
+    await transport.close()
+
+
+async def test_a_team_without_cluster_wide_rights_runs_the_queue_in_its_namespace(
+    cluster: ControlPlane, api: RestClient, member: RestClient, accounts: dict[str, Path], tmp_path: Path
+) -> None:
+    (tmp_path / "queues.yaml").write_text(OBJECTS)
+    options = ("--namespace", TEAM, "--namespaced", TEAM, "--cluster-objects", str(tmp_path / "queues.yaml"))
+    applied = as_owner(accounts, "apply", "--server-side", "-f", "-", stdin=sluice("install", *options))
+    assert "deployment.apps/kueue-controller-manager serverside-applied" in applied
+    local = {"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "LocalQueue", "metadata": {"name": "lq"}}
+    as_owner(accounts, "create", "-f", "-", stdin=json.dumps({**local, "spec": {"clusterQueue": "team"}}))
+    manager = await start(
+        cluster, "kueue-controller-manager", tmp_path / "manager", ADDRESSES, ports=(), namespace=TEAM
+    )
+    try:
+        async with kubelet(api.transport, script):
+            await jobs_run(Scenario(member, TEAM, until), accounts["member"])
+        await its_queue_is_in_metrics(manager)
+        assert (await api.get(LEASES, TEAM, "c1f6bfd2.kueue.x-k8s.io"))["spec"]["holderIdentity"]
+    finally:
+        await manager.stop()
+    assert await api.list(CLUSTER_QUEUES) == await api.list(RESOURCE_FLAVORS) == []
+    bound = [each for each in bindings(cluster) if TEAM in json.dumps(each.get("subjects"))]
+    assert bound == []
+    acts = list(audit.acts(audit.log_of(cluster.folder)))
+    of_manager = [act for act in acts if act.account == f"{TEAM}:kueue-controller-manager"]
+    assert [act for act in of_manager if act.code == 403 or not act.is_allowed] == []
+    assert {act.resource for act in of_manager if not act.namespace} <= {"", "selfsubjectaccessreviews"}
+
+
+async def test_missing_rights_are_those_that_a_role_in_the_namespace_lacks(
+    accounts: dict[str, Path], tmp_path: Path
+) -> None:
+    (tmp_path / "queues.yaml").write_text(OBJECTS)
+    flags = (f"--namespace={TEAM}", f"--cluster-objects={tmp_path / 'queues.yaml'}")
+    said = await refusal(*flags, kubeconfig=accounts["member"])
+    assert said.startswith(f"missing permissions in namespace {TEAM}: ")
+    assert "get namespaces;" in said
+    assert said.endswith("; bind a Role that grants them")
+    assert "clusterqueues" not in said
+
+
+async def test_a_namespace_that_does_not_exist_is_named_at_the_start(cluster: ControlPlane, tmp_path: Path) -> None:
+    (tmp_path / "queues.yaml").write_text(OBJECTS)
+    flags = ("--namespace=absent", f"--cluster-objects={tmp_path / 'queues.yaml'}")
+    assert '"absent" not found' in await refusal(*flags, kubeconfig=cluster.kubeconfig)
+
+
+async def jobs_run(scenario: Scenario, kubeconfig: Path) -> None:
+    """One ends, one waits for quota, and one takes it from another by the priority of a class in the file."""
+    await scenario.submit("first", managedBy="sluice/job-controller")
+    await scenario.until_finished("first")
+    await scenario.submit("filler", managedBy="sluice/job-controller", parallelism=4, completions=4)
+    await scenario.until_admitted("filler")
+    await scenario.submit("waiting", managedBy="sluice/job-controller")
+
+    async def waits() -> bool:
+        return "insufficient unused quota" in json.dumps((await scenario.workload("waiting")).get("status", {}))
+
+    await until(waits, "the second Job waits for quota")
+    await answers_are_true(kubeconfig)
+    await urgent(scenario)
+    await scenario.until_finished("urgent")
+
+    preempted = [event["reason"] for event in await scenario.api.list(EVENTS, TEAM)]
+    assert "Preempted" in preempted
+
+
+async def answers_are_true(member: Path) -> None:
+    """Of a user who reads one namespace, and of an admin who reads all: neither finds the ClusterQueue."""
+    for kubeconfig in (member, member.with_name("admin")):
+        code, text = await command(kubeconfig, "explain", "waiting", "-n", TEAM)
+        assert code == 0, text
+        assert "WAIT/WaitingForQuota" in text
+        assert "insufficient unused quota for cpu in flavor default, 1 more needed" in text
+        _, text = await command(kubeconfig, "ps", "-n", TEAM)
+        assert re.search(r"waiting .* Pending .* needs 1 more cpu", text), text
+        name = f"huge-{kubeconfig.name}"
+        code, text = await command(kubeconfig, "submit", "-n", TEAM, "-f", "-", stdin=HUGE.replace("NAME", name))
+        assert code == 2, text
+        assert "cannot start: " in text
+        assert "maximum capacity (4)" in text
+        code, text = await command(kubeconfig, "show", name, "-n", TEAM)
+        assert "does not exist" not in text
+    _, text = await command(member.with_name("admin"), "queues")
+    assert re.search(r"^team .* Unlisted .* team-a/lq$", text, re.MULTILINE), text
+    code, text = await command(member.with_name("admin"), "doctor")
+    assert "MissingClusterQueue" not in text
+    assert "NeverStarts" not in text
+
+
+async def urgent(scenario: Scenario) -> None:
+    container = {"name": "main", "image": "x", "resources": {"requests": {"cpu": "1"}}}
+    spec: dict[str, Any] = {
+        "suspend": True,
+        "managedBy": "sluice/job-controller",
+        "template": {"spec": {"restartPolicy": "Never", "containers": [container]}},
+    }
+    labels = {"kueue.x-k8s.io/queue-name": "lq", PRIORITY_CLASS: "urgent"}
+    await scenario.api.create(JOBS, TEAM, {"metadata": {"name": "urgent", "labels": labels}, "spec": spec})
+
+
+async def its_queue_is_in_metrics(manager: Manager) -> None:
+    """Plain and on loopback alone, whatever the configuration says: nobody can be asked who reads them."""
+    [url] = [line.removeprefix("serving ") for line in manager.lines if line.endswith("/metrics")]
+    assert url.startswith("http://127.0.0.1:")
+    manager.url = url.removesuffix("/metrics")
+    _, text = await manager.get("/metrics")
+    assert 'kueue_cluster_queue_status{cluster_queue="team"' in text
+    assert 'kueue_preempted_workloads_total{preempting_cluster_queue="team"' in text
+
+
+def bindings(cluster: ControlPlane) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads(kubectl(cluster, "get", "clusterrolebindings", "-o", "json"))["items"]
+    return found
+
+
+def as_owner(accounts: dict[str, Path], *arguments: str, stdin: str) -> str:
+    binary = provide.find("kubectl")
+    assert binary is not None
+    full = [str(binary), "--kubeconfig", str(accounts["owner"]), "-n", TEAM, *arguments]
+    done = subprocess.run(full, input=stdin, check=False, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+async def command(kubeconfig: Path, *arguments: str, stdin: str = "") -> tuple[int, str]:
+    full = [*SLUICE, *arguments, "--kubeconfig", str(kubeconfig)]
+    done = await asyncio.to_thread(
+        subprocess.run, full, input=stdin, check=False, capture_output=True, text=True, cwd=ROOT, timeout=120
+    )
+    return done.returncode, done.stdout + done.stderr

@@ -1,0 +1,18 @@
+"""The load of the queue benchmark, in memory: a crowd whose preemptors have many victims in common."""
+
+import pytest
+
+from queue_manager.api import reasons
+from tests.benchmarks.bench_queue_replay import replay
+from tests.benchmarks.queue_shape import Shape
+
+
+@pytest.mark.exhaustive
+@pytest.mark.timeout(300)
+def test_cycles_end_while_preemptors_claim_what_is_kept_for_one_another():
+    """Were all tried again whenever one loses what is kept for it, two would take it from each other forever."""
+    shape = Shape().scaled(0.8, 1.0, 1)
+    record = replay(shape).record
+    assert record.finished == shape.total
+    assert record.preemptions[reasons.IN_CLUSTER_QUEUE] > 100
+    assert record.preemptions[reasons.IN_COHORT_RECLAMATION] > 50

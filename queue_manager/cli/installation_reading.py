@@ -35,7 +35,7 @@ async def read_deployment(client: RestClient, not_read: list[str]) -> Deployment
 
 
 async def read_unavailable_apis(client: RestClient, not_read: list[str]) -> list[str]:
-    """Return the APIServices of the visibility API to which the API server has no connection; [] if there are none."""
+    """Return the APIServices of the visibility API to which the API server has no connection."""
     try:
         services = await client.list(API_SERVICES)
     except ApiError as error:

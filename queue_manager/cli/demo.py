@@ -129,7 +129,7 @@ async def watch(client: RestClient, console: Console) -> None:
 
 async def render(client: RestClient, rows: Sequence[JobRow]) -> Group:
     """The tables of queues and Jobs, as `sluice queues` and `sluice ps` print them."""
-    found = await queues.queue_table(client)
+    found = await queues.queue_table(client, "default")
     return Group(
         FittedTable(output.columns_of("", queues.columns(found)), found),
         Text(),

@@ -27,6 +27,12 @@ async def list_permitted(
         return None
 
 
+async def list_all_or_own(client: RestClient, resource: Resource, type: type[O], namespace: str) -> list[O]:
+    """Return the objects of all namespaces, or of this one if the user may not read the others."""
+    found = await list_permitted(client, resource, type)
+    return found if found is not None else await client.list(resource, namespace, type=type)
+
+
 async def seen(client: RestClient, resource: Resource, type: type[O]) -> list[O] | None:
     """Return the objects, or None if the user may not read them or the kind does not exist."""
     try:

@@ -15,10 +15,10 @@ from queue_manager import assets
 from queue_manager.api.resources import CLUSTER_QUEUES, COHORTS, LOCAL_QUEUES, WORKLOADS
 from queue_manager.api.types import ClusterQueue, Cohort, LocalQueue, Workload
 from queue_manager.cli import output
-from queue_manager.cli.connection import connect
+from queue_manager.cli.connection import connect, read_default_namespace
 from queue_manager.cli.exit_codes import EXIT_OK
 from queue_manager.cli.machine_formats import cluster_queue_name
-from queue_manager.cli.permitted_lists import seen
+from queue_manager.cli.permitted_lists import list_all_or_own, list_permitted, seen
 from queue_manager.cli.time_texts import span
 from queue_manager.engine.clock import SystemClock
 from queue_manager.engine.rest_client import RestClient
@@ -89,14 +89,17 @@ def run(args: argparse.Namespace) -> int:
 
 async def _rows(args: argparse.Namespace) -> list[QueueRow]:
     async with connect(args.kubeconfig, args.context) as client:
-        return await queue_table(client)
+        return await queue_table(client, read_default_namespace(args))
 
 
-async def queue_table(client: RestClient) -> list[QueueRow]:
-    """Return rows of all ClusterQueues. Referring objects are listed before the objects they refer to."""
+async def queue_table(client: RestClient, default_ns: str) -> list[QueueRow]:
+    """Return rows of all ClusterQueues. Referring objects are listed before the objects they refer to.
+
+    For a user who may read only some namespaces, the rows are those of `default_ns`.
+    """
     now = SystemClock().now()
-    workloads = await client.list(WORKLOADS, type=Workload)
-    local_queues = await client.list(LOCAL_QUEUES, type=LocalQueue)
-    cluster_queues = await client.list(CLUSTER_QUEUES, type=ClusterQueue)
+    workloads = await list_all_or_own(client, WORKLOADS, Workload, default_ns)
+    local_queues = await list_all_or_own(client, LOCAL_QUEUES, LocalQueue, default_ns)
+    cluster_queues = await list_permitted(client, CLUSTER_QUEUES, ClusterQueue)
     cohorts = await seen(client, COHORTS, Cohort) or ()
     return queue_rows(cluster_queues, local_queues, workloads, now, cohorts)

@@ -27,7 +27,7 @@ from queue_manager.scheduling.quota_tree import FlavorResource, QuotaNode
 from queue_manager.visibility.unlisted_queues import is_unlisted
 
 MISSING = "Missing"  # the state of a ClusterQueue that does not exist
-UNLISTED = "Unlisted"  # of one that a manager has from a file
+UNLISTED = "Unlisted"  # of one that a manager has from a file, or that the user may not read
 
 
 class QuotaRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -68,13 +68,16 @@ class QueueRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 def queue_rows(
-    cluster_queues: Iterable[ClusterQueue],
+    cluster_queues: Iterable[ClusterQueue] | None,
     local_queues: Iterable[LocalQueue],
     workloads: Iterable[Workload],
     now: datetime,
     cohorts: Iterable[Cohort] = (),
 ) -> list[QueueRow]:
-    """Return rows ordered by name, also of ClusterQueues that do not exist and that a LocalQueue names."""
+    """Return rows ordered by name, also of ClusterQueues that do not exist and that a LocalQueue names.
+
+    `cluster_queues`: None if the user may not read them.
+    """
     by_cluster_queue: dict[str, list[LocalQueue]] = {}
     target: dict[tuple[str, str], str] = {}
     for queue in local_queues:
@@ -93,7 +96,8 @@ def queue_rows(
             _add(used.setdefault(name, {}), usage(workload))
         elif workload.spec.active:
             waiting.setdefault(name, []).append(workload.metadata.creation_timestamp or now)
-    named = {queue.metadata.name: queue for queue in cluster_queues}
+    named = {queue.metadata.name: queue for queue in cluster_queues or ()}
+    unlisted_because = "you may not read ClusterQueues" if cluster_queues is None else ""
     forest = _forest(named.values(), cohorts)
     quotas = _quotas(named.values(), used, forest)
     rows = [
@@ -109,24 +113,30 @@ def queue_rows(
         for name, queue in named.items()
     ]
     rows += [
-        _missing_row(name, local, waiting.get(name, []), admitted.get(name, 0), now)
+        _row_without_object(name, local, unlisted_because, waiting.get(name, []), admitted.get(name, 0), now)
         for name, local in by_cluster_queue.items()
         if name not in named
     ]
     return sorted(rows, key=lambda row: row.name)
 
 
-def _missing_row(
-    name: str, local_queues: Sequence[LocalQueue], waiting: Sequence[datetime], admitted: int, now: datetime
+def _row_without_object(
+    name: str,
+    local_queues: Sequence[LocalQueue],
+    unlisted_because: str,
+    waiting: Sequence[datetime],
+    admitted: int,
+    now: datetime,
 ) -> QueueRow:
-    unlisted = any(is_unlisted(local, ()) for local in local_queues)
+    if not unlisted_because and any(is_unlisted(local, ()) for local in local_queues):
+        unlisted_because = "a manager has it from a file"
     return QueueRow(
         name=name,
         cohort="",
         cohort_path=[],
         strategy="",
-        state=UNLISTED if unlisted else MISSING,
-        message="a manager has it from a file" if unlisted else "it does not exist, and these LocalQueues name it",
+        state=UNLISTED if unlisted_because else MISSING,
+        message=unlisted_because or "it does not exist, and these LocalQueues name it",
         local_queues=_names(local_queues),
         stopped_queues=_names(local for local in local_queues if stops(local.spec.stop_policy)),
         pending=len(waiting),

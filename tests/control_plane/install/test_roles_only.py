@@ -98,7 +98,8 @@ def accounts(cluster: ControlPlane, tmp_path_factory: pytest.TempPathFactory) ->
         kubectl(cluster, "-n", TEAM, "create", "-f", "-", stdin=json.dumps({**role, "rules": rules}).encode())
         kubectl(cluster, "-n", TEAM, "create", "rolebinding", name, f"--role={name}", f"--serviceaccount={TEAM}:{name}")
         token = kubectl(cluster, "-n", TEAM, "create", "token", name).strip()
-        found[name] = write_kubeconfig(folder / name, cluster.url, {"token": token}, cluster)
+        found[name] = path = write_kubeconfig(folder / name, cluster.url, {"token": token}, cluster)
+        kubectl(cluster, "config", f"--kubeconfig={path}", "set-context", "--current", f"--namespace={TEAM}")
     return found
 
 
@@ -191,6 +192,8 @@ async def answers_are_true(member: Path) -> None:
         assert "maximum capacity (4)" in text
         code, text = await command(kubeconfig, "show", name, "-n", TEAM)
         assert "does not exist" not in text
+    _, text = await command(member, "queues")
+    assert re.search(r"^team .* Unlisted +3 +1 .* team-a/lq$", text, re.MULTILINE), text
     _, text = await command(member.with_name("admin"), "queues")
     assert re.search(r"^team .* Unlisted .* team-a/lq$", text, re.MULTILINE), text
     code, text = await command(member.with_name("admin"), "doctor")

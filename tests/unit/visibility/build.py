@@ -34,6 +34,15 @@ def cond(type: str, status: str = "True", reason: str = "", message: str = "", s
     }
 
 
+def requeue(count: int, seconds: float | None) -> Tree:
+    """The requeueState of a status; `seconds`: when the backoff ends, None if it has ended."""
+    return {"requeueState": {"count": count, **({"requeueAt": wire(seconds)} if seconds is not None else {})}}
+
+
+LIMIT = "DeactivatedDueToRequeuingLimitExceeded"
+TIMED_OUT = cond("Evicted", reason="PodsReadyTimeout", seconds=30)
+
+
 def owner(name: str) -> list[Tree]:
     return [{"apiVersion": "batch/v1", "kind": "Job", "name": name, "uid": f"uid-{name}", "controller": True}]
 

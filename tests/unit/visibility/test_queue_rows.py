@@ -142,3 +142,10 @@ def test_a_cluster_queue_that_a_manager_has_from_a_file_is_not_missing() -> None
     assert [(row.name, row.state, row.message) for row in rows] == [
         ("team", "Unlisted", "a manager has it from a file")
     ]
+
+
+def test_a_user_who_may_not_read_cluster_queues_sees_those_of_the_local_queues() -> None:
+    waits = workload(conditions=[cond("QuotaReserved", "False")])
+    (row,) = queue_rows(None, [local_queue()], [waits], at(60))
+    assert (row.name, row.state, row.message) == ("cq", "Unlisted", "you may not read ClusterQueues")
+    assert (row.pending, row.oldest_waiting_seconds) == (1, 60)

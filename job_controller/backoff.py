@@ -47,7 +47,7 @@ class FailureHistory(Record):
 
     @property
     def last_failure(self) -> datetime | None:
-        """The latest finish time; None without a failure whose pod was seen."""
+        """When the last failed pod finished; None if no failed pod was seen."""
         return max(self.failures.values(), default=None)
 
 

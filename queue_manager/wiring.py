@@ -32,7 +32,7 @@ from queue_manager.jobs.job_permits import JobPermits
 from queue_manager.jobs.submission_contexts import SubmissionContexts, ownership, queue_of_import
 from queue_manager.jobs.webhook import JobAdmission, SubmissionContext
 from queue_manager.lifecycle.workload_settings import reconfigured, settings_of
-from queue_manager.metrics.workloads import QueueMetrics
+from queue_manager.metrics.queue_metrics import QueueMetrics
 from queue_manager.notifications.notifier import attach_notifications
 from queue_manager.scheduler.admission_loop import Scheduler
 from queue_manager.scheduler.job_pods import JobPods, uses_node

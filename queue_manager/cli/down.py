@@ -16,7 +16,7 @@ from queue_manager.cli.exit_codes import EXIT_NEVER, EXIT_OK, CommandRefused
 from queue_manager.cli.stop_report import LEFT_RUNNING, counted, recorded
 from queue_manager.cli.streams import write
 from queue_manager.cli.up_address import directory
-from queue_manager.local.agent import sweep
+from queue_manager.local.agent import escaped_processes
 from queue_manager.local.storage import data_directory
 from queue_manager.local.storage.lock_holder import UNKNOWN_PID, lock_holder, terminate
 
@@ -72,7 +72,7 @@ def report_left(data_dir: Path, said: str) -> None:
 def pods_left(data_dir: Path) -> dict[str, list[int]]:
     """Return the pids of running processes by the UID of their pod, for the pods of this directory."""
     root = (data_dir / data_directory.PODS).resolve()
-    return {uid: pids for uid, pids in sweep.marked(root).items() if (root / uid).exists()}
+    return {uid: pids for uid, pids in escaped_processes.marked(root).items() if (root / uid).exists()}
 
 
 def refuse_foreign(data_dir: Path) -> None:
@@ -87,7 +87,7 @@ def removed(data_dir: Path) -> str:
     if not data_dir.exists():
         return f"{data_dir} does not exist"
     if found := pods_left(data_dir):
-        sweep.end(found, (data_dir / data_directory.PODS).resolve())
+        escaped_processes.end(found, (data_dir / data_directory.PODS).resolve())
     for path in (data_dir / name for name in data_directory.ALL):
         if path.is_dir():
             shutil.rmtree(path)

@@ -9,7 +9,7 @@ from queue_manager.api.resources import CRDS, Resource
 from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.transport import ApiError
 from queue_manager.installation import object_names
-from queue_manager.installation.changes import Release, release_of
+from queue_manager.installation.upgrade_changes import Release, release_of
 
 Live: TypeAlias = tuple[Resource, Json]
 

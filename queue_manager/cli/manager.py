@@ -142,7 +142,7 @@ async def _preflight(
 
 
 async def read_namespaces(objects: ClusterObjectServer, client: RestClient, names: Collection[str]) -> None:
-    """Copy the labels of the managed namespaces. Raises CannotStart if one of them does not exist, or is not read."""
+    """Read the labels of the managed namespaces. Raises CannotStart if one does not exist or cannot be read."""
     try:
         await objects.read_namespaces(client, names)
     except (ApiError, OSError) as error:

@@ -21,7 +21,6 @@ from queue_manager.api.resources import JOBS, LOCAL_QUEUES
 from queue_manager.api.types import LocalQueue
 from queue_manager.cli import output
 from queue_manager.cli.connection import connect, find_kubeconfig, read_default_namespace
-from queue_manager.cli.creations import Creations
 from queue_manager.cli.exit_codes import (
     EXIT_INTERRUPTED,
     EXIT_NEVER,
@@ -29,6 +28,7 @@ from queue_manager.cli.exit_codes import (
     EXIT_UNEXPECTED,
     CommandRefused,
 )
+from queue_manager.cli.interrupted_creations import Creations
 from queue_manager.cli.job_deletion import delete, until_gone
 from queue_manager.cli.job_from_command import CommandJob, option_of
 from queue_manager.cli.job_waiting import JobWait

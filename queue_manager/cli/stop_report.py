@@ -52,7 +52,7 @@ def record(data_dir: Path, sentence: str) -> None:
 
 
 def forget(data_dir: Path) -> None:
-    """Remove the sentence of an earlier stop: after a crash it would be untrue."""
+    """At a start, delete the stored report of the last stop: after a crash it would be untrue."""
     (data_dir / LAST_STOP).unlink(missing_ok=True)
 
 

@@ -26,9 +26,9 @@ from queue_manager.api.resources import JOBS, WORKLOADS
 from queue_manager.api.types import Workload
 from queue_manager.cli import job_deletion, manifests, output
 from queue_manager.cli.connection import NOT_LOGGED_IN, connect, find_kubeconfig, read_default_namespace
-from queue_manager.cli.creations import Creations
 from queue_manager.cli.decode_errors import explain_decoding
 from queue_manager.cli.exit_codes import EXIT_ERROR, EXIT_NEVER, EXIT_OK, CommandRefused
+from queue_manager.cli.interrupted_creations import Creations
 from queue_manager.cli.login_name import submitter
 from queue_manager.cli.machine_formats import MACHINE_FORMS, Namer, job_names
 from queue_manager.cli.manifests import Manifest

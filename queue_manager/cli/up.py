@@ -30,7 +30,7 @@ from queue_manager.engine.service_notification import READY, STOPPING, notify, t
 from queue_manager.engine.transport import ApiError
 from queue_manager.engine.tuning import event_loop, stop_on_signals, tune_garbage_collector
 from queue_manager.local.agent.cgroups import Cgroups, delegated
-from queue_manager.local.agent.sweep import leftover_processes
+from queue_manager.local.agent.escaped_processes import leftover_processes
 from queue_manager.local.local_cluster import ClusterOptions, LocalCluster
 from queue_manager.local.storage.data_directory import PODS
 from queue_manager.local.storage.journal import DataDirectoryInUse

@@ -25,8 +25,8 @@ from queue_manager.cli.output import TableColumn
 from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.transport import APPLY_PATCH, ApiError, Request
 from queue_manager.installation import object_names
-from queue_manager.installation.changes import FieldChange, changes
 from queue_manager.installation.objects import objects
+from queue_manager.installation.upgrade_changes import FieldChange, changes
 
 POD_TEMPLATE = "spec.template."
 KUBECTL, HELM = "kubectl", "helm"  # field managers

@@ -28,7 +28,7 @@ invalid Job; all others are in `errors`.
 
 from queue_manager.client.client import Client
 from queue_manager.client.errors import Error, JobDeleted, JobFailed, JobNotFound, NeverStarts, NoLogs, Timeout
-from queue_manager.client.updates import JobUpdate
+from queue_manager.client.job_update import JobUpdate
 from queue_manager.visibility.job_states import JobState
 
 __all__ = [

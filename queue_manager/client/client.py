@@ -22,9 +22,9 @@ from queue_manager.cli.exit_codes import CommandRefused
 from queue_manager.client import job_logs
 from queue_manager.client.errors import JobDeleted, JobFailed, JobNotFound, NeverStarts, Timeout
 from queue_manager.client.job_requests import create_job, read_visible_pods, read_workloads
+from queue_manager.client.job_update import ENDED, LOST, JobUpdate, Seen, differs, follow, may_have_cause, see
 from queue_manager.client.obstacle_checks import ObstacleChecks
 from queue_manager.client.official_transport import blocking
-from queue_manager.client.updates import ENDED, LOST, JobUpdate, Seen, differs, follow, may_have_cause, see
 from queue_manager.engine import kubeconfig
 from queue_manager.engine.clock import SystemClock
 from queue_manager.engine.codec import decoder

@@ -9,7 +9,7 @@ from job_controller.model import Key
 if TYPE_CHECKING:
     from kubernetes.client import V1Job
 
-    from queue_manager.client.updates import JobUpdate
+    from queue_manager.client.job_update import JobUpdate
     from queue_manager.visibility.failures import Failure
 
 

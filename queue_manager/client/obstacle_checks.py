@@ -6,8 +6,8 @@ import time
 from typing import TYPE_CHECKING
 
 from queue_manager.client.job_requests import lasting_obstacle
+from queue_manager.client.job_update import Seen
 from queue_manager.client.official_transport import blocking
-from queue_manager.client.updates import Seen
 from queue_manager.visibility.obstacles import Obstacle
 
 if TYPE_CHECKING:

@@ -72,7 +72,7 @@ class OtlpTracer:
 
     @contextmanager
     def cycle(self, heads: int) -> Iterator[_Cycle]:
-        """See `Tracer.cycle`."""
+        """A span of an admission cycle with this number of heads."""
         with self._span("admission cycle", SpanKind.INTERNAL, {"sluice.heads": heads}) as span:
             yield _Cycle(span)
 

@@ -120,7 +120,7 @@ def _delete_or_disown(s: JobSituation, workloads: Sequence[Workload]) -> Action:
 
 
 def workload_of_ended_job_is_finished(s: JobSituation) -> Action | None:
-    """A Job that is Complete or Failed finishes its Workloads; those being deleted are released."""
+    """A Job that is Complete or Failed finishes its Workloads; those being deleted lose their finalizer."""
     end = s.end
     if end is None:
         return None

@@ -19,7 +19,7 @@ from queue_manager.lifecycle.write_causes import Cause
 
 
 def job_of_evicted_workload_is_stopped(s: JobSituation) -> Action | None:
-    """Quota is held until the Job has stopped: two writes with a wait between them, see `start_stop`."""
+    """The Job of an evicted Workload is suspended; its quota is released by a later write, when no pod is left."""
     evicted = s.workload.condition(condition_types.EVICTED) if s.workload is not None else None
     if s.workload is None or evicted is None or not evicted.is_true:
         return None

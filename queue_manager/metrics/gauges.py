@@ -1,4 +1,7 @@
-"""The gauges of the queue, computed from the quota cache and the cached Workloads for each exposition."""
+"""The gauges of the queue, computed from the quota cache and the cached Workloads for each exposition.
+
+`queue_metrics` exports them and ends the series of what is deleted.
+"""
 
 from __future__ import annotations
 

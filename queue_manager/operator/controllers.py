@@ -23,7 +23,7 @@ from queue_manager.engine.renewing_transport import ClusterTransport
 from queue_manager.engine.runtime import Runtime
 from queue_manager.engine.throttle import throttled
 from queue_manager.engine.transport import Transport
-from queue_manager.metrics.workloads import ROLE
+from queue_manager.metrics.queue_metrics import ROLE
 from queue_manager.operator.election import Election, Fence, LeadershipLost
 from queue_manager.operator.preflight import CannotStart
 from queue_manager.operator.required_permissions import ALL, JOB_CONTROLLER, QUEUE

@@ -228,7 +228,7 @@ class Fence(Relay):
         self._closed = True
 
     async def request(self, request: Request) -> Response:
-        """Send the request. Raises ConnectionError, unsent, for a write while this process does not lead."""
+        """Send the request. A write while this process does not lead is not sent: raises ConnectionError."""
         is_leader = self._election is None or self._election.is_leader
         if request.method != "GET" and (self._closed or not is_leader):
             raise ConnectionError("write not sent: this process is not the leader")

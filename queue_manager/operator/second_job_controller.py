@@ -82,7 +82,7 @@ class SecondControllerDetector(Relay):
 
 
 def other_writer(job: bytes, since: datetime) -> str:
-    """Return another field manager that wrote the Job's status after `since` (whole seconds), or "" if none did."""
+    """Return a field manager other than ours that wrote the Job's status after `since` (whole seconds), else ""."""
     try:
         entries = _decode(job).metadata.managed_fields
     except msgspec.DecodeError:

@@ -50,7 +50,7 @@ def cause_groups(rows: Iterable[DeactivatedJob], default_ns: str = "default") ->
 def short_action(groups: Sequence[CauseGroup]) -> str:
     """Return the command that selects the Jobs of the first group.
 
-    A long cause in it is cut to its beginning, unless that would also select another group.
+    A long cause is cut to its first words, unless the shorter command would also select another group.
     """
     first = groups[0]
     short = _beginning(first.cause)

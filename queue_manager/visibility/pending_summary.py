@@ -140,7 +140,7 @@ class PendingSummaries:
         return _resources()
 
     def described(self) -> list[Json]:
-        """The entries of the group in aggregated discovery."""
+        """What aggregated discovery lists for the visibility API."""
         return [_described(plural, namespaced) for plural, namespaced in _PLURALS]
 
 

@@ -21,6 +21,7 @@ from typing import NamedTuple
 
 from job_controller.json_tree import Json
 from queue_manager.api import keys
+from queue_manager.api.conversion import kept_field_validation
 
 Fields = dict[str, Json]  # some fields of one object
 Translation = Callable[[Fields], Fields]
@@ -195,6 +196,5 @@ def _is_valid(facet: Facet, fields: Json) -> bool:
     """Whether kept fields are fields of the facet in v1beta2, with valid values."""
     if not isinstance(fields, dict):
         return False
-    from queue_manager.api.conversion import kept_fields  # the models take long to load
 
-    return kept_fields.are_valid(facet.parent, fields)
+    return kept_field_validation.are_valid(facet.parent, fields)

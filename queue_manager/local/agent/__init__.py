@@ -12,7 +12,8 @@ One pod
   environment, limits               what a container is started with
 
 Processes
-  pod_processes, supervisor, sweep  started, found again after a crash, signalled, killed; their exit codes
+  pod_processes, supervisor,       started, found again after a crash, signalled, killed; their exit codes
+  escaped_processes
   cgroups, oom_killer, memory       limits of memory and CPU, by the kernel or by samples
   resource_usage, usage_samples, usage_sampler   what the containers used
   layout, stop_order_file           the files that survive a crash of the agent

@@ -28,6 +28,7 @@ from queue_manager.engine.workqueue import WorkQueue
 from queue_manager.local.agent import supervisor
 from queue_manager.local.agent.cgroups import Cgroups
 from queue_manager.local.agent.environment import ConfigError, Host
+from queue_manager.local.agent.escaped_processes import Sweeper
 from queue_manager.local.agent.eviction_loop import Evictor
 from queue_manager.local.agent.eviction_order import PressurePolicy
 from queue_manager.local.agent.layout import Layout
@@ -37,7 +38,6 @@ from queue_manager.local.agent.oom_killer import OomKiller
 from queue_manager.local.agent.pod_admitter import PodAdmitter
 from queue_manager.local.agent.pod_logs import LogIndexer
 from queue_manager.local.agent.status import PREEMPTED, Termination
-from queue_manager.local.agent.sweep import Sweeper
 from queue_manager.local.agent.usage_sampler import UsageSampler
 from queue_manager.local.agent.worker import MIN_GRACE_SECONDS, PodWorker
 from queue_manager.local.agent.worker_dependencies import NodePod, WorkerDependencies, awaits_confirmation

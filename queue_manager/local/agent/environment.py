@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from job_controller.json_tree import Json
 from job_controller.quantities import exact
-from queue_manager.local.agent.sweep import MARK, PLACE
+from queue_manager.local.agent.escaped_processes import MARK, PLACE
 
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 # An unclosed `$(` consumes the rest of the text, which keeps matching linear in the length of the text.

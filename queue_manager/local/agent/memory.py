@@ -4,8 +4,8 @@ Reading the details of a process is expensive, so the resident sizes are summed 
 pages in full, so the sum is never below the real use, and a sum within the limit needs no further reads. Otherwise
 shared pages are divided among the processes that share them (Pss), as a cgroup is charged for them once.
 
-Processes are found by their mark (sweep.py), whatever their process group or session; those still in the session of
-their container are counted for that container. Without /proc nothing is found and no pod is evicted.
+Processes are found by their mark (escaped_processes.py), whatever their process group or session; those still in the
+session of their container are counted for that container. Without /proc nothing is found and no pod is evicted.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from queue_manager.local.agent.sweep import marked
+from queue_manager.local.agent.escaped_processes import marked
 
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 GONE = (FileNotFoundError, ProcessLookupError, PermissionError)
 
 
 class Limit(NamedTuple):
-    """A set of pods, and the bytes that they may use together before their processes are read in detail."""
+    """Pods that share a bound. Only above it, in bytes, is the exact size of each process read, which is expensive."""
 
     pods: Collection[str]
     max_bytes: int

@@ -12,8 +12,8 @@ import logging
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 
+from queue_manager.local.agent.escaped_processes import kill
 from queue_manager.local.agent.memory import Limit, Sizes, by_container, over_limit, unreclaimable
-from queue_manager.local.agent.sweep import kill
 from queue_manager.local.agent.worker import PodWorker
 
 log = logging.getLogger(__name__)

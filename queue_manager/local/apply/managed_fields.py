@@ -197,7 +197,7 @@ class ChangeByVersion:
         self._others: dict[str, FieldDifference] = {}
 
     def at(self, api_version: str) -> FieldDifference:
-        """Return the change as fields of a version."""
+        """Return which fields the write changed, by their names in this API version."""
         view, convert, _ = self._view.at(api_version)
         if view is self._view:
             return self.own

@@ -72,7 +72,7 @@ async def _inject_into(client: RestClient, resource: Resource, name: str, bundle
 
 
 def change_of(resource: Resource, obj: Json, bundle: str, services: OwnServices) -> CABundlePatch | None:
-    """The patch that sets caBundle to `bundle`; None if that is set, or if the object is not of our Services."""
+    """The patch that sets caBundle to `bundle`; None if it is set, or the object calls none of our Services."""
     encoded = base64.b64encode(bundle.encode()).decode()
     if resource in (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS):
         steps = list(_webhook_steps(obj.get("webhooks") or (), encoded, services))

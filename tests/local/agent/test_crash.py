@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from queue_manager.api.resources import PODS
-from queue_manager.local.agent import sweep
+from queue_manager.local.agent import escaped_processes
 from queue_manager.local.agent.layout import Layout
 from queue_manager.local.agent.status import PREEMPTED, Termination
 from tests.local.agent.world import Tree, World, condition, running, state, terminated
@@ -60,9 +60,9 @@ async def test_a_running_container_is_adopted_without_a_write(world: World) -> N
 
 async def test_a_container_that_was_killed_meanwhile_is_failed(world: World) -> None:
     pod = await started(world)
-    sweep.kill({pod["metadata"]["uid"]})
+    escaped_processes.kill({pod["metadata"]["uid"]})
     # Before SIGKILL takes effect the next agent could adopt the process, and would report Error.
-    await until(lambda: pod["metadata"]["uid"] not in sweep.marked())
+    await until(lambda: pod["metadata"]["uid"] not in escaped_processes.marked())
     async with world.running():
         after = await world.over()
     assert after["status"]["phase"] == "Failed"
@@ -85,7 +85,7 @@ async def test_a_copy_of_a_data_directory_leaves_the_originals_processes_alone(w
     copy = original / "copy"
     shutil.copytree(original / "pods", copy / "pods")
     await over_at(world, copy)
-    assert sweep.kill({pod["metadata"]["uid"]}, (original / "pods").resolve()) > 0
+    assert escaped_processes.kill({pod["metadata"]["uid"]}, (original / "pods").resolve()) > 0
 
 
 async def test_processes_of_a_directory_that_was_moved_are_ended(world: World) -> None:
@@ -94,14 +94,14 @@ async def test_processes_of_a_directory_that_was_moved_are_ended(world: World) -
     moved.mkdir()
     (world.directory / "pods").rename(moved / "pods")
     await over_at(world, moved)
-    await until(lambda: pod["metadata"]["uid"] not in sweep.marked())
+    await until(lambda: pod["metadata"]["uid"] not in escaped_processes.marked())
 
 
 async def test_processes_of_a_pod_that_is_gone_are_ended(world: World) -> None:
     pod = await started(world)
     await world.client.delete(PODS, "default", "pod", grace_period=0)
     async with world.running():
-        await until(lambda: pod["metadata"]["uid"] not in sweep.marked())
+        await until(lambda: pod["metadata"]["uid"] not in escaped_processes.marked())
         await until(lambda: not world.files(pod).exists())
 
 
@@ -110,7 +110,7 @@ async def test_a_pod_deleted_while_no_agent_ran_is_ended_and_goes(world: World) 
     await world.client.delete(PODS, "default", "pod", grace_period=1)
     async with world.running():
         await world.gone()
-        await until(lambda: pod["metadata"]["uid"] not in sweep.marked())
+        await until(lambda: pod["metadata"]["uid"] not in escaped_processes.marked())
 
 
 async def test_a_pod_that_waits_for_placement_is_placed_by_the_next_one(world: World) -> None:

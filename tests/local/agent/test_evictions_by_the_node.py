@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from queue_manager.api.resources import EVENTS, NODES
-from queue_manager.local.agent import memory, sweep
+from queue_manager.local.agent import escaped_processes, memory
 from queue_manager.local.agent.eviction_loop import Evictor
 from queue_manager.local.agent.eviction_order import (
     ContainerUse,
@@ -152,7 +152,7 @@ async def test_the_pod_that_takes_more_than_it_requested_is_evicted(world: World
             status["message"],
         )
         assert terminated(greedy)["exitCode"] in (137, 143)
-        await until(lambda: greedy["metadata"]["uid"] not in sweep.marked())
+        await until(lambda: greedy["metadata"]["uid"] not in escaped_processes.marked())
 
         async def said() -> bool:
             return ("Warning", "Evicted", status["message"]) in await world.events("greedy")
@@ -160,7 +160,7 @@ async def test_the_pod_that_takes_more_than_it_requested_is_evicted(world: World
         await until(said)
         await until(lambda: node_said(world, "Warning", "EvictionThresholdMet", "Attempting to reclaim memory"))
         assert running(await world.pod("modest"))
-        assert modest["metadata"]["uid"] in sweep.marked()
+        assert modest["metadata"]["uid"] in escaped_processes.marked()
 
 
 async def node_said(world: World, *event: str) -> bool:
@@ -179,7 +179,7 @@ async def test_memory_of_daemons_counts_and_is_freed(world: World) -> None:
         evicted = await world.over()
         assert evicted["status"]["reason"] == "Evicted"
         assert "Container main was using " in evicted["status"]["message"]
-        await until(lambda: evicted["metadata"]["uid"] not in sweep.marked())
+        await until(lambda: evicted["metadata"]["uid"] not in escaped_processes.marked())
 
 
 async def test_a_pod_that_ignores_sigterm_is_evicted(world: World) -> None:
@@ -188,7 +188,7 @@ async def test_a_pod_that_ignores_sigterm_is_evicted(world: World) -> None:
         await world.create(script, terminationGracePeriodSeconds=1000)
         evicted = await world.over()
         assert evicted["status"]["reason"] == "Evicted"
-        await until(lambda: evicted["metadata"]["uid"] not in sweep.marked())
+        await until(lambda: evicted["metadata"]["uid"] not in escaped_processes.marked())
 
 
 async def test_critical_pods_are_not_evicted(world: World) -> None:

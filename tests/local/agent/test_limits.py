@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from queue_manager.api.keys import CPU_SECONDS, PEAK_MEMORY
-from queue_manager.local.agent import cgroups, memory, resource_usage, sweep
+from queue_manager.local.agent import cgroups, escaped_processes, memory, resource_usage
 from queue_manager.local.agent.cgroups import Cgroups
 from queue_manager.local.agent.layout import Layout
 from queue_manager.local.agent.limits import Limits, limits_of
@@ -37,7 +37,7 @@ async def test_a_container_above_its_limit_is_oom_killed(world: World) -> None:
     async with world.running():
         await world.create(container=holding(100, "64Mi"))
         pod = await world.over()
-        await until(lambda: pod["metadata"]["uid"] not in sweep.marked())
+        await until(lambda: pod["metadata"]["uid"] not in escaped_processes.marked())
     assert (pod["status"]["phase"], pod["status"].get("reason")) == ("Failed", None)
     assert (terminated(pod)["exitCode"], terminated(pod)["reason"]) == (137, "OOMKilled")
 
@@ -144,7 +144,7 @@ async def test_the_next_agent_knows_that_a_container_was_oom_killed(world: World
         await until((world.files(pod) / "work" / "ready").exists)
     run = Layout(world.directory / "pods").run(pod["metadata"]["uid"], "main", 0)
     run.oom.touch()
-    await until(lambda: not sweep.kill({pod["metadata"]["uid"]}))
+    await until(lambda: not escaped_processes.kill({pod["metadata"]["uid"]}))
     async with world.running():
         assert terminated(await world.over())["reason"] == "OOMKilled"
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from queue_manager.api.resources import PODS
-from queue_manager.local.agent import sweep
+from queue_manager.local.agent import escaped_processes
 from queue_manager.local.agent.node_admission import (
     Admitted,
     NodeDecision,
@@ -205,7 +205,7 @@ async def test_a_critical_pod_preempts_others_within_their_grace_period(world: W
         )
         stays = await world.pod("stays")
         assert running(stays), stays["status"]["containerStatuses"][0]["state"]
-        await until(lambda: victim["metadata"]["uid"] not in sweep.marked())
+        await until(lambda: victim["metadata"]["uid"] not in escaped_processes.marked())
 
 
 async def test_resources_freed_for_a_critical_pod_are_reserved_for_it(world: World) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from queue_manager.local.agent import resource_usage, supervisor, sweep
+from queue_manager.local.agent import escaped_processes, resource_usage, supervisor
 from queue_manager.local.agent.layout import Layout, RunFiles
 from tests.waiting import SECONDS, until
 
@@ -26,7 +26,7 @@ def run(tmp_path: Path) -> Iterator[RunFiles]:
     layout, uid = Layout(tmp_path), str(uuid.uuid4())
     layout.create(uid, "main")
     yield layout.run(uid, "main", 0)
-    sweep.kill({uid})
+    escaped_processes.kill({uid})
 
 
 def uid_of(run: RunFiles) -> str:
@@ -34,7 +34,7 @@ def uid_of(run: RunFiles) -> str:
 
 
 def start(run: RunFiles, script: str) -> tuple[supervisor.Process, asyncio.Event]:
-    environment = {"PATH": "/usr/bin:/bin", sweep.MARK: uid_of(run)}
+    environment = {"PATH": "/usr/bin:/bin", escaped_processes.MARK: uid_of(run)}
     process = supervisor.spawn(run, ["/bin/sh", "-c", script], environment, str(run.work))
     ended = asyncio.Event()
     process.watch(ended.set)
@@ -104,7 +104,7 @@ async def test_a_daemon_that_keeps_the_output_open_does_not_delay_the_end(run: R
     _, ended = start(run, "setsid sh -c 'touch left; exec sleep 1000' & while ! [ -e left ]; do sleep 0.01; done")
     await asyncio.wait_for(ended.wait(), SECONDS)
     assert not run.eof.exists()
-    sweep.kill({uid_of(run)})
+    escaped_processes.kill({uid_of(run)})
     await until(run.eof.exists)
 
 
@@ -183,9 +183,9 @@ async def test_processes_that_left_the_group_are_found_by_their_environment(run:
     uid = uid_of(run)
     _, ended = start(run, "setsid sh -c 'touch left; exec sleep 1000' & while ! [ -e left ]; do sleep 0.01; done")
     await asyncio.wait_for(ended.wait(), SECONDS)
-    assert sweep.kill({"another"}) == 0
-    assert sweep.kill({uid}) == 1
-    await until(lambda: uid not in sweep.marked())
+    assert escaped_processes.kill({"another"}) == 0
+    assert escaped_processes.kill({uid}) == 1
+    await until(lambda: uid not in escaped_processes.marked())
 
 
 async def test_a_running_container_is_adopted_and_its_end_noticed(run: RunFiles) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from queue_manager.api.resources import PODS
-from queue_manager.local.agent import sweep
+from queue_manager.local.agent import escaped_processes
 from queue_manager.local.agent.layout import Layout
 from tests.local.agent.world import Tree, World, condition, running, state, terminated
 from tests.waiting import until
@@ -31,7 +31,7 @@ async def start(world: World, script: str, **spec: Any) -> Tree:
 
 
 def processes(pod: Tree) -> list[int]:
-    return sweep.marked().get(pod["metadata"]["uid"], [])
+    return escaped_processes.marked().get(pod["metadata"]["uid"], [])
 
 
 def sessions(pod: Tree) -> set[int]:

@@ -15,7 +15,7 @@ from queue_manager.engine.clock import SystemClock
 from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.runtime import Runtime
 from queue_manager.engine.transport import ApiError
-from queue_manager.local.agent import sweep
+from queue_manager.local.agent import escaped_processes
 from queue_manager.local.agent.agent import Agent
 from queue_manager.local.agent.cgroups import Cgroups
 from queue_manager.local.agent.eviction_order import PressurePolicy
@@ -147,7 +147,9 @@ class World:
         return b"".join(pieces).decode()
 
     def close(self) -> None:
-        sweep.kill({path.name for path in (self.directory / "pods").glob("*")}, (self.directory / "pods").resolve())
+        escaped_processes.kill(
+            {path.name for path in (self.directory / "pods").glob("*")}, (self.directory / "pods").resolve()
+        )
 
 
 def state(pod: Tree, container: str = "main") -> Tree:

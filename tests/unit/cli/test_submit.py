@@ -16,8 +16,8 @@ from queue_manager.api import keys
 from queue_manager.api.resources import CLUSTER_QUEUES, JOBS, LOCAL_QUEUES, NAMESPACES, RESOURCE_FLAVORS, WORKLOADS
 from queue_manager.cli import main, manifests
 from queue_manager.cli import submit as submit_module
-from queue_manager.cli.creations import Creations
 from queue_manager.cli.exit_codes import EXIT_ERROR, EXIT_NEVER, EXIT_REFUSED, CommandRefused
+from queue_manager.cli.interrupted_creations import Creations
 from queue_manager.cli.published_config import Publisher
 from queue_manager.cli.submit import Submitted, _namespaces, prepare, submit
 from queue_manager.cli.targets import check_local_queue

@@ -14,7 +14,7 @@ from kubernetes.client import V1Job
 from job_controller.conditions import is_true
 from job_controller.model import Job
 from queue_manager.api.types import Workload
-from queue_manager.client.updates import Seen, differs, follow, see
+from queue_manager.client.job_update import Seen, differs, follow, see
 from queue_manager.visibility.followed_states import is_outdated
 from queue_manager.visibility.job_states import JobState, job_row, job_state
 from tests.examples import examples

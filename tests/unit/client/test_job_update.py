@@ -7,7 +7,7 @@ from kubernetes.client import V1Job
 
 from job_controller.model import Job
 from queue_manager.client.errors import JobFailed, NeverStarts, Timeout
-from queue_manager.client.updates import JobUpdate, Seen, differs, may_have_cause, see
+from queue_manager.client.job_update import JobUpdate, Seen, differs, may_have_cause, see
 from queue_manager.visibility.job_states import JobState
 from tests.unit.visibility.build import at, cond, job, workload
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from queue_manager.cli.up import print_leftovers
-from queue_manager.local.agent import supervisor, sweep
+from queue_manager.local.agent import escaped_processes, supervisor
 from queue_manager.local.agent.layout import Layout
 from tests.waiting import until
 
@@ -25,13 +25,13 @@ async def test_what_a_removed_cluster_left_is_reported_with_age_and_command(
     layout.prepare()
     layout.create(uid, "main")
     run = layout.run(uid, "main", 0)
-    environment = {"PATH": os.defpath, sweep.MARK: uid, sweep.PLACE: str(layout.pod(uid))}
+    environment = {"PATH": os.defpath, escaped_processes.MARK: uid, escaped_processes.PLACE: str(layout.pod(uid))}
     process = supervisor.spawn(run, ["/bin/sh", "-c", "sleep 1000; true"], environment, str(run.work))
     try:
-        await until(lambda: len(sweep.marked().get(uid, ())) == 3)  # the supervisor, its command, and sleep
-        assert sweep.leftover_processes(tmp_path / "new" / "pods").get(tmp_path / "gone") is None
+        await until(lambda: len(escaped_processes.marked().get(uid, ())) == 3)  # the supervisor, its command, and sleep
+        assert escaped_processes.leftover_processes(tmp_path / "new" / "pods").get(tmp_path / "gone") is None
         shutil.rmtree(tmp_path / "gone")
-        found = sweep.leftover_processes(tmp_path / "new" / "pods")[tmp_path / "gone"]
+        found = escaped_processes.leftover_processes(tmp_path / "new" / "pods")[tmp_path / "gone"]
         assert found[0].pid == process.pid
         assert found[0].command == "/bin/sh -c sleep 1000; true"
         assert 0 <= found[0].age() < 60
@@ -44,12 +44,12 @@ async def test_what_a_removed_cluster_left_is_reported_with_age_and_command(
             line,
         )
     finally:
-        sweep.kill({uid})
+        escaped_processes.kill({uid})
 
 
 def test_processes_have_ended_before_their_files_are_removed(tmp_path: Path) -> None:
     """The kernel ends a process a moment after the signal."""
     uid = str(uuid.uuid4())
-    started = [subprocess.Popen(["sleep", "1000"], env={sweep.MARK: uid}, cwd=tmp_path) for _ in range(50)]
-    assert sweep.end({uid}) == len(started)
+    started = [subprocess.Popen(["sleep", "1000"], env={escaped_processes.MARK: uid}, cwd=tmp_path) for _ in range(50)]
+    assert escaped_processes.end({uid}) == len(started)
     assert all(process.poll() == -signal.SIGKILL for process in started)

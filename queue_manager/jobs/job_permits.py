@@ -90,11 +90,13 @@ class JobPermits:
         return [w for w in self._workloads.lookup(BY_OWNER, job.metadata.uid) if _is_own(job, w)]
 
     def is_followed(self, workload: Workload) -> bool:
-        """Whether a Workload has the request of its Job, as far as the Job is known. An edit that the Workload does not
-        have yet, e.g. one that was made while no manager ran, is written to it first.
+        """Whether a Workload has the request of its Job, as far as the Job is known.
+
+        An edit that the Workload does not have yet, e.g. one that was made while no manager ran, is written to it
+        first. A prebuilt Workload is not updated: its Job takes it over as it is, or finishes it as OutOfSync.
         """
         job = self._jobs.by_uid(workload.job_uid)
-        return job is None or matches(job, workload)
+        return job is None or bool(prebuilt_name(job)) or matches(job, workload)
 
     # --- permission to have pods ---
 

@@ -89,7 +89,8 @@ class ChangeReport:
             self.rows.append(row)
         if self._table:
             more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
-            text = f"not done: {len(names)}: {', '.join(names[:NAMED])}{more}" if names else "all were reached"
+            left = f"not done: {len(names)}: {', '.join(names[:NAMED])}{more}; to do the rest, repeat the command"
+            text = left if names else "all were reached"
             with contextlib.suppress(OSError):
                 sys.stderr.write(sentence(f"interrupted: {done} done, {text}", sys.stderr))
                 sys.stderr.flush()

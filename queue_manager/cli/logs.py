@@ -90,7 +90,10 @@ def _why_none(target: JobTarget, job: Job, pods: Sequence[Pod], args: argparse.N
     if args.previous:
         return f"no earlier attempt {of} is kept"
     if args.container:
-        return f"no container {args.container} {of} has started"
+        spec = job.spec.template.get("spec") or {}
+        names = [each["name"] for group in ("initContainers", "containers") for each in spec.get(group) or ()]
+        unknown = "" if args.container in names else f"; its containers are {', '.join(names)}"
+        return f"no container {args.container} {of} has started{unknown}"
     row = job_row(job, target.workload, SystemClock().now(), pods=pods)
     why = f": {row.state}{', ' if reason(row) else ''}{reason(row)}"
     return f"no pod {of} has started, or none that did is kept{why}"

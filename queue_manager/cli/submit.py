@@ -149,7 +149,8 @@ def prepare(manifest: Manifest, queue: str | None) -> dict[str, Any]:
     tree = copy.deepcopy(manifest.tree)
     version, kind = tree.get("apiVersion"), tree.get("kind")
     if (version, kind) != ("batch/v1", "Job"):
-        what = f"is {version}/{kind}" if version and kind else "has no apiVersion and kind"
+        missing = " and ".join(name for name in ("apiVersion", "kind") if not tree.get(name))
+        what = f"has no {missing}" if missing else f"is {version}/{kind}"
         raise CommandRefused(f"{manifest.place('kind')}: only batch/v1 Jobs can be submitted, this {what}", EXIT_NEVER)
     meta = tree.setdefault("metadata", {})
     if not isinstance(meta, dict):

@@ -198,7 +198,7 @@ def _notifications(config: KueueConfig, findings: Findings) -> None:
         findings.reject(f"{path}.secretFile", "exactly one of secretFile and secretEnv is required")
     url = urlsplit(webhook.url)
     if webhook.url and (url.scheme not in ("http", "https") or not url.hostname or "@" in url.netloc):
-        findings.reject(f"{path}.url", "is not a URL; must be http or https, with a host and without a user")
+        findings.reject(f"{path}.url", "must be a URL with http or https, with a host and without a user")
 
 
 def _servers(config: KueueConfig, findings: Findings) -> None:

@@ -12,7 +12,9 @@ import os
 import re
 import shutil
 import signal
+import tempfile
 from collections.abc import Collection, Mapping, Sequence
+from typing import IO
 
 import msgspec
 
@@ -47,20 +49,11 @@ class CommandSink:
 
     async def deliver(self, notice: Notice) -> None:
         """Run the command. Raises NotDelivered if it cannot be started, fails or takes too long."""
-        try:
-            process = await asyncio.create_subprocess_exec(
-                *self._command,
-                stdin=asyncio.subprocess.PIPE,
-                stdout=asyncio.subprocess.DEVNULL,
-                stderr=asyncio.subprocess.PIPE,
-                env={**self._environment, **variables(notice)},
-                start_new_session=True,
-            )
-        except OSError as error:
-            raise NotDelivered(f"{self._command[0]}: {error.strerror}") from error
+        with _file_of(msgspec.json.encode(notice)) as facts:  # not a pipe: a command need not read what it gets
+            process = await self._start(facts, variables(notice))
         try:
             async with asyncio.timeout(self._seconds):
-                _, errors = await process.communicate(msgspec.json.encode(notice))
+                _, errors = await process.communicate()
         except TimeoutError:
             await _kill(process)
             raise NotDelivered(f"{self._command[0]} did not end within {self._seconds:g} s") from None
@@ -69,6 +62,28 @@ class CommandSink:
             raise
         if process.returncode:
             raise NotDelivered(f"{self._command[0]} ended with code {process.returncode}{_reason(errors)}")
+
+    async def _start(self, stdin: IO[bytes], facts: Mapping[str, str]) -> asyncio.subprocess.Process:
+        try:
+            return await asyncio.create_subprocess_exec(
+                *self._command,
+                stdin=stdin,
+                stdout=asyncio.subprocess.DEVNULL,
+                stderr=asyncio.subprocess.PIPE,
+                env={**self._environment, **facts},
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise NotDelivered(f"{self._command[0]}: {error.strerror}") from error
+
+
+def _file_of(data: bytes) -> IO[bytes]:
+    """An unnamed file, in memory where the system can: a container may have no folder to write to."""
+    in_memory = hasattr(os, "memfd_create")
+    file = os.fdopen(os.memfd_create("notice"), "w+b") if in_memory else tempfile.TemporaryFile()  # noqa: SIM115
+    file.write(data)
+    file.seek(0)
+    return file
 
 
 async def _kill(process: asyncio.subprocess.Process) -> None:

@@ -350,6 +350,7 @@ def _eviction(workload: Workload, deadline: Deadline, settings: WorkloadSettings
     count = ((state.count or 0) if state is not None else 0) + 1
     limit = _limit(workload, settings)
     if limit is not None and count > limit:
-        return f"{_subject(workload)} is deactivated if its pods are not all ready (its {limit} retries are used up)"
+        retries = "its 1 retry is" if limit == 1 else f"its {limit} retries are"
+        return f"{_subject(workload)} is deactivated if its pods are not all ready ({retries} used up)"
     follows = f"retry {count}{f' of {limit}' if limit is not None else ''} follows"
     return f"{_subject(workload)} is evicted if its pods are not all ready ({follows})"

@@ -167,6 +167,9 @@ async def test_logs_of_a_pod_with_several_containers_name_the_others(user: Begin
         if embedded(me):
             assert (done.returncode, done.stdout) == (0, "of main\n")
         assert "defaulted container main; the pod also has: second, setup (init) (choose with -c)" in done.stderr
+    unknown = me.run("logs", "several", "-c", "nope")
+    assert unknown.returncode == 1
+    assert "no container nope of default/several has started; its containers are setup, main, second" in unknown.stderr
     chosen = me.run("logs", "several", "-c", "second")
     assert "defaulted" not in chosen.stderr
     if embedded(me):

@@ -359,6 +359,7 @@ async def test_the_command_line_fills_in_queue_and_namespace_and_overrides_neith
         ("apiVersion: v1\nkind: Pod\n", r"f.yaml:2: only batch/v1 Jobs can be submitted, this is v1/Pod"),
         ("apiVersion: batch/v1\nkind: Job\nmetadata: a\n", r"f.yaml:3: metadata is a mapping"),
         ("a: 1\n", r"f.yaml:1: only batch/v1 Jobs can be submitted, this has no apiVersion and kind"),
+        ("kind: Pod\n", r"f.yaml:1: only batch/v1 Jobs can be submitted, this has no apiVersion"),
     ],
 )
 def test_an_object_that_is_not_a_job_is_refused_with_its_line(tmp_path: Path, text: str, says: str) -> None:

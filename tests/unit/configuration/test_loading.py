@@ -122,7 +122,7 @@ def problems(text: str) -> list[str]:
         ),
         (
             "notifications: {webhook: {url: 'https://user:pass@host/', secretEnv: S}}",
-            "f:3: notifications.webhook.url: is not a URL; must be http or https, with a host and without a user",
+            "f:3: notifications.webhook.url: must be a URL with http or https, with a host and without a user",
         ),
     ],
 )

@@ -12,12 +12,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from aiohttp import web
 
 from queue_manager.configuration.notifications import NotificationWebhook
 from queue_manager.engine.clock import SystemClock
 from queue_manager.engine.metric_registry import MetricRegistry
+from queue_manager.engine.tuning import event_loop
 from queue_manager.notifications import signing
 from queue_manager.notifications.command_sink import CommandSink, variables
 from queue_manager.notifications.notice_sink import NotDelivered
@@ -57,6 +59,19 @@ async def test_a_command_gets_the_facts_as_json_and_variables(tmp_path: Path) ->
     assert "SLUICE_EVENT_JOB_UID=j\n" in environment
     assert "SLUICE_EVENT_MESSAGE=it's $HOME; `rm`\n" in environment
     assert SECRET not in environment
+
+
+def test_a_command_need_not_read_its_input() -> None:
+    """The command line runs on uvloop, which fails to write to a pipe that the command has closed."""
+    large = msgspec.structs.replace(NOTICE, message="x" * 100_000)  # more than a pipe holds
+
+    async def scenario() -> None:
+        await command("true").deliver(large)
+        with pytest.raises(NotDelivered, match="ended with code 3"):
+            await command("exec <&-; echo closed; exit 3").deliver(large)
+
+    with event_loop() as loop:
+        loop.run(scenario())
 
 
 def test_absent_facts_are_empty_variables() -> None:

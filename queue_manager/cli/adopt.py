@@ -25,7 +25,8 @@ from msgspec import Struct
 from queue_manager.adoption.kueue_installation import InstalledObject
 from queue_manager.adoption.losses import Loss, losses
 from queue_manager.adoption.workload_fates import MEANING, count_fates
-from queue_manager.api.resources import NAMESPACES
+from queue_manager.api.component_names import CONFIG_MAP
+from queue_manager.api.resources import CONFIG_MAPS, NAMESPACES
 from queue_manager.cli import adoption_steps, output
 from queue_manager.cli.adoption_reading import KueueCluster, is_rewritable, read
 from queue_manager.cli.connection import connect
@@ -33,11 +34,19 @@ from queue_manager.cli.exit_codes import EXIT_NEVER, EXIT_OK, CommandRefused
 from queue_manager.cli.machine_formats import MACHINE_FORMS
 from queue_manager.cli.output import TableColumn
 from queue_manager.cli.streams import write
+from queue_manager.configuration.config_map import KEY
 
 NEXT = "Next: sluice install --namespace {namespace} | kubectl apply --server-side --force-conflicts -f -"
+NEXT_WITH_CONFIG = (
+    "Next, so that Kueue's configuration stays in effect:\n"
+    "  kubectl -n {namespace} get configmap {config_map} -o jsonpath='{{.data.{key}}}' > kueue-config.yaml\n"
+    "  sluice install --namespace {namespace} --config kueue-config.yaml"
+    " | kubectl apply --server-side --force-conflicts -f -"
+)
 REWRITTEN = "objects stored as v1beta1 are rewritten as v1beta2"
 LATER = "objects stored as v1beta1 are rewritten by the same command after `sluice install`"
 REPLACED = "saved; `sluice install` replaces it"
+CONFIGURED = "saved; `sluice install` replaces it by the defaults, unless --config passes what it has"
 LABELLED = "labels saved; `sluice install` sets its own, and those of Pod Security"
 MAX_LOSSES = 40  # rows printed; the others are counted
 
@@ -87,7 +96,7 @@ async def _adopt(args: argparse.Namespace) -> int:
         await adoption_steps.take_over(client, cluster, args.save, args.timeout)
     if cluster.is_kueues:
         write(f"Kueue is stopped; `sluice adopt --undo {args.save}` restores it.")
-        write(NEXT.format(namespace=args.namespace))
+        write(next_steps(cluster, args.namespace))
     if any(not is_rewritable(crd) for crd in cluster.outdated):
         write(f"{'Then' if cluster.is_kueues else 'After that'}: sluice adopt --apply, once more")
     return EXIT_OK
@@ -108,10 +117,20 @@ def plan(cluster: KueueCluster, found: list[Loss]) -> list[AdoptRow]:
     return [*fates, *lost, *(AdoptRow(about="change", object=name, what=what) for name, what in _changes(cluster))]
 
 
+def next_steps(cluster: KueueCluster, namespace: str) -> str:
+    """Return the commands that install Sluice in Kueue's place, with Kueue's configuration if it decides anything."""
+    if not cluster.has_own_settings:
+        return NEXT.format(namespace=namespace)
+    return NEXT_WITH_CONFIG.format(namespace=namespace, config_map=CONFIG_MAP, key=KEY.replace(".", r"\."))
+
+
 def _changes(cluster: KueueCluster) -> Iterator[tuple[str, str]]:
     """Yield each object that --apply changes, and how."""
     for item in cluster.installed:
         yield _full_name(item), str(item.treatment)
+    if cluster.config is not None and cluster.has_own_settings:
+        meta = cluster.config["metadata"]
+        yield f"{CONFIG_MAPS.kind} {meta['namespace']}/{meta['name']}", CONFIGURED
     if cluster.is_kueues:
         for resource, tree in cluster.replaced:
             yield f"{resource.kind} {tree['metadata']['name']}", LABELLED if resource == NAMESPACES else REPLACED

@@ -9,6 +9,7 @@ import msgspec
 
 from job_controller.json_tree import Json
 from job_controller.model import Job
+from queue_manager.adoption.kueue_configuration import has_own_settings, text_of
 from queue_manager.adoption.kueue_installation import (
     INSTALLED_KINDS,
     InstalledObject,
@@ -67,6 +68,11 @@ class KueueCluster:
     def is_kueues(self) -> bool:
         """Whether anything of Kueue's own is installed."""
         return bool(self.installed) or self.config is not None
+
+    @property
+    def has_own_settings(self) -> bool:
+        """Whether Kueue's configuration decides anything that an installation without it would not."""
+        return has_own_settings(text_of(self.config))
 
 
 def has_old_versions(crd: Json) -> bool:
@@ -175,7 +181,7 @@ async def _get(client: RestClient, resource: Resource, namespace: str, name: str
 
 def _ignored_settings(config: Json | None) -> tuple[str, ...]:
     """Return the settings of Kueue's configuration that have no effect, or the mistakes in it."""
-    text = next(iter((config or {}).get("data", {}).values()), "")
+    text = text_of(config)
     try:
         return loads(text, f"ConfigMap {CONFIG_MAP}").ignored if text else ()
     except ConfigurationError as error:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
+import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -12,8 +14,10 @@ import pytest
 import yaml
 
 from queue_manager.adoption.kueue_installation import DEPLOYMENTS, manifest
+from queue_manager.api.component_names import CONFIG_MAP
 from queue_manager.api.resources import (
     CLUSTER_QUEUES,
+    CONFIG_MAPS,
     JOBS,
     LOCAL_QUEUES,
     MUTATING_WEBHOOKS,
@@ -22,11 +26,13 @@ from queue_manager.api.resources import (
     RESOURCE_FLAVORS,
     WORKLOADS,
 )
+from queue_manager.configuration.config_map import KEY
 from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.transport import ApiError, Request
 from queue_manager.installation.object_names import NAME_LABEL
 from queue_manager.installation.objects import objects
 from queue_manager.installation.settings import Settings
+from tests.control_plane import provide
 from tests.control_plane.conftest import ROOT, SLUICE
 from tests.control_plane.manager.service_account import ROLES
 from tests.control_plane.server import ControlPlane
@@ -139,6 +145,28 @@ async def test_kueue_is_stopped_and_restored(api: RestClient, kueue: str, plane:
     assert (await api.get(DEPLOYMENTS, kueue, "kueue-controller-manager"))["spec"]["replicas"] == 1
     after = await api.get(MUTATING_WEBHOOKS, "", WEBHOOKS)
     assert manifest(MUTATING_WEBHOOKS, after) == manifest(MUTATING_WEBHOOKS, before)
+
+
+async def test_the_next_commands_install_sluice_with_the_configuration_of_kueue(
+    api: RestClient, kueue: str, plane: ControlPlane, tmp_path: Path
+) -> None:
+    text = "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\nmanageJobsWithoutQueueName: true\n"
+    await api.create(CONFIG_MAPS, kueue, {"metadata": {"name": CONFIG_MAP}, "data": {KEY: text}})
+    assert f"ConfigMap {kueue}/{CONFIG_MAP}" in adopt(plane, "-n", kueue).stdout
+    done = adopt(plane, "-n", kueue, "--apply", "--save", str(tmp_path / "kueue.yaml"))
+    assert done.returncode == 0, done.stderr
+
+    commands = [line.strip() for line in done.stdout.partition("Next")[2].splitlines()[1:]]
+    kubectl = provide.find("kubectl")
+    assert kubectl is not None
+    path = f"{Path(sys.executable).parent}:{kubectl.parent}:{os.environ['PATH']}"
+    environment = {**os.environ, "PATH": path, "KUBECONFIG": str(plane.kubeconfig)}
+    printed = "; ".join(command.partition(" | ")[0] for command in commands)
+    shell = ["/bin/sh", "-c", printed]
+    install = subprocess.run(shell, check=False, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert install.returncode == 0, install.stderr
+    [config] = [tree for tree in yaml.safe_load_all(install.stdout) if tree["metadata"]["name"] == CONFIG_MAP]
+    assert yaml.safe_load(config["data"][KEY])["manageJobsWithoutQueueName"] is True
 
 
 async def test_repeated_commands_keep_the_first_copy(

@@ -9,6 +9,7 @@ from queue_manager.cli import adopt
 from queue_manager.cli.adoption_reading import KueueCluster
 from queue_manager.cli.arguments import parser
 from queue_manager.cli.exit_codes import EXIT_NEVER, CommandRefused
+from queue_manager.configuration.config_map import KEY
 
 CRD = {
     "metadata": {"name": "workloads.kueue.x-k8s.io"},
@@ -24,6 +25,20 @@ def test_a_plan_is_one_list_of_what_is_lost_and_changed() -> None:
         ("loss", "KueueConfig", "multiKueue: is not done"),
         ("change", "workloads.kueue.x-k8s.io", adopt.LATER),
     ]
+
+
+def test_the_next_step_keeps_kueues_configuration_only_if_it_decides_anything() -> None:
+    head = "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\n"
+
+    def cluster(text: str) -> KueueCluster:
+        meta = {"name": "kueue-manager-config", "namespace": "ns"}
+        return KueueCluster(AdoptedObjects(), (), {"metadata": meta, "data": {KEY: text}}, ())
+
+    default, own = cluster(head), cluster(f"{head}manageJobsWithoutQueueName: true\n")
+    assert [adopt.plan(default, []), adopt.next_steps(default, "ns")] == [[], adopt.NEXT.format(namespace="ns")]
+    [row] = adopt.plan(own, [])
+    assert (row.about, row.object, row.what) == ("change", "ConfigMap ns/kueue-manager-config", adopt.CONFIGURED)
+    assert r"-o jsonpath='{.data.controller_manager_config\.yaml}' > kueue-config.yaml" in adopt.next_steps(own, "ns")
 
 
 @pytest.mark.parametrize("way", [["--apply"], ["--undo", "f"]])

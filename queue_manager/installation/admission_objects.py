@@ -42,7 +42,11 @@ from queue_manager.installation.template import (
     either,
     when,
 )
-from queue_manager.installation.webhook_configurations import WebhookScope, webhook_configurations
+from queue_manager.installation.webhook_configurations import (
+    NOT_BREAKING_GLASS,
+    WebhookScope,
+    webhook_configurations,
+)
 from queue_manager.operator import required_permissions
 from queue_manager.operator.webhooks.webhook_permissions import CA_INJECTION, certificate_secret
 
@@ -104,6 +108,8 @@ def _list_item(item: Json) -> Node:
         return Each(item, ITEM)
     if isinstance(item, dict) and item.get("values") == [LISTED_PLACEHOLDER]:
         return when({**item, "values": Setting("namespaces")}, LISTED_NAMESPACES)
+    if isinstance(item, dict) and item.get("name") == NOT_BREAKING_GLASS:
+        return when(filled(item), TemplateCondition(GROUP))
     return filled(item)
 
 
@@ -136,6 +142,7 @@ def _webhooks() -> Iterator[Template]:
         PLACEHOLDER,
         managed_namespaces=MANAGED_NAMESPACES,
         listed_namespaces=(LISTED_PLACEHOLDER,),
+        break_glass_group=GROUP_PLACEHOLDER,
         labels=object_names.LABELS,
     )
     of_some, of_all = webhook_configurations(scope), webhook_configurations(scope._replace(manage_all=True))

@@ -280,7 +280,8 @@ class AdmissionPolicies(Model):
     """Which of them, with `enabled`."""
 
     break_glass_group: GroupName = BREAK_GLASS_GROUP
-    """Members of this group may do what the policies refuse; the audit log says so. Empty: no user may."""
+    """Members of this group may do what the policies refuse; the audit log says so. Webhooks are not asked about their
+    writes of Jobs, also without the policies. Empty: no user may."""
 
     queue_accounts: list[UserName] = Field(default_factory=list)
     """User names that count as the queue's beside its own service account, e.g.

@@ -18,6 +18,8 @@ narrow as the rules allow:
 - *Never*: namespaces kube-system and the manager's own, so that an outage cannot prevent its own end; objects that are
   being deleted, so that finalizers can be removed; writes of the manager itself, which follow the rules and would only
   become slower; writes to the status of Jobs.
+- *Break glass*: about Jobs, requests of the break-glass group are left out too, so that its members can start a Job
+  during an outage. Afterwards the manager treats the Job like one that was written without webhooks.
 - *timeoutSeconds*: an answer takes milliseconds. A manager that hangs delays writes by this time; a Job that is not the
   queue's business by one second.
 
@@ -41,6 +43,8 @@ from queue_manager.api.resources import (
     Resource,
 )
 from queue_manager.api.webhook_table import MUTATING, VALIDATING, WEBHOOKS, Phase, WebhookRule
+from queue_manager.installation import cel
+from queue_manager.installation.policy_settings import BREAK_GLASS_GROUP
 
 TIMEOUT_SECONDS, UNRELATED_TIMEOUT_SECONDS = 5, 1
 KEY_PREFIXES = ("kueue.x-k8s.io/", "sluice/")
@@ -58,6 +62,7 @@ HAS_KEYS = " || ".join(
 )
 HAS_CLASS_RULE = f"has(object.metadata.annotations) && '{MIN_RUNTIME}' in object.metadata.annotations"
 NOT_DELETED = "!has(object.metadata.deletionTimestamp)"
+NOT_BREAKING_GLASS = "not-by-the-break-glass-group"  # name of a condition
 
 
 class WebhookScope(NamedTuple):
@@ -70,6 +75,7 @@ class WebhookScope(NamedTuple):
     managed_namespaces: Json = None  # managedJobsNamespaceSelector; None: all but the two that are always left out
     listed_namespaces: tuple[str, ...] = ()  # of an installation that manages only these; empty: all
     strict_default_queue: bool = False
+    break_glass_group: str = BREAK_GLASS_GROUP  # whose writes of Jobs are not asked about; empty: no group
     labels: Mapping[str, str] = {}
 
 
@@ -111,6 +117,8 @@ def _hook(webhook: WebhookRule, scope: WebhookScope, **conditions: str) -> Json:
     plurals = [resource.plural, *([f"{resource.plural}/status"] if webhook.status else [])]
     account = service_account(scope.namespace, scope.account)
     conditions |= {"not_deleted": NOT_DELETED, "not_by_the_manager": f"request.userInfo.username != '{account}'"}
+    if resource == JOBS and scope.break_glass_group:
+        conditions[NOT_BREAKING_GLASS] = f"!({cel.text(scope.break_glass_group)} in {cel.GROUPS})"
     return {
         "name": webhook.name,
         "clientConfig": {"service": {"namespace": scope.namespace, "name": scope.service, "path": webhook.path}},

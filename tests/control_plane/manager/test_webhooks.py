@@ -35,6 +35,7 @@ from queue_manager.api.resources import (
 from queue_manager.api.webhook_table import MUTATING
 from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.transport import ApiError, Request
+from queue_manager.installation.policy_settings import BREAK_GLASS_GROUP
 from queue_manager.installation.webhook_configurations import WebhookScope
 from queue_manager.operator.webhooks.ca_injection import OwnServices
 from queue_manager.operator.webhooks.certificate_rotation import CertificateState, next_state
@@ -53,6 +54,7 @@ from tests.control_plane.manager.guarded import (
 )
 from tests.control_plane.manager.process import Manager, refusal
 from tests.control_plane.manager.scenario import Scenario
+from tests.control_plane.policies.users import ADMINS, Users
 from tests.control_plane.server import ControlPlane
 from tests.local.queue.validation_replay import RECORDS, check, replay
 from tests.waiting import SECONDS, until
@@ -183,6 +185,22 @@ async def test_an_outage_stops_no_unrelated_job(
         assert queued["spec"]["suspend"]
         await api.delete(JOBS, team, "queued", propagation="Background")
         await api.create(JOBS, namespace, job("own", queue="q"))  # never in the manager's namespace
+
+
+async def test_in_an_outage_the_break_glass_group_unsuspends_a_job(
+    api: RestClient, namespace: str, team: str, plane: ControlPlane, start: Start, tmp_path: Path
+) -> None:
+    manager, scope = await candidate(api, namespace, plane, start, tmp_path)
+    async with installed(api, webhook_url(manager), scope), Users(plane) as users:
+        await api.create(JOBS, team, job("urgent", queue="q"))
+        await manager.stop()
+        with pytest.raises(ApiError, match=r"failed calling webhook \"vjob.kb.io\""):
+            await users.admin.patch(JOBS, team, "urgent", {"spec": {"suspend": False}})
+        on_call = users.client("jane", BREAK_GLASS_GROUP, ADMINS)
+        started = await on_call.patch(JOBS, team, "urgent", {"spec": {"suspend": False}})
+        assert not started["spec"]["suspend"]
+        created = await on_call.create(JOBS, team, job("further", queue="q"))
+        assert created["metadata"]["labels"][keys.QUEUE_NAME] == "q"
 
 
 async def unanswered(api: RestClient) -> Counter[str]:

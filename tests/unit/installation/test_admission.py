@@ -85,6 +85,12 @@ def test_the_break_glass_group_is_that_of_the_settings(group: str) -> None:
     assert "sluice:break-glass" not in json.dumps(trees)
 
 
+@pytest.mark.parametrize("group", ["on-call", ""])
+def test_webhooks_leave_out_the_break_glass_group_of_the_settings(group: str) -> None:
+    found = webhooks(installed(admissionPolicies={"breakGlassGroup": group}))
+    assert found == webhooks(webhook_configurations(WebhookScope("own", break_glass_group=group)))
+
+
 def test_nobody_is_exempt_without_a_break_glass_group() -> None:
     trees = installed(admissionPolicies={**POLICIES, "breakGlassGroup": ""})
     policies = [tree["spec"] for tree in trees if tree["kind"] == "ValidatingAdmissionPolicy"]

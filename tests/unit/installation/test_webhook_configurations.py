@@ -6,7 +6,11 @@ import pytest
 
 from job_controller.json_tree import Json
 from queue_manager.api.webhook_table import WEBHOOKS
-from queue_manager.installation.webhook_configurations import WebhookScope, webhook_configurations
+from queue_manager.installation.webhook_configurations import (
+    NOT_BREAKING_GLASS,
+    WebhookScope,
+    webhook_configurations,
+)
 from queue_manager.operator.webhooks.kopf_admission import KopfAdmission
 
 SCOPE = WebhookScope("system")
@@ -72,11 +76,17 @@ def test_a_strict_default_queue_refuses_jobs_in_an_outage() -> None:
     assert named("mjob-default.kb.io", WebhookScope("system", strict_default_queue=True))["failurePolicy"] == "Fail"
 
 
+def test_only_webhooks_of_jobs_leave_out_the_break_glass_group() -> None:
+    spared = {hook["name"] for hook in hooks() if NOT_BREAKING_GLASS in conditions(hook)}
+    assert spared == {"mjob.kb.io", "mjob-default.kb.io", "vjob.kb.io"}
+    assert all(NOT_BREAKING_GLASS not in conditions(hook) for hook in hooks(SCOPE._replace(break_glass_group="")))
+
+
 def test_all_jobs_of_managed_namespaces_are_asked_about_if_all_are_managed() -> None:
     selector = {"matchLabels": {"team": "a"}}
     scope = WebhookScope("system", manage_all=True, managed_namespaces=selector)
     assert conditions(named("mjob.kb.io", scope)) == conditions(named("vjob.kb.io", scope))
-    assert conditions(named("mjob.kb.io", scope)) == {"not-deleted", "not-by-the-manager"}
+    assert conditions(named("mjob.kb.io", scope)) == {"not-deleted", "not-by-the-manager", NOT_BREAKING_GLASS}
     assert named("mjob.kb.io", scope)["namespaceSelector"]["matchLabels"] == {"team": "a"}
     assert "matchLabels" not in named("vworkload.kb.io", scope)["namespaceSelector"]
     assert "mjob-default.kb.io" not in [hook["name"] for hook in hooks(scope)]

@@ -25,7 +25,7 @@ from msgspec import Struct
 from queue_manager.adoption.kueue_installation import InstalledObject
 from queue_manager.adoption.losses import Loss, losses
 from queue_manager.adoption.workload_fates import MEANING, count_fates
-from queue_manager.api.resources import NAMESPACES
+from queue_manager.api.resources import NAMESPACES, SECRETS
 from queue_manager.cli import adoption_steps, output
 from queue_manager.cli.adoption_reading import KueueCluster, is_rewritable, read
 from queue_manager.cli.connection import connect
@@ -38,7 +38,9 @@ NEXT = "Next: sluice install --namespace {namespace} | kubectl apply --server-si
 REWRITTEN = "objects stored as v1beta1 are rewritten as v1beta2"
 LATER = "objects stored as v1beta1 are rewritten by the same command after `sluice install`"
 REPLACED = "saved; `sluice install` replaces it"
+EMPTIED = "saved without its data; `sluice install` replaces it"
 LABELLED = "labels saved; `sluice install` sets its own, and those of Pod Security"
+SAVED = {NAMESPACES: LABELLED, SECRETS: EMPTIED}  # other kinds: REPLACED
 MAX_LOSSES = 40  # rows printed; the others are counted
 
 
@@ -114,7 +116,7 @@ def _changes(cluster: KueueCluster) -> Iterator[tuple[str, str]]:
         yield _full_name(item), str(item.treatment)
     if cluster.is_kueues:
         for resource, tree in cluster.replaced:
-            yield f"{resource.kind} {tree['metadata']['name']}", LABELLED if resource == NAMESPACES else REPLACED
+            yield f"{resource.kind} {tree['metadata']['name']}", SAVED.get(resource, REPLACED)
     for crd in cluster.outdated:
         yield crd["metadata"]["name"], REWRITTEN if is_rewritable(crd) else LATER
 

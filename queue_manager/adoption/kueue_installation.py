@@ -22,6 +22,8 @@ INSTALLED_KINDS = (DEPLOYMENTS, MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS, API_SERV
 # What the API server sets: a saved manifest is without it, so that it can be created again.
 SERVER_FIELDS = ("uid", "resourceVersion", "generation", "creationTimestamp", "managedFields", "deletionTimestamp")
 
+LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
+
 
 class Treatment(StrEnum):
     """What is done with an object of Kueue's installation."""
@@ -85,6 +87,14 @@ def _calls_kueue(configuration: Json, namespace: str) -> bool:
     return bool(services) and all(
         service.get("namespace") == namespace and service.get("name") == WEBHOOK_SERVICE for service in services
     )
+
+
+def without_data(secret: Json) -> Json:
+    """Return a Secret without what it keeps secret. kubectl's annotation may repeat the data."""
+    meta, hidden = secret["metadata"], ("data", "stringData")
+    annotations = {key: value for key, value in (meta.get("annotations") or {}).items() if key != LAST_APPLIED}
+    rest = {name: value for name, value in secret.items() if name not in hidden}
+    return {**rest, "metadata": {**meta, "annotations": annotations}}
 
 
 def manifest(resource: Resource, tree: Json) -> Json:

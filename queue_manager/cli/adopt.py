@@ -26,7 +26,7 @@ from queue_manager.adoption.kueue_installation import InstalledObject
 from queue_manager.adoption.losses import Loss, losses
 from queue_manager.adoption.workload_fates import MEANING, count_fates
 from queue_manager.api.component_names import CONFIG_MAP
-from queue_manager.api.resources import CONFIG_MAPS, NAMESPACES
+from queue_manager.api.resources import CONFIG_MAPS, NAMESPACES, SECRETS
 from queue_manager.cli import adoption_steps, output
 from queue_manager.cli.adoption_reading import KueueCluster, is_rewritable, read
 from queue_manager.cli.connection import connect
@@ -47,7 +47,9 @@ REWRITTEN = "objects stored as v1beta1 are rewritten as v1beta2"
 LATER = "objects stored as v1beta1 are rewritten by the same command after `sluice install`"
 REPLACED = "saved; `sluice install` replaces it"
 CONFIGURED = "saved; `sluice install` replaces it by the defaults, unless --config passes what it has"
+EMPTIED = "saved without its data; `sluice install` replaces it"
 LABELLED = "labels saved; `sluice install` sets its own, and those of Pod Security"
+SAVED = {NAMESPACES: LABELLED, SECRETS: EMPTIED}  # other kinds: REPLACED
 MAX_LOSSES = 40  # rows printed; the others are counted
 
 
@@ -133,7 +135,7 @@ def _changes(cluster: KueueCluster) -> Iterator[tuple[str, str]]:
         yield f"{CONFIG_MAPS.kind} {meta['namespace']}/{meta['name']}", CONFIGURED
     if cluster.is_kueues:
         for resource, tree in cluster.replaced:
-            yield f"{resource.kind} {tree['metadata']['name']}", LABELLED if resource == NAMESPACES else REPLACED
+            yield f"{resource.kind} {tree['metadata']['name']}", SAVED.get(resource, REPLACED)
     for crd in cluster.outdated:
         yield crd["metadata"]["name"], REWRITTEN if is_rewritable(crd) else LATER
 

@@ -14,6 +14,7 @@ from queue_manager.adoption.kueue_installation import (
     INSTALLED_KINDS,
     InstalledObject,
     installed_objects,
+    without_data,
 )
 from queue_manager.adoption.losses import AdoptedObjects
 from queue_manager.api import keys
@@ -43,6 +44,7 @@ from queue_manager.installation.settings import Settings
 
 STORED = WORKLOADS.version
 OLD = keys.V1BETA1.partition("/")[2]
+OPAQUE = "Opaque"  # the type of a Secret without a type
 NO_CONVERSION = "conversion webhook for"  # how the message of an API server begins
 
 
@@ -121,17 +123,23 @@ async def _installed(client: RestClient, namespace: str) -> AsyncIterator[Instal
 
 
 async def _replaced(client: RestClient, namespace: str) -> AsyncIterator[tuple[Resource, Json]]:
-    """Yield what `sluice install` would write over, without what `KueueCluster` has already. No Secrets: Kueue's
-    manager issues its certificate anew.
+    """Yield what `sluice install` would write over, without what `KueueCluster` has already.
+
+    The Secret of Kueue's certificate is without its data: Kueue's manager issues a certificate anew, but only into a
+    Secret that exists. One of another type than Opaque is left out, because its issuer (cert-manager) creates it.
     """
-    handled = (*INSTALLED_KINDS, CRDS, CONFIG_MAPS, SECRETS)
+    handled = (*INSTALLED_KINDS, CRDS, CONFIG_MAPS)
     for wanted in objects(Settings(), namespace):
         resource, meta = object_names.KINDS[wanted["kind"]], wanted["metadata"]
         if resource in handled:
             continue
         found = await _get(client, resource, str(meta.get("namespace") or ""), meta["name"])
-        if found is not None and not is_installed(found):
+        if found is None or is_installed(found):
+            continue
+        if resource != SECRETS:
             yield resource, found
+        elif found.get("type", OPAQUE) == OPAQUE:
+            yield resource, without_data(found)
 
 
 def _versions(crd: Json) -> set[str]:

@@ -24,7 +24,7 @@ from queue_manager.adoption.kueue_installation import (
     Treatment,
     manifest,
 )
-from queue_manager.api.resources import CONFIG_MAPS, CRDS, JOBS, NAMESPACES, PODS, Resource
+from queue_manager.api.resources import CONFIG_MAPS, CRDS, JOBS, NAMESPACES, PODS, SECRETS, Resource
 from queue_manager.cli.adoption_reading import STORED, KueueCluster, is_rewritable, stored_versions
 from queue_manager.cli.exit_codes import CommandRefused
 from queue_manager.cli.streams import write
@@ -232,7 +232,7 @@ async def _stop_if_present(client: RestClient, deployment: Json, timeout: float)
 
 
 async def _restore(client: RestClient, tree: Json) -> None:
-    """Replace an object by the saved one, or create it."""
+    """Replace an object by the saved one, or create it. A Secret that exists is kept as it is."""
     resource = object_names.KINDS[tree["kind"]]
     meta = tree["metadata"]
     namespace, name = str(meta.get("namespace") or ""), str(meta["name"])
@@ -245,6 +245,8 @@ async def _restore(client: RestClient, tree: Json) -> None:
     else:
         if resource == NAMESPACES:
             await _restore_labels(client, tree)
+            return
+        if resource == SECRETS:  # saved without its data
             return
         version = present["metadata"]["resourceVersion"]
         await client.replace(resource, {**tree, "metadata": {**meta, "resourceVersion": version}})

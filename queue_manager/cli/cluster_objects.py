@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 
 import orjson
@@ -10,7 +10,7 @@ import orjson
 from job_controller.api_rules.field_errors import FieldError
 from queue_manager.api.admission_review import AdmissionReview
 from queue_manager.api.queue_admission import QueueAdmission
-from queue_manager.api.resources import Resource
+from queue_manager.api.resources import CLUSTER_QUEUES, RESOURCE_FLAVORS, Resource
 from queue_manager.cli import manifests
 from queue_manager.cli.exit_codes import EXIT_NEVER, CommandRefused
 from queue_manager.cli.manifests import Manifest
@@ -31,19 +31,26 @@ async def read_cluster_objects(path: str, config: KueueConfig) -> ClusterObjectS
 
     Raises CommandRefused (EXIT_NEVER) with all mistakes, each with its file, line and field, by the API server's rules.
     """
-    return await _objects(manifests.read(path, HEADING), config)
+    return await _objects(manifests.read(path, HEADING), path, config)
 
 
 async def read_text(text: str, name: str, config: KueueConfig) -> ClusterObjectServer:
     """Return the objects of a text; `name` stands for its file in errors. Raises as `read_cluster_objects`."""
-    return await _objects(manifests.parse({name: text}, HEADING), config)
+    return await _objects(manifests.parse({name: text}, HEADING), name, config)
 
 
-async def _objects(given: list[Manifest], config: KueueConfig) -> ClusterObjectServer:
+async def _objects(given: list[Manifest], source: str, config: KueueConfig) -> ClusterObjectServer:
     objects = await ClusterObjectServer.start([_Rules(config)])
     problems = list(_repeated(given))
+    queues = [manifest for manifest in given if _kind(manifest) == CLUSTER_QUEUES.kind]
+    flavors = {_name(manifest) for manifest in given if _kind(manifest) == RESOURCE_FLAVORS.kind}
     for manifest in given:
-        problems += await _create(objects, manifest)
+        mistakes = await _create(objects, manifest)
+        if not mistakes and manifest in queues:
+            mistakes = list(_absent(manifest, flavors))
+        problems += mistakes
+    if not queues and not problems:
+        problems.append(f"{source}: has no ClusterQueue")
     if problems:
         raise CommandRefused("\n  ".join([HEADING, *problems]), EXIT_NEVER)
     return objects
@@ -87,6 +94,34 @@ def _resource(manifest: Manifest) -> Resource | None:
     return next((replace(each, version=version) for each in GIVEN if (each.group, each.kind) == (group, kind)), None)
 
 
+def _kind(manifest: Manifest) -> str:
+    resource = _resource(manifest)
+    return resource.kind if resource is not None else ""
+
+
+def _name(manifest: Manifest) -> str:
+    meta = manifest.tree.get("metadata")
+    return str(meta.get("name") or "") if isinstance(meta, dict) else ""
+
+
+def _absent(queue: Manifest, flavors: Collection[str]) -> Iterator[str]:
+    """Yield what a valid ClusterQueue refers to and no file can have or has: it would be inactive."""
+    spec = queue.tree.get("spec") or {}
+    for i, group in enumerate(spec.get("resourceGroups") or ()):
+        for j, flavor in enumerate(group.get("flavors") or ()):
+            if flavor["name"] not in flavors:
+                field = f"spec.resourceGroups[{i}].flavors[{j}].name"
+                yield f"{queue.place(field)}: {field}: ResourceFlavor {flavor['name']} is not given"
+    strategy = spec.get("admissionChecksStrategy") or {}
+    fields = [f"spec.admissionChecks[{i}]" for i, _ in enumerate(spec.get("admissionChecks") or ())]
+    fields += [
+        f"spec.admissionChecksStrategy.admissionChecks[{i}].name"
+        for i, _ in enumerate(strategy.get("admissionChecks") or ())
+    ]
+    for field in fields:
+        yield f"{queue.place(field)}: {field}: an AdmissionCheck cannot be given here"
+
+
 def _named(manifest: Manifest) -> str:
     return f"{manifest.tree.get('apiVersion')} {manifest.tree.get('kind')}"
 
@@ -95,11 +130,10 @@ def _repeated(given: list[Manifest]) -> Iterator[str]:
     """Yield the objects that are given twice."""
     first: dict[tuple[str, str], Manifest] = {}
     for manifest in given:
-        resource, meta = _resource(manifest), manifest.tree.get("metadata")
-        name = str(meta.get("name") or "") if isinstance(meta, dict) else ""
-        if resource is None or not name:
+        kind, name = _kind(manifest), _name(manifest)
+        if not kind or not name:
             continue
-        known = first.setdefault((resource.kind, name), manifest)
+        known = first.setdefault((kind, name), manifest)
         if known is not manifest:
             where = manifest.place("metadata.name")
-            yield f"{where}: {resource.kind} {name} is given by {known.place('metadata.name')} already"
+            yield f"{where}: {kind} {name} is given by {known.place('metadata.name')} already"

@@ -42,7 +42,7 @@ def read_settings(args: argparse.Namespace) -> Settings:
         settings = settings_from([*map(_read, args.values), options], args.set)
     except SettingsError as error:
         raise CommandRefused("; ".join(str(error).splitlines())) from error
-    if settings.cluster_objects:
+    if settings.cluster_objects or args.cluster_objects is not None:
         _check_cluster_objects(settings, args.cluster_objects or "clusterObjects")
     return settings
 

@@ -295,11 +295,13 @@ class Switch(Model):
     """Whether it is part of the installation."""
 
 
-# The same as `Settings._roles_only_is_possible`, by which Helm checks values.
+# The same as `Settings._roles_only_is_possible`, by which Helm checks values. A schema cannot read manifests, so it
+# looks for the name of the kind that `cli.cluster_objects` demands.
 ROLES_ONLY: Json = {
     "if": {"properties": {"clusterObjects": {"minLength": 1}}},
     "then": {
         "properties": {
+            "clusterObjects": {"pattern": "ClusterQueue"},
             "namespaces": {"minItems": 1},
             "components": {"not": {"const": "JobController"}},
             "admissionPolicies": {"properties": {"enabled": {"const": False}}},
@@ -333,7 +335,8 @@ class Settings(Model):
     the API server in the listed `namespaces`, and the installation has Roles only: no object without a namespace, hence
     no CRDs (an admin applies `sluice crds` once), webhooks, admission policies, visibility API or roles for people;
     metrics are on loopback. `sluice install --cluster-objects FILE` lists mistakes in them. Empty: the API server has
-    these objects."""
+    these objects, and the rights are in the whole cluster; so pass no empty file by `helm --set-file`, which cannot be
+    told apart from this default."""
 
     replicas: Annotated[int, Field(ge=1)] = 2
     """Replicas of each Deployment. One leads, the others wait with everything loaded but the caches."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
@@ -14,6 +15,7 @@ from job_controller.json_tree import Json
 from queue_manager.installation.settings import Settings, values_of
 
 WIDTH = 116
+KEY = re.compile(r":(?=[\s,}])")  # the end of a key; a user name has colons too
 INLINED = ("$defs", "title")
 
 
@@ -95,13 +97,19 @@ def _assignment(text: str) -> Json:
     if not separator or not all(path.split(".")):
         raise SettingsError(f"{text!r} is not KEY=VALUE, e.g. image.tag=v1")
     try:
-        tree = yaml.safe_load(value)
+        tree = _listed(yaml.safe_load(value), value)
     except yaml.YAMLError:
         raise SettingsError(f"{path}: {value!r} is not YAML") from None
     for name in reversed(path.split(".")):
         tree = {name: tree}
     document: Json = tree
     return document
+
+
+def _listed(tree: object, text: str) -> object:
+    """Return the list of `{a,b}`, as Helm reads it; YAML reads a mapping without values."""
+    is_list = isinstance(tree, dict) and tree and not KEY.search(text) and not any(tree.values())
+    return list(tree) if is_list and isinstance(tree, dict) else tree
 
 
 def _merged(base: Json, over: Json) -> Json:

@@ -24,12 +24,13 @@ from queue_manager.api.resources import (
     NAMESPACES,
     PODS,
     RESOURCE_FLAVORS,
+    SECRETS,
     WORKLOADS,
 )
 from queue_manager.configuration.config_map import KEY
 from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.transport import ApiError, Request
-from queue_manager.installation.object_names import NAME_LABEL
+from queue_manager.installation.object_names import NAME_LABEL, WEBHOOK_SECRET
 from queue_manager.installation.objects import objects
 from queue_manager.installation.settings import Settings
 from tests.control_plane import provide
@@ -207,6 +208,31 @@ async def test_roles_that_an_installation_replaces_are_restored(
         assert not after["metadata"].get("labels")
     finally:
         await api.delete(ROLES, "", name)
+
+
+async def test_the_secret_that_kueue_fills_is_created_again_and_its_key_never_saved(
+    api: RestClient, kueue: str, plane: ControlPlane, tmp_path: Path
+) -> None:
+    """Kueue's pods wait for it, and its manager fills only a Secret that exists."""
+    labels = {"control-plane": "controller-manager"}
+    meta = {"name": WEBHOOK_SECRET, "labels": labels}
+    await api.create(SECRETS, kueue, {"metadata": meta, "stringData": {"tls.key": "very-private"}})
+    saved = tmp_path / "kueue.yaml"
+    done = adopt(plane, "-n", kueue, "--apply", "--save", str(saved))
+    assert done.returncode == 0, done.stderr
+    assert f"Secret {WEBHOOK_SECRET}" in done.stdout
+    [secret] = [tree for tree in yaml.safe_load_all(saved.read_text()) if tree["kind"] == SECRETS.kind]
+    assert not {"data", "stringData"} & secret.keys()
+    await api.delete(SECRETS, kueue, WEBHOOK_SECRET)  # by `sluice uninstall`
+
+    assert adopt(plane, "-n", kueue, "--undo", str(saved)).returncode == 0
+    after = await api.get(SECRETS, kueue, WEBHOOK_SECRET)
+    assert after["metadata"]["labels"] == labels
+    assert "data" not in after
+
+    await api.patch(SECRETS, kueue, WEBHOOK_SECRET, {"stringData": {"tls.key": "anew"}})
+    assert adopt(plane, "-n", kueue, "--undo", str(saved)).returncode == 0
+    assert "tls.key" in (await api.get(SECRETS, kueue, WEBHOOK_SECRET))["data"]
 
 
 async def test_the_way_back_lets_pods_run_that_violate_the_pod_security_of_sluice(

@@ -83,8 +83,28 @@ async def test_another_kind_and_an_object_given_twice_are_mistakes(tmp_path: Pat
     assert secret.startswith("b.yaml:6: v1 Secret: not a kind that can be given here; give ClusterQueue, ")
 
 
+@pytest.mark.parametrize("text", ["", "# to be written\n", FLAVOR])
+async def test_objects_without_a_cluster_queue_are_a_mistake(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "a.yaml"
+    file.write_text(text)
+    assert await mistakes(file) == ["a.yaml: has no ClusterQueue"]
+
+
+async def test_what_would_keep_a_cluster_queue_inactive_is_a_mistake(tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text(f"{QUEUE}  admissionChecks: [budget]\n")
+    strategy = "  admissionChecksStrategy:\n    admissionChecks:\n    - name: budget\n"
+    queue = QUEUE.replace("v1beta1", "v1beta2").replace("cohort:", "cohortName:").replace("team}", "other}")
+    (tmp_path / "b.yaml").write_text(queue + strategy)
+    assert await mistakes(tmp_path) == [
+        "a.yaml:8: spec.resourceGroups[0].flavors[0].name: ResourceFlavor default is not given",
+        "a.yaml:9: spec.admissionChecks[0]: an AdmissionCheck cannot be given here",
+        "b.yaml:8: spec.resourceGroups[0].flavors[0].name: ResourceFlavor default is not given",
+        "b.yaml:11: spec.admissionChecksStrategy.admissionChecks[0].name: an AdmissionCheck cannot be given here",
+    ]
+
+
 async def test_both_versions_are_read_as_the_one_that_controllers_use(tmp_path: Path) -> None:
-    (tmp_path / "a.yaml").write_text(QUEUE)
+    (tmp_path / "a.yaml").write_text(f"{FLAVOR}---\n{QUEUE}")
     objects = await read_cluster_objects(str(tmp_path), KueueConfig())
     queue = await objects.client.get(CLUSTER_QUEUES, "", "team", type=ClusterQueue)
     assert queue.spec.cohort_name == "teams"

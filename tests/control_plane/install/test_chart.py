@@ -55,7 +55,7 @@ VALUES: dict[str, Json] = {
     },
     "admission without exemption": {"admissionPolicies": {"enabled": True, "breakGlassGroup": ""}},
     "notified": {"components": "Apart", "notifications": {"secretName": "hook.v1"}},
-    "with Roles only": {"components": "Apart", "namespaces": ["a", "b"], "clusterObjects": "kind: ResourceFlavor\n"},
+    "with Roles only": {"components": "Apart", "namespaces": ["a", "b"], "clusterObjects": "kind: ClusterQueue\n"},
     "monitored": {"monitoring": ALL_MONITORING, "userRoles": {"enabled": False}, "tolerations": [{"key": "k"}]},
 }
 
@@ -99,6 +99,17 @@ def test_wrong_values_are_refused_by_the_schema(values: str) -> None:
     assert "don't meet the specifications of the schema" in done.stderr
     name = {"clusterObjects": "namespaces"}.get(values.replace("[", "=").partition("=")[0], values)  # which it needs
     assert name.replace("[", "/").partition("=")[0].split(".")[-1].split("/")[0] in done.stderr
+
+
+@pytest.mark.parametrize("text", ["\n", "# queues\n", "kind: ResourceFlavor\n"])
+def test_helm_refuses_cluster_objects_without_a_cluster_queue(text: str, tmp_path: Path) -> None:
+    file = tmp_path / "queues.yaml"
+    file.write_text(text)
+    values = ("--set", "namespaces={a}", "--set-file", f"clusterObjects={file}")
+    command = [str(provide.find("helm")), "template", str(CHART), *values]
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert "clusterObjects" in done.stderr
 
 
 def test_helm_installs_upgrades_and_uninstalls_and_the_crds_stay(cluster: ControlPlane) -> None:

@@ -6,7 +6,15 @@ from typing import Any
 
 import pytest
 
-from queue_manager.adoption.kueue_installation import DEPLOYMENTS, Treatment, image_name, installed_objects, manifest
+from queue_manager.adoption.kueue_installation import (
+    DEPLOYMENTS,
+    LAST_APPLIED,
+    Treatment,
+    image_name,
+    installed_objects,
+    manifest,
+    without_data,
+)
 from queue_manager.api.resources import API_SERVICES, MUTATING_WEBHOOKS
 
 SYSTEM = "kueue-system"
@@ -76,3 +84,14 @@ def test_a_saved_manifest_has_no_fields_of_the_server() -> None:
     assert saved["metadata"] == {"name": "m", "namespace": SYSTEM, "labels": {"control-plane": "controller-manager"}}
     assert (saved["apiVersion"], saved["kind"]) == ("apps/v1", "Deployment")
     assert "status" not in saved
+
+
+def test_nothing_of_what_a_secret_keeps_is_left_without_its_data() -> None:
+    annotations = {LAST_APPLIED: '{"stringData": {"key": "private"}}', "team": "a"}
+    secret = {
+        "metadata": {"name": "cert", "annotations": annotations},
+        "type": "Opaque",
+        "data": {"key": "eA=="},
+    }
+    emptied = without_data(secret)
+    assert emptied == {"metadata": {"name": "cert", "annotations": {"team": "a"}}, "type": "Opaque"}

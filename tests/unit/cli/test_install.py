@@ -10,6 +10,7 @@ import yaml
 from queue_manager.cli.main import main
 from queue_manager.installation.objects import objects
 from queue_manager.installation.settings import CONFIG, Settings
+from queue_manager.installation.values import settings_from
 
 
 def test_it_prints_the_objects_of_the_settings(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -80,13 +81,19 @@ apiVersion: kueue.x-k8s.io/v1beta2
 kind: ResourceFlavor
 metadata: {name: default}
 """
+QUEUE = """\
+---
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: ClusterQueue
+metadata: {name: team}
+"""
 
 
 def test_cluster_objects_are_part_of_what_is_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "queues.yaml").write_text(FLAVOR)
+    (tmp_path / "queues.yaml").write_text(FLAVOR + QUEUE)
     flags = ("--namespace", "a", "--namespaced", "a", "--cluster-objects", str(tmp_path / "queues.yaml"))
     assert main(["install", *flags]) == 0
-    settings = Settings(namespaces=["a"], cluster_objects=FLAVOR)
+    settings = Settings(namespaces=["a"], cluster_objects=FLAVOR + QUEUE)
     assert list(yaml.safe_load_all(capsys.readouterr().out)) == objects(settings, "a")
 
 
@@ -100,3 +107,34 @@ def test_mistakes_in_cluster_objects_have_their_line(
     assert f"{file}:4: spec.nodeLabels: " in capsys.readouterr().err
     assert main([*command, "--cluster-objects", str(file)]) == 3
     assert "clusterObjects: needs the queue and listed `namespaces`" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("text", ["", "# queues\n", "---\n", FLAVOR])
+def test_a_file_without_a_cluster_queue_does_not_install_for_the_whole_cluster(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str
+) -> None:
+    file = tmp_path / "queues.yaml"
+    file.write_text(text)
+    assert main(["install", "--namespaced", "a", "--cluster-objects", str(file)]) == 2
+    out, error = capsys.readouterr()
+    assert out == ""
+    assert f"{file}: has no ClusterQueue\n" in error
+
+
+@pytest.mark.parametrize(
+    ("assignment", "setting", "expected"),
+    [
+        ("namespaces={a,b}", "namespaces", ["a", "b"]),
+        ("namespaces={a}", "namespaces", ["a"]),
+        ("namespaces=[a, b]", "namespaces", ["a", "b"]),
+        ("nodeSelector={disk: ssd}", "node_selector", {"disk": "ssd"}),
+        ("nodeSelector={}", "node_selector", {}),
+    ],
+)
+def test_a_list_is_set_as_in_helm(assignment: str, setting: str, expected: object) -> None:
+    assert getattr(settings_from((), [assignment]), setting) == expected
+
+
+def test_a_list_of_user_names_with_colons_is_set_as_in_helm() -> None:
+    settings = settings_from((), ["admissionPolicies.queueAccounts={system:serviceaccount:a:b,c}"])
+    assert settings.admission_policies.queue_accounts == ["system:serviceaccount:a:b", "c"]

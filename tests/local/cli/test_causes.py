@@ -8,6 +8,8 @@ from collections.abc import Callable
 
 import pytest
 
+from queue_manager.api.resources import WORKLOADS
+from queue_manager.api.types import Workload
 from tests.conftest import kubectl
 from tests.local.cli.conftest import JOB, User
 from tests.waiting import until
@@ -51,6 +53,48 @@ async def test_the_cause_survives_evictions_and_groups_the_jobs(user: Callable[.
     ]
 
 
+def drain(me: User, node: str) -> None:
+    tool = [kubectl() or "kubectl", "--kubeconfig", str(me.up.kubeconfig)]
+    subprocess.run([*tool, "drain", node, "--force"], check=True, capture_output=True, timeout=60)
+
+
+@pytest.mark.kubectl
+async def test_a_job_that_a_drain_ends_names_the_eviction(user: Callable[..., User]) -> None:
+    me = user()
+    me.submit("long", spec="backoffLimit: 0")
+    view = await me.until_state("long", "Running")
+    node = view["pods"][0]["node"]
+    drain(me, node)
+    await me.until_state("long", "Failed")
+    cause = f"pod evicted from {node} (EvictionByEvictionAPI: Eviction API: evicting)"
+    await until(lambda: me.json("show", "long")["cause"] == cause, "the cause is kept")
+    (row,) = me.json("ps")
+    assert (me.json("show", "long")["pods"], row["cause"]) == ([], cause)
+    assert me.says("explain", "long").splitlines()[1] == cause
+    past = me.json("history", "long")
+    assert past["cause"] == f"{cause}; BackoffLimitExceeded"
+    assert cause in next(step["cause"] for step in past["history"] if step["step"] == "PodDeleted")
+
+
+@pytest.mark.kubectl
+async def test_the_cause_of_a_failed_job_outlives_its_workload_and_pods(user: Callable[..., User]) -> None:
+    """The retention deletes the Workload, and the drain the pods."""
+    me = user(retention="1s")
+    me.submit("sort", command=CANNOT_OPEN.format(name="sort"), spec="backoffLimit: 0")
+    view = await me.until_state("sort", "Failed")
+    async with me.up.client() as client:
+
+        async def gone() -> bool:
+            return not await client.list(WORKLOADS, "default", type=Workload)
+
+        await until(gone, "the Workload is deleted")
+    drain(me, view["pods"][0]["node"])
+    after, (row,) = me.json("show", "sort"), me.json("ps")
+    cause = "exit 3: cannot open sort.csv"
+    assert (after["pods"], after["cause"], row["cause"]) == ([], cause, cause)
+    assert me.says("explain", "sort").splitlines()[1] == cause
+
+
 @pytest.mark.kubectl
 async def test_the_cause_of_a_failed_job_survives_a_drain_of_its_node(user: Callable[..., User]) -> None:
     me = user()
@@ -58,8 +102,7 @@ async def test_the_cause_of_a_failed_job_survives_a_drain_of_its_node(user: Call
     view = await me.until_state("sort", "Failed")
     cause = "exit 3: cannot open sort.csv"
     assert view["cause"] == cause
-    tool = [kubectl() or "kubectl", "--kubeconfig", str(me.up.kubeconfig)]
-    subprocess.run([*tool, "drain", view["pods"][0]["node"], "--force"], check=True, capture_output=True, timeout=60)
+    drain(me, view["pods"][0]["node"])
     after, (row,) = me.json("show", "sort"), me.json("ps")
     assert after["pods"] == []
     assert (after["cause"], row["cause"]) == (cause, cause)

@@ -71,9 +71,11 @@ async def test_a_job_that_a_drain_ends_names_the_eviction(user: Callable[..., Us
     (row,) = me.json("ps")
     assert (me.json("show", "long")["pods"], row["cause"]) == ([], cause)
     assert me.says("explain", "long").splitlines()[1] == cause
-    past = me.json("history", "long")
-    assert past["cause"] == f"{cause}; BackoffLimitExceeded"
-    assert cause in next(step["cause"] for step in past["history"] if step["step"] == "PodDeleted")
+    ended = f"{cause}; BackoffLimitExceeded"
+    await until(lambda: me.json("history", "long")[0]["cause"] == ended, "the history has the cause")
+    (past,) = me.json("history", "long")
+    (pod,) = [step["cause"] for step in past["history"] if step["step"] == "PodDeleted"]
+    assert f"{node}: {cause}, cpu" in pod
 
 
 @pytest.mark.kubectl

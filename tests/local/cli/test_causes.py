@@ -12,6 +12,7 @@ from queue_manager.api.resources import WORKLOADS
 from queue_manager.api.types import Workload
 from tests.conftest import kubectl
 from tests.local.cli.conftest import JOB, User
+from tests.local.cluster.conftest import Up
 from tests.waiting import until
 
 CANNOT_OPEN = '[sh, -c, "echo starts; echo cannot open {name}.csv >&2; exit 3"]'
@@ -71,11 +72,11 @@ async def test_a_job_that_a_drain_ends_names_the_eviction(user: Callable[..., Us
     (row,) = me.json("ps")
     assert (me.json("show", "long")["pods"], row["cause"]) == ([], cause)
     assert me.says("explain", "long").splitlines()[1] == cause
-    ended = f"{cause}; BackoffLimitExceeded"
-    await until(lambda: me.json("history", "long")[0]["cause"] == ended, "the history has the cause")
-    (past,) = me.json("history", "long")
-    (pod,) = [step["cause"] for step in past["history"] if step["step"] == "PodDeleted"]
-    assert f"{node}: {cause}, cpu" in pod
+    if isinstance(me.up, Up):  # the history of another cluster is read from its own store
+        ended = f"{cause}; BackoffLimitExceeded"
+        await until(lambda: [job["cause"] for job in me.json("history")] == [ended], "the history has the cause")
+        (pod,) = [step["cause"] for step in me.json("history", "long") if step["step"] == "PodDeleted"]
+        assert f" on {node}: {cause}, cpu" in pod
 
 
 @pytest.mark.kubectl

@@ -152,12 +152,12 @@ def _pod_row(pod: PodRecord) -> StepRow:
         at=pod.ended_at,
         step=f"Pod{pod.phase}",
         attempt=0,
-        cause=f"{pod.name} on {pod.node or 'no node'}: {_pod_end(pod)}, "
+        cause=f"{pod.name} on {pod.node or 'no node'}: {pod_end(pod)}, "
         f"cpu {cpu(pod.cpu_seconds)}, memory {memory(pod.peak_memory_bytes)}",
     )
 
 
-def _pod_end(pod: PodRecord) -> str:
+def pod_end(pod: PodRecord) -> str:
     """`exit 3: no such column`; without a cause `exit 143 (Error)`, of containers without an end `no exit code`."""
     ended = pod.exit_code is not None and pod.reason != STATUS_UNKNOWN  # a kubelet puts 137 where no container was
     known = f"exit {pod.exit_code}" if ended else "no exit code"

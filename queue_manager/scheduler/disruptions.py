@@ -23,7 +23,7 @@ class Disruptions:
         runtime.cache(PODS, Pod).subscribe(self._on_pod)
 
     def last_of(self, job_uid: str) -> PodCause | None:
-        """The last disruption of a pod of the Job since this process began to watch; None if there was none."""
+        """The last disruption of a pod of the Job since this process began to watch, or None."""
         return self._last.get(job_uid)
 
     def _on_pod(self, old: Pod | None, new: Pod | None) -> None:

@@ -64,7 +64,8 @@ _STATES = {
     StepKind.DEACTIVATED: JobOutcome.DEACTIVATED,
 }
 # Reasons of pods whose containers were not there when they ended, or could not be executed.
-NEVER_RAN = ("ContainerStatusUnknown", *START_ERRORS)
+STATUS_UNKNOWN = "ContainerStatusUnknown"
+NEVER_RAN = (STATUS_UNKNOWN, *START_ERRORS)
 _ENDED_BY_PODS = (BACKOFF_LIMIT_EXCEEDED, FAILED_INDEXES, MAX_FAILED_INDEXES_EXCEEDED, POD_FAILURE_POLICY)
 # How the messages of evictions and deactivations begin if they do not consist of the cause of the pods alone.
 _TIMED_OUT = (messages.pods_ready_timeout(""), messages.DEACTIVATED_MESSAGE)
@@ -148,6 +149,7 @@ def summary(job: JobRecord, steps: Iterable[StepRecord], pods: Sequence[PodRecor
         (pod for pod in pods if pod.exit_code and pod.phase != DELETED_POD), key=lambda pod: pod.ended_at, default=None
     )
     state = _state(ordered, end)
+    by_pods = state is JobOutcome.FAILED and end is not None and end.reason in _ENDED_BY_PODS
     return JobSummary(
         namespace=job.namespace,
         name=job.name,
@@ -157,7 +159,7 @@ def summary(job: JobRecord, steps: Iterable[StepRecord], pods: Sequence[PodRecor
         cluster_queue=last.cluster_queue if last is not None else "",
         flavor=last.flavor if last is not None else "",
         state=state,
-        cause=_cause(ordered, failed, state),
+        cause=_cause(ordered, _last_failed(pods) if by_pods else failed, state),
         exit_code=failed.exit_code if failed is not None else None,
         attempts=len(runs),
         evictions=_count(ordered, StepKind.EVICTED),
@@ -230,6 +232,12 @@ def _state(ordered: Sequence[StepRecord], end: StepRecord | None) -> JobOutcome:
     decisive = [step for step in ordered if step.kind not in passing]
     last = _STATES.get(decisive[-1].kind, JobOutcome.PENDING) if decisive else JobOutcome.PENDING
     return JobOutcome.DELETED if end is not None and last is not JobOutcome.DEACTIVATED else last
+
+
+def _last_failed(pods: Iterable[PodRecord]) -> PodRecord | None:
+    """The last pod that failed, or was disrupted: it is deleted then, and has a message as no other deleted pod."""
+    failed = (pod for pod in pods if (pod.message if pod.phase == DELETED_POD else pod.exit_code))
+    return max(failed, key=lambda pod: pod.ended_at, default=None)
 
 
 def _cause(ordered: Sequence[StepRecord], failed: PodRecord | None, state: JobOutcome) -> str:

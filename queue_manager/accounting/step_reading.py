@@ -22,7 +22,7 @@ from queue_manager.accounting.records import DELETED_POD, SUCCEEDED, JobRecord, 
 from queue_manager.api import condition_types, keys, reasons
 from queue_manager.api.types import Admission, Workload
 from queue_manager.lifecycle.interruptions import interruptions
-from queue_manager.lifecycle.pod_causes import cause_of, one_line
+from queue_manager.lifecycle.pod_causes import cause_of, disruption_of, one_line
 
 INT64_MAX = 2**63 - 1
 STOPPED = "`sluice up` was stopped"
@@ -270,7 +270,7 @@ def pod_records(old: Pod | None, new: Pod | None, now: datetime) -> Iterator[Rec
     ends = [status.state.terminated for status in statuses if status.state.terminated is not None]
     worst = next((end for end in ends if end.exit_code), ends[-1] if ends else None)
     phase = pod.status.phase if is_terminal(pod) and pod.metadata.deletion_timestamp is None else DELETED_POD
-    cause = cause_of(pod) if phase != DELETED_POD else None
+    cause = disruption_of(pod) or (cause_of(pod) if phase != DELETED_POD else None)
     yield PodRecord(
         uid=pod.metadata.uid,
         job_uid=owner.uid,

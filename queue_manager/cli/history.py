@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 import msgspec
 
 from queue_manager.accounting.history_queries import HistoryFilter, JobHistory
-from queue_manager.accounting.job_summary import JobOutcome, JobSummary, text
+from queue_manager.accounting.job_summary import STATUS_UNKNOWN, JobOutcome, JobSummary, text
 from queue_manager.accounting.records import PodRecord, StepKind, StepRecord
 from queue_manager.accounting.step_order import timeline
 from queue_manager.cli import output
@@ -152,12 +152,13 @@ def _pod_row(pod: PodRecord) -> StepRow:
         at=pod.ended_at,
         step=f"Pod{pod.phase}",
         attempt=0,
-        cause=f"{pod.name} on {pod.node or 'no node'}: {_pod_end(pod)}, "
+        cause=f"{pod.name} on {pod.node or 'no node'}: {pod_end(pod)}, "
         f"cpu {cpu(pod.cpu_seconds)}, memory {memory(pod.peak_memory_bytes)}",
     )
 
 
-def _pod_end(pod: PodRecord) -> str:
-    """`exit 3: no such column`; without a cause `exit 143 (Error)`."""
-    known = f"exit {pod.exit_code}" if pod.exit_code is not None else "no exit code"
+def pod_end(pod: PodRecord) -> str:
+    """`exit 3: no such column`; without a cause `exit 143 (Error)`, of containers without an end `no exit code`."""
+    ended = pod.exit_code is not None and pod.reason != STATUS_UNKNOWN  # a kubelet puts 137 where no container was
+    known = f"exit {pod.exit_code}" if ended else "no exit code"
     return pod.message or (f"{known} ({pod.reason})" if pod.reason else known)

@@ -43,6 +43,7 @@ from queue_manager.lifecycle.status_draft import WorkloadEvent
 from queue_manager.lifecycle.transitions import Transition
 from queue_manager.lifecycle.workload_settings import WorkloadSettings
 from queue_manager.lifecycle.write_causes import Cause
+from queue_manager.scheduler.disruptions import Disruptions
 from queue_manager.scheduler.job_pods import JobPods
 from queue_manager.scheduler.workload_writer import Gone, WorkloadWriter
 
@@ -65,6 +66,7 @@ class JobQueueController:
         writer: WorkloadWriter,
         job_pods: JobPods,
         failed_pods: JobPods,
+        disruptions: Disruptions,
         permits: JobPermits,
     ) -> None:
         """`job_pods`: which Jobs have pods that use nodes. `failed_pods`: those that have failed."""
@@ -81,6 +83,7 @@ class JobQueueController:
         self._pod_classes: Cache[PriorityClass] = runtime.cache(PRIORITY_CLASSES, PriorityClass)
         self._job_pods = job_pods
         self._failed_pods = failed_pods
+        self._disruptions = disruptions
         self._permits = permits
         self.queue: WorkQueue[Key] = WorkQueue("jobs-queue", metrics=runtime.metrics)
         self.classes: WorkQueue[str] = WorkQueue("workload-priority-classes", metrics=runtime.metrics)
@@ -222,8 +225,12 @@ class JobQueueController:
             waits_for_pods=self._settings.pods_ready is not None,
             labels_to_copy=self._settings.label_keys_to_copy,
             overrides=self._overrides(job),
-            pod_cause=cause_of_failure(finished(job.status), self._failed_pods.of(job.metadata.uid)),
+            pod_cause=self._pod_cause(job),
         )
+
+    def _pod_cause(self, job: Job) -> str:
+        uid = job.metadata.uid
+        return cause_of_failure(job.status, self._failed_pods.of(uid), self._disruptions.last_of(uid))
 
     def _overrides(self, job: Job) -> dict[str, str]:
         """The accepted annotations of the Job's priority class and of the Job, which take precedence."""

@@ -4,7 +4,7 @@ The cause of a pod is the first line of this table that applies. Of several pods
 first one in the order of `CauseRank`; of equal causes the newest.
 
     pod                                              rank             text
-    Succeeded, disrupted, or being deleted           none
+    Succeeded, disrupted, or being deleted           none, see `disruption_of`
     failed by its node                               FAILED           Evicted: The node was low on resource: memory
     a container cannot be started                    NOT_STARTABLE    no such program: /no/such/program
                                                                       not executable: /data/x.csv
@@ -28,8 +28,9 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from job_controller.condition_types import FAILED
+from job_controller.conditions import finished
 from job_controller.disruption_target import DISRUPTION_TARGET
-from job_controller.model import Condition, ContainerStatus, Pod, TerminatedState, WaitingState
+from job_controller.model import ContainerStatus, JobStatus, Pod, TerminatedState, WaitingState
 from job_controller.pod_facts import LONG_AGO, finish_time, is_active, is_terminal
 from job_controller.reasons import DEADLINE_EXCEEDED
 from queue_manager.last_line import last_line
@@ -82,19 +83,43 @@ def worst_cause(pods: Iterable[Pod], since: datetime | None = None) -> PodCause 
     return _worst(own if own else known)
 
 
-def cause_of_failure(end: Condition | None, pods: Iterable[Pod]) -> str:
+def cause_of_failure(status: JobStatus, pods: Iterable[Pod], disrupted: PodCause | None = None) -> str:
     """The worst cause among the pods of a Job that has failed; "" for any other Job, and if its deadline ended it.
 
-    `end`: the condition Complete or Failed of the Job.
+    `disrupted`: the last disruption of a pod of the Job, which may be deleted. One before the last start of the Job
+    does not count.
     """
-    by_pods = end is not None and end.type == FAILED and end.reason != DEADLINE_EXCEEDED
-    worst = worst_cause(pods) if by_pods else None
+    end = finished(status)
+    if end is None or end.type != FAILED or end.reason == DEADLINE_EXCEEDED:
+        return ""
+    causes = [cause for pod in pods if (cause := cause_of(pod) or disruption_of(pod)) is not None]
+    if disrupted is not None and (status.start_time is None or disrupted.at >= status.start_time):
+        causes.append(disrupted)
+    worst = _worst_of(causes)
     return worst.text if worst is not None else ""
 
 
 def _worst(pods: Iterable[Pod]) -> PodCause | None:
-    causes = [cause for pod in pods if (cause := cause_of(pod)) is not None]
+    return _worst_of(cause for pod in pods if (cause := cause_of(pod)) is not None)
+
+
+def _worst_of(causes: Iterable[PodCause]) -> PodCause | None:
     return min(causes, key=lambda cause: (cause.rank, -cause.at.timestamp(), cause.pod), default=None)
+
+
+def disruption_of(pod: Pod) -> PodCause | None:
+    """`pod evicted from node-1 (EvictionByEvictionAPI: Eviction API: evicting)`; None if nothing disrupted the pod.
+
+    It is a cause only of a Job that has failed: any other Job replaces the pod. A pod that has succeeded was not
+    disrupted.
+    """
+    found = next((c for c in pod.status.conditions if c.type == DISRUPTION_TARGET and c.is_true), None)
+    if found is None or pod.status.phase == "Succeeded":
+        return None
+    why = ": ".join(part for part in (found.reason, found.message) if part)
+    where = f" from {pod.spec.node_name}" if pod.spec.node_name else ""
+    text = one_line(f"pod evicted{where} ({why})" if why else f"pod evicted{where}")
+    return PodCause(CauseRank.FAILED, text, found.last_transition_time or finish_time(pod), pod.metadata.name)
 
 
 def cause_of(pod: Pod) -> PodCause | None:

@@ -17,7 +17,7 @@ from job_controller.model import Condition, Job, Pod
 from queue_manager.api import condition_types, keys, messages, reasons
 from queue_manager.api.types import Workload
 from queue_manager.configuration.notifications import EventType
-from queue_manager.lifecycle.pod_causes import cause_of_failure
+from queue_manager.lifecycle.pod_causes import PodCause, cause_of_failure
 
 SCHEMA_VERSION = 1
 
@@ -47,12 +47,17 @@ class Notice(Struct, frozen=True, rename="camel", kw_only=True):
 
 
 def of_job(
-    old: Job | None, new: Job | None, begun: datetime, workload: Workload | None = None, pods: Iterable[Pod] = ()
+    old: Job | None,
+    new: Job | None,
+    begun: datetime,
+    workload: Workload | None = None,
+    pods: Iterable[Pod] = (),
+    disrupted: PodCause | None = None,
 ) -> Notice | None:
     """The notice for the end of a Job that names a queue; None if this change of the Job is not that.
 
     `begun`: when this process began to watch; of a Job that it sees for the first time, only a later end counts.
-    `workload`, `pods`: those of the Job that are known.
+    `workload`, `pods`, `disrupted`: those of the Job that are known, and the last disruption of a pod of it.
     """
     if new is None or not new.metadata.labels.get(keys.QUEUE_NAME):
         return None
@@ -74,7 +79,7 @@ def of_job(
         workload=workload.metadata.name if workload is not None else "",
         reason=end.reason,
         message=end.message,
-        cause=cause_of_failure(end, pods),
+        cause=cause_of_failure(new.status, pods, disrupted),
         succeeded_pods=new.status.succeeded or 0,
         failed_pods=new.status.failed or 0,
     )

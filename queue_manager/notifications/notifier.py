@@ -23,6 +23,7 @@ from queue_manager.notifications.command_sink import CommandSink
 from queue_manager.notifications.notice_sink import NotDelivered, Sink
 from queue_manager.notifications.notices import Notice, of_job, of_workload
 from queue_manager.notifications.webhook_sink import WebhookSink
+from queue_manager.scheduler.disruptions import Disruptions
 
 log = logging.getLogger(__name__)
 
@@ -34,11 +35,14 @@ METRIC = "sluice_notifications_total"
 class Notifier:
     """Watches Jobs and Workloads. Construct it before the runtime starts."""
 
-    def __init__(self, runtime: Runtime, events: Collection[str], sinks: Collection[Sink]) -> None:
+    def __init__(
+        self, runtime: Runtime, events: Collection[str], sinks: Collection[Sink], disruptions: Disruptions
+    ) -> None:
         self._events = frozenset(events)
         self._begun = runtime.clock.now().replace(microsecond=0)  # conditions have whole seconds
         self._outboxes = [_Outbox(sink, runtime.metrics) for sink in sinks]
         self._workloads = runtime.cache(WORKLOADS, Workload)
+        self._disruptions = disruptions
         self._pods = runtime.cache(PODS, Pod)
         self._pods.index(FAILED_PODS, lambda pod: controller_uid(pod) if pod.status.has_failed else ())
         runtime.cache(JOBS, Job).subscribe(self._job_changed)
@@ -49,7 +53,8 @@ class Notifier:
     def _job_changed(self, old: Job | None, new: Job | None) -> None:
         if new is not None:
             pods = self._pods.lookup(FAILED_PODS, new.metadata.uid)
-            self._put(of_job(old, new, self._begun, self._workload_of(new), pods))
+            disrupted = self._disruptions.last_of(new.metadata.uid)
+            self._put(of_job(old, new, self._begun, self._workload_of(new), pods, disrupted))
 
     def _workload_of(self, job: Job) -> Workload | None:
         meta = job.metadata
@@ -113,7 +118,10 @@ class _Outbox:
 
 
 def attach_notifications(
-    runtime: Runtime, settings: Notifications | None, environment: Mapping[str, str] = os.environ
+    runtime: Runtime,
+    settings: Notifications | None,
+    disruptions: Disruptions,
+    environment: Mapping[str, str] = os.environ,
 ) -> Notifier | None:
     """Attach the configured sinks to a runtime that has not started; None without a configured one."""
     if settings is None:
@@ -125,4 +133,4 @@ def attach_notifications(
         sinks.append(CommandSink(settings.command, settings.command_timeout.total_seconds(), hidden, environment))
     if webhook is not None:
         sinks.append(WebhookSink(webhook, runtime.clock, runtime.rng, environment))
-    return Notifier(runtime, settings.events, sinks) if sinks else None
+    return Notifier(runtime, settings.events, sinks, disruptions) if sinks else None

@@ -211,6 +211,7 @@ class WorkloadController:
     async def _delete(self, workload: Workload, owner: bool, message: str) -> None:
         meta, recorder = workload.metadata, self._runtime.recorder(event_reasons.WORKLOAD_COMPONENT)
         if not owner:
+            await self._leave_cause(workload)
             await self._runtime.client.delete(WORKLOADS, meta.namespace, meta.name, uid=meta.uid)
             recorder.event(workload, "Normal", "Deleted", message)
             return
@@ -220,6 +221,19 @@ class WorkloadController:
                 JOBS, meta.namespace, job.metadata.name, uid=job.metadata.uid, propagation="Background"
             )
             recorder.event(job, "Normal", "Deleted", message)
+
+    async def _leave_cause(self, workload: Workload) -> None:
+        """Write the cause that the Workload of a failed Job has to the Job, which outlives it."""
+        history, job = workload.status.requeue_history, self._jobs.by_uid(workload.job_uid)
+        if job is None or history is None or not history.pod_cause:
+            return
+        meta = job.metadata
+        patch = {"metadata": {"uid": meta.uid, "annotations": {keys.POD_CAUSE: history.pod_cause}}}
+        try:
+            await self._runtime.client.patch(JOBS, meta.namespace, meta.name, patch)
+        except ApiError as error:
+            if not (error.is_not_found or error.is_conflict or error.is_rejected):
+                raise
 
     async def _owner_gone(self, workload: Workload) -> bool:
         """Whether the Job is gone or being deleted, and none of its pods uses a node any more.

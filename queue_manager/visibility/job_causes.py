@@ -2,7 +2,8 @@
 
 While the Job runs, the status of its pods says it (`lifecycle.pod_causes`). An eviction deletes them; then the record
 of the attempt in the Workload says it. The pods of a Job that has failed may be deleted, too, for instance by `kubectl
-drain`: the Workload has the cause since the end of the Job. BEHAVIOUR.md#q113-pod-causes.
+drain`: the Workload has the cause since the end of the Job, and the Job once a retention has deleted the Workload.
+BEHAVIOUR.md#q113-pod-causes.
 """
 
 from __future__ import annotations
@@ -14,9 +15,9 @@ from typing import TypeVar
 from job_controller import conditions, model
 from job_controller.condition_types import FAILED
 from job_controller.model import Job
-from queue_manager.api import condition_types, reasons
+from queue_manager.api import condition_types, keys, reasons
 from queue_manager.api.types import Workload
-from queue_manager.lifecycle.pod_causes import READINESS, CauseRank, cause_of_failure, worst_cause
+from queue_manager.lifecycle.pod_causes import READINESS, CauseRank, cause_of_failure, one_line, worst_cause
 from queue_manager.visibility.attempt_counts import budget_attempts
 
 READINESS_PENDING = "readiness probe has not succeeded yet"
@@ -26,12 +27,17 @@ def job_cause(job: Job, workload: Workload | None, pods: Iterable[model.Pod]) ->
     """The cause of a Job by its pods, else by the record of its last attempt; "" if it needs none."""
     end = conditions.finished(job.status)
     if end is not None:
-        history = workload.status.requeue_history if workload is not None and end.type == FAILED else None
-        return (history.pod_cause if history is not None else "") or cause_of_failure(end, pods)
+        return (_kept_cause(job, workload) if end.type == FAILED else "") or cause_of_failure(job.status, pods)
     if job.spec.suspend or (workload is not None and _is_over(workload)):
         return recorded_cause(workload)
     all_ready = (job.status.ready or 0) >= job.status.active > 0
     return "" if all_ready else _live_cause(pods, _admitted_at(workload))
+
+
+def _kept_cause(job: Job, workload: Workload | None) -> str:
+    """The cause that the Workload of a failed Job has, or the Job once a retention has deleted the Workload."""
+    history = workload.status.requeue_history if workload is not None else None
+    return history.pod_cause if history is not None else one_line(job.metadata.annotations.get(keys.POD_CAUSE, ""))
 
 
 def exit_code_of(cause: str, pods: Iterable[model.Pod]) -> int | None:

@@ -8,8 +8,11 @@ from collections.abc import Callable
 
 import pytest
 
+from queue_manager.api.resources import WORKLOADS
+from queue_manager.api.types import Workload
 from tests.conftest import kubectl
 from tests.local.cli.conftest import JOB, User
+from tests.local.cluster.conftest import Up
 from tests.waiting import until
 
 CANNOT_OPEN = '[sh, -c, "echo starts; echo cannot open {name}.csv >&2; exit 3"]'
@@ -51,6 +54,50 @@ async def test_the_cause_survives_evictions_and_groups_the_jobs(user: Callable[.
     ]
 
 
+def drain(me: User, node: str) -> None:
+    tool = [kubectl() or "kubectl", "--kubeconfig", str(me.up.kubeconfig)]
+    subprocess.run([*tool, "drain", node, "--force"], check=True, capture_output=True, timeout=60)
+
+
+@pytest.mark.kubectl
+async def test_a_job_that_a_drain_ends_names_the_eviction(user: Callable[..., User]) -> None:
+    me = user()
+    me.submit("long", spec="backoffLimit: 0")
+    view = await me.until_state("long", "Running")
+    node = view["pods"][0]["node"]
+    drain(me, node)
+    await me.until_state("long", "Failed")
+    cause = f"pod evicted from {node} (EvictionByEvictionAPI: Eviction API: evicting)"
+    await until(lambda: me.json("show", "long")["cause"] == cause, "the cause is kept")
+    (row,) = me.json("ps")
+    assert (me.json("show", "long")["pods"], row["cause"]) == ([], cause)
+    assert me.says("explain", "long").splitlines()[1] == cause
+    if isinstance(me.up, Up):  # the history of another cluster is read from its own store
+        ended = f"{cause}; BackoffLimitExceeded"
+        await until(lambda: [job["cause"] for job in me.json("history")] == [ended], "the history has the cause")
+        (pod,) = [step["cause"] for step in me.json("history", "long") if step["step"] == "PodDeleted"]
+        assert f" on {node}: {cause}, cpu" in pod
+
+
+@pytest.mark.kubectl
+async def test_the_cause_of_a_failed_job_outlives_its_workload_and_pods(user: Callable[..., User]) -> None:
+    """The retention deletes the Workload, and the drain the pods."""
+    me = user(retention="1s")
+    me.submit("sort", command=CANNOT_OPEN.format(name="sort"), spec="backoffLimit: 0")
+    view = await me.until_state("sort", "Failed")
+    async with me.up.client() as client:
+
+        async def gone() -> bool:
+            return not await client.list(WORKLOADS, "default", type=Workload)
+
+        await until(gone, "the Workload is deleted")
+    drain(me, view["pods"][0]["node"])
+    after, (row,) = me.json("show", "sort"), me.json("ps")
+    cause = "exit 3: cannot open sort.csv"
+    assert (after["pods"], after["cause"], row["cause"]) == ([], cause, cause)
+    assert me.says("explain", "sort").splitlines()[1] == cause
+
+
 @pytest.mark.kubectl
 async def test_the_cause_of_a_failed_job_survives_a_drain_of_its_node(user: Callable[..., User]) -> None:
     me = user()
@@ -58,8 +105,7 @@ async def test_the_cause_of_a_failed_job_survives_a_drain_of_its_node(user: Call
     view = await me.until_state("sort", "Failed")
     cause = "exit 3: cannot open sort.csv"
     assert view["cause"] == cause
-    tool = [kubectl() or "kubectl", "--kubeconfig", str(me.up.kubeconfig)]
-    subprocess.run([*tool, "drain", view["pods"][0]["node"], "--force"], check=True, capture_output=True, timeout=60)
+    drain(me, view["pods"][0]["node"])
     after, (row,) = me.json("show", "sort"), me.json("ps")
     assert after["pods"] == []
     assert (after["cause"], row["cause"]) == (cause, cause)

@@ -40,6 +40,16 @@ def test_quota_counts_from_admission_to_release_and_waste_by_cause() -> None:
     assert found.wasted_seconds == {Waste.FAILED: 0, Waste.PREEMPTED: 30, Waste.NOT_READY: 62, Waste.OTHER: 0}
 
 
+def test_a_job_that_failed_by_an_eviction_names_it_unless_a_later_pod_failed() -> None:
+    evicted = pod(exit_code=143, phase="Deleted", message="pod evicted", seconds=20)
+    stopped = pod("p2", exit_code=143, phase="Deleted", seconds=30)
+    later = pod("p3", exit_code=3, phase="Failed", seconds=25)
+    end = (admitted(10), finished(40, "BackoffLimitExceeded"))
+    assert of(*end, pods=(evicted, stopped)).cause == "pod evicted; BackoffLimitExceeded"
+    assert of(*end, pods=(evicted, stopped, later)).cause == "exit 3; BackoffLimitExceeded"
+    assert of(admitted(10), finished(40, "DeadlineExceeded"), pods=(evicted,)).cause == "DeadlineExceeded"
+
+
 def test_a_running_attempt_counts_until_now() -> None:
     found = of(admitted(10))
     assert (found.state, found.run_seconds, found.cpu_used_seconds) == (JobOutcome.RUNNING, 990, None)

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from job_controller.model import Job, Pod
+from job_controller.model import Condition, Job, Pod
 from job_controller.times import timestamp
 from queue_manager.accounting.records import JobRecord, PodRecord, StepKind, StepRecord
 from queue_manager.accounting.step_reading import interruption_records, job_records, pod_records, workload_records
@@ -210,6 +210,15 @@ def test_a_failed_pod_says_why_and_a_deleted_one_does_not() -> None:
     ]
     assert isinstance(deleted, PodRecord)
     assert deleted.message == ""
+
+
+def test_a_deleted_pod_that_was_disrupted_says_by_what() -> None:
+    condition = Condition(type="DisruptionTarget", status="True", reason="EvictionByEvictionAPI", message="why")
+    known = pod("Running", None, 143)
+    evicted = msgspec.structs.replace(known, status=msgspec.structs.replace(known.status, conditions=(condition,)))
+    [record] = pod_records(evicted, None, NOW)
+    assert isinstance(record, PodRecord)
+    assert (record.phase, record.message) == ("Deleted", "pod evicted from n1 (EvictionByEvictionAPI: why)")
 
 
 @pytest.mark.parametrize("text", ["", "-1", "1e5", "nan", "1.2.3", "٣", "9" * 50, "."])

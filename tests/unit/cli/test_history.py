@@ -20,7 +20,7 @@ from queue_manager.accounting.usage_report import UsageRow
 from queue_manager.cli.arguments import parser
 from queue_manager.cli.exit_codes import EXIT_ERROR, EXIT_NEVER
 from queue_manager.cli.fitted_table import FittedTable
-from queue_manager.cli.history import StepRow, columns
+from queue_manager.cli.history import StepRow, columns, pod_end
 from queue_manager.cli.main import main
 from queue_manager.cli.output import columns_of
 from queue_manager.cli.report import hours
@@ -216,3 +216,9 @@ def test_a_held_job_has_neither_tries_nor_times(tmp_path: Path, capsys: pytest.C
     assert main(["history", "--store", url, *ALWAYS]) == 0
     [_, row] = capsys.readouterr().out.splitlines()
     assert row.split()[3:] == ["Held", "0", "-", "-", "?", "?", "Suspended"]
+
+
+def test_a_container_that_never_started_has_no_exit_code() -> None:
+    unknown = pod(phase="Deleted", exit_code=137, reason="ContainerStatusUnknown")
+    assert pod_end(unknown) == "no exit code (ContainerStatusUnknown)"
+    assert pod_end(pod(phase="Deleted", exit_code=143, reason="Error")) == "exit 143 (Error)"

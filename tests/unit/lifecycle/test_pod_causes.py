@@ -7,8 +7,16 @@ from typing import Any
 import msgspec
 import pytest
 
-from job_controller.model import Pod
-from queue_manager.lifecycle.pod_causes import MAX_CHARACTERS, CauseRank, cause_of, one_line, worst_cause
+from job_controller.model import JobStatus, Pod
+from queue_manager.lifecycle.pod_causes import (
+    MAX_CHARACTERS,
+    CauseRank,
+    PodCause,
+    cause_of,
+    cause_of_failure,
+    one_line,
+    worst_cause,
+)
 from tests.unit.queueing.builders import at, wire
 
 Tree = dict[str, Any]
@@ -112,6 +120,30 @@ def test_the_cause_of_a_pod_follows_from_its_status(its: Pod, rank: CauseRank, t
 )
 def test_a_pod_that_starts_runs_or_was_stopped_has_no_cause(its: Pod) -> None:
     assert cause_of(its) is None
+
+
+def failed_job(since: float, reason: str = "BackoffLimitExceeded") -> JobStatus:
+    end = {"type": "Failed", "status": "True", "reason": reason}
+    return msgspec.convert({"startTime": wire(since), "conditions": [end]}, JobStatus)
+
+
+def disruption(seconds: float) -> PodCause:
+    return PodCause(CauseRank.FAILED, "pod evicted from n1 (X)", at(seconds), "p")
+
+
+def test_a_disruption_is_the_cause_of_a_job_that_failed_by_it() -> None:
+    evicted = pod("Failed", ended(143), disrupted=True)
+    assert cause_of_failure(failed_job(0), [evicted]) == "pod evicted"
+    assert cause_of_failure(failed_job(0), [], disruption(5)) == "pod evicted from n1 (X)"
+    assert cause_of_failure(failed_job(9), [], disruption(5)) == ""  # in an earlier attempt
+    assert cause_of_failure(failed_job(0, "DeadlineExceeded"), [evicted], disruption(5)) == ""
+    assert cause_of_failure(JobStatus(), [evicted], disruption(5)) == ""
+
+
+def test_of_a_disruption_and_a_failure_the_newest_is_the_cause() -> None:
+    failed = pod("Failed", ended(3, seconds=10))
+    assert cause_of_failure(failed_job(0), [failed], disruption(5)) == "exit 3"
+    assert cause_of_failure(failed_job(0), [failed], disruption(15)) == "pod evicted from n1 (X)"
 
 
 def test_a_container_that_a_node_shutdown_interrupted_has_not_failed() -> None:

@@ -335,8 +335,8 @@ class Settings(Model):
     the API server in the listed `namespaces`, and the installation has Roles only: no object without a namespace, hence
     no CRDs (an admin applies `sluice crds` once), webhooks, admission policies, visibility API or roles for people;
     metrics are on loopback. `sluice install --cluster-objects FILE` lists mistakes in them. Empty: the API server has
-    these objects, and the rights are in the whole cluster; so pass no empty file by `helm --set-file`, which cannot be
-    told apart from this default."""
+    these objects, and the rights are in the whole cluster; so pass no empty file by `helm --set-file`, which would be
+    this default."""
 
     replicas: Annotated[int, Field(ge=1)] = 2
     """Replicas of each Deployment. One leads, the others wait with everything loaded but the caches."""

@@ -1,6 +1,7 @@
 """`sluice doctor`: what is wrong with a cluster, and the command that fixes it.
 
-The exit code is 0 without findings, 1 with warnings only, 2 with errors, and 3 if the cluster cannot be read.
+The exit code is 0 without findings, 1 with warnings only, 2 with errors, and 3 if the cluster cannot be read,
+or the user may read nothing of it and nothing was found otherwise.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from rich.text import Text
 from queue_manager.cli import output
 from queue_manager.cli.connection import connect, find_kubeconfig
 from queue_manager.cli.doctor_reading import ClusterReader, ServerClock
-from queue_manager.cli.exit_codes import EXIT_NEVER, EXIT_OK, EXIT_UNEXPECTED
+from queue_manager.cli.exit_codes import EXIT_ERROR, EXIT_NEVER, EXIT_OK, EXIT_UNEXPECTED
 from queue_manager.cli.machine_formats import MACHINE_FORMS
 from queue_manager.cli.streams import printable, write
 from queue_manager.visibility.diagnosis.examination import confirmed, examine, needs_confirmation
@@ -40,14 +41,14 @@ class Report(Struct, frozen=True, rename="camel"):
 
 def run(args: argparse.Namespace) -> int:
     """Print all findings; return the exit code."""
-    report = asyncio.run(examined(args))
+    report, is_checked = asyncio.run(examined(args))
     if args.output in ("csv", "name"):  # which are lists: of the findings
         output.show(args.output, (), report.problems, "", row_type=Problem, name=place)
     elif args.output in MACHINE_FORMS:
         output.show_record(args.output, report, Text)
     else:
-        show(report)
-    return exit_code(report.problems)
+        show(report, is_checked=is_checked)
+    return exit_code(report.problems, is_checked=is_checked)
 
 
 def place(problem: object) -> str:
@@ -55,15 +56,20 @@ def place(problem: object) -> str:
     return problem.place if isinstance(problem, Problem) else ""
 
 
-def exit_code(problems: Sequence[Problem]) -> int:
-    """Return 2 if there is an error, 1 if there are warnings only, else 0."""
+def exit_code(problems: Sequence[Problem], *, is_checked: bool = True) -> int:
+    """Return 2 if there is an error, 1 if there are warnings only, else 0, or 3 if nothing could be checked."""
     if any(problem.severity == "error" for problem in problems):
         return EXIT_NEVER
-    return EXIT_UNEXPECTED if problems else EXIT_OK
+    if problems:
+        return EXIT_UNEXPECTED
+    return EXIT_OK if is_checked else EXIT_ERROR
 
 
-async def examined(args: argparse.Namespace) -> Report:
-    """Read and examine the cluster, twice if a finding may be of a state that is passing."""
+async def examined(args: argparse.Namespace) -> tuple[Report, bool]:
+    """Read and examine the cluster, twice if a finding may be of a state that is passing.
+
+    Also return whether anything of the cluster could be read.
+    """
     clock = ServerClock()
     path = find_kubeconfig(args.kubeconfig)
     async with connect(args.kubeconfig, args.context, relay=clock.over) as client:
@@ -72,10 +78,10 @@ async def examined(args: argparse.Namespace) -> Report:
         if needs_confirmation(problems):
             await asyncio.sleep(CONFIRM_SECONDS)
             problems = confirmed(problems, examine(await reader.read()))
-    return Report(problems, reader.not_read)
+    return Report(problems, reader.not_read), reader.topics_read > 0
 
 
-def show(report: Report) -> None:
+def show(report: Report, *, is_checked: bool) -> None:
     """Print one paragraph per finding: severity, code and place, the sentence, the command."""
     screen = output.Screen(highlight=False, soft_wrap=True)
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else output.MAX_WIDTH
@@ -86,7 +92,7 @@ def show(report: Report) -> None:
             screen.print(Text(line))
     for what in report.not_checked:
         write(f"not checked: {what}")
-    screen.print(Text(summary(report.problems)))
+    screen.print(Text(summary(report, is_checked=is_checked)))
 
 
 def paragraph(problem: Problem, width: int) -> Iterator[str]:
@@ -102,11 +108,15 @@ def paragraph(problem: Problem, width: int) -> Iterator[str]:
         )
 
 
-def summary(problems: Sequence[Problem]) -> str:
-    """Return the last line: the number of findings."""
+def summary(report: Report, *, is_checked: bool = True) -> str:
+    """Return the last line: the number of findings, and whether they are all that could be found."""
+    problems = report.problems
     errors = sum(problem.severity == "error" for problem in problems)
     warnings = len(problems) - errors
     counts = [
         f"{count} {noun}{'' if count == 1 else 's'}" for count, noun in ((errors, "error"), (warnings, "warning"))
     ]
-    return ", ".join(counts) if problems else "nothing found"
+    found = ", ".join(counts) if problems else "nothing found"
+    if not is_checked:
+        return f"{found}; nothing else could be checked" if problems else "nothing could be checked"
+    return f"{found} in what could be checked" if report.not_checked else found

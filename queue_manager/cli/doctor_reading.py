@@ -134,7 +134,7 @@ class _Node(Object):
 
 
 class ClusterReader:
-    """Reads snapshots of one cluster. `not_read`: what the last one lacks."""
+    """Reads snapshots of one cluster. `not_read`: what the last one lacks; `topics_read`: how many it has."""
 
     def __init__(self, client: RestClient, kubeconfig: Path, context: str | None, clock: ServerClock) -> None:
         self._client = client
@@ -142,15 +142,19 @@ class ClusterReader:
         self._context = context
         self._clock = clock
         self.not_read: list[str] = []
+        self.topics_read = 0
 
     async def read(self) -> ClusterSnapshot:
         """Read everything; objects that refer to others before those. Raises ApiError if Sluice is not installed."""
-        self.not_read = []
-        config = await published(self._client)
-        if config is None:
-            self.not_read.append("the configuration of the manager (not published, or forbidden)")
-        lease = await self._lease(config or KueueConfig())
-        deployment = await read_deployment(self._client, self.not_read)
+        self.not_read, self.topics_read = [], 0
+        with self._topic():
+            config = await published(self._client)
+            if config is None:
+                self.not_read.append("the configuration of the manager (not published, or forbidden)")
+        with self._topic():
+            lease = await self._lease(config or KueueConfig())
+        with self._topic():
+            deployment = await read_deployment(self._client, self.not_read)
         workloads = await self._seen(WORKLOADS, Workload)
         pods = await self._seen(PODS, Pod)
         jobs = await self._seen(JOBS, Job)
@@ -163,7 +167,8 @@ class ClusterReader:
         namespaces = await seen(self._client, NAMESPACES, Namespace) or ()
         validating, mutating = await self._trees(VALIDATING_WEBHOOKS), await self._trees(MUTATING_WEBHOOKS)
         definitions = await self._trees(CRDS)
-        unavailable_apis = await read_unavailable_apis(self._client, self.not_read)
+        with self._topic():
+            unavailable_apis = await read_unavailable_apis(self._client, self.not_read)
         webhook_services = await read_webhook_services(self._client, [*mutating, *validating], self.not_read)
         missing_secret = await read_missing_secret(self._client, config, [*mutating, *validating], self.not_read)
         certificates = [
@@ -202,10 +207,18 @@ class ClusterReader:
     async def _seen(self, resource: Resource, type: type[O]) -> list[O] | None:
         """All objects; None if the user may not list them, or an older Kueue's CRDs lack the kind."""
         read = seen if resource in OPTIONAL else list_permitted
-        found = await read(self._client, resource, type)
-        if found is None:
-            self.not_read.append(f"{resource.plural} (forbidden{' or absent' if resource in OPTIONAL else ''})")
+        with self._topic():
+            found = await read(self._client, resource, type)
+            if found is None:
+                self.not_read.append(f"{resource.plural} (forbidden{' or absent' if resource in OPTIONAL else ''})")
         return found
+
+    @contextlib.contextmanager
+    def _topic(self) -> Iterator[None]:
+        """Count what is read in the block as a topic, unless the block adds to `not_read`."""
+        before = len(self.not_read)
+        yield
+        self.topics_read += len(self.not_read) == before
 
     async def _lease(self, config: KueueConfig) -> Json | None:
         """The Lease of the managers; None if it does not exist, as in the cluster of `sluice up`."""
@@ -232,14 +245,15 @@ class ClusterReader:
 
     async def _trees(self, resource: Resource) -> list[Json]:
         """All objects of a kind with webhooks; none if the user may not list them, or the kind is not served."""
-        try:
-            return await self._client.list(resource)
-        except ApiError as error:
-            if not (error.is_forbidden or error.is_not_found):
-                raise
-            if error.is_forbidden:
-                self.not_read.append(f"{resource.plural} (forbidden)")
-            return []
+        with self._topic():
+            try:
+                return await self._client.list(resource)
+            except ApiError as error:
+                if not (error.is_forbidden or error.is_not_found):
+                    raise
+                if error.is_forbidden:
+                    self.not_read.append(f"{resource.plural} (forbidden)")
+        return []
 
     async def _server_certificate_end(self) -> datetime | None:
         """When the certificate that the API server presents ends; None without TLS, or through a proxy."""

@@ -40,10 +40,14 @@ def installed(cluster: ControlPlane) -> ControlPlane:
     return cluster
 
 
+def doctor(kubeconfig: Path, *options: str) -> subprocess.CompletedProcess[str]:
+    command = [*SLUICE, "doctor", "--kubeconfig", str(kubeconfig), *options]
+    return subprocess.run(command, cwd=ROOT, check=False, capture_output=True, text=True, timeout=120)
+
+
 def examined(kubeconfig: Path) -> tuple[dict[str, str], list[str]]:
     """The places of the findings about the installation by code, and what was not checked."""
-    command = [*SLUICE, "doctor", "--kubeconfig", str(kubeconfig), "-o", "json"]
-    done = subprocess.run(command, cwd=ROOT, check=False, capture_output=True, text=True, timeout=120)
+    done = doctor(kubeconfig, "-o", "json")
     assert done.returncode in (0, 1, 2), done.stderr
     report: dict[str, Any] = json.loads(done.stdout)
     found = {problem["code"]: problem["place"] for problem in report["problems"] if problem["code"] in INSTALLED}
@@ -69,8 +73,7 @@ def test_a_manager_and_webhooks_without_a_ready_pod_are_found(installed: Control
 
 def test_the_command_about_a_deleted_secret_of_the_certificate_creates_it(installed: ControlPlane) -> None:
     kubectl(installed, "-n", SYSTEM, "delete", "secret", WEBHOOK_SECRET)
-    command = [*SLUICE, "doctor", "--kubeconfig", str(installed.kubeconfig), "-o", "json"]
-    done = subprocess.run(command, cwd=ROOT, check=False, capture_output=True, text=True, timeout=120)
+    done = doctor(installed.kubeconfig, "-o", "json")
     [found] = [each for each in json.loads(done.stdout)["problems"] if each["code"] == "NoCertificateSecret"]
     assert found["place"] == f"secret/{WEBHOOK_SECRET} -n {SYSTEM}"
     for each in found["command"].split("; "):
@@ -83,8 +86,12 @@ def test_the_command_about_a_deleted_secret_of_the_certificate_creates_it(instal
 def test_a_user_without_rights_learns_what_was_not_checked(installed: ControlPlane, tmp_path: Path) -> None:
     kubectl(installed, "-n", "default", "create", "serviceaccount", "limited-tenant")
     token = {"token": kubectl(installed, "-n", "default", "create", "token", "limited-tenant").strip()}
-    found, not_checked = examined(write_kubeconfig(tmp_path / "limited-tenant", installed.url, token, installed))
-    assert found == {}
+    user = write_kubeconfig(tmp_path / "limited-tenant", installed.url, token, installed)
+    for form in ([], ["-o", "json"]):
+        done = doctor(user, *form)
+        assert done.returncode == 3, done.stderr
+    not_checked = json.loads(done.stdout)["notChecked"]
+    assert doctor(user).stdout.splitlines()[-1] == "nothing could be checked"
     assert {
         "the Lease of the managers (forbidden)",
         "the Deployment of the managers (forbidden)",
@@ -103,6 +110,7 @@ def test_a_user_without_rights_learns_what_was_not_checked(installed: ControlPla
     )
     found, not_checked = examined(tmp_path / "limited-tenant")
     assert found == {}
+    assert doctor(user).stdout.splitlines()[-1] == "nothing found in what could be checked"
     assert "endpoints of the webhooks (forbidden or absent)" in not_checked
 
 
@@ -112,7 +120,7 @@ def test_a_user_reads_the_configuration_after_the_commands_of_the_page_of_roles(
     kubectl(installed, "-n", "default", "create", "serviceaccount", "limited-reader")
     token = {"token": kubectl(installed, "-n", "default", "create", "token", "limited-reader").strip()}
     user = write_kubeconfig(tmp_path / "reader", installed.url, token, installed)
-    assert UNKNOWN_CONFIG in examined(user)[1]
+    assert UNKNOWN_CONFIG in json.loads(doctor(user, "-o", "json").stdout)["notChecked"]
     page = (ROOT / "deploy" / "ROLES.md").read_text().replace("\\\n", " ")
     commands = [line.split()[1:] for line in page.splitlines() if line.startswith("    kubectl")]
     assert len(commands) == 2

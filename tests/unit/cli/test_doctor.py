@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from queue_manager.cli.doctor import exit_code, paragraph, summary
+from queue_manager.cli.doctor import Report, exit_code, paragraph, summary
 from queue_manager.cli.doctor_reading import ServerClock, latest_end, lease_facts, managers_clock
 from queue_manager.engine.certificates import VALID, issue
 from queue_manager.visibility.diagnosis.problem import error, warning
@@ -16,7 +16,21 @@ WARNING = warning("Other", "crd/y", "Short.", "kubectl get y")
 
 def test_the_exit_code_is_that_of_the_worst_finding() -> None:
     assert [exit_code([]), exit_code([WARNING]), exit_code([WARNING, ERROR])] == [0, 1, 2]
-    assert [summary([]), summary([ERROR, WARNING, WARNING])] == ["nothing found", "1 error, 2 warnings"]
+    reports = Report([], []), Report([ERROR, WARNING, WARNING], [])
+    assert [summary(report) for report in reports] == ["nothing found", "1 error, 2 warnings"]
+
+
+def test_the_last_line_says_that_something_was_not_checked() -> None:
+    reports = Report([], ["pods (forbidden)"]), Report([WARNING], ["pods (forbidden)"])
+    assert [summary(report) for report in reports] == [
+        "nothing found in what could be checked",
+        "0 errors, 1 warning in what could be checked",
+    ]
+    assert [summary(report, is_checked=False) for report in reports] == [
+        "nothing could be checked",
+        "0 errors, 1 warning; nothing else could be checked",
+    ]
+    assert [exit_code(report.problems, is_checked=False) for report in reports] == [3, 1]
 
 
 def test_no_line_of_a_finding_is_wider_than_the_terminal() -> None:

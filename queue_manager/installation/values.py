@@ -108,8 +108,9 @@ def _assignment(text: str) -> Json:
 
 def _listed(tree: object, text: str) -> object:
     """Return the list of `{a,b}`, as Helm reads it; YAML reads a mapping without values."""
-    is_list = isinstance(tree, dict) and tree and not KEY.search(text) and not any(tree.values())
-    return list(tree) if is_list and isinstance(tree, dict) else tree
+    if not isinstance(tree, dict) or not tree or not text.lstrip().startswith("{") or KEY.search(text):
+        return tree
+    return list(tree)
 
 
 def _merged(base: Json, over: Json) -> Json:

@@ -129,6 +129,8 @@ def test_a_file_without_a_cluster_queue_does_not_install_for_the_whole_cluster(
         ("namespaces=[a, b]", "namespaces", ["a", "b"]),
         ("nodeSelector={disk: ssd}", "node_selector", {"disk": "ssd"}),
         ("nodeSelector={}", "node_selector", {}),
+        ("resources={limits: }", "resources", {"limits": None, "requests": {"cpu": "500m", "memory": "512Mi"}}),
+        ("resources=limits:", "resources", {"limits": None, "requests": {"cpu": "500m", "memory": "512Mi"}}),
     ],
 )
 def test_a_list_is_set_as_in_helm(assignment: str, setting: str, expected: object) -> None:

@@ -113,14 +113,23 @@ def _value(variables: list[bytes], name: str) -> bytes:
 
 def kill(uids: Collection[str], root: Path | None = None) -> int:
     """Send SIGKILL to every process of these pods in `root`; returns the number of processes, which end soon."""
-    return end(uids, root, seconds=0.0)
+    return _kill_once(uids, root, seconds=0.0)
 
 
 def end(uids: Collection[str], root: Path | None = None, *, seconds: float = END_SECONDS) -> int:
     """Kill every process of these pods in `root`; returns the number of processes, once they have ended.
 
-    A process that has not ended after `seconds`, for example in a system call that cannot be interrupted, is left.
+    A process may start another one after the walk through /proc, so the walk is repeated until it finds none. A process
+    that has not ended after `seconds`, for example in a system call that cannot be interrupted, is left.
     """
+    count, deadline = 0, time.monotonic() + seconds
+    while (left := deadline - time.monotonic()) > 0 and (killed := _kill_once(uids, root, seconds=left)):
+        count += killed
+    return count
+
+
+def _kill_once(uids: Collection[str], root: Path | None, *, seconds: float) -> int:
+    """Kill what one walk through /proc finds, and wait for its end, at most `seconds`; returns how many were killed."""
     found = [(pid, uid) for uid, pids in marked(root).items() if uid in uids for pid in pids]
     killed = [pidfd for pid, uid in found if (pidfd := _kill(pid, uid, root)) is not None]
     try:

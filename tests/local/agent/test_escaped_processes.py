@@ -53,3 +53,20 @@ def test_processes_have_ended_before_their_files_are_removed(tmp_path: Path) -> 
     started = [subprocess.Popen(["sleep", "1000"], env={escaped_processes.MARK: uid}, cwd=tmp_path) for _ in range(50)]
     assert escaped_processes.end({uid}) == len(started)
     assert all(process.poll() == -signal.SIGKILL for process in started)
+
+
+def test_processes_that_start_others_meanwhile_are_ended_with_them(tmp_path: Path) -> None:
+    """A process may fork between the walk through /proc and the signal to it."""
+    uid = str(uuid.uuid4())
+    script = "i=0; while [ $i -lt 300 ]; do sleep 1000 & i=$((i + 1)); done; wait"
+    started = [
+        subprocess.Popen(["sh", "-c", script], env={**os.environ, escaped_processes.MARK: uid}, cwd=tmp_path)
+        for _ in range(4)
+    ]
+    try:
+        assert escaped_processes.end({uid}) > 0
+        assert uid not in escaped_processes.marked()
+    finally:
+        escaped_processes.end({uid})
+        for process in started:
+            process.wait()

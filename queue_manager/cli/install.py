@@ -10,7 +10,7 @@ from pathlib import Path
 import yaml
 
 from job_controller.json_tree import Json
-from queue_manager.cli.exit_codes import EXIT_OK, CommandRefused
+from queue_manager.cli.exit_codes import EXIT_NEVER, EXIT_OK, CommandRefused
 from queue_manager.configuration import ConfigurationError, load, loads
 from queue_manager.installation.objects import objects
 from queue_manager.installation.settings import Settings
@@ -41,7 +41,7 @@ def read_settings(args: argparse.Namespace) -> Settings:
     try:
         settings = settings_from([*map(_read, args.values), options], args.set)
     except SettingsError as error:
-        raise CommandRefused("; ".join(str(error).splitlines())) from error
+        raise CommandRefused("; ".join(str(error).splitlines()), EXIT_NEVER) from error
     if settings.cluster_objects or args.cluster_objects is not None:
         _check_cluster_objects(settings, args.cluster_objects or "clusterObjects")
     return settings
@@ -59,9 +59,9 @@ def _text(path: str) -> str:
     try:
         return Path(path).read_text(encoding="utf-8")
     except OSError as error:
-        raise CommandRefused(f"{path}: {error.strerror}") from error
+        raise CommandRefused(f"{path}: {error.strerror}", EXIT_NEVER) from error
     except UnicodeDecodeError as error:
-        raise CommandRefused(f"{path}: byte {error.start} is not UTF-8") from error
+        raise CommandRefused(f"{path}: byte {error.start} is not UTF-8", EXIT_NEVER) from error
 
 
 def _config(path: str) -> str:
@@ -69,7 +69,7 @@ def _config(path: str) -> str:
     try:
         load(path)
     except ConfigurationError as error:
-        raise CommandRefused("; ".join(map(str, error.problems))) from error
+        raise CommandRefused("; ".join(map(str, error.problems)), EXIT_NEVER) from error
     return Path(path).read_text(encoding="utf-8")
 
 
@@ -78,9 +78,9 @@ def _read(path: str) -> Json:
     try:
         tree = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
     except OSError as error:
-        raise CommandRefused(f"{path}: {error.strerror}") from error
+        raise CommandRefused(f"{path}: {error.strerror}", EXIT_NEVER) from error
     except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise CommandRefused(f"{path}: is not YAML: {' '.join(str(error).split())}") from error
+        raise CommandRefused(f"{path}: is not YAML: {' '.join(str(error).split())}", EXIT_NEVER) from error
     if not isinstance(tree, dict | None):
-        raise CommandRefused(f"{path}: is not a mapping of settings")
+        raise CommandRefused(f"{path}: is not a mapping of settings", EXIT_NEVER)
     return tree or {}

@@ -181,7 +181,7 @@ def action(why: str, job: str, failure: Failure | None = None, default_ns: str =
         case "failed check":
             return f"see why the check rejected it, then: {again}"
         case "no node":
-            return f"free capacity on a node for its pods, then: {again}"
+            return f"let its pods fit a node (capacity, labels, taints: sluice show {job}), then: {again}"
         case "pods lost":
             return f"see why running pods were lost (sluice show {job}), then: {again}"
     return f"see why its pods are not ready (sluice show {job}), then: {again}"

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from queue_manager.api.types import Workload
 from queue_manager.visibility.deactivated_jobs import (
     DeactivatedJob,
+    action,
     deactivated_jobs,
     is_pod_of,
     last_warning,
@@ -223,3 +224,10 @@ def test_an_error_has_no_newline_at_its_end() -> None:
 def test_running_pods_that_are_not_ready_count_as_started() -> None:
     (row,) = deactivated_jobs([deactivated(LIMIT, GIVEN_UP)], [], at(0))
     assert row.action == "see why its pods are not ready (sluice show j), then: sluice reactivate j"
+
+
+def test_the_advice_for_pods_without_a_node_names_what_may_not_fit() -> None:
+    """Free capacity alone does not help a pod that is larger than each node, or whose nodeSelector none has."""
+    assert action("no node", "j") == (
+        "let its pods fit a node (capacity, labels, taints: sluice show j), then: sluice reactivate j"
+    )

@@ -15,7 +15,8 @@ def add_history_commands(commands: Commands) -> None:
     history = commands.add_parser(
         "history",
         help="Jobs of the past, deleted ones too: result, cause, waits, CPU time and memory",
-        epilog=f"TIME: {TIMES}, in this machine's zone. With JOB: each step of the newest Job of that name.",
+        epilog=f"TIME: {TIMES}, in this machine's zone. With JOB: each step of the newest Job of that name. WAIT "
+        "is the time from the submission to the first admission, RUN the time with quota of all tries together.",
     )
     history.add_argument("job", nargs="?", metavar="JOB", help="its name, or NAMESPACE/NAME: show its steps")
     history.add_argument("--failed", action="store_true", help="only Jobs that failed or were deactivated")

@@ -122,10 +122,22 @@ def job_argument(workload: Workload, default_ns: str = "default") -> str:
     return job_name(workload) if namespace == default_ns else f"{namespace}/{job_name(workload)}"
 
 
+def deactivation(workload: Workload) -> tuple[str, str]:
+    """Return (reason, message) of the deactivation, those of its eviction, also while that is not written yet."""
+    target, evicted = (
+        workload.condition(condition_types.DEACTIVATION_TARGET),
+        workload.condition(condition_types.EVICTED),
+    )
+    if target is not None and target.is_true:
+        return reasons.deactivated_due_to(target.reason), messages.deactivated_message(target.message)
+    if evicted is not None and evicted.is_true and evicted.reason.startswith(reasons.DEACTIVATED):
+        return evicted.reason, evicted.message
+    return reasons.DEACTIVATED, messages.DEACTIVATED_MESSAGE  # by a user
+
+
 def cause(workload: Workload, failure: Failure | None = None, warning: Event | None = None) -> str:
     """Return in a few words who or what deactivated the Workload."""
-    evicted = workload.condition(condition_types.EVICTED)
-    reason = evicted.reason if evicted is not None and evicted.is_true else ""
+    reason, _ = deactivation(workload)
     if reason == RUN_TIME:
         return "run time"
     if reason == CHECK:

@@ -40,7 +40,7 @@ from queue_manager.api.types import Workload
 from queue_manager.jobs.workload_manifest import prebuilt_name
 from queue_manager.scheduling import workload_info
 from queue_manager.visibility.attempt_counts import count_budget_attempts
-from queue_manager.visibility.deactivated_jobs import job_name
+from queue_manager.visibility.deactivated_jobs import deactivation, job_name
 from queue_manager.visibility.job_causes import exit_code_of, job_cause, pods_by_job
 from queue_manager.visibility.job_times import ended_at, spans
 from queue_manager.visibility.pod_attempts import next_pod_at
@@ -320,10 +320,10 @@ def explain_state(
     finished = workload.condition(condition_types.FINISHED)
     if finished is not None and finished.is_true:  # but the Job is not: it could not be started, or it left the queue
         return finished.reason, finished.message
-    if state in (JobState.DEACTIVATED, JobState.BACKOFF, JobState.EVICTED):
+    if state == JobState.DEACTIVATED:
+        return deactivation(workload)
+    if state in (JobState.BACKOFF, JobState.EVICTED):
         evicted = workload.condition(condition_types.EVICTED)
-        if state == JobState.DEACTIVATED and evicted is not None and not evicted.reason.startswith(reasons.DEACTIVATED):
-            return reasons.DEACTIVATED, messages.DEACTIVATED_MESSAGE  # by a user, after an eviction for another reason
         return (evicted.reason, evicted.message) if evicted else ("", "")
     if state in (JobState.PENDING, JobState.RESERVED):
         kind = condition_types.QUOTA_RESERVED if state == JobState.PENDING else condition_types.ADMITTED

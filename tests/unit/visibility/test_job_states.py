@@ -138,6 +138,35 @@ CASES: list[tuple[str, str, Job, Workload | None, tuple[str, str]]] = [
         workload(active=False, conditions=[EVICTED]),
         ("Deactivated", "The workload is deactivated"),
     ),
+    (
+        "deactivated by a user a moment ago, not evicted yet",
+        "Deactivated",
+        job(),
+        workload(active=False, conditions=[cond("QuotaReserved", "False", "WaitingForQuota", "too full")]),
+        ("Deactivated", "The workload is deactivated"),
+    ),
+    (
+        "deactivated by a user again, the eviction of the last time being over",
+        "Deactivated",
+        job(),
+        workload(
+            active=False,
+            conditions=[
+                cond("Evicted", "False", "DeactivatedDueToRequeuingLimitExceeded", "Previously: The workload ..."),
+            ],
+        ),
+        ("Deactivated", "The workload is deactivated"),
+    ),
+    (
+        "deactivated by a rule, not evicted yet",
+        "Deactivated",
+        job(),
+        workload(
+            active=False,
+            conditions=[*admitted(), cond("DeactivationTarget", "True", "RequeuingLimitExceeded", "too many tries")],
+        ),
+        ("DeactivatedDueToRequeuingLimitExceeded", "The workload is deactivated due to too many tries"),
+    ),
 ]
 
 

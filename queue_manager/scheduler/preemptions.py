@@ -82,8 +82,8 @@ class Preemptions:
             if waits(draft.workload) and info.uid in state.reservations:
                 transitions.refuse(draft, decision.reason, decision.message, info.requests)
 
-        # Not an explanation only: after a restart the preemptor is tried first because of this reason.
-        self._reasons.report(info, wait, Cause.PREEMPTION)
+        # Of one that has victims, not an explanation only: after a restart it is tried first because of this reason.
+        self._reasons.report(info, wait, Cause.PREEMPTION if decision.victims else Cause.REASON)
 
     async def _evict(self, decision: Preempt, victim: Victim) -> None:
         holding = victim.holding

@@ -20,6 +20,7 @@ from tests.benchmarks.queue_shape import Shape
 BY_RUNNER = "finished, by the runner"
 ADMITTED = "admitted"
 EVICTED = "evicted"
+FIRST_REASON = "pending reason: the first one"
 REASON = "pending reason: another one"
 NUMBERS = "pending reason: the same, in other words"
 METADATA = ("finalizers", "spec")  # causes that are no write of the status
@@ -185,5 +186,5 @@ def _reason_cause(old: Workload, new: Workload) -> str:
     if after is None or before == after:
         return "another field"
     if before is None:
-        return "pending reason: the first one"
+        return FIRST_REASON
     return NUMBERS if before.reason == after.reason else REASON

@@ -4,6 +4,7 @@ import pytest
 
 from queue_manager.api import reasons
 from tests.benchmarks.bench_queue_replay import replay
+from tests.benchmarks.queue_record import FIRST_REASON, NUMBERS, REASON
 from tests.benchmarks.queue_shape import Shape
 
 
@@ -16,3 +17,6 @@ def test_cycles_end_while_preemptors_claim_what_is_kept_for_one_another():
     assert record.finished == shape.total
     assert record.preemptions[reasons.IN_CLUSTER_QUEUE] > 100
     assert record.preemptions[reasons.IN_COHORT_RECLAMATION] > 50
+    assert sum(record.causes[why] for why in (FIRST_REASON, REASON, NUMBERS)) / shape.total < 0.6
+    preempted, writes = record.writes_of_preempted()
+    assert writes[REASON] / preempted < 1.5, "a wait for the victims of others is written like any other reason"

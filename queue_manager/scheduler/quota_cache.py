@@ -47,6 +47,7 @@ from queue_manager.lifecycle.workload_settings import WorkloadSettings
 from queue_manager.queueing import outcomes
 from queue_manager.queueing.queue_set import Queues
 from queue_manager.scheduler.cycle_trail import CycleTrigger
+from queue_manager.scheduler.released_quota import ReleasedQuota
 from queue_manager.scheduling.cycle import Admit
 from queue_manager.scheduling.execution_time import min_runtime
 from queue_manager.scheduling.holdings import Holding, holding_of, reserves_quota
@@ -75,7 +76,7 @@ class QuotaCache:
         # Called with the ClusterQueues that are below a cycle of Cohorts since now, or no longer, or below another one.
         self.cycle_listeners: list[Callable[[Sequence[str]], None]] = []
         self._assumed: set[str] = set()  # uids whose admission is being written
-        self._freed: dict[str, None] = {}  # ClusterQueues with quota released since the last cycle
+        self._released_quota = ReleasedQuota()
         self._active: dict[str, bool] = {}  # by ClusterQueue, as far as it was asked since its surroundings changed
         runtime.cache(NAMESPACES, Namespace).subscribe(self._on_namespace)
         runtime.cache(RESOURCE_FLAVORS, ResourceFlavor).subscribe(self._on_flavor)
@@ -108,13 +109,16 @@ class QuotaCache:
     def heads(self, now: datetime) -> list[tuple[str, Info]]:
         """(ClusterQueue, head) for each active ClusterQueue with a Workload to try.
 
-        Where quota was released since the last call, everything that its cohort has refused is eligible again: each
-        cohort is requeued once, however many Workloads have ended.
+        Where quota was released, everything that its cohort has refused is eligible again, when `released_quota` says.
         """
-        if self._freed:
-            freed, self._freed = self._freed, {}
-            self.queues.requeue_inadmissible(self.state.relatives_of_all(freed), now)
-        return self.queues.heads(self.is_active, now)
+        released = self._released_quota.take(asyncio.get_running_loop().time())
+        if released:
+            self.queues.requeue_inadmissible(self.state.relatives_of_all(released), now)
+        return self.queues.heads(self._is_tried, now)
+
+    def _is_tried(self, cluster_queue: str) -> bool:
+        root = self.state.queues[cluster_queue].node.root if cluster_queue in self.state.queues else None
+        return self.is_active(cluster_queue) and not self._released_quota.is_held(root)
 
     def read(self, workload: Workload) -> Info:
         """The Workload's requests, its rank, and until when it must not be admitted."""
@@ -275,9 +279,13 @@ class QuotaCache:
             self._free(holding.cluster_queue)
 
     def _free(self, cluster_queue: str) -> None:
-        """The ClusterQueue has released quota: the next cycle tries its relatives."""
-        self._freed[cluster_queue] = None
-        self.changed.set()
+        """The ClusterQueue has released quota: its relatives are tried."""
+        queue, loop = self.state.queues.get(cluster_queue), asyncio.get_running_loop()
+        pause = self._released_quota.add(cluster_queue, queue.node.root if queue is not None else None, loop.time())
+        if pause:
+            loop.call_later(pause, self.changed.set)
+        elif pause is not None:
+            self.changed.set()
 
     def _on_cluster_queue(self, old: ClusterQueue | None, new: ClusterQueue | None) -> None:
         now = self._clock.now()

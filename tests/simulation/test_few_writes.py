@@ -285,6 +285,32 @@ def test_a_victim_whose_admission_is_not_written_yet_costs_no_write() -> None:
     run_virtual(scenario())
 
 
+def test_what_is_released_shortly_after_another_is_tried_together() -> None:
+    """Twenty Workloads end within 200 ms. One waits for 15 of their 20 cpus, another for the first release."""
+
+    async def scenario() -> None:
+        async with crowd() as c:
+            await c.cluster.queues("20", queueingStrategy="BestEffortFIFO")
+            for number in range(20):
+                await c.create(f"runs-{number}", 1, runs=5 + number / 100)
+            await c.cluster.until(lambda: admitted(c), 20)
+            await c.create("waits", 15)
+            await c.create("next", 1)
+            tried = "kueue_admission_attempts_total", {"result": "inadmissible"}
+            await asyncio.sleep(4)
+            before = c.world.metrics.value(*tried)
+            while not await c.finished():
+                await asyncio.sleep(0.001)
+            await asyncio.sleep(4 * LATENCY)
+            assert await admitted(c) == 21, "the first release is acted on immediately"
+            await asyncio.sleep(2)
+            assert await admitted(c) == 22
+            assert 1 <= c.world.metrics.value(*tried) - before <= 5, "fewer than one try for each release"
+            at_rest(c.world)
+
+    run_virtual(scenario())
+
+
 async def is_evicted(c: Crowd, name: str) -> bool:
     status = (await c.world.client.get(WORKLOADS, NS, name)).get("status", {})
     found = condition(status, "Evicted")

@@ -22,7 +22,7 @@ from job_controller.pod_facts import is_terminal
 from queue_manager.api.resources import PODS
 from queue_manager.cli.connection import NoResponse
 from queue_manager.cli.pod_reading import pods_of
-from queue_manager.cli.repeated_reading import PATIENCE_SECONDS, Pace, patiently
+from queue_manager.cli.polling import PATIENCE_SECONDS, Pace, patiently
 from queue_manager.cli.streams import say
 from queue_manager.cli.targets import JobTarget, get_or_none
 from queue_manager.engine.exec_plugin import CredentialsError

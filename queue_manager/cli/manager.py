@@ -28,14 +28,14 @@ from queue_manager.cli.reload import Reloader
 from queue_manager.configuration import ConfigurationError, KueueConfig, load_or_default
 from queue_manager.configuration.addresses import Address
 from queue_manager.configuration.process import LeaderElection
-from queue_manager.engine import descriptors, kubeconfig, log, tracing
+from queue_manager.engine import file_descriptors, kubeconfig, log, tracing
 from queue_manager.engine.clock import SystemClock
 from queue_manager.engine.kubeconfig import Access, KubeconfigError
 from queue_manager.engine.renewing_transport import ClusterTransport
 from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.transport import ApiError
 from queue_manager.engine.tuning import event_loop, tune_garbage_collector
-from queue_manager.operator import preflight, probes, shell, visibility_server
+from queue_manager.operator import kopf_process, preflight, probes, visibility_server
 from queue_manager.operator.controllers import Controllers
 from queue_manager.operator.delegated_auth import DelegatedAuth
 from queue_manager.operator.election import Election
@@ -59,7 +59,7 @@ def run(args: argparse.Namespace) -> int:
     log.configure(settings_of(args))
     tracing.configure("sluice-manager", os.environ)
     tune_garbage_collector()
-    descriptors.raise_limit()
+    file_descriptors.raise_limit()
     try:
         config = read_config(args.config, args.namespace)
         with event_loop() as loop:
@@ -121,7 +121,7 @@ async def manage(args: argparse.Namespace, config: KueueConfig) -> None:
         asides.append(partial(announce, controllers))
         for aside in asides:
             stack.callback(asyncio.create_task(aside()).cancel)
-        await shell.run(controllers, transport, hooks)
+        await kopf_process.run(controllers, transport, hooks)
     print_line("stopped")
 
 

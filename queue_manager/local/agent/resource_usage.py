@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from queue_manager.api.keys import CPU_SECONDS, PEAK_MEMORY
-from queue_manager.local.agent.layout import RunFiles
+from queue_manager.local.agent.pod_files import RunFiles
 
 _RSS_UNIT = 1 if sys.platform == "darwin" else 1024  # bytes per unit of ru_maxrss
 _INEXACT = 8 << 20  # bytes by which the kernel's counters of one process can differ

@@ -39,8 +39,8 @@ from queue_manager.local.placement.placement_objects import (
     priority_of,
     requests_of,
 )
+from queue_manager.local.placement.placement_writes import PlacementReports
 from queue_manager.local.placement.pod_preemption import NEVER, PlacedPod, preempt
-from queue_manager.local.placement.reports import PlacementReports
 
 WRITES_IN_FLIGHT = 16
 BINDING_RETRY_SECONDS = 1.0

@@ -20,7 +20,7 @@ from typing import Any, Protocol
 
 import re2
 
-from queue_manager.local.schema.time_limits import TimeLimitExceeded
+from queue_manager.local.schema.cpu_time_limits import TimeLimitExceeded
 
 MAX_STEPS = 10**9  # instructions of a program times characters of a text: at most a tenth of a second
 MAX_DEPTH = 1000  # nested groups: maxHeight of regexp/syntax

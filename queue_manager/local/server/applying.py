@@ -13,14 +13,14 @@ from queue_manager.engine.transport import APPLY_PATCH
 from queue_manager.local import errors
 from queue_manager.local.apply.managed_fields import APPLY, Managers, decode, encode
 from queue_manager.local.apply.server_side_apply import Applied, apply
-from queue_manager.local.bounds import MAX_BODY
 from queue_manager.local.kinds.custom_kinds import CustomSchema
+from queue_manager.local.request_limits import MAX_BODY
 from queue_manager.local.schema.jsontext import whole
 from queue_manager.local.schema.structural import CompiledSchema
 from queue_manager.local.server import object_metadata
-from queue_manager.local.server.call import Call
-from queue_manager.local.server.exchange import check_size, flag, media_type, read_yaml, yaml_errors
-from queue_manager.local.server.ownership import manager_id, view_of
+from queue_manager.local.server.field_ownership import manager_id, view_of
+from queue_manager.local.server.http_messages import check_size, flag, media_type, read_yaml, yaml_errors
+from queue_manager.local.server.request_info import Call
 from queue_manager.local.storage.store import Stored, WritableStore
 
 

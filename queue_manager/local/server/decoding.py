@@ -5,14 +5,14 @@ from __future__ import annotations
 from functools import cache
 
 from job_controller.json_tree import Json
-from queue_manager.local.bounds import MAX_BODY
 from queue_manager.local.errors import StatusError, bad_request, unsupported_media_type
 from queue_manager.local.kinds.custom_kinds import CustomSchema
 from queue_manager.local.kinds.kind import Kind
+from queue_manager.local.request_limits import MAX_BODY
 from queue_manager.local.schema import protobuf
 from queue_manager.local.schema.jsontext import parse_json
 from queue_manager.local.schema.shapes import definitions
-from queue_manager.local.server.exchange import (
+from queue_manager.local.server.http_messages import (
     JSON_TYPE,
     PROTOBUF,
     YAML_TYPES,

@@ -14,10 +14,10 @@ from job_controller.json_tree import Json
 from queue_manager import kube_yaml
 from queue_manager.engine.transport import Response
 from queue_manager.local import errors
-from queue_manager.local.bounds import MAX_BODY, MAX_VALUES, TOO_MANY, excess
+from queue_manager.local.request_limits import MAX_BODY, MAX_VALUES, TOO_MANY, excess
 from queue_manager.local.schema import protobuf
+from queue_manager.local.schema.cpu_time_limits import TimeLimitExceeded, limited
 from queue_manager.local.schema.jsontext import Repeated, whole
-from queue_manager.local.schema.time_limits import TimeLimitExceeded, limited
 
 _HEAD = 'struct { APIVersion string "json:\\"apiVersion,omitempty\\""; Kind string "json:\\"kind,omitempty\\"" }'
 MAX_WARNINGS, MAX_WARNING = 4096, 256  # characters of all warnings, and of one warning if they exceed that

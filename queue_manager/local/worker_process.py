@@ -130,7 +130,7 @@ def _functions() -> dict[str, Callable[..., list[Json]]]:
     """The functions that the process can call, by the names that `limited` is called with."""
     from queue_manager.local.kinds.crd_schemas import validate_schema
     from queue_manager.local.kinds.custom_kinds import CustomSchema
-    from queue_manager.local.server.http_messages import convert_yaml
+    from queue_manager.local.server.request_bodies import convert_yaml
 
     @lru_cache(8)
     def schema(definition: bytes) -> CustomSchema:

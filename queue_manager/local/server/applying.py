@@ -19,7 +19,8 @@ from queue_manager.local.schema.jsontext import whole
 from queue_manager.local.schema.structural import CompiledSchema
 from queue_manager.local.server import object_metadata
 from queue_manager.local.server.field_ownership import manager_id, view_of
-from queue_manager.local.server.http_messages import check_size, flag, media_type, read_yaml, yaml_errors
+from queue_manager.local.server.http_messages import flag, media_type
+from queue_manager.local.server.request_bodies import check_size, read_yaml, yaml_errors
 from queue_manager.local.server.request_info import Call
 from queue_manager.local.storage.store import Stored, WritableStore
 

@@ -90,26 +90,26 @@ def _check(text: str, limit: int, unit: str, matches: bool, message: str) -> lis
 
 
 def dns_label(text: str) -> list[str]:
-    """RFC 1123 label: containers, hostnames, namespaces."""
+    """Return the problems of an RFC 1123 label, the name of a container, host or namespace; [] if valid."""
     if len(text) <= 63 and _is_label(text):
         return []
     return _check(text, 63, "characters", _is_label(text) is not None, _LABEL_TEXT)
 
 
 def dns_1035_label(text: str) -> list[str]:
-    """RFC 1035 label, which starts with a letter: Services, names in CustomResourceDefinitions."""
+    """Return the problems of an RFC 1035 label, which starts with a letter, as the name of a Service does."""
     return _check(text, 63, "characters", _is_label_1035(text) is not None, _LABEL_1035_TEXT)
 
 
 def dns_subdomain(text: str) -> list[str]:
-    """RFC 1123 subdomain: the names of most objects."""
+    """Return the problems of an RFC 1123 subdomain: the name of most objects."""
     if len(text) <= 253 and _is_subdomain(text):
         return []
     return _check(text, 253, "characters", _is_subdomain(text) is not None, _SUBDOMAIN_TEXT)
 
 
 def label_value(text: str) -> list[str]:
-    """The value of a label: empty, or at most 63 alphanumeric characters, '-', '_' and '.'."""
+    """Return the problems of a label value: it is empty, or at most 63 alphanumeric characters, '-', '_' and '.'."""
     if len(text) <= 63 and _is_label_value(text):
         return []
     return _check(text, 63, "bytes", _is_label_value(text) is not None, _LABEL_VALUE_TEXT)

@@ -83,7 +83,7 @@ class NamesCompleter(BaseCompleter):
     def __call__(
         self, *, prefix: str, action: argparse.Action, parser: argparse.ArgumentParser, parsed_args: argparse.Namespace
     ) -> list[str]:
-        """Return names; none if the cluster is not to be reached in time."""
+        """Return the names that begin with `prefix`; [] if the cluster cannot be reached within CLUSTER_SECONDS."""
         try:
             return asyncio.run(asyncio.wait_for(self._names(parsed_args, prefix), CLUSTER_SECONDS))
         except (OSError, TimeoutError, NoResponse, CommandRefused, msgspec.DecodeError):

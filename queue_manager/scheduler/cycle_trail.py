@@ -50,7 +50,7 @@ class CycleTrail:
         self._causes: list[CauseId | None] = []
 
     def changed(self, uid: str) -> None:
-        """Take note that the Workload has changed."""
+        """Remember the current cause as that of the change of the Workload, for `follow`."""
         cause = CURRENT.get()
         if cause is not None:
             self._own[uid] = cause

@@ -227,7 +227,7 @@ class _Judge:
                 yield PreemptionCheck(attempt.flavor, name, policy, verdict, len(running), count, shown, limit)
 
     def _usable(self, preemptor: Preemptor, found: Nomination) -> frozenset[str]:
-        """The uids of those that the search for victims may stop."""
+        """Return the UIDs of the Workloads among which victims are searched; none if they are found or not needed."""
         if found.victims or found.will_fit:
             return frozenset()
         if self.state.fair_sharing:

@@ -57,7 +57,8 @@ class Holding(NamedTuple):
 class Reservation(NamedTuple):
     """The quota that is kept for a Workload while its victims are being stopped.
 
-    `borrow` is the height of the lowest subtree whose quota holds the Workload (`QuotaNode.borrow_level`).
+    `borrow` is the height of the lowest subtree of the quota tree into whose quota the Workload fits without borrowing:
+    0 for its ClusterQueue (`QuotaNode.borrow_level`).
     """
 
     info: Info

@@ -365,7 +365,7 @@ class _Removal:
         self._due.clear()
 
     def undo(self) -> None:
-        """Restore the tree."""
+        """Give the tree the usage that it had before the first removal."""
         self._due.clear()
         for node, fr, amount in reversed(self._applied):
             _remove(node, fr, -amount)

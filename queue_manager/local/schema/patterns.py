@@ -163,7 +163,10 @@ def _go_error(error: re2.error, text: str) -> tuple[str, str]:
 
 
 def _first_look_behind(text: str, operator: str) -> int:
-    """Return the position of the `(?<=` or `(?<!` that RE2 rejects. Others may be in brackets or escaped."""
+    """Return the position of the look-behind (`operator`: `(?<=` or `(?<!`) that RE2 rejects.
+
+    It is not always the first occurrence of these characters: in brackets or escaped they are no look-behind.
+    """
     for found in re.finditer(re.escape(operator), text):
         try:
             re2.compile(text[: found.end() + 1], _options())

@@ -156,7 +156,7 @@ def _states(*, prefix: str, **_: Any) -> list[str]:
 
 
 def _commands(*, parser: argparse.ArgumentParser, **_: Any) -> dict[str, str]:
-    """Complete the commands, with what each does."""
+    """Return the commands for completion, each with what it does."""
     from queue_manager.cli.arguments import parser as whole
 
     return summaries(whole())

@@ -64,7 +64,10 @@ def say_state(key: Key, state: JobState | None, why: str) -> None:
 
 @dataclass
 class JobWait:
-    """Waiting for one goal of several Jobs, given as the UID of each, or "" if unknown. `report`: of each new state."""
+    """Waits until each of several Jobs has reached `goal`, or can no longer reach it.
+
+    `jobs` maps each Job to its UID, or to "" if that is unknown. `report` is called with each new state of a Job.
+    """
 
     client: RestClient
     jobs: Mapping[Key, str]

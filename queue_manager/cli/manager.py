@@ -216,8 +216,9 @@ class _Process:
 
 
 def webhooks(args: argparse.Namespace, config: KueueConfig, transport: ClusterTransport) -> Webhooks | None:
-    """The admission webhooks; None without the queue's controllers, with --no-webhooks or --cluster-objects (who has no
-    right in the whole cluster cannot configure webhooks), or without a namespace.
+    """Return the admission webhooks, or None if this process serves none: without the queue's controllers, with
+    --no-webhooks, without a namespace, or with --cluster-objects (a manager without cluster-wide rights cannot write
+    webhook configurations).
 
     With --metrics-port, which puts all servers on loopback, they are served only if --webhook-port says where.
     """

@@ -26,7 +26,7 @@ class QuotaForest:
     # --- ClusterQueues ---
 
     def set_queue(self, name: str, quotas: Quotas, cohort: str) -> QuotaNode:
-        """Take a new or changed ClusterQueue. Its node stays the same while it exists."""
+        """Add or update a ClusterQueue. Returns its node, the same object until the ClusterQueue is removed."""
         node = self.queues.get(name)
         if node is None:
             node = self.queues[name] = QuotaNode(name, quotas)

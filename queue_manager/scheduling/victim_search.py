@@ -230,7 +230,10 @@ class _Search:
             removal.undo()
 
     def _may_suffice(self, borrowing: bool) -> bool:
-        """Whether there is a candidate that counts. Most heads of a full cohort have none, and are refused by this."""
+        """Whether any candidate may be preempted with or without borrowing; if not, the search is skipped.
+
+        Most heads of a full cohort have no such candidate.
+        """
         if self._exists(CandidateKind.OWN_QUEUE):
             return True
         if borrowing:

@@ -88,7 +88,7 @@ def _is_ours(group: str, version: str, subresource: str) -> bool:
 
 
 class PendingSummaries:
-    """Answers to GET requests, from the queues as they are."""
+    """Answers GET requests to the visibility API from the pending Workloads at the time of the request."""
 
     group = GROUP
     versions = VERSIONS

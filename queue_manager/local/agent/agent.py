@@ -268,7 +268,7 @@ class Agent:
         return list(self._workers.values())
 
     def held(self, uid: str) -> PlacedPod | None:
-        """The node and the requests of an admitted pod."""
+        """The node and the requests of a pod that was admitted to its node; None for any other."""
         return self._admitter.held(uid)
 
     def evict(self, uid: str, verdict: Termination) -> None:

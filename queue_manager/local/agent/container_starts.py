@@ -124,7 +124,10 @@ class Container:
         self.refusal = StartFailure(reason, message, now + delay if retry else None, delay)
 
     def observe(self, now: datetime) -> None:
-        """Cap both waits at their own length from now: the clock may have been set back since they started."""
+        """Shorten a backoff and a retry that would end later than their own length from `now`.
+
+        That happens when the clock was set back after they had begun.
+        """
         if self.exit is not None:
             self.backoff_start = wait_start(self.exit.finished_at, self.backoff_start, now)
         refusal = self.refusal

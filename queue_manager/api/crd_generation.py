@@ -61,7 +61,7 @@ def file_name(kind: type[CustomKind]) -> str:
 
 
 def _version(kind: type[CustomKind]) -> dict[str, Any]:
-    """The schema of a version, and what else follows from its model."""
+    """Return the entry of spec.versions for a model, without its name: schema, columns, selectable fields, status."""
     document = kind.model_json_schema(by_alias=True)
     schema = _structural(document, document.get("$defs", {}))
     schema["properties"]["metadata"] = {"type": "object"}

@@ -51,9 +51,9 @@ class Screen(Console):
 
 
 class Unpadded:
-    """A renderable of rich without the spaces with which rich fills each line up to its width.
+    """A renderable of rich without the spaces with which rich pads each row to its width.
 
-    Whoever copies lines from a terminal would copy these spaces too.
+    They would be copied from a terminal with the text.
     """
 
     def __init__(self, drawn: RenderableType) -> None:

@@ -82,7 +82,7 @@ class Findings:
         return self.places[found].line if found else 0
 
     def sort(self) -> None:
-        """Bring the problems in the order in which the file has their fields."""
+        """Sort the problems by the position of their fields in the file."""
         order = {path: index for index, path in enumerate(self.places)}
         self.problems.sort(key=lambda problem: order.get(problem.field, -1))
 

@@ -128,7 +128,7 @@ class Rehearsal:
         return outcomes
 
     def decide(self, heads: list[tuple[str, Info]]) -> list[Outcome]:
-        """One cycle; nothing is applied."""
+        """Run one cycle and return its outcomes without applying them."""
         waiting = self.queues.waiting_heads() if self.backfilling is not None else {}
         return run_cycle(self.state, heads, self.now, self.backfilling, waiting) if heads else []
 

@@ -53,7 +53,7 @@ class FlavorEvidence(NamedTuple):
 
     @property
     def is_short(self) -> bool:
-        """Whether it would fit, but not now."""
+        """Whether the request fits into the quota, but not into what is free of it now."""
         return self.free < self.requested <= self.limit
 
 

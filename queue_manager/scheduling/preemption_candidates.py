@@ -227,7 +227,7 @@ def sources_of(state: SchedulerState, preemptor: Preemptor) -> Iterator[Source]:
 
 
 def policy_for(source: Source, preemptor: Preemptor) -> str:
-    """The policy that decides about the Workloads of this ClusterQueue."""
+    """Return withinClusterQueue for the preemptor's own ClusterQueue, reclaimWithinCohort for any other."""
     policy = preemptor.queue.queue.spec.preemption
     return policy.within_cluster_queue if source.kind is CandidateKind.OWN_QUEUE else policy.reclaim_within_cohort
 

@@ -41,7 +41,7 @@ class QuotaForest:
         return node
 
     def drop_queue(self, name: str) -> None:
-        """The ClusterQueue is deleted."""
+        """Remove a deleted ClusterQueue."""
         node = self.queues.pop(name)
         before = node.parent.name if node.parent is not None else ""
         unlink(node)
@@ -50,7 +50,7 @@ class QuotaForest:
     # --- Cohorts ---
 
     def set_cohort(self, name: str, quotas: Quotas, parent: str) -> None:
-        """Take a new or changed Cohort object."""
+        """Add or update a Cohort object."""
         before = self._parents.get(name, "")
         self._parents[name] = parent
         set_quotas(self._node(name), quotas)

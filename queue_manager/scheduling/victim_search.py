@@ -267,7 +267,11 @@ class _Search:
         return []
 
     def _is_usable(self, removal: _Removal, candidate: _Candidate, borrowing: bool) -> bool:
-        """Whether the candidate still borrows, and all subtrees around it, and may go to a preemptor that borrows."""
+        """Whether the candidate may be preempted after those that `removal` has removed.
+
+        A candidate of another ClusterQueue may be preempted only while its ClusterQueue and the subtrees around it use
+        more than their quota. With `borrowing`, borrowWithinCohort must allow it too.
+        """
         source = candidate.source
         if source.kind is CandidateKind.OWN_QUEUE:
             return True
@@ -344,11 +348,11 @@ class _Removal:
         self._applied: list[tuple[QuotaNode, FlavorResource, int]] = []
 
     def remove(self, candidate: _Candidate) -> None:
-        """Take a Workload out."""
+        """Remove the usage of a candidate; `apply` writes that to the tree."""
         self._change(candidate, 1)
 
     def put_back(self, candidate: _Candidate) -> None:
-        """Put a Workload back that was taken out."""
+        """Add the usage of a removed candidate again; `apply` writes that to the tree."""
         self._change(candidate, -1)
 
     def _change(self, candidate: _Candidate, sign: int) -> None:
@@ -360,7 +364,7 @@ class _Removal:
             due[fr] += sign * usage.get(fr, 0)
 
     def apply(self) -> None:
-        """Bring the tree up to date."""
+        """Write the removals since the last call to the tree."""
         for node, amounts in self._due.items():
             for fr, amount in amounts.items():
                 self._applied.append((node, fr, amount))

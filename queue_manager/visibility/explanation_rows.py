@@ -106,7 +106,7 @@ def holder_row(held: HeldQuota, jobs: Mapping[Key, str]) -> HolderRow:
 
 
 def preemption_row(check: PreemptionCheck, priority: int) -> PreemptionRow:
-    """`priority`: of the Workload that needs room."""
+    """Return the row of one check. `priority` is that of the Workload that needs quota."""
     field, value = check.policy
     return PreemptionRow(
         cluster_queue=check.cluster_queue,

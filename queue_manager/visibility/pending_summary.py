@@ -94,7 +94,7 @@ class PendingSummaries:
     versions = VERSIONS
 
     def __init__(self, queues: Queues, workload: Callable[[Key], Workload | None]) -> None:
-        """`workload`: the object of a pending Workload."""
+        """`workload` returns the cached object of a pending Workload, or None."""
         self._queues = queues
         self._workload = workload
 

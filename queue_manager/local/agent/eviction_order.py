@@ -50,7 +50,7 @@ class PodUse(NamedTuple):
 
     @property
     def above(self) -> int:
-        """How much the use exceeds the request."""
+        """By how many bytes the use exceeds the request."""
         return self.used - self.requested
 
 

@@ -241,7 +241,7 @@ class _Dating:
         return dated + self.end(offset)
 
     def end(self, offset: int) -> bytes:
-        """The held-back part of an unfinished line."""
+        """Return the part of an unfinished line that was held back."""
         rest, self._rest = self._rest, b""
         return b"".join(self._dated([rest], offset))[:-1] if rest else b""
 

@@ -108,7 +108,7 @@ class StoreSnapshot:
         return Stored(f"{namespace}/{name}", namespace, name, meta["uid"], 0, NO_FIELDS, fields, b"")
 
     def remove(self, resource: str, obj: Json) -> None:
-        """Keep the deletion."""
+        """Remember the deletion, which is carried out on the event loop."""
 
         def write() -> None:
             self._store.remove(resource, obj)

@@ -132,7 +132,7 @@ async def _preflight(
     election: Election | None,
     hooks: Webhooks | None,
 ) -> str:
-    """Return the version of the API server. Raises CannotStart."""
+    """Run the checks before the start; return the version of the API server. Raises CannotStart if one fails."""
     lease = election.namespace if election is not None else ""
     further = service.needs(config, own_namespace(config, transport)) if hooks is not None else {}
     server, roles_only = transport.access.server, args.cluster_objects is not None

@@ -42,7 +42,10 @@ class DocumentPlace(NamedTuple):
 
 @dataclass(slots=True)
 class Findings:
-    """What reading a document yields besides its values. Paths are like `a.b[0].c[key]`."""
+    """What was found while a document was read: its problems, the places of its fields, and ignored fields.
+
+    Paths of fields are like `a.b[0].c[key]`.
+    """
 
     file: str
     version: str = ""

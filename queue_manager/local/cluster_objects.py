@@ -56,7 +56,7 @@ class ClusterObjectServer:
 
     @classmethod
     async def start(cls, admission: Sequence[AdmissionPlugin]) -> ClusterObjectServer:
-        """Return one without objects. `admission`: the rules that its objects must meet beside their schema."""
+        """Return a server without objects. `admission`: the rules that its objects must meet besides their schema."""
         clock = SystemClock()
         made = cls(ApiServer(Store(clock, random.SystemRandom()), KindRegistry.builtin(), clock, admission))
         await install_crds(made.client)

@@ -41,7 +41,7 @@ class CycleTrigger(asyncio.Event):
 
 
 class CycleTrail:
-    """The changes that the next cycles serve, and the record of each cycle."""
+    """Remembers which changes led to the next cycles, and records each cycle: log lines, writes and spans name them."""
 
     def __init__(self, trigger: CycleTrigger) -> None:
         self._trigger = trigger

@@ -168,7 +168,7 @@ def may_borrow_and_preempt(queue: QueueState) -> bool:
 
 
 def priority_bound(policy: str, priority: int) -> float:
-    """No candidate has this priority or a higher one."""
+    """Return the bound below which the priority of each candidate is, for a preemptor of this priority."""
     match policy:
         case policies.ANY:
             return inf

@@ -36,7 +36,10 @@ class FlavorRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class HolderRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """The Workloads of one LocalQueue that hold quota of which more is needed. `holds`: by "FLAVOR/RESOURCE"."""
+    """The Workloads of one LocalQueue that hold quota which the explained Job needs.
+
+    `holds`: the amount they hold, by "FLAVOR/RESOURCE".
+    """
 
     cluster_queue: str
     namespace: str

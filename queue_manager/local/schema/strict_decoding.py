@@ -36,7 +36,7 @@ _NOTHING: Mapping[str, Json] = {}
 
 
 class Walk:
-    """One pass over one object."""
+    """One pass that decodes an object: collects its unknown fields (`unknown`) and the first wrong type (`wrong`)."""
 
     __slots__ = ("unknown", "wrong")
 

@@ -63,7 +63,7 @@ class ClusterObjectServer:
         return made
 
     def beside(self, cluster: Transport) -> Transport:
-        """Return a transport to these objects and to everything else of a cluster."""
+        """Return a transport that answers requests for these kinds from here, and sends all others to `cluster`."""
         return _Split(cluster, self._transport)
 
     async def read_namespaces(self, cluster: RestClient, names: Iterable[str]) -> None:

@@ -72,7 +72,7 @@ class _Shape:
         heapq.heappush(self.heap, (info.rank, info.key))
 
     def take(self, info: Info) -> None:
-        """Take the newest state of a member. Equal values become one object: half of what a Workload would use."""
+        """Store the newest state of a Workload. It shares its pod sets with those of this shape, to save memory."""
         force_setattr(info, "shape", self.shape)
         force_setattr(info, "pod_sets", self.pod_sets)
         self.live[info.key] = info

@@ -30,7 +30,7 @@ class PlannedUsage:
     """The two versions, and the reservations that are planned. To be used in a `with` statement."""
 
     def __init__(self, state: SchedulerState, concerned: Iterable[str] | None = None) -> None:
-        """`concerned`: the ClusterQueues that are asked about, whose trees alone are planned; None: all."""
+        """`concerned`: the ClusterQueues about which questions follow; only their trees are planned. None: all."""
         self._state = state
         self._roots = None if concerned is None else {state.queues[name].node.root for name in concerned}
         self._original: dict[QuotaNode, Amounts] = {}

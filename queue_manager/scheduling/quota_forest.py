@@ -76,7 +76,7 @@ class QuotaForest:
     # --- links ---
 
     def _relink(self, name: str) -> None:
-        """Follow the new parent of a Cohort: it may break a cycle, and close one."""
+        """Update cycles and links after the parent of a Cohort has changed, which may break a cycle or close one."""
         broken = self._cycles.get(name, ())
         for member in broken:
             del self._cycles[member]

@@ -90,7 +90,10 @@ def prospect(state: SchedulerState, preemptor: Preemptor, now: datetime, victims
 
 
 def after(state: SchedulerState, victims: tuple[Victim, ...], preemptor: Preemptor) -> tuple[Mode, int]:
-    """The mode and borrow level that a preemptor of one FlavorResource has without these victims; (): none suffice."""
+    """Return mode and borrow level of a preemptor that requests one FlavorResource, once these victims are gone.
+
+    Without victims the mode is NO_CANDIDATES: no victims suffice.
+    """
     [(fr, value)] = preemptor.usage.items()
     if not victims:
         return Mode.NO_CANDIDATES, preemptor.node.borrow_level(fr, value)

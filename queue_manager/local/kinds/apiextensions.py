@@ -33,7 +33,7 @@ def _default(crd: Json) -> None:
 
 
 def _prepare_create(crd: Json) -> None:
-    """Accept the names immediately: only a definition of the same name could conflict."""
+    """Set defaults, and a status in which the names are accepted: they cannot conflict with those of another CRD."""
     _default(crd)
     time = crd["metadata"].get("creationTimestamp")
     crd["status"] = {

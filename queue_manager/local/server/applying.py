@@ -94,9 +94,9 @@ def _refuse_nulls(call: Call, new: Json) -> None:
 
 
 def _nulls(node: CompiledSchema, value: Json, path: str) -> Iterator[FieldError]:
-    """Return the fields that an apply sets to null although they may not be null.
+    """Yield an error for each field that an apply configuration sets to null, and that is not nullable.
 
-    Only objects that were sent as a whole have such nulls dropped.
+    In other writes, an object that is sent as a whole, such nulls are dropped instead.
     """
     if isinstance(value, list) and node.item is not None:
         for index, item in enumerate(value):

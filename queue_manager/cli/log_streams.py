@@ -151,7 +151,7 @@ async def follow_job(
 ) -> None:
     """Print the logs of all pods of a Job as they start, until `is_over` and their containers have ended.
 
-    `skip`: logs of earlier attempts. `on_trouble`: called after it was reported why a pod does not start.
+    `skip`: logs of earlier attempts. `on_trouble`: called after a message about a pod that does not start was printed.
     """
     pace = Pace()
     streams: dict[LogSource, _Stream] = {}

@@ -119,7 +119,7 @@ class Container:
         self.current = None
 
     def refused(self, reason: str, message: str, now: datetime, *, retry: bool = True) -> None:
-        """A start failed. The first retry comes after 10 s, later ones wait twice as long, up to 300 s."""
+        """Record a start that failed, to be retried after 10 s, then after twice as long each time, up to 300 s."""
         delay = CRASH_BACKOFF if self.refusal is None else increased(self.refusal.delay)
         self.refusal = StartFailure(reason, message, now + delay if retry else None, delay)
 

@@ -34,7 +34,7 @@ from queue_manager.api.resources import (
 )
 from queue_manager.api.types import Workload
 from queue_manager.cli.exit_codes import CommandRefused
-from queue_manager.cli.installed_objects import is_installed
+from queue_manager.cli.installed import is_installed
 from queue_manager.configuration import ConfigurationError, loads
 from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.transport import ApiError

@@ -35,7 +35,7 @@ from queue_manager.cli.connection import NoResponse, connect
 from queue_manager.cli.conversion_reset import SERVICES, reset_conversions
 from queue_manager.cli.crds import KINDS, finish_delete
 from queue_manager.cli.exit_codes import CommandRefused
-from queue_manager.cli.installed_objects import Live, all_of_kind, installed, releases
+from queue_manager.cli.installed import Live, all_of_kind, installed, releases
 from queue_manager.cli.streams import say
 from queue_manager.configuration.process import LeaderElection
 from queue_manager.engine.rest_client import RestClient

@@ -19,7 +19,7 @@ from queue_manager.cli import output
 from queue_manager.cli.connection import connect
 from queue_manager.cli.exit_codes import EXIT_NEVER, EXIT_OK, EXIT_UNEXPECTED
 from queue_manager.cli.install import read_settings
-from queue_manager.cli.installed_objects import installed, releases
+from queue_manager.cli.installed import installed, releases
 from queue_manager.cli.machine_formats import object_name
 from queue_manager.cli.output import TableColumn
 from queue_manager.engine.rest_client import RestClient

@@ -159,7 +159,10 @@ def failed_patch(removal: Removal, now: datetime) -> dict[str, Any] | None:
 
 
 class PodCluster(Protocol):
-    """The port of this file and stale_disruption.py: cached reads, live writes whose errors have a `status`."""
+    """What the host of `PodGc` and `stale_disruption.StaleDisruptions` implements: reads of a cache, and requests.
+
+    The exceptions of a failed request have an integer attribute `status`, the HTTP status code.
+    """
 
     def pods(self) -> Sequence[Pod]:
         """All pods of the cache."""

@@ -28,14 +28,20 @@ def prepare_create(job: Json) -> None:
 
 
 def prepare_update(new: Json, old: Json) -> None:
-    """Normalise and default a replacement of a Job. A selector is generated on create only."""
+    """Drop empty values from a replacement of a Job and set its defaults, in place.
+
+    A selector is generated on create only.
+    """
     _tidy_metadata(new)
     _default_spec(_tidy_spec(new))
     _default_labels(new)
 
 
 def prepare_status(new: Json, old: Json) -> None:
-    """Normalise a new status. The caller has restored the spec from `old`."""
+    """Drop empty values from the metadata and status of a status update, in place.
+
+    The caller has restored the spec from `old`.
+    """
     _tidy_metadata(new)
     _tidy_status(new)
     _default_labels(new)

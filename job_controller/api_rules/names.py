@@ -90,26 +90,26 @@ def _check(text: str, limit: int, unit: str, matches: bool, message: str) -> lis
 
 
 def dns_label(text: str) -> list[str]:
-    """RFC 1123 label: containers, hostnames, namespaces."""
+    """Return the problems of an RFC 1123 label, the name of a container, host or namespace; [] if valid."""
     if len(text) <= 63 and _is_label(text):
         return []
     return _check(text, 63, "characters", _is_label(text) is not None, _LABEL_TEXT)
 
 
 def dns_1035_label(text: str) -> list[str]:
-    """RFC 1035 label, which starts with a letter: Services, names in CustomResourceDefinitions."""
+    """Return the problems of an RFC 1035 label, which starts with a letter, as the name of a Service does."""
     return _check(text, 63, "characters", _is_label_1035(text) is not None, _LABEL_1035_TEXT)
 
 
 def dns_subdomain(text: str) -> list[str]:
-    """RFC 1123 subdomain: the names of most objects."""
+    """Return the problems of an RFC 1123 subdomain: the name of most objects."""
     if len(text) <= 253 and _is_subdomain(text):
         return []
     return _check(text, 253, "characters", _is_subdomain(text) is not None, _SUBDOMAIN_TEXT)
 
 
 def label_value(text: str) -> list[str]:
-    """The value of a label: empty, or at most 63 alphanumeric characters, '-', '_' and '.'."""
+    """Return the problems of a label value: it is empty, or at most 63 alphanumeric characters, '-', '_' and '.'."""
     if len(text) <= 63 and _is_label_value(text):
         return []
     return _check(text, 63, "bytes", _is_label_value(text) is not None, _LABEL_VALUE_TEXT)
@@ -153,14 +153,14 @@ def domain_prefixed_path(text: str) -> list[tuple[str, str]]:
 
 
 def environment_name(text: str) -> list[str]:
-    """The name of an environment variable."""
+    """Return the problems of the name of an environment variable."""
     if not text:
         return [MUST_BE_SET]
     return [] if _is_environment(text) else [_ENVIRONMENT_TEXT]
 
 
 def config_key(text: str) -> list[str]:
-    """A key of a ConfigMap or Secret."""
+    """Return the problems of a key of a ConfigMap or Secret."""
     found = ["must be no more than 253 characters"] if len(text) > 253 else []
     if not _is_config_key(text):
         found.append(_CONFIG_KEY_TEXT)
@@ -170,7 +170,7 @@ def config_key(text: str) -> list[str]:
 
 
 def port_name(text: str) -> list[str]:
-    """IANA service name: at most 15 of a-z, 0-9 and '-', at least one letter."""
+    """Return the problems of an IANA service name: at most 15 of a-z, 0-9 and '-', at least one letter."""
     found = ["must be no more than 15 characters"] if len(text) > 15 else []
     if not _is_port_charset(text):
         found.append("must contain only alpha-numeric characters (a-z, 0-9), and hyphens (-)")
@@ -184,5 +184,5 @@ def port_name(text: str) -> list[str]:
 
 
 def port_number(port: int) -> list[str]:
-    """A port: 1 to 65535."""
+    """Return the problems of a port number, which is 1 to 65535."""
     return [] if 1 <= port <= 65535 else ["must be between 1 and 65535, inclusive"]

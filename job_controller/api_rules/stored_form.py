@@ -99,7 +99,7 @@ _AMOUNTS = frozenset({"limits", "requests", "overhead"})
 
 
 def tidy(node: dict[str, Json]) -> None:
-    """Bring a tree into stored form, in place."""
+    """Convert a tree to its stored form, in place."""
     empty = None
     for key, value in node.items():
         if value.__class__ is dict:

@@ -117,7 +117,7 @@ class HistoryRecorder:
         self._count(DROPPED, "refused", counts.refused)
 
     def _count(self, name: str, reason: str, total: int) -> None:
-        """Bring a counter to its total, which the thread of the writer counts."""
+        """Increase a counter of the metrics to the total that the thread of the writer has counted."""
         self._metrics.inc(name, {"reason": reason} if reason else {}, total - self._exposed.get((name, reason), 0))
         self._exposed[name, reason] = total
 

@@ -110,7 +110,11 @@ def workload_of(job: Job, workloads: Sequence[Workload]) -> Workload | None:
 
 
 def workload_for(job: Job, queue: str, around: ImportSurroundings) -> Json:
-    """Return the Workload to create: what the Job would get if it named the queue, with the label IMPORTED."""
+    """Return the Workload to create for an import of the Job into this LocalQueue.
+
+    It is the one that the Job would get if it named the queue, with the label IMPORTED. `around` has the priority
+    classes, one of which must be that of the Job.
+    """
     labelled = _with_labels(job, {keys.QUEUE_NAME: queue})
     priority = priority_of(job, around.classes, around.pod_classes)
     assert priority is not None, "_missing has found the class"

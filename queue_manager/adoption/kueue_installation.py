@@ -42,7 +42,7 @@ class InstalledObject:
 
     @property
     def name(self) -> str:
-        """Its name."""
+        """metadata.name of the object."""
         return str(self.tree["metadata"]["name"])
 
     @property

@@ -36,9 +36,10 @@ class Loss(NamedTuple):
 
 @dataclass(frozen=True)
 class AdoptedObjects:
-    """What is read of a cluster. `trees`: objects as JSON, by "<plural>.<group>", for fields that Sluice ignores.
+    """The objects of a cluster from which its losses are found.
 
-    `ignored_settings`: of the KueueConfig, each with the reason.
+    `trees` has them as JSON, by "<plural>.<group>": the other fields have only what Sluice decodes. `ignored_settings`
+    are the settings of the KueueConfig that Sluice ignores, each with the reason.
     """
 
     workloads: Sequence[Workload] = ()

@@ -61,7 +61,7 @@ def file_name(kind: type[CustomKind]) -> str:
 
 
 def _version(kind: type[CustomKind]) -> dict[str, Any]:
-    """The schema of a version, and what else follows from its model."""
+    """Return the entry of spec.versions for a model, without its name: schema, columns, selectable fields, status."""
     document = kind.model_json_schema(by_alias=True)
     schema = _structural(document, document.get("$defs", {}))
     schema["properties"]["metadata"] = {"type": "object"}
@@ -110,7 +110,10 @@ def _structural(schema: Json, definitions: dict[str, Json]) -> Json:
 
 
 def _merged(schema: Json, definitions: dict[str, Json]) -> Json:
-    """The node with its reference or its `X or null` inlined; keys next to the reference have precedence."""
+    """Return a schema with its `$ref`, or its choice of X and null, replaced by what that stands for.
+
+    Keys beside the reference take precedence.
+    """
     node = dict(schema)
     choices = node.get("anyOf")
     if choices is not None and {"type": "null"} in choices:

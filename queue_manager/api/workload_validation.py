@@ -75,7 +75,10 @@ def has_condition(workload: Json, condition: str) -> bool:
 
 
 def _template_shapes(workload: Json) -> list[FieldError]:
-    """Kueue's CRD has the types of all fields of a pod template; ours leaves them open."""
+    """Return an error for each pod template with a field of a wrong type.
+
+    Kueue's CRD has a schema for pod templates, which refuses these; ours has none.
+    """
     errors = []
     for i, pod_set in enumerate(_pod_sets(workload)):
         if found := mismatch(pod_set.get("template") or {}):

@@ -147,7 +147,7 @@ def _versions(crd: Json) -> set[str]:
 
 
 async def _list_converted(client: RestClient, kind: Resource, served: set[str]) -> list[Json]:
-    """All objects of a kind in Sluice's version, which the CRD of an older Kueue does not serve."""
+    """Return all objects of a kind in v1beta2; converted here if the CRD of an older Kueue serves only v1beta1."""
     if kind.version in served or OLD not in served:
         return await _list(client, kind)
     old = await _list(client, Resource(kind.group, OLD, kind.plural, kind.kind, kind.namespaced))

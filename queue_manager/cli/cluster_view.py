@@ -38,7 +38,10 @@ class _Forbidden(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ClusterView:
-    """`objects`: None if the user may not list some kind in all namespaces; `not_seen` names the first one."""
+    """The objects of the queue in the whole cluster, as far as the user may list them.
+
+    `objects` is None if the user may not list some kind in all namespaces; `not_seen` names that kind.
+    """
 
     objects: ClusterObjects | None
     not_seen: tuple[str, ...] = ()

@@ -83,7 +83,7 @@ class NamesCompleter(BaseCompleter):
     def __call__(
         self, *, prefix: str, action: argparse.Action, parser: argparse.ArgumentParser, parsed_args: argparse.Namespace
     ) -> list[str]:
-        """Return names; none if the cluster is not to be reached in time."""
+        """Return the names that begin with `prefix`; [] if the cluster cannot be reached within CLUSTER_SECONDS."""
         try:
             return asyncio.run(asyncio.wait_for(self._names(parsed_args, prefix), CLUSTER_SECONDS))
         except (OSError, TimeoutError, NoResponse, CommandRefused, msgspec.DecodeError):
@@ -156,7 +156,7 @@ def _states(*, prefix: str, **_: Any) -> list[str]:
 
 
 def _commands(*, parser: argparse.ArgumentParser, **_: Any) -> dict[str, str]:
-    """Complete the commands, with what each does."""
+    """Return the commands for completion, each with what it does."""
     from queue_manager.cli.arguments import parser as whole
 
     return summaries(whole())

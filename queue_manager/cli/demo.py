@@ -28,7 +28,7 @@ from queue_manager.cli.submit import prepare, submit
 from queue_manager.cli.time_texts import span
 from queue_manager.cli.up import ROOT
 from queue_manager.configuration import KueueConfig
-from queue_manager.engine import descriptors
+from queue_manager.engine import file_descriptors
 from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.tuning import stop_on_signals
 from queue_manager.local.local_cluster import ClusterOptions, LocalCluster
@@ -72,7 +72,7 @@ SUMMARY = (
 def run(args: argparse.Namespace) -> int:
     """Run the sample Jobs on a temporary cluster and print how each ended; return the exit code."""
     init_process.fork_as_init()
-    descriptors.raise_limit()
+    file_descriptors.raise_limit()
     if os.geteuid() == 0:
         sys.stderr.write(f"! root: {ROOT}\n")
     with tempfile.TemporaryDirectory(prefix="sluice-demo-") as folder:

@@ -150,7 +150,7 @@ def _wait(process: subprocess.Popen[bytes], condition: Callable[[], bool], secon
 
 
 def _locked(process: subprocess.Popen[bytes], data_dir: Path) -> bool:
-    """Wait until the process has locked the directory, so that a command that follows finds it."""
+    """Wait until the process has locked the directory, where other commands find it. False if it does not in time."""
 
     def is_locked() -> bool:
         time.sleep(POLL_SECONDS)  # a lock does not signal that it is taken

@@ -53,7 +53,7 @@ def row_of(item: Import, text: str) -> ImportRow:
 
 
 class Importer:
-    """Takes each import one write further."""
+    """Performs the next write of each import."""
 
     def __init__(self, client: RestClient, around: ImportSurroundings) -> None:
         self._client = client

@@ -10,7 +10,7 @@ from job_controller.pod_facts import is_terminal
 from queue_manager.api import keys
 from queue_manager.api.resources import JOBS
 from queue_manager.cli.pod_reading import pods_of
-from queue_manager.cli.repeated_reading import Pace, patiently
+from queue_manager.cli.polling import Pace, patiently
 from queue_manager.cli.streams import say
 from queue_manager.cli.targets import JobTarget, get_or_none
 from queue_manager.engine.rest_client import RestClient

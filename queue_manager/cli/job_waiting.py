@@ -1,6 +1,6 @@
 """Waits until Jobs have reached a goal. Shared by `sluice wait`, `submit --wait` and `run`.
 
-The Jobs are read again and again, at the pace of `repeated_reading`.
+The Jobs are read again and again, at the pace of `polling`.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from queue_manager.api.types import Workload
 from queue_manager.cli import output
 from queue_manager.cli.exit_codes import EXIT_NEVER, EXIT_OK, EXIT_UNEXPECTED
 from queue_manager.cli.pod_reading import pods_of
+from queue_manager.cli.polling import NOTICE, Pace, patiently
 from queue_manager.cli.ps import reason
 from queue_manager.cli.published_config import published
 from queue_manager.cli.queue_view import read_queues
-from queue_manager.cli.repeated_reading import NOTICE, Pace, patiently
 from queue_manager.cli.show import failure_of
 from queue_manager.cli.streams import say
 from queue_manager.cli.targets import JobTarget, get_or_none, workload_of
@@ -64,7 +64,10 @@ def say_state(key: Key, state: JobState | None, why: str) -> None:
 
 @dataclass
 class JobWait:
-    """Waiting for one goal of several Jobs, given as the UID of each, or "" if unknown. `report`: of each new state."""
+    """Waits until each of several Jobs has reached `goal`, or can no longer reach it.
+
+    `jobs` maps each Job to its UID, or to "" if that is unknown. `report` is called with each new state of a Job.
+    """
 
     client: RestClient
     jobs: Mapping[Key, str]

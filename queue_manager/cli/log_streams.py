@@ -22,7 +22,7 @@ from job_controller.pod_facts import is_terminal
 from queue_manager.api.resources import PODS
 from queue_manager.cli.connection import NoResponse
 from queue_manager.cli.pod_reading import pods_of
-from queue_manager.cli.repeated_reading import PATIENCE_SECONDS, Pace, patiently
+from queue_manager.cli.polling import PATIENCE_SECONDS, Pace, patiently
 from queue_manager.cli.streams import say
 from queue_manager.cli.targets import JobTarget, get_or_none
 from queue_manager.engine.exec_plugin import CredentialsError
@@ -151,7 +151,7 @@ async def follow_job(
 ) -> None:
     """Print the logs of all pods of a Job as they start, until `is_over` and their containers have ended.
 
-    `skip`: logs of earlier attempts. `on_trouble`: called after it was reported why a pod does not start.
+    `skip`: logs of earlier attempts. `on_trouble`: called after a message about a pod that does not start was printed.
     """
     pace = Pace()
     streams: dict[LogSource, _Stream] = {}

@@ -29,7 +29,9 @@ def submitter(kubeconfig: Path) -> str:
 
 
 async def requester(client: RestClient, kubeconfig: Path) -> str:
-    """Return the name of the user for other people; "" if the API server does not say it."""
+    """Return the name by which others know the user: the login name on a cluster of `sluice up`, else that of the API
+    server, or "" if the server does not return one.
+    """
     if is_of_local_cluster(kubeconfig):
         return login_name()
     answer = await client.transport.request(Request("POST", _REVIEWS, body=orjson.dumps(_REVIEW)))

@@ -28,14 +28,14 @@ from queue_manager.cli.reload import Reloader
 from queue_manager.configuration import ConfigurationError, KueueConfig, load_or_default
 from queue_manager.configuration.addresses import Address
 from queue_manager.configuration.process import LeaderElection
-from queue_manager.engine import descriptors, kubeconfig, log, tracing
+from queue_manager.engine import file_descriptors, kubeconfig, log, tracing
 from queue_manager.engine.clock import SystemClock
 from queue_manager.engine.kubeconfig import Access, KubeconfigError
 from queue_manager.engine.renewing_transport import ClusterTransport
 from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.transport import ApiError
 from queue_manager.engine.tuning import event_loop, tune_garbage_collector
-from queue_manager.operator import preflight, probes, shell, visibility_server
+from queue_manager.operator import kopf_process, preflight, probes, visibility_server
 from queue_manager.operator.controllers import Controllers
 from queue_manager.operator.delegated_auth import DelegatedAuth
 from queue_manager.operator.election import Election
@@ -59,7 +59,7 @@ def run(args: argparse.Namespace) -> int:
     log.configure(settings_of(args))
     tracing.configure("sluice-manager", os.environ)
     tune_garbage_collector()
-    descriptors.raise_limit()
+    file_descriptors.raise_limit()
     try:
         config = read_config(args.config, args.namespace)
         with event_loop() as loop:
@@ -121,7 +121,7 @@ async def manage(args: argparse.Namespace, config: KueueConfig) -> None:
         asides.append(partial(announce, controllers))
         for aside in asides:
             stack.callback(asyncio.create_task(aside()).cancel)
-        await shell.run(controllers, transport, hooks)
+        await kopf_process.run(controllers, transport, hooks)
     print_line("stopped")
 
 
@@ -132,7 +132,7 @@ async def _preflight(
     election: Election | None,
     hooks: Webhooks | None,
 ) -> str:
-    """Return the version of the API server. Raises CannotStart."""
+    """Run the checks before the start; return the version of the API server. Raises CannotStart if one fails."""
     lease = election.namespace if election is not None else ""
     further = service.needs(config, own_namespace(config, transport)) if hooks is not None else {}
     server, roles_only = transport.access.server, args.cluster_objects is not None
@@ -216,8 +216,9 @@ class _Process:
 
 
 def webhooks(args: argparse.Namespace, config: KueueConfig, transport: ClusterTransport) -> Webhooks | None:
-    """The admission webhooks; None without the queue's controllers, with --no-webhooks or --cluster-objects (who has no
-    right in the whole cluster cannot configure webhooks), or without a namespace.
+    """Return the admission webhooks, or None if this process serves none: without the queue's controllers, with
+    --no-webhooks, without a namespace, or with --cluster-objects (a manager without cluster-wide rights cannot write
+    webhook configurations).
 
     With --metrics-port, which puts all servers on loopback, they are served only if --webhook-port says where.
     """

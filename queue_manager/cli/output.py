@@ -51,7 +51,10 @@ class Screen(Console):
 
 
 class Unpadded:
-    """A renderable without the spaces with which rich fills lines, which would be copied from a terminal with them."""
+    """A renderable of rich without the spaces with which rich pads each row to its width.
+
+    They would be copied from a terminal with the text.
+    """
 
     def __init__(self, drawn: RenderableType) -> None:
         self._drawn = drawn

@@ -17,8 +17,7 @@ from pathlib import Path
 import yaml
 
 from job_controller.model import Job, Key
-from queue_manager.api.resources import JOBS, LOCAL_QUEUES
-from queue_manager.api.types import LocalQueue
+from queue_manager.api.resources import JOBS
 from queue_manager.cli import output
 from queue_manager.cli.connection import connect, find_kubeconfig, read_default_namespace
 from queue_manager.cli.exit_codes import (
@@ -37,12 +36,13 @@ from queue_manager.cli.login_name import submitter
 from queue_manager.cli.machine_formats import MACHINE_FORMS, job_names
 from queue_manager.cli.manifests import Manifest
 from queue_manager.cli.pod_reading import pods_of
+from queue_manager.cli.polling import patiently
 from queue_manager.cli.published_config import published
+from queue_manager.cli.queue_choice import choose_queue
 from queue_manager.cli.refusals import nothing_created
-from queue_manager.cli.repeated_reading import patiently
 from queue_manager.cli.streams import say
 from queue_manager.cli.submit import COLUMNS, Submitted, name_user, submit
-from queue_manager.cli.targets import JobTarget, check_local_queue, workload_of
+from queue_manager.cli.targets import JobTarget, workload_of
 from queue_manager.cli.time_texts import deadline
 from queue_manager.engine.clock import SystemClock
 from queue_manager.engine.rest_client import RestClient
@@ -57,9 +57,7 @@ from queue_manager.visibility.log_selection import has_several_pods
 from queue_manager.visibility.pod_attempts import shell_exit_code
 from queue_manager.visibility.wire_types import Pod
 
-DEFAULT_QUEUE = "default"  # of a namespace with several queues, as in Kueue
 DEFAULT_CPU = "1"
-NAMED = 10  # LocalQueues in a message
 LOCAL_IMAGE = "local"  # pods of `sluice up` are processes, which need no image
 PENDING_SECONDS = 1.0  # after which a Job that waits is reported
 # The start and the end of a Job are not reported: the log and the exit code show them.
@@ -245,35 +243,6 @@ class FollowedRun:
         await delete(client, job)
         await until_gone(client, job)
         say(f"sluice run: Job {self._name} deleted (--rm)")
-
-
-async def choose_queue(client: RestClient, namespace: str, queue: str | None) -> str:
-    """Return the LocalQueue for a Job: that of -q, `default`, or the only one. Raises CommandRefused."""
-    if queue:
-        await check_local_queue(client, Key(namespace, queue))
-        return queue
-    names = sorted(await _local_queues(client, namespace))
-    if len(names) == 1 or DEFAULT_QUEUE in names:
-        return DEFAULT_QUEUE if DEFAULT_QUEUE in names else names[0]
-    if not names:
-        raise CommandRefused(
-            f"namespace {namespace} has no LocalQueue; `sluice queues` lists those of others", EXIT_NEVER
-        )
-    more = f" and {len(names) - NAMED} more, which `sluice queues` lists" if len(names) > NAMED else ""
-    listed = f"{', '.join(names[:NAMED])}{more}"
-    raise CommandRefused(
-        f"namespace {namespace} has {len(names)} LocalQueues: choose one with -q: {listed}", EXIT_NEVER
-    )
-
-
-async def _local_queues(client: RestClient, namespace: str) -> list[str]:
-    try:
-        return [found.metadata.name for found in await client.list(LOCAL_QUEUES, namespace, type=LocalQueue)]
-    except ApiError as error:
-        if not error.is_forbidden:
-            raise
-        text = f"you may not list the LocalQueues of namespace {namespace}: name one with -q"
-        raise CommandRefused(text, EXIT_NEVER) from error
 
 
 def variables(given: Sequence[tuple[str, str | None]], *, local: bool) -> list[tuple[str, str]]:

@@ -73,11 +73,11 @@ def write(text: str, indent: int = 2) -> None:
 
 
 def sentence(text: str, stream: TextIO, indent: int = 2) -> str:
-    """Return the text as lines to write to a stream: folded (see `folding`) if that is a terminal, else as it is."""
+    """Return the text as lines to write to a stream: wrapped (`text_wrapping`) if that is a terminal, else as it is."""
     text = printable(text)
     width = terminal_width(stream)
     if width is not None and any(len(line) > width // 2 for line in text.split("\n")):  # a letter is two cells at most
-        from queue_manager.cli.folding import fold  # imports rich, which short messages do not need
+        from queue_manager.cli.text_wrapping import fold  # imports rich, which short messages do not need
 
         text = fold(text, width, indent)
     return f"{text}\n"

@@ -178,7 +178,7 @@ class _Removal:
             await self.delete([(LEASES, lease)])
 
     async def reset_conversions(self, found: list[Live]) -> None:
-        """Let the CRDs do without the Services that are about to be deleted, or are gone already."""
+        """Remove the conversion webhook of the CRDs that stay if its Service is being deleted, or is gone already."""
         removed = {key_of(obj) for resource, obj in found if resource == SERVICES}
         definitions = [obj for resource, obj in found if resource == CRDS]
         await reset_conversions(self._client, self._report, definitions, removed, dry_run=self._dry_run)

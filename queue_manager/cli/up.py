@@ -24,7 +24,7 @@ from queue_manager.cli.published_config import Publisher
 from queue_manager.cli.reload import Reloader
 from queue_manager.cli.up_address import directory, how_to_reach
 from queue_manager.configuration import ConfigurationError, KueueConfig, load_or_default
-from queue_manager.engine import descriptors, log, tracing
+from queue_manager.engine import file_descriptors, log, tracing
 from queue_manager.engine.runtime import Runtime
 from queue_manager.engine.service_notification import READY, STOPPING, notify, take_starter
 from queue_manager.engine.transport import ApiError
@@ -64,7 +64,7 @@ def run(args: argparse.Namespace) -> int:
     log.configure(settings_of(args))
     tracing.configure("sluice-up", os.environ)
     tune_garbage_collector()
-    descriptors.raise_limit()
+    file_descriptors.raise_limit()
     try:
         with event_loop() as loop:
             return loop.run(up(options, config, args.config))

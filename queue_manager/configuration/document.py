@@ -42,7 +42,10 @@ class DocumentPlace(NamedTuple):
 
 @dataclass(slots=True)
 class Findings:
-    """What reading a document yields besides its values. Paths are like `a.b[0].c[key]`."""
+    """What was found while a document was read: its problems, the places of its fields, and ignored fields.
+
+    Paths of fields are like `a.b[0].c[key]`.
+    """
 
     file: str
     version: str = ""
@@ -82,7 +85,7 @@ class Findings:
         return self.places[found].line if found else 0
 
     def sort(self) -> None:
-        """Bring the problems in the order in which the file has their fields."""
+        """Sort the problems by the position of their fields in the file."""
         order = {path: index for index, path in enumerate(self.places)}
         self.problems.sort(key=lambda problem: order.get(problem.field, -1))
 

@@ -189,7 +189,7 @@ def _split(text: str) -> tuple[str, str]:
 
 
 def _default(field: FieldInfo) -> str:
-    """The default as the file would say it; "" for a section, whose fields have theirs."""
+    """Return the default as the file writes it; "" for a section, whose fields have defaults of their own."""
     value = field.get_default(call_default_factory=True)
     if isinstance(value, ConfigModel):
         return ""

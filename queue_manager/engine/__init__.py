@@ -16,5 +16,5 @@ Modules:
     retry_delays        exponential delays with jitter
     api_warnings        Warning headers of a response
     connections         connections to the servers of this process: how many, and how long without trust
-    log, tuning, descriptors    the process: log format, garbage collector and event loop, open files
+    log, tuning, file_descriptors   the process: log format, garbage collector and event loop, open files
 """

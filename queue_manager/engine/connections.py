@@ -11,7 +11,7 @@ the server of probes and metrics, which knows no token, when a request on it is 
 |---|---|
 | an anonymous connection gets `ANONYMOUS_SECONDS` | it is closed |
 | `MAX_ANONYMOUS` anonymous connections at once | the next one waits; the oldest is closed after `GRACE_SECONDS` |
-| `descriptors.for_connections()` connections in all | the new one is closed, and pods keep the descriptors they need |
+| `file_descriptors.for_connections()` connections in all | the new one is closed; pods keep the descriptors they need |
 
 Honest clients need a few milliseconds each, so a burst of them is served in turn, and silent connections cannot occupy
 the socket for long. A connection is closed by shutting down its socket: its transport then reads end of
@@ -30,7 +30,7 @@ from typing import NamedTuple
 from aiohttp import web
 from aiohttp.web_protocol import RequestHandler
 
-from queue_manager.engine import descriptors
+from queue_manager.engine import file_descriptors
 
 log = logging.getLogger(__name__)
 
@@ -58,7 +58,7 @@ class Connections:
         self._web = web_server
         self._context = context
         self._anonymous: dict[RequestHandler, _Anonymous] = {}  # the oldest first
-        self._max_open = descriptors.for_connections()
+        self._max_open = file_descriptors.for_connections()
         self._handshakes: set[asyncio.Task[None]] = set()
         self._full = False
         self._accepting = asyncio.get_running_loop().create_task(self._accept())

@@ -16,7 +16,7 @@ STOPPING = "STOPPING=1"
 
 
 def take_starter(environment: MutableMapping[str, str]) -> dict[str, str]:
-    """Take the variable from the environment, so that no process of ours inherits it; return it for `notify`."""
+    """Remove NOTIFY_SOCKET from the environment, so that no child process inherits it; return it for `notify`."""
     address = environment.pop(VARIABLE, None)
     return {} if address is None else {VARIABLE: address}
 

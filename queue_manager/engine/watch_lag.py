@@ -29,12 +29,12 @@ class WatchLag:
         self._since = 0.0
 
     def await_revision(self, revision: int) -> None:
-        """Take note of a response that is ahead of the watch."""
+        """Remember a response whose revision the watch has not delivered yet."""
         if self._revision is None:
             self._revision, self._since = revision, self._now()
 
     def delivered(self, progress: int) -> None:
-        """Take note that the watch has delivered everything up to this revision."""
+        """Remember that the watch has delivered everything up to this revision."""
         if self._revision is not None and progress >= self._revision:
             self._metrics.observe(WATCH_LAG, self._labels, self._now() - self._since)
             self._revision = None

@@ -77,7 +77,7 @@ class Write:
         return self
 
     def answered(self, answer: Response) -> None:
-        """Take note of the response to a write that was executed."""
+        """Record the response to a write that was executed."""
         self._observe()
         self._answer = answer
         if self._span is not None:

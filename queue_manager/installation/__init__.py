@@ -9,7 +9,7 @@ Modules:
 
     settings, values       what an admin may set; values.yaml and values.schema.json
     template, helm_text    templates and their two renderers
-    access, user_roles     service accounts and RBAC of the components; roles for people
+    rbac_objects, user_roles   service accounts and RBAC of the components; roles for people
     deployments, network   processes; Services, APIServices, NetworkPolicy
     alerts, dashboard, monitoring   alert rules with their runbook, Grafana panels, and the objects that carry them
     webhook_configurations, admission_policies   webhooks, and the rules that need no server (`job_policies`,

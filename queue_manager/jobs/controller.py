@@ -146,7 +146,7 @@ class JobQueueController:
             self._resync_descendants(child.metadata.uid, depth - 1)
 
     def _on_job_pods(self, job_uid: str) -> None:
-        """The stop of a suspended Job may have waited for this pod."""
+        """Sync a suspended Job when one of its pods changes: its stop may have waited for the end of that pod."""
         job = self._jobs.by_uid(job_uid)
         if job is not None and job.spec.suspend:
             self.queue.add(job.metadata.key)
@@ -301,7 +301,10 @@ class JobQueueController:
         return True
 
     def _explain(self, job: Job, workload: Workload, transition: Transition, cause: Cause) -> None:
-        """Queue a write for which nothing waits; if it fails, the Job is synced again."""
+        """Queue a write of the Workload that only explains its state to people.
+
+        The sync continues without waiting for the write. If the write fails, the Job is synced again.
+        """
 
         def failed(error: Exception) -> None:
             if not isinstance(error, Gone):

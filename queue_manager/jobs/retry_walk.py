@@ -112,7 +112,7 @@ class _Scenario:
     # --- the rules ---
 
     def rules(self) -> None:
-        """Let both sides act until neither has a step."""
+        """Apply the rules of the Job and of the Workload until neither has a step left."""
         for _ in range(MAX_STEPS):
             if not self._job_rules_act() and not self._lifecycle_rules_act():
                 return

@@ -88,7 +88,7 @@ def _duration(text: str, least: float, most: float | None) -> str:
 
 
 def _limit(text: str, bounds: PodsReadyBounds) -> str:
-    """What is wrong with the limit, or ""."""
+    """Return what is wrong with the text of a limit, or ""."""
     most = MAX_INT32 if bounds.max_limit is None else bounds.max_limit
     if not (text.isascii() and text.isdecimal() and len(text) <= len(str(MAX_INT32))):
         return f"must be an integer from 0 to {most}"

@@ -25,6 +25,6 @@ def unschedulable(pod: Pod) -> Condition | None:
 
 
 def unscheduled(pods: Iterable[Pod]) -> Unscheduled | None:
-    """How many of these pods no node can take, with the message about the first by name; None for 0 pods."""
+    """Return the number of pods that no node can take, and the message about the first by name; None without any."""
     stuck = [(pod.metadata.name, condition.message) for pod in pods if (condition := unschedulable(pod)) is not None]
     return Unscheduled(len(stuck), min(stuck)[1]) if stuck else None

@@ -34,7 +34,7 @@ class Cause(Enum):
 
     @property
     def explains(self) -> bool:
-        """Whether the write only explains."""
+        """Whether the write changes no decision and only explains the state to people."""
         return self in _EXPLAINING
 
 

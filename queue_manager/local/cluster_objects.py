@@ -56,14 +56,14 @@ class ClusterObjectServer:
 
     @classmethod
     async def start(cls, admission: Sequence[AdmissionPlugin]) -> ClusterObjectServer:
-        """Return one without objects. `admission`: the rules that its objects must meet beside their schema."""
+        """Return a server without objects. `admission`: the rules that its objects must meet besides their schema."""
         clock = SystemClock()
         made = cls(ApiServer(Store(clock, random.SystemRandom()), KindRegistry.builtin(), clock, admission))
         await install_crds(made.client)
         return made
 
     def beside(self, cluster: Transport) -> Transport:
-        """Return a transport to these objects and to everything else of a cluster."""
+        """Return a transport that answers requests for these kinds from here, and sends all others to `cluster`."""
         return _Split(cluster, self._transport)
 
     async def read_namespaces(self, cluster: RestClient, names: Iterable[str]) -> None:

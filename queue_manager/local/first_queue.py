@@ -50,7 +50,7 @@ MAX_NAMES = 5  # of others in its message
 
 
 class NodeQuota(NamedTuple):
-    """Quantities, in canonical form."""
+    """The resources of the nodes that become the quota of the first queue, as canonical quantities."""
 
     cpu: str
     memory: str

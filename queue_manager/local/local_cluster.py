@@ -33,7 +33,7 @@ from queue_manager.engine.throttle import RateLimit, throttled
 from queue_manager.local import loopback_certificate
 from queue_manager.local.agent.agent import Agent
 from queue_manager.local.agent.cgroups import Cgroups
-from queue_manager.local.agent.layout import Layout
+from queue_manager.local.agent.pod_files import Layout
 from queue_manager.local.agent.pod_logs import LogFiles
 from queue_manager.local.controllers.expiry import EventExpiry
 from queue_manager.local.controllers.garbage_collector import GarbageCollector
@@ -41,14 +41,14 @@ from queue_manager.local.controllers.namespace_deletion import NamespaceControll
 from queue_manager.local.controllers.taint_eviction import TaintEviction
 from queue_manager.local.disabled_fields import DisabledFields
 from queue_manager.local.first_queue import CLUSTER_QUEUE, LOCAL_QUEUE, FirstQueue, NodeQuota
-from queue_manager.local.job_advice import JobAdvice
 from queue_manager.local.job_interruptions import JobInterruptions
+from queue_manager.local.job_warnings import JobWarnings
 from queue_manager.local.kinds.registry import KindRegistry
 from queue_manager.local.kubeconfig_file import write_kubeconfig
 from queue_manager.local.loopback_certificate import ServerCertificate
 from queue_manager.local.node_registration import NodeSpec, node_specs, register
 from queue_manager.local.placement import Placement
-from queue_manager.local.priority import PodPriority, ensure_system_classes
+from queue_manager.local.pod_priority import PodPriority, ensure_system_classes
 from queue_manager.local.server import http_server
 from queue_manager.local.server.admission_chain import AdmissionPlugin
 from queue_manager.local.server.api_server import ApiServer
@@ -189,7 +189,7 @@ class LocalCluster:
         server.registry.mount(queue.pending_summaries)
         undone = UnsupportedPodFields(limits_cpu=self._cgroups is not None and self._cgroups.limits_cpu)
         admission.extend([DisabledFields(job_options.switches), PodPriority(store), undone, *queue.admission])
-        admission.append(JobAdvice())
+        admission.append(JobWarnings())
         for controller in (GarbageCollector(server), NamespaceController(server), EventExpiry(store, clock)):
             runtime.task(controller.run)
         Placement(runtime)

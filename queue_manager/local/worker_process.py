@@ -21,7 +21,7 @@ import orjson
 from job_controller.api_rules.field_errors import FieldError
 from job_controller.json_tree import Json
 from queue_manager.local.errors import StatusError, internal
-from queue_manager.local.schema.time_limits import MAX_SECONDS, TimeLimitExceeded, Work, run_with_limit
+from queue_manager.local.schema.cpu_time_limits import MAX_SECONDS, TimeLimitExceeded, Work, run_with_limit
 
 log = logging.getLogger(__name__)
 
@@ -130,7 +130,7 @@ def _functions() -> dict[str, Callable[..., list[Json]]]:
     """The functions that the process can call, by the names that `limited` is called with."""
     from queue_manager.local.kinds.crd_schemas import validate_schema
     from queue_manager.local.kinds.custom_kinds import CustomSchema
-    from queue_manager.local.server.exchange import convert_yaml
+    from queue_manager.local.server.request_bodies import convert_yaml
 
     @lru_cache(8)
     def schema(definition: bytes) -> CustomSchema:

@@ -106,7 +106,7 @@ def _quotas(quota_cache: QuotaCache, name: str) -> Iterator[Gauge]:
 
 
 def _of_trees(state: SchedulerState) -> Iterator[Gauge]:
-    """The series of cohorts, and the place of each ClusterQueue; nothing about the trees in which a cycle is."""
+    """Yield the series of cohorts, and the cohort and root of each ClusterQueue; none if cohorts form a cycle."""
     reserved: dict[str, Counter[FlavorResource]] = {}
     admitted: Counter[str] = Counter()
     for queue in state.queues.values():

@@ -12,7 +12,7 @@ class NotDelivered(Exception):
 
 
 class Sink(Protocol):
-    """Takes notices, one at a time."""
+    """Delivers notices, one at a time."""
 
     name: str
 

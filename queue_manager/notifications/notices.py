@@ -139,7 +139,10 @@ def _of_eviction(new: Workload, event: EventType, evicted: Condition, when: date
 
 
 def _eviction(workload: Workload) -> tuple[Condition | None, EventType | None]:
-    """The Evicted condition and the event that it is; (None, None) for other evictions, which are retried."""
+    """Return the Evicted condition and the type of the notice for it.
+
+    Only preemptions and deactivations are reported: (None, None) for all other evictions, which are retried.
+    """
     evicted = workload.condition(condition_types.EVICTED)
     if evicted is None or not evicted.is_true:
         return None, None

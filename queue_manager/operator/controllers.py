@@ -180,7 +180,7 @@ class Controllers:
         return term
 
     def stop(self) -> None:
-        """Make `run` return. Requests in flight get up to 4.5 s to finish; the remaining work is cancelled."""
+        """End `run`. Requests in flight get up to 4.5 s to finish; the remaining work is cancelled."""
         self._stop.set()
         if self._task is not None and not self.runtime.is_working:
             self._task.cancel()  # `run` is waiting for the Lease or filling the caches

@@ -67,7 +67,7 @@ class FrontProxy:
 
     @classmethod
     def read(cls, data: Mapping[str, str]) -> FrontProxy | None:
-        """From the data of the ConfigMap; None if the API server does not aggregate.
+        """Return the settings in the data of the ConfigMap; None if the API server does not aggregate.
 
         Raises ValueError for a field that is not a list of strings: names that cannot be read allow no client.
         """

@@ -31,7 +31,7 @@ V = TypeVar("V")
 
 
 class _Expiring(Generic[K, V]):
-    """Values with an end of their validity; beyond MAX_ENTRIES the oldest is dropped."""
+    """A cache whose entries expire, each at a time of its own. Beyond MAX_ENTRIES the oldest entry is dropped."""
 
     def __init__(self) -> None:
         self._entries: dict[K, tuple[float, V]] = {}

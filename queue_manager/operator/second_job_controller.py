@@ -47,7 +47,10 @@ _decode = msgspec.json.Decoder(_Job).decode
 
 
 class SecondControllerDetector(Relay):
-    """Transport wrapper that logs, at most once a minute, other writers of the status of Jobs that this one writes."""
+    """Transport wrapper that finds, in the responses to writes of Jobs, other field managers that write their status.
+
+    It logs them at most once a minute.
+    """
 
     def __init__(self, inner: Transport, report: Callable[[str], None]) -> None:
         super().__init__(inner)

@@ -68,7 +68,7 @@ def assume(
 
 
 def await_victims(state: SchedulerState, queues: Queues, decision: Preempt) -> list[Victim]:
-    """Quota is kept for the preemptor, and its victims count as evicted. Returns those to be evicted now."""
+    """Reserve quota for the preemptor and mark its victims as evicted. Returns the victims to be evicted now."""
     state.reserve(decision.reservation)
     queues.refused(decision)
     running = [victim for victim in decision.victims if not victim.holding.evicted]
@@ -80,11 +80,12 @@ def await_victims(state: SchedulerState, queues: Queues, decision: Preempt) -> l
 def refuse(
     state: SchedulerState, queues: Queues, refusal: Refuse, now: datetime, backfilling: Backfilling | None = None
 ) -> None:
-    """The Workload stays pending until what its refusal waits for; nothing is kept for it.
+    """Park the refused Workload until the event that its refusal names (`Refuse.retry`), and end its reservation.
 
-    If it blocks its StrictFIFO queue, nothing is kept for those behind it either: they cannot be admitted, and it may
-    need just that quota. All who waited for it are tried again. They are not when a Workload loses what was kept for
-    itself: two that can each have what was kept for the other would be tried in turn forever.
+    If it blocks its StrictFIFO queue, the reservations of the Workloads behind it end too: they cannot be admitted, and
+    the blocking Workload may need just that quota. Then the inadmissible Workloads of the cohort are tried again. They
+    are not tried again when only the reservation of the refused Workload itself ended: two Workloads, each of which
+    fits into the reservation of the other, would be tried in turn forever.
     """
     behind = backfilling.order_behind(refusal.info, now) if backfilling is not None else None
     queues.refused(refusal, never=refusal.reason in NEVER_FITS_REASONS, behind=behind)
@@ -127,7 +128,7 @@ class Rehearsal:
         return outcomes
 
     def decide(self, heads: list[tuple[str, Info]]) -> list[Outcome]:
-        """One cycle; nothing is applied."""
+        """Run one cycle and return its outcomes without applying them."""
         waiting = self.queues.waiting_heads() if self.backfilling is not None else {}
         return run_cycle(self.state, heads, self.now, self.backfilling, waiting) if heads else []
 

@@ -72,7 +72,7 @@ class _Shape:
         heapq.heappush(self.heap, (info.rank, info.key))
 
     def take(self, info: Info) -> None:
-        """Take the newest state of a member. Equal values become one object: half of what a Workload would use."""
+        """Store the newest state of a Workload. It shares its pod sets with those of this shape, to save memory."""
         force_setattr(info, "shape", self.shape)
         force_setattr(info, "pod_sets", self.pod_sets)
         self.live[info.key] = info
@@ -190,7 +190,7 @@ class PendingWorkloads:
             self._delayed[info.key] = hold
 
     def _replace(self, known: Info, info: Info) -> None:
-        """Take newer data about a Workload that keeps its place, and its refusal."""
+        """Replace the data of a Workload, which keeps its place in the queue and its last refusal."""
         self._where[info.key] = info
         if self._in_shape(info.key):
             self._shape_of(known).take(info)
@@ -358,7 +358,7 @@ class PendingWorkloads:
         return self.end_backoffs(now) or bool(refused) or woken
 
     def set_strategy(self, strategy: str, now: datetime, *, pass_by: bool = False) -> None:
-        """Take a changed queueing strategy; a change releases what was refused under the old one."""
+        """Set the queueing strategy. If it changes, Workloads that were refused under the old one are tried again."""
         if (strategy, pass_by) != (self.strategy, self.pass_by):
             self.strategy, self.pass_by = strategy, pass_by
             preempting, self._preempting = self._preempting, {}

@@ -97,7 +97,7 @@ class Queues:
         return local is not None and stops(local.spec.stop_policy)
 
     def set_local_queue(self, local: LocalQueue, now: datetime) -> None:
-        """Take a new or changed LocalQueue."""
+        """Add or update a LocalQueue."""
         key = local.metadata.key
         old = self.local_queues.get(key)
         if old is not None and old.spec.cluster_queue != local.spec.cluster_queue:
@@ -119,7 +119,7 @@ class Queues:
                 pending.remove(member)
 
     def set_cluster_queue(self, queue: ClusterQueue, now: datetime) -> None:
-        """Take a new or changed ClusterQueue."""
+        """Add or update a ClusterQueue."""
         name = queue.metadata.name
         self._eligible[name] = None
         known = self.cluster_queues.get(name)
@@ -139,7 +139,7 @@ class Queues:
                 self._enqueue(info, now)
 
     def drop_cluster_queue(self, name: str) -> None:
-        """The ClusterQueue is deleted."""
+        """Remove a deleted ClusterQueue."""
         self.cluster_queues.pop(name, None)
         self._usage_based.discard(name)
 

@@ -41,7 +41,7 @@ class CycleTrigger(asyncio.Event):
 
 
 class CycleTrail:
-    """The changes that the next cycles serve, and the record of each cycle."""
+    """Remembers which changes led to the next cycles, and records each cycle: log lines, writes and spans name them."""
 
     def __init__(self, trigger: CycleTrigger) -> None:
         self._trigger = trigger
@@ -50,7 +50,7 @@ class CycleTrail:
         self._causes: list[CauseId | None] = []
 
     def changed(self, uid: str) -> None:
-        """Take note that the Workload has changed."""
+        """Remember the current cause as that of the change of the Workload, for `follow`."""
         cause = CURRENT.get()
         if cause is not None:
             self._own[uid] = cause

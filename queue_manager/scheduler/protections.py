@@ -53,7 +53,10 @@ class Protections:
             self._end(now)
 
     def _end(self, now: datetime) -> None:
-        """React to all ends that are due at once: Workloads of one class are often admitted in the same second."""
+        """Try refused Workloads again for all minimum runtimes that have ended by `now`, at once.
+
+        Workloads of one class are often admitted in the same second, so their minimum runtimes end together.
+        """
         state = self._quota_cache.state
         ended = {uid for uid in self._protected if self._seconds_left(uid, now) <= 0}
         self._protected -= ended

@@ -184,7 +184,7 @@ class QuotaCache:
         self.changed.set()
 
     def view(self, workload: Workload) -> WorkloadContext:
-        """The surroundings of a Workload, for its life cycle."""
+        """Return what the rules of the life cycle need to know about the queues of a Workload."""
         local = self.queues.local_queues.get(workload.local_queue)
         name = local.spec.cluster_queue if local is not None else ""
         admission = workload.status.admission

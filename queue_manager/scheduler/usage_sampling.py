@@ -31,7 +31,7 @@ def sample_usage(cache: QuotaCache, queue: Key, now: datetime) -> Sample | None:
 
 
 def seconds_to_next_sample(cache: QuotaCache, sample: Sample | None, now: datetime) -> float | None:
-    """The seconds until the sampling interval after `sample` is over, negative if it is; None without a next sample."""
+    """Return the seconds until the next sample is due, negative if it is overdue; None without a previous one."""
     decay = cache.queues.ledger.decay
     if sample is None or decay is None:
         return None

@@ -192,7 +192,10 @@ class WorkloadController:
         self.queue.add(key)
 
     def _explain(self, workload: Workload, apply: Transition, cause: Cause) -> None:
-        """Queue a write for which nothing waits; if it fails, the Workload is synced again."""
+        """Queue a write that only explains the state of the Workload to people.
+
+        The sync continues without waiting for the write. If the write fails, the Workload is synced again.
+        """
 
         def failed(error: Exception) -> None:
             if not isinstance(error, Gone):

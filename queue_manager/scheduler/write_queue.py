@@ -110,11 +110,14 @@ class WriteQueue:
         return sum(self._writing.values())
 
     def _deadline(self) -> float:
-        """Until when the oldest explanation is to be written."""
+        """The time by which the oldest explanation should be written."""
         return next(iter(self._explaining.values())) + self.period * (BUSY_PERIODS if self.is_busy else 1)
 
     def _start_of_pace(self, now: float) -> float:
-        """The time from which the next pause counts; in the past after a time without explanations (`BURST`)."""
+        """Return the time at which the next pause begins.
+
+        It lies in the past if no explanation was written for a while, so that up to BURST follow without pauses.
+        """
         return max(self._next_explanation, now - BURST / EXPLANATIONS_PER_SECOND)
 
     def _pause(self, now: float) -> float:

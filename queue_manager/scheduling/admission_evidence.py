@@ -53,7 +53,7 @@ class FlavorEvidence(NamedTuple):
 
     @property
     def is_short(self) -> bool:
-        """Whether it would fit, but not now."""
+        """Whether the request fits into the quota, but not into what is free of it now."""
         return self.free < self.requested <= self.limit
 
 
@@ -227,7 +227,7 @@ class _Judge:
                 yield PreemptionCheck(attempt.flavor, name, policy, verdict, len(running), count, shown, limit)
 
     def _usable(self, preemptor: Preemptor, found: Nomination) -> frozenset[str]:
-        """The uids of those that the search for victims may stop."""
+        """Return the UIDs of the Workloads among which victims are searched; none if they are found or not needed."""
         if found.victims or found.will_fit:
             return frozenset()
         if self.state.fair_sharing:

@@ -184,7 +184,7 @@ def _end(holding: Holding, now: datetime) -> datetime:
 
 @contextmanager
 def _without(state: SchedulerState, holdings: Iterable[Holding]) -> Iterator[None]:
-    """The quota tree without the usage of these Workloads."""
+    """For the time of a `with` block, the quota tree lacks the usage of these Workloads."""
     removed = [(state.queues[h.cluster_queue].node, h.usage) for h in holdings]
     for node, usage in removed:
         node.remove_all(usage)

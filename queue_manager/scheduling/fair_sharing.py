@@ -111,7 +111,10 @@ def _place(node: QuotaNode, claim: Claim, shares: Shares) -> _Place:
 
 
 class _Bracket(Generic[T]):
-    """The heads below one node of the quota tree."""
+    """One node of the quota tree in a tournament: the heads of a ClusterQueue, or the children of a cohort.
+
+    Each node nominates one head: a ClusterQueue its first one, a cohort that of its best child (`_Place`).
+    """
 
     __slots__ = ("children", "depth", "heads", "node")
 

@@ -50,14 +50,15 @@ class Holding(NamedTuple):
         return not self.evicted, self.priority, -reserved, -queued, -self.arrival, self.uid
 
     def is_protected(self, now: datetime) -> bool:
-        """Whether it must not be preempted yet. What is being stopped anyway is not protected."""
+        """Whether its minimum runtime forbids a preemption at `now`; False for a Workload that is being stopped."""
         return self.protected_until is not None and now < self.protected_until and not self.evicted
 
 
 class Reservation(NamedTuple):
     """The quota that is kept for a Workload while its victims are being stopped.
 
-    `borrow` is the height of the lowest subtree whose quota holds the Workload (`QuotaNode.borrow_level`).
+    `borrow` is the height of the lowest subtree of the quota tree into whose quota the Workload fits without borrowing:
+    0 for its ClusterQueue (`QuotaNode.borrow_level`).
     """
 
     info: Info

@@ -30,7 +30,7 @@ class PlannedUsage:
     """The two versions, and the reservations that are planned. To be used in a `with` statement."""
 
     def __init__(self, state: SchedulerState, concerned: Iterable[str] | None = None) -> None:
-        """`concerned`: the ClusterQueues that are asked about, whose trees alone are planned; None: all."""
+        """`concerned`: the ClusterQueues about which questions follow; only their trees are planned. None: all."""
         self._state = state
         self._roots = None if concerned is None else {state.queues[name].node.root for name in concerned}
         self._original: dict[QuotaNode, Amounts] = {}
@@ -64,7 +64,7 @@ class PlannedUsage:
     # --- queries ---
 
     def free(self, node: QuotaNode, fr: FlavorResource) -> int:
-        """The amount that is available now and stays available."""
+        """Return the amount that is available both now and after all planned preemptions: the smaller of the two."""
         planned = node.available(fr)
         if not self._differs(node):
             return planned
@@ -82,7 +82,7 @@ class PlannedUsage:
             return node.usage.get(fr, 0)
 
     def fits(self, node: QuotaNode, usage: Usage) -> bool:
-        """Whether this much is free."""
+        """Whether this usage is available both now and after all planned preemptions (`free`)."""
         return all(amount <= self.free(node, fr) for fr, amount in usage.items())
 
     def will_fit(self, node: QuotaNode, usage: Usage) -> bool:
@@ -137,7 +137,7 @@ class PlannedUsage:
         queue.node.add_all(reservation.usage)
 
     def forget(self, preemptor: str) -> Reservation | None:
-        """The reverse of `plan`; returns what was planned for this uid."""
+        """Remove what was planned for the preemptor of this UID, and return it; None if nothing was."""
         reservation = self._planned.pop(preemptor, None)
         if reservation is None:
             return None

@@ -67,7 +67,7 @@ def _first(times: Sequence[datetime], given: bool) -> datetime | None:
 
 
 def _first_of_all(state: SchedulerState, info: Info) -> Info:
-    """The Workload with a priority above all that run."""
+    """Return a copy of the Workload whose priority is higher than that of each Workload with quota."""
     highest = max((holding.priority for holding in state.holdings.values()), default=0)
     return replace(info, rank=info.rank._replace(minus_priority=-max(highest + 1, info.priority)))
 

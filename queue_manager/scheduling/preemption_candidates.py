@@ -125,12 +125,16 @@ def _policy(state: SchedulerState, cluster_queue: str) -> Preemption:
 
 
 def is_hopeless(state: SchedulerState, preemptor: Preemptor) -> bool:
-    """Whether a cheap check shows that no search can find sufficient victims. It does for most heads of a full cohort.
+    """Whether a cheap check shows that no search can find sufficient victims, as for most heads of a full cohort.
 
-    A preemptor that must not preempt while it borrows, and is entitled to nothing outside, has at first the Workloads
-    of its own ClusterQueue only. If that has used up its nominal quota, the preemptor has no others, and what these
-    use must cover at least what is missing. Otherwise it may have others once some of its own are gone. Of many
-    Workloads only the first MOST_READ are added up, so that this costs little where a search is needed.
+    False means that a search has to decide. The check applies to a preemptor that may not preempt while it borrows and
+    is not entitled to quota outside its ClusterQueue. Its candidates are the Workloads of its own ClusterQueue:
+
+        the ClusterQueue has used up its nominal quota   hopeless if all candidates together use less than is missing
+        it has not                                       hopeless if there is no candidate: once some are preempted,
+                                                         Workloads of other ClusterQueues may become candidates too
+
+    Only the first MOST_READ candidates are added up, so that the check stays cheap; with more, the search decides.
     """
     queue, node = preemptor.queue, preemptor.node
     if may_borrow_and_preempt(queue) or _is_entitled(preemptor):
@@ -164,7 +168,7 @@ def may_borrow_and_preempt(queue: QueueState) -> bool:
 
 
 def priority_bound(policy: str, priority: int) -> float:
-    """No candidate has this priority or a higher one."""
+    """Return the bound below which the priority of each candidate is, for a preemptor of this priority."""
     match policy:
         case policies.ANY:
             return inf
@@ -175,7 +179,7 @@ def priority_bound(policy: str, priority: int) -> float:
 
 
 def _is_entitled(preemptor: Preemptor) -> bool:
-    """Whether a subtree around the preemptor holds it: see `sources_of`."""
+    """Whether the quota that is unused in some subtree around the preemptor is enough for it: see `sources_of`."""
     node, remaining = preemptor.node, dict(preemptor.usage)
     while node.parent is not None:
         if all(v <= node.subtree.get(fr, 0) - node.usage.get(fr, 0) for fr, v in remaining.items()):
@@ -223,7 +227,7 @@ def sources_of(state: SchedulerState, preemptor: Preemptor) -> Iterator[Source]:
 
 
 def policy_for(source: Source, preemptor: Preemptor) -> str:
-    """The policy that decides about the Workloads of this ClusterQueue."""
+    """Return withinClusterQueue for the preemptor's own ClusterQueue, reclaimWithinCohort for any other."""
     policy = preemptor.queue.queue.spec.preemption
     return policy.within_cluster_queue if source.kind is CandidateKind.OWN_QUEUE else policy.reclaim_within_cohort
 

@@ -26,7 +26,7 @@ class QuotaForest:
     # --- ClusterQueues ---
 
     def set_queue(self, name: str, quotas: Quotas, cohort: str) -> QuotaNode:
-        """Take a new or changed ClusterQueue. Its node stays the same while it exists."""
+        """Add or update a ClusterQueue. Returns its node, the same object until the ClusterQueue is removed."""
         node = self.queues.get(name)
         if node is None:
             node = self.queues[name] = QuotaNode(name, quotas)
@@ -41,7 +41,7 @@ class QuotaForest:
         return node
 
     def drop_queue(self, name: str) -> None:
-        """The ClusterQueue is deleted."""
+        """Remove a deleted ClusterQueue."""
         node = self.queues.pop(name)
         before = node.parent.name if node.parent is not None else ""
         unlink(node)
@@ -50,7 +50,7 @@ class QuotaForest:
     # --- Cohorts ---
 
     def set_cohort(self, name: str, quotas: Quotas, parent: str) -> None:
-        """Take a new or changed Cohort object."""
+        """Add or update a Cohort object."""
         before = self._parents.get(name, "")
         self._parents[name] = parent
         set_quotas(self._node(name), quotas)
@@ -76,7 +76,7 @@ class QuotaForest:
     # --- links ---
 
     def _relink(self, name: str) -> None:
-        """Follow the new parent of a Cohort: it may break a cycle, and close one."""
+        """Update cycles and links after the parent of a Cohort has changed, which may break a cycle or close one."""
         broken = self._cycles.get(name, ())
         for member in broken:
             del self._cycles[member]

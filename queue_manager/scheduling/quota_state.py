@@ -77,7 +77,7 @@ class SchedulerState:
     # --- ClusterQueues and Cohorts ---
 
     def set_queue(self, queue: ClusterQueue) -> None:
-        """Take a new or changed ClusterQueue. Raises ValueError on a malformed quota."""
+        """Add or update a ClusterQueue. Raises ValueError on a malformed quota."""
         self.changes += 1
         name = queue.metadata.name
         known = self.queues.get(name)
@@ -96,14 +96,14 @@ class SchedulerState:
             self._add_usage(self.holdings[uid])
 
     def drop_queue(self, name: str) -> None:
-        """The ClusterQueue is deleted."""
+        """Remove a deleted ClusterQueue."""
         self.changes += 1
         if self.queues.pop(name, None) is not None:
             self.forest.drop_queue(name)
             self._forget_if_unused(name)
 
     def set_cohort(self, cohort: Cohort) -> None:
-        """Take a new or changed Cohort. Raises ValueError on a malformed quota."""
+        """Add or update a Cohort. Raises ValueError on a malformed quota."""
         self.changes += 1
         name = cohort.metadata.name
         self.forest.set_cohort(name, quotas_of(cohort.spec.resource_groups), cohort.spec.parent_name)

@@ -18,7 +18,11 @@ from queue_manager.scheduling.amounts import Amounts
 
 @dataclass(frozen=True, slots=True)
 class ResourceTransformation:
-    """Outputs per unit of a resource. `multiply_by`: a resource whose amount multiplies them, or ""."""
+    """What one resource counts as.
+
+    `outputs`: by resource, the amount that counts for one unit of the input. `multiply_by`: the resource by whose
+    amount the outputs are multiplied, or "". `replace`: whether the input itself no longer counts.
+    """
 
     replace: bool
     outputs: Mapping[str, str | int]

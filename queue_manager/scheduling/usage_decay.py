@@ -94,13 +94,13 @@ class UsageLedger:
         return self._samples.get(queue)
 
     def restore(self, queue: Key, consumed: Consumption, at: datetime) -> None:
-        """Take the sample in a LocalQueue's status, unless a newer one is known."""
+        """Set the sample of a LocalQueue to that of its status, unless a newer one is known."""
         known = self._samples.get(queue)
         if self.decay is not None and (known is None or known.at < at):
             self._samples[queue] = Sample(consumed, at)
 
     def forget(self, queue: Key) -> None:
-        """The LocalQueue is deleted."""
+        """Remove the sample of a deleted LocalQueue."""
         self._samples.pop(queue, None)
 
     def is_due(self, queue: Key, now: datetime) -> bool:
@@ -109,9 +109,9 @@ class UsageLedger:
         return self.decay is not None and (known is None or (now - known.at).total_seconds() >= self.decay.interval)
 
     def sample(self, queue: Key, running: Consumption, now: datetime) -> None:
-        """Bring the usage of a LocalQueue up to `now`. The first sample is what runs.
+        """Decay the usage of a LocalQueue up to `now`, and add what runs. The first sample is what runs.
 
-        A LocalQueue without usage keeps its sample, so that its status does not change at rest.
+        A LocalQueue without usage keeps its sample, so that its status does not change while nothing happens.
         """
         if self.decay is None:
             return

@@ -90,7 +90,10 @@ def prospect(state: SchedulerState, preemptor: Preemptor, now: datetime, victims
 
 
 def after(state: SchedulerState, victims: tuple[Victim, ...], preemptor: Preemptor) -> tuple[Mode, int]:
-    """The mode and borrow level that a preemptor of one FlavorResource has without these victims; (): none suffice."""
+    """Return mode and borrow level of a preemptor that requests one FlavorResource, once these victims are gone.
+
+    Without victims the mode is NO_CANDIDATES: no victims suffice.
+    """
     [(fr, value)] = preemptor.usage.items()
     if not victims:
         return Mode.NO_CANDIDATES, preemptor.node.borrow_level(fr, value)
@@ -230,7 +233,10 @@ class _Search:
             removal.undo()
 
     def _may_suffice(self, borrowing: bool) -> bool:
-        """Whether there is a candidate that counts. Most heads of a full cohort have none, and are refused by this."""
+        """Whether any candidate may be preempted with or without borrowing; if not, the search is skipped.
+
+        Most heads of a full cohort have no such candidate.
+        """
         if self._exists(CandidateKind.OWN_QUEUE):
             return True
         if borrowing:
@@ -264,7 +270,11 @@ class _Search:
         return []
 
     def _is_usable(self, removal: _Removal, candidate: _Candidate, borrowing: bool) -> bool:
-        """Whether the candidate still borrows, and all subtrees around it, and may go to a preemptor that borrows."""
+        """Whether the candidate may be preempted after those that `removal` has removed.
+
+        A candidate of another ClusterQueue may be preempted only while its ClusterQueue and the subtrees around it use
+        more than their quota. With `borrowing`, borrowWithinCohort must allow it too.
+        """
         source = candidate.source
         if source.kind is CandidateKind.OWN_QUEUE:
             return True
@@ -341,11 +351,11 @@ class _Removal:
         self._applied: list[tuple[QuotaNode, FlavorResource, int]] = []
 
     def remove(self, candidate: _Candidate) -> None:
-        """Take a Workload out."""
+        """Remove the usage of a candidate; `apply` writes that to the tree."""
         self._change(candidate, 1)
 
     def put_back(self, candidate: _Candidate) -> None:
-        """Put a Workload back that was taken out."""
+        """Add the usage of a removed candidate again; `apply` writes that to the tree."""
         self._change(candidate, -1)
 
     def _change(self, candidate: _Candidate, sign: int) -> None:
@@ -357,7 +367,7 @@ class _Removal:
             due[fr] += sign * usage.get(fr, 0)
 
     def apply(self) -> None:
-        """Bring the tree up to date."""
+        """Write the removals since the last call to the tree."""
         for node, amounts in self._due.items():
             for fr, amount in amounts.items():
                 self._applied.append((node, fr, amount))
@@ -365,7 +375,7 @@ class _Removal:
         self._due.clear()
 
     def undo(self) -> None:
-        """Restore the tree."""
+        """Give the tree the usage that it had before the first removal."""
         self._due.clear()
         for node, fr, amount in reversed(self._applied):
             _remove(node, fr, -amount)

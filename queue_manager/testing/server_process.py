@@ -18,7 +18,7 @@ import msgspec
 
 from queue_manager.cli.published_config import Publisher
 from queue_manager.configuration import ConfigurationError, KueueConfig, loads
-from queue_manager.engine import descriptors, log
+from queue_manager.engine import file_descriptors, log
 from queue_manager.engine.transport import ApiError
 from queue_manager.engine.tuning import event_loop, tune_garbage_collector
 from queue_manager.local.agent.cgroups import delegated
@@ -36,7 +36,7 @@ def main() -> None:
     order = decode_order(sys.stdin.buffer.readline())
     log.configure(log.LogSettings("text", log.LEVELS["warning"], {}))
     tune_garbage_collector()
-    descriptors.raise_limit()
+    file_descriptors.raise_limit()
     try:
         with data_directory(order) as folder, event_loop() as loop:
             loop.run(serve(order, folder))

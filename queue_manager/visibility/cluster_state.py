@@ -73,10 +73,13 @@ class Place:
 class Judgement:
     """What the scheduler decides about a pending Workload.
 
-    `reason` and `message` are for QuotaReserved=False; reason "": it is admitted. `head`: the Workload that blocks its
-    StrictFIFO queue. `twin`: the Workload of the same shape that was tried in its place. `evidence`: None if it is
-    not tried: its queues do not exist or do not admit (`closed`; `inactive`: what keeps the ClusterQueue inactive), or
-    it backs off. `promise`: with backfilling, when the head of a queue starts at the latest, as quota is kept for it.
+    `reason`, `message`: of QuotaReserved=False; "" if the Workload is admitted.
+    `head`: the Workload that blocks its StrictFIFO queue.
+    `twin`: the Workload of the same shape that was tried in its place.
+    `evidence`: None if the Workload is not tried, because it backs off, or because of its queues.
+    `closed`: whether its queues do not exist or do not admit.
+    `inactive`: what keeps its ClusterQueue inactive, or "".
+    `promise`: with backfilling, when the head of the queue for which quota is kept starts at the latest.
     """
 
     reason: str

@@ -36,7 +36,10 @@ class FlavorRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class HolderRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """The Workloads of one LocalQueue that hold quota of which more is needed. `holds`: by "FLAVOR/RESOURCE"."""
+    """The Workloads of one LocalQueue that hold quota which the explained Job needs.
+
+    `holds`: the amount they hold, by "FLAVOR/RESOURCE".
+    """
 
     cluster_queue: str
     namespace: str
@@ -106,7 +109,7 @@ def holder_row(held: HeldQuota, jobs: Mapping[Key, str]) -> HolderRow:
 
 
 def preemption_row(check: PreemptionCheck, priority: int) -> PreemptionRow:
-    """`priority`: of the Workload that needs room."""
+    """Return the row of one check. `priority` is that of the Workload that needs quota."""
     field, value = check.policy
     return PreemptionRow(
         cluster_queue=check.cluster_queue,

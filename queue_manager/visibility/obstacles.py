@@ -127,7 +127,10 @@ def _judged(job: Job | None) -> Job | None:
 
 
 def _of_queues(text: str, local: LocalQueue | None, cluster_queue: ClusterQueue | None) -> Obstacle:
-    """The Job waits for a stopped queue. With one that is missing or inactive it cannot start until an admin acts."""
+    """Return the obstacle of a queue that admits nothing, which `text` describes.
+
+    A Job waits for a stopped queue. With one that is missing or inactive it cannot start until an admin acts (`never`).
+    """
     if local is None or (cluster_queue is None and not stops(local.spec.stop_policy)):
         return Obstacle(f"cannot start: {text}", "use another queue, or have an admin create it", never=True)
     if stops(local.spec.stop_policy) or (cluster_queue is not None and stops(cluster_queue.spec.stop_policy)):

@@ -88,13 +88,13 @@ def _is_ours(group: str, version: str, subresource: str) -> bool:
 
 
 class PendingSummaries:
-    """Answers to GET requests, from the queues as they are."""
+    """Answers GET requests to the visibility API from the pending Workloads at the time of the request."""
 
     group = GROUP
     versions = VERSIONS
 
     def __init__(self, queues: Queues, workload: Callable[[Key], Workload | None]) -> None:
-        """`workload`: the object of a pending Workload."""
+        """`workload` returns the cached object of a pending Workload, or None."""
         self._queues = queues
         self._workload = workload
 

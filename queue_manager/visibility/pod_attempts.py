@@ -178,8 +178,8 @@ def works(job: Job) -> bool:
 def next_pod_at(job: Job, pods: Sequence[model.Pod], options: JobControllerOptions, now: datetime) -> datetime | None:
     """Return when the Job's backoff for failed pods ends, or None if no backoff is pending.
 
-    Finish times in the future, from before the clock was set back, count as by the Job controller. If all failed pods
-    are gone, the time of the last failure is unknown, and the result is None.
+    The result is that of the Job controller, also for pods that finished before the clock was set back, and whose
+    finish times lie in the future. It is None if all failed pods are gone: the last failure is unknown then.
     """
     job = effective(job, options.switches)
     if not works(job) or job.spec.backoff_limit_per_index is not None:

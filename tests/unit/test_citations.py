@@ -43,7 +43,11 @@ def read_prose(path: Path) -> Iterator[str]:
         return  # cites nothing, in code or prose; parsing all files takes seconds
     if path.suffix == ".md":
         yield source
-        return
+    else:
+        yield from docstrings_and_comments(source)
+
+
+def docstrings_and_comments(source: str) -> Iterator[str]:
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             yield ast.get_docstring(node) or ""
@@ -160,3 +164,33 @@ def test_the_architecture_page_and_the_page_of_questions_name_files() -> None:
 def test_a_file_and_function_that_a_guide_names_exist(file: str, name: str) -> None:
     text = (PRODUCT / file).read_text()
     assert not name or re.search(rf"^\s*(?:async )?(?:def|class) {name}\b", text, re.MULTILINE)
+
+
+PACKAGE_DOCSTRINGS = sorted(path for package in BEHAVIOURS for path in (ROOT / package).rglob("__init__.py"))
+LISTED = re.compile(r"^ *([a-z]\w*(?:, [a-z]\w*)*)(?:,?  +\S.*|,?)$", re.MULTILINE)
+
+
+@pytest.mark.parametrize("package", PACKAGE_DOCSTRINGS, ids=lambda path: str(path.parent.relative_to(ROOT)))
+def test_the_modules_that_a_package_lists_exist(package: Path) -> None:
+    docstring = ast.get_docstring(ast.parse(package.read_text())) or ""
+    exist = {path.stem for path in package.parent.iterdir()}
+    assert not {name for names in LISTED.findall(docstring) for name in names.split(", ")} - exist
+
+
+def prose_with_files(path: Path) -> Iterator[str]:
+    source = path.read_text()
+    return docstrings_and_comments(source) if ".py" in source else iter(())
+
+
+@pytest.mark.parametrize("package", BEHAVIOURS)
+def test_the_files_that_prose_names_exist(package: str) -> None:
+    known = {path.relative_to(ROOT) for name in PACKAGES for path in (ROOT / name).rglob("*.py")}
+    known |= {path.relative_to(ROOT) for path in ROOT.glob("*.py")}
+    missing = [
+        f"{path.relative_to(ROOT)}: {name}"
+        for path in sorted((ROOT / package).rglob("*.py"))
+        for text in prose_with_files(path)
+        for name in re.findall(r"(?<![\w./])(?:[a-z_0-9]+/)*[a-z_0-9]+\.py\b", text)
+        if not any(file.match(name) for file in known)
+    ]
+    assert not missing

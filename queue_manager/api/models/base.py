@@ -80,7 +80,7 @@ def cel(*rules: CelRule) -> dict[str, Any]:
 
 
 def checked(*rules: CelRule) -> Extra:
-    """CEL rules of a single field."""
+    """Return the annotation that gives a field these CEL rules: `Annotated[str, checked(IMMUTABLE)]`."""
     return Extra(**{"x_kubernetes_validations": [rule.as_dict() for rule in rules]})
 
 

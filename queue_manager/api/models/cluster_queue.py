@@ -254,7 +254,7 @@ class ClusterQueueStatus(ApiModel):
 
 
 def cluster_queue_columns(cohort: str) -> tuple[PrinterColumn, ...]:
-    """The columns of a version, with the name that the cohort's field has in it."""
+    """Return the printer columns of a version, in which the field of the cohort is called `cohort`."""
     return (
         PrinterColumn("Cohort", f".spec.{cohort}", "string", "Cohort that this ClusterQueue belongs to"),
         PrinterColumn(

@@ -212,7 +212,7 @@ class RequeueHistory(ApiModel):
 
 
 class UnhealthyNode(ApiModel):
-    """A failed node under a pod of the workload."""
+    """A node that failed while a pod of the workload ran on it."""
 
     name: Annotated[str, Field(max_length=63)]
     """The node."""

@@ -6,16 +6,19 @@ Which pods a node takes, and keeps
   node_conditions                   allocatable resources, and MemoryPressure
 
 One pod
-  agent, worker, worker_dependencies   a worker for each pod, from its binding to its end
+  agent, pod_worker,                a worker for each pod, from its binding to its end
+  pod_worker_dependencies
   container_starts                  which containers to start and when, restarts and their backoff (pure)
-  status, readiness, termination_message   what is reported about them
+  pod_status, readiness_probes,     what is reported about them
+  termination_message
   environment, limits               what a container is started with
 
 Processes
-  pod_processes, supervisor,       started, found again after a crash, signalled, killed; their exit codes
+  pod_processes, supervisor,        started, found again after a crash, signalled, killed; their exit codes
   escaped_processes
-  cgroups, oom_killer, memory       limits of memory and CPU, by the kernel or by samples
-  resource_usage, usage_samples, usage_sampler   what the containers used
-  layout, stop_order_file           the files that survive a crash of the agent
+  cgroups, oom_killer, memory_use   limits of memory and CPU, by the kernel or by samples
+  resource_usage, usage_samples,    what the containers used
+  usage_sampler
+  pod_files, stop_order_file        the files that survive a crash of the agent
   pod_logs, log_trimming            logs, and how their length is limited
 """

@@ -1,8 +1,8 @@
 """The node agent: one worker for each pod bound to its nodes, synced on changes of the pod and exits of processes.
 
 The agent is an ordinary client of the API server and does not poll. Its state beyond the API is kept in files
-(layout.py), so it may be killed at any time: containers keep running, and the next agent finds their processes and the
-exit codes of those that ended meanwhile. It ends processes of pods that no longer exist in the API.
+(pod_files.py), so it may be killed at any time: containers keep running, and the next agent finds their processes and
+the exit codes of those that ended meanwhile. It ends processes of pods that no longer exist in the API.
 
 There is no sandbox: containers are processes of the user who runs the agent, on the host's file system and network.
 """
@@ -31,16 +31,16 @@ from queue_manager.local.agent.environment import ConfigError, Host
 from queue_manager.local.agent.escaped_processes import Sweeper
 from queue_manager.local.agent.eviction_loop import Evictor
 from queue_manager.local.agent.eviction_order import PressurePolicy
-from queue_manager.local.agent.layout import Layout
 from queue_manager.local.agent.node_admission import REJECTED, Preempting, Rejected
 from queue_manager.local.agent.node_conditions import OwnNodes
 from queue_manager.local.agent.oom_killer import OomKiller
 from queue_manager.local.agent.pod_admitter import PodAdmitter
+from queue_manager.local.agent.pod_files import Layout
 from queue_manager.local.agent.pod_logs import LogIndexer
-from queue_manager.local.agent.status import PREEMPTED, Termination
+from queue_manager.local.agent.pod_status import PREEMPTED, Termination
+from queue_manager.local.agent.pod_worker import MIN_GRACE_SECONDS, PodWorker
+from queue_manager.local.agent.pod_worker_dependencies import NodePod, WorkerDependencies, awaits_confirmation
 from queue_manager.local.agent.usage_sampler import UsageSampler
-from queue_manager.local.agent.worker import MIN_GRACE_SECONDS, PodWorker
-from queue_manager.local.agent.worker_dependencies import NodePod, WorkerDependencies, awaits_confirmation
 from queue_manager.local.placement.pod_preemption import PlacedPod
 from queue_manager.local.pod_writes import NONE, delete_pod, patch_pod_status
 
@@ -268,7 +268,7 @@ class Agent:
         return list(self._workers.values())
 
     def held(self, uid: str) -> PlacedPod | None:
-        """The node and the requests of an admitted pod."""
+        """The node and the requests of a pod that was admitted to its node; None for any other."""
         return self._admitter.held(uid)
 
     def evict(self, uid: str, verdict: Termination) -> None:

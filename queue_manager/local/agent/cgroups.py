@@ -18,8 +18,8 @@ import contextlib
 import os
 from pathlib import Path
 
-from queue_manager.local.agent.layout import RunFiles
 from queue_manager.local.agent.limits import Limits
+from queue_manager.local.agent.pod_files import RunFiles
 
 MOUNT = Path("/sys/fs/cgroup")
 OWN = Path("/proc/self/cgroup")

@@ -119,12 +119,15 @@ class Container:
         self.current = None
 
     def refused(self, reason: str, message: str, now: datetime, *, retry: bool = True) -> None:
-        """A start failed. The first retry comes after 10 s, later ones wait twice as long, up to 300 s."""
+        """Record a start that failed, to be retried after 10 s, then after twice as long each time, up to 300 s."""
         delay = CRASH_BACKOFF if self.refusal is None else increased(self.refusal.delay)
         self.refusal = StartFailure(reason, message, now + delay if retry else None, delay)
 
     def observe(self, now: datetime) -> None:
-        """Cap both waits at their own length from now: the clock may have been set back since they started."""
+        """Shorten a backoff and a retry that would end later than their own length from `now`.
+
+        That happens when the clock was set back after they had begun.
+        """
         if self.exit is not None:
             self.backoff_start = wait_start(self.exit.finished_at, self.backoff_start, now)
         refusal = self.refusal

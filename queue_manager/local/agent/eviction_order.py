@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from job_controller.quantities import Quantity, canonical
 from queue_manager.local.agent.node_admission import is_critical
-from queue_manager.local.agent.status import Termination
+from queue_manager.local.agent.pod_status import Termination
 
 EVICTED = "Evicted"
 THRESHOLD_MET = "EvictionThresholdMet"
@@ -50,7 +50,7 @@ class PodUse(NamedTuple):
 
     @property
     def above(self) -> int:
-        """How much the use exceeds the request."""
+        """By how many bytes the use exceeds the request."""
         return self.used - self.requested
 
 

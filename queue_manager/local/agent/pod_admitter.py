@@ -28,7 +28,7 @@ from queue_manager.local.agent.node_admission import (
     admit_critical,
     is_critical,
 )
-from queue_manager.local.agent.worker_dependencies import NodePod
+from queue_manager.local.agent.pod_worker_dependencies import NodePod
 from queue_manager.local.placement.node_choice import BEST_EFFORT, tolerates_pressure
 from queue_manager.local.placement.node_usage import NodeUsage
 from queue_manager.local.placement.placement_objects import held_by, priority_of

@@ -24,8 +24,8 @@ from typing import IO
 
 from job_controller.json_tree import Json
 from queue_manager.local.agent import log_trimming
-from queue_manager.local.agent.layout import Layout, RunFiles
 from queue_manager.local.agent.log_trimming import PIECE_BYTES
+from queue_manager.local.agent.pod_files import Layout, RunFiles
 from queue_manager.local.agent.supervisor import LINGER_SECONDS
 from queue_manager.local.container_logs import LogOptions
 from queue_manager.local.errors import StatusError, bad_request
@@ -241,7 +241,7 @@ class _Dating:
         return dated + self.end(offset)
 
     def end(self, offset: int) -> bytes:
-        """The held-back part of an unfinished line."""
+        """Return the part of an unfinished line that was held back."""
         rest, self._rest = self._rest, b""
         return b"".join(self._dated([rest], offset))[:-1] if rest else b""
 

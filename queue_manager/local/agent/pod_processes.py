@@ -1,7 +1,7 @@
 """The processes of one pod: started, watched, found again by a later agent, and ended.
 
-A container has at most one process, and a readiness probe while it runs. Nothing is decided here: `worker` says what to
-start and when to stop. What must survive the agent is in files (`layout`).
+A container has at most one process, and a readiness probe while it runs. Nothing is decided here: `pod_worker` says
+what to start and when to stop. What must survive the agent is in files (`pod_files`).
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from queue_manager.local.agent.container_starts import (
     ContainerRun,
     Exit,
 )
-from queue_manager.local.agent.layout import RunFiles
 from queue_manager.local.agent.limits import OOM_KILLED, limits_of
-from queue_manager.local.agent.readiness import ProbeContext, Readiness, is_probed
+from queue_manager.local.agent.pod_files import RunFiles
+from queue_manager.local.agent.pod_status import VANISHED
+from queue_manager.local.agent.pod_worker_dependencies import NodePod, WorkerDependencies
+from queue_manager.local.agent.readiness_probes import ProbeContext, Readiness, is_probed
 from queue_manager.local.agent.resource_usage import Usage
-from queue_manager.local.agent.status import VANISHED
 from queue_manager.local.agent.termination_message import termination_message
 from queue_manager.local.agent.usage_samples import sample
-from queue_manager.local.agent.worker_dependencies import NodePod, WorkerDependencies
 
 
 class PodProcesses:

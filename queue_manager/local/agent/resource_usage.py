@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from queue_manager.api.keys import CPU_SECONDS, PEAK_MEMORY
-from queue_manager.local.agent.layout import RunFiles
+from queue_manager.local.agent.pod_files import RunFiles
 
 _RSS_UNIT = 1 if sys.platform == "darwin" else 1024  # bytes per unit of ru_maxrss
 _INEXACT = 8 << 20  # bytes by which the kernel's counters of one process can differ
@@ -54,7 +54,11 @@ def own_peak() -> int:
 
 
 def of_child(account: resource.struct_rusage, starter_peak: int) -> Usage:
-    """The kernel's account of a child. `starter_peak`: `own_peak` just after the child was started."""
+    """What a child process and its descendants used, from the kernel's account of the ended child.
+
+    `starter_peak` is the peak memory of this process in bytes (`own_peak`), read just after it started the child. The
+    kernel counts it into the peak of the child, which is therefore unknown (None) unless it is clearly larger.
+    """
     peak = account.ru_maxrss * _RSS_UNIT
     return Usage(account.ru_utime + account.ru_stime, peak if peak > starter_peak + _INEXACT else None)
 

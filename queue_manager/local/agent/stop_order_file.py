@@ -1,4 +1,4 @@
-"""Stores why the agent ends a pod, before any process of the pod is signalled. `worker` decides it.
+"""Stores why the agent ends a pod, before any process of the pod is signalled. `pod_worker` decides it.
 
 Without the order an agent that restarts after a crash would take the exit codes of an evicted pod for its own failure.
 """
@@ -11,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 
-from queue_manager.local.agent.status import Termination
+from queue_manager.local.agent.pod_status import Termination
 
 
 @dataclass(frozen=True, slots=True)

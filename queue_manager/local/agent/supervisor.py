@@ -42,8 +42,8 @@ import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from queue_manager.engine.descriptors import INHERITED_LIMIT
-from queue_manager.local.agent.layout import RunFiles
+from queue_manager.engine.file_descriptors import INHERITED_LIMIT
+from queue_manager.local.agent.pod_files import RunFiles
 from queue_manager.local.agent.resource_usage import Usage, of_child, own_peak
 
 _DESCRIPTORS = "unlimited" if INHERITED_LIMIT == resource.RLIM_INFINITY else INHERITED_LIMIT

@@ -11,8 +11,8 @@ import logging
 from collections.abc import Callable, Collection
 from time import monotonic
 
+from queue_manager.local.agent.pod_worker import PodWorker
 from queue_manager.local.agent.usage_samples import sample
-from queue_manager.local.agent.worker import PodWorker
 
 log = logging.getLogger(__name__)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import re
 
-from queue_manager.local.agent.memory import GONE, proportional
+from queue_manager.local.agent.memory_use import GONE, proportional
 from queue_manager.local.agent.resource_usage import Usage
 
 _TICKS = os.sysconf("SC_CLK_TCK")

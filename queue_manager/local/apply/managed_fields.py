@@ -32,7 +32,7 @@ from queue_manager.local.schema.fieldset import (
     union,
     without,
 )
-from queue_manager.local.schema.typed import TypedSchema
+from queue_manager.local.schema.strict_decoding import TypedSchema
 
 UPDATE, APPLY = "Update", "Apply"
 MEMO = 256  # new objects per kind that are cached ...

@@ -16,7 +16,7 @@ from queue_manager.local.cel.cel_values import NONE, CelError, Optional, OutOfBu
 from queue_manager.local.cel.parser import SyntaxProblem, names_in, parse
 from queue_manager.local.cel.program import MAX_STEPS, Program, Scope, compile_text
 from queue_manager.local.cel.typed_values import typed
-from queue_manager.local.schema.time_limits import OUT_OF_BUDGET
+from queue_manager.local.schema.cpu_time_limits import OUT_OF_BUDGET
 
 NOT_CHECKED = (
     "some validation rules were not checked because the object was invalid; correct the existing errors to complete "

@@ -1,4 +1,4 @@
-"""Functions of lists; those that look for something take texts too."""
+"""Functions of lists. `indexOf` and `lastIndexOf` take texts too."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import orjson
 
 from queue_manager.engine.transport import JSON, Response
-from queue_manager.local.server.exchange import ServerRequest
+from queue_manager.local.server.http_messages import ServerRequest
 
 if TYPE_CHECKING:
     from queue_manager.local.server.api_server import ApiServer

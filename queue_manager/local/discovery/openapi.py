@@ -16,7 +16,7 @@ from queue_manager.api.resources import Resource
 from queue_manager.local.kinds.custom_kinds import OBJECT_META, CustomSchema
 from queue_manager.local.kinds.kind import Kind
 from queue_manager.local.schema.shapes import definitions
-from queue_manager.local.schema.typed import TypedSchema
+from queue_manager.local.schema.strict_decoding import TypedSchema
 
 _PREFIX = "#/components/schemas/"
 _GVK = "x-kubernetes-group-version-kind"

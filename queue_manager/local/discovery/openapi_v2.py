@@ -29,7 +29,7 @@ def _parameter(name: str) -> bytes:
 
 
 def _message(field: int, content: bytes) -> bytes:
-    """Encode a length-delimited field."""
+    """Encode a protobuf field of wire type 2 (length-delimited)."""
     return bytes([field << 3 | 2]) + _varint(len(content)) + content
 
 

@@ -8,11 +8,11 @@ from job_controller.api_rules import names
 from job_controller.api_rules.field_errors import FieldError, forbidden, invalid, not_supported, required
 from job_controller.json_tree import Json
 from queue_manager.api.resources import CRDS
-from queue_manager.local.kinds.build import builtin, immutable, lookup
+from queue_manager.local.kinds.builtin_kind import builtin, immutable, lookup
 from queue_manager.local.kinds.crd_schemas import validate_schema
 from queue_manager.local.kinds.crd_versions import is_converted_here, validate_deprecation, validate_stored
 from queue_manager.local.kinds.crd_webhooks import set_webhook_defaults, validate_webhook
-from queue_manager.local.schema.time_limits import TimeLimitExceeded, limited
+from queue_manager.local.schema.cpu_time_limits import TimeLimitExceeded, limited
 
 _COLUMN_TYPES = ("boolean", "date", "integer", "number", "string")
 
@@ -33,7 +33,7 @@ def _default(crd: Json) -> None:
 
 
 def _prepare_create(crd: Json) -> None:
-    """Accept the names immediately: only a definition of the same name could conflict."""
+    """Set defaults, and a status in which the names are accepted: they cannot conflict with those of another CRD."""
     _default(crd)
     time = crd["metadata"].get("creationTimestamp")
     crd["status"] = {

@@ -8,7 +8,7 @@ from job_controller.api_rules import defaults, status_validation, validation
 from job_controller.json_tree import Json
 from queue_manager.api.resources import JOBS
 from queue_manager.local.kinds import job_rows
-from queue_manager.local.kinds.build import builtin, lookup
+from queue_manager.local.kinds.builtin_kind import builtin, lookup
 from queue_manager.local.schema.fieldset import FieldSet, of_paths, union
 
 

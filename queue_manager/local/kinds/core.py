@@ -10,7 +10,7 @@ from job_controller.api_rules import names
 from job_controller.api_rules.field_errors import FieldError, forbidden, invalid, required
 from job_controller.json_tree import Json
 from queue_manager.api.resources import CONFIG_MAPS, LIMIT_RANGES, NAMESPACES, SECRETS, Resource
-from queue_manager.local.kinds.build import builtin, immutable, lookup
+from queue_manager.local.kinds.builtin_kind import builtin, immutable, lookup
 from queue_manager.local.kinds.kind import Column
 from queue_manager.local.kinds.limit_ranges import default_limits, validate_limits
 from queue_manager.local.kinds.tables import AGE, NAME, age

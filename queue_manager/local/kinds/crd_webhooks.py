@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from job_controller.api_rules import names
 from job_controller.api_rules.field_errors import FieldError, invalid, required
 from job_controller.json_tree import Json
-from queue_manager.local.kinds.build import lookup
+from queue_manager.local.kinds.builtin_kind import lookup
 
 DEFAULT_PORT = 443
 REVIEW_VERSIONS = ("v1", "v1beta1")

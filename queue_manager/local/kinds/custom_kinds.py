@@ -27,11 +27,11 @@ from queue_manager.local.kinds.crd_versions import (
 from queue_manager.local.kinds.jsonpath import Path, compile_path, find
 from queue_manager.local.kinds.kind import Column, Kind, OtherVersion
 from queue_manager.local.kinds.tables import AGE, NAME, age
-from queue_manager.local.schema.memo import text_of
+from queue_manager.local.schema.cpu_time_limits import OUT_OF_BUDGET, TimeLimitExceeded, limited
 from queue_manager.local.schema.shapes import shape_of
+from queue_manager.local.schema.strict_decoding import Undecodable, Walk
 from queue_manager.local.schema.structural import CompiledSchema, duplicate_fields
-from queue_manager.local.schema.time_limits import OUT_OF_BUDGET, TimeLimitExceeded, limited
-from queue_manager.local.schema.typed import Undecodable, Walk
+from queue_manager.local.schema.validation_cache import text_of
 
 OBJECT_META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
 

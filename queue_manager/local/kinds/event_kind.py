@@ -10,7 +10,7 @@ from job_controller.api_rules.field_errors import FieldError, invalid, required
 from job_controller.json_tree import Json
 from queue_manager.api.resources import EVENTS, Resource
 from queue_manager.local.kinds.ages import since
-from queue_manager.local.kinds.build import builtin, lookup
+from queue_manager.local.kinds.builtin_kind import builtin, lookup
 from queue_manager.local.kinds.kind import Column
 
 NEW_EVENTS = Resource("events.k8s.io", "v1", "events", "Event")

@@ -18,7 +18,7 @@ from job_controller.api_rules.field_errors import (
 from job_controller.go_text import NOT_NEGATIVE
 from job_controller.json_tree import Json
 from queue_manager.api.resources import NODES
-from queue_manager.local.kinds.build import builtin, lookup
+from queue_manager.local.kinds.builtin_kind import builtin, lookup
 from queue_manager.local.kinds.kind import Column
 from queue_manager.local.kinds.tables import AGE, NAME, age
 from queue_manager.local.schema import scalars

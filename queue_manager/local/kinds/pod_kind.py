@@ -13,10 +13,10 @@ from job_controller.api_rules.pod_templates import validate_pod_spec
 from job_controller.json_tree import Json
 from queue_manager.api.resources import PODS
 from queue_manager.local.kinds import pod_rows
-from queue_manager.local.kinds.build import builtin, lookup
+from queue_manager.local.kinds.builtin_kind import builtin, lookup
 from queue_manager.local.schema import scalars
 from queue_manager.local.schema.fieldset import FieldSet, of_paths
-from queue_manager.local.schema.memo import Answers, Passed, text_of
+from queue_manager.local.schema.validation_cache import Answers, Passed, text_of
 
 _CHANGEABLE = (
     "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,"

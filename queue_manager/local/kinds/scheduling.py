@@ -10,7 +10,7 @@ from job_controller.api_rules.field_errors import FieldError, forbidden, invalid
 from job_controller.go_text import NOT_NEGATIVE
 from job_controller.json_tree import Json
 from queue_manager.api.resources import LEASES, PRIORITY_CLASSES, RUNTIME_CLASSES
-from queue_manager.local.kinds.build import builtin, immutable, lookup
+from queue_manager.local.kinds.builtin_kind import builtin, immutable, lookup
 from queue_manager.local.kinds.kind import Column
 from queue_manager.local.kinds.tables import AGE, NAME, age
 

@@ -39,8 +39,8 @@ from queue_manager.local.placement.placement_objects import (
     priority_of,
     requests_of,
 )
+from queue_manager.local.placement.placement_writes import PlacementWrites
 from queue_manager.local.placement.pod_preemption import NEVER, PlacedPod, preempt
-from queue_manager.local.placement.reports import PlacementReports
 
 WRITES_IN_FLIGHT = 16
 BINDING_RETRY_SECONDS = 1.0
@@ -67,7 +67,10 @@ class PendingPod(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PlacementRound:
-    """State of one round: the nodes, the refusals by signature of the pod, and signatures that no preemption helps."""
+    """State of one round: the nodes, and what is known of pods by their signature (`PendingPod.signature`).
+
+    `refused`: why no node takes such a pod. `unresolvable`: no preemption makes room for such a pod.
+    """
 
     nodes: Sequence[NodeRoom]
     refused: dict[bytes, Unschedulable] = field(default_factory=dict)
@@ -78,7 +81,7 @@ class Placement:
     """Binds pods to nodes. Construct it before the runtime starts."""
 
     def __init__(self, runtime: Runtime) -> None:
-        self._reports = PlacementReports(runtime)
+        self._reports = PlacementWrites(runtime)
         self._rounds: WorkQueue[str] = WorkQueue("placement")
         self._writes: WorkQueue[str] = WorkQueue("placement-writes")
         self._waiting: dict[str, PendingPod] = {}  # by uid

@@ -1,6 +1,6 @@
-"""Requests that pods hold on the nodes, which of them are terminating, and the room reserved for nominated pods.
+"""The requests of pods on the nodes, which of the pods are terminating, and what is reserved for nominated pods.
 
-A pod that preempts others is nominated for their node until it is bound there. The room that its victims release one
+A pod that preempts others is nominated for their node until it is bound there. What its victims release one
 after another is not given to pods of lower priority meanwhile.
 """
 
@@ -15,7 +15,10 @@ from queue_manager.scheduling.amounts import Amounts
 
 
 class NodeUsage:
-    """Room by the uid of pods. `leaving`: pods that are being deleted and still hold their room."""
+    """The requests of the pods on each node, and of those that are nominated for it.
+
+    `leaving`: UIDs of pods that are being deleted and whose requests still count.
+    """
 
     def __init__(self) -> None:
         self.leaving: set[str] = set()
@@ -35,7 +38,7 @@ class NodeUsage:
         self._usage[held.node] = plus(self._usage.get(held.node) or {}, held.requests)
 
     def release(self, uid: str) -> bool:
-        """Release the room of a pod; False if it held none."""
+        """Subtract the requests of a pod from those of its node; False if the pod was on no node."""
         held = self._held.pop(uid, None)
         self.leaving.discard(uid)
         if held is None:
@@ -47,7 +50,7 @@ class NodeUsage:
     # --- nominations -
 
     def nominate(self, held: PlacedPod) -> None:
-        """Reserve room for a pod on a node where it does not fit yet."""
+        """Reserve the requests of a pod on a node where it does not fit yet."""
         self._nominated[held.uid] = held
 
     def withdraw(self, uid: str) -> None:
@@ -61,8 +64,8 @@ class NodeUsage:
     # --- usage ----------
 
     def usage(self, uid: str, priority: int) -> Usage:
-        """The usage of each node that a pod sees: held room, plus that of other nominated pods of its priority or
-        above.
+        """The usage of each node that counts for a pod: the requests of the pods on the node, and of the other pods
+        that are nominated for it and have at least this priority.
         """
         return _added(self._usage, (n for n in self._nominated.values() if n.uid != uid and n.priority >= priority), 1)
 

@@ -20,7 +20,7 @@ from typing import Any, Protocol
 
 import re2
 
-from queue_manager.local.schema.time_limits import TimeLimitExceeded
+from queue_manager.local.schema.cpu_time_limits import TimeLimitExceeded
 
 MAX_STEPS = 10**9  # instructions of a program times characters of a text: at most a tenth of a second
 MAX_DEPTH = 1000  # nested groups: maxHeight of regexp/syntax
@@ -163,7 +163,10 @@ def _go_error(error: re2.error, text: str) -> tuple[str, str]:
 
 
 def _first_look_behind(text: str, operator: str) -> int:
-    """Return the position of the `(?<=` or `(?<!` that RE2 rejects. Others may be in brackets or escaped."""
+    """Return the position of the look-behind (`operator`: `(?<=` or `(?<!`) that RE2 rejects.
+
+    It is not always the first occurrence of these characters: in brackets or escaped they are no look-behind.
+    """
     for found in re.finditer(re.escape(operator), text):
         try:
             re2.compile(text[: found.end() + 1], _options())

@@ -17,7 +17,7 @@ from enum import Enum, auto
 from typing import NamedTuple
 
 from job_controller.json_tree import Json
-from queue_manager.local.bounds import MAX_VALUES, TOO_MANY
+from queue_manager.local.request_limits import MAX_VALUES, TOO_MANY
 
 MAGIC = b"k8s\0"
 _VARINT, _BYTES = 0, 2  # wire types; Kubernetes has no fields of fixed size

@@ -11,8 +11,8 @@ from functools import cache
 from importlib import resources
 
 from job_controller.json_tree import Json
-from queue_manager.local.schema.fitting import Fit
-from queue_manager.local.schema.memo import Passed
+from queue_manager.local.schema.structural_fast_path import Fit
+from queue_manager.local.schema.validation_cache import Passed
 
 INT_LIMITS = {"int32": 2**31, "int64": 2**63}
 # Types with a decoder of their own, by the last word of their name.

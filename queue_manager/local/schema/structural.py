@@ -5,7 +5,7 @@ still tested against the rules that do not depend on the type.
 
 Every walk takes the old value, if any, and skips the parts that equal it: they were pruned, defaulted and validated
 when they were written. So the cost of a write depends on what it changes, not on the size of the object. Nodes with
-`compile_fit` called first test whether a walk has anything to do (fitting.py).
+`compile_fit` called first test whether a walk has anything to do (structural_fast_path.py).
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from typing import Any
 
 from job_controller.api_rules.field_errors import FieldError, invalid, not_supported, required, show, too_long, too_many
 from job_controller.json_tree import Json
-from queue_manager.local.schema.fitting import Fit
 from queue_manager.local.schema.formats import has_format
 from queue_manager.local.schema.jsontext import Repeated
 from queue_manager.local.schema.patterns import compiled
+from queue_manager.local.schema.structural_fast_path import Fit
 
 _MISSING: Any = object()
 _COMBINATIONS = ("allOf", "anyOf", "oneOf", "not")

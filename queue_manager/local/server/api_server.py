@@ -25,17 +25,17 @@ from queue_manager.local.container_logs import ContainerLogs
 from queue_manager.local.discovery.paths import discovery
 from queue_manager.local.errors import StatusError
 from queue_manager.local.kinds.registry import KindRegistry
-from queue_manager.local.schema.time_limits import LimitedRequest, NeedsWorkerProcess, Work
+from queue_manager.local.schema.cpu_time_limits import LimitedRequest, NeedsWorkerProcess, Work
+from queue_manager.local.server.access_reviews import review
 from queue_manager.local.server.admission_chain import AdmissionPlugin, AdmissionReview
-from queue_manager.local.server.call import Call, CallTarget, parse_path
 from queue_manager.local.server.deletion import DeleteOptions, Deleter
-from queue_manager.local.server.exchange import ServerRequest, Stream, flag, negotiate, refuse, respond
+from queue_manager.local.server.http_messages import ServerRequest, Stream, flag, negotiate, refuse, respond
 from queue_manager.local.server.large_writes import LargeWrites
 from queue_manager.local.server.listing import list_objects, version
 from queue_manager.local.server.namespace_finalize import finalize
 from queue_manager.local.server.pod_subresources import PodSubresources
-from queue_manager.local.server.reviews import review
-from queue_manager.local.server.views import ResponseView
+from queue_manager.local.server.request_info import Call, CallTarget, parse_path
+from queue_manager.local.server.response_encoding import ResponseView
 from queue_manager.local.server.watch import Watch
 from queue_manager.local.server.writing import Writer
 from queue_manager.local.storage.store import Store, StoredChange, decode

@@ -13,14 +13,15 @@ from queue_manager.engine.transport import APPLY_PATCH
 from queue_manager.local import errors
 from queue_manager.local.apply.managed_fields import APPLY, Managers, decode, encode
 from queue_manager.local.apply.server_side_apply import Applied, apply
-from queue_manager.local.bounds import MAX_BODY
 from queue_manager.local.kinds.custom_kinds import CustomSchema
+from queue_manager.local.request_limits import MAX_BODY
 from queue_manager.local.schema.jsontext import whole
 from queue_manager.local.schema.structural import CompiledSchema
 from queue_manager.local.server import object_metadata
-from queue_manager.local.server.call import Call
-from queue_manager.local.server.exchange import check_size, flag, media_type, read_yaml, yaml_errors
-from queue_manager.local.server.ownership import manager_id, view_of
+from queue_manager.local.server.field_ownership import manager_id, view_of
+from queue_manager.local.server.http_messages import flag, media_type
+from queue_manager.local.server.request_bodies import check_size, read_yaml, yaml_errors
+from queue_manager.local.server.request_info import Call
 from queue_manager.local.storage.store import Stored, WritableStore
 
 
@@ -93,9 +94,9 @@ def _refuse_nulls(call: Call, new: Json) -> None:
 
 
 def _nulls(node: CompiledSchema, value: Json, path: str) -> Iterator[FieldError]:
-    """Return the fields that an apply sets to null although they may not be null.
+    """Yield an error for each field that an apply configuration sets to null, and that is not nullable.
 
-    Only objects that were sent as a whole have such nulls dropped.
+    In other writes, an object that is sent as a whole, such nulls are dropped instead.
     """
     if isinstance(value, list) and node.item is not None:
         for index, item in enumerate(value):

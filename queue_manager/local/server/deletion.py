@@ -23,11 +23,12 @@ from job_controller.times import timestamp
 from queue_manager.api.resources import NAMESPACES, PODS, Resource
 from queue_manager.local import errors
 from queue_manager.local.server.admission_chain import AdmissionPlugin, AdmissionReview
-from queue_manager.local.server.call import Call
-from queue_manager.local.server.decoding import SCHEME
-from queue_manager.local.server.exchange import flag, json_type, read_body
+from queue_manager.local.server.event_loop_turns import in_turns
+from queue_manager.local.server.http_messages import flag
 from queue_manager.local.server.listing import Selection
-from queue_manager.local.server.turns import in_turns
+from queue_manager.local.server.object_decoding import SCHEME
+from queue_manager.local.server.request_bodies import json_type, read_body
+from queue_manager.local.server.request_info import Call
 from queue_manager.local.server.writing import is_finalized
 from queue_manager.local.storage.store import Store, Stored
 

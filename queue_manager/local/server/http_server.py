@@ -29,9 +29,9 @@ from aiohttp.web_protocol import RequestHandler
 from queue_manager.engine.connections import BACKLOG, Connections
 from queue_manager.engine.transport import Response
 from queue_manager.local import errors
-from queue_manager.local.bounds import MAX_BODY
+from queue_manager.local.request_limits import MAX_BODY
 from queue_manager.local.server.api_server import ApiServer
-from queue_manager.local.server.exchange import ServerRequest, Stream, refuse
+from queue_manager.local.server.http_messages import ServerRequest, Stream, refuse
 
 log = logging.getLogger(__name__)
 
@@ -115,7 +115,7 @@ def _make_request(
 
 
 class _RequestHandler:
-    """Authenticates requests, and converts between aiohttp's requests and responses and those of exchange.py."""
+    """Authenticates requests, and converts between aiohttp's requests and responses and those of http_messages.py."""
 
     connections: Connections
 

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from queue_manager.engine import transport
 from queue_manager.engine.transport import JSON, ApiError, Response
 from queue_manager.local.server.api_server import ApiServer
-from queue_manager.local.server.exchange import ServerRequest, Stream
+from queue_manager.local.server.http_messages import ServerRequest, Stream
 
 AGENT = "sluice"  # user agent: the manager in managedFields, the same as over HTTP
 

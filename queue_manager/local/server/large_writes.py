@@ -21,9 +21,9 @@ from functools import partial
 
 from job_controller.json_tree import Json
 from queue_manager.local.errors import StatusError
-from queue_manager.local.schema.time_limits import NeedsWorkerProcess
+from queue_manager.local.schema.cpu_time_limits import NeedsWorkerProcess
 from queue_manager.local.server.admission_chain import AdmissionPlugin
-from queue_manager.local.server.call import Call
+from queue_manager.local.server.request_info import Call
 from queue_manager.local.server.writing import Writer
 from queue_manager.local.storage.store import NO_FIELDS, Store, Stored
 
@@ -108,7 +108,7 @@ class StoreSnapshot:
         return Stored(f"{namespace}/{name}", namespace, name, meta["uid"], 0, NO_FIELDS, fields, b"")
 
     def remove(self, resource: str, obj: Json) -> None:
-        """Keep the deletion."""
+        """Remember the deletion, which is carried out on the event loop."""
 
         def write() -> None:
             self._store.remove(resource, obj)

@@ -19,11 +19,11 @@ from job_controller.api_rules.field_errors import FieldError, forbidden, invalid
 from queue_manager.api.resources import Resource
 from queue_manager.local import errors
 from queue_manager.local.kinds.custom_kinds import CustomSchema
-from queue_manager.local.server.call import Call
-from queue_manager.local.server.exchange import flag
+from queue_manager.local.server.event_loop_turns import in_turns
+from queue_manager.local.server.http_messages import flag
+from queue_manager.local.server.request_info import Call
+from queue_manager.local.server.response_encoding import shown
 from queue_manager.local.server.selector_parsing import FieldMatcher, LabelMatcher, parse_fields, parse_labels
-from queue_manager.local.server.turns import in_turns
-from queue_manager.local.server.views import shown
 from queue_manager.local.storage.store import Compacted, Store, Stored, decode, object_key
 
 MATCH = "resourceVersionMatch"

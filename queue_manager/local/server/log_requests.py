@@ -11,9 +11,9 @@ from queue_manager.api.resources import Resource
 from queue_manager.local import errors
 from queue_manager.local.container_logs import LogOptions
 from queue_manager.local.schema import scalars
-from queue_manager.local.server.call import Call
-from queue_manager.local.server.exchange import flag
+from queue_manager.local.server.http_messages import flag
 from queue_manager.local.server.listing import number
+from queue_manager.local.server.request_info import Call
 
 OPTIONS = Resource("", "v1", "pods/log", "PodLogOptions")
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from queue_manager.local.server import object_metadata
-from queue_manager.local.server.call import Call
-from queue_manager.local.server.exchange import read_body
+from queue_manager.local.server.request_bodies import read_body
+from queue_manager.local.server.request_info import Call
 from queue_manager.local.server.writing import Writer
 from queue_manager.local.storage.store import decode
 

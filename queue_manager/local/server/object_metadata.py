@@ -10,7 +10,7 @@ from job_controller.json_tree import Json
 from job_controller.times import timestamp
 from queue_manager.api.resources import NAMESPACES
 from queue_manager.local import errors
-from queue_manager.local.server.call import Call
+from queue_manager.local.server.request_info import Call
 from queue_manager.local.storage.store import WritableStore, decode
 
 FINALIZING = ("deletionTimestamp", "deletionGracePeriodSeconds")

@@ -17,9 +17,10 @@ from queue_manager.engine.transport import Response
 from queue_manager.local import errors
 from queue_manager.local.container_logs import ContainerLogs
 from queue_manager.local.server import log_requests
-from queue_manager.local.server.call import Call
 from queue_manager.local.server.deletion import DeleteOptions, Deleter
-from queue_manager.local.server.exchange import Stream, read_body
+from queue_manager.local.server.http_messages import Stream
+from queue_manager.local.server.request_bodies import read_body
+from queue_manager.local.server.request_info import Call
 from queue_manager.local.server.writing import Writer
 from queue_manager.local.storage.store import Store, decode
 

@@ -18,11 +18,11 @@ from collections.abc import AsyncGenerator, Callable, Iterable
 import orjson
 
 from queue_manager.local import errors
-from queue_manager.local.server.call import Call
-from queue_manager.local.server.exchange import flag
+from queue_manager.local.server.event_loop_turns import in_turns
+from queue_manager.local.server.http_messages import flag
 from queue_manager.local.server.listing import Selection, check_watch_options, number, version
-from queue_manager.local.server.turns import in_turns
-from queue_manager.local.server.views import error_event
+from queue_manager.local.server.request_info import Call
+from queue_manager.local.server.response_encoding import error_event
 from queue_manager.local.storage.store import Compacted, Store, Stored, StoredChange
 
 BOOKMARK_SECONDS = 60.0

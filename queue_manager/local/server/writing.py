@@ -20,11 +20,11 @@ from job_controller.times import timestamp
 from queue_manager.local import errors
 from queue_manager.local.errors import StatusError
 from queue_manager.local.patching.patch_types import apply_patch, is_merge, is_strategic, require_language, undecodable
-from queue_manager.local.server import applying, object_metadata, ownership
+from queue_manager.local.server import applying, field_ownership, object_metadata
 from queue_manager.local.server.admission_chain import AdmissionPlugin, AdmissionReview
-from queue_manager.local.server.call import Call, check_write_options, name_of
-from queue_manager.local.server.decoding import SCHEME, read_object
 from queue_manager.local.server.equivalent_review import adopt_changes, reviewed_as, reviewed_form
+from queue_manager.local.server.object_decoding import SCHEME, read_object
+from queue_manager.local.server.request_info import Call, check_write_options, name_of
 from queue_manager.local.storage.store import Stored, WritableStore, decode
 
 MAX_NAME_ATTEMPTS = 8  # names tried for one generateName, as upstream
@@ -79,7 +79,7 @@ class Writer:
         if existing is not None:
             raise errors.already_exists(call.resource, name, going="deletionTimestamp" in decode(existing)["metadata"])
         if not call.created:
-            ownership.on_create(call, obj, generated, self._now())
+            field_ownership.on_create(call, obj, generated, self._now())
         if call.dry_run:
             return orjson.dumps(obj)
         return self._put(call, obj)
@@ -114,9 +114,9 @@ class Writer:
         body = call.request.body
         named = b"managedFields" in body or b"\\u" in body
         if is_merge(content_type):
-            live = {**old, "metadata": dict(old["metadata"])} if named else ownership.unmanaged(old)
+            live = {**old, "metadata": dict(old["metadata"])} if named else field_ownership.unmanaged(old)
         else:
-            live = call.load(stored) if named else ownership.without_managers(call, stored, old)
+            live = call.load(stored) if named else field_ownership.without_managers(call, stored, old)
         new = apply_patch(call.kind, content_type, live, body)
         if not isinstance(new, dict):
             raise errors.bad_request("the patched value is not an object")
@@ -181,9 +181,9 @@ class Writer:
         if not status:
             call.warnings.extend(kind.warnings(new, old))
         if applied:
-            ownership.keep_times(new, old)
+            field_ownership.keep_times(new, old)
         else:
-            ownership.on_update(call, new, old, self._now())
+            field_ownership.on_update(call, new, old, self._now())
         return self.store(call, new, old)
 
     def store(self, call: Call, new: Json, old: Json) -> bytes:

@@ -5,7 +5,7 @@ and no other user may be able to replace them. Each function raises JournalUnusa
 
     objects.db       the objects (journal.py), with -wal and -shm beside it while it is open
     lock             held while a cluster runs
-    pods             the folder of the node agent (agent/layout.py)
+    pods             the folder of the node agent (agent/pod_files.py)
     kubeconfig       with the token of the API server (kubeconfig_file.py)
     serving.pem      key and certificate of the API server (local/loopback_certificate.py)
     history.db       what happened to each Job (queue_manager/accounting), with -wal and -shm beside it

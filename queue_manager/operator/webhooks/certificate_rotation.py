@@ -43,7 +43,7 @@ class Pair(NamedTuple):
 
     @property
     def pem(self) -> str:
-        """Both, as the ssl module reads them."""
+        """Key and certificate in one text, as the ssl module reads them from a file."""
         return self.key + self.certificate
 
 

@@ -43,10 +43,11 @@ class ClusterContexts:
         return self._contexts.settings.bounds
 
     async def of(self, job: Json, *, with_owner: bool, with_import: bool = False) -> SubmissionContext:
-        """`with_owner`: read whether it belongs to a managed Job; otherwise it does not. `with_import`: read whether
-        `sluice import` made a Workload for it.
+        """Return what the admission rules need to know about the cluster for this Job.
 
-        Raises ApiError, OSError or TimeoutError if an owner cannot be read.
+        With `with_owner` the owners of the Job are read, to find whether it belongs to a managed Job; without, it does
+        not. With `with_import` its Workload is read, to find whether `sluice import` made one. Raises ApiError, OSError
+        or TimeoutError if an owner cannot be read.
         """
         owner_managed = False
         if with_owner and (job.get("metadata") or {}).get("ownerReferences"):

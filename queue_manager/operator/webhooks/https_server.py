@@ -2,7 +2,7 @@
 
 Connections stay open: an API server sends thousands of reviews on one. It closes an idle connection after 90 s, so this
 server waits longer, or a request could meet a connection that is being closed. Any client may connect, so a connection
-that has brought no review is closed after seconds (`engine.connections`).
+that has brought no review is closed after a few seconds (`engine.connections`).
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ from queue_manager.jobs import webhook, workload_manifest
 from queue_manager.jobs.start_stop import restore
 from queue_manager.lifecycle import overrides
 from queue_manager.lifecycle.workload_settings import Bounds, PodsReadyBounds, PodsReadySettings
-from queue_manager.local.agent.worker_dependencies import NodePod
+from queue_manager.local.agent.pod_worker_dependencies import NodePod
 from queue_manager.local.placement.placement_objects import NodeObject, PodObject
 from queue_manager.local.schema import protobuf
 from queue_manager.scheduling.execution_time import min_runtime

@@ -21,7 +21,7 @@ from queue_manager.local import errors
 from queue_manager.local.kinds.registry import KindRegistry
 from queue_manager.local.local_cluster import install_crds
 from queue_manager.local.server.api_server import ApiServer
-from queue_manager.local.server.exchange import ServerRequest
+from queue_manager.local.server.http_messages import ServerRequest
 from queue_manager.local.server.in_process import LocalTransport
 from queue_manager.local.storage.store import Store
 from tests.fuzz.target import Target

@@ -14,7 +14,7 @@ from queue_manager.local.cel.parser import SyntaxProblem
 from queue_manager.local.errors import StatusError
 from queue_manager.local.kinds.jsonpath import compile_path
 from queue_manager.local.schema import patterns, scalars
-from queue_manager.local.schema.time_limits import TimeLimitExceeded
+from queue_manager.local.schema.cpu_time_limits import TimeLimitExceeded
 from queue_manager.local.server.listing import ListPosition
 from queue_manager.local.server.selector_parsing import parse_fields, parse_labels
 from tests.fuzz.target import Target, require_stable

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from queue_manager.local.agent.layout import Layout
+from queue_manager.local.agent.pod_files import Layout
 from tests.local.agent.world import World
 
 

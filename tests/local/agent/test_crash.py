@@ -13,8 +13,8 @@ import pytest
 
 from queue_manager.api.resources import PODS
 from queue_manager.local.agent import escaped_processes
-from queue_manager.local.agent.layout import Layout
-from queue_manager.local.agent.status import PREEMPTED, Termination
+from queue_manager.local.agent.pod_files import Layout
+from queue_manager.local.agent.pod_status import PREEMPTED, Termination
 from tests.local.agent.world import Tree, World, condition, running, state, terminated
 from tests.waiting import until
 
@@ -162,8 +162,8 @@ async def test_a_container_survives_kill_9_of_the_process_that_started_it(tmp_pa
 import os, signal
 from pathlib import Path
 from queue_manager.local.agent import supervisor
-from queue_manager.local.agent.layout import Layout
-from queue_manager.local.agent.status import PREEMPTED, Termination
+from queue_manager.local.agent.pod_files import Layout
+from queue_manager.local.agent.pod_status import PREEMPTED, Termination
 layout = Layout(Path({str(tmp_path)!r}))
 layout.create("uid", "main")
 run = layout.run("uid", "main", 0)

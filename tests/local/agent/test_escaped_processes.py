@@ -14,7 +14,7 @@ import pytest
 
 from queue_manager.cli.up import print_leftovers
 from queue_manager.local.agent import escaped_processes, supervisor
-from queue_manager.local.agent.layout import Layout
+from queue_manager.local.agent.pod_files import Layout
 from tests.waiting import until
 
 

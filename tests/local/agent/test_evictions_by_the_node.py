@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from queue_manager.api.resources import EVENTS, NODES
-from queue_manager.local.agent import escaped_processes, memory
+from queue_manager.local.agent import escaped_processes, memory_use
 from queue_manager.local.agent.eviction_loop import Evictor
 from queue_manager.local.agent.eviction_order import (
     ContainerUse,
@@ -26,8 +26,8 @@ from queue_manager.local.agent.eviction_order import (
     eviction_message,
     ranked,
 )
-from queue_manager.local.agent.status import Termination
-from queue_manager.local.agent.worker import PodWorker
+from queue_manager.local.agent.pod_status import Termination
+from queue_manager.local.agent.pod_worker import PodWorker
 from queue_manager.local.node_registration import node_specs
 from queue_manager.scheduling.amounts import Amounts
 from queue_manager.simulation.virtual import run_virtual
@@ -103,13 +103,13 @@ def test_the_message_is_in_the_status_and_in_the_condition() -> None:
 
 def test_shared_memory_is_divided_among_its_processes() -> None:
     pid = os.getpid()
-    assert 0 < memory.proportional(pid) <= memory.resident(pid)
-    assert memory.session_of(pid) == os.getsid(pid)
+    assert 0 < memory_use.proportional(pid) <= memory_use.resident(pid)
+    assert memory_use.session_of(pid) == os.getsid(pid)
 
 
 def test_an_ended_process_uses_no_memory() -> None:
     gone = 2**22 + 1
-    assert (memory.resident(gone), memory.proportional(gone), memory.session_of(gone)) == (0, 0, 0)
+    assert (memory_use.resident(gone), memory_use.proportional(gone), memory_use.session_of(gone)) == (0, 0, 0)
 
 
 # --- with processes ---

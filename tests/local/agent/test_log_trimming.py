@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from queue_manager.local.agent import log_trimming
-from queue_manager.local.agent.layout import Layout, RunFiles
 from queue_manager.local.agent.log_trimming import CUT_BYTES, MAX_LOG_BYTES, PIECE_BYTES
+from queue_manager.local.agent.pod_files import Layout, RunFiles
 from queue_manager.local.agent.pod_logs import LogIndexer
 from tests.local.agent.test_logs import read, wrote
 from tests.local.agent.world import World

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from queue_manager.local.agent.layout import Layout, RunFiles
+from queue_manager.local.agent.pod_files import Layout, RunFiles
 from queue_manager.local.agent.pod_logs import PIECE_BYTES, LogFiles, LogIndexer
 from queue_manager.local.container_logs import LogOptions
 from queue_manager.local.errors import StatusError

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from queue_manager.local.agent import escaped_processes, resource_usage, supervisor
-from queue_manager.local.agent.layout import Layout, RunFiles
+from queue_manager.local.agent.pod_files import Layout, RunFiles
 from tests.waiting import SECONDS, until
 
 

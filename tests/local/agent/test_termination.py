@@ -13,7 +13,7 @@ import pytest
 
 from queue_manager.api.resources import PODS
 from queue_manager.local.agent import escaped_processes
-from queue_manager.local.agent.layout import Layout
+from queue_manager.local.agent.pod_files import Layout
 from tests.local.agent.world import Tree, World, condition, running, state, terminated
 from tests.waiting import until
 

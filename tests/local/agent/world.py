@@ -19,14 +19,14 @@ from queue_manager.local.agent import escaped_processes
 from queue_manager.local.agent.agent import Agent
 from queue_manager.local.agent.cgroups import Cgroups
 from queue_manager.local.agent.eviction_order import PressurePolicy
-from queue_manager.local.agent.layout import Layout
+from queue_manager.local.agent.pod_files import Layout
 from queue_manager.local.agent.pod_logs import LogFiles
 from queue_manager.local.container_logs import LogOptions
 from queue_manager.local.controllers.taint_eviction import TaintEviction
 from queue_manager.local.kinds.registry import KindRegistry
 from queue_manager.local.node_registration import NodeSpec, node_specs, register
 from queue_manager.local.placement import Placement
-from queue_manager.local.priority import PodPriority
+from queue_manager.local.pod_priority import PodPriority
 from queue_manager.local.server.api_server import ApiServer
 from queue_manager.local.server.in_process import LocalTransport
 from queue_manager.local.storage.store import Store, StoredChange

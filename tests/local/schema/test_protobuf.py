@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from queue_manager.api.resources import CONFIG_MAPS, JOBS, NAMESPACES, PODS, PRIORITY_CLASSES, SECRETS, Resource
-from queue_manager.local.bounds import MAX_VALUES
 from queue_manager.local.kinds.registry import KindRegistry
+from queue_manager.local.request_limits import MAX_VALUES
 from queue_manager.local.schema import protobuf
 from queue_manager.local.server.api_server import ApiServer
 from queue_manager.local.storage.store import Store

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from queue_manager.engine import connections, descriptors
+from queue_manager.engine import connections, file_descriptors
 from queue_manager.local.server.http_server import Listening, serve
 from tests.local.server.world import World
 from tests.local.tls import tls
@@ -112,7 +112,7 @@ async def test_a_burst_of_authenticated_clients_is_served(
 
 
 async def test_connections_leave_a_reserve_of_descriptors(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(descriptors, "for_connections", lambda: 2)
+    monkeypatch.setattr(file_descriptors, "for_connections", lambda: 2)
     listening = await serve(World().server, tls().server, token="secret")
     known = []
     for _ in range(2):

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 import msgspec
 import pytest
 
-from queue_manager.cli import repeated_reading
+from queue_manager.cli import polling
 from queue_manager.cli.log_streams import LogPrinter
 from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.transport import ApiError, Relay, Request, Response
@@ -48,7 +48,7 @@ class LogStreams(Relay):
 
 @pytest.fixture(autouse=True)
 def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(repeated_reading, "LONGEST_PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr(polling, "LONGEST_PAUSE_SECONDS", 0.0)
 
 
 async def printed(

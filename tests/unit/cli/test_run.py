@@ -6,13 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from queue_manager.api.resources import LOCAL_QUEUES
 from queue_manager.cli import main
 from queue_manager.cli.arguments import parser
 from queue_manager.cli.exit_codes import EXIT_REFUSED, CommandRefused
-from queue_manager.cli.run import choose_queue, command_of, variables
-from queue_manager.engine.rest_client import RestClient
-from queue_manager.engine.transport import Request, Response
+from queue_manager.cli.run import command_of, variables
 from tests.unit.cli.test_submit import client
 
 __all__ = ["client"]  # a fixture
@@ -30,39 +27,6 @@ __all__ = ["client"]  # a fixture
 )
 def test_the_command_begins_at_the_first_word_that_is_no_option(line: str, command: list[str]) -> None:
     assert command_of(parser().parse_args(line.split())) == command
-
-
-async def add_queues(client: RestClient, *names: str) -> None:
-    for name in names:
-        await client.create(LOCAL_QUEUES, "default", {"metadata": {"name": name}, "spec": {"clusterQueue": "cq"}})
-
-
-async def test_the_only_queue_is_the_default_and_so_is_the_one_of_that_name(client: RestClient) -> None:
-    await add_queues(client, "b")
-    assert await choose_queue(client, "default", None) == "b"
-    await add_queues(client, "a")
-    with pytest.raises(CommandRefused, match="namespace default has 2 LocalQueues: choose one with -q: a, b"):
-        await choose_queue(client, "default", None)
-    assert await choose_queue(client, "default", "a") == "a"
-    await add_queues(client, "default")
-    assert await choose_queue(client, "default", None) == "default"
-    with pytest.raises(CommandRefused, match="namespace empty has no LocalQueue"):
-        await choose_queue(client, "empty", None)
-
-
-async def test_a_message_names_ten_queues_and_counts_the_rest(client: RestClient) -> None:
-    await add_queues(client, *(f"q{number:02}" for number in range(12)))
-    with pytest.raises(CommandRefused, match="q08, q09 and 2 more, which `sluice queues` lists"):
-        await choose_queue(client, "default", None)
-
-
-async def test_a_user_who_may_not_list_queues_is_asked_for_one() -> None:
-    class Forbidding:
-        async def request(self, request: Request) -> Response:
-            return Response(403, {}, b'{"kind": "Status", "reason": "Forbidden", "message": "forbidden"}')
-
-    with pytest.raises(CommandRefused, match="you may not list the LocalQueues of namespace default: name one with -q"):
-        await choose_queue(RestClient(Forbidding()), "default", None)
 
 
 def test_variables_come_from_the_option_or_this_process(monkeypatch: pytest.MonkeyPatch) -> None:

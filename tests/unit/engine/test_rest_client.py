@@ -25,7 +25,7 @@ from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.selector_matching import matcher
 from queue_manager.engine.transport import ApiError, Request
 from queue_manager.engine.write_trail import WRITE_DURATION
-from queue_manager.operator import shell
+from queue_manager.operator import kopf_process
 from tests.frozen_time import freeze_time
 from tests.unit.engine.loopback import Loopback, pod, status
 
@@ -358,7 +358,7 @@ async def test_a_proxy_gets_neither_credentials_nor_impersonation(tmp_path: Path
         with pytest.raises(ConnectionError):
             await ask_twice(path)
         transport = ClusterTransport(lambda: load(path))
-        async with await shell._session(transport) as session:
+        async with await kopf_process._session(transport) as session:
             with pytest.raises(aiohttp.ClientError):
                 await session.get("https://far.invalid/apis")
             await session.get(url)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from queue_manager.local.agent import resource_usage
-from queue_manager.local.agent.layout import Layout, RunFiles
+from queue_manager.local.agent.pod_files import Layout, RunFiles
 from queue_manager.local.agent.resource_usage import Usage
 
 

@@ -51,7 +51,7 @@ def _folded(line: str, width: int, more: str) -> Iterator[str]:
 
 
 def _units(line: str) -> Iterator[tuple[str, str, bool]]:
-    """Yield what is not folded, with the space before it, and whether it is a command."""
+    """Split a line into words, quoted texts and commands. Yields (space before it, unit, whether it is a command)."""
     at = 0
     while gap := _GAP.match(line, at):
         begins = at == 0 or line[at - 1] in ":;" or line[gap.end() : gap.end() + 1] == "("

@@ -8,7 +8,7 @@ from queue_manager.api.resources import JOBS
 from queue_manager.local.server.admission_chain import AdmissionReview
 
 
-class JobAdvice:
+class JobWarnings:
     """An Admission that only warns. The Job controller records the same as an Event, which stays visible."""
 
     def mutate(self, review: AdmissionReview) -> list[FieldError] | None:

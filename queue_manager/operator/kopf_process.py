@@ -126,7 +126,7 @@ def _registry(
 
 
 async def _wait_for_any(*events: asyncio.Event) -> None:
-    """Wait for any of them."""
+    """Wait until at least one of the events is set."""
     waits = [asyncio.create_task(event.wait()) for event in events]
     await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
     for wait in waits:

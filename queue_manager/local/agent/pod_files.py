@@ -86,7 +86,7 @@ class RunFiles:
 
     @property
     def usage(self) -> Path:
-        """One file for all starts of the container."""
+        """The path of the file with the usage of all starts of the container."""
         return self.container / "use"
 
     @property

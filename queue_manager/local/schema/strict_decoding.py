@@ -20,8 +20,8 @@ from job_controller.json_tree import Json
 from queue_manager.local.errors import bad_request
 from queue_manager.local.schema import scalars
 from queue_manager.local.schema.jsontext import Repeated
-from queue_manager.local.schema.memo import Passed, text_of
 from queue_manager.local.schema.shapes import Field, Shape, shape_of
+from queue_manager.local.schema.validation_cache import Passed, text_of
 
 # The path from the root to a value: (parent path, step). A step is a field, a map key or a list index.
 Trail = tuple[Any, Any]
@@ -36,7 +36,7 @@ _NOTHING: Mapping[str, Json] = {}
 
 
 class Walk:
-    """One pass over one object."""
+    """One pass that decodes an object: collects its unknown fields (`unknown`) and the first wrong type (`wrong`)."""
 
     __slots__ = ("unknown", "wrong")
 

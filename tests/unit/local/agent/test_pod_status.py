@@ -9,7 +9,7 @@ import pytest
 
 from job_controller.json_tree import Json
 from queue_manager.local.agent.container_starts import Container, ContainerRun, Exit, containers_of
-from queue_manager.local.agent.status import (
+from queue_manager.local.agent.pod_status import (
     DEADLINE_EXCEEDED,
     PREEMPTED,
     SHUTDOWN,

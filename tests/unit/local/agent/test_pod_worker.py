@@ -11,10 +11,10 @@ import msgspec
 
 from job_controller.model import ObjectMeta
 from queue_manager.local.agent.environment import Host
-from queue_manager.local.agent.layout import Layout
+from queue_manager.local.agent.pod_files import Layout
 from queue_manager.local.agent.pod_logs import LogIndexer
-from queue_manager.local.agent.worker import PodWorker
-from queue_manager.local.agent.worker_dependencies import NodePod, WorkerDependencies
+from queue_manager.local.agent.pod_worker import PodWorker
+from queue_manager.local.agent.pod_worker_dependencies import NodePod, WorkerDependencies
 
 T0 = datetime(2026, 1, 1, tzinfo=UTC)
 

@@ -6,8 +6,9 @@ The holder of the token may do everything; these resources let `kubectl auth can
 from __future__ import annotations
 
 from job_controller.json_tree import Json
-from queue_manager.local.server.call import CallTarget
-from queue_manager.local.server.exchange import PROTOBUF, ServerRequest, media_type, read_body
+from queue_manager.local.server.http_messages import PROTOBUF, ServerRequest, media_type
+from queue_manager.local.server.request_bodies import read_body
+from queue_manager.local.server.request_info import CallTarget
 
 KINDS = {
     "selfsubjectaccessreviews": "SelfSubjectAccessReview",

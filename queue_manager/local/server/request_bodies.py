@@ -1,80 +1,27 @@
-"""Requests and responses of the API server, and the media types in which they are exchanged."""
+"""Reads the body of a request as JSON: from JSON or YAML, within the limits of its size and depth.
+
+A body that is too large is answered with 413, one of a format that is not read with 415, anything else that cannot be
+read with 400. `object_decoding` makes an object of a kind from it.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncGenerator, Mapping
-from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import orjson
 import yaml
 
 from job_controller.json_tree import Json
 from queue_manager import kube_yaml
-from queue_manager.engine.transport import Response
 from queue_manager.local import errors
-from queue_manager.local.bounds import MAX_BODY, MAX_VALUES, TOO_MANY, excess
+from queue_manager.local.request_limits import MAX_BODY, MAX_VALUES, TOO_MANY, excess
 from queue_manager.local.schema import protobuf
+from queue_manager.local.schema.cpu_time_limits import TimeLimitExceeded, limited
 from queue_manager.local.schema.jsontext import Repeated, whole
-from queue_manager.local.schema.time_limits import TimeLimitExceeded, limited
+from queue_manager.local.server.http_messages import JSON_TYPE, PROTOBUF, YAML_TYPES, ServerRequest, media_type
 
 _HEAD = 'struct { APIVersion string "json:\\"apiVersion,omitempty\\""; Kind string "json:\\"kind,omitempty\\"" }'
-MAX_WARNINGS, MAX_WARNING = 4096, 256  # characters of all warnings, and of one warning if they exceed that
-
-JSON_TYPE = "application/json"
-PROTOBUF = "application/vnd.kubernetes.protobuf"
-YAML_TYPES = ("application/yaml", "application/x-yaml", "text/yaml", "text/x-yaml")
-
-
-class ServerRequest(NamedTuple):
-    """An HTTP request. Header names are lower-case; `user` is the user that the HTTP server has authenticated."""
-
-    method: str
-    path: str
-    query: Mapping[str, str] = {}
-    headers: Mapping[str, str] = {}
-    body: bytes = b""
-    user: str = "admin"
-
-
-@dataclass(slots=True)
-class Stream:
-    """A response sent in chunks. The receiver must close `chunks` (aclose) when it is done."""
-
-    status: int
-    headers: Mapping[str, str]
-    chunks: AsyncGenerator[bytes, None]
-
-
-Form = Literal["json", "table", "partial"]
-
-
-def negotiate(accept: str) -> Form:
-    """Return the response format: the first in the Accept header that the server supports. Raises 406."""
-    if not accept or accept == JSON_TYPE:
-        return "json"
-    for clause in accept.split(","):
-        media, *parameters = (part.strip() for part in clause.split(";"))
-        options = dict(part.split("=", 1) for part in parameters if "=" in part)
-        if media not in (JSON_TYPE, "*/*", "application/*"):
-            continue
-        match options.get("as", ""):
-            case "":
-                return "json"
-            case "Table" if options.get("v", "v1") == "v1":
-                return "table"
-            case "PartialObjectMetadata" | "PartialObjectMetadataList" if options.get("v", "v1") == "v1":
-                return "partial"
-            case _:
-                continue
-    raise errors.not_acceptable(
-        [
-            JSON_TYPE,
-            f"{JSON_TYPE};as=Table;v=v1;g=meta.k8s.io",
-            f"{JSON_TYPE};as=PartialObjectMetadata;v=v1;g=meta.k8s.io",
-        ]
-    )
 
 
 def read_body(request: ServerRequest) -> Json:
@@ -118,11 +65,6 @@ def protobuf_refusal(kind: str, field: str = "") -> str:
             instead = "kubectl apply -f FILE"
     what = f"{field} of {kind}" if field else kind or "this body"
     return f"this API server does not read {what} in protobuf; send JSON or YAML, with kubectl: {instead}"
-
-
-def media_type(request: ServerRequest) -> str:
-    """The content type of a request in lower case, without parameters."""
-    return request.headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
 def decode_json(body: bytes) -> Json:
@@ -231,45 +173,3 @@ def json_type(value: Json) -> str:
     """Return the name that Go's decoder gives to the type of a JSON value."""
     names = {list: "array", dict: "object", str: "string", bool: "bool", type(None): "null"}
     return names.get(type(value), "number")
-
-
-def respond(status: int, body: bytes, warnings: list[str] | None = None) -> Response:
-    """A JSON response, with each distinct warning in the Warning header as far as they fit."""
-    headers = {"Content-Type": JSON_TYPE}
-    if warnings:
-        headers["Warning"] = ", ".join(f"299 - {quote(text)}" for text in _fitting(list(dict.fromkeys(warnings))))
-    return Response(status, headers, body)
-
-
-def _fitting(warnings: list[str]) -> list[str]:
-    """Return as many warnings as fit into the header. If all of them together are too long, each is truncated first."""
-    if sum(map(len, warnings)) <= MAX_WARNINGS:
-        return warnings
-    kept, room = [], MAX_WARNINGS
-    for text in warnings:
-        short = text[:MAX_WARNING]
-        room -= len(short)
-        if room < 0:
-            break
-        kept.append(short)
-    return kept
-
-
-def refuse(error: errors.StatusError) -> Response:
-    """Return the response for an error that ended a request."""
-    response = respond(error.code, orjson.dumps(error.status()), error.warnings)
-    seconds = (error.details or {}).get("retryAfterSeconds")
-    if not seconds:
-        return response
-    return response._replace(headers={**response.headers, "Retry-After": str(seconds)})
-
-
-def quote(text: str) -> str:
-    """Return a quoted-string of RFC 7230, on one line."""
-    escaped = " ".join(text.split()).replace("\\", "\\\\").replace('"', '\\"')
-    return f'"{escaped}"'
-
-
-def flag(query: Mapping[str, str], name: str) -> bool:
-    """Read a boolean query parameter as the API server does: every value but "false" and "0" is true."""
-    return query.get(name, "false").lower() not in ("false", "0", "")

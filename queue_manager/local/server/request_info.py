@@ -12,8 +12,8 @@ from job_controller.json_tree import Json
 from queue_manager.api.resources import Resource
 from queue_manager.local import errors
 from queue_manager.local.kinds.kind import Kind
-from queue_manager.local.server.exchange import ServerRequest
-from queue_manager.local.server.views import ResponseView, shown
+from queue_manager.local.server.http_messages import ServerRequest
+from queue_manager.local.server.response_encoding import ResponseView, shown
 from queue_manager.local.storage.store import Stored, decode
 
 MAX_MANAGER = 128  # bytes of the name of a field manager

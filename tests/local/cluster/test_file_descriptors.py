@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from queue_manager.api.resources import JOBS
-from queue_manager.engine import descriptors
+from queue_manager.engine import file_descriptors
 from tests.local.cluster.conftest import Up, sluice
 from tests.local.cluster.work import ended, job
 from tests.waiting import until
@@ -26,7 +26,7 @@ MANY = 1100
 def _enough() -> Iterator[None]:
     """Raise the limit of this process too, which opens the connections."""
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
-    descriptors.raise_limit()
+    file_descriptors.raise_limit()
     yield
     resource.setrlimit(resource.RLIMIT_NOFILE, before)
 
@@ -87,7 +87,9 @@ async def test_a_container_starts_with_the_limit_of_the_user(start: Callable[...
         resource.setrlimit(resource.RLIMIT_NOFILE, before)
     ours, _ = resource.prlimit(up.process.pid, resource.RLIMIT_NOFILE)
     assert ours == (
-        descriptors.MAX_DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, descriptors.MAX_DESCRIPTORS)
+        file_descriptors.MAX_DESCRIPTORS
+        if hard == resource.RLIM_INFINITY
+        else min(hard, file_descriptors.MAX_DESCRIPTORS)
     )
     async with up.client() as client:
         await client.create(JOBS, "default", job("asks", f"ulimit -S -n > {tmp_path}/soft"))

@@ -11,8 +11,8 @@ import pytest
 from queue_manager.api.resources import JOBS, PODS
 from queue_manager.local.errors import StatusError
 from queue_manager.local.kinds.registry import KindRegistry
-from queue_manager.local.server.decoding import read_object
-from queue_manager.local.server.exchange import ServerRequest
+from queue_manager.local.server.http_messages import ServerRequest
+from queue_manager.local.server.object_decoding import read_object
 
 REGISTRY = KindRegistry.builtin()
 GOLDEN = Path(__file__).parents[2] / "golden" / "job-validation.jsonl"

@@ -17,9 +17,9 @@ import msgspec
 from msgspec import UNSET, Meta
 
 from job_controller.json_tree import Json
-from queue_manager.local.schema.memo import Passed, text_of
+from queue_manager.local.schema.cpu_time_limits import shortcut
 from queue_manager.local.schema.patterns import compiled
-from queue_manager.local.schema.time_limits import shortcut
+from queue_manager.local.schema.validation_cache import Passed, text_of
 
 Test = Callable[[Json], bool]
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from queue_manager.local.agent import readiness
-from queue_manager.local.agent.readiness import ProbeContext, ProbeFailure, Readiness
+from queue_manager.local.agent import readiness_probes
+from queue_manager.local.agent.readiness_probes import ProbeContext, ProbeFailure, Readiness
 from queue_manager.simulation.virtual import run_virtual
 
 
@@ -39,7 +39,7 @@ def asked(
         await asyncio.sleep(60)
         running.stop()
 
-    patch.setattr(readiness, "run_probe", ask)
+    patch.setattr(readiness_probes, "run_probe", ask)
     run_virtual(live())
     return seen
 

@@ -26,8 +26,8 @@ from queue_manager.local.apply.managed_fields import (
 )
 from queue_manager.local.kinds.kind import Schema
 from queue_manager.local.schema.fieldset import FieldSet
-from queue_manager.local.server.call import MAX_MANAGER, Call
-from queue_manager.local.server.exchange import ServerRequest
+from queue_manager.local.server.http_messages import ServerRequest
+from queue_manager.local.server.request_info import MAX_MANAGER, Call
 from queue_manager.local.storage.store import Stored
 
 _views: WeakKeyDictionary[Schema, dict[tuple[str, str, bool], OwnedView]] = WeakKeyDictionary()

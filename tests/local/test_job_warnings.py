@@ -11,7 +11,7 @@ import pytest
 from queue_manager.api.resources import JOBS
 from queue_manager.engine.clock import SystemClock
 from queue_manager.engine.transport import JSON
-from queue_manager.local.job_advice import JobAdvice
+from queue_manager.local.job_warnings import JobWarnings
 from queue_manager.local.kinds.registry import KindRegistry
 from queue_manager.local.server.api_server import ApiServer, ServerRequest
 from queue_manager.local.storage.store import Store
@@ -29,7 +29,7 @@ async def test_backoff_limit_per_index_with_restarts_in_place_is_a_warning(
     template = {"spec": {"restartPolicy": restart_policy, "containers": [{"name": "main", "image": "x"}]}}
     body = {"metadata": {"name": "a"}, "spec": {**spec, "template": template}}
     clock = SystemClock()
-    server = ApiServer(Store(clock, random.Random(1)), KindRegistry.builtin(), clock, [JobAdvice()])
+    server = ApiServer(Store(clock, random.Random(1)), KindRegistry.builtin(), clock, [JobWarnings()])
     request = ServerRequest("POST", JOBS.path("default"), {}, {"content-type": JSON}, orjson.dumps(body), "user")
     answer = await server.handle(request)
     assert answer.status == 201

@@ -3,8 +3,8 @@ depth.
 
 The size in bytes is not enough: three megabytes can be one string or a million values, each of which is read many
 times. A real API server has other limits and more threads; see DIFFERENCES.md. Work that is slow for other reasons than
-the number of values (patterns, rules, YAML) runs in another process: see `schema/time_limits.py`. Writes of thousands
-of values are prepared in a thread: see `server/large_writes.py`.
+the number of values (patterns, rules, YAML) runs in another process: see `schema/cpu_time_limits.py`. Writes of
+thousands of values are prepared in a thread: see `server/large_writes.py`.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ called again when the pod changes, when a process ends, or at the time that it r
     stopping: SIGTERM to every process group, SIGKILL when the grace period is over --no process left--> ended
 
 An ended pod gets its terminal status in one write. If it is being deleted, it is then removed from the API (grace 0).
-State that must survive the agent is in files (layout.py) or in the API; a new worker finds the processes again
+State that must survive the agent is in files (pod_files.py) or in the API; a new worker finds the processes again
 (pod_processes.py).
 
 A node shutdown does not end the pod: its status is kept, and the next agent starts the interrupted containers again, in
@@ -38,9 +38,9 @@ from queue_manager.local.agent.container_starts import (
     plan,
     waiting_since_crash,
 )
-from queue_manager.local.agent.layout import RunFiles
+from queue_manager.local.agent.pod_files import RunFiles
 from queue_manager.local.agent.pod_processes import PodProcesses
-from queue_manager.local.agent.status import (
+from queue_manager.local.agent.pod_status import (
     DEADLINE_EXCEEDED,
     NODE_SHUTDOWN,
     NODE_SHUTDOWN_REASON,
@@ -51,8 +51,8 @@ from queue_manager.local.agent.status import (
     pod_status,
     status_patch,
 )
+from queue_manager.local.agent.pod_worker_dependencies import NodePod, WorkerDependencies, awaits_confirmation
 from queue_manager.local.agent.stop_order_file import StopOrder
-from queue_manager.local.agent.worker_dependencies import NodePod, WorkerDependencies, awaits_confirmation
 
 log = logging.getLogger(__name__)
 

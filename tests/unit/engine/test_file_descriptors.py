@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
-from queue_manager.engine import descriptors
-from queue_manager.engine.descriptors import MAX_DESCRIPTORS
+from queue_manager.engine import file_descriptors
+from queue_manager.engine.file_descriptors import MAX_DESCRIPTORS
 
 INFINITY = resource.RLIM_INFINITY
 Limits = tuple[int, int]
@@ -42,7 +42,7 @@ def test_the_soft_limit_is_raised_and_never_lowered(
     limits: Callable[[Limits], list[Limits]], before: Limits, after: Limits
 ) -> None:
     held = limits(before)
-    descriptors.raise_limit()
+    file_descriptors.raise_limit()
     assert held[-1] == after
 
 
@@ -52,4 +52,4 @@ def test_the_soft_limit_is_raised_and_never_lowered(
 )
 def test_connections_leave_a_reserve(limits: Callable[[Limits], list[Limits]], soft: int, most: int) -> None:
     limits((soft, INFINITY))
-    assert descriptors.for_connections() == most
+    assert file_descriptors.for_connections() == most

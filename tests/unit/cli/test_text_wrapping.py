@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from queue_manager.cli.folding import fold
+from queue_manager.cli.text_wrapping import fold
 
 HELD = (
     "LocalQueue default/user-queue held: no more Jobs start (4 pending, 1 running); running Jobs continue; "

@@ -22,7 +22,7 @@ PREEMPTION_REASON = "PreemptionByScheduler"
 PREEMPTION_MESSAGE = f"{SCHEDULER}: preempting to accommodate a higher priority pod"
 
 
-class PlacementReports:
+class PlacementWrites:
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
         self._events = runtime.recorder(SCHEDULER)

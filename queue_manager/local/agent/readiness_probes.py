@@ -24,7 +24,7 @@ from typing import IO, NamedTuple
 
 from job_controller.json_tree import Json
 from queue_manager.local.agent.environment import StartError, executable, probe_command
-from queue_manager.local.agent.status import go_duration
+from queue_manager.local.agent.pod_status import go_duration
 
 log = logging.getLogger(__name__)
 

@@ -11,7 +11,7 @@ from job_controller.api_rules.field_errors import IMMUTABLE, FieldError, invalid
 from job_controller.json_tree import Json
 from queue_manager.api.resources import Resource
 from queue_manager.local.kinds.kind import Kind
-from queue_manager.local.schema.typed import TypedSchema
+from queue_manager.local.schema.strict_decoding import TypedSchema
 
 Check = Callable[[Json], list[FieldError]]
 UpdateCheck = Callable[[Json, Json], list[FieldError]]

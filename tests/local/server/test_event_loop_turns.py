@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from queue_manager.api.resources import CONFIG_MAPS
-from queue_manager.local.server import turns
+from queue_manager.local.server import event_loop_turns
 from tests.local.server.world import World, config_map
 
 COUNT = 20
@@ -21,7 +21,7 @@ SHORT_REQUEST_TURNS = 3  # turns of the loop that a request for one object may t
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Yield after each object."""
-    monkeypatch.setattr(turns, "TURN_SECONDS", -1.0)
+    monkeypatch.setattr(event_loop_turns, "TURN_SECONDS", -1.0)
 
 
 async def fill(world: World) -> None:

@@ -5,21 +5,17 @@ from __future__ import annotations
 from functools import cache
 
 from job_controller.json_tree import Json
-from queue_manager.local.bounds import MAX_BODY
 from queue_manager.local.errors import StatusError, bad_request, unsupported_media_type
 from queue_manager.local.kinds.custom_kinds import CustomSchema
 from queue_manager.local.kinds.kind import Kind
+from queue_manager.local.request_limits import MAX_BODY
 from queue_manager.local.schema import protobuf
 from queue_manager.local.schema.jsontext import parse_json
 from queue_manager.local.schema.shapes import definitions
-from queue_manager.local.server.exchange import (
-    JSON_TYPE,
-    PROTOBUF,
-    YAML_TYPES,
-    ServerRequest,
+from queue_manager.local.server.http_messages import JSON_TYPE, PROTOBUF, YAML_TYPES, ServerRequest, media_type
+from queue_manager.local.server.request_bodies import (
     check_size,
     json_type,
-    media_type,
     no_object,
     protobuf_refusal,
     read_body,

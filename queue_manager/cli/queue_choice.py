@@ -1,0 +1,46 @@
+"""Chooses the LocalQueue of a Job of `sluice run`. BEHAVIOUR.md#q150-the-queue-of-a-run."""
+
+from __future__ import annotations
+
+from job_controller.model import Key
+from queue_manager.api.resources import LOCAL_QUEUES
+from queue_manager.api.types import LocalQueue
+from queue_manager.cli.exit_codes import EXIT_NEVER, CommandRefused
+from queue_manager.cli.targets import check_local_queue
+from queue_manager.engine.rest_client import RestClient
+from queue_manager.engine.transport import ApiError
+
+DEFAULT_QUEUE = "default"  # of a namespace with several queues, as in Kueue
+MAX_NAMES = 10  # LocalQueues in a message
+
+
+async def choose_queue(client: RestClient, namespace: str, queue: str | None) -> str:
+    """Return `queue` (-q) if it is not empty, else the LocalQueue `default` of the namespace, else its only one.
+
+    Raises CommandRefused if that leaves no queue, if `queue` does not exist, or if the user may not list the queues.
+    """
+    if queue:
+        await check_local_queue(client, Key(namespace, queue))
+        return queue
+    names = sorted(await _local_queues(client, namespace))
+    if len(names) == 1 or DEFAULT_QUEUE in names:
+        return DEFAULT_QUEUE if DEFAULT_QUEUE in names else names[0]
+    if not names:
+        raise CommandRefused(
+            f"namespace {namespace} has no LocalQueue; `sluice queues` lists those of others", EXIT_NEVER
+        )
+    more = f" and {len(names) - MAX_NAMES} more, which `sluice queues` lists" if len(names) > MAX_NAMES else ""
+    listed = f"{', '.join(names[:MAX_NAMES])}{more}"
+    raise CommandRefused(
+        f"namespace {namespace} has {len(names)} LocalQueues: choose one with -q: {listed}", EXIT_NEVER
+    )
+
+
+async def _local_queues(client: RestClient, namespace: str) -> list[str]:
+    try:
+        return [found.metadata.name for found in await client.list(LOCAL_QUEUES, namespace, type=LocalQueue)]
+    except ApiError as error:
+        if not error.is_forbidden:
+            raise
+        text = f"you may not list the LocalQueues of namespace {namespace}: name one with -q"
+        raise CommandRefused(text, EXIT_NEVER) from error

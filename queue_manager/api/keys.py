@@ -27,6 +27,7 @@ REQUEUING_LIMIT_OVERRIDE = "sluice/requeuing-limit"
 MIN_RUNTIME = "sluice/min-runtime"  # also on a WorkloadPriorityClass, for the Jobs that have none of their own
 USER = "sluice/user"  # annotation, written by the webhook, or label: whose Job it is, for the history
 CANCELLED_BY = "sluice/cancelled-by"  # annotation, written by `sluice cancel` before it deletes the Job
+DELETION_CAUSE = "sluice/deletion-cause"  # annotation, written by the retention before it deletes the Job
 POD_CAUSE = "sluice/pod-cause"  # of a failed Job whose Workload the retention deleted: why its pods failed
 
 # --- on ended pods: what they used, where the node knows it

@@ -22,6 +22,7 @@ from job_controller.times import later
 from queue_manager.accounting.records import DELETED_POD, SUCCEEDED, JobRecord, PodRecord, Record, StepKind, StepRecord
 from queue_manager.api import condition_types, keys, messages, reasons
 from queue_manager.api.types import Admission, Workload
+from queue_manager.lifecycle import deactivated_by
 from queue_manager.lifecycle.interruptions import interruptions
 from queue_manager.lifecycle.pod_causes import cause_of, disruption_of, one_line
 
@@ -165,6 +166,8 @@ def _eviction(workload: Workload, evicted: Condition) -> StepRecord:
     if evicted.reason.startswith(reasons.DEACTIVATED):
         cause = evicted.reason.removeprefix(reasons.DEACTIVATED_DUE_TO)
         step = _step(workload, StepKind.DEACTIVATED, evicted, reason=cause)
+        if cause == reasons.DEACTIVATED:
+            step = msgspec.structs.replace(step, message=deactivated_by.message(workload, step.message))
     else:
         step = _step(workload, StepKind.EVICTED, evicted)
     return msgspec.structs.replace(step, message=_pod_cause(workload, evicted) or step.message)
@@ -207,7 +210,8 @@ def _steps_of_change(old: Workload, new: Workload, now: datetime) -> Iterator[St
     elif is_held(old) and not is_held(new):
         yield change_step(new, StepKind.RESUMED, now)
     if old.spec.active and not new.spec.active and new.is_true(condition_types.EVICTED):
-        yield change_step(new, StepKind.DEACTIVATED, now, reasons.DEACTIVATED)  # no further eviction follows from it
+        message = deactivated_by.message(new, "")
+        yield change_step(new, StepKind.DEACTIVATED, now, reasons.DEACTIVATED, message)  # no further eviction follows
     if new.spec.active and not old.spec.active:
         yield change_step(new, StepKind.REACTIVATED, now)
 

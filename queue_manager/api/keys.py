@@ -41,6 +41,7 @@ PROVREQ_PREFIX = "provreq.kueue.x-k8s.io/"
 FINALIZER = "kueue.x-k8s.io/resource-in-use"
 PASS_BY = "sluice/pass-by-never-fitting-head"  # on a StrictFIFO ClusterQueue: "true"
 PARALLELISM = "sluice/parallelism"  # on a partially admitted Job: the parallelism in the user's spec
+DEACTIVATED_BY = "sluice/deactivated-by"  # on a Workload: `lifecycle.deactivated_by`
 DEACTIVATED_FOR = "sluice/deactivated-for"  # on a Workload that a rule deactivated: the time of its DeactivationTarget
 IMPORTED = "sluice/imported"  # label of a Workload that `sluice import` made: "true"
 SEQUENCE = "sluice/sequence"  # order among Workloads created in the same second

@@ -38,6 +38,7 @@ from job_controller.options import JobControllerOptions
 from queue_manager.api import condition_types, keys, messages, reasons
 from queue_manager.api.types import Workload
 from queue_manager.jobs.workload_manifest import prebuilt_name
+from queue_manager.lifecycle import deactivated_by
 from queue_manager.scheduling import workload_info
 from queue_manager.visibility.attempt_counts import count_budget_attempts
 from queue_manager.visibility.deactivated_jobs import job_name
@@ -327,7 +328,10 @@ def explain_state(
     if state in (JobState.DEACTIVATED, JobState.BACKOFF, JobState.EVICTED):
         evicted = workload.condition(condition_types.EVICTED)
         if state == JobState.DEACTIVATED and evicted is not None and not evicted.reason.startswith(reasons.DEACTIVATED):
-            return reasons.DEACTIVATED, messages.DEACTIVATED_MESSAGE  # by a user, after an eviction for another reason
+            message = messages.DEACTIVATED_MESSAGE  # by a user, after an eviction for another reason
+            return reasons.DEACTIVATED, deactivated_by.message(workload, message)
+        if state == JobState.DEACTIVATED and evicted is not None and evicted.reason == reasons.DEACTIVATED:
+            return reasons.DEACTIVATED, deactivated_by.message(workload, evicted.message)
         return (evicted.reason, evicted.message) if evicted else ("", "")
     if state in (JobState.PENDING, JobState.RESERVED):
         kind = condition_types.QUOTA_RESERVED if state == JobState.PENDING else condition_types.ADMITTED

@@ -29,7 +29,7 @@ MEANINGS = {
     "IndexRow.state": "state of the index",
     "reason": 'reason of the condition or Event that explains the state; "" if nothing needs to be explained',
     "message": 'message that belongs to the reason; "" without one',
-    "why": "class of the cause of the deactivation, or `by a user`",
+    "why": "class of the cause of the deactivation, or `by a user`, whom `cause` names if that is known",
     "equivalentReason": 'why that Job does not fit, or ""',
     "equivalent": 'Job of equal requests that was tried and does not fit, or ""',
     "preemptedFor": 'who needed the quota of its last run, if a preemption ended that; else ""',

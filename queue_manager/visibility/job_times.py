@@ -4,10 +4,10 @@ The life of a Job, from its submission to its end or until now, consists of thre
 
     ran        it holds quota: from an admission until the Job has stopped or ended, in all attempts together; without
                the time in which the cluster of `sluice up` was stopped
-    inactive   it is deactivated and holds no quota: it could not start, and nobody counts this time
+    inactive   it is deactivated and holds no quota: it could not start, and this time counts nowhere
     waited     all other time: pending, held by its queue, or in backoff
 
-So an evicted attempt ran, even if in vain. `life_of` reads a life out of the objects of a cluster, and
+An attempt that an eviction ended counts as run. `life_of` reads a life out of the objects of a cluster, and
 `accounting.job_summary` out of the steps of the history. See BEHAVIOUR.md#q188-waited-and-ran.
 """
 

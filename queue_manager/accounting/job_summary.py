@@ -33,6 +33,7 @@ from queue_manager.accounting.step_order import in_order
 from queue_manager.api import messages, reasons
 from queue_manager.lifecycle.interruptions import Interruption, running_seconds
 from queue_manager.lifecycle.pod_causes import START_ERRORS
+from queue_manager.visibility.job_times import Life, Period, job_times
 
 
 class JobOutcome(StrEnum):
@@ -93,6 +94,8 @@ class JobSummary(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     ended_at: datetime | None
     wait_seconds: float | None
     run_seconds: float
+    waited_seconds: float
+    ran_seconds: float | None
     pods: int
     cpu_requested_seconds: float
     cpu_used_seconds: float | None
@@ -104,11 +107,13 @@ class JobSummary(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 class AttemptSummary(msgspec.Struct, frozen=True, kw_only=True):
     """A period with quota. `end`: what ended it; None while it runs. `ran`: whether a pod was ready, or has run.
 
-    `seconds`: how long it was, without the time in which the cluster was stopped.
+    `until`: when its quota was released, or now. `seconds`: how long it was, without the time in which the cluster
+    was stopped.
     """
 
     admission: StepRecord
     end: StepRecord | None
+    until: datetime
     seconds: float
     ran: bool
 
@@ -148,6 +153,7 @@ def summary(job: JobRecord, steps: Iterable[StepRecord], pods: Sequence[PodRecor
     failed = max(
         (pod for pod in pods if pod.exit_code and pod.phase != DELETED_POD), key=lambda pod: pod.ended_at, default=None
     )
+    times = job_times(_life(job, ordered, runs, end), now)
     state = _state(ordered, end)
     by_pods = state is JobOutcome.FAILED and end is not None and end.reason in _ENDED_BY_PODS
     return JobSummary(
@@ -170,6 +176,8 @@ def summary(job: JobRecord, steps: Iterable[StepRecord], pods: Sequence[PodRecor
         ended_at=end.at if end is not None else None,
         wait_seconds=max(0.0, (started - job.submitted_at).total_seconds()) if started is not None else None,
         run_seconds=sum(run.seconds for run in runs),
+        waited_seconds=times.waited,
+        ran_seconds=times.ran,
         pods=len(pods),
         cpu_requested_seconds=sum(run.cpu_seconds for run in runs),
         cpu_used_seconds=sum(used) if used else None,
@@ -194,7 +202,31 @@ def attempts(ordered: Sequence[StepRecord], pods: Sequence[PodRecord], now: date
         seconds = running_seconds(admission.at, until, stopped)
         ready = any(step.kind is StepKind.PODS_READY for step in own)
         ran = ready or any(_has_run(pod) and admission.at <= pod.ended_at <= until for pod in pods)
-        found.append(AttemptSummary(admission=admission, end=end, seconds=seconds, ran=ran))
+        found.append(AttemptSummary(admission=admission, end=end, until=until, seconds=seconds, ran=ran))
+    return found
+
+
+def _life(
+    job: JobRecord, ordered: Sequence[StepRecord], runs: Sequence[AttemptSummary], end: StepRecord | None
+) -> Life:
+    return Life(
+        submitted=job.submitted_at,
+        ended=end.at if end is not None else None,
+        runs=[Period(run.admission.at, run.until) for run in runs],
+        inactive=_inactive(ordered),
+        stopped=_interruptions(ordered),
+    )
+
+
+def _inactive(ordered: Iterable[StepRecord]) -> list[Period]:
+    """The times in which the Job was deactivated. An admission shows a reactivation that was not recorded."""
+    found: list[Period] = []
+    for step in sorted(ordered, key=lambda step: (step.at, step.attempt, step.occurrence)):
+        is_open = bool(found) and found[-1].until is None
+        if step.kind is StepKind.DEACTIVATED and not is_open:
+            found.append(Period(step.at, None))
+        elif step.kind in (StepKind.REACTIVATED, StepKind.ADMITTED) and is_open:
+            found[-1] = Period(found[-1].since, step.at)
     return found
 
 

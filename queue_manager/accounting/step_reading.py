@@ -18,9 +18,11 @@ from job_controller import conditions, quantities
 from job_controller.condition_types import COMPLETE
 from job_controller.model import Condition, Job, ObjectMeta, Pod
 from job_controller.pod_facts import INT32_MAX, is_terminal
+from job_controller.times import later
 from queue_manager.accounting.records import DELETED_POD, SUCCEEDED, JobRecord, PodRecord, Record, StepKind, StepRecord
-from queue_manager.api import condition_types, keys, reasons
+from queue_manager.api import condition_types, keys, messages, reasons
 from queue_manager.api.types import Admission, Workload
+from queue_manager.lifecycle import deactivated_by
 from queue_manager.lifecycle.interruptions import interruptions
 from queue_manager.lifecycle.pod_causes import cause_of, disruption_of, one_line
 
@@ -61,8 +63,10 @@ def job_records(old: Job | None, new: Job | None, now: datetime) -> Iterator[Rec
     if old is None:
         yield record
     end = conditions.finished(job.status)
-    if new is None and end is None:
-        yield deleted(job.metadata.uid, now, _who_cancelled(job.metadata))
+    if new is None:
+        cause = _who_deleted(job, now)
+        if cause or end is None:  # the deletion of a finished Job is a step only if its cause is known
+            yield deleted(job.metadata.uid, now, cause)
     elif new is not None and end is not None and (old is None or conditions.finished(old.status) is None):
         reason = SUCCEEDED if end.type == COMPLETE else end.reason or reasons.FAILED
         yield _of_job(job, StepKind.FINISHED, end.last_transition_time or now, reason, end.message)
@@ -89,9 +93,15 @@ def deleted(job_uid: str, now: datetime, message: str = "") -> StepRecord:
     return StepRecord(job_uid=job_uid, uid=job_uid, attempt=0, kind=StepKind.DELETED, at=now, message=message)
 
 
-def _who_cancelled(meta: ObjectMeta) -> str:
-    user = one_line(meta.annotations.get(keys.CANCELLED_BY, ""))
-    return f"Cancelled by {user}" if user else ""
+def _who_deleted(job: Job, now: datetime) -> str:
+    """Who or what deleted a Job: the user of `sluice cancel`, the retention, or its TTL, if that had passed."""
+    notes, ttl, end = job.metadata.annotations, job.spec.ttl_seconds_after_finished, conditions.finished(job.status)
+    user = one_line(notes.get(keys.CANCELLED_BY, ""))
+    if user:
+        return f"Cancelled by {user}"
+    if ttl is not None and end is not None and end.last_transition_time is not None:
+        return messages.ttl_over(ttl) if later(end.last_transition_time, ttl) <= now else ""
+    return one_line(notes.get(keys.DELETION_CAUSE, ""))
 
 
 def _of_job(job: Job, kind: StepKind, at: datetime, reason: str = "", message: str = "") -> StepRecord:
@@ -156,6 +166,8 @@ def _eviction(workload: Workload, evicted: Condition) -> StepRecord:
     if evicted.reason.startswith(reasons.DEACTIVATED):
         cause = evicted.reason.removeprefix(reasons.DEACTIVATED_DUE_TO)
         step = _step(workload, StepKind.DEACTIVATED, evicted, reason=cause)
+        if cause == reasons.DEACTIVATED:
+            step = msgspec.structs.replace(step, message=deactivated_by.message(workload, step.message))
     else:
         step = _step(workload, StepKind.EVICTED, evicted)
     return msgspec.structs.replace(step, message=_pod_cause(workload, evicted) or step.message)
@@ -198,7 +210,8 @@ def _steps_of_change(old: Workload, new: Workload, now: datetime) -> Iterator[St
     elif is_held(old) and not is_held(new):
         yield change_step(new, StepKind.RESUMED, now)
     if old.spec.active and not new.spec.active and new.is_true(condition_types.EVICTED):
-        yield change_step(new, StepKind.DEACTIVATED, now, reasons.DEACTIVATED)  # no further eviction follows from it
+        message = deactivated_by.message(new, "")
+        yield change_step(new, StepKind.DEACTIVATED, now, reasons.DEACTIVATED, message)  # no further eviction follows
     if new.spec.active and not old.spec.active:
         yield change_step(new, StepKind.REACTIVATED, now)
 

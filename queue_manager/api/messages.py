@@ -163,3 +163,12 @@ def deactivated_message(cause: str) -> str:
 def max_exec_time_exceeded(seconds: int) -> str:
     """The message of the Event when maximumExecutionTimeSeconds is exceeded."""
     return f"The maximum execution time ({seconds}s) exceeded"
+
+
+# --- why a Job was deleted, in the history -------------------------------------------------------------------
+RETENTION_OVER = "objectRetentionPolicies.workloads.afterDeactivatedByKueue has passed"
+
+
+def ttl_over(seconds: int) -> str:
+    """Why a finished Job was deleted that had a TTL."""
+    return f"ttlSecondsAfterFinished ({seconds}s) has passed"

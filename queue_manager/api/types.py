@@ -146,12 +146,16 @@ class Attempt(Record):
 class RequeueHistory(Record):
     """Attempts, the oldest first, and since when the pods have not been ready over all attempts. Sluice's own.
 
-    `pod_cause`: why the pods of a Job failed that has failed.
+    `pod_cause`: why the pods of a Job failed that has failed. `ran_seconds`: with quota, of all attempts that ended.
+    `inactive_seconds`: deactivated and without quota, of all deactivations before `inactive_since`, the present one.
     """
 
     since: datetime | None = None
     attempts: tuple[Attempt, ...] = ()
     pod_cause: str = ""
+    ran_seconds: int = 0
+    inactive_seconds: int = 0
+    inactive_since: datetime | None = None
 
 
 class WorkloadStatus(Record):

@@ -7,11 +7,13 @@ import asyncio
 
 from queue_manager.api.resources import WORKLOADS
 from queue_manager.cli.change_report import ChangeReport
-from queue_manager.cli.connection import connect, read_default_namespace
+from queue_manager.cli.connection import connect, find_kubeconfig, read_default_namespace
+from queue_manager.cli.login_name import requester
 from queue_manager.cli.machine_formats import object_names
 from queue_manager.cli.reactivate import why_refused
 from queue_manager.cli.targets import JobTarget, find_all, patch
 from queue_manager.engine.rest_client import RestClient
+from queue_manager.lifecycle.deactivated_by import note
 from queue_manager.visibility.consequences import on_deactivation
 from queue_manager.visibility.deactivated_jobs import job_argument
 
@@ -25,24 +27,29 @@ async def _run(args: argparse.Namespace) -> int:
     default_ns = read_default_namespace(args)
     async with connect(args.kubeconfig, args.context) as client:
         targets = await find_all(client, args.jobs, args.namespace or default_ns)
+        user = await requester(client, find_kubeconfig(args.kubeconfig))
         names = object_names(args.namespace or default_ns)
         with ChangeReport(args.output, dry_run=args.dry_run, name=names) as report:
             for target in targets:
-                await deactivate(client, target, report, default_ns, dry_run=args.dry_run)
+                await deactivate(client, target, report, default_ns, user, dry_run=args.dry_run)
     return report.end("")
 
 
 async def deactivate(
-    client: RestClient, target: JobTarget, report: ChangeReport, default_ns: str, *, dry_run: bool
+    client: RestClient, target: JobTarget, report: ChangeReport, default_ns: str, user: str, *, dry_run: bool
 ) -> None:
-    """Deactivate the Workload of one Job, and add to `report` what was changed, or why nothing was."""
+    """Deactivate the Workload of one Job, and add to `report` what was changed, or why nothing was.
+
+    `user`: who deactivates it; "" if that is not known.
+    """
     workload, refusal = target.workload, why_refused(target)
     if workload is None or refusal:
         report.add("Job", *target.key, "refused", refusal)
     elif not workload.spec.active:
         report.add("Job", *target.key, "unchanged", "it is deactivated already")
     else:
-        change = patch(client, WORKLOADS, workload.metadata.key, {"spec": {"active": False}}, dry_run=dry_run)
+        edit = {"metadata": {"annotations": note(workload, user)}, "spec": {"active": False}}
+        change = patch(client, WORKLOADS, workload.metadata.key, edit, dry_run=dry_run)
         if await report.perform("Job", target.key, change):
-            note = on_deactivation(workload, job_argument(workload, default_ns), dry_run=dry_run)
-            report.add("Job", *target.key, "deactivated", note)
+            effect = on_deactivation(workload, job_argument(workload, default_ns), dry_run=dry_run)
+            report.add("Job", *target.key, "deactivated", effect)

@@ -161,8 +161,8 @@ async def outcome(client: RestClient, job: Job, row: JobRow) -> DemoResult:
         expected=expected,
         ended=ended,
         as_expected=ended == expected,
-        waited=row.waiting_seconds,
-        ran=row.running_seconds,
+        waited=row.waited_seconds,
+        ran=row.ran_seconds,
         failed_pods=row.failed,
         output=await _last_line(client, job),
     )

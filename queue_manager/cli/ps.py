@@ -45,6 +45,7 @@ STYLES = {
 }
 # States that end by themselves, those first for which `sluice explain` says most.
 WAITING = (JobState.PENDING, JobState.RESERVED, JobState.BACKOFF, JobState.EVICTED)
+NOT_RUNNING = (JobState.PENDING, JobState.RESERVED, JobState.BACKOFF, JobState.SUSPENDED)
 HELD = (reasons.SUSPENDED, reasons.ADMISSION_GATED)  # held by a user; REASON says so already
 
 
@@ -59,11 +60,12 @@ def pods(row: JobRow) -> str:
 
 
 def time(row: JobRow) -> str:
-    """Format the running time, or the waiting time of a Job that has not started."""
-    if row.running_seconds is not None:
-        return f"{output.duration(row.running_seconds)} run"
-    if row.waiting_seconds is not None:
-        return f"{output.duration(row.waiting_seconds)} wait"
+    """Format how long a Job ran in all its attempts, or how long it waited if it waits or never ran."""
+    waits = row.state in NOT_RUNNING and row.running_seconds is None
+    if row.ran_seconds is not None and not waits:
+        return f"{output.duration(row.ran_seconds)} run"
+    if row.waited_seconds is not None:
+        return f"{output.duration(row.waited_seconds)} wait"
     return "-"
 
 
@@ -91,7 +93,8 @@ COLUMNS = (
     output.TableColumn("TIME", time, right=True),
     output.TableColumn("CREATED", lambda row: format_time(row.created), wide=True),
     output.TableColumn("ENDED", lambda row: format_time(row.finished), wide=True),
-    output.TableColumn("WAITED", lambda row: span(row.waiting_seconds), right=True, wide=True),
+    output.TableColumn("WAITED", lambda row: span(row.waited_seconds), right=True, wide=True),
+    output.TableColumn("RAN", lambda row: span(row.ran_seconds), right=True, wide=True),
     output.TableColumn("ATTEMPTS", lambda row: str(row.budget_attempts), right=True, wide=True),
     output.TableColumn("REASON", reason, wrap=True),
 )

@@ -41,10 +41,11 @@ HEADINGS = {
 }
 FIGURES = (
     output.TableColumn("JOBS", lambda row: str(row.jobs), right=True),
+    output.TableColumn("DEACT", lambda row: str(row.deactivated), right=True),
     output.TableColumn("FAILED", lambda row: str(row.failed), right=True, wide=True),
     output.TableColumn("OK", lambda row: _percent(row.success_percent), right=True),
-    output.TableColumn("WAIT p50", lambda row: span(row.wait_p50_seconds), right=True),
-    output.TableColumn("p90", lambda row: span(row.wait_p90_seconds), right=True),
+    output.TableColumn("WAIT p50", lambda row: span(row.waited_p50_seconds), right=True),
+    output.TableColumn("p90", lambda row: span(row.waited_p90_seconds), right=True),
     output.TableColumn("CPU-H", lambda row: hours(row.cpu_hours_requested), right=True),
     output.TableColumn("CPU-H USED", lambda row: _hours(row.cpu_hours_used), right=True, wide=True),
     output.TableColumn("USED", lambda row: _percent(row.used_percent), right=True),

@@ -36,15 +36,17 @@ def is_same(old: JobRow | None, new: JobRow) -> bool:
 
 
 def _without_times(row: JobRow) -> JobRow:
-    return msgspec.structs.replace(row, waiting_seconds=None, running_seconds=None)
+    return msgspec.structs.replace(
+        row, waiting_seconds=None, running_seconds=None, waited_seconds=None, ran_seconds=None
+    )
 
 
 def aged(row: JobRow, seconds: float) -> JobRow:
     """Return the row as it is so many seconds later, if nothing happens."""
     if row.finished is not None or row.state == JobState.DEACTIVATED:
         return row
-    if row.running_seconds is not None:
-        return msgspec.structs.replace(row, running_seconds=row.running_seconds + seconds)
-    if row.waiting_seconds is not None:
-        return msgspec.structs.replace(row, waiting_seconds=row.waiting_seconds + seconds)
-    return row
+    grows = (
+        ("ran_seconds", "running_seconds") if row.running_seconds is not None else ("waited_seconds", "waiting_seconds")
+    )
+    known = {name: getattr(row, name) for name in grows}
+    return msgspec.structs.replace(row, **{name: past + seconds for name, past in known.items() if past is not None})

@@ -332,10 +332,10 @@ def _repeats_cause(view: JobView) -> bool:
 
 def _times(view: JobView) -> str:
     parts = []
-    if view.waiting_seconds is not None:
-        parts.append(f"waited {output.duration(view.waiting_seconds)}")
-    if view.running_seconds is not None:
-        parts.append(f"ran {output.duration(view.running_seconds)}")
+    if view.waited_seconds is not None:
+        parts.append(f"waited {output.duration(view.waited_seconds)}")
+    if view.ran_seconds is not None:
+        parts.append(f"ran {output.duration(view.ran_seconds)}")
     return ", ".join(parts)
 
 

@@ -9,6 +9,7 @@ Modules:
     workload_settings  the configuration of Workloads, in plain numbers; `overrides` by annotations of a Job
     pods_ready_timeout deadlines of pods that are not ready, and the eviction or deactivation at a deadline
     requeue_history    the last ten attempts of a Workload
+    deactivated_by     the user who deactivated a Workload, in an annotation
     admission_checks   status.admissionChecks: its entries, and the reaction to their states
     unscheduled        pods that no node can take
     pod_causes         why pods are not ready, in words

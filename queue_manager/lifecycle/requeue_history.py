@@ -3,7 +3,8 @@
 Conditions keep only the newest transition, and Events expire after an hour; this keeps the last ten attempts as long
 as the Workload exists. It also records since when the pods have not been ready, from which giveUpAfter counts; a run
 in which they became ready resets that. Once the Job has failed, it has the cause of its pods, which may be deleted
-then. See BEHAVIOUR.md#q40-requeue-history.
+then. And it adds up how long the Workload held quota, and how long it was deactivated, over all attempts. See
+BEHAVIOUR.md#q40-requeue-history.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from datetime import datetime
 
 import msgspec
 
+from job_controller.pod_facts import INT32_MAX
 from queue_manager.api import condition_types, reasons
 from queue_manager.api.types import Attempt, RequeueHistory, Workload
 from queue_manager.lifecycle.status_draft import Draft
@@ -37,7 +39,8 @@ def record(draft: Draft, reason: str, cause: str, retry_at: datetime | None = No
         pod_cause=pod_cause,
         retry_at=retry_at,
     )
-    draft.put(requeue_history=RequeueHistory(since=since, attempts=(*known.attempts, attempt)[-MAX_ATTEMPTS:]))
+    attempts = (*known.attempts, attempt)[-MAX_ATTEMPTS:]
+    draft.put(requeue_history=msgspec.structs.replace(known, since=since, attempts=attempts, pod_cause=""))
 
 
 def record_failure(draft: Draft, pod_cause: str) -> None:
@@ -63,4 +66,38 @@ def forget_since(draft: Draft) -> None:
     """Reset the time from which giveUpAfter counts; the attempts stay."""
     known = draft.status.requeue_history
     if known is not None and known.since is not None:
-        draft.put(requeue_history=RequeueHistory(attempts=known.attempts))
+        draft.put(requeue_history=msgspec.structs.replace(known, since=None, pod_cause=""))
+
+
+def add_run(draft: Draft, seconds: int) -> None:
+    """Count a run that has stopped."""
+    known = draft.status.requeue_history or RequeueHistory()
+    total = min(INT32_MAX, known.ran_seconds + seconds)
+    draft.put(requeue_history=msgspec.structs.replace(known, ran_seconds=total))
+
+
+def begin_inactivity(draft: Draft) -> None:
+    """Note since when a deactivated Workload has no admission."""
+    known = draft.status.requeue_history or RequeueHistory()
+    if known.inactive_since is not None or draft.original.spec.active:
+        return
+    draft.put(requeue_history=msgspec.structs.replace(known, inactive_since=_unrecorded(draft) or draft.now))
+
+
+def _unrecorded(draft: Draft) -> datetime | None:
+    """Since when a Workload is inactive that Kueue or an older Sluice deactivated; None if it is only now."""
+    evicted, reserved = (draft.original.condition(t) for t in (condition_types.EVICTED, condition_types.QUOTA_RESERVED))
+    if evicted is None or reserved is None or reserved.is_true or reserved.reason != reasons.DEACTIVATED:
+        return None
+    times = (evicted.last_transition_time, reserved.last_transition_time)
+    return max((time for time in times if time is not None), default=None)
+
+
+def end_inactivity(draft: Draft) -> None:
+    """Count the time until now in which a Workload was deactivated that is active again."""
+    known = draft.status.requeue_history
+    if known is None or known.inactive_since is None or not draft.original.spec.active:
+        return
+    lasted = max(0, int((draft.now - known.inactive_since).total_seconds()))
+    total = min(INT32_MAX, known.inactive_seconds + lasted)
+    draft.put(requeue_history=msgspec.structs.replace(known, inactive_seconds=total, inactive_since=None))

@@ -80,6 +80,11 @@ class Draft:
         """Whether the edited status differs from the original."""
         return self.status != self.original.status
 
+    @property
+    def _was_inactive(self) -> bool:
+        before = self.original.status.requeue_history
+        return before is not None and before.inactive_since is not None
+
     def patch(self) -> Json:
         """A JSON merge patch of /status, with the resourceVersion as precondition (409 after any other write)."""
         meta = self.original.metadata
@@ -91,7 +96,8 @@ class Draft:
         if "requeueState" in status and self.status.requeue_state is not None:
             status["requeueState"] = {"count": None, "requeueAt": None, **status["requeueState"]}
         if "requeueHistory" in status and self.status.requeue_history is not None:
-            status["requeueHistory"] = {"since": None, **status["requeueHistory"]}
+            optional = {"since": None, **({"inactiveSince": None} if self._was_inactive else {})}
+            status["requeueHistory"] = {**optional, **(status["requeueHistory"] or {})}
         return {"metadata": {"resourceVersion": meta.resource_version, "uid": meta.uid}, "status": status}
 
 

@@ -41,6 +41,7 @@ def refuse(draft: Draft, reason: str, message: str, requests: Mapping[str, Amoun
 
     `requests` are those of all its pods, by pod set; they are written to status.resourceRequests.
     """
+    requeue_history.end_inactivity(draft)
     if draft.set(condition_types.QUOTA_RESERVED, "False", reason, message):
         draft.event("Warning", reason, message)
     draft.set(condition_types.ADMITTED, "False", reasons.NO_RESERVATION, messages.NO_RESERVATION_MESSAGE)
@@ -50,6 +51,7 @@ def refuse(draft: Draft, reason: str, message: str, requests: Mapping[str, Amoun
 
 def block(draft: Draft, reason: str, message: str) -> None:
     """The Workload cannot be tried: its queue, its spec or a gate prevents it."""
+    requeue_history.end_inactivity(draft)
     draft.set(condition_types.QUOTA_RESERVED, "False", reason, message)
     draft.set(condition_types.ADMITTED, "False", reasons.NO_RESERVATION, messages.NO_RESERVATION_MESSAGE)
 
@@ -64,6 +66,7 @@ def quantities(amounts: Amounts) -> dict[str, str | int]:
 
 def reserve(draft: Draft, cluster_queue: str, assignment: Assignment) -> None:
     """Reserve quota and end the backoff. `admission_checks.confirm` sets Admitted in the same write."""
+    requeue_history.end_inactivity(draft)
     end_backoff(draft)
     waited = whole_seconds(draft.now - _waiting_since(draft))
     message = messages.quota_reserved(cluster_queue)
@@ -245,6 +248,8 @@ def deactivate(draft: Draft, pod_cause: str = "") -> None:
         draft.set(condition_types.REQUEUED, "False", evicted.reason, evicted.message)
     if not draft.is_true(condition_types.QUOTA_RESERVED):
         block(draft, reasons.DEACTIVATED, messages.DEACTIVATED_MESSAGE)
+    if not draft.is_true(condition_types.ADMITTED):
+        requeue_history.begin_inactivity(draft)
 
 
 def unreserve(draft: Draft, *, waits_for_pods: bool) -> None:
@@ -260,6 +265,7 @@ def unreserve(draft: Draft, *, waits_for_pods: bool) -> None:
         ran = int((draft.now - admitted.last_transition_time).total_seconds())
         past = draft.status.accumulated_past_execution_time_seconds or 0
         draft.put(accumulated_past_execution_time_seconds=min(INT32_MAX, past + max(0, ran)))
+        requeue_history.add_run(draft, max(0, ran))
     at_once = evicted.reason in (reasons.PREEMPTED, reasons.NODE_FAILURES)
     draft.set(condition_types.REQUEUED, "True" if at_once else "False", evicted.reason, evicted.message)
     draft.put(admission=None)
@@ -267,6 +273,7 @@ def unreserve(draft: Draft, *, waits_for_pods: bool) -> None:
         block(draft, reasons.PENDING_EVALUATION, evicted.message)
     else:
         block(draft, reasons.DEACTIVATED, messages.DEACTIVATED_MESSAGE)
+        requeue_history.begin_inactivity(draft)
     if waits_for_pods:
         pods_ready(draft, ready=False)
 
@@ -306,6 +313,7 @@ def requeue(draft: Draft) -> None:
     Any reason that begins with Deactivated counts, so that a Workload deactivated by a rule can be reactivated too; it
     then has a new budget of retries and of execution time. BEHAVIOUR.md#q22-reactivation.
     """
+    requeue_history.end_inactivity(draft)
     requeued = draft.condition(condition_types.REQUEUED)
     if requeued is None or requeued.is_true:
         return

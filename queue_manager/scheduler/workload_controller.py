@@ -7,7 +7,7 @@ from dataclasses import replace
 from random import Random
 
 from job_controller.model import Job, Key
-from queue_manager.api import condition_types, event_reasons, keys
+from queue_manager.api import condition_types, event_reasons, keys, messages
 from queue_manager.api.resources import ADMISSION_CHECKS, CLUSTER_QUEUES, JOBS, LOCAL_QUEUES, WORKLOADS
 from queue_manager.api.types import AdmissionCheck, ClusterQueue, LocalQueue, Workload
 from queue_manager.api.workload_names import job_name
@@ -220,6 +220,7 @@ class WorkloadController:
             return
         job = self._jobs.by_uid(workload.job_uid)
         if job is not None:
+            await self._annotate(job, keys.DELETION_CAUSE, messages.RETENTION_OVER)
             await self._runtime.client.delete(
                 JOBS, meta.namespace, job.metadata.name, uid=job.metadata.uid, propagation="Background"
             )
@@ -228,10 +229,13 @@ class WorkloadController:
     async def _leave_cause(self, workload: Workload) -> None:
         """Write the cause that the Workload of a failed Job has to the Job, which outlives it."""
         history, job = workload.status.requeue_history, self._jobs.by_uid(workload.job_uid)
-        if job is None or history is None or not history.pod_cause:
-            return
+        if job is not None and history is not None and history.pod_cause:
+            await self._annotate(job, keys.POD_CAUSE, history.pod_cause)
+
+    async def _annotate(self, job: Job, key: str, text: str) -> None:
+        """Annotate a Job, unless it is gone or its API server refuses."""
         meta = job.metadata
-        patch = {"metadata": {"uid": meta.uid, "annotations": {keys.POD_CAUSE: history.pod_cause}}}
+        patch = {"metadata": {"uid": meta.uid, "annotations": {key: text}}}
         try:
             await self._runtime.client.patch(JOBS, meta.namespace, meta.name, patch)
         except ApiError as error:

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from queue_manager.visibility.deactivated_jobs import DeactivatedJob
+from queue_manager.visibility.deactivated_jobs import BY_A_USER, DeactivatedJob
 
 VARIES = "…"
 STAGGER = "10s"  # between two Jobs of a group in the suggested command
@@ -75,8 +75,11 @@ def general(row: DeactivatedJob) -> str:
 
 
 def has_cause(row: DeactivatedJob, text: str) -> bool:
-    """Whether the cause contains the text, in upper or lower case. `...` in the text matches any characters."""
-    return _contains(row.cause, text)
+    """Whether the cause contains the text, in upper or lower case. `...` in the text matches any characters.
+
+    A deactivation by a user whose name is known is one `by a user`, too.
+    """
+    return _contains(row.cause, text) or (row.why == BY_A_USER and _contains(row.why, text))
 
 
 def _contains(cause: str, text: str) -> bool:

@@ -15,6 +15,7 @@ import msgspec
 
 from queue_manager.api import condition_types, keys, messages, reasons
 from queue_manager.api.types import Workload
+from queue_manager.lifecycle import deactivated_by
 from queue_manager.lifecycle.pod_causes import OOM_KILLED, START_ERRORS
 from queue_manager.visibility.attempt_counts import count_budget_attempts
 from queue_manager.visibility.failures import Failure
@@ -33,7 +34,8 @@ RESTARTING = "Back-off restarting failed container"  # prefix of the message of 
 class DeactivatedJob(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """One deactivated Workload. `why` classifies the cause; `reason` and `message` are those of the API.
 
-    `budget_attempts`: counted since the last activation. `cause`: the last error of its pods, else `why`.
+    `budget_attempts`: counted since the last activation. `cause`: the last error of its pods, else `why`,
+    with the name of the user where that is known.
     """
 
     namespace: str
@@ -90,6 +92,8 @@ def _row(
     name = job_name(workload)
     event = last_warning(name, warnings.get(workload.metadata.namespace, ()))
     why = cause(workload, failure, event)
+    user = deactivated_by.deactivated_by(workload) if why == BY_A_USER else ""
+    named = f"by {user}" if user else why
     last_error = failure.text if failure is not None else recorded_cause(workload) or warning_text(event)
     return DeactivatedJob(
         namespace=workload.metadata.namespace,
@@ -98,7 +102,7 @@ def _row(
         queue=workload.spec.queue_name,
         priority=workload.spec.priority or 0,
         why=why,
-        cause=last_error if last_error and why in FAULTS_OF_PODS else why,
+        cause=last_error if last_error and why in FAULTS_OF_PODS else named,
         reason=evicted.reason if evicted is not None else "",
         message=evicted.message if evicted is not None else "",
         budget_attempts=count_budget_attempts(workload),
@@ -123,16 +127,17 @@ def job_argument(workload: Workload, default_ns: str = "default") -> str:
 
 
 def deactivation(workload: Workload) -> tuple[str, str]:
-    """Return (reason, message) of the deactivation, those of its eviction, also while that is not written yet."""
-    target, evicted = (
-        workload.condition(condition_types.DEACTIVATION_TARGET),
-        workload.condition(condition_types.EVICTED),
-    )
+    """Return (reason, message) of the deactivation, those of its eviction, also while that is not written yet.
+
+    The message names the user who deactivated the Workload, if that is known.
+    """
+    target, evicted = (workload.condition(c) for c in (condition_types.DEACTIVATION_TARGET, condition_types.EVICTED))
     if target is not None and target.is_true:
         return reasons.deactivated_due_to(target.reason), messages.deactivated_message(target.message)
+    reason, message = reasons.DEACTIVATED, messages.DEACTIVATED_MESSAGE
     if evicted is not None and evicted.is_true and evicted.reason.startswith(reasons.DEACTIVATED):
-        return evicted.reason, evicted.message
-    return reasons.DEACTIVATED, messages.DEACTIVATED_MESSAGE  # by a user
+        reason, message = evicted.reason, evicted.message
+    return reason, deactivated_by.message(workload, message) if reason == reasons.DEACTIVATED else message
 
 
 def cause(workload: Workload, failure: Failure | None = None, warning: Event | None = None) -> str:

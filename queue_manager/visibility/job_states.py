@@ -42,7 +42,7 @@ from queue_manager.scheduling import workload_info
 from queue_manager.visibility.attempt_counts import count_budget_attempts
 from queue_manager.visibility.deactivated_jobs import deactivation, job_name
 from queue_manager.visibility.job_causes import exit_code_of, job_cause, pods_by_job
-from queue_manager.visibility.job_times import ended_at, spans
+from queue_manager.visibility.job_times import ended_at, last_run_seconds, times_of
 from queue_manager.visibility.pod_attempts import next_pod_at
 from queue_manager.visibility.preempted import preempted_for
 from queue_manager.visibility.short_messages import like_another, plain
@@ -85,7 +85,7 @@ class JobRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     last run, if a preemption ended that. `obstacle`: why its queue admits nothing, with the command that resolves it,
     or why a Job without a Workload gets none. `cause`: why its pods are not ready, or were not in its last attempt.
     `exit_code`: of its failed pods, if they are the cause. `retry_at`: when its backoff ends. `finished`: when the Job
-    ended, None before.
+    ended, None before. `waited_seconds`, `ran_seconds`: of all attempts, `running_seconds` of the last one.
     """
 
     namespace: str
@@ -113,6 +113,8 @@ class JobRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     retry_at: datetime | None = None
     created: datetime | None = None
     finished: datetime | None = None
+    waited_seconds: float | None = None
+    ran_seconds: float | None = None
 
 
 def job_rows(
@@ -187,7 +189,7 @@ def job_row(
     """Return the row of a Job. `equivalent`: a Workload with equal requests that was tried and does not fit."""
     state = job_state(job, workload, now)
     reason, message = explain_state(job, workload, state, now, equivalent)
-    waiting, running = spans(job, workload, now)
+    waited, ran = times_of(job, workload, now)
     status, pods = job.status, list(pods)
     cause = "" if state == JobState.DELETING else job_cause(job, workload, pods)
     return JobRow(
@@ -201,8 +203,8 @@ def job_row(
         succeeded=status.succeeded,
         failed=status.failed,
         completions=job.spec.completions,
-        waiting_seconds=waiting,
-        running_seconds=running,
+        waiting_seconds=waited,
+        running_seconds=last_run_seconds(job, now),
         requeues=_requeues(workload),
         budget_attempts=count_budget_attempts(workload) if workload is not None else 0,
         reason=reason,
@@ -215,6 +217,8 @@ def job_row(
         retry_at=_retry_at(job, workload, pods, options, now) if state == JobState.BACKOFF else None,
         created=job.metadata.creation_timestamp,
         finished=ended_at(job),
+        waited_seconds=waited,
+        ran_seconds=ran,
     )
 
 

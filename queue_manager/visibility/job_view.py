@@ -30,7 +30,7 @@ from queue_manager.visibility.job_states import (
     refusal,
     state_without_job,
 )
-from queue_manager.visibility.job_times import spans
+from queue_manager.visibility.job_times import last_run_seconds, times_of
 from queue_manager.visibility.pod_attempts import PodRow, pod_rows
 from queue_manager.visibility.predictions import PredictionContext, predict
 from queue_manager.visibility.wire_types import Event, Pod
@@ -91,6 +91,8 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     position: Position | None
     waiting_seconds: float | None
     running_seconds: float | None
+    waited_seconds: float | None
+    ran_seconds: float | None
     interruptions: list[Interruption]
     next: list[Prediction]
     history: list[Step]
@@ -152,7 +154,7 @@ def job_view(
     reason, message = (
         (denial.reason, denial.message) if denial is not None else explain_state(job, workload, state, now, equivalent)
     )
-    waiting, running = spans(shown, workload, now)
+    waited, ran = times_of(shown, workload, now)
     cause = _cause(job, workload, pods, failure) if state != JobState.DELETING else ""
     victim = lost_quota_for(workload, state)
     admission = workload.status.admission if workload is not None else None
@@ -176,8 +178,10 @@ def job_view(
         equivalent_reason=refusal(equivalent),
         preempted_for=victim,
         position=context.outlook.position if context.outlook is not None else None,
-        waiting_seconds=waiting,
-        running_seconds=running,
+        waiting_seconds=waited,
+        running_seconds=last_run_seconds(shown, now),
+        waited_seconds=waited,
+        ran_seconds=ran,
         interruptions=interruptions(shown.metadata),
         next=predict(job, workload, pods, indexes, state, context, now, refused=denial is not None),
         history=history(job, workload),

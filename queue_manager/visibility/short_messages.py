@@ -68,8 +68,8 @@ def plain(
         return gave_up(attempts)
     if reason == COMPLETIONS_REACHED:
         return ""  # the state is explanation enough
-    if (reason, message) == (reasons.DEACTIVATED, messages.DEACTIVATED_MESSAGE):
-        return "by a user"
+    if reason == reasons.DEACTIVATED and message.startswith(messages.DEACTIVATED_MESSAGE):
+        return message.removeprefix(messages.DEACTIVATED_MESSAGE).strip() or "by a user"
     if (reason, message) == (reasons.REACTIVATED, messages.REACTIVATED_MESSAGE):
         return "reactivated by a user"
     if message == messages.EQUIVALENT_MESSAGE:

@@ -153,6 +153,7 @@ class Session:
             "HOME": str(folder),
             "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"], *_kubectl()]),
             "COLUMNS": "150",
+            "LOGNAME": "anna",  # whom outputs name as the user, on any machine
         }
         self.env.pop("KUBECONFIG", None)
         if kubeconfig is not None:

@@ -210,6 +210,15 @@ class RequeueHistory(ApiModel):
     pod_cause: Annotated[str, Field(max_length=256)] | None = None
     """Why the pods of the Job failed, which has failed: the worst cause, kept after their deletion."""
 
+    ran_seconds: Int32 | None = None
+    """Seconds with quota of all attempts that ended, until their Job had stopped."""
+
+    inactive_seconds: Int32 | None = None
+    """Seconds in which the Workload was deactivated and held no quota, until the last reactivation."""
+
+    inactive_since: Time | None = None
+    """Since when it is deactivated and holds no quota. Unset: it is active, or its Job is still being stopped."""
+
 
 class UnhealthyNode(ApiModel):
     """A node that failed while a pod of the workload ran on it."""

@@ -15,8 +15,9 @@ def add_history_commands(commands: Commands) -> None:
     history = commands.add_parser(
         "history",
         help="Jobs of the past, deleted ones too: result, cause, waits, CPU time and memory",
-        epilog=f"TIME: {TIMES}, in this machine's zone. With JOB: each step of the newest Job of that name. WAIT "
-        "is the time from the submission to the first admission, RUN the time with quota of all tries together.",
+        epilog=f"TIME: {TIMES}, in this machine's zone. With JOB: each step of the newest Job of that name. RUN "
+        "is the time with quota of all tries together, evicted ones too, WAIT all other time until the end or now, but "
+        "that in which the Job was deactivated, as in sluice ps and show.",
     )
     history.add_argument("job", nargs="?", metavar="JOB", help="its name, or NAMESPACE/NAME: show its steps")
     history.add_argument("--failed", action="store_true", help="only Jobs that failed or were deactivated")
@@ -26,7 +27,9 @@ def add_history_commands(commands: Commands) -> None:
     report = commands.add_parser(
         "report",
         help="per queue, user and flavor: jobs, success, waits, CPU hours requested, used and wasted",
-        epilog=f"TIME: {TIMES}, in this machine's zone. A Job counts in full if it existed, unfinished, within them.",
+        epilog=f"TIME: {TIMES}, in this machine's zone. A Job counts in full if it existed, unfinished, within them. "
+        "OK is the share of those that succeeded among those that succeeded or failed; deactivated ones (DEACT) "
+        "count as neither. WAIT is that of sluice history, of Jobs that were admitted.",
     )
     report.add_argument(
         "--by",

@@ -9,10 +9,13 @@ from pathlib import Path
 import pytest
 
 from job_controller.model import Job, Pod
-from queue_manager.api.resources import JOBS, PODS
+from queue_manager.api.resources import JOBS, PODS, WORKLOADS
+from queue_manager.api.types import Workload
+from queue_manager.cli.login_name import login_name
 from queue_manager.engine.transport import Request
 from tests.local.cli.conftest import JOB, User
 from tests.local.cluster.conftest import Up, sluice
+from tests.local.cluster.test_stories import until_workload
 from tests.waiting import until
 
 MISSING = "[/no/such/program]"
@@ -44,6 +47,29 @@ async def test_a_job_that_never_becomes_ready_is_listed_and_reactivated(user: Ca
     )
     given_up = await me.until_state("broken", "Deactivated")
     assert [rung["number"] for rung in given_up["retries"]["attempts"]] == [1, 2, 3, 4]
+
+
+async def test_who_deactivated_a_job_is_named_until_the_next_change(user: Callable[..., User]) -> None:
+    me = user()
+    me.submit("parked")
+    await me.until_state("parked", "Running")
+    me.says("deactivate", "parked")
+    async with me.up.client() as client:
+        await until_workload(client, "parked", lambda w: w.status.admission is None, "its quota is free")
+    shown = await me.until_state("parked", "Deactivated")
+    (row,) = me.json("deactivated")
+    assert (row["why"], row["cause"] == "by a user") == ("by a user", False)
+    assert shown["message"] == f"The workload is deactivated {row['cause']}"
+    assert row["cause"] in me.says("ps")
+    if isinstance(me.up, Up):  # the history of another cluster is read from its own store
+        assert row["cause"] == f"by {login_name()}"
+        await until(lambda: row["cause"] in me.says("history", "parked"), "the history names the user")
+    me.says("reactivate", "parked")
+    async with me.up.client() as client:
+        (workload,) = await client.list(WORKLOADS, "default", type=Workload)
+        await client.patch(WORKLOADS, *workload.metadata.key, {"spec": {"active": False}})
+    await me.until_state("parked", "Deactivated")
+    assert [row["cause"] for row in me.json("deactivated")] == ["by a user"]
 
 
 async def test_a_crashing_job_is_listed_with_exit_code_and_last_log_line(

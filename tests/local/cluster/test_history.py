@@ -159,6 +159,29 @@ async def test_a_job_names_who_submitted_it_and_who_cancelled_it_before_it_ran(
     assert {row["user"]: row["jobs"] for row in history("--by", "user", command="report")} == {"bob": 1, "carla": 2}
 
 
+async def test_the_history_says_which_retention_deleted_a_job(
+    start: Callable[..., Up], history: Callable[..., Any], tmp_path: Path
+) -> None:
+    kept = "objectRetentionPolicies: {workloads: {afterDeactivatedByKueue: 1s}}\n"
+    late = "waitForPodsReady: {timeout: 1s, requeuingStrategy: {backoffLimitCount: 0}}\n"
+    (tmp_path / "up.yaml").write_text(HEAD + late + kept)
+    up = start("--cpu", "2", "--memory", "4Gi", "--config", str(tmp_path / "up.yaml"))
+    async with up.client() as client:
+        await queue(client, {"spot": {}}, "400m")
+        ends = submit("ends", "true")
+        await client.create(JOBS, "default", {**ends, "spec": {**ends["spec"], "ttlSecondsAfterFinished": 1}})
+        retried = {"sluice/backoff-seconds": "600"}  # which outlasts the timeout of its pods
+        await client.create(JOBS, "default", submission("broken", "/no/such/program", annotations=retried))
+        for name in ("ends", "broken"):
+            await until(lambda name=name: "Deleted" in kinds(history(name)), f"the deletion of {name} is a step")
+    causes = {name: history(name)[-1]["cause"] for name in ("ends", "broken")}
+    assert causes == {
+        "ends": "ttlSecondsAfterFinished (1s) has passed",
+        "broken": "objectRetentionPolicies.workloads.afterDeactivatedByKueue has passed",
+    }
+    assert {job["name"]: job["state"] for job in history()} == {"ends": "Succeeded", "broken": "Deactivated"}
+
+
 async def test_the_history_is_read_where_the_configuration_of_the_running_cluster_puts_it(
     start: Callable[..., Up], history: Callable[..., Any], tmp_path: Path
 ) -> None:

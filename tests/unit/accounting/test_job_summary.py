@@ -204,6 +204,16 @@ def test_a_report_adds_up_each_group() -> None:
     assert [(row.namespace, row.user) for row in usage_rows(jobs, ["namespace"])] == [("team-a", "")]
 
 
+def test_a_deactivated_job_is_counted_apart_from_those_that_ended() -> None:
+    stopped = (admitted(10, of="j2"), step(StepKind.DEACTIVATED, 20, of="j2"), step(StepKind.RELEASED, 21, of="j2"))
+    deleted = (step(StepKind.DEACTIVATED, 20, of="j3"), step(StepKind.DELETED, 60, 0, of="j3"))
+    jobs = [of(*LIFE), of(*stopped, uid="j2"), of(*deleted, uid="j3")]
+    [row] = usage_rows(jobs, ["namespace"])
+    assert (row.jobs, row.succeeded, row.failed, row.deactivated, row.success_percent) == (3, 1, 0, 2, 100.0)
+    assert [(job.waited_seconds, job.ran_seconds) for job in jobs] == [(180 - 146, 146), (10, 11), (20, None)]
+    assert (row.waited_p50_seconds, row.waited_p90_seconds) == (10, 34)  # of those that were admitted
+
+
 def test_a_percentile_is_a_value_that_was_measured() -> None:
     assert [percentile([1.0, 2.0, 3.0, 4.0], p) for p in (50, 75, 76, 90)] == [2.0, 3.0, 4.0, 4.0]
     assert (percentile([], 50), percentile([7.0], 1)) == (None, 7.0)

@@ -243,6 +243,26 @@ def test_a_deleted_job_says_who_cancelled_it(annotations: dict[str, str], messag
     assert (step.kind, step.message) == (StepKind.DELETED, message)
 
 
+@pytest.mark.parametrize(
+    ("ttl", "annotations", "causes"),
+    [
+        (None, {}, []),
+        (60, {}, ["ttlSecondsAfterFinished (60s) has passed"]),
+        (10**9, {}, []),
+        (60, {keys.CANCELLED_BY: "anna"}, ["Cancelled by anna"]),
+    ],
+    ids=["unknown", "its TTL", "before its TTL", "a user"],
+)
+def test_the_deletion_of_a_finished_job_is_a_step_if_its_cause_is_known(
+    ttl: int | None, annotations: dict[str, str], causes: list[str]
+) -> None:
+    meta = {"name": "train", "uid": "j1", "creationTimestamp": timestamp(at(0)), "annotations": annotations}
+    end = {"type": "Complete", "status": "True", "lastTransitionTime": timestamp(at(0))}
+    tree = {"metadata": meta, "spec": {"ttlSecondsAfterFinished": ttl}, "status": {"conditions": [end]}}
+    found = list(job_records(msgspec.convert(tree, Job), None, at(3600)))
+    assert [(step.kind, step.message) for step in found] == [(StepKind.DELETED, cause) for cause in causes]
+
+
 def test_each_stop_and_start_of_the_cluster_is_a_step_of_a_running_job() -> None:
     stop, start = "2026-01-01T12:00:10Z", "2026-01-01T12:01:10Z"
     states = ("", f"{stop}/", f"{stop}/{start}")

@@ -108,7 +108,14 @@ def job(**values: Any) -> JobRow:
         "requeues": 0,
         "budget_attempts": 0,
     }
-    times = {"waiting_seconds": 63.0, "running_seconds": None, "reason": "", "message": "", "equivalent": ""}
+    times = {
+        "waiting_seconds": 63.0,
+        "waited_seconds": 63.0,
+        "running_seconds": None,
+        "reason": "",
+        "message": "",
+        "equivalent": "",
+    }
     return JobRow(**{**known, **counts, **times, **values})
 
 

@@ -6,6 +6,7 @@ import argparse
 import csv
 import io
 import json
+import re
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -208,14 +209,16 @@ def test_a_report_by_unknown_groups_is_refused() -> None:
     assert args.by == ("flavor", "queue")
 
 
-def test_a_held_job_has_neither_tries_nor_times(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_held_job_waits_and_has_no_tries(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     url = f"sqlite:///{tmp_path / 'history.db'}"
     store = open_store(url)
     store.write([job("j1"), step(StepKind.HELD, 1, reason="Suspended")])
     store.close()
     assert main(["history", "--store", url, *ALWAYS]) == 0
     [_, row] = capsys.readouterr().out.splitlines()
-    assert row.split()[3:] == ["Held", "0", "-", "-", "?", "?", "Suspended"]
+    [state, tries, waited, *rest] = row.split()[3:]
+    assert (state, tries, rest) == ("Held", "0", ["-", "?", "?", "Suspended"])
+    assert re.fullmatch(r"\d+d\d\dh", waited)
 
 
 def test_a_container_that_never_started_has_no_exit_code() -> None:

@@ -280,7 +280,8 @@ def test_retention_of_deactivated_jobs_spares_those_a_user_deactivated(reason, e
         condition("QuotaReserved", "False", "Deactivated", "The workload is deactivated"),
         condition("Admitted", "False", "NoReservation", "The workload has no reservation"),
     ]
-    w = make(conditions, spec={"active": False})
+    since = {"requeueHistory": {"inactiveSince": "2026-01-01T00:00:10Z"}}
+    w = make(conditions, status=since, spec={"active": False})
     assert step(w, settings=WorkloadSettings(retain_deactivated=60), seconds=100) == expected
 
 

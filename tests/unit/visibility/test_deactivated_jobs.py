@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from queue_manager.accounting.records import StepRecord
+from queue_manager.accounting.step_reading import workload_records
 from queue_manager.api.types import Workload
 from queue_manager.visibility.deactivated_jobs import (
     DeactivatedJob,
@@ -17,6 +19,8 @@ from queue_manager.visibility.deactivated_jobs import (
     warning_text,
 )
 from queue_manager.visibility.failures import failures
+from queue_manager.visibility.job_states import job_row
+from queue_manager.visibility.short_messages import plain
 from queue_manager.visibility.wire_types import Pod
 from tests.unit.visibility.build import Tree, at, cond, event, evictions, job, pod, wire, workload
 
@@ -25,7 +29,8 @@ GIVEN_UP = evictions(("PodsReadyTimeout", "WaitForStart", 2), ("Deactivated", "R
 
 
 def deactivated(reason: str, status: Tree | None = None, name: str = "j", **more: object) -> Workload:
-    found = [cond("Evicted", reason=reason, message="m", seconds=more.pop("since", 0))] if reason else []  # type: ignore[arg-type]
+    message = str(more.pop("message", "m"))
+    found = [cond("Evicted", reason=reason, message=message, seconds=more.pop("since", 0))] if reason else []  # type: ignore[arg-type]
     return workload(name, active=False, conditions=found, status=status or {}, **more)
 
 
@@ -201,6 +206,28 @@ def test_an_earlier_failure_whose_backoff_lasts_is_the_cause_of_no_pods(
 def test_a_deactivation_by_a_user_is_the_cause_whatever_its_pods_did() -> None:
     row = crashed(exited("j-aaaaa", 10), reason="Deactivated")
     assert (row.why, row.last_error, row.action) == ("by a user", "exit 3", "sluice reactivate j")
+
+
+@pytest.mark.parametrize(
+    ("annotation", "cause"),
+    [
+        ("3:anna@example", "by anna@example"),
+        ("2:anna", "by a user"),
+        ("anna", "by a user"),
+        ("3:", "by a user"),
+    ],
+    ids=["this deactivation", "an earlier one", "no generation", "nobody"],
+)
+def test_a_deactivation_names_its_user_if_that_is_known_of_this_one(annotation: str, cause: str) -> None:
+    its = deactivated("Deactivated", message="The workload is deactivated")
+    meta = replace(its.metadata, generation=3, annotations={"sluice/deactivated-by": annotation})
+    its = replace(its, metadata=meta)
+    (row,) = deactivated_jobs([its], [], at(60))
+    assert (row.why, row.cause, row.action) == ("by a user", cause, "sluice reactivate j")
+    shown = job_row(job(), its, at(60))
+    assert plain(shown.reason, shown.message) == cause
+    [step] = [one for one in workload_records(None, its, at(60)) if isinstance(one, StepRecord)]
+    assert step.message.removeprefix("The workload is deactivated") == (f" {cause}" if cause != "by a user" else "")
 
 
 def test_a_crash_loop_is_the_cause_though_the_pod_is_deleted() -> None:

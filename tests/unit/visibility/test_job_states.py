@@ -8,6 +8,7 @@ from job_controller.model import Job
 from job_controller.options import JobControllerOptions
 from queue_manager.api import messages
 from queue_manager.api.types import Workload
+from queue_manager.cli.ps import time
 from queue_manager.cli.row_changes import aged
 from queue_manager.visibility.job_states import NOT_QUEUED, job_row, job_rows, job_state
 from queue_manager.visibility.wire_types import Pod
@@ -284,6 +285,29 @@ def test_a_deactivated_job_does_not_wait() -> None:
     row = job_row(job(), its, at(60))
     assert (row.state, row.waiting_seconds) == ("Deactivated", 25)
     assert aged(row, 5.0).waiting_seconds == 25
+
+
+@pytest.mark.parametrize(
+    ("its", "state", "text"),
+    [
+        (workload(), "Pending", "50s wait"),
+        (workload(status={"requeueHistory": {"ranSeconds": 20, "attempts": [{}]}}), "Pending", "30s wait"),
+        (workload(conditions=admitted(10)), "Starting", "40s run"),
+        (workload(active=False, status={"requeueHistory": {"inactiveSince": wire(30)}}), "Deactivated", "30s wait"),
+        (
+            workload(
+                active=False,
+                status={"requeueHistory": {"ranSeconds": 20, "attempts": [{}], "inactiveSince": wire(30)}},
+            ),
+            "Deactivated",
+            "20s run",
+        ),
+    ],
+    ids=["pending", "evicted", "admitted", "deactivated while it waited", "deactivated while it ran"],
+)
+def test_time_is_what_a_job_waited_if_it_waits_else_what_it_ran(its: Workload, state: str, text: str) -> None:
+    row = job_row(job(suspend=state != "Starting"), its, at(50))
+    assert (row.state, time(row)) == (state, text)
 
 
 def test_an_untried_job_names_the_refused_job_of_its_shape() -> None:

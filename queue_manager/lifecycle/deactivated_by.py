@@ -1,0 +1,30 @@
+"""The user who deactivated a Workload, as `sluice deactivate` notes it in an annotation. Pure.
+
+Kubernetes records which program changed a field, and not which user. The annotation `sluice/deactivated-by` is
+`<generation>:<user>`. It is written with the change, which makes this the generation of the Workload, and holds as long
+as that is so: the next change of the spec, by whatever program, ends it. See
+BEHAVIOUR.md#q191-user-of-a-deactivation.
+"""
+
+from __future__ import annotations
+
+from queue_manager.api import keys, messages
+from queue_manager.api.types import Workload
+from queue_manager.lifecycle.pod_causes import one_line
+
+
+def note(workload: Workload, user: str) -> dict[str, str]:
+    """Return the annotation to write with the deactivation; none if the user is not known."""
+    return {keys.DEACTIVATED_BY: f"{workload.metadata.generation + 1}:{user}"} if user else {}
+
+
+def deactivated_by(workload: Workload) -> str:
+    """Return who deactivated an inactive Workload; "" if that is not known, or if it is active."""
+    generation, _, user = workload.metadata.annotations.get(keys.DEACTIVATED_BY, "").partition(":")
+    return one_line(user) if not workload.spec.active and generation == str(workload.metadata.generation) else ""
+
+
+def message(workload: Workload, otherwise: str) -> str:
+    """Return the message of a deactivation with the name of the user, or `otherwise` if that is not known."""
+    user = deactivated_by(workload)
+    return f"{messages.DEACTIVATED_MESSAGE} by {user}" if user else otherwise

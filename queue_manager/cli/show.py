@@ -40,7 +40,7 @@ from queue_manager.visibility.failures import Failure, newest_failure
 from queue_manager.visibility.history_texts import events_beside, short_object, step_text
 from queue_manager.visibility.indexes import MEANING, IndexMap
 from queue_manager.visibility.job_history import Step
-from queue_manager.visibility.job_states import is_pending, refused_equivalent, refused_shapes
+from queue_manager.visibility.job_states import AFTER_AN_ATTEMPT, is_pending, refused_equivalent, refused_shapes
 from queue_manager.visibility.job_view import JobView, job_view
 from queue_manager.visibility.obstacles import local_queue_of, obstacle
 from queue_manager.visibility.pod_attempts import PodRow
@@ -306,7 +306,7 @@ def _why(view: JobView) -> str:
             equivalent_reason=view.equivalent_reason,
             preempted_for=view.preempted_for,
         )
-    return cause_first(view.cause, view.reason, view.message, text)
+    return cause_first(view.cause, view.reason, view.message, text, is_over=view.state in AFTER_AN_ATTEMPT)
 
 
 def lines(view: JobView, now: datetime) -> list[tuple[str, str]]:

@@ -25,8 +25,8 @@ LIMIT = reasons.deactivated_due_to(reasons.REQUEUING_LIMIT_EXCEEDED)
 RUN_TIME = reasons.deactivated_due_to(reasons.MAX_EXEC_TIME_EXCEEDED)
 CHECK = reasons.deactivated_due_to(reasons.ADMISSION_CHECK)
 BY_A_USER = "by a user"
-CRASHES, OUT_OF_MEMORY = "crashes", "out of memory"
-FAULTS_OF_PODS = (CRASHES, OUT_OF_MEMORY, "pods not ready", "pods lost", "no node")  # what a pod's error explains
+CRASHES, OUT_OF_MEMORY, NO_NODE = "crashes", "out of memory", "no node"
+FAULTS_OF_PODS = (CRASHES, OUT_OF_MEMORY, "pods not ready", "pods lost", NO_NODE)  # what a pod's error explains
 RESTARTING = "Back-off restarting failed container"  # prefix of the message of the kubelet's BackOff Event
 
 
@@ -140,7 +140,7 @@ def cause(workload: Workload, failure: Failure | None = None, warning: Event | N
 _UNREADY = {
     reasons.WAIT_FOR_START: "pods not ready",
     reasons.WAIT_FOR_RECOVERY: "pods lost",
-    reasons.UNSCHEDULABLE: "no node",
+    reasons.UNSCHEDULABLE: NO_NODE,
 }
 
 

@@ -54,6 +54,25 @@ async def test_the_cause_survives_evictions_and_groups_the_jobs(user: Callable[.
     ]
 
 
+async def test_pods_without_a_node_are_the_reason_before_and_after_the_last_retry(user: Callable[..., User]) -> None:
+    """The quota is free, and the only node has not the label that the pods require."""
+    me = user("4s")
+    picky = JOB.format(name="picky", command="[sleep, '600']", spec="backoffLimit: 6", cpu="100m")
+    me.says("submit", "-f", "-", stdin=picky.replace("Never", "Never\n      nodeSelector: {gpu: a100}"))
+    change = "a node has the labels that the pods' node selector and affinity require"
+
+    def found() -> tuple[str, list[str]]:
+        said = me.json("explain", "picky")
+        return said["code"], said["changes"]
+
+    await until(lambda: found() == ("WAIT/Unschedulable", [change]), "its pods wait for a node")
+    await me.until_state("picky", "Deactivated")
+    assert found() == ("HOLD/DeactivatedDueToUnschedulable", [f"{change}; then it is reactivated"])
+    lines = me.says("explain", "picky").splitlines()
+    assert lines[1] == "0/1 nodes: node(s) didn't match Pod's node affinity/selector"
+    assert "more         sluice explain --reason Unschedulable" in lines
+
+
 def drain(me: User, node: str) -> None:
     tool = [kubectl() or "kubectl", "--kubeconfig", str(me.up.kubeconfig)]
     subprocess.run([*tool, "drain", node, "--force"], check=True, capture_output=True, timeout=60)

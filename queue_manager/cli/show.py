@@ -209,7 +209,7 @@ def columns(
             ),
             output.TableColumn("REASON", lambda row: event_reason(row.reason)),
             output.TableColumn("OBJECT", lambda row: short_object(row, names)),
-            output.TableColumn("MESSAGE", lambda row: row.message, wrap=True),
+            output.TableColumn("MESSAGE", lambda row: row.message.rstrip().removesuffix(":"), wrap=True),
         ),
     }
 
@@ -327,7 +327,9 @@ def lines(view: JobView, now: datetime) -> list[tuple[str, str]]:
 
 def _repeats_cause(view: JobView) -> bool:
     """Whether the last error says no more than the cause, which the line of the state begins with."""
-    return view.last_error == view.cause or (bool(view.cause) and view.last_error.startswith(RESTARTING))
+    said = view.cause.partition(": ")[2]  # by a probe: the Event begins with other words
+    repeated = view.last_error == view.cause or (bool(said) and view.last_error.endswith(said))
+    return repeated or (bool(view.cause) and view.last_error.startswith(RESTARTING))
 
 
 def _times(view: JobView) -> str:

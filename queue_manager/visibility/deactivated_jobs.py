@@ -222,8 +222,11 @@ def newest_error(events: Sequence[Event]) -> str:
 
 
 def warning_text(event: Event | None) -> str:
-    """Return the Event's message; for a BackOff Event without the pod's name and UID."""
-    text = event.message.strip() if event is not None else ""
+    """Return the Event's message, without a colon after which nothing follows: the output of a probe may be empty.
+
+    For a BackOff Event without the pod's name and UID.
+    """
+    text = event.message.strip().removesuffix(":") if event is not None else ""
     return text.partition(" in pod ")[0] if text.startswith(RESTARTING) else text
 
 

@@ -54,6 +54,26 @@ async def test_the_cause_survives_evictions_and_groups_the_jobs(user: Callable[.
     ]
 
 
+@pytest.mark.parametrize(
+    ("command", "said"), [("echo cannot reach db:5432; exit 1", "cannot reach db:5432"), ("exit 7", "exit 7")]
+)
+async def test_what_a_probe_said_survives_evictions(user: Callable[..., User], command: str, said: str) -> None:
+    me = user("10s")
+    probe = json.dumps({"exec": {"command": ["sh", "-c", command]}, "periodSeconds": 1})
+    job = JOB.format(name="web", command="[sleep, '600']", spec="backoffLimit: 6", cpu="100m")
+    me.says("submit", "-f", "-", stdin=job.replace("image: local", f"image: local, readinessProbe: {probe}"))
+
+    def cause() -> str:
+        [row] = me.json("ps")
+        return str(row["cause"])
+
+    await until(lambda: cause() == f"readiness probe has not succeeded yet: {said}", "ps has what the probe said")
+    view = await me.until_state("web", "Deactivated")
+    assert [one["podCause"] for one in view["retries"]["attempts"]] == [f"readiness probe failed: {said}"] * 2
+    assert cause() == f"readiness probe failed: {said}"
+    assert me.says("explain", "web").splitlines()[1] == f"readiness probe failed: {said}"
+
+
 async def test_pods_without_a_node_are_the_reason_before_and_after_the_last_retry(user: Callable[..., User]) -> None:
     """The quota is free, and the only node has not the label that the pods require."""
     me = user("4s")

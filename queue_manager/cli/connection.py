@@ -116,14 +116,16 @@ class _NoResponseTransport(Relay):
 
 def _unanswered(path: Path, context: str, why: str) -> str:
     """Which cluster does not answer at which address, why, and what to do."""
-    with _readable(path):
-        address = kubeconfigs.load(path, context).server
+    try:
+        address = f" at {kubeconfigs.load(path, context).server}"
+    except (OSError, ValueError, KeyError):  # the file is gone, or is being written
+        address = ""
     if not is_of_local_cluster(path):
-        return f"the cluster of {path} does not answer at {address} ({why}): it is down, or the address is wrong"
+        return f"the cluster of {path} does not answer{address} ({why}): it is down, or the address is wrong"
     folder = (
         "" if path.parent.resolve() == default_data_dir().resolve() else f" --data-dir {shlex.quote(str(path.parent))}"
     )
-    return f"the cluster of {path.parent} does not answer at {address} ({why}); to start it: sluice up{folder}"
+    return f"the cluster of {path.parent} does not answer{address} ({why}); to start it: sluice up{folder}"
 
 
 @asynccontextmanager

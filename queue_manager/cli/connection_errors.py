@@ -1,4 +1,4 @@
-"""Why a cluster does not answer, in plain words. Pure."""
+"""Why a cluster does not answer, in plain words."""
 
 from __future__ import annotations
 

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import argparse
 import os
+import shlex
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from pathlib import Path
 
+from queue_manager.cli.connection_errors import plain_reason
 from queue_manager.cli.exit_codes import CommandRefused
 from queue_manager.engine import kubeconfig as kubeconfigs
 from queue_manager.engine.exec_plugin import CredentialsError
@@ -98,7 +100,7 @@ class _NoResponseTransport(Relay):
             raise
         except OSError as error:
             self._renew()
-            raise NoResponse(str(error) or "timed out") from error  # a TimeoutError has no text
+            raise NoResponse(plain_reason(error)) from error
 
     @asynccontextmanager
     async def stream(self, path: str, *, query: Mapping[str, str] | None = None) -> AsyncIterator[AsyncIterator[bytes]]:
@@ -110,6 +112,20 @@ class _NoResponseTransport(Relay):
         except OSError:
             self._renew()
             raise
+
+
+def _unanswered(path: Path, context: str, why: str) -> str:
+    """Which cluster does not answer at which address, why, and what to do."""
+    try:
+        address = f" at {kubeconfigs.load(path, context).server}"
+    except (OSError, ValueError, KeyError):  # the file is gone, or is being written
+        address = ""
+    if not is_of_local_cluster(path):
+        return f"the cluster of {path} does not answer{address} ({why}): it is down, or the address is wrong"
+    folder = (
+        "" if path.parent.resolve() == default_data_dir().resolve() else f" --data-dir {shlex.quote(str(path.parent))}"
+    )
+    return f"the cluster of {path.parent} does not answer{address} ({why}); to start it: sluice up{folder}"
 
 
 @asynccontextmanager
@@ -146,7 +162,6 @@ async def connect(
     except CredentialsError as error:
         raise CommandRefused(str(error)) from error
     except NoResponse as error:
-        own = "; is `sluice up` running?" if is_of_local_cluster(path) else ""
-        raise CommandRefused(f"no response from the cluster of {path}: {error}{own}") from error
+        raise CommandRefused(_unanswered(path, chosen, str(error))) from error
     finally:
         await transport.close()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import re
 import shutil
 import sys
 import textwrap
@@ -26,6 +27,9 @@ from queue_manager.visibility.diagnosis.examination import confirmed, examine, n
 from queue_manager.visibility.diagnosis.problem import Problem
 
 CONFIRM_SECONDS = 3.0  # for the garbage collector to follow a deletion
+INDENT = 9
+_QUOTED = re.compile(r" (?=(?:[^']*'[^']*')*[^']*$)")  # blanks outside of single quotes
+_JSON_COMMA = re.compile(r""",(?=["{\[])""")
 COLOURS = {"error": "bold red", "warning": "yellow"}
 
 
@@ -84,7 +88,7 @@ async def examined(args: argparse.Namespace) -> tuple[Report, bool]:
 def show(report: Report, *, is_checked: bool) -> None:
     """Print one paragraph per finding: severity, code and place, the sentence, the command."""
     screen = output.Screen(highlight=False, soft_wrap=True)
-    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else output.MAX_WIDTH
+    width = shutil.get_terminal_size().columns
     for problem in report.problems:
         style = COLOURS[problem.severity] if sys.stdout.isatty() else ""
         screen.print(Text.assemble((f"{problem.severity:7}", style), f"  {printable(problem.code)}"))
@@ -96,16 +100,43 @@ def show(report: Report, *, is_checked: bool) -> None:
 
 
 def paragraph(problem: Problem, width: int) -> Iterator[str]:
-    """Yield the indented lines below the head of a finding. A command is not split within words."""
-    for mark, text in (("where", problem.place), ("what", problem.sentence), ("fix", problem.command)):
-        yield from textwrap.wrap(
-            printable(text),
-            width,
-            initial_indent=f"  {mark:5}  ",
-            subsequent_indent=" " * 9,
-            break_long_words=False,
-            break_on_hyphens=False,
-        )
+    """Yield the indented lines below the head of a finding.
+
+    A command that is too long continues on the next line, as a shell reads it, so that it can be copied.
+    """
+    parts = (
+        ("where", _wrapped(problem.place, width - INDENT)),
+        ("what", _wrapped(problem.sentence, width - INDENT)),
+        ("fix", [line for command in problem.command.split("; ") for line in folded(command, width - INDENT)]),
+    )
+    for mark, lines in parts:
+        for i, line in enumerate(lines):
+            yield f"  {mark if i == 0 else '':5}  {line}"
+
+
+def folded(command: str, width: int) -> Iterator[str]:
+    """Yield the lines of a command that a shell reads as one. What follows a colon is prose, and is wrapped as such."""
+    command, _, prose = printable(command).partition(": ")
+    line = ""
+    for word in _QUOTED.split(command):
+        if line and len(line) + len(word) + 1 > width - 2:
+            yield f"{line} \\"
+            line = ""
+        line = f"{line} {word}" if line else word
+        while len(line) > width and (cut := _cut(line, width)):
+            yield line[:cut]
+            line = line[cut:]
+    yield f"{line}:" if prose else line
+    yield from _wrapped(prose, width)
+
+
+def _cut(line: str, width: int) -> int:
+    """Where the JSON in a line may have a line break, which changes nothing in it: behind a comma; 0 for nowhere."""
+    return max((match.end() for match in _JSON_COMMA.finditer(line, 0, width)), default=0)
+
+
+def _wrapped(text: str, width: int) -> list[str]:
+    return textwrap.wrap(printable(text), width, break_long_words=False, break_on_hyphens=False)
 
 
 def summary(report: Report, *, is_checked: bool = True) -> str:

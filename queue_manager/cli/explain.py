@@ -31,9 +31,12 @@ from queue_manager.cli.targets import find, key_of
 from queue_manager.cli.time_texts import deadline
 from queue_manager.engine.clock import SystemClock
 from queue_manager.scheduling.admission_evidence import PreemptionVerdict
+from queue_manager.visibility import reason_codes
 from queue_manager.visibility.explanation import Explanation
 from queue_manager.visibility.explanation_rows import FlavorRow, PreemptionRow
+from queue_manager.visibility.job_states import AFTER_AN_ATTEMPT
 from queue_manager.visibility.reason_codes import ReasonClass
+from queue_manager.visibility.short_messages import of_last_attempt
 
 CODES = {ReasonClass.NEVER: EXIT_NEVER, ReasonClass.FAULT: EXIT_UNEXPECTED}
 STYLES = {ReasonClass.NEVER: "red", ReasonClass.FAULT: "bold red", ReasonClass.HOLD: "yellow", ReasonClass.WAIT: "cyan"}
@@ -64,8 +67,9 @@ async def explanation(args: argparse.Namespace) -> Explanation:
         view = await read_cluster(client)
         target = await find(client, key)
         queues = await read_queues(client, [target.key.namespace], config)
-        found = await read_explanation(client, target, view, queues, config, default_ns, now)
-        return with_pods(found, target, await pods_of(client, target), config, now)
+        pods = await pods_of(client, target)
+        found = await read_explanation(client, target, view, queues, config, default_ns, now, pods)
+        return with_pods(found, target, pods, config, now)
 
 
 # --- for people --------------------------------------------------------------------------------------------
@@ -132,9 +136,15 @@ def render(found: Explanation, now: datetime, most: int | None = MOST) -> Group:
     kind = next((kind for kind in STYLES if found.code.startswith(kind)), None)
     style = STYLES[kind] if kind is not None else STATE_STYLES.get(found.state, "green")
     title = Text.assemble(heading(f"{found.namespace}/{found.name}"), "  ", Text(found.code or found.state, style))
-    cause = [Text(printable(found.cause), "red")] if found.cause else []
+    cause = [Text(printable(_cause(found)), "red")] if found.cause else []
     parts: list[RenderableType] = [title, *cause, Text(printable(found.sentence)), *_tables(found, now, most)]
     return Group(*parts, Text(), facts(found, now))
+
+
+def _cause(found: Explanation) -> str:
+    """The cause of its pods, marked if the Job waits for its next attempt."""
+    waits = found.state in AFTER_AN_ATTEMPT or found.code == reason_codes.code(reason_codes.BACKOFF)
+    return of_last_attempt(found.cause) if waits else found.cause
 
 
 def _tables(found: Explanation, now: datetime, most: int | None) -> Iterator[RenderableType]:

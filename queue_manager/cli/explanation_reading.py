@@ -17,6 +17,7 @@ from queue_manager.cli.targets import JobTarget
 from queue_manager.configuration import KueueConfig
 from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.transport import Request
+from queue_manager.lifecycle.unscheduled import unscheduled
 from queue_manager.lifecycle.workload_settings import WorkloadSettings, settings_of
 from queue_manager.visibility.cluster_state import ClusterObjects
 from queue_manager.visibility.dominant_reason import Surroundings
@@ -42,8 +43,12 @@ async def read_explanation(
     config: KueueConfig | None,
     default_ns: str,
     now: datetime,
+    pods: Sequence[Pod] = (),
 ) -> Explanation:
-    """Explain a Job by what the user may read. `view`: the cluster, in which `target` replaces an older Workload."""
+    """Explain a Job by what the user may read. `view`: the cluster, in which `target` replaces an older Workload.
+
+    `pods`: those of the Job, which matter only for one that holds quota.
+    """
     key = local_queue_of(target.job, target.workload)
     if queues.is_unlisted(key):
         view = ClusterView(None, (UNLISTED,))
@@ -58,6 +63,7 @@ async def read_explanation(
         sees_queues=queues.local is not None,
         not_seen=(*view.not_seen, *(() if config is not None else (DEFAULTS_ASSUMED,))),
         default_ns=default_ns,
+        unplaced=unscheduled(pods),
     )
     return explain(target.job, target.workload, around, now, served)
 

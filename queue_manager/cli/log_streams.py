@@ -21,6 +21,7 @@ from job_controller.model import Job, Key
 from job_controller.pod_facts import is_terminal
 from queue_manager.api.resources import PODS
 from queue_manager.cli.connection import NoResponse
+from queue_manager.cli.connection_errors import plain_reason
 from queue_manager.cli.pod_reading import pods_of
 from queue_manager.cli.polling import PATIENCE_SECONDS, Pace, patiently
 from queue_manager.cli.streams import say
@@ -112,7 +113,7 @@ class LogPrinter:
         except CredentialsError:
             raise
         except OSError as error:
-            raise NoResponse(str(error) or "timed out") from error
+            raise NoResponse(plain_reason(error)) from error
         if rest:
             yield rest
 

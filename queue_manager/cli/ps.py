@@ -25,7 +25,7 @@ from queue_manager.cli.time_texts import deadline, format_time, span
 from queue_manager.engine.clock import SystemClock
 from queue_manager.engine.rest_client import RestClient
 from queue_manager.visibility.consequences import queue_obstacle
-from queue_manager.visibility.job_states import DEFAULT_OPTIONS, JobRow, JobState, job_rows
+from queue_manager.visibility.job_states import AFTER_AN_ATTEMPT, DEFAULT_OPTIONS, JobRow, JobState, job_rows
 from queue_manager.visibility.obstacles import Obstacle, obstacle
 from queue_manager.visibility.short_messages import cause_first, plain
 from queue_manager.visibility.started_jobs import is_between_tries
@@ -80,7 +80,9 @@ def reason(row: JobRow) -> str:
         preempted_for=row.preempted_for,
     )
     retry = f"retry at {deadline(row.retry_at, SystemClock().now())}" if row.retry_at is not None else ""
-    return "; ".join(part for part in (cause_first(row.cause, row.reason, row.message, text), retry) if part)
+    is_over = row.state in AFTER_AN_ATTEMPT
+    why = cause_first(row.cause, row.reason, row.message, text, is_over=is_over)
+    return "; ".join(part for part in (why, retry) if part)
 
 
 COLUMNS = (

@@ -23,6 +23,7 @@ from queue_manager.cli.time_texts import span
 from queue_manager.engine.clock import SystemClock
 from queue_manager.engine.rest_client import RestClient
 from queue_manager.visibility.queue_rows import UNLISTED, QueueRow, QuotaRow, queue_rows
+from queue_manager.visibility.readable_amounts import readable, readable_pair
 
 BAR = 10
 
@@ -31,16 +32,21 @@ def quota(row: QuotaRow) -> str:
     """`cpu ████░░░░░░ 2/5`: the bar has ten steps and is full only if the quota is used up."""
     used, nominal = (parse(text, row.resource) for text in (row.used, row.nominal))
     filled = min(BAR, used * BAR // nominal) if nominal else (BAR if used else 0)
-    bar = f"{row.resource} {'█' * filled}{'░' * (BAR - filled)} {row.used}/{row.nominal}"
+    bar = f"{row.resource} {'█' * filled}{'░' * (BAR - filled)} {readable_pair(row.resource, row.used, row.nominal)}"
     return ", ".join([bar, *shares(row)])
 
 
 def shares(row: QuotaRow) -> list[str]:
     """Return `borrowed 1 of 4`, `lent 2`: amounts borrowed from and lent to the cohort, with limits if set."""
-    lent = row.lent_at_most if row.lent_at_least == row.lent_at_most else f"{row.lent_at_least}-{row.lent_at_most}"
-    kinds = (("borrowed", row.borrowed, row.borrowing_limit), ("lent", lent, row.lending_limit))
+
+    def read(quantity: str) -> str:
+        return readable(row.resource, quantity)
+
+    least, most = read(row.lent_at_least), read(row.lent_at_most)
+    lent = most if least == most else f"{least}-{most}"
+    kinds = (("borrowed", read(row.borrowed), row.borrowing_limit), ("lent", lent, row.lending_limit))
     return [
-        f"{name} {share}{f' of {limit}' if limit is not None else ''}"
+        f"{name} {share}{f' of {read(limit)}' if limit is not None else ''}"
         for name, share, limit in kinds
         if share != "0" or limit is not None
     ]

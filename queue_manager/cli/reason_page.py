@@ -11,6 +11,7 @@ from rich.console import Group
 from rich.text import Text
 
 from queue_manager import assets
+from queue_manager.api.reasons import DEACTIVATED_DUE_TO
 from queue_manager.cli import output
 from queue_manager.cli.exit_codes import EXIT_NEVER, EXIT_OK, CommandRefused
 from queue_manager.visibility.reason_codes import CODES
@@ -47,7 +48,7 @@ def hint(code: str, *texts: str) -> str:
     Jobs that run or have ended have no code, and other queue managers have codes of their own.
     """
     if code in CODES:
-        return f"sluice explain --reason {word_of(code)}"
+        return f"sluice explain --reason {word_of(code).removeprefix(DEACTIVATED_DUE_TO)}"
     known = set(words(read_pages(assets.reasons().read_text(encoding="utf-8"))))
     named = (word for text in texts for word in _REASON.findall(text) if word in known)
     return next((f"sluice explain --reason {word}" for word in named), "")

@@ -40,7 +40,7 @@ from queue_manager.visibility.failures import Failure, newest_failure
 from queue_manager.visibility.history_texts import events_beside, short_object, step_text
 from queue_manager.visibility.indexes import MEANING, IndexMap
 from queue_manager.visibility.job_history import Step
-from queue_manager.visibility.job_states import is_pending, refused_equivalent, refused_shapes
+from queue_manager.visibility.job_states import AFTER_AN_ATTEMPT, is_pending, refused_equivalent, refused_shapes
 from queue_manager.visibility.job_view import JobView, job_view
 from queue_manager.visibility.obstacles import local_queue_of, obstacle
 from queue_manager.visibility.pod_attempts import PodRow
@@ -209,7 +209,7 @@ def columns(
             ),
             output.TableColumn("REASON", lambda row: event_reason(row.reason)),
             output.TableColumn("OBJECT", lambda row: short_object(row, names)),
-            output.TableColumn("MESSAGE", lambda row: row.message, wrap=True),
+            output.TableColumn("MESSAGE", lambda row: row.message.rstrip().removesuffix(":"), wrap=True),
         ),
     }
 
@@ -306,7 +306,7 @@ def _why(view: JobView) -> str:
             equivalent_reason=view.equivalent_reason,
             preempted_for=view.preempted_for,
         )
-    return cause_first(view.cause, view.reason, view.message, text)
+    return cause_first(view.cause, view.reason, view.message, text, is_over=view.state in AFTER_AN_ATTEMPT)
 
 
 def lines(view: JobView, now: datetime) -> list[tuple[str, str]]:
@@ -327,7 +327,9 @@ def lines(view: JobView, now: datetime) -> list[tuple[str, str]]:
 
 def _repeats_cause(view: JobView) -> bool:
     """Whether the last error says no more than the cause, which the line of the state begins with."""
-    return view.last_error == view.cause or (bool(view.cause) and view.last_error.startswith(RESTARTING))
+    said = view.cause.partition(": ")[2]  # by a probe: the Event begins with other words
+    repeated = view.last_error == view.cause or (bool(said) and view.last_error.endswith(said))
+    return repeated or (bool(view.cause) and view.last_error.startswith(RESTARTING))
 
 
 def _times(view: JobView) -> str:

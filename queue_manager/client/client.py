@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
 REFRESH_SECONDS = 1.0  # a change of the Workload alone is seen this late
 RUNNING_REFRESH_SECONDS = 15.0  # then every change that matters is one of the Job as well
+CONFIRM_POLL_SECONDS = 0.25  # between two reads of what may keep a new Job from starting
 LOST_SECONDS = 60.0  # how long a server that does not answer is asked again
 PASSING_STATUSES = (429, 500, 502, 503, 504)
 
@@ -73,13 +74,22 @@ class Client:
         return cls(new_client_from_config(config_file=str(file), context=context), namespace=home)
 
     def submit(
-        self, job: V1Job | Mapping[str, Any], *, queue: str | None = None, namespace: str | None = None
+        self,
+        job: V1Job | Mapping[str, Any],
+        *,
+        queue: str | None = None,
+        namespace: str | None = None,
+        check: bool = True,
     ) -> V1Job:
         """Create a Job and return it as the server has it. It waits in its queue, suspended.
 
         `queue`: the LocalQueue, for a Job without the label of one. `namespace`: for a Job that names none. Raises
         ApiException 400 for an unknown field, 422 for an invalid Job, 409 if its name is taken; ValueError if it names
         another queue or namespace.
+
+        Raises NeverStarts if the Job can never start, for instance because its queue does not exist: it was created and
+        stays, as with `sluice submit`, and is the error's `job`. `check=False` skips that, which costs some reads per
+        Job: for a program that submits thousands, or creates the queue later.
         """
         tree = self._manifest(job)
         meta = tree.setdefault("metadata", {})
@@ -88,7 +98,10 @@ class Client:
             labels = meta.setdefault("labels", {})
             labels[QUEUE_NAME] = _agreed("queue", labels.get(QUEUE_NAME), queue)
             tree.setdefault("spec", {})["suspend"] = True  # the queue starts it
-        return self._read(blocking(self.api_client, lambda client: create_job(client, home, tree)), "")
+        created = self._read(blocking(self.api_client, lambda client: create_job(client, home, tree)), "")
+        if check:
+            self._check(created)
+        return created
 
     def get(self, job: V1Job | str) -> JobUpdate:
         """The Job and its state now. Raises JobNotFound and JobDeleted."""
@@ -238,6 +251,21 @@ class Client:
         raise JobNotFound(f"Job {key} does not exist")
 
     # --- ends ---
+
+    def _check(self, created: V1Job) -> None:
+        """Raise NeverStarts if a Job that was just created can never start; nothing if that cannot be read now."""
+        checks = ObstacleChecks(self.api_client, self.namespace)
+        try:
+            while True:
+                seen = self._see(*self._identity(created))
+                found = checks.obstacle(seen) if seen.update.state == JobState.PENDING else None
+                if found is not None:
+                    raise NeverStarts(created, seen.job.metadata.key, found.text, found.remedy)
+                if seen.update.state != JobState.PENDING or not checks.is_confirming:
+                    return
+                time.sleep(CONFIRM_POLL_SECONDS)
+        except (ApiException, HTTPError, OSError, JobDeleted):
+            return  # the Job exists, or has existed: what is wrong is seen by `wait`
 
     def _failed(self, seen: Seen) -> JobFailed:
         update = seen.update

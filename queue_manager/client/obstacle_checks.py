@@ -30,6 +30,11 @@ class ObstacleChecks:
         self._since: float | None = None
         self._next_check = 0.0
 
+    @property
+    def is_confirming(self) -> bool:
+        """Whether an obstacle was found that has not lasted long enough to count."""
+        return self._since is not None
+
     def obstacle(self, seen: Seen) -> Obstacle | None:
         """What keeps the Job from ever starting; None if nothing does, or if no check is due yet."""
         now = time.monotonic()

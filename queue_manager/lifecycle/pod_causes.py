@@ -11,11 +11,12 @@ first one in the order of `CauseRank`; of equal causes the newest.
     a container was killed for its memory            OUT_OF_MEMORY    OOMKilled
     a container failed, and may be restarted         FAILED           exit 3: cannot open /data/x.csv
     no node can take it                              UNSCHEDULABLE    0/3 nodes: Insufficient cpu
-    a container runs and is not ready                UNREADY          readiness probe failed
+    a container runs and is not ready                UNREADY          readiness probe failed: cannot reach db:5432
 
 All of it is in the status of the pod: no log is read. The text after the exit code is the last line of the
 termination message, which has the end of the log if the pod requests it (terminationMessagePolicy
-FallbackToLogsOnError); the node of the embedded cluster always puts it there.
+FallbackToLogsOnError); the node of the embedded cluster always puts it there. The text of a probe is in the message of
+the pod's ContainersReady condition, where only the node of the embedded cluster writes it.
 BEHAVIOUR.md#q113-pod-causes.
 """
 
@@ -39,6 +40,7 @@ from queue_manager.lifecycle.unscheduled import unschedulable
 MAX_CHARACTERS = 256  # of a text; one that is longer ends with an ellipsis
 OOM_KILLED = "OOMKilled"
 READINESS = "readiness probe failed"
+_PROBE = re.compile(r"; (?P<kind>[RS])(?P<words>(?:eadiness|tartup) probe (?:failed|errored)\b.*)", re.DOTALL)
 _STARTING = ("", "ContainerCreating", "PodInitializing")  # waiting reasons of a container that will start
 _CRASH_LOOP = "CrashLoopBackOff"
 _INTERRUPTED = "NodeShutdown"  # reason of a container that starts again after a shutdown of its node
@@ -148,7 +150,7 @@ def _found(pod: Pod) -> tuple[CauseRank, str] | None:
     if stuck is not None:
         return CauseRank.UNSCHEDULABLE, unschedulable_text(stuck.message or stuck.reason)
     unready = status.phase == "Running" and any(_is_unready(container) for container in status.container_statuses)
-    return (CauseRank.UNREADY, READINESS) if unready else None
+    return (CauseRank.UNREADY, _probe_text(pod)) if unready else None
 
 
 def _of_container(container: ContainerStatus) -> tuple[CauseRank, str] | None:
@@ -204,6 +206,13 @@ def not_executable(message: str) -> str:
 def _start_text(waiting: WaitingState) -> str:
     plain = f"{waiting.reason}: {waiting.message}" if waiting.message else waiting.reason
     return no_program(waiting.message) or not_executable(waiting.message) or one_line(plain)
+
+
+def _probe_text(pod: Pod) -> str:
+    """`readiness probe failed: cannot reach db:5432`; without the text if the pod's status has none."""
+    ready = next((c for c in pod.status.conditions if c.type == "ContainersReady"), None)
+    found = _PROBE.search(ready.message) if ready is not None and not ready.is_true else None
+    return one_line(found["kind"].lower() + found["words"]) if found is not None else READINESS
 
 
 def unschedulable_text(message: str) -> str:

@@ -58,6 +58,7 @@ from queue_manager.local.storage.journal import Journal
 from queue_manager.local.storage.store import Store
 from queue_manager.local.unsupported_pod_fields import UnsupportedPodFields
 from queue_manager.local.worker_process import WorkerProcess
+from queue_manager.visibility.readable_amounts import readable
 from queue_manager.wiring import attach_controllers
 
 USER = "system:sluice"
@@ -223,7 +224,8 @@ class LocalCluster:
         self._report("controllers", "queue manager, Job controller, placement, garbage collector")
         self._report("nodes", describe_nodes(self._nodes))
         if first_queue is not None and (quota := await first_queue.ensure()):
-            self._report("queue", f"default/{LOCAL_QUEUE} → {CLUSTER_QUEUE} (quota {quota})")
+            amounts = f"{quota.cpu} cpu, {readable('memory', quota.memory)} memory"
+            self._report("queue", f"default/{LOCAL_QUEUE} → {CLUSTER_QUEUE} (quota {amounts})")
 
 
 def _limit(config: KueueConfig) -> RateLimit | None:
@@ -270,5 +272,5 @@ def _sum_of(nodes: list[NodeSpec], resource: str) -> str:
 def describe_nodes(nodes: list[NodeSpec]) -> str:
     """A description for the log: `node-1 (2 cpu, 8Gi memory)`, or the number of nodes."""
     capacity = nodes[0].capacity
-    each = f"{capacity['cpu']} cpu, {capacity['memory']} memory"
+    each = f"{capacity['cpu']} cpu, {readable('memory', capacity['memory'])} memory"
     return f"{nodes[0].name} ({each})" if len(nodes) == 1 else f"{len(nodes)} nodes of {each}"

@@ -26,8 +26,8 @@ LIMIT = reasons.deactivated_due_to(reasons.REQUEUING_LIMIT_EXCEEDED)
 RUN_TIME = reasons.deactivated_due_to(reasons.MAX_EXEC_TIME_EXCEEDED)
 CHECK = reasons.deactivated_due_to(reasons.ADMISSION_CHECK)
 BY_A_USER = "by a user"
-CRASHES, OUT_OF_MEMORY = "crashes", "out of memory"
-FAULTS_OF_PODS = (CRASHES, OUT_OF_MEMORY, "pods not ready", "pods lost", "no node")  # what a pod's error explains
+CRASHES, OUT_OF_MEMORY, NO_NODE = "crashes", "out of memory", "no node"
+FAULTS_OF_PODS = (CRASHES, OUT_OF_MEMORY, "pods not ready", "pods lost", NO_NODE)  # what a pod's error explains
 RESTARTING = "Back-off restarting failed container"  # prefix of the message of the kubelet's BackOff Event
 
 
@@ -157,7 +157,7 @@ def cause(workload: Workload, failure: Failure | None = None, warning: Event | N
 _UNREADY = {
     reasons.WAIT_FOR_START: "pods not ready",
     reasons.WAIT_FOR_RECOVERY: "pods lost",
-    reasons.UNSCHEDULABLE: "no node",
+    reasons.UNSCHEDULABLE: NO_NODE,
 }
 
 
@@ -239,8 +239,11 @@ def newest_error(events: Sequence[Event]) -> str:
 
 
 def warning_text(event: Event | None) -> str:
-    """Return the Event's message; for a BackOff Event without the pod's name and UID."""
-    text = event.message.strip() if event is not None else ""
+    """Return the Event's message, without a colon after which nothing follows: the output of a probe may be empty.
+
+    For a BackOff Event without the pod's name and UID.
+    """
+    text = event.message.strip().removesuffix(":") if event is not None else ""
     return text.partition(" in pod ")[0] if text.startswith(RESTARTING) else text
 
 

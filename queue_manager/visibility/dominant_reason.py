@@ -2,9 +2,10 @@
 
 The first line that applies decides; each gives one code of `reason_codes`.
 
+    it holds quota, and no node its pods     WAIT/Unschedulable
     it runs, or has ended                    no code: `sluice show` has the details
     it has no Workload                       HOLD/Suspended (no queue), NEVER/Misconfigured, FAULT/ControllerStale
-    its Workload is finished or inactive     NEVER/Refused, HOLD/Deactivated
+    its Workload is finished or inactive     NEVER/Refused, HOLD/DeactivatedDueToUnschedulable, HOLD/Deactivated
     it holds quota                           WAIT/Evicted, WAIT/UnsatisfiedAdmissionChecks, FAULT/AdmittedNotRunning
     it is gated                              HOLD/AdmissionGated
     its queues are missing or inactive       NEVER/Misconfigured
@@ -28,12 +29,17 @@ from queue_manager.api import condition_types, keys, policies, reasons
 from queue_manager.api.check_states import CheckState
 from queue_manager.api.types import ClusterQueue, LocalQueue, Workload, stops
 from queue_manager.lifecycle.queue_entry import waits
+from queue_manager.lifecycle.unscheduled import Unscheduled
 from queue_manager.lifecycle.workload_settings import WorkloadSettings
 from queue_manager.visibility import reason_codes
+from queue_manager.visibility.attempt_counts import budget_attempts
 from queue_manager.visibility.cluster_state import NEVER_REASONS, ClusterObjects, ClusterState, Judgement
 from queue_manager.visibility.consequences import queue_argument, queue_obstacle
-from queue_manager.visibility.deactivated_jobs import job_name
+from queue_manager.visibility.deactivated_jobs import LIMIT, NO_NODE, job_name
+from queue_manager.visibility.deactivated_jobs import cause as why_deactivated
+from queue_manager.visibility.demand import demand
 from queue_manager.visibility.finding import Finding, sentence_of
+from queue_manager.visibility.job_causes import recorded_cause
 from queue_manager.visibility.job_states import (
     JobState,
     awaits_requeue,
@@ -42,6 +48,7 @@ from queue_manager.visibility.job_states import (
     job_state,
     state_without_job,
 )
+from queue_manager.visibility.node_advice import REQUEST_LESS, node_changes
 from queue_manager.visibility.obstacles import Obstacle
 from queue_manager.visibility.pending_sentences import MANAGER_RUNS, REASON_TEXTS, decided
 from queue_manager.visibility.preempted import preempted_for
@@ -66,6 +73,7 @@ class Surroundings:
     sees_queues: bool = True  # whether `local` and `above` are visible if they exist
     not_seen: tuple[str, ...] = ()
     default_ns: str = "default"
+    unplaced: Unscheduled | None = None  # the pods of the Job that no node can take
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +103,11 @@ class Case:
     def argument(self) -> str:
         """The Job as a command-line argument."""
         return self.key.name if self.key.namespace == self.around.default_ns else str(self.key)
+
+    @property
+    def pods_at_once(self) -> int:
+        """How many pods it can have at the same time."""
+        return self.job.spec.pods_at_once if self.job is not None else 0
 
     @property
     def queue(self) -> str:
@@ -132,7 +145,7 @@ def dominant(case: Case) -> Finding:
 BETWEEN_TRIES = "Its pods have failed, and the next one is created when a backoff ends; it keeps its quota"
 _NOT_WAITING = {
     JobState.RUNNING: "It runs",
-    JobState.STARTING: "It has started; its pods are not ready yet",
+    JobState.STARTING: "It holds its quota, and its pods are starting: they are not ready yet",
     JobState.SUCCEEDED: "It has succeeded",
     JobState.FINISHED: "It has finished",
     JobState.FAILED: "It has failed",
@@ -142,6 +155,8 @@ _NOT_WAITING = {
 
 
 def _without_waiting(case: Case) -> Finding | None:
+    if case.state == JobState.STARTING and case.around.unplaced is not None:
+        return _without_node(case, case.around.unplaced)
     retried = case.state == JobState.BACKOFF and not awaits_requeue(case.workload, case.now)
     sentence = BETWEEN_TRIES if retried else _NOT_WAITING.get(case.state)
     if sentence is None:
@@ -149,6 +164,31 @@ def _without_waiting(case: Case) -> Finding | None:
     reason, message = explain_state(case.job, case.workload, case.state, case.now)
     given = ": ".join(part for part in (reason, message) if part)
     return Finding("", f"{sentence}.", command=f"sluice show {case.argument}", message=given)
+
+
+def _without_node(case: Case, unplaced: Unscheduled) -> Finding:
+    """The reason of a Job whose pods exist, and have no node."""
+    which = f"{unplaced.pods} of its pods wait" if unplaced.pods > 1 else "its pod waits"
+    which = "one of its pods waits" if unplaced.pods == 1 and case.pods_at_once > 1 else which
+    sentence = f"It holds its quota, and {which} for a node: none can take {'them' if unplaced.pods > 1 else 'it'} now."
+    changes = node_changes(unplaced.message, demand(case.job, case.workload))
+    return Finding(reasons.UNSCHEDULABLE, sentence, changes, f"sluice show {case.argument}", unplaced.message)
+
+
+def _deactivated(case: Case, workload: Workload) -> Finding:
+    """The reason of a deactivated Job. If no node took its pods, a reactivation alone changes nothing."""
+    _, message = explain_state(case.job, workload, JobState.DEACTIVATED, case.now)
+    command = f"sluice reactivate {case.argument}"
+    if why_deactivated(workload) == NO_NODE:
+        sentence = "No node could take its pods in time, so it is deactivated: it stays out of the queue."
+        changes = node_changes(recorded_cause(workload) or message, demand(case.job, workload))
+        then = tuple(change if change == REQUEST_LESS else f"{change}; then it is reactivated" for change in changes)
+        return Finding(reason_codes.DEACTIVATED_UNSCHEDULABLE, sentence, then, command, message)
+    sentence = "It is deactivated and stays out of the queue until it is reactivated."
+    changes = ("an operator reactivates it",)
+    if explain_state(case.job, workload, JobState.DEACTIVATED, case.now)[0] == LIMIT:
+        changes = ("what kept its pods from being ready is repaired, and it is reactivated",)
+    return Finding(reasons.DEACTIVATED, sentence, changes, command, message)
 
 
 def _without_workload(case: Case) -> Finding:
@@ -181,15 +221,7 @@ def _held_back(case: Case, workload: Workload) -> Finding | None:
         changes = ("what the message says is put right, and the Job is submitted again",)
         return Finding(reason_codes.REFUSED, sentence, changes, f"sluice cancel {case.argument}", message)
     if case.state == JobState.DEACTIVATED:
-        _, message = explain_state(case.job, workload, case.state, case.now)
-        sentence = "It is deactivated and stays out of the queue until it is reactivated."
-        return Finding(
-            reasons.DEACTIVATED,
-            sentence,
-            ("an operator reactivates it",),
-            f"sluice reactivate {case.argument}",
-            message,
-        )
+        return _deactivated(case, workload)
     gates = workload.metadata.annotations.get(keys.ADMISSION_GATED_BY, "")
     if workload.is_true(condition_types.QUOTA_RESERVED):
         return _reserved(case, workload)
@@ -312,7 +344,10 @@ def _backing_off(case: Case, workload: Workload) -> Finding | None:
     if at is None or at <= case.now:
         return None
     _, message = explain_state(case.job, workload, JobState.BACKOFF, case.now)
-    sentence = "It was evicted and backs off; then it is pending again."
+    attempts = budget_attempts(workload)
+    lacked = bool(attempts) and attempts[-1].cause == reasons.UNSCHEDULABLE
+    was = "No node could take its pods in time, so it was evicted" if lacked else "It was evicted"
+    sentence = f"{was} and backs off; then it is pending again."
     return Finding(reason_codes.BACKOFF, sentence, ("the backoff ends",), f"sluice show {case.argument}", message)
 
 

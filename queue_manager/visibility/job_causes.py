@@ -17,10 +17,10 @@ from job_controller.condition_types import FAILED
 from job_controller.model import Job
 from queue_manager.api import condition_types, keys, reasons
 from queue_manager.api.types import Workload
-from queue_manager.lifecycle.pod_causes import READINESS, CauseRank, cause_of_failure, one_line, worst_cause
+from queue_manager.lifecycle.pod_causes import CauseRank, cause_of_failure, one_line, worst_cause
 from queue_manager.visibility.attempt_counts import budget_attempts
 
-READINESS_PENDING = "readiness probe has not succeeded yet"
+FAILED_PROBE, PENDING_PROBE = " probe failed", " probe has not succeeded yet"
 
 
 def job_cause(job: Job, workload: Workload | None, pods: Iterable[model.Pod]) -> str:
@@ -57,7 +57,7 @@ def _live_cause(pods: Iterable[model.Pod], since: datetime | None) -> str:
     if worst is None:
         return ""
     # Its deadline has not passed, so the probe may still succeed.
-    return READINESS_PENDING if worst.rank == CauseRank.UNREADY and worst.text == READINESS else worst.text
+    return worst.text.replace(FAILED_PROBE, PENDING_PROBE, 1) if worst.rank == CauseRank.UNREADY else worst.text
 
 
 def _admitted_at(workload: Workload | None) -> datetime | None:

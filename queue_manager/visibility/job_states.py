@@ -75,6 +75,8 @@ class JobState(StrEnum):
 LISTED_STATES = tuple(state for state in JobState if state not in (JobState.ORPHANED, JobState.FINISHED))
 _ORDER = tuple(JobState)
 DEFAULT_OPTIONS = JobControllerOptions()
+# States in which the cause of a Job is that of an attempt that is over.
+AFTER_AN_ATTEMPT = (JobState.PENDING, JobState.RESERVED)
 _LOST_QUOTA = (JobState.EVICTED, JobState.PENDING)
 
 

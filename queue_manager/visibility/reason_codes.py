@@ -29,13 +29,15 @@ BACKOFF = "Backoff"  # waits for requeueAt
 BEHIND_HEAD = "BehindHead"  # the first Workload of its StrictFIFO queue waits
 EVICTED = "Evicted"  # its pods are being stopped
 STARTING = "Starting"  # admitted just now
+# Deactivated, because no node took its pods in any attempt, or none in the last one.
+DEACTIVATED_UNSCHEDULABLE = reasons.deactivated_due_to(reasons.UNSCHEDULABLE)
 REFUSED = "Refused"  # its Workload is finished, the Job is not
 ADMITTED_NOT_RUNNING = "AdmittedNotRunning"  # its Job is still suspended
 CONTROLLER_STALE = "ControllerStale"  # its Job has no Workload
 
 _CLASSES = {
     ReasonClass.NEVER: (reasons.EXCEEDS_MAX_QUOTA, reasons.NO_MATCHING_FLAVOR, reasons.MISCONFIGURED, REFUSED),
-    ReasonClass.HOLD: (reasons.SUSPENDED, reasons.DEACTIVATED, reasons.ADMISSION_GATED),
+    ReasonClass.HOLD: (reasons.SUSPENDED, reasons.DEACTIVATED, DEACTIVATED_UNSCHEDULABLE, reasons.ADMISSION_GATED),
     ReasonClass.FAULT: (ADMITTED_NOT_RUNNING, CONTROLLER_STALE),
     ReasonClass.WAIT: (
         reasons.WAITING_FOR_QUOTA,
@@ -48,6 +50,7 @@ _CLASSES = {
         BEHIND_HEAD,
         EVICTED,
         STARTING,
+        reasons.UNSCHEDULABLE,
     ),
 }
 _CLASS_OF = {reason: kind for kind, some in _CLASSES.items() for reason in some}

@@ -17,6 +17,7 @@ from job_controller.reasons import (
 )
 from queue_manager.api import condition_types, messages, reasons
 
+LAST_ATTEMPT = "last attempt"
 NOT_READY = "its pods were not ready in time"
 GAVE_UP = reasons.deactivated_due_to(reasons.REQUEUING_LIMIT_EXCEEDED)
 
@@ -93,11 +94,19 @@ def _waits_for(victims: int) -> str:
     return f"waits until {victims} preempted {'Workload stops' if victims == 1 else 'Workloads stop'}"
 
 
-def cause_first(cause: str, reason: str, message: str, text: str) -> str:
+def of_last_attempt(cause: str) -> str:
+    """Return the cause of an attempt that is over, marked as such; "" without a cause."""
+    return f"{LAST_ATTEMPT}: {cause}" if cause else ""
+
+
+def cause_first(cause: str, reason: str, message: str, text: str, *, is_over: bool = False) -> str:
     """`exit 3: no such column; gave up after 3 attempts`: the cause of the pods, then what it led to.
 
-    `text`: the sentence about `reason` and `message`, which say less than the cause or repeat it.
+    `text`: the sentence about `reason` and `message`, which say less than the cause or repeat it. `is_over`: the cause
+    is that of an attempt before, and the Job waits for something else now, which then comes first.
     """
+    if is_over and not message.startswith(messages.pods_ready_timeout("")):
+        return "; ".join(part for part in (text, of_last_attempt(cause)) if part)
     if not cause:
         return f"{NOT_READY}; {text}" if reason == GAVE_UP else text
     if reason in (reasons.WAIT_FOR_START, reasons.WAIT_FOR_RECOVERY):

@@ -63,9 +63,9 @@ class PodProcesses:
         self._samples: dict[str, Usage] = {}  # of the current start of each container, the greatest
 
     @property
-    def unready(self) -> set[str]:
-        """The containers whose readiness probe has not succeeded."""
-        return {name for name, probe in self._probes.items() if not probe.ready}
+    def unready(self) -> dict[str, str]:
+        """Why the readiness probes of containers have not succeeded, by container; "" for one that has not failed."""
+        return {name: probe.failure for name, probe in self._probes.items() if not probe.ready}
 
     def sessions(self) -> dict[int, str]:
         """The running containers by the process session each of them was started in."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -62,7 +62,7 @@ class PodFacts:
     start_time: datetime
     ending: bool = False
     verdict: Termination | None = None
-    unready: Collection[str] = ()  # containers whose probes report them as unready
+    unready: Mapping[str, str] = field(default_factory=dict)  # containers that their probes report as unready, and why
 
     @property
     def restart_policy(self) -> str:
@@ -260,7 +260,9 @@ def _containers_ready(view: PodFacts, current: str) -> tuple[bool, str, str]:
         return False, "PodCompleted" if current == "Succeeded" else "PodFailed", ""
     unready = [c.name for c in view.containers if (c.sidecar or not c.init) and not _ready(c, view)]
     if unready:
-        return False, "ContainersNotReady", f"containers with unready status: {_go_list(unready)}"
+        failed = next((why for name in unready if (why := view.unready.get(name, ""))), "")
+        message = f"containers with unready status: {_go_list(unready)}"
+        return False, "ContainersNotReady", f"{message}; {failed}" if failed else message
     return True, "", ""
 
 

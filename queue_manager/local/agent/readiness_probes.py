@@ -6,7 +6,8 @@ tcpSocket, grpc) and liveness probes are not run: such a container is ready as s
 startup probe never succeeds stays unready, and is not restarted.
 
 Each failure is recorded as an Event with the kubelet's message. The recorder counts repetitions on one Event and writes
-at most 25 per pod at once, then one per five minutes, so a probe that keeps failing causes few writes.
+at most 25 per pod at once, then one per five minutes, so a probe that keeps failing causes few writes. The last failure
+is in the status of the pod too (`Readiness.failure`), which outlives no pod, but is read where Events are not.
 """
 
 from __future__ import annotations
@@ -23,11 +24,14 @@ from datetime import timedelta
 from typing import IO, NamedTuple
 
 from job_controller.json_tree import Json
+from queue_manager.last_line import last_line
 from queue_manager.local.agent.environment import StartError, executable, probe_command
 from queue_manager.local.agent.pod_status import go_duration
 
 log = logging.getLogger(__name__)
 
+FAILURE_SECONDS = 10.0  # between two changes of `failure`: a probe may print the time
+MAX_SUMMARY = 256  # characters of the output in `failure`
 MAX_OUTPUT = 10 * 1024  # bytes of a probe's output that are reported (pkg/probe/exec: maxReadLength)
 
 
@@ -47,13 +51,19 @@ class ProbeFailure(NamedTuple):
     def message(self, probe: str) -> str:
         """The message of the Event about a Readiness or Startup probe."""
         words = "probe errored and resulted in unknown state" if self.errored else "probe failed"
-        return f"{probe} {words}: {self.output}"
+        return f"{probe} {words}: {self.output}" if self.output.strip() else f"{probe} {words}"
+
+    def summary(self, probe: str) -> str:
+        """The message in one line, with the last line of the output."""
+        line = last_line(self.output)
+        return ProbeFailure(line[:MAX_SUMMARY], self.errored).message(probe)
 
 
 class Readiness:
     """Probes one running container until stopped.
 
-    Calls `changed` whenever `ready` changes, and `failed` with the message of each failure.
+    Calls `changed` whenever `ready` or `failure` changes, and `failed` with the message of each failure. `failure`: why
+    the container is not ready, in one line; "" until a probe has failed.
     """
 
     def __init__(
@@ -64,6 +74,8 @@ class Readiness:
         failed: Callable[[str], None],
     ):
         self.ready = False
+        self.failure = ""
+        self._failure_at = -FAILURE_SECONDS
         self._container = container
         self._prepare = prepare
         self._changed = changed
@@ -121,9 +133,20 @@ class Readiness:
         failure = await run_probe(probe, surroundings)
         if failure is not None:
             self._failed(failure.message(name))
+            self._note(failure.summary(name))
         return failure is not None
 
+    def _note(self, failure: str) -> None:
+        now = asyncio.get_running_loop().time()
+        if failure == self.failure or now - self._failure_at < FAILURE_SECONDS:
+            return
+        self.failure, self._failure_at = failure, now
+        if not self.ready:
+            self._changed()
+
     def _turn(self, ready: bool) -> None:
+        if ready:
+            self.failure, self._failure_at = "", -FAILURE_SECONDS
         if self.ready is not ready:
             self.ready = ready
             self._changed()
@@ -144,7 +167,8 @@ async def run_probe(probe: Json, surroundings: ProbeContext) -> ProbeFailure | N
         except (StartError, OSError) as error:
             return ProbeFailure(str(error), errored=True)
         output.seek(0)
-        return ProbeFailure(output.read(MAX_OUTPUT).decode("utf-8", "replace")) if code else None
+        text = output.read(MAX_OUTPUT).decode("utf-8", "replace")
+        return ProbeFailure(text if text.strip() else f"exit {code}") if code else None
 
 
 async def _run(probe: Json, surroundings: ProbeContext, output: IO[bytes]) -> int:

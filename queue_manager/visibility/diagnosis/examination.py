@@ -23,7 +23,7 @@ RULES: tuple[Callable[[ClusterSnapshot], Iterable[Problem]], ...] = (
     queue_rules.flavors_without_nodes,
     queue_rules.quotas_above_nodes,
     queue_rules.unreachable_borrowing,
-    waiting_rules.all_nodes_cordoned,
+    waiting_rules.cordoned_nodes,
     waiting_rules.never_starting,
     waiting_rules.stopped_queues,
     waiting_rules.unplaced_pods,

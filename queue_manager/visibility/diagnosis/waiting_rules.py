@@ -10,6 +10,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
+from job_controller.conditions import finished
 from job_controller.model import Job, Key, Pod
 from queue_manager.api.condition_types import QUOTA_RESERVED
 from queue_manager.api.types import ClusterQueue, LocalQueue, Workload, stops
@@ -17,6 +18,7 @@ from queue_manager.lifecycle.pod_causes import worst_cause
 from queue_manager.lifecycle.unscheduled import unschedulable
 from queue_manager.visibility.diagnosis.problem import Problem, error, warning
 from queue_manager.visibility.diagnosis.snapshot import ClusterSnapshot
+from queue_manager.visibility.job_causes import recorded_cause
 from queue_manager.visibility.job_states import is_pending, workloads_by_job
 from queue_manager.visibility.obstacles import ReadableQueues, obstacle, own_obstacle
 
@@ -24,6 +26,7 @@ NEVER_STARTS = "NeverStarts"
 STOPPED_QUEUE = "StoppedQueue"
 CORDONED_NODES = "CordonedNodes"
 UNPLACED_PODS = "UnplacedPods"
+CORDONED = "were unschedulable"  # of the scheduler's message about a pod
 _FULL = re.compile("Insufficient |Too many pods")
 TRANSIENT = frozenset({CORDONED_NODES, UNPLACED_PODS})  # a pod may be placed a moment later
 
@@ -68,30 +71,58 @@ def stopped_queues(snapshot: ClusterSnapshot) -> Iterator[Problem]:
         yield warning(STOPPED_QUEUE, place, what, f"sluice release {argument}")
 
 
-def all_nodes_cordoned(snapshot: ClusterSnapshot) -> Iterator[Problem]:
-    """A cluster in which no node takes new pods, and pods that wait for one."""
-    waiting = _unplaced(snapshot)
-    if not waiting or not _are_all_cordoned(snapshot):
+def cordoned_nodes(snapshot: ClusterSnapshot) -> Iterator[Problem]:
+    """Nodes that take no new pods, and pods that wait for one; an error if these are all nodes.
+
+    Between two attempts a Job has no pod: then it counts if its pods found no node in the last one for that reason.
+    """
+    nodes = snapshot.nodes or ()
+    names = sorted(node.name for node in nodes if node.is_cordoned)
+    is_all = len(names) == len(nodes)
+    pods = [pod for pod in _unplaced(snapshot) if is_all or _found_cordoned(pod)]
+    jobs = _without_cordoned_node(snapshot)
+    if not names or not (pods or jobs):
         return
-    names = sorted(node.name for node in snapshot.nodes or ())
-    nodes = "The only node is" if len(names) == 1 else f"All {len(names)} nodes are"
-    yield error(
-        CORDONED_NODES,
-        f"node/{names[0]}",
-        f"{nodes} cordoned, so {_pods(waiting)} no node.",
-        f"kubectl uncordon {' '.join(names)}",
+    who = f"{_pods(pods)} no node" if pods else f"the pods of {_jobs(jobs)} found no node"
+    if is_all:
+        nodes_are = "The only node is" if len(names) == 1 else f"All {len(names)} nodes are"
+        problem, sentence = error, f"{nodes_are} cordoned, so {who}."
+    else:
+        verb = "is" if len(names) == 1 else "are"
+        problem, sentence = warning, f"{len(names)} of {len(nodes)} nodes {verb} cordoned, and {who}."
+    yield problem(CORDONED_NODES, f"node/{names[0]}", sentence, f"kubectl uncordon {' '.join(names)}")
+
+
+def _found_cordoned(pod: Pod) -> bool:
+    """Whether the scheduler has excluded a node for this pod because it is cordoned."""
+    refused = unschedulable(pod)
+    return refused is not None and CORDONED in refused.message
+
+
+def _without_cordoned_node(snapshot: ClusterSnapshot) -> list[Key]:
+    """The Jobs that hold no quota, whose pods in the last attempt found no node because of cordoned ones."""
+    by_job = workloads_by_job(snapshot.workloads or ())
+    found = [(job, by_job.get(job.metadata.uid)) for job in snapshot.jobs or ()]
+    return sorted(
+        job.metadata.key
+        for job, its in found
+        if its is not None and finished(job.status) is None and not its.is_true(QUOTA_RESERVED)
+        if CORDONED in recorded_cause(its)
     )
 
 
 def unplaced_pods(snapshot: ClusterSnapshot) -> Iterator[Problem]:
-    """Pods of Jobs that no node can take, by cause, unless `all_nodes_cordoned` says why.
+    """Pods of Jobs that no node can take, by cause, unless `cordoned_nodes` says why.
 
     What waits for room on a node is not a finding: other pods will end.
     """
-    if _are_all_cordoned(snapshot):
+    cordoned = [node for node in snapshot.nodes or () if node.is_cordoned]
+    if cordoned and len(cordoned) == len(snapshot.nodes or ()):
         return
     groups: dict[str, list[Pod]] = defaultdict(list)
     for pod in _unplaced(snapshot):
+        if cordoned and _found_cordoned(pod):
+            continue
         worst = worst_cause([pod])
         if worst is not None and not _FULL.search(worst.text):
             groups[worst.text].append(pod)
@@ -142,10 +173,6 @@ def _unplaced(snapshot: ClusterSnapshot) -> list[Pod]:
     """The pods of Jobs that no node can take."""
     pods = (pod for pod in snapshot.pods or () if unschedulable(pod) is not None)
     return [pod for pod in pods if pod.metadata.controller is not None and pod.metadata.controller.kind == "Job"]
-
-
-def _are_all_cordoned(snapshot: ClusterSnapshot) -> bool:
-    return bool(snapshot.nodes) and all(node.is_cordoned for node in snapshot.nodes or ())
 
 
 def _jobs(keys: Sequence[Key]) -> str:

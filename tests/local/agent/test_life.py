@@ -347,6 +347,25 @@ async def test_a_failing_probe_is_an_event_with_the_cause(
         await until(lambda: _has_event(world, ("Warning", "Unhealthy", message)))
 
 
+@pytest.mark.parametrize(
+    ("script", "failure"),
+    [
+        ("echo warning; echo cannot reach db:5432; echo; exit 1", "Readiness probe failed: cannot reach db:5432"),
+        ("exit 7", "Readiness probe failed: exit 7"),
+    ],
+)
+async def test_the_status_of_an_unready_pod_has_the_failure_of_its_probe(
+    world: World, script: str, failure: str
+) -> None:
+    message = f"containers with unready status: [main]; {failure}"
+    async with world.running():
+        await world.create("sleep 1000", container={"readinessProbe": probe(f"[ -e up ] && exit 0; {script}")})
+        pod = await world.when(lambda pod: condition(pod, "ContainersReady").get("message") == message)
+        (world.files(pod) / "work" / "up").touch()
+        pod = await world.when(lambda pod: condition(pod, "ContainersReady")["status"] == "True")
+        assert not condition(pod, "ContainersReady").get("message")
+
+
 async def _has_event(world: World, event: tuple[str, str, str]) -> bool:
     return event in await world.events()
 

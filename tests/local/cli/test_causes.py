@@ -54,6 +54,45 @@ async def test_the_cause_survives_evictions_and_groups_the_jobs(user: Callable[.
     ]
 
 
+@pytest.mark.parametrize(
+    ("command", "said"), [("echo cannot reach db:5432; exit 1", "cannot reach db:5432"), ("exit 7", "exit 7")]
+)
+async def test_what_a_probe_said_survives_evictions(user: Callable[..., User], command: str, said: str) -> None:
+    me = user("10s")
+    probe = json.dumps({"exec": {"command": ["sh", "-c", command]}, "periodSeconds": 1})
+    job = JOB.format(name="web", command="[sleep, '600']", spec="backoffLimit: 6", cpu="100m")
+    me.says("submit", "-f", "-", stdin=job.replace("image: local", f"image: local, readinessProbe: {probe}"))
+
+    def cause() -> str:
+        [row] = me.json("ps")
+        return str(row["cause"])
+
+    await until(lambda: cause() == f"readiness probe has not succeeded yet: {said}", "ps has what the probe said")
+    view = await me.until_state("web", "Deactivated")
+    assert [one["podCause"] for one in view["retries"]["attempts"]] == [f"readiness probe failed: {said}"] * 2
+    assert cause() == f"readiness probe failed: {said}"
+    assert me.says("explain", "web").splitlines()[1] == f"readiness probe failed: {said}"
+
+
+async def test_pods_without_a_node_are_the_reason_before_and_after_the_last_retry(user: Callable[..., User]) -> None:
+    """The quota is free, and the only node has not the label that the pods require."""
+    me = user("4s")
+    picky = JOB.format(name="picky", command="[sleep, '600']", spec="backoffLimit: 6", cpu="100m")
+    me.says("submit", "-f", "-", stdin=picky.replace("Never", "Never\n      nodeSelector: {gpu: a100}"))
+    change = "a node has the labels that the pods' node selector and affinity require"
+
+    def found() -> tuple[str, list[str]]:
+        said = me.json("explain", "picky")
+        return said["code"], said["changes"]
+
+    await until(lambda: found() == ("WAIT/Unschedulable", [change]), "its pods wait for a node")
+    await me.until_state("picky", "Deactivated")
+    assert found() == ("HOLD/DeactivatedDueToUnschedulable", [f"{change}; then it is reactivated"])
+    lines = me.says("explain", "picky").splitlines()
+    assert lines[1] == "0/1 nodes: node(s) didn't match Pod's node affinity/selector"
+    assert "more         sluice explain --reason Unschedulable" in lines
+
+
 def drain(me: User, node: str) -> None:
     tool = [kubectl() or "kubectl", "--kubeconfig", str(me.up.kubeconfig)]
     subprocess.run([*tool, "drain", node, "--force"], check=True, capture_output=True, timeout=60)

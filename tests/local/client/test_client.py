@@ -100,13 +100,26 @@ def test_a_failed_job_raises_with_exit_code_and_last_line(sluice_client: Client)
 
 
 def test_a_job_that_can_never_start_raises_at_once(sluice_client: Client) -> None:
-    big = sluice_client.submit(manifest("true", cpu="5"), queue=QUEUE)
+    big = sluice_client.submit(manifest("true", cpu="5"), queue=QUEUE, check=False)
     with pytest.raises(NeverStarts, match=r"asks 5 cpu, queue limit 4") as never:
         sluice_client.wait(big, timeout=SECONDS)
     assert "request less" in never.value.remedy
-    lost = sluice_client.submit(manifest("true", name="lost"), queue="no-such-queue")
+    lost = sluice_client.submit(manifest("true", name="lost"), queue="no-such-queue", check=False)
     with pytest.raises(NeverStarts, match="LocalQueue no-such-queue does not exist"):
         sluice_client.wait(lost, timeout=SECONDS)
+
+
+@pytest.mark.parametrize(
+    ("queue", "cpu", "reason"),
+    [("no-such-queue", "1", "LocalQueue no-such-queue does not exist"), (QUEUE, "5", "asks 5 cpu, queue limit 4")],
+)
+def test_submit_raises_for_a_job_that_can_never_start_and_the_job_stays(
+    sluice_client: Client, queue: str, cpu: str, reason: str
+) -> None:
+    with pytest.raises(NeverStarts, match=reason) as never:
+        sluice_client.submit(manifest("true", name="lost", cpu=cpu), queue=queue)
+    assert never.value.job.metadata.name == "lost"
+    assert sluice_client.get(never.value.job).state == JobState.PENDING
 
 
 def test_a_job_that_was_deactivated_raises_with_what_failed_in_it(start_sluice: Callable[..., Cluster]) -> None:

@@ -124,7 +124,7 @@ async def test_an_attempt_without_ready_pods_is_wasted_and_the_job_deleted_while
     [job] = history()
     assert (job["state"], job["evictions"], job["endedAt"]) == ("Pending", 1, None)
     assert job["wastedSeconds"]["notReady"] > 0
-    assert job["cause"] == "readiness probe failed; PodsReadyTimeout"
+    assert job["cause"] == "readiness probe failed: exit 1; PodsReadyTimeout"
     assert up.stop() == 0
     (tmp_path / "data" / "objects.db").unlink()  # the cluster starts over, the history stays
     for name in ("kubeconfig", "serving.pem"):

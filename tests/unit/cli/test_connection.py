@@ -140,16 +140,50 @@ def test_a_user_without_rights_in_all_namespaces_gets_a_hint(
 async def test_an_unreachable_cluster_is_a_message_without_traceback(home: Path) -> None:
     put(home / "serving.pem", "")
     path = put(home / "config")
-    with pytest.raises(CommandRefused, match="is `sluice up` running") as refused:
+    with pytest.raises(CommandRefused) as refused:
         async with connect(str(path), None) as client:
             await client.list(JOBS)
+    assert str(refused.value) == (
+        f"the cluster of {home} does not answer at http://127.0.0.1:1 (connection refused); "
+        f"to start it: sluice up --data-dir {home}"
+    )
     assert refused.value.code == EXIT_ERROR
+
+
+async def test_the_default_data_directory_is_not_named_in_the_command(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SLUICE_DATA_DIR", str(home))
+    put(home / "serving.pem", "")
+    with pytest.raises(CommandRefused, match=r"to start it: sluice up$"):
+        async with connect(str(put(home / "config")), None) as client:
+            await client.list(JOBS)
+
+
+@pytest.mark.parametrize(
+    ("server", "why"),
+    [
+        ("http://127.0.0.1:1", "connection refused"),
+        ("http://localhost:1", "connection refused"),
+        ("http://no-such-host.invalid", "no address is known for this name"),
+    ],
+)
+async def test_a_cluster_that_does_not_answer_is_named_with_address_and_cause(
+    home: Path, server: str, why: str
+) -> None:
+    path = put(home / "config", KUBECONFIG.replace("http://127.0.0.1:1", server))
+    with pytest.raises(CommandRefused) as refused:
+        async with connect(str(path), None) as client:
+            await client.list(JOBS)
+    assert str(refused.value) == (
+        f"the cluster of {path} does not answer at {server} ({why}): it is down, or the address is wrong"
+    )
 
 
 @pytest.mark.parametrize(
     ("server", "user", "says"),
     [
-        ("https://127.0.0.1:1", "{token: t}", "no response from the cluster of "),
+        ("https://127.0.0.1:1", "{token: t}", "does not answer at https://127.0.0.1:1 (connection refused)"),
         (
             "http://127.0.0.1:1",
             "{exec: {command: no-such, apiVersion: v}}",
@@ -178,7 +212,7 @@ async def test_a_timeout_and_a_refused_connection_have_different_messages(
         raise TimeoutError
 
     monkeypatch.setattr(HttpTransport, "request", wait)
-    with pytest.raises(CommandRefused, match="timed out; is `sluice up` running"):
+    with pytest.raises(CommandRefused, match=r"\(timed out\); to start it: sluice up"):
         async with connect(str(path), None) as client:
             await client.list(JOBS)
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import shlex
 from datetime import UTC, datetime, timedelta
 
-from queue_manager.cli.doctor import Report, exit_code, paragraph, summary
+import pytest
+
+from queue_manager.cli.doctor import INDENT, Report, exit_code, paragraph, summary
 from queue_manager.cli.doctor_reading import ServerClock, latest_end, lease_facts, managers_clock
 from queue_manager.engine.certificates import VALID, issue
 from queue_manager.visibility.diagnosis.problem import error, warning
@@ -38,6 +41,26 @@ def test_no_line_of_a_finding_is_wider_than_the_terminal() -> None:
     assert max(map(len, lines)) <= 40
     assert lines[0] == "  where  localqueue/x -n default"
     assert lines[-1] == "  fix    kubectl get x"
+
+
+PATCH = '[{"op":"replace","path":"/spec/resourceGroups/0/flavors/0/resources/0/nominalQuota","value":"4"}]'
+LONG = (
+    f"kubectl patch clusterqueue team-a-batch --type json -p '{PATCH}'",
+    "kubectl uncordon " + " ".join(f"worker-{i}.example.internal" for i in range(9)),
+)
+
+
+@pytest.mark.parametrize("command", LONG)
+def test_a_long_command_fits_80_columns_and_a_shell_reads_it_as_one(command: str) -> None:
+    lines = list(paragraph(error("Code", "x", "Short.", command), 80))
+    assert max(map(len, lines)) <= 80
+    fix = "\n".join(line[INDENT:] for line in lines[2:])
+    assert [word.replace("\n", "") for word in shlex.split(fix)] == shlex.split(command)
+
+
+def test_each_of_several_commands_has_its_line() -> None:
+    lines = list(paragraph(error("Code", "x", "Short.", "kubectl get nodes; kubectl get pods"), 80))
+    assert lines[2:] == ["  fix    kubectl get nodes", "         kubectl get pods"]
 
 
 def test_the_most_exact_of_several_measurements_of_a_clock_counts() -> None:

@@ -37,6 +37,7 @@ from queue_manager.local.storage.store import Store
 from queue_manager.queueing.queue_set import Queues
 from queue_manager.scheduling.workload_info import info
 from queue_manager.visibility.explanation import Explanation
+from queue_manager.visibility.job_states import JobState
 from queue_manager.visibility.pending_summary import PendingSummaries
 from tests.unit.queueing.builders import T0, cluster_queue, local_queue, workload
 
@@ -188,3 +189,16 @@ async def test_the_page_of_the_reason_is_named(admin: RestClient) -> None:
     assert ("more", ["sluice explain --reason ExceedsMaxQuota"]) in explain.lines(found, T0)
     invented = msgspec.structs.replace(found, code="WAIT/Invented")
     assert ("more", []) in explain.lines(invented, T0)
+
+
+async def test_the_cause_of_an_attempt_that_is_over_is_marked(admin: RestClient) -> None:
+    """Of a Job that waits in its queue, or backs off, but not between two tries of its pods, which keep the quota."""
+    found = await explain.explanation(parser().parse_args(["explain", "mine/train"]))
+    for state, code, mark in (
+        (JobState.PENDING, "WAIT/WaitingForQuota", "last attempt: "),
+        (JobState.BACKOFF, "WAIT/Backoff", "last attempt: "),
+        (JobState.BACKOFF, "", ""),
+        (JobState.STARTING, "", ""),
+    ):
+        after = msgspec.structs.replace(found, cause="exit 3: boom", state=state, code=code)
+        assert drawn(after).splitlines()[1] == f"{mark}exit 3: boom"

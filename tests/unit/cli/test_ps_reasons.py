@@ -10,7 +10,7 @@ import pytest
 from queue_manager.api import messages
 from queue_manager.cli import ps
 from queue_manager.cli.time_texts import deadline
-from queue_manager.visibility.job_states import JobRow, job_row
+from queue_manager.visibility.job_states import JobRow, JobState, job_row
 from tests.unit.visibility.build import at, job
 
 BOOM = "exit 3: boom"
@@ -19,7 +19,7 @@ EVICTED = f"{messages.pods_ready_timeout('ns/j')}; {BOOM}"
 
 
 def row(reason: str, message: str, cause: str = BOOM, **more: object) -> JobRow:
-    plain = job_row(job(), None, at(0))
+    plain = msgspec.structs.replace(job_row(job(), None, at(0)), state=JobState.STARTING)
     return msgspec.structs.replace(plain, reason=reason, message=message, cause=cause, budget_attempts=3, **more)
 
 
@@ -43,3 +43,9 @@ def test_the_cause_is_first_and_said_once(its: JobRow, text: str) -> None:
 def test_a_backoff_ends_at_a_time() -> None:
     now = datetime.now(UTC)
     assert ps.reason(row("PodsReadyTimeout", EVICTED, retry_at=at(0))).endswith(f"retry at {deadline(at(0), now)}")
+
+
+@pytest.mark.parametrize("state", [JobState.PENDING, JobState.RESERVED])
+def test_the_cause_of_an_attempt_that_is_over_comes_last_and_is_marked(state: JobState) -> None:
+    assert ps.reason(row("WaitingForQuota", "x", state=state)) == f"WaitingForQuota: x; last attempt: {BOOM}"
+    assert ps.reason(row("", "", state=state)) == f"last attempt: {BOOM}"

@@ -31,7 +31,8 @@ def waiting(reason: str, message: str = "") -> Tree:
 
 
 def pod(phase: str, state: Tree | None = None, last: Tree | None = None, **more: Any) -> Pod:
-    """`more`: name, ready, init (state of an init container), deleted, disrupted, stuck (message), verdict."""
+    """`more`: name, ready, init (state of an init container), deleted, disrupted, stuck and unready (messages),
+    verdict."""
     meta: Tree = {"name": more.get("name", "p"), "creationTimestamp": wire(0)}
     if more.get("deleted"):
         meta["deletionTimestamp"] = wire(5)
@@ -46,11 +47,15 @@ def pod(phase: str, state: Tree | None = None, last: Tree | None = None, **more:
     if "stuck" in more:
         found = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": more["stuck"]}
         status["conditions"].append(found)
+    if "unready" in more:
+        found = {"type": "ContainersReady", "status": "False", "message": more["unready"]}
+        status["conditions"].append(found)
     if "verdict" in more:
         status["reason"], status["message"] = more["verdict"]
     return msgspec.convert({"metadata": meta, "status": status}, Pod)
 
 
+UNREADY = "containers with unready status: [c]"
 RUNS: Tree = {"running": {"startedAt": wire(0)}}
 KUBELET = 'failed to create containerd task: exec: "/no/such": stat /no/such: no such file or directory: unknown'
 NODES = "0/3 nodes are available: 3 Insufficient cpu. preemption: 0/3 nodes are available: 3 No preemption victims."
@@ -98,6 +103,19 @@ NODES = "0/3 nodes are available: 3 Insufficient cpu. preemption: 0/3 nodes are 
         ),
         (pod("Pending", stuck="no nodes"), CauseRank.UNSCHEDULABLE, "no nodes"),
         (pod("Running", RUNS), CauseRank.UNREADY, "readiness probe failed"),
+        (pod("Running", RUNS, unready=UNREADY), CauseRank.UNREADY, "readiness probe failed"),
+        (
+            pod("Running", RUNS, unready=f"{UNREADY}; Readiness probe failed: no db; retry"),
+            CauseRank.UNREADY,
+            "readiness probe failed: no db; retry",
+        ),
+        (
+            pod(
+                "Running", RUNS, unready=f"{UNREADY}; Startup probe errored and resulted in unknown state: no such file"
+            ),
+            CauseRank.UNREADY,
+            "startup probe errored and resulted in unknown state: no such file",
+        ),
     ],
 )
 def test_the_cause_of_a_pod_follows_from_its_status(its: Pod, rank: CauseRank, text: str) -> None:

@@ -10,12 +10,15 @@ import msgspec
 import pytest
 
 from job_controller.model import Job
+from queue_manager.api import messages
 from queue_manager.api.types import Namespace, Workload
+from queue_manager.lifecycle.unscheduled import Unscheduled
 from queue_manager.lifecycle.workload_settings import WorkloadSettings
 from queue_manager.scheduling.backfill import BackfillRules
 from queue_manager.visibility.cluster_state import ClusterObjects
 from queue_manager.visibility.dominant_reason import Surroundings
 from queue_manager.visibility.explanation import Explanation, explain
+from queue_manager.visibility.node_advice import REQUEST_LESS
 from queue_manager.visibility.obstacles import Obstacle
 from queue_manager.visibility.reason_codes import CODES
 from tests.unit.visibility.build import (
@@ -61,6 +64,14 @@ def holding(name: str, cpu: str, namespace: str = "default", **more: Any) -> Wor
     return workload(name, conditions=admitted(), status=status, requests={"cpu": cpu}, namespace=namespace, **more)
 
 
+NO_ROOM = "0/2 nodes are available: 2 Insufficient cpu."
+STUCK = {"unplaced": Unscheduled(1, NO_ROOM)}
+GAVE_UP = cond(
+    "Evicted",
+    reason="DeactivatedDueToRequeuingLimitExceeded",
+    message=f"{messages.REQUEUING_LIMIT_MESSAGE}; {messages.pods_unschedulable(1, NO_ROOM)}",
+)
+STARTING = {"suspend": False, "status": {"active": 1}}
 RUNNING = {"suspend": False, "status": {"ready": 1, "active": 1}}
 EVICTED = cond("Evicted", reason="PodsReadyTimeout", message="Exceeded the PodsReady timeout default/j")
 UNRESERVED = cond("QuotaReserved", "False", "PendingEvaluation")
@@ -72,6 +83,16 @@ CHECK = {"admission": ADMISSION, "admissionChecks": [{"name": "budget", "state":
     ("code", "command", "j", "w", "around"),
     [
         ("", "sluice show j", job(**RUNNING), holding("j", "1"), {}),
+        ("", "sluice show j", job(**STARTING), holding("j", "1"), {}),
+        ("", "sluice show j", job(**RUNNING), holding("j", "1"), STUCK),
+        ("WAIT/Unschedulable", "sluice show j", job(**STARTING), holding("j", "1"), STUCK),
+        (
+            "HOLD/DeactivatedDueToUnschedulable",
+            "sluice reactivate j",
+            job(),
+            workload(active=False, conditions=[GAVE_UP]),
+            {},
+        ),
         ("", "sluice show j", job(conditions=[cond("Complete")]), None, {}),
         ("", "sluice show j", job(conditions=[cond("Failed", reason="BackoffLimitExceeded")]), None, {}),
         ("HOLD/Suspended", "kubectl patch job j", job(queue=""), None, {}),
@@ -132,6 +153,28 @@ def test_a_job_in_this_state_has_this_code_and_next_command(
     assert (found.code, found.next_command[: len(command)]) == (code, command)
     assert found.sentence.endswith(".")
     assert not code or found.code in CODES
+
+
+BIGGER = "one node has 1 cpu free: other pods end, or a bigger node is added"
+
+
+def test_pods_without_a_node_hold_quota_and_wait_for_one() -> None:
+    found = explained(job(**STARTING), holding("j", "1"), unplaced=Unscheduled(1, NO_ROOM))
+    assert found.sentence == "It holds its quota, and its pod waits for a node: none can take it now."
+    assert (found.changes, found.message) == ([BIGGER, REQUEST_LESS], NO_ROOM)
+
+
+def test_a_reactivation_alone_does_not_help_pods_that_fit_no_node() -> None:
+    found = explained(job(), workload(active=False, conditions=[GAVE_UP]))
+    assert found.sentence.startswith("No node could take its pods in time, so it is deactivated")
+    assert found.changes == [f"{BIGGER}; then it is reactivated", REQUEST_LESS]
+
+
+def test_a_backoff_after_pods_without_a_node_says_so() -> None:
+    attempt = {"start": wire(0), "end": wire(30), "reason": "PodsReadyTimeout", "cause": "Unschedulable"}
+    status = {"requeueState": {"count": 1, "requeueAt": wire(160)}, "requeueHistory": {"attempts": [attempt]}}
+    found = explained(job(), workload(conditions=[UNRESERVED, EVICTED], status=status))
+    assert found.sentence.startswith("No node could take its pods in time, so it was evicted and backs off")
 
 
 @pytest.mark.parametrize(

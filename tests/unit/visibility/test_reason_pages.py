@@ -36,7 +36,8 @@ KUBECTL = {"annotate", "delete", "describe", "edit", "get", "label", "logs"}
 
 @pytest.mark.parametrize("code", sorted(CODES))
 def test_every_code_has_a_page(code: str) -> None:
-    page = PAGES[code]
+    page = find_page(code, PAGES)
+    assert page is not None
     assert page.means
     assert page.look_at
     assert page.do

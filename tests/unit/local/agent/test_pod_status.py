@@ -198,7 +198,7 @@ CONDITIONS: list[tuple[list[Container], dict[str, Any], str, tuple[str, str, str
     (pod_of(a=True, b=True), {}, "Ready", ("True", "", "")),
     (
         pod_of(init=0, side=True, a=True, b=True),
-        {"unready": ["side", "b"]},
+        {"unready": {"side": "", "b": ""}},
         "Ready",
         ("False", "ContainersNotReady", "containers with unready status: [side b]"),
     ),

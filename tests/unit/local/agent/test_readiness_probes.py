@@ -59,3 +59,34 @@ def test_the_delay_counts_from_the_start_of_the_container(monkeypatch: pytest.Mo
     assert late[:3] == [("up", 10), ("up", 20), ("ready", 20)]
     early = asked(container, {"up": [True], "ready": [True]}, monkeypatch)
     assert early[:2] == [("up", 10), ("ready", 15)]
+
+
+def test_a_failure_that_says_something_else_each_time_is_reported_every_ten_seconds(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each report is a write of the pod's status."""
+    reported: list[tuple[float, str]] = []
+
+    async def ask(of: dict[str, Any], _: ProbeContext) -> ProbeFailure:
+        return ProbeFailure(f"{asyncio.get_running_loop().time() - began[0]:.0f} s")
+
+    async def surroundings() -> ProbeContext:
+        return ProbeContext({}, "/")
+
+    began = [0.0]
+
+    async def live() -> None:
+        began[0] = asyncio.get_running_loop().time()
+        container = {"name": "main", "readinessProbe": probe("no", periodSeconds=1)}
+        running = Readiness(
+            container,
+            surroundings,
+            lambda: reported.append((asyncio.get_running_loop().time() - began[0], running.failure)),
+            lambda message: None,
+        )
+        await asyncio.sleep(25)
+        running.stop()
+
+    monkeypatch.setattr(readiness_probes, "run_probe", ask)
+    run_virtual(live())
+    assert reported == [(at, f"Readiness probe failed: {at} s") for at in (0, 10, 20)]

@@ -12,7 +12,7 @@ from job_controller.model import Pod
 from queue_manager.visibility.diagnosis.examination import examine, needs_confirmation
 from queue_manager.visibility.diagnosis.problem import Problem
 from queue_manager.visibility.diagnosis.snapshot import ClusterSnapshot, NodeFacts
-from tests.unit.visibility.build import at, cluster_queue, flavor, job, local_queue, owner, workload
+from tests.unit.visibility.build import at, cluster_queue, cond, flavor, job, local_queue, owner, wire, workload
 
 QUEUE = cluster_queue(namespaceSelector={})
 HUGE = {"requests": {"cpu": "64"}}
@@ -36,8 +36,18 @@ def pending(*names: str, **more: Any) -> dict[str, Any]:
     }
 
 
+def after_an_attempt(pod_cause: str, **of_job: Any) -> dict[str, Any]:
+    attempt = {"start": wire(0), "end": wire(30), "reason": "PodsReadyTimeout", "podCause": pod_cause}
+    status = {"requeueHistory": {"attempts": [attempt]}}
+    return {
+        "jobs": [job("j", **of_job)],
+        "workloads": [workload("j", status=status, active=False)],
+    }
+
+
 TAINTED = "0/2 nodes are available: 2 node(s) had untolerated taint {team: a}."
 FULL = "0/2 nodes are available: 1 Insufficient cpu, 1 node(s) had untolerated taint {team: a}."
+SOME = "0/2 nodes are available: 1 Insufficient cpu, 1 node(s) were unschedulable."
 
 
 def unplaced(*names: str, why: str = TAINTED) -> list[Pod]:
@@ -109,6 +119,22 @@ def test_cordoned_nodes_are_named_with_the_pods_that_wait() -> None:
     )
 
 
+def test_one_cordoned_node_is_named_with_the_pods_that_it_could_have_taken() -> None:
+    assert found(pods=unplaced("a", why=SOME)) == (
+        "warning",
+        "CordonedNodes",
+        "node/m",
+        "1 of 2 nodes is cordoned, and pod default/a finds no node.",
+        "kubectl uncordon m",
+    )
+
+
+def test_between_attempts_cordoned_nodes_are_named_with_the_jobs_that_found_none() -> None:
+    severity, code, _, sentence, _ = found(nodes=CORDONED, **after_an_attempt("0/2 nodes: node(s) were unschedulable"))
+    assert (severity, code) == ("error", "CordonedNodes")
+    assert sentence == "All 2 nodes are cordoned, so the pods of Job default/j found no node."
+
+
 def test_pods_that_no_node_can_take_are_one_finding_by_cause() -> None:
     assert found(pods=unplaced("b", "a"))[:4] == (
         "warning",
@@ -130,6 +156,8 @@ def test_a_pod_without_a_node_counts_only_if_found_twice() -> None:
         {"cluster_queues": STOPPED},
         {"nodes": CORDONED},
         {"pods": unplaced("a", why=FULL)},
+        {"nodes": CORDONED, **after_an_attempt("exit 3")},
+        {"nodes": CORDONED, **after_an_attempt("0/2 nodes: node(s) were unschedulable", conditions=[cond("Complete")])},
         pending("fits"),
         {"local_queues": HELD, **pending("off", active=False)},
     ],
@@ -139,6 +167,8 @@ def test_a_pod_without_a_node_counts_only_if_found_twice() -> None:
         "a stopped queue",
         "cordoned nodes",
         "a full node",
+        "an attempt that failed",
+        "a Job that has ended",
         "a Job that waits for quota",
         "deactivated",
     ],

@@ -1,0 +1,33 @@
+"""What has to change so that a node takes the pods of a Job, by what the scheduler says about each node. Pure.
+
+The scheduler's message names the reasons for which it excludes nodes, and not the nodes. So the advice names what is
+short and how much one pod requests, but no node.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from queue_manager.visibility.demand import DemandRow
+
+FITS = "a node has room for its pods and fits their node selector, affinity and tolerations"
+REQUEST_LESS = "its pods request less (delete it, and submit it again)"
+_SHORT = re.compile(r"Insufficient (?P<resource>[\w./-]*\w)")
+_OTHERS = (
+    ("were unschedulable", "a cordoned node takes pods again (kubectl get nodes; kubectl uncordon NODE)"),
+    ("Too many pods", "a node with all its pods has one less, or a node is added"),
+    ("affinity", "a node has the labels that the pods' node selector and affinity require"),
+    ("taint", "a node's taint is removed, or the pods tolerate it"),
+    ("no nodes available", "a node is added"),
+)
+
+
+def node_changes(message: str, rows: Sequence[DemandRow]) -> tuple[str, ...]:
+    """Return the changes after which a node may take the pods. `rows`: what the pods request."""
+    short = sorted(set(_SHORT.findall(message)))
+    asked = [f"{row.per_pod} {row.resource}" for row in rows if row.resource in short and row.per_pod not in ("", "0")]
+    found = [f"one node has {' and '.join(asked)} free: other pods end, or a bigger node is added"] if asked else []
+    found += [REQUEST_LESS] if asked else []
+    found += [change for words, change in _OTHERS if words in message]
+    return tuple(found) or (FITS,)

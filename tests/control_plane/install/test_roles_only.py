@@ -169,6 +169,7 @@ async def jobs_run(scenario: Scenario, kubeconfig: Path) -> None:
 
     await until(waits, "the second Job waits for quota")
     await answers_are_true(kubeconfig)
+    await a_missing_class_is_named(scenario, kubeconfig)
     await urgent(scenario)
     await scenario.until_finished("urgent")
 
@@ -199,6 +200,20 @@ async def answers_are_true(member: Path) -> None:
     code, text = await command(member.with_name("admin"), "doctor")
     assert "MissingClusterQueue" not in text
     assert "NeverStarts" not in text
+
+
+async def a_missing_class_is_named(scenario: Scenario, member: Path) -> None:
+    """The class is in no file of the manager, whose Event is all that a command can read about it."""
+    says = "WorkloadPriorityClass urgnt does not exist"
+    manifest = HUGE.replace("NAME", "misspelt").replace("lq}", f"lq, {PRIORITY_CLASS}: urgnt}}")
+    code, text = await command(member, "submit", "-n", TEAM, "-f", "-", stdin=manifest)
+    assert (code, says in text) == (2, True), text
+    for kubeconfig in (member, member.with_name("admin")):
+        code, text = await command(kubeconfig, "explain", "misspelt", "-n", TEAM)
+        assert (code, "NEVER/Misconfigured" in text, says in text) == (2, True, True), text
+        _, text = await command(kubeconfig, "ps", "-n", TEAM)
+        assert says in text
+    await scenario.api.delete(JOBS, TEAM, "misspelt")
 
 
 async def urgent(scenario: Scenario) -> None:

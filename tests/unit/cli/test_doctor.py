@@ -5,7 +5,8 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 from queue_manager.cli.doctor import Report, exit_code, paragraph, summary
-from queue_manager.cli.doctor_reading import ServerClock, latest_end, lease_facts, managers_clock
+from queue_manager.cli.doctor_reading import ServerClock, latest_end, managers_clock
+from queue_manager.cli.manager_reading import lease_facts
 from queue_manager.engine.certificates import VALID, issue
 from queue_manager.visibility.diagnosis.problem import error, warning
 

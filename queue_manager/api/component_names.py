@@ -8,6 +8,7 @@ from __future__ import annotations
 NAMESPACE = "kueue-system"
 MANAGER = "kueue-controller-manager"  # Deployment, ServiceAccount, PodDisruptionBudget, NetworkPolicy
 CONFIG_MAP = "kueue-manager-config"
+LEASE = "c1f6bfd2.kueue.x-k8s.io"  # by default, in the manager's namespace
 METRICS_SERVICE = "kueue-controller-manager-metrics-service"
 WEBHOOK_SERVICE = "kueue-webhook-service"
 CONVERSION_SERVICE = "sluice-conversion-service"  # Kueue has none of its own

@@ -62,6 +62,17 @@ CLASS_ADDED_TO_RUNNING = "WorkloadPriorityClass cannot be added to a non-suspend
 CLASS_REMOVED = "WorkloadPriorityClass cannot be removed from a workload"
 
 
+def class_not_found(name: str) -> str:
+    """The message of the Event about a Job whose priority class does not exist."""
+    return f'WorkloadPriorityClass "{name}" not found'
+
+
+def missing_class(message: str) -> str:
+    """The name that the message of `class_not_found` contains; "" if it is another message."""
+    name = message.removeprefix('WorkloadPriorityClass "').removesuffix('" not found')
+    return name if message == class_not_found(name) else ""
+
+
 UNKNOWN = "UNKNOWN"  # an id that is not known
 
 

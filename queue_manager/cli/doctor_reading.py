@@ -44,11 +44,11 @@ from queue_manager.api.types import (
     Workload,
 )
 from queue_manager.cli.installation_reading import (
-    read_deployment,
     read_missing_secret,
     read_unavailable_apis,
     read_webhook_services,
 )
+from queue_manager.cli.manager_reading import lease_facts, read_deployment
 from queue_manager.cli.permitted_lists import list_permitted, seen
 from queue_manager.cli.published_config import published
 from queue_manager.cli.queue_view import resource_rules
@@ -63,7 +63,6 @@ from queue_manager.visibility.diagnosis.snapshot import (
     CertificateFacts,
     ClockFacts,
     ClusterSnapshot,
-    LeaseFacts,
     NodeFacts,
 )
 
@@ -294,18 +293,6 @@ def latest_end(pem: bytes) -> datetime | None:
 def node_facts(node: _Node) -> NodeFacts:
     """The fields of a node that rules read."""
     return NodeFacts(node.metadata.name, node.metadata.labels, node.status.allocatable, node.spec.unschedulable)
-
-
-def lease_facts(lease: Json) -> LeaseFacts:
-    """The fields of a Lease that rules read."""
-    meta, spec = lease["metadata"], lease.get("spec") or {}
-    renewed = spec.get("renewTime")
-    return LeaseFacts(
-        f"{meta['namespace']}/{meta['name']}",
-        spec.get("holderIdentity") or "",
-        datetime.fromisoformat(renewed) if renewed else None,
-        int(spec.get("leaseDurationSeconds") or 15),
-    )
 
 
 def managers_clock(lease: Json | None) -> ClockFacts | None:

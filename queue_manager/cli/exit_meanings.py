@@ -70,7 +70,10 @@ OF_COMMANDS: Mapping[str, Mapping[int | str, str]] = {
         EXIT_UNEXPECTED: "something would change",
         EXIT_NEVER: "a change conflicts, or is refused",
     },
-    "import": {EXIT_UNEXPECTED: "a Job that a rule selects runs outside of its queue"},
+    "import": {
+        EXIT_UNEXPECTED: "a Job that a rule selects stays, or would stay, outside of its queue",
+        EXIT_NEVER: "the request is wrong, such as an unknown namespace",
+    },
     "demo": {EXIT_UNEXPECTED: "a Job did not end as expected"},
 }
 

@@ -13,12 +13,14 @@ import msgspec
 
 from queue_manager.api.types import Workload
 from queue_manager.cli.cluster_view import ClusterView
+from queue_manager.cli.manager_reading import read_presence
 from queue_manager.cli.targets import JobTarget
 from queue_manager.configuration import KueueConfig
 from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.transport import Request
 from queue_manager.lifecycle.unscheduled import unscheduled
 from queue_manager.lifecycle.workload_settings import WorkloadSettings, settings_of
+from queue_manager.visibility.absent_manager import is_in_doubt, without_manager
 from queue_manager.visibility.cluster_state import ClusterObjects
 from queue_manager.visibility.dominant_reason import Surroundings
 from queue_manager.visibility.explanation import Explanation, Position, explain
@@ -65,7 +67,8 @@ async def read_explanation(
         default_ns=default_ns,
         unplaced=unscheduled(pods),
     )
-    return explain(target.job, target.workload, around, now, served)
+    found = explain(target.job, target.workload, around, now, served)
+    return without_manager(found, await read_presence(client, found.namespace)) if is_in_doubt(found) else found
 
 
 def with_pods(

@@ -1,8 +1,7 @@
 """`sluice import`: brings Jobs that run outside of every queue into one, without stopping them.
 
-Without `--apply` it reads only, and prints for each Job what would happen, or why it is refused. It returns
-EXIT_UNEXPECTED if a Job is refused; missing quota may be free by the time of `--apply`, and is not an error yet. With
-`--apply`, for each Job:
+Without `--apply` it reads only, and prints for each Job what would happen, or why it is refused. It returns what
+`--apply` would: EXIT_UNEXPECTED if a Job stays outside, also for a lack of quota. With `--apply`, for each Job:
 
 1. Create its Workload, marked as an import.
 2. Wait until the scheduler has admitted it, within the quota and without a preemption.
@@ -27,7 +26,7 @@ from queue_manager.adoption.job_imports import Import, ImportStep, plan
 from queue_manager.adoption.queue_mapping import MappingError, QueueRule, rules_from, rules_of_label
 from queue_manager.cli import output
 from queue_manager.cli.connection import connect, read_default_namespace
-from queue_manager.cli.exit_codes import EXIT_OK, EXIT_UNEXPECTED, CommandRefused
+from queue_manager.cli.exit_codes import EXIT_NEVER, EXIT_OK, EXIT_UNEXPECTED, CommandRefused
 from queue_manager.cli.import_steps import IMPORTED, OUTSIDE, Importer, ImportRow, qualified, row_of
 from queue_manager.cli.import_view import ImportView, read_view
 from queue_manager.cli.machine_formats import MACHINE_FORMS, job_names
@@ -63,7 +62,7 @@ async def _run(args: argparse.Namespace, rules: list[QueueRule]) -> int:
             show(args, rows)
             if args.output not in MACHINE_FORMS:
                 _summary(view, rows)
-            return EXIT_UNEXPECTED if any(row.result == str(ImportStep.REFUSE) for row in rows) else EXIT_OK
+            return exit_code(rows)
         rows = await carry_out(client, plans, view, args.timeout)
     show(args, rows)
     return report(rows, view.left_out, quiet=args.output in MACHINE_FORMS)
@@ -82,11 +81,13 @@ def read_rules(args: argparse.Namespace) -> list[QueueRule]:
     if args.queuemapping_file:
         return _from_file(args.queuemapping_file)
     if not args.queuelabel or not args.queuemapping:
-        raise CommandRefused("say which queue: --to-queue, --queuelabel with --queuemapping, or --queuemapping-file")
+        raise CommandRefused(
+            "say which queue: --to-queue, --queuelabel with --queuemapping, or --queuemapping-file", EXIT_NEVER
+        )
     pairs = [pair.partition("=") for pair in args.queuemapping.split(",")]
     wrong = [value for value, _, queue in pairs if not queue]
     if wrong:
-        raise CommandRefused(f"--queuemapping: {wrong[0]!r} names no queue; write VALUE=QUEUE,...")
+        raise CommandRefused(f"--queuemapping: {wrong[0]!r} names no queue; write VALUE=QUEUE,...", EXIT_NEVER)
     return rules_of_label(args.queuelabel, {value: queue for value, _, queue in pairs})
 
 
@@ -94,11 +95,11 @@ def _from_file(path: str) -> list[QueueRule]:
     try:
         return rules_from(yaml.safe_load(Path(path).read_text(encoding="utf-8")))
     except OSError as error:
-        raise CommandRefused(f"{path}: {error.strerror}") from error
+        raise CommandRefused(f"{path}: {error.strerror}", EXIT_NEVER) from error
     except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise CommandRefused(f"{path}: is not YAML: {' '.join(str(error).split())}") from error
+        raise CommandRefused(f"{path}: is not YAML: {' '.join(str(error).split())}", EXIT_NEVER) from error
     except MappingError as error:
-        raise CommandRefused(f"{path}: {error}") from error
+        raise CommandRefused(f"{path}: {error}", EXIT_NEVER) from error
 
 
 def describe(item: Import, refusal: str) -> ImportRow:
@@ -155,11 +156,21 @@ async def _advance(importer: Importer, wanted: Mapping[str, Import], timeout: fl
     return done
 
 
+def left_outside(rows: Sequence[ImportRow]) -> list[ImportRow]:
+    """Return the rows of Jobs that a rule selects and that stay, or would stay, outside of their queue."""
+    return [row for row in rows if row.result in (str(ImportStep.REFUSE), OUTSIDE)]
+
+
+def exit_code(rows: Sequence[ImportRow]) -> int:
+    """Return EXIT_UNEXPECTED if a Job stays outside, or would do so."""
+    return EXIT_UNEXPECTED if left_outside(rows) else EXIT_OK
+
+
 def report(results: list[ImportRow], left_out: str = "", *, quiet: bool = False) -> int:
     """Return EXIT_UNEXPECTED if a Job that a rule selects stays outside. Unless `quiet`, print it and what is left."""
-    outside = [row for row in results if row.result in (str(ImportStep.REFUSE), OUTSIDE)]
+    outside = left_outside(results)
     if outside and not quiet:
         write(f"\nJobs that stay outside of the queue: {len(outside)} of {len(results)}; repeat the command to retry")
     if left_out and not quiet:
         write(left_out)
-    return EXIT_UNEXPECTED if outside else EXIT_OK
+    return exit_code(results)

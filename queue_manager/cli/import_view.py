@@ -32,11 +32,12 @@ from queue_manager.api.types import (
     WorkloadPriorityClass,
 )
 from queue_manager.cli.cluster_view import ClusterView, read_cluster
-from queue_manager.cli.exit_codes import CommandRefused
+from queue_manager.cli.exit_codes import EXIT_NEVER, CommandRefused
 from queue_manager.cli.permitted_lists import list_permitted
 from queue_manager.cli.published_config import published
 from queue_manager.configuration import KueueConfig
 from queue_manager.engine.rest_client import RestClient
+from queue_manager.engine.transport import ApiError
 from queue_manager.lifecycle.workload_settings import WorkloadSettings, settings_of
 from queue_manager.visibility.cluster_state import ClusterState
 
@@ -87,7 +88,11 @@ class ImportView:
 
 
 async def read_view(client: RestClient, namespaces: Sequence[str], rules: Sequence[QueueRule]) -> ImportView:
-    """Read the cluster. Raises CommandRefused if the queue manages all Jobs anyway."""
+    """Read the cluster.
+
+    Raises CommandRefused if a namespace does not exist (EXIT_NEVER), or if the queue manages all Jobs anyway.
+    """
+    await _check_namespaces(client, namespaces)
     config = await published(client) or KueueConfig()
     settings = settings_of(config)
     if settings.manage_all:
@@ -109,6 +114,22 @@ async def read_view(client: RestClient, namespaces: Sequence[str], rules: Sequen
     return ImportView(
         jobs, workloads, around, await read_cluster(client), settings, await _left_out(client, namespaces)
     )
+
+
+async def _check_namespaces(client: RestClient, namespaces: Sequence[str]) -> None:
+    """Raise CommandRefused with those that do not exist. What the user may not read is not known to be missing."""
+    missing = []
+    for name in namespaces:
+        try:
+            await client.get(NAMESPACES, "", name)
+        except ApiError as error:
+            if error.is_not_found:
+                missing.append(name)
+            elif not error.is_forbidden:
+                raise
+    if missing:
+        text = f"namespace {missing[0]} does not" if len(missing) == 1 else f"namespaces {', '.join(missing)} do not"
+        raise CommandRefused(f"{text} exist", EXIT_NEVER)
 
 
 async def _left_out(client: RestClient, namespaces: Sequence[str]) -> str:

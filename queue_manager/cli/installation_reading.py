@@ -1,4 +1,4 @@
-"""Reads whether an installation can answer: the pods of its manager, and those behind its webhooks."""
+"""Reads whether the webhooks and the visibility API of an installation can answer."""
 
 from __future__ import annotations
 
@@ -6,32 +6,15 @@ from collections.abc import Iterable
 
 from job_controller.json_tree import Json
 from job_controller.model import Key
-from queue_manager.api.component_names import MANAGER, NAMESPACE, VISIBILITY_GROUP
+from queue_manager.api.component_names import NAMESPACE, VISIBILITY_GROUP
 from queue_manager.api.resources import API_SERVICES, SECRETS, Resource
 from queue_manager.configuration import KueueConfig
 from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.transport import ApiError
-from queue_manager.installation import object_names
-from queue_manager.visibility.diagnosis.snapshot import DeploymentFacts, WebhookServiceFacts
+from queue_manager.visibility.diagnosis.snapshot import WebhookServiceFacts
 
-DEPLOYMENTS = object_names.KINDS["Deployment"]
 ENDPOINT_SLICES = Resource("discovery.k8s.io", "v1", "endpointslices", "EndpointSlice")
 SERVICE_LABEL = "kubernetes.io/service-name"
-
-
-async def read_deployment(client: RestClient, not_read: list[str]) -> DeploymentFacts | None:
-    """Read the Deployment of the manager; None if it is absent, as in the cluster of `sluice up`, or forbidden.
-
-    What the user may not read is added to `not_read`.
-    """
-    try:
-        return deployment_facts(await client.get(DEPLOYMENTS, NAMESPACE, MANAGER))
-    except ApiError as error:
-        if error.is_forbidden:
-            not_read.append("the Deployment of the managers (forbidden)")
-        elif not error.is_not_found:
-            raise
-        return None
 
 
 async def read_unavailable_apis(client: RestClient, not_read: list[str]) -> list[str]:
@@ -96,13 +79,6 @@ async def read_missing_secret(
 def _has_own_service(tree: Json) -> bool:
     hooks = tree.get("webhooks") or ()
     return any(((hook.get("clientConfig") or {}).get("service") or {}).get("namespace") == NAMESPACE for hook in hooks)
-
-
-def deployment_facts(deployment: Json) -> DeploymentFacts:
-    """The fields of a Deployment that rules read."""
-    meta, spec, status = deployment["metadata"], deployment["spec"], deployment.get("status") or {}
-    key = Key(meta["namespace"], meta["name"])
-    return DeploymentFacts(key, spec.get("replicas", 1), status.get("readyReplicas") or 0)
 
 
 def required_services(configurations: Iterable[Json]) -> dict[Key, list[str]]:

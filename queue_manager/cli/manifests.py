@@ -57,21 +57,36 @@ def read(source: str, heading: str = "nothing was submitted:") -> list[Manifest]
 
     Raises CommandRefused with every place that is not valid YAML or not an object, below the heading.
     """
-    return parse(dict(_texts(source)), heading)
+    return parse(texts_of(source), heading)
 
 
 def parse(texts: Mapping[str, str], heading: str) -> list[Manifest]:
     """Return all documents of texts by the name that stands for their file; raises as `read`."""
+    manifests, problems = parts(texts)
+    if problems:
+        raise CommandRefused("\n  ".join([heading, *problems]), EXIT_NEVER)
+    return manifests
+
+
+def parts(texts: Mapping[str, str]) -> tuple[list[Manifest], list[str]]:
+    """Return the documents that can be read, and every place that is not valid YAML or not an object."""
     manifests: list[Manifest] = []
     problems: list[str] = []
     for name, text in texts.items():
         try:
-            manifests += _documents(name, text)
+            for each in _documents(name, text):
+                if isinstance(each, Manifest):
+                    manifests.append(each)
+                else:
+                    problems.append(each)
         except _Unreadable as problem:
             problems.append(str(problem))
-    if problems:
-        raise CommandRefused("\n  ".join([heading, *problems]), EXIT_NEVER)
-    return manifests
+    return manifests, problems
+
+
+def texts_of(source: str) -> dict[str, str]:
+    """Return the texts that `read` parses, by their file. Raises CommandRefused if one cannot be read."""
+    return dict(_texts(source))
 
 
 def _texts(source: str) -> Iterator[tuple[str, str]]:
@@ -101,7 +116,8 @@ class _Unreadable(Exception):
     pass
 
 
-def _documents(name: str, text: str) -> Iterator[Manifest]:
+def _documents(name: str, text: str) -> Iterator[Manifest | str]:
+    """Yield each document, and each mistake behind which others can be read. Raises _Unreadable with the last one."""
     if name.endswith(".json"):
         text = text.replace("\t", " ")  # JSON allows tabs as white space, YAML not as indentation
     loader = kube_yaml.Loader(text, 2 * MAX_NODES)
@@ -111,10 +127,12 @@ def _documents(name: str, text: str) -> Iterator[Manifest]:
             if isinstance(root, yaml.ScalarNode) and root.tag == kube_yaml.NULL:
                 continue  # an empty document between two ---
             if not isinstance(root, yaml.MappingNode):
-                raise _Unreadable(
-                    f"{name}:{root.start_mark.line + 1}: a manifest is a mapping with apiVersion and kind"
-                )
-            yield from _unpacked(Manifest(name, _tree(name, root), root))
+                yield f"{name}:{root.start_mark.line + 1}: a manifest is a mapping with apiVersion and kind"
+                continue
+            repeated: list[kube_yaml.Repeated] = []
+            tree: dict[str, Any] = kube_yaml.to_json(root, MAX_NODES, repeated)
+            yield from (_given_twice(name, each) for each in repeated)
+            yield from _unpacked(Manifest(name, tree, root))
     except kube_yaml.TooManyValues as error:
         raise _Unreadable(f"{name}:1: more than {MAX_NODES} values once aliases are expanded") from error
     except yaml.reader.ReaderError as error:
@@ -134,14 +152,11 @@ def _documents(name: str, text: str) -> Iterator[Manifest]:
         loader.dispose()
 
 
-def _tree(name: str, root: yaml.MappingNode) -> dict[str, Any]:
-    """Return the content of a document. Duplicate keys are refused: the first value would be lost silently."""
-    repeated: list[kube_yaml.Repeated] = []
-    tree: dict[str, Any] = kube_yaml.to_json(root, MAX_NODES, repeated)
-    for first, key in repeated:
-        where = f"line {first.start_mark.line + 1} has it already"
-        raise _Unreadable(f"{name}:{key.start_mark.line + 1}: {key.value} is given twice; {where}")
-    return tree
+def _given_twice(name: str, repeated: kube_yaml.Repeated) -> str:
+    """Return why a duplicate key is refused: the first value would be lost silently."""
+    first, key = repeated
+    where = f"line {first.start_mark.line + 1} has it already"
+    return f"{name}:{key.start_mark.line + 1}: {key.value} is given twice; {where}"
 
 
 def _unpacked(manifest: Manifest) -> Iterator[Manifest]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 
 import msgspec
 
@@ -17,7 +18,8 @@ from queue_manager.cli import output
 from queue_manager.cli.connection import connect, one_namespace, read_default_namespace
 from queue_manager.cli.exit_codes import EXIT_OK
 from queue_manager.cli.job_filter import JobFilter, hidden_text
-from queue_manager.cli.machine_formats import job_names
+from queue_manager.cli.machine_formats import MACHINE_FORMS, job_names
+from queue_manager.cli.manager_reading import read_presence
 from queue_manager.cli.pod_reading import read_troubled_pods
 from queue_manager.cli.queue_view import read_queues
 from queue_manager.cli.targets import of_queue
@@ -26,6 +28,7 @@ from queue_manager.engine.clock import SystemClock
 from queue_manager.engine.rest_client import RestClient
 from queue_manager.visibility.consequences import queue_obstacle
 from queue_manager.visibility.job_states import AFTER_AN_ATTEMPT, DEFAULT_OPTIONS, JobRow, JobState, job_rows
+from queue_manager.visibility.manager_presence import notice
 from queue_manager.visibility.obstacles import Obstacle, obstacle
 from queue_manager.visibility.short_messages import cause_first, plain
 from queue_manager.visibility.started_jobs import is_between_tries
@@ -109,11 +112,11 @@ def run(args: argparse.Namespace) -> int:
 
         return ps_watch.run(args, ps_watch.JobList(COLUMNS, filter_of(args), rows_of_queue))
     now = SystemClock().now()
-    rows = asyncio.run(all_rows(args))
+    rows, without_manager = asyncio.run(rows_and_notice(args, now))
     chosen = filter_of(args).chosen(rows, now)
     age = hidden_text(len(rows) - len(chosen)) if is_default(args) else ""
     default_ns = read_default_namespace(args)
-    below = "\n".join(filter(None, (hint(chosen, default_ns), age)))
+    below = "\n".join(filter(None, (without_manager, hint(chosen, default_ns), age)))
     names = job_names(args.namespace or default_ns)
     output.show(args.output, COLUMNS, chosen, age or empty_message(args), below, row_type=JobRow, name=names)
     return EXIT_OK
@@ -147,10 +150,18 @@ def empty_message(args: argparse.Namespace) -> str:
     return f"no Jobs {' '.join(where)}" if where else "no Jobs; submit one with: sluice submit -f FILE"
 
 
-async def all_rows(args: argparse.Namespace) -> list[JobRow]:
-    """Return the rows of the namespace and queue that the arguments name, of whatever state and age."""
+async def rows_and_notice(args: argparse.Namespace, now: datetime) -> tuple[list[JobRow], str]:
+    """Return the rows of the namespace and queue that the arguments name, of whatever state and age.
+
+    Also the line below a table with Jobs that wait while no manager runs; "" otherwise.
+    """
     async with connect(args.kubeconfig, args.context, forbidden=one_namespace(args)) as client:
-        return await rows_of_queue(client, args)
+        rows = await rows_of_queue(client, args)
+        waits = any(row.state in WAITING for row in filter_of(args).chosen(rows, now))
+        if not waits or args.output in MACHINE_FORMS:
+            return rows, ""
+        seen = await read_presence(client, args.namespace or read_default_namespace(args))
+        return rows, notice(seen)
 
 
 async def rows_of_queue(client: RestClient, args: argparse.Namespace) -> list[JobRow]:

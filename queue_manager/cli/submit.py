@@ -32,7 +32,7 @@ from queue_manager.cli.interrupted_creations import Creations
 from queue_manager.cli.login_name import submitter
 from queue_manager.cli.machine_formats import MACHINE_FORMS, Namer, job_names
 from queue_manager.cli.manifests import Manifest
-from queue_manager.cli.queue_view import read_queues
+from queue_manager.cli.queue_view import read_queues, with_refused_classes
 from queue_manager.cli.refusals import nothing_created
 from queue_manager.cli.streams import say
 from queue_manager.cli.targets import check_local_queue, get_or_none
@@ -332,9 +332,10 @@ async def verdicts(client: RestClient, jobs: Sequence[Job], queues: ReadableQueu
     found = {job.metadata.uid: obstacle(job, None, queues, default_ns) for job in jobs}
     uncertain = [job for job in jobs if _is_uncertain(job, found[job.metadata.uid], queues)]
     workloads = await wait_for_verdicts(client, uncertain)
+    without = {job.metadata.namespace for job in uncertain if job.metadata.uid not in workloads}
+    queues = await with_refused_classes(client, queues, without)  # a Job of a missing class gets no Workload
     for job in uncertain:
-        if job.metadata.uid in workloads:
-            found[job.metadata.uid] = obstacle(job, workloads[job.metadata.uid], queues, default_ns)
+        found[job.metadata.uid] = obstacle(job, workloads.get(job.metadata.uid), queues, default_ns)
     return [_row(job, found[job.metadata.uid]) for job in jobs]
 
 

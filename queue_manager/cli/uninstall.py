@@ -11,6 +11,8 @@ The order keeps writes possible and Jobs running:
 5. with --crds the Leases of the managers, and the CRDs, whose objects are deleted with them: their finalizers, which
    only a manager would remove, are removed here.
 
+An installation with Roles only is removed with rights in its namespaces, which have all of it.
+
 Each wait ends after --timeout, with what it waited for. What the API server cannot answer meanwhile is asked again.
 """
 
@@ -34,8 +36,16 @@ from queue_manager.cli.change_report import ChangeReport
 from queue_manager.cli.connection import NoResponse, connect
 from queue_manager.cli.conversion_reset import SERVICES, reset_conversions
 from queue_manager.cli.crds import KINDS, finish_delete
-from queue_manager.cli.exit_codes import CommandRefused
-from queue_manager.cli.installed import Live, all_of_kind, installed, releases
+from queue_manager.cli.exit_codes import EXIT_NEVER, CommandRefused
+from queue_manager.cli.installed import (
+    Live,
+    RolesOnly,
+    all_of_kind,
+    find_roles_only,
+    installed,
+    releases,
+    roles_only,
+)
 from queue_manager.cli.streams import say
 from queue_manager.configuration.process import LeaderElection
 from queue_manager.engine.rest_client import RestClient
@@ -62,6 +72,11 @@ STILL_RUNS = (
     "still runs; stop it first (a pod whose node is lost: kubectl delete pod --force): it stops Jobs "
     "whose Workloads are deleted"
 )
+NEEDS_NAMESPACES = "rights in namespaces suffice for an installation with Roles only: name them with --namespaced"
+NOT_ITS_CRDS = (
+    "the installation in namespace {} has Roles only, and CRDs are not part of it: remove it without --crds; an admin "
+    "of the cluster deletes CRDs that no installation needs: sluice crds | kubectl delete -f -"
+)
 REPORT_SECONDS = 10.0  # between lines that say what the command waits for
 SETTLE_SECONDS = 10.0  # for an aggregated ClusterRole to follow the deletion of those that it collects
 TOUCH_SECONDS = 8.0  # an API server confirms after five seconds that no object is left
@@ -73,19 +88,21 @@ def run(args: argparse.Namespace) -> int:
 
 
 async def _run(args: argparse.Namespace) -> int:
-    async with connect(args.kubeconfig, args.context) as client:
+    async with connect(args.kubeconfig, args.context, forbidden=NEEDS_NAMESPACES) as client:
         with ChangeReport(args.output, dry_run=args.dry_run) as report:
-            await uninstall(client, report, args.namespace, crds=args.crds, timeout=args.timeout, dry_run=args.dry_run)
+            where = roles_only(args.namespace, args.namespaced) if args.namespaced else None
+            where = where or await find_roles_only(client, args.namespace)
+            removal = _Removal(client, report, where or args.namespace, args.timeout, args.dry_run)
+            await uninstall(client, report, removal, crds=args.crds)
     return report.end("nothing of Sluice is installed")
 
 
-async def uninstall(
-    client: RestClient, report: ChangeReport, namespace: str, *, crds: bool, timeout: float, dry_run: bool
-) -> None:
-    """Delete the installation in order. Raises CommandRefused if a manager does not end within `timeout` seconds."""
-    found = await installed(client)
+async def uninstall(client: RestClient, report: ChangeReport, removal: _Removal, *, crds: bool) -> None:
+    """Delete the installation in order. Raises CommandRefused if a manager does not end in time."""
+    if crds and removal.where is not None:
+        raise CommandRefused(NOT_ITS_CRDS.format(removal.where.namespace), EXIT_NEVER)
+    found = await installed(client, removal.where)
     _refuse_release(found)
-    removal = _Removal(client, report, namespace, timeout, dry_run)
     await removal.delete([each for each in found if each[0].kind in FIRST])
     await removal.delete([each for each in found if each[0].kind == PROCESSES])
     await removal.wait_for_managers()
@@ -94,7 +111,8 @@ async def uninstall(
         await removal.reset_conversions(found)
     others = [each for each in found if each[0].kind not in (*FIRST, PROCESSES, *STAYS)]
     await removal.delete([each for each in others if not is_aggregated(each[1])])
-    await removal.delete_aggregated([each for each in others if is_aggregated(each[1])])
+    if removal.where is None:
+        await removal.delete_aggregated([each for each in others if is_aggregated(each[1])])
     if crds:
         await removal.delete_leases()
         await removal.delete_definitions(definitions)
@@ -115,10 +133,14 @@ def _refuse_release(found: list[Live]) -> None:
 class _Removal:
     """The steps of an uninstallation on one cluster."""
 
-    def __init__(self, client: RestClient, report: ChangeReport, namespace: str, timeout: float, dry_run: bool) -> None:
+    def __init__(
+        self, client: RestClient, report: ChangeReport, place: str | RolesOnly, timeout: float, dry_run: bool
+    ) -> None:
+        """`place`: the namespace of an installation for the whole cluster, or an installation with Roles only."""
         self._client = client
         self._report = report
-        self._namespace = namespace
+        self.where = place if isinstance(place, RolesOnly) else None
+        self._namespace = place.namespace if isinstance(place, RolesOnly) else place
         self._timeout = timeout
         self._dry_run = dry_run
 
@@ -246,7 +268,8 @@ class _Removal:
 
     async def report_jobs(self) -> None:
         """Report what becomes of the unfinished Jobs without a manager."""
-        jobs = await self._client.list(JOBS, type=Job)
+        managed = self.where.namespaces if self.where is not None else ("",)
+        jobs = [job for namespace in managed for job in await self._client.list(JOBS, namespace, type=Job)]
         for name, note in left_behind(jobs):
             self._report.add(JOBS.kind, "", name, "unchanged", note)
 

@@ -19,7 +19,7 @@ from queue_manager.cli import output
 from queue_manager.cli.connection import connect
 from queue_manager.cli.exit_codes import EXIT_NEVER, EXIT_OK, EXIT_UNEXPECTED
 from queue_manager.cli.install import read_settings
-from queue_manager.cli.installed import installed, releases
+from queue_manager.cli.installed import RolesOnly, installed, releases, roles_only
 from queue_manager.cli.machine_formats import object_name
 from queue_manager.cli.output import TableColumn
 from queue_manager.engine.rest_client import RestClient
@@ -59,12 +59,14 @@ COLUMNS = (
 
 def run(args: argparse.Namespace) -> int:
     """Print what an upgrade would change; return the exit code."""
-    return asyncio.run(_run(args, objects(read_settings(args), args.namespace)))
+    settings = read_settings(args)
+    where = roles_only(args.namespace, settings.namespaces) if settings.cluster_objects else None
+    return asyncio.run(_run(args, objects(settings, args.namespace), where))
 
 
-async def _run(args: argparse.Namespace, wanted: list[Json]) -> int:
+async def _run(args: argparse.Namespace, wanted: list[Json], where: RolesOnly | None) -> int:
     async with connect(args.kubeconfig, args.context) as client:
-        rows = await check(client, wanted)
+        rows = await check(client, wanted, where)
     output.show(args.output, COLUMNS, rows, "nothing would change", row_type=UpgradeRow, name=object_name)
     sys.stdout.flush()
     if any(row.result in ("conflict", "refused") for row in rows):
@@ -72,17 +74,17 @@ async def _run(args: argparse.Namespace, wanted: list[Json]) -> int:
     return EXIT_UNEXPECTED if rows else EXIT_OK
 
 
-async def check(client: RestClient, wanted: list[Json]) -> list[UpgradeRow]:
-    """Return what applying these objects would change."""
-    found = await installed(client)
+async def check(client: RestClient, wanted: list[Json], where: RolesOnly | None = None) -> list[UpgradeRow]:
+    """Return what applying these objects would change. `where`: of an installation with Roles only."""
+    found = await installed(client, where)
     by_helm = bool(releases(found))
     rows = [row for obj in wanted for row in await _check_object(client, obj, by_helm=by_helm)]
     known = {(obj["kind"], obj["metadata"].get("namespace", ""), obj["metadata"]["name"]) for obj in wanted}
     for resource, live in found:
         key = (resource.kind, live["metadata"].get("namespace", ""), live["metadata"]["name"])
         if key not in known:
-            where = f" -n {key[1]}" if key[1] else ""
-            rows.append(_row(key, "left over", f"kubectl delete {resource}{where} {key[2]}"))
+            option = f" -n {key[1]}" if key[1] else ""
+            rows.append(_row(key, "left over", f"kubectl delete {resource}{option} {key[2]}"))
     return rows
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field
 
+from queue_manager.api.component_names import LEASE
 from queue_manager.configuration.config_model import (
     MINUTE,
     SECOND,
@@ -105,7 +106,7 @@ class LeaderElection(ConfigModel):
     leader_elect: bool = True
     """Whether to elect a leader. On one machine (sluice up) there is nothing to elect."""
 
-    resource_name: str = "c1f6bfd2.kueue.x-k8s.io"
+    resource_name: str = LEASE
     """Name of the Lease."""
 
     resource_namespace: str = ""

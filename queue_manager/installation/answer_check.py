@@ -41,7 +41,7 @@ def _pod(arguments: list[Node]) -> Node:
         "metadata": {
             "name": "sluice-test-answers",
             "namespace": NAMESPACE,
-            "labels": object_names.LABELS,
+            "labels": object_names.ANSWER_CHECK_LABELS,
             "annotations": {
                 "helm.sh/hook": "test",
                 "helm.sh/hook-delete-policy": "before-hook-creation,hook-succeeded",

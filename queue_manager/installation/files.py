@@ -9,9 +9,11 @@ from pathlib import Path
 import yaml
 
 from job_controller.json_tree import Json
+from queue_manager.configuration.json_schema import render
 from queue_manager.installation import object_names
 from queue_manager.installation.alerts import runbook
 from queue_manager.installation.answer_check import answer_check_templates
+from queue_manager.installation.config_check import SCHEMA_FILE, check_template
 from queue_manager.installation.dashboard import dashboard
 from queue_manager.installation.granted import role_table
 from queue_manager.installation.helm_text import chart_template
@@ -47,6 +49,7 @@ def files() -> dict[str, str]:
 
 def _chart() -> dict[str, str]:
     templates = {f"chart/templates/{name}.yaml": chart_template(group) for name, group in template_groups()}
+    templates["chart/templates/config-check.yaml"] = check_template()
     templates["chart/templates/tests/answers.yaml"] = chart_template(answer_check_templates())
     chart = {
         "apiVersion": "v2",
@@ -61,6 +64,7 @@ def _chart() -> dict[str, str]:
         "chart/Chart.yaml": HEADER + yaml.safe_dump(chart, sort_keys=False, width=120),
         "chart/values.yaml": HEADER + values_yaml(),
         "chart/values.schema.json": values_schema(),
+        f"chart/{SCHEMA_FILE}": render(),
         "chart/templates/NOTES.txt": NOTES,
         **{path: HEADER + text for path, text in templates.items()},
     }

@@ -112,7 +112,7 @@ def _policy(deployment: str, api_ports: tuple[str, ...]) -> Template:
         "spec": {
             "podSelector": {"matchLabels": object_names.pod_labels(deployment)},
             "policyTypes": ["Ingress", when("Egress", restricted)],
-            "ingress": [metrics, *from_api_server],
+            "ingress": [metrics, when(_from_answer_check(), CLUSTER_WIDE), *from_api_server],
             "egress": when(
                 [
                     {"ports": [_port(53, "UDP"), _port(53)]},
@@ -123,6 +123,12 @@ def _policy(deployment: str, api_ports: tuple[str, ...]) -> Template:
             ),
         },
     }
+
+
+def _from_answer_check() -> Node:
+    """Return the rule for the pod of `helm test`, which reads metrics whoever else may."""
+    peer: Node = {"podSelector": {"matchLabels": object_names.ANSWER_CHECK_LABELS}}
+    return {"from": [peer], "ports": [_port(object_names.METRICS_PORT)]}
 
 
 def _port(number: int, protocol: str = "TCP") -> Node:

@@ -28,6 +28,7 @@ NAME_LABEL = "app.kubernetes.io/name"
 NAME = "sluice"
 LABELS = {NAME_LABEL: NAME}
 SELECTOR = f"{NAME_LABEL}={NAME}"  # what `sluice uninstall` and `sluice upgrade --check` look for
+ANSWER_CHECK_LABELS = {**LABELS, "app.kubernetes.io/component": "helm-test"}  # of the pod of `helm test`
 CONTROL_PLANE = {MANAGER: "controller-manager", JOB_CONTROLLER: "job-controller"}
 
 

@@ -225,7 +225,7 @@ def workload_is_created(s: JobSituation) -> Action | None:
 def unknown_priority_class(s: JobSituation) -> Action:
     """The Event for a Job whose label names a WorkloadPriorityClass that does not exist."""
     name = s.job.metadata.labels.get(keys.PRIORITY_CLASS, "")
-    message = f'WorkloadPriorityClass "{name}" not found'
+    message = messages.class_not_found(name)
     return RecordEvent(WorkloadEvent("Warning", event_reasons.PRIORITY_CLASS_NOT_FOUND, message))
 
 

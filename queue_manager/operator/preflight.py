@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from http import HTTPStatus
 from types import MappingProxyType
 
@@ -50,7 +50,7 @@ async def check(
     `namespaces`: where the permissions on namespaced objects must be granted; (): in all.
     `further`: other needs by namespace, "" for all namespaces. `roles_only`: objects without a namespace are not on the
     API server, so that no right on them is needed.
-    Raises CannotStart.
+    Raises CannotStart; permissions that are missing in several places are reported together.
     """
     controllers = list(controllers)
     client = RestClient(transport)
@@ -60,11 +60,11 @@ async def check(
         if roles_only:
             wanted = [*(need for need in wanted if need.resource.namespaced), OWN_NAMESPACE]
         await _check_kinds(transport, custom_resources(wanted))
-        await _check_controllers(client, wanted, namespaces)
+        places = list(_needs_by_place(wanted, namespaces))
         if lease_namespace:
-            await _check_permissions(client, [LEADER], lease_namespace)
-        for namespace, needed in further.items():
-            await _check_permissions(client, list(needed), namespace)
+            places.append((lease_namespace, [LEADER]))
+        places += [(namespace, list(needed)) for namespace, needed in further.items()]
+        await _check_permissions(client, places)
     except ApiError as error:
         raise CannotStart(_refused(server, error)) from error
     except CredentialsError as error:
@@ -100,48 +100,63 @@ async def _check_kinds(transport: Transport, wanted: list[Resource]) -> None:
         )
 
 
-async def _check_controllers(client: RestClient, wanted: list[Need], namespaces: Collection[str]) -> None:
-    """Check the needs of the controllers: what Roles can grant in each of the namespaces, (): in all at once."""
+def _needs_by_place(wanted: list[Need], namespaces: Collection[str]) -> Iterator[tuple[str, list[Need]]]:
+    """Yield the needs of the controllers by namespace, "" for all: what Roles can grant in each of the `namespaces`."""
     if namespaces:
         for namespace in namespaces:
-            await _check_permissions(client, [need for need in wanted if need.is_of_namespace], namespace)
+            yield namespace, [need for need in wanted if need.is_of_namespace]
         wanted = [need for need in wanted if not need.is_of_namespace]
         if wanted:
-            await _check_permissions(client, [CLUSTER_EVENTS], CLUSTER_EVENTS_NAMESPACE)
-    await _check_permissions(client, wanted)
+            yield CLUSTER_EVENTS_NAMESPACE, [CLUSTER_EVENTS]
+    yield "", wanted
 
 
-async def _check_permissions(client: RestClient, needed: list[Need], namespace: str = "") -> None:
-    """Review access for each verb on each resource, in all namespaces or in one, and report all denials together."""
+async def _check_permissions(client: RestClient, places: Iterable[tuple[str, list[Need]]]) -> None:
+    """Review access for each verb on each resource, by namespace, and report all denials together."""
     slots = asyncio.Semaphore(MAX_CONCURRENT_REVIEWS)
-
-    async def denied(need: Need, verb: str, name: str) -> bool:
-        attributes = {
-            "namespace": namespace,
-            "group": need.resource.group,
-            "version": need.resource.version,
-            "resource": need.resource.plural,
-            "subresource": need.subresource,
-            "name": name,
-            "verb": verb,
-        }
-        async with slots:
-            review = await client.create(REVIEWS, "", {"spec": {"resourceAttributes": attributes}})
-        return not review["status"].get("allowed")
-
-    wanted = [(need, verb, name) for need, verb in each_verb(needed) for name in need.names or ("",)]
-    answers = await asyncio.gather(*(denied(need, verb, name) for need, verb, name in wanted))
-    refused: dict[str, list[str]] = {}
-    for (need, verb, object_name), no in zip(wanted, answers, strict=True):
-        if no:
-            group = f".{need.resource.group}" if need.resource.group else ""
-            plural, _, subresource = need.name.partition("/")
-            name = f"{plural}{group}" + (f"/{subresource}" if subresource else "")
-            refused.setdefault(f"{name} {object_name}".strip(), []).append(verb)
+    asked = dict.fromkeys(
+        (namespace, need, verb, name)
+        for namespace, needed in places
+        for need, verb in each_verb(needed)
+        for name in need.names or ("",)
+    )
+    answers = await asyncio.gather(*(_is_denied(client, slots, *each) for each in asked))
+    refused: dict[str, dict[str, list[str]]] = {}
+    for (namespace, need, verb, name), is_denied in zip(asked, answers, strict=True):
+        if is_denied:
+            refused.setdefault(namespace, {}).setdefault(_text(need, name), []).append(verb)
     if refused:
-        what = "; ".join(f"{', '.join(verbs)} {name}" for name, verbs in refused.items())
-        where, role = (f"namespace {namespace}", "Role") if namespace else ("all namespaces", "ClusterRole")
-        raise CannotStart(f"missing permissions in {where}: {what}; bind a {role} that grants them")
+        raise CannotStart(f"missing permissions {'; '.join(_missing(*each) for each in refused.items())}")
+
+
+async def _is_denied(
+    client: RestClient, slots: asyncio.Semaphore, namespace: str, need: Need, verb: str, name: str
+) -> bool:
+    attributes = {
+        "namespace": namespace,
+        "group": need.resource.group,
+        "version": need.resource.version,
+        "resource": need.resource.plural,
+        "subresource": need.subresource,
+        "name": name,
+        "verb": verb,
+    }
+    async with slots:
+        review = await client.create(REVIEWS, "", {"spec": {"resourceAttributes": attributes}})
+    return not review["status"].get("allowed")
+
+
+def _text(need: Need, name: str) -> str:
+    group = f".{need.resource.group}" if need.resource.group else ""
+    plural, _, subresource = need.name.partition("/")
+    return f"{plural}{group}{f'/{subresource}' if subresource else ''} {name}".strip()
+
+
+def _missing(namespace: str, refused: Mapping[str, Sequence[str]]) -> str:
+    """Return what is missing in a namespace, "" for all. `refused`: the verbs by object."""
+    what = "; ".join(f"{', '.join(verbs)} {name}" for name, verbs in refused.items())
+    where, role = (f"namespace {namespace}", "Role") if namespace else ("all namespaces", "ClusterRole")
+    return f"in {where}: {what}; bind a {role} that grants them"
 
 
 def _refused(server: str, error: ApiError) -> str:

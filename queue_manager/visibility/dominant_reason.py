@@ -13,6 +13,7 @@ The first line that applies decides; each gives one code of `reason_codes`.
     it waits for requeueAt                   WAIT/Backoff
     it is pending                            the decision of the scheduler at this moment (`cluster_state.judge`)
 
+`absent_manager` then makes FAULT/ControllerStale of a WAIT for which no manager runs.
 BEHAVIOUR.md#q51-explanations.
 """
 
@@ -50,7 +51,7 @@ from queue_manager.visibility.job_states import (
 )
 from queue_manager.visibility.node_advice import REQUEST_LESS, node_changes
 from queue_manager.visibility.obstacles import Obstacle
-from queue_manager.visibility.pending_sentences import MANAGER_RUNS, REASON_TEXTS, decided
+from queue_manager.visibility.pending_sentences import IF_IT_LASTS, MANAGER_RUNS, REASON_TEXTS, decided
 from queue_manager.visibility.preempted import preempted_for
 
 ADMITTED_SECONDS = 15.0  # in which an admitted Job is unsuspended
@@ -205,7 +206,7 @@ def _without_workload(case: Case) -> Finding:
     if case.job is not None and is_overdue(case.job, case.now):
         sentence = "No Workload was created for it, so no controller has taken it up."
         changes = (
-            "`sluice manager` or `sluice up` runs",
+            MANAGER_RUNS,
             "managedJobsNamespaceSelector of the configuration selects its namespace",
         )
         return Finding(reason_codes.CONTROLLER_STALE, sentence, changes, f"sluice show {case.argument}")
@@ -255,7 +256,7 @@ def _reserved(case: Case, workload: Workload) -> Finding:
     if since is not None and (case.now - since).total_seconds() < ADMITTED_SECONDS:
         return Finding(reason_codes.STARTING, "It is admitted and starts now.", (), command)
     sentence = "It is admitted, but its Job is still suspended: the controller that unsuspends it does not act."
-    return Finding(reason_codes.ADMITTED_NOT_RUNNING, sentence, ("`sluice manager` or `sluice up` runs",), command)
+    return Finding(reason_codes.ADMITTED_NOT_RUNNING, sentence, (MANAGER_RUNS,), command)
 
 
 # --- pending -----------------------------------------------------------------------------------------------
@@ -353,7 +354,7 @@ def _backing_off(case: Case, workload: Workload) -> Finding | None:
 
 def _about_to_be_requeued(case: Case) -> Finding:
     sentence = "It is about to enter its queue again."
-    return Finding(reasons.PENDING_EVALUATION, sentence, (MANAGER_RUNS,), f"sluice explain {case.argument}")
+    return Finding(reasons.PENDING_EVALUATION, sentence, (IF_IT_LASTS,), f"sluice explain {case.argument}")
 
 
 def _published(case: Case, workload: Workload) -> Finding:

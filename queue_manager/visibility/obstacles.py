@@ -56,7 +56,8 @@ class ReadableQueues:
     """The objects that decide whether a Job can start. None: the user may not read them, or the kind does not exist.
 
     `namespaces`: the labels of each readable namespace. `installed`: whether the cluster serves the queue's kinds.
-    `rules`: the configuration's `resources`.
+    `rules`: the configuration's `resources`. `refused_classes`: UIDs of Jobs with the priority class that their manager
+    did not find, by its Events; read only if the classes of the cluster do not decide.
     """
 
     local: Mapping[Key, LocalQueue] | None = None
@@ -67,6 +68,7 @@ class ReadableQueues:
     namespaces: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     installed: bool = True
     rules: ResourceRules | None = None
+    refused_classes: frozenset[tuple[str, str]] = frozenset()
 
     def of(self, key: Key) -> tuple[LocalQueue | None, ClusterQueue | None]:
         """Return the LocalQueue of this key and its ClusterQueue. Unreadable ClusterQueues count as open."""
@@ -149,11 +151,12 @@ def local_queue_of(job: Job | None, workload: Workload | None) -> Key:
 def _of_class(job: Job, workload: Workload | None, queues: ReadableQueues) -> Obstacle | None:
     """Check the priority class. An existing Workload keeps its priority if the label names a missing class."""
     name = job.metadata.labels.get(keys.PRIORITY_CLASS, "")
-    if not name or workload is not None or queues.classes is None or name in queues.classes:
+    if not name or workload is not None:
         return None
-    if queues.is_unlisted(local_queue_of(job, workload)):
+    known = None if queues.is_unlisted(local_queue_of(job, workload)) else queues.classes
+    if name in known if known is not None else (job.metadata.uid, name) not in queues.refused_classes:
         return None
-    near = similar_names(name, queues.classes, 1)
+    near = similar_names(name, known or (), 1)
     text = f"cannot start: WorkloadPriorityClass {name} does not exist"
     text += f"; did you mean {near[0]}?" if near else ""
     return Obstacle(text, f"correct its label {keys.PRIORITY_CLASS}", never=True)

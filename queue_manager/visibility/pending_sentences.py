@@ -19,7 +19,8 @@ from queue_manager.visibility.deactivated_jobs import job_name
 from queue_manager.visibility.explanation_rows import nearest
 from queue_manager.visibility.finding import Finding, sentence_of
 
-MANAGER_RUNS = "`sluice manager` or `sluice up` runs, if this does not change within seconds"
+MANAGER_RUNS = "`sluice manager` or `sluice up` runs"
+IF_IT_LASTS = f"{MANAGER_RUNS}, if this does not change within seconds"
 REASON_TEXTS = {
     reasons.WAITING_FOR_QUOTA: "The free quota does not suffice for it now.",
     reasons.WAITING_FOR_PREEMPTED: "Other Workloads are being stopped to make room for it.",
@@ -39,7 +40,7 @@ def decided(found: Judgement, argument: str, objects: ClusterObjects) -> Finding
     text_of = _TEXTS.get(found.reason)
     if text_of is None and found.head is None:
         sentence = "It fits: the scheduler is about to admit it."
-        return _finding(found, reasons.PENDING_EVALUATION, sentence, (MANAGER_RUNS,), f"sluice explain {argument}")
+        return _finding(found, reasons.PENDING_EVALUATION, sentence, (IF_IT_LASTS,), f"sluice explain {argument}")
     if found.head is not None and found.reason not in _DESPITE_A_HEAD:
         return _behind(found, found.head, objects)
     if text_of is None:

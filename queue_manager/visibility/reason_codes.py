@@ -33,7 +33,7 @@ STARTING = "Starting"  # admitted just now
 DEACTIVATED_UNSCHEDULABLE = reasons.deactivated_due_to(reasons.UNSCHEDULABLE)
 REFUSED = "Refused"  # its Workload is finished, the Job is not
 ADMITTED_NOT_RUNNING = "AdmittedNotRunning"  # its Job is still suspended
-CONTROLLER_STALE = "ControllerStale"  # its Job has no Workload
+CONTROLLER_STALE = "ControllerStale"  # its Job has no Workload, or no manager runs
 
 _CLASSES = {
     ReasonClass.NEVER: (reasons.EXCEEDS_MAX_QUOTA, reasons.NO_MATCHING_FLAVOR, reasons.MISCONFIGURED, REFUSED),

@@ -52,6 +52,32 @@ kind: WorkloadPriorityClass
 metadata: {name: urgent}
 vlaue: 7
 """
+MANY = """\
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: ClusterQueue
+metadata: {name: Team}
+spec:
+  cohortNam: x
+  queueingStrategy: Fifo
+  resourceGroups:
+  - coveredResources: [cpu]
+    flavors: [{name: absent, resources: [{name: memory, nominalQuota: -1}]}]
+  preemption: {reclaimWithinCohort: Never, borrowWithinCohort: {policy: LowerPriority}}
+---
+kind: ClusterQueue
+metadata: {name: two}
+---
+apiVersion: kueue.x-k8s.io/v1beta2
+metadata: {name: three}
+---
+just text
+---
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: ResourceFlavor
+metadata: {name: default}
+spec: {}
+spec: {}
+"""
 
 
 async def mistakes(path: Path) -> list[str]:
@@ -72,7 +98,31 @@ async def test_every_mistake_has_its_file_line_and_field(tmp_path: Path) -> None
         "b.yaml:10: spec.resourceGroups[0].flavors[0].resources[0].nominalQuota: "
         'Invalid value: "-1": must be greater than or equal to 0',
         "b.yaml:15: vlaue: unknown field",
+        "b.yaml:12: value: Required value",
     ]
+
+
+async def test_mistakes_that_the_api_server_finds_one_after_the_other_are_reported_together(tmp_path: Path) -> None:
+    file = tmp_path / "a.yaml"
+    file.write_text(MANY)
+    quota = "spec.resourceGroups[0].flavors[0].resources[0]"
+    beginnings = [
+        "a.yaml:18: a manifest is a mapping with apiVersion and kind",
+        "a.yaml:24: spec is given twice; line 23 has it already",
+        "a.yaml:5: spec.cohortNam: unknown field",
+        'a.yaml:3: metadata.name: Invalid value: "Team": ',
+        'a.yaml:6: spec.queueingStrategy: Unsupported value: "Fifo": ',
+        "a.yaml:10: spec.preemption: Invalid value: reclaimWithinCohort=Never",
+        f'a.yaml:9: {quota}.name: Invalid value: "memory": must match',
+        f'a.yaml:9: {quota}.nominalQuota: Invalid value: "-1": ',
+        "a.yaml:9: spec.resourceGroups[0].flavors[0].name: ResourceFlavor absent is not given",
+        "a.yaml:12: ClusterQueue two: apiVersion is missing (kueue.x-k8s.io/v1beta2)",
+        "a.yaml:15: three: kind is missing",
+    ]
+    found = await mistakes(file)
+    assert len(found) == len(beginnings), found
+    for beginning in beginnings:
+        assert any(line.startswith(beginning) for line in found), (beginning, found)
 
 
 async def test_another_kind_and_an_object_given_twice_are_mistakes(tmp_path: Path) -> None:

@@ -117,6 +117,13 @@ def add_installation_commands(commands: Commands) -> None:
     )
     add_managers_namespace(uninstall)
     uninstall.add_argument(
+        "--namespaced",
+        type=name_list,
+        default=(),
+        metavar="NS,...",
+        help="the namespaces of an installation with --cluster-objects, if its Deployment, which names them, is gone",
+    )
+    uninstall.add_argument(
         "--crds", action="store_true", help="delete the CRDs as well, and with them all queues and Workloads"
     )
     uninstall.add_argument(

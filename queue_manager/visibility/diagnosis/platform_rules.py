@@ -8,6 +8,7 @@ from datetime import timedelta
 from queue_manager.api.component_names import NAMESPACE
 from queue_manager.visibility.diagnosis.problem import Problem, error, warning
 from queue_manager.visibility.diagnosis.snapshot import ClusterSnapshot
+from queue_manager.visibility.manager_presence import is_renewed
 
 EXPIRED_CERTIFICATE = "ExpiredCertificate"
 EXPIRING_CERTIFICATE = "ExpiringCertificate"
@@ -23,7 +24,6 @@ SLUICE_LABEL = "app.kubernetes.io/name=sluice"  # without it, `sluice uninstall`
 EXPIRES_SOON = timedelta(days=14)  # Sluice renews its own 30 days before
 SKEW = timedelta(seconds=5)  # deadlines and backoffs are wrong by this much
 LARGE_SKEW = timedelta(seconds=60)  # tokens and certificates may be refused
-MISSED_LEASES = 4  # lease durations without renewal: another manager would have taken over
 
 
 def expiring_certificates(snapshot: ClusterSnapshot) -> Iterator[Problem]:
@@ -58,7 +58,7 @@ def leases_without_holder(snapshot: ClusterSnapshot) -> Iterator[Problem]:
     for lease in snapshot.leases:
         namespace, _, name = lease.name.partition("/")
         since = snapshot.now - lease.renewed if lease.renewed is not None else None
-        if lease.holder and since is not None and since <= MISSED_LEASES * timedelta(seconds=lease.seconds):
+        if is_renewed(lease, snapshot.now):
             continue
         ago = f"; {lease.holder} renewed it {since.total_seconds():.0f} s ago" if lease.holder and since else ""
         yield error(

@@ -10,6 +10,7 @@ from job_controller.model import Job, Key, Pod
 from queue_manager.api.types import AdmissionCheck, ClusterQueue, Cohort, LocalQueue, ResourceFlavor, Workload
 from queue_manager.configuration import KueueConfig
 from queue_manager.scheduling.resource_rules import COUNT_ALL, ResourceRules
+from queue_manager.visibility.manager_presence import DeploymentFacts, LeaseFacts
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,25 +39,6 @@ class ClockFacts:
     owner: str
     ahead: timedelta
     uncertainty: timedelta
-
-
-@dataclass(frozen=True, slots=True)
-class LeaseFacts:
-    """The Lease of the managers, `namespace/name`; no holder: released."""
-
-    name: str
-    holder: str
-    renewed: datetime | None
-    seconds: int
-
-
-@dataclass(frozen=True, slots=True)
-class DeploymentFacts:
-    """The Deployment of the managers: how many pods it is to have, and how many are ready."""
-
-    key: Key
-    replicas: int
-    ready: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -12,9 +13,9 @@ import yaml
 
 from queue_manager.installation.objects import objects
 from queue_manager.installation.settings import CONFIG
-from queue_manager.installation.values import settings_from
+from queue_manager.installation.values import SettingsError, settings_from
 from tests.control_plane import provide
-from tests.control_plane.conftest import kubectl, until_served
+from tests.control_plane.conftest import ROOT, kubectl, until_served
 from tests.control_plane.install.conftest import CHART, helm
 from tests.control_plane.server import ControlPlane
 
@@ -99,6 +100,66 @@ def test_wrong_values_are_refused_by_the_schema(values: str) -> None:
     assert "don't meet the specifications of the schema" in done.stderr
     name = {"clusterObjects": "namespaces"}.get(values.replace("[", "=").partition("=")[0], values)  # which it needs
     assert name.replace("[", "/").partition("=")[0].split(".")[-1].split("/")[0] in done.stderr
+
+
+HEAD = "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\n"
+WRONG_CONFIG = f"""\
+{HEAD}manageJobs: 1
+waitForPodsReady: {{timeout: 7, blockAdmission: "x", requeuingStrategy: {{timestamp: Foo, backoffLimitCount: -1}}}}
+leaderElection: {{leaderElect: 3, leaseDuration: soon}}
+jobController: {{manage: Some}}
+tls: {{cipherSuites: {{}}}}
+managedJobsNamespaceSelector: {{matchExpressions: [{{key: a, operatr: In}}]}}
+"""
+IN_WRONG_CONFIG = (
+    "manageJobs: unknown field",
+    "waitForPodsReady.timeout: integer instead of string",
+    "waitForPodsReady.blockAdmission: string instead of boolean",
+    'waitForPodsReady.requeuingStrategy.timestamp: "Foo" is not one of Creation, Eviction',
+    "waitForPodsReady.requeuingStrategy.backoffLimitCount: -1 is less than 0",
+    "leaderElection.leaderElect: integer instead of boolean",
+    'leaderElection.leaseDuration: "soon" does not match',
+    'jobController.manage: "Some" is not one of All, ManagedBy',
+    "tls.cipherSuites: object instead of array",
+    "managedJobsNamespaceSelector.matchExpressions[0].operatr: unknown field",
+)
+
+
+def with_config(command: str, text: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    file = folder / "config.yaml"
+    file.write_text(text)
+    values = ("--set-file", f"managerConfig.controllerManagerConfigYaml={file}")
+    return subprocess.run(
+        [str(provide.find("helm")), command, str(CHART), *values], check=False, capture_output=True, text=True
+    )
+
+
+def test_helm_names_all_fields_and_types_of_a_configuration_that_are_wrong(tmp_path: Path) -> None:
+    done = with_config("template", WRONG_CONFIG, tmp_path)
+    assert done.returncode == 1
+    for said in IN_WRONG_CONFIG:
+        assert said in done.stderr
+        with pytest.raises(SettingsError, match=re.escape(said.partition(":")[0])):  # as `sluice install` does
+            settings_from([{"managerConfig": {"controllerManagerConfigYaml": WRONG_CONFIG}}], [])
+    done = with_config("lint", WRONG_CONFIG, tmp_path)
+    assert (done.returncode, IN_WRONG_CONFIG[0] in done.stderr) == (1, True)
+    assert "is not YAML: " in with_config("template", "a: [", tmp_path).stderr
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        (ROOT / "config" / "kueue_config.yaml").read_text(),
+        MANAGE_ALL,
+        f"{HEAD}waitForPodsReady:\nresources:\n  # nothing\n",
+        HEAD.replace("v1beta2", "v1beta1") + "waitForPodsReady: {enable: true, timeout: 5m}\n",
+    ],
+    ids=["explained", "selectors", "empty sections", "v1beta1"],
+)
+def test_helm_accepts_a_configuration_that_a_manager_accepts(text: str, tmp_path: Path) -> None:
+    settings_from([{"managerConfig": {"controllerManagerConfigYaml": text}}], [])
+    done = with_config("template", text, tmp_path)
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.parametrize("text", ["\n", "# queues\n", "kind: ResourceFlavor\n"])

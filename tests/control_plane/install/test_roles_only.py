@@ -138,6 +138,28 @@ async def test_a_team_without_cluster_wide_rights_runs_the_queue_in_its_namespac
     assert {act.resource for act in of_manager if not act.namespace} <= {"", "selfsubjectaccessreviews"}
 
 
+async def test_its_owner_checks_an_upgrade_and_removes_it_with_rights_in_the_namespace(
+    cluster: ControlPlane, accounts: dict[str, Path], tmp_path: Path
+) -> None:
+    (tmp_path / "queues.yaml").write_text(OBJECTS)
+    options = ("--namespace", TEAM, "--namespaced", TEAM, "--cluster-objects", str(tmp_path / "queues.yaml"))
+    as_owner(accounts, "apply", "--server-side", "-f", "-", stdin=sluice("install", *options))
+    code, text = await command(accounts["owner"], "upgrade", "--check", *options)
+    assert (code, text) == (0, "nothing would change\n")
+    code, text = await command(accounts["owner"], "upgrade", "--check", *options, "--set", "image.tag=next")
+    assert (code, bool(re.search(r"Deployment/kueue-controller-manager +team-a +restarted .*next", text))) == (1, True)
+
+    code, text = await command(accounts["owner"], "uninstall", "--namespace", TEAM, "--crds")
+    assert (code, "Roles only, and CRDs are not part of it" in text) == (2, True), text
+    code, text = await command(accounts["owner"], "uninstall", "--namespace", TEAM)
+    assert (code, bool(re.search(r"Deployment team-a/kueue-controller-manager deleted", text))) == (0, True), text
+    kinds = "deployments,roles,rolebindings,configmaps,serviceaccounts,networkpolicies,poddisruptionbudgets"
+    selector = "app.kubernetes.io/name=sluice"
+    assert kubectl(cluster, "get", kinds, "-A", "-l", selector, "-o", "name") == ""
+    code, text = await command(accounts["owner"], "uninstall", "--namespace", TEAM, "--namespaced", TEAM)
+    assert (code, "deleted" in text) == (0, False), text
+
+
 async def test_missing_rights_are_those_that_a_role_in_the_namespace_lacks(
     accounts: dict[str, Path], tmp_path: Path
 ) -> None:
@@ -169,6 +191,7 @@ async def jobs_run(scenario: Scenario, kubeconfig: Path) -> None:
 
     await until(waits, "the second Job waits for quota")
     await answers_are_true(kubeconfig)
+    await a_missing_class_is_named(scenario, kubeconfig)
     await urgent(scenario)
     await scenario.until_finished("urgent")
 
@@ -199,6 +222,20 @@ async def answers_are_true(member: Path) -> None:
     code, text = await command(member.with_name("admin"), "doctor")
     assert "MissingClusterQueue" not in text
     assert "NeverStarts" not in text
+
+
+async def a_missing_class_is_named(scenario: Scenario, member: Path) -> None:
+    """The class is in no file of the manager, whose Event is all that a command can read about it."""
+    says = "WorkloadPriorityClass urgnt does not exist"
+    manifest = HUGE.replace("NAME", "misspelt").replace("lq}", f"lq, {PRIORITY_CLASS}: urgnt}}")
+    code, text = await command(member, "submit", "-n", TEAM, "-f", "-", stdin=manifest)
+    assert (code, says in text) == (2, True), text
+    for kubeconfig in (member, member.with_name("admin")):
+        code, text = await command(kubeconfig, "explain", "misspelt", "-n", TEAM)
+        assert (code, "NEVER/Misconfigured" in text, says in text) == (2, True, True), text
+        _, text = await command(kubeconfig, "ps", "-n", TEAM)
+        assert says in text
+    await scenario.api.delete(JOBS, TEAM, "misspelt")
 
 
 async def urgent(scenario: Scenario) -> None:

@@ -101,8 +101,12 @@ async def test_a_queue_admin_imports_running_jobs_past_webhooks_and_policies(
         await stack.enter_async_context(enforced(api, team, settings))
 
         code, out = await sluice_import(ann, team)
-        assert code == 0, out
+        assert code == 1, out  # as with --apply
         assert "imported: 1, stays outside: 1" in out
+        assert await sluice_import(plane.kubeconfig, "nosuch") == (
+            2,
+            "sluice import: namespace nosuch does not exist\n",
+        )
         assert "you may not list pods" in out
         await api.create(PODS, team, {"metadata": {"name": "plain"}, "spec": {"containers": CONTAINERS}})
         _, out = await sluice_import(plane.kubeconfig, team)

@@ -64,6 +64,18 @@ async def test_without_any_permission_all_needed_rights_are_named(
     assert "create, delete, patch, list, watch pods; create, patch events; " in said
 
 
+async def test_missing_rights_of_several_places_are_named_at_once(
+    plane: ControlPlane, api: RestClient, namespace: str, tmp_path: Path
+) -> None:
+    (tmp_path / "config").mkdir()
+    config = tmp_path / "config" / "elects.yaml"
+    config.write_text(f"{HEAD}leaderElection: {{resourceNamespace: {namespace}}}\n")
+    kubeconfig = await of(await account(api, namespace, without("watch", "pods")), plane, tmp_path)
+    said = "missing permissions in all namespaces: watch pods; bind a ClusterRole that grants them; "
+    lease = "get, create, update leases.coordination.k8s.io; bind a Role that grants them"
+    assert await refusal(f"--config={config}", kubeconfig=kubeconfig) == f"{said}in namespace {namespace}: {lease}"
+
+
 @pytest.mark.parametrize(
     ("verb", "resource", "said"),
     [

@@ -8,7 +8,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from queue_manager.cli.doctor import INDENT, Report, exit_code, paragraph, summary
-from queue_manager.cli.doctor_reading import ServerClock, latest_end, lease_facts, managers_clock
+from queue_manager.cli.doctor_reading import ServerClock, latest_end, managers_clock
+from queue_manager.cli.manager_reading import lease_facts
 from queue_manager.engine.certificates import VALID, issue
 from queue_manager.visibility.diagnosis.problem import error, warning
 

@@ -54,6 +54,7 @@ def judged(reason: str, message: str = "") -> Workload:
     return workload(conditions=[cond("QuotaReserved", "False", reason, message)])
 
 
+REFUSED = frozenset({(job().metadata.uid, "urgnt")})  # by an Event of the manager
 HUGE, GPU = job(requests={"cpu": "64"}), job(requests={"cpu": "1", "gpu": "1"})
 NO_CLASS = "cannot start: WorkloadPriorityClass {} does not exist"
 NOT_SELECTED = "cannot start: ClusterQueue cq admits no Jobs of namespace default (namespaceSelector)"
@@ -93,6 +94,11 @@ HELD = "waits: LocalQueue q is stopped (sluice release q)"
         (HUGE, judged("ExceedsMaxQuota", "too much"), queues(cluster=None), "cannot start: too much"),
         (HUGE, judged("WaitingForQuota"), queues(cluster=None), None),
         (labelled("of-the-file"), None, from_files(), None),
+        (labelled("urgnt"), None, replace(from_files(), refused_classes=REFUSED), NO_CLASS.format("urgnt")),
+        (labelled("corrected"), None, replace(from_files(), refused_classes=REFUSED), None),
+        (labelled("urgnt"), workload(), replace(from_files(), refused_classes=REFUSED), None),
+        (labelled("urgnt"), None, queues(classes=None, refused_classes=REFUSED), NO_CLASS.format("urgnt")),
+        (labelled("urgent"), None, queues(refused_classes=frozenset({(job().metadata.uid, "urgent")})), None),
         (HUGE, judged("ExceedsMaxQuota", "too much"), from_files(), "cannot start: too much"),
         (job(queue="nope"), None, queues(), "cannot start: LocalQueue nope does not exist in namespace default"),
         (job(queue="nope"), None, ReadableQueues(), None),

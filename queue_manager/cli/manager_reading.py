@@ -1,0 +1,105 @@
+"""Reads whether a manager runs: the Leases that may be its, its Deployment, and its configuration."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from email.utils import parsedate_to_datetime
+
+import msgspec
+
+from job_controller.json_tree import Json
+from job_controller.model import Key
+from queue_manager.api.component_names import LEASE, MANAGER, NAMESPACE
+from queue_manager.api.resources import LEASES, Resource
+from queue_manager.engine.clock import SystemClock
+from queue_manager.engine.rest_client import RestClient
+from queue_manager.engine.transport import ApiError, Request
+from queue_manager.visibility.manager_presence import DeploymentFacts, LeaseFacts, Presence, is_renewed, presence
+
+DEPLOYMENTS = Resource("apps", "v1", "deployments", "Deployment")
+
+
+async def read_presence(client: RestClient, namespace: str) -> Presence:
+    """Return whether a manager of the Jobs in a namespace runs. An installation with Roles only may be in that.
+
+    It is unknown where no Lease is needed: with leader election off, and in the cluster of `sluice up`.
+    """
+    reading = _Reading(client)
+    for place in dict.fromkeys((NAMESPACE, namespace)):
+        if await reading.is_renewed(place, LEASE):
+            return Presence()
+    hidden: list[str] = []
+    deployment = await read_deployment(client, hidden)
+    if not reading.leases and (deployment is None or deployment.ready):
+        return Presence(is_certain=reading.all_read)
+    from queue_manager.cli.published_config import published  # imports pydantic: 0.1 s
+
+    config = await published(client)
+    election = config.leader_election if config is not None else None
+    if election is not None and not election.leader_elect:
+        return Presence()
+    if election is not None and await reading.is_renewed(
+        election.resource_namespace or NAMESPACE, election.resource_name
+    ):
+        return Presence()
+    return presence(reading.leases, deployment, reading.now, all_read=reading.all_read and not hidden)
+
+
+class _Reading:
+    """Leases that were read so far, and the time of the API server at the last of them."""
+
+    def __init__(self, client: RestClient) -> None:
+        self._client = client
+        self.leases: list[LeaseFacts] = []
+        self.all_read = True
+        self.now = SystemClock().now()
+
+    async def is_renewed(self, namespace: str, name: str) -> bool:
+        answer = await self._client.transport.request(Request("GET", LEASES.path(namespace, name)))
+        if not answer.is_ok:
+            self.all_read = self.all_read and answer.status != 403
+            return False
+        self.now = _date({key.lower(): value for key, value in answer.headers.items()}.get("date", "")) or self.now
+        self.leases.append(lease_facts(msgspec.json.decode(answer.body)))
+        return is_renewed(self.leases[-1], self.now)
+
+
+async def read_deployment(client: RestClient, not_read: list[str]) -> DeploymentFacts | None:
+    """Read the Deployment of the manager; None if it is absent, as in the cluster of `sluice up`, or forbidden.
+
+    What the user may not read is added to `not_read`.
+    """
+    try:
+        return deployment_facts(await client.get(DEPLOYMENTS, NAMESPACE, MANAGER))
+    except ApiError as error:
+        if error.is_forbidden:
+            not_read.append("the Deployment of the managers (forbidden)")
+        elif not error.is_not_found:
+            raise
+        return None
+
+
+def deployment_facts(deployment: Json) -> DeploymentFacts:
+    """The fields of a Deployment that rules read."""
+    meta, spec, status = deployment["metadata"], deployment["spec"], deployment.get("status") or {}
+    key = Key(meta["namespace"], meta["name"])
+    return DeploymentFacts(key, spec.get("replicas", 1), status.get("readyReplicas") or 0)
+
+
+def lease_facts(lease: Json) -> LeaseFacts:
+    """The fields of a Lease that rules read."""
+    meta, spec = lease["metadata"], lease.get("spec") or {}
+    renewed = spec.get("renewTime")
+    return LeaseFacts(
+        f"{meta['namespace']}/{meta['name']}",
+        spec.get("holderIdentity") or "",
+        datetime.fromisoformat(renewed) if renewed else None,
+        int(spec.get("leaseDurationSeconds") or 15),
+    )
+
+
+def _date(text: str) -> datetime | None:
+    try:
+        return parsedate_to_datetime(text)
+    except ValueError:
+        return None

@@ -80,11 +80,13 @@ async def _get(client: RestClient, resource: Resource, namespace: str, name: str
 async def installed(client: RestClient, where: RolesOnly | None = None) -> list[Live]:
     """Return all objects with the label of an installation, by kind in the order of `object_names.KINDS`.
 
+    Those of installations with Roles only belong to their namespaces, and not to the one for the whole cluster.
     `where`: only those of an installation with Roles only, which has no optional kinds that its owner may not list.
     """
     if where is None:
         kinds = object_names.KINDS.values()
-        return [(kind, obj) for kind in kinds for obj in await all_of_kind(client, kind, object_names.SELECTOR)]
+        every = [(kind, obj) for kind in kinds for obj in await all_of_kind(client, kind, object_names.SELECTOR)]
+        return without_roles_only(every)
     found: list[Live] = []
     for kind, namespace in where.places():
         try:
@@ -95,6 +97,30 @@ async def installed(client: RestClient, where: RolesOnly | None = None) -> list[
             continue
         found += [(kind, obj) for obj in objects]
     return found
+
+
+def without_roles_only(found: Sequence[Live]) -> list[Live]:
+    """Return the objects that belong to no installation with Roles only. Its Roles in other namespaces are those that
+    are bound to its service accounts.
+    """
+    homes = {
+        obj["metadata"]["namespace"]
+        for kind, obj in found
+        if kind == CONFIG_MAPS and obj["metadata"]["name"] == object_names.OBJECTS_MAP
+    }
+    bindings = [
+        (obj["metadata"]["namespace"], obj["metadata"]["name"], obj["roleRef"]["name"])
+        for kind, obj in found
+        if kind.kind == "RoleBinding" and any(s.get("namespace") in homes for s in obj.get("subjects") or ())
+    ]
+    theirs = {("RoleBinding", namespace, name) for namespace, name, _ in bindings}
+    theirs |= {("Role", namespace, role) for namespace, _, role in bindings}
+
+    def is_theirs(kind: Resource, meta: Json) -> bool:
+        namespace = meta.get("namespace", "")
+        return namespace in homes or (kind.kind, namespace, meta["name"]) in theirs
+
+    return [(kind, obj) for kind, obj in found if not is_theirs(kind, obj["metadata"])]
 
 
 def releases(found: list[Live]) -> list[Release]:

@@ -7,6 +7,7 @@ import dataclasses
 import json
 import time
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -117,6 +118,31 @@ def test_uninstall_keeps_jobs_crds_and_namespace(installed: ControlPlane) -> Non
         "1 pending",
         "1 running, managed by sluice/job-controller",
     ]
+
+
+def test_installations_with_roles_only_are_none_of_the_others_business(installed: ControlPlane, tmp_path: Path) -> None:
+    (tmp_path / "queues.yaml").write_text(json.dumps(QUEUE))
+    for namespace in ("team", "managed"):
+        kubectl(installed, "create", "namespace", namespace)
+    managed = ("--namespaced", "team", "--namespaced", "managed")
+    apply(installed, "--namespace", "team", *managed, "--cluster-objects", str(tmp_path / "queues.yaml"))
+    its = "deployments,configmaps,roles,rolebindings,serviceaccounts,networkpolicies"
+    expected = {name for namespace in ("team", "managed") for name in names(installed, namespace, its)}
+    assert len(expected) > 8
+
+    assert command(installed, "upgrade", "--check") == (0, [], "")
+    code, rows, _ = command(installed, "uninstall")
+    assert (code, [row for row in rows if row.get("namespace") in ("team", "managed")]) == (0, [])
+    assert {name for namespace in ("team", "managed") for name in names(installed, namespace, its)} == expected
+    code, rows, _ = command(installed, "uninstall", "--namespace", "team")
+    assert (code, {row["namespace"] for row in rows}) == (0, {"team", "managed"})
+    assert kubectl(installed, "get", its, *OURS) == ""
+
+
+def names(cluster: ControlPlane, namespace: str, kinds: str) -> list[str]:
+    """The objects of an installation in a namespace."""
+    found = kubectl(cluster, "get", kinds, "-n", namespace, *OURS[1:]).split()
+    return [f"{namespace}/{name}" for name in found]
 
 
 def test_kept_queues_are_read_without_the_conversion_and_with_that_of_the_next_installation(

@@ -48,7 +48,7 @@ def without_effect(resource: str, obj: Json) -> list[str]:
 
 
 def _given(*path: str) -> Callable[[Json], bool]:
-    """Tests for a value at this path that is not empty."""
+    """Return a predicate: whether an object has a value at this path that is not empty."""
     return lambda obj: bool(_at(obj, *path))
 
 

@@ -190,7 +190,7 @@ def lines(found: Explanation, now: datetime) -> list[tuple[str, list[str]]]:
 
 
 def _requests(found: Explanation) -> list[str]:
-    """The Job's requests, if the table of flavors is not printed because the quota is not known."""
+    """Return the Job's requests by resource; none if the table of flavors, which has them, is printed."""
     if _is_shown(found):
         return []
     several = len({row.pod_set for row in found.flavors}) > 1

@@ -80,7 +80,7 @@ async def read_deployment(client: RestClient, not_read: list[str]) -> Deployment
 
 
 def deployment_facts(deployment: Json) -> DeploymentFacts:
-    """The fields of a Deployment that rules read."""
+    """The fields of a Deployment from which `manager_presence` concludes whether a manager runs."""
     meta, spec, status = deployment["metadata"], deployment["spec"], deployment.get("status") or {}
     key = Key(meta["namespace"], meta["name"])
     return DeploymentFacts(key, spec.get("replicas", 1), status.get("readyReplicas") or 0)

@@ -110,7 +110,7 @@ class Follower:
         self._failure = ""
 
     async def follow(self) -> None:
-        """Read and show until cancelled."""
+        """Read the Jobs again after each change and print the list, until this task is cancelled."""
         loop = asyncio.get_running_loop()
         while True:
             self._changed.clear()

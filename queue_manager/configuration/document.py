@@ -34,7 +34,7 @@ class ConfigurationError(Exception):
 
 
 class DocumentPlace(NamedTuple):
-    """Where a field is in the file: the line of its key (of an element: its own), and its value."""
+    """Where a field is in the file: the line of its key, or of the element itself in a list, and its value."""
 
     line: int
     value: yaml.Node

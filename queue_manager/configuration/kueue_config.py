@@ -34,6 +34,7 @@ from queue_manager.configuration.config_model import (
 )
 from queue_manager.configuration.document import nearest
 from queue_manager.configuration.history_settings import History
+from queue_manager.configuration.ignored_sections import DeviceClassMapping, MultiKueue, PodOptions
 from queue_manager.configuration.notifications import Notifications
 from queue_manager.configuration.process import (
     ClientConnection,
@@ -45,7 +46,6 @@ from queue_manager.configuration.process import (
     VisibilityServer,
 )
 from queue_manager.configuration.selector import LabelSelector, outside
-from queue_manager.configuration.unsupported import DeviceClassMapping, MultiKueue, PodOptions
 from queue_manager.configuration.webhook_server import SERVING, InternalCertManagement, Tls, Webhook
 
 OTHER_KINDS = NoEffect("Sluice manages batch/job only")
@@ -235,7 +235,7 @@ class WorkloadRetention(ConfigModel):
 
 
 class ObjectRetentionPolicies(ConfigModel):
-    """When objects are deleted."""
+    """How long Workloads are kept that have finished or were deactivated."""
 
     workloads: WorkloadRetention = Field(default_factory=WorkloadRetention)
     """Workloads and their Jobs."""

@@ -23,8 +23,8 @@ from queue_manager.configuration.config_model import (
     Positive,
     PositiveDuration,
 )
+from queue_manager.configuration.ignored_sections import CustomLabel
 from queue_manager.configuration.selector import LabelSelector
-from queue_manager.configuration.unsupported import CustomLabel
 
 if TYPE_CHECKING:
     from job_controller.options import JobControllerOptions

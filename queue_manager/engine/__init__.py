@@ -13,7 +13,7 @@ Modules:
     metric_registry     counters, gauges, histograms and their text format
     selector_matching   label and field selectors on the client's side
     clock, clock_jumps  the wall clock, and what happens when it jumps
-    retry_delays        exponential delays with jitter
+    call_backoff        delays between the attempts of a call: exponential, with jitter
     api_warnings        Warning headers of a response
     connections         connections to the servers of this process: how many, and how long without trust
     log, tuning, file_descriptors   the process: log format, garbage collector and event loop, open files

@@ -62,7 +62,7 @@ class _Part:
 
 
 class Runtime:
-    """The connection of one program to one API server."""
+    """What a program needs to run controllers on one API server: client, caches fed by watches, work queues, Events."""
 
     def __init__(
         self,

@@ -36,7 +36,7 @@ def suspend_on_create(settings: PolicySettings) -> Mutating:
 
 
 def managed_by(settings: PolicySettings) -> Mutating:
-    """A managed Job that names no Job controller is created for Sluice's."""
+    """Set spec.managedBy of a managed Job that names no Job controller to that of Sluice, when the Job is created."""
     conditions = {"is-managed": managed("object", settings), "has-no-manager": "!has(object.spec.managedBy)"}
     return Mutating(CREATED, conditions, f"Object{{spec: Object.spec{{managedBy: {cel.text(OWN_MANAGER)}}}}}")
 

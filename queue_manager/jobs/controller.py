@@ -31,7 +31,7 @@ from queue_manager.engine.cache import Cache, controller_uid
 from queue_manager.engine.runtime import Runtime
 from queue_manager.engine.transport import ApiError
 from queue_manager.engine.workqueue import WorkQueue
-from queue_manager.jobs import actions, webhook
+from queue_manager.jobs import planned_writes, webhook
 from queue_manager.jobs.decide import decide
 from queue_manager.jobs.job_permits import JobPermits
 from queue_manager.jobs.job_situation import MAX_ANCESTORS, JobContext
@@ -195,7 +195,7 @@ class JobQueueController:
             return
         self._report_rejected_annotations(job)
         action = decide(job, owned, context)
-        if isinstance(action, actions.Nothing):
+        if isinstance(action, planned_writes.Nothing):
             return
         try:
             again = await self._perform(job, action)
@@ -264,39 +264,39 @@ class JobQueueController:
             if text:
                 self._record(job, WorkloadEvent("Warning", event_reasons.INVALID_OVERRIDE, text))
 
-    async def _perform(self, job: Job, action: actions.Action) -> bool:
+    async def _perform(self, job: Job, action: planned_writes.PlannedWrite) -> bool:
         """Perform the action, then record its Event. Returns whether there may be another action immediately."""
         client, meta = self._runtime.client, job.metadata
         match action:
-            case actions.CreateWorkload(tree, event):
+            case planned_writes.CreateWorkload(tree, event):
                 await client.create(WORKLOADS, meta.namespace, tree, type=Workload)
                 self._observe_creation(job)
                 self._record(job, event)
                 self._record(job, _without_effect(job))
-            case actions.DeleteWorkload(workload, event):
+            case planned_writes.DeleteWorkload(workload, event):
                 key = workload.metadata.key
                 await client.delete(WORKLOADS, key.namespace, key.name, uid=workload.metadata.uid)
                 self._record(job, event)
-            case actions.ReleaseWorkload(workload):
+            case planned_writes.ReleaseWorkload(workload):
                 others = [f for f in workload.metadata.finalizers if f != keys.FINALIZER]
                 await self._patch_workload(workload, {"metadata": {"finalizers": others}})
-            case actions.UpdateWorkload(workload, patch, event):
+            case planned_writes.UpdateWorkload(workload, patch, event):
                 await self._patch_workload(workload, patch)
                 self._record(job, event)
-            case actions.WriteWorkloadStatus(workload, transition, cause, event):
+            case planned_writes.WriteWorkloadStatus(workload, transition, cause, event):
                 if cause.explains:
                     self._explain(job, workload, transition, cause)
                     return False
                 await self._writer.write(workload, transition, event_reasons.WORKLOAD_COMPONENT, cause)
                 self._record(job, event)
-            case actions.PatchJob(patch, event, warning):
+            case planned_writes.PatchJob(patch, event, warning):
                 job = await client.patch(JOBS, meta.namespace, meta.name, patch, type=Job)
                 self._record(job, warning)
                 self._record(job, event)
-            case actions.RecordEvent(event):
+            case planned_writes.RecordEvent(event):
                 self._record_once(job, event)
                 return False
-            case actions.Nothing():
+            case planned_writes.Nothing():
                 return False
         return True
 
@@ -324,7 +324,7 @@ class JobQueueController:
         patch = {**patch, "metadata": {**(patch.get("metadata") or {}), **own}}
         await self._runtime.client.patch(WORKLOADS, meta.namespace, meta.name, patch, type=Workload)
 
-    async def _refreshed(self, job: Job, action: actions.Action) -> bool:
+    async def _refreshed(self, job: Job, action: planned_writes.PlannedWrite) -> bool:
         return await refresh_after_conflict(self._runtime.client, self._workloads, job, action)
 
     def _report_rejection(self, job: Job, error: ApiError) -> None:

@@ -25,8 +25,8 @@ from collections.abc import Sequence
 from job_controller.model import Job
 from queue_manager.api.types import Workload
 from queue_manager.jobs import following_rules, import_rules, pairing_rules, running_rules
-from queue_manager.jobs.actions import Action, Nothing
 from queue_manager.jobs.job_situation import JobContext, JobSituation, Rule
+from queue_manager.jobs.planned_writes import Nothing, PlannedWrite
 
 RULES: tuple[Rule, ...] = (
     pairing_rules.deleted_job_is_ignored,
@@ -78,7 +78,7 @@ RULES: tuple[Rule, ...] = (
 )
 
 
-def decide(job: Job, owned: Sequence[Workload], context: JobContext) -> Action:
+def decide(job: Job, owned: Sequence[Workload], context: JobContext) -> PlannedWrite:
     """The next action for a Job. `owned`: the Workloads that it controls, and those that only carry its UID label."""
     situation = JobSituation(job, owned, context)
     for rule in RULES:

@@ -11,9 +11,9 @@ from datetime import UTC, datetime
 from queue_manager.api import condition_types, event_reasons, keys
 from queue_manager.api.types import Workload
 from queue_manager.jobs import pod_progress
-from queue_manager.jobs.actions import Action, UpdateWorkload, WriteWorkloadStatus
 from queue_manager.jobs.job_situation import JobSituation
 from queue_manager.jobs.pairing_rules import unknown_priority_class
+from queue_manager.jobs.planned_writes import PlannedWrite, UpdateWorkload, WriteWorkloadStatus
 from queue_manager.jobs.workload_manifest import queue_name, reclaimed
 from queue_manager.lifecycle import overrides, transitions
 from queue_manager.lifecycle.status_draft import Draft, WorkloadEvent
@@ -22,7 +22,7 @@ from queue_manager.lifecycle.write_causes import Cause
 _ANY_TIME = datetime(1970, 1, 1, tzinfo=UTC)  # for drafts that only answer whether something changes
 
 
-def pods_are_reported(s: JobSituation) -> Action | None:
+def pods_are_reported(s: JobSituation) -> PlannedWrite | None:
     """PodsReady and reclaimable pods of an admitted Workload follow the Job's status."""
 
     def report(draft: Draft) -> None:
@@ -37,20 +37,20 @@ def pods_are_reported(s: JobSituation) -> Action | None:
     return _write_if_changed(s.workload, report, Cause.PODS_READY)
 
 
-def pods_are_expected(s: JobSituation) -> Action | None:
+def pods_are_expected(s: JobSituation) -> PlannedWrite | None:
     """PodsReady is False before the admission. The admission sets it too, so this write has the lowest priority."""
     if s.workload is None or not s.context.waits_for_pods or s.workload.is_true(condition_types.FINISHED):
         return None
     return _write_if_changed(s.workload, transitions.pods_awaited, Cause.PODS_EXPECTED)
 
 
-def _write_if_changed(workload: Workload, transition: transitions.Transition, cause: Cause) -> Action | None:
+def _write_if_changed(workload: Workload, transition: transitions.Transition, cause: Cause) -> PlannedWrite | None:
     draft = Draft(workload, _ANY_TIME)
     transition(draft)
     return WriteWorkloadStatus(workload, transition, cause) if draft.changed else None
 
 
-def workload_follows_queue_name(s: JobSituation) -> Action | None:
+def workload_follows_queue_name(s: JobSituation) -> PlannedWrite | None:
     """The queue of a Workload can change while it holds no quota."""
     w, name = s.workload, queue_name(s.job)
     if w is None or w.spec.queue_name == name or w.is_true(condition_types.QUOTA_RESERVED) or not s.context.managed:
@@ -58,7 +58,7 @@ def workload_follows_queue_name(s: JobSituation) -> Action | None:
     return UpdateWorkload(w, {"spec": {"queueName": name or None}})
 
 
-def workload_follows_priority_class(s: JobSituation) -> Action | None:
+def workload_follows_priority_class(s: JobSituation) -> PlannedWrite | None:
     """With reserved quota only the name of a WorkloadPriorityClass can change, not the kind of class."""
     w, wanted, priority = s.workload, s.job.metadata.labels.get(keys.PRIORITY_CLASS, ""), s.context.priority
     if w is None or not wanted or priority is None:
@@ -73,7 +73,7 @@ def workload_follows_priority_class(s: JobSituation) -> Action | None:
     return UpdateWorkload(w, {"spec": spec}, _updated(f"Updated workload priority class: {w.metadata.key}"))
 
 
-def workload_follows_admission_gates(s: JobSituation) -> Action | None:
+def workload_follows_admission_gates(s: JobSituation) -> PlannedWrite | None:
     """The annotation that names the gates is copied from the Job."""
     gates = s.job.metadata.annotations.get(keys.ADMISSION_GATED_BY)
     if s.workload is None or gates == s.workload.metadata.annotations.get(keys.ADMISSION_GATED_BY):
@@ -82,7 +82,7 @@ def workload_follows_admission_gates(s: JobSituation) -> Action | None:
     return UpdateWorkload(s.workload, patch, _updated(f'Updated workload AdmissionGatedBy to "{gates or ""}"'))
 
 
-def workload_follows_overrides(s: JobSituation) -> Action | None:
+def workload_follows_overrides(s: JobSituation) -> PlannedWrite | None:
     """The overrides are copied from the Job or its priority class; a prebuilt Workload has its own."""
     w = s.workload
     if w is None or s.context.prebuilt is not None:
@@ -95,7 +95,7 @@ def workload_follows_overrides(s: JobSituation) -> Action | None:
     return UpdateWorkload(w, {"metadata": {"annotations": wanted}}, _updated(message))
 
 
-def unknown_priority_class_is_reported(s: JobSituation) -> Action | None:
+def unknown_priority_class_is_reported(s: JobSituation) -> PlannedWrite | None:
     """The Job names another WorkloadPriorityClass, which does not exist: the Workload keeps the priority it has."""
     if s.workload is None or s.context.priority is not None:
         return None

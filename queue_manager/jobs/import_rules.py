@@ -14,12 +14,12 @@ from __future__ import annotations
 from queue_manager.api import condition_types, keys
 from queue_manager.api.types import Workload
 from queue_manager.jobs import following_rules
-from queue_manager.jobs.actions import Action, DeleteWorkload, Nothing, ReleaseWorkload
 from queue_manager.jobs.job_situation import JobSituation
+from queue_manager.jobs.planned_writes import DeleteWorkload, Nothing, PlannedWrite, ReleaseWorkload
 from queue_manager.jobs.workload_manifest import is_imported, is_made_for
 
 
-def job_outside_its_queue_runs_on(s: JobSituation) -> Action | None:
+def job_outside_its_queue_runs_on(s: JobSituation) -> PlannedWrite | None:
     """A Job without the label of a queue runs whatever happens to the Workload of its import."""
     w = _running_import(s)
     if w is None or s.context.managed:
@@ -31,7 +31,7 @@ def job_outside_its_queue_runs_on(s: JobSituation) -> Action | None:
     return following_rules.pods_are_reported(s) or Nothing()
 
 
-def imported_job_awaits_its_admission(s: JobSituation) -> Action | None:
+def imported_job_awaits_its_admission(s: JobSituation) -> PlannedWrite | None:
     """A Job is labelled once its Workload is admitted, but the label may be seen first.
 
     A Workload loses its quota by an eviction, whose condition stays: without it no admission has been seen yet.

@@ -15,7 +15,7 @@ from queue_manager.api import condition_types, keys
 from queue_manager.api.types import ResourceFlavor, Workload
 from queue_manager.api.workload_names import workload_name
 from queue_manager.jobs import workload_manifest
-from queue_manager.jobs.actions import Action
+from queue_manager.jobs.planned_writes import PlannedWrite
 from queue_manager.jobs.workload_manifest import Priority, prebuilt_name
 
 MAX_ANCESTORS = 10  # levels of owners above a Job that are searched for a managed Job
@@ -111,5 +111,5 @@ class JobSituation:
         return self.workload is not None and workload_manifest.matches(self.job, self.workload)
 
 
-Rule = Callable[[JobSituation], Action | None]
+Rule = Callable[[JobSituation], PlannedWrite | None]
 """Handles one way out of one state; None: the rule does not apply, and the next one is asked."""

@@ -12,18 +12,18 @@ from job_controller.condition_types import COMPLETE
 from queue_manager.api import condition_types, event_reasons, keys, messages, reasons
 from queue_manager.api.types import Workload
 from queue_manager.jobs import pod_progress, start_stop
-from queue_manager.jobs.actions import (
-    Action,
+from queue_manager.jobs.job_situation import MAX_ANCESTORS, JobSituation
+from queue_manager.jobs.planned_writes import (
     CreateWorkload,
     DeleteWorkload,
     Nothing,
     PatchJob,
+    PlannedWrite,
     RecordEvent,
     ReleaseWorkload,
     UpdateWorkload,
     WriteWorkloadStatus,
 )
-from queue_manager.jobs.job_situation import MAX_ANCESTORS, JobSituation
 from queue_manager.jobs.workload_manifest import (
     adopt,
     disown,
@@ -39,12 +39,12 @@ from queue_manager.lifecycle.status_draft import Draft, WorkloadEvent
 from queue_manager.lifecycle.write_causes import Cause
 
 
-def deleted_job_is_ignored(s: JobSituation) -> Action | None:
+def deleted_job_is_ignored(s: JobSituation) -> PlannedWrite | None:
     """The garbage collector deletes the Workload of a deleted Job, and the lifecycle rules release that Workload."""
     return Nothing() if s.job.metadata.deletion_timestamp is not None else None
 
 
-def lost_owner_reference_is_restored(s: JobSituation) -> Action | None:
+def lost_owner_reference_is_restored(s: JobSituation) -> PlannedWrite | None:
     """A Workload that carries the Job's UID label but no owner reference gets its owner reference back."""
     lost = next((w for w in s.owned if w.metadata.controller is None), None)
     return UpdateWorkload(lost, adopt(s.job, lost)) if lost is not None else None
@@ -53,7 +53,7 @@ def lost_owner_reference_is_restored(s: JobSituation) -> Action | None:
 # --- child Jobs --------------------------------------------------------------------------------------------
 
 
-def child_leaves_its_queue(s: JobSituation) -> Action | None:
+def child_leaves_its_queue(s: JobSituation) -> PlannedWrite | None:
     """A Job that becomes the child of a managed Job stops and leaves the queue it was in."""
     if not s.is_child:
         return None
@@ -61,7 +61,7 @@ def child_leaves_its_queue(s: JobSituation) -> Action | None:
     return None if isinstance(action, Nothing) else action
 
 
-def too_deep_child_is_reported(s: JobSituation) -> Action | None:
+def too_deep_child_is_reported(s: JobSituation) -> PlannedWrite | None:
     """The chain of owners is too long to find out whether a managed Job stands above."""
     if not s.is_child or s.context.parent is None or not s.context.parent.too_deep:
         return None
@@ -69,7 +69,7 @@ def too_deep_child_is_reported(s: JobSituation) -> Action | None:
     return RecordEvent(WorkloadEvent("Warning", event_reasons.JOB_NESTING_TOO_DEEP, message))
 
 
-def child_of_pending_parent_is_suspended(s: JobSituation) -> Action | None:
+def child_of_pending_parent_is_suspended(s: JobSituation) -> PlannedWrite | None:
     """A child is suspended until its parent is admitted. Whoever created the child unsuspends it then."""
     if not s.is_child or s.context.parent is None:
         return None
@@ -82,16 +82,16 @@ def child_of_pending_parent_is_suspended(s: JobSituation) -> Action | None:
 # --- leaving the queue -------------------------------------------------------------------------------------
 
 
-def unmanaged_job_leaves_queue(s: JobSituation) -> Action | None:
+def unmanaged_job_leaves_queue(s: JobSituation) -> PlannedWrite | None:
     """A Job whose queue label was removed stops, and its Workload is deleted."""
     return _leave_queue(s) if s.has_left_queue else None
 
 
-def _leave_queue(s: JobSituation) -> Action:
+def _leave_queue(s: JobSituation) -> PlannedWrite:
     return _stop_to_leave(s, s.current) or _delete_or_disown(s, s.owned)
 
 
-def _stop_to_leave(s: JobSituation, workload: Workload | None) -> Action | None:
+def _stop_to_leave(s: JobSituation, workload: Workload | None) -> PlannedWrite | None:
     """The next step of stopping a Job before its Workload is deleted; None once the Job is stopped.
 
     Only the Workload holds the template as the user wrote it. A Job that its owner unsuspended while the Workload was
@@ -104,7 +104,7 @@ def _stop_to_leave(s: JobSituation, workload: Workload | None) -> Action | None:
     return start_stop.stop_step(s, workload, message)
 
 
-def _delete_or_disown(s: JobSituation, workloads: Sequence[Workload]) -> Action:
+def _delete_or_disown(s: JobSituation, workloads: Sequence[Workload]) -> PlannedWrite:
     """Delete the Workloads that were created for the Job, and return the prebuilt ones to their users."""
     for workload in workloads:
         if workload.metadata.deletion_timestamp is None:
@@ -119,7 +119,7 @@ def _delete_or_disown(s: JobSituation, workloads: Sequence[Workload]) -> Action:
 # --- the Job's end -----------------------------------------------------------------------------------------
 
 
-def workload_of_ended_job_is_finished(s: JobSituation) -> Action | None:
+def workload_of_ended_job_is_finished(s: JobSituation) -> PlannedWrite | None:
     """A Job that is Complete or Failed finishes its Workloads; those being deleted lose their finalizer."""
     end = s.end
     if end is None:
@@ -143,7 +143,7 @@ def workload_of_ended_job_is_finished(s: JobSituation) -> Action | None:
 # --- prebuilt Workloads ------------------------------------------------------------------------------------
 
 
-def job_naming_another_workload_leaves_the_one_before(s: JobSituation) -> Action | None:
+def job_naming_another_workload_leaves_the_one_before(s: JobSituation) -> PlannedWrite | None:
     """A suspended Job leaves its Workload when it names another prebuilt one, or names one for the first time."""
     others = [w for w in s.owned if w.metadata.name != prebuilt_name(s.job)]
     if not s.has_prebuilt_workload or not others or not s.job.spec.suspend:
@@ -151,7 +151,7 @@ def job_naming_another_workload_leaves_the_one_before(s: JobSituation) -> Action
     return _stop_to_leave(s, others[0]) or _delete_or_disown(s, others)
 
 
-def job_without_its_prebuilt_workload_is_suspended(s: JobSituation) -> Action | None:
+def job_without_its_prebuilt_workload_is_suspended(s: JobSituation) -> PlannedWrite | None:
     """The named Workload does not exist, is another Job's, or is being deleted: without quota the Job must not run."""
     if not s.has_prebuilt_workload or _is_available(s, s.workload) or s.job.spec.suspend:
         return None
@@ -159,7 +159,7 @@ def job_without_its_prebuilt_workload_is_suspended(s: JobSituation) -> Action | 
     return PatchJob(start_stop.suspend(s.job, mark=False), event)
 
 
-def prebuilt_workload_of_another_job_is_reported(s: JobSituation) -> Action | None:
+def prebuilt_workload_of_another_job_is_reported(s: JobSituation) -> PlannedWrite | None:
     """The Job waits for a Workload that it cannot have yet; it reports one that belongs to another owner."""
     workload = s.workload
     if not s.has_prebuilt_workload or _is_available(s, workload):
@@ -171,7 +171,7 @@ def prebuilt_workload_of_another_job_is_reported(s: JobSituation) -> Action | No
     return RecordEvent(WorkloadEvent("Warning", reasons.OUT_OF_SYNC, message))
 
 
-def prebuilt_workload_is_adopted(s: JobSituation) -> Action | None:
+def prebuilt_workload_is_adopted(s: JobSituation) -> PlannedWrite | None:
     """The Job becomes the controlling owner of the Workload that it names."""
     workload = s.workload
     if not s.has_prebuilt_workload or workload is None or workload.metadata.controller is not None:
@@ -190,7 +190,7 @@ def _is_available(s: JobSituation, workload: Workload | None) -> bool:
 # --- creating a Workload -----------------------------------------------------------------------------------
 
 
-def running_job_without_workload_is_suspended(s: JobSituation) -> Action | None:
+def running_job_without_workload_is_suspended(s: JobSituation) -> PlannedWrite | None:
     """The Job holds no quota. Without a Workload its template cannot be restored, so one write ends the stop."""
     if s.workload is not None or s.job.spec.suspend:
         return None
@@ -198,22 +198,22 @@ def running_job_without_workload_is_suspended(s: JobSituation) -> Action | None:
     return PatchJob(start_stop.suspend(s.job, mark=False), event)
 
 
-def stop_without_workload_is_ended(s: JobSituation) -> Action | None:
+def stop_without_workload_is_ended(s: JobSituation) -> PlannedWrite | None:
     """The Workload was lost during a stop: the mark is removed without a restored template."""
     return PatchJob(start_stop.unmark(s.job)) if s.workload is None and s.is_stopping else None
 
 
-def pods_of_earlier_run_are_awaited(s: JobSituation) -> Action | None:
+def pods_of_earlier_run_are_awaited(s: JobSituation) -> PlannedWrite | None:
     """No Workload is created while pods of the Job still use nodes."""
     return Nothing() if s.workload is None and not pod_progress.is_idle(s.job, s.context.uses_nodes) else None
 
 
-def new_job_of_unknown_priority_class_is_reported(s: JobSituation) -> Action | None:
+def new_job_of_unknown_priority_class_is_reported(s: JobSituation) -> PlannedWrite | None:
     """No Workload is created for a Job whose WorkloadPriorityClass does not exist."""
     return unknown_priority_class(s) if s.workload is None and s.context.priority is None else None
 
 
-def workload_is_created(s: JobSituation) -> Action | None:
+def workload_is_created(s: JobSituation) -> PlannedWrite | None:
     """A suspended Job without pods gets a Workload."""
     if s.workload is not None or s.context.priority is None:
         return None
@@ -222,7 +222,7 @@ def workload_is_created(s: JobSituation) -> Action | None:
     return CreateWorkload(tree, WorkloadEvent("Normal", event_reasons.CREATED_WORKLOAD, f"Created Workload: {key}"))
 
 
-def unknown_priority_class(s: JobSituation) -> Action:
+def unknown_priority_class(s: JobSituation) -> PlannedWrite:
     """The Event for a Job whose label names a WorkloadPriorityClass that does not exist."""
     name = s.job.metadata.labels.get(keys.PRIORITY_CLASS, "")
     message = messages.class_not_found(name)
@@ -232,7 +232,7 @@ def unknown_priority_class(s: JobSituation) -> Action:
 # --- replacing a Workload ----------------------------------------------------------------------------------
 
 
-def surplus_workload_is_deleted(s: JobSituation) -> Action | None:
+def surplus_workload_is_deleted(s: JobSituation) -> PlannedWrite | None:
     """A Job has one Workload: the one that matches stays, and the others that the Job owns are deleted."""
     if s.has_prebuilt_workload:
         return None
@@ -242,35 +242,35 @@ def surplus_workload_is_deleted(s: JobSituation) -> Action | None:
     return None
 
 
-def job_of_deleted_workload_is_stopped(s: JobSituation) -> Action | None:
+def job_of_deleted_workload_is_stopped(s: JobSituation) -> PlannedWrite | None:
     """The finalizer keeps a deleted Workload, and its quota, until its Job has stopped."""
     if s.workload is None or s.workload.metadata.deletion_timestamp is None:
         return None
     return start_stop.stop_step(s, s.workload, messages.STOP_WORKLOAD_DELETED)
 
 
-def deleted_workload_is_released(s: JobSituation) -> Action | None:
+def deleted_workload_is_released(s: JobSituation) -> PlannedWrite | None:
     """The Job has stopped: nothing holds the deleted Workload any longer."""
     if s.workload is None or s.workload.metadata.deletion_timestamp is None:
         return None
     return ReleaseWorkload(s.workload) if keys.FINALIZER in s.workload.metadata.finalizers else Nothing()
 
 
-def job_of_finished_workload_is_stopped(s: JobSituation) -> Action | None:
+def job_of_finished_workload_is_stopped(s: JobSituation) -> PlannedWrite | None:
     """A Workload is finished before its Job when the Job could not be started or is out of sync: it holds no quota."""
     if s.workload is None or not s.workload.is_true(condition_types.FINISHED):
         return None
     return start_stop.stop_step(s, s.workload, messages.STOP_NOT_ADMITTED) or Nothing()
 
 
-def edited_job_is_stopped(s: JobSituation) -> Action | None:
+def edited_job_is_stopped(s: JobSituation) -> PlannedWrite | None:
     """A Job that no longer matches the request of its Workload is stopped."""
     if s.workload is None or s.matches:
         return None
     return start_stop.stop_step(s, s.workload, messages.STOP_NO_MATCH)
 
 
-def prebuilt_workload_of_edited_job_is_finished(s: JobSituation) -> Action | None:
+def prebuilt_workload_of_edited_job_is_finished(s: JobSituation) -> PlannedWrite | None:
     """A Workload that its user made is not edited: it is finished as OutOfSync."""
     if s.workload is None or s.matches or not s.has_prebuilt_workload:
         return None
@@ -279,14 +279,14 @@ def prebuilt_workload_of_edited_job_is_finished(s: JobSituation) -> Action | Non
     )
 
 
-def workload_with_quota_of_edited_job_is_deleted(s: JobSituation) -> Action | None:
+def workload_with_quota_of_edited_job_is_deleted(s: JobSituation) -> PlannedWrite | None:
     """Quota was reserved for the old size: the Job gets a new Workload and a new admission."""
     if s.workload is None or s.matches or not s.workload.is_true(condition_types.QUOTA_RESERVED):
         return None
     return DeleteWorkload(s.workload, _deleted_event(s.workload))
 
 
-def reclaimable_pods_of_edited_job_are_lowered(s: JobSituation) -> Action | None:
+def reclaimable_pods_of_edited_job_are_lowered(s: JobSituation) -> PlannedWrite | None:
     """Lower status.reclaimablePods to what the edited Job has left, before the rule below lowers the pod count of the
     Workload: an API server rejects a Workload with more reclaimable pods than pods.
     """
@@ -298,7 +298,7 @@ def reclaimable_pods_of_edited_job_are_lowered(s: JobSituation) -> Action | None
     return WriteWorkloadStatus(s.workload, lambda d: pod_progress.report_reclaimable(d, left), Cause.PODS_READY)
 
 
-def pending_workload_follows_edited_job(s: JobSituation) -> Action | None:
+def pending_workload_follows_edited_job(s: JobSituation) -> PlannedWrite | None:
     """A pending Workload is updated to the current pods and execution time of the Job."""
     if s.workload is None or s.matches:
         return None

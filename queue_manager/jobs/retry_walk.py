@@ -20,7 +20,7 @@ from job_controller.json_tree import Json
 from job_controller.model import Job
 from queue_manager.api import keys
 from queue_manager.api.types import ResourceFlavor, Workload
-from queue_manager.jobs import actions
+from queue_manager.jobs import planned_writes
 from queue_manager.jobs.decide import RULES
 from queue_manager.jobs.job_situation import JobContext, JobSituation
 from queue_manager.jobs.workload_manifest import is_injected
@@ -124,13 +124,13 @@ class _Scenario:
         answers = ((rule, rule(situation)) for rule in RULES)
         rule, action = next(((rule, action) for rule, action in answers if action is not None), (RULES[0], None))
         match action:
-            case None | actions.Nothing():
+            case None | planned_writes.Nothing():
                 return False
-            case actions.CreateWorkload(manifest):
+            case planned_writes.CreateWorkload(manifest):
                 self._write_workload(JOB, place(rule), msgspec.convert(manifest, Workload))
-            case actions.WriteWorkloadStatus(_, transition, _):
+            case planned_writes.WriteWorkloadStatus(_, transition, _):
                 self._write_workload(JOB, place(rule), self._life().after(transition).workload)
-            case actions.PatchJob(patch):
+            case planned_writes.PatchJob(patch):
                 self._write_job(WORKLOAD, place(rule), _merged(msgspec.to_builtins(self.job), patch))
             case _:
                 raise AssertionError(f"{place(rule)} must not act between timeout and reactivation")

@@ -11,14 +11,14 @@ from queue_manager.api import condition_types, event_reasons, messages, reasons
 from queue_manager.api.check_states import CheckState
 from queue_manager.api.types import Workload
 from queue_manager.jobs import start_stop
-from queue_manager.jobs.actions import Action, Nothing, PatchJob, RecordEvent, WriteWorkloadStatus
 from queue_manager.jobs.job_situation import JobSituation
+from queue_manager.jobs.planned_writes import Nothing, PatchJob, PlannedWrite, RecordEvent, WriteWorkloadStatus
 from queue_manager.lifecycle import transitions
 from queue_manager.lifecycle.status_draft import WorkloadEvent
 from queue_manager.lifecycle.write_causes import Cause
 
 
-def job_of_evicted_workload_is_stopped(s: JobSituation) -> Action | None:
+def job_of_evicted_workload_is_stopped(s: JobSituation) -> PlannedWrite | None:
     """The Job of an evicted Workload is suspended; its quota is released by a later write, when no pod is left."""
     evicted = s.workload.condition(condition_types.EVICTED) if s.workload is not None else None
     if s.workload is None or evicted is None or not evicted.is_true:
@@ -26,7 +26,7 @@ def job_of_evicted_workload_is_stopped(s: JobSituation) -> Action | None:
     return _unless_waiting(start_stop.stop_step(s, s.workload, evicted.message))
 
 
-def quota_of_stopped_job_is_released(s: JobSituation) -> Action | None:
+def quota_of_stopped_job_is_released(s: JobSituation) -> PlannedWrite | None:
     """The Job of an evicted Workload has stopped and has no pods left, not even terminating ones."""
     w = s.workload
     if w is None or not w.is_true(condition_types.EVICTED) or not w.is_true(condition_types.QUOTA_RESERVED):
@@ -37,7 +37,7 @@ def quota_of_stopped_job_is_released(s: JobSituation) -> Action | None:
     return WriteWorkloadStatus(w, unreserve, Cause.RELEASE)
 
 
-def admitted_job_is_started(s: JobSituation) -> Action | None:
+def admitted_job_is_started(s: JobSituation) -> PlannedWrite | None:
     """One write unsuspends the Job and injects the fields of flavors and admission checks.
 
     A Workload whose template contradicts that can never run and is finished. A missing flavor or ClusterQueue is
@@ -61,14 +61,14 @@ def admitted_job_is_started(s: JobSituation) -> Action | None:
     return PatchJob(patch, WorkloadEvent("Normal", event_reasons.JOB_STARTED, f"Admitted by clusterQueue {queue}"))
 
 
-def job_that_is_not_admitted_is_stopped(s: JobSituation) -> Action | None:
+def job_that_is_not_admitted_is_stopped(s: JobSituation) -> PlannedWrite | None:
     """Stop a Job that a user unsuspended without quota, or whose stop began before its Workload was admitted again."""
     if s.workload is None or not _must_not_run(s, s.workload):
         return None
     return _unless_waiting(start_stop.stop_step(s, s.workload, messages.STOP_NOT_ADMITTED))
 
 
-def missing_flavor_or_queue_is_reported(s: JobSituation) -> Action | None:
+def missing_flavor_or_queue_is_reported(s: JobSituation) -> PlannedWrite | None:
     """A Job admitted to a ResourceFlavor or ClusterQueue that does not exist waits: it starts once it does."""
     if s.workload is None or not _may_run(s, s.workload) or not s.job.spec.suspend:
         return None
@@ -83,7 +83,7 @@ def missing_flavor_or_queue_is_reported(s: JobSituation) -> Action | None:
     return None
 
 
-def pending_admission_checks_are_reported(s: JobSituation) -> Action | None:
+def pending_admission_checks_are_reported(s: JobSituation) -> PlannedWrite | None:
     """The messages of the admission checks that a stopped Job with reserved quota waits for."""
     w = s.workload
     if w is None or not w.is_true(condition_types.QUOTA_RESERVED) or not _must_not_run(s, w):
@@ -105,5 +105,5 @@ def _must_not_run(s: JobSituation, w: Workload) -> bool:
     return not w.is_true(condition_types.EVICTED) and not _may_run(s, w)
 
 
-def _unless_waiting(step: Action | None) -> Action | None:
+def _unless_waiting(step: PlannedWrite | None) -> PlannedWrite | None:
     return None if isinstance(step, Nothing) else step

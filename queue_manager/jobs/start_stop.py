@@ -17,8 +17,8 @@ from job_controller.model import Job
 from queue_manager.api import condition_types, event_reasons, keys, messages
 from queue_manager.api.types import ResourceFlavor, Workload
 from queue_manager.jobs import pod_progress
-from queue_manager.jobs.actions import Action, Nothing, PatchJob
 from queue_manager.jobs.job_situation import JobSituation
+from queue_manager.jobs.planned_writes import Nothing, PatchJob, PlannedWrite
 from queue_manager.jobs.workload_manifest import is_injected, is_synchronous, reclaimed
 from queue_manager.lifecycle.status_draft import WorkloadEvent
 
@@ -36,7 +36,7 @@ class FlavorMissing(Exception):
 # --- the steps of a stop -----------------------------------------------------------------------------------
 
 
-def stop_step(s: JobSituation, workload: Workload, message: str) -> Action | None:
+def stop_step(s: JobSituation, workload: Workload, message: str) -> PlannedWrite | None:
     """The next step of stopping the Job: a patch, or Nothing while the last pods end; None once the Job is stopped.
 
     Stopped means suspended, with the template that the user wrote, and without pods. `message` is that of the Event

@@ -32,7 +32,11 @@ class SubmissionContexts:
         self._classes = runtime.cache(WORKLOAD_PRIORITY_CLASSES, WorkloadPriorityClass, field_selector=selector)
 
     def of(self, job: Json, *, owner_managed: bool, imported_to: str = "") -> SubmissionContext:
-        """The context of this Job. `owner_managed`, `imported_to`: as in SubmissionContext."""
+        """The context of this Job.
+
+        `owner_managed`: whether it belongs to a managed Job. `imported_to`: the LocalQueue to which
+        `sluice import` has added it while it ran, or "".
+        """
         namespace = (job.get("metadata") or {}).get("namespace", "")
         return SubmissionContext(
             managed=self.is_selected(namespace),

@@ -13,24 +13,24 @@ from queue_manager.api.types import Workload
 from queue_manager.engine.cache import Cache
 from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.transport import ApiError
-from queue_manager.jobs import actions
+from queue_manager.jobs import planned_writes
 from queue_manager.scheduler.workload_controller import BY_OWNER
 
 
 async def refresh_after_conflict(
-    client: RestClient, workloads: Cache[Workload], job: Job, action: actions.Action
+    client: RestClient, workloads: Cache[Workload], job: Job, action: planned_writes.PlannedWrite
 ) -> bool:
     """Read the objects that the action conflicted with into the cache; True if the Job can be synced again immediately.
 
     False: the Workload to be created belongs to another owner. Raises ApiError if a read fails.
     """
-    if isinstance(action, actions.CreateWorkload) and not await _was_created_before(client, job, action):
+    if isinstance(action, planned_writes.CreateWorkload) and not await _was_created_before(client, job, action):
         return False
     await _refresh(client, workloads, job)
     return True
 
 
-async def _was_created_before(client: RestClient, job: Job, action: actions.CreateWorkload) -> bool:
+async def _was_created_before(client: RestClient, job: Job, action: planned_writes.CreateWorkload) -> bool:
     """Whether the Workload of this name was created for this Job, by an earlier request whose answer was lost."""
     meta = action.workload["metadata"]
     found = await client.get(WORKLOADS, meta["namespace"], meta["name"], type=Workload)

@@ -130,7 +130,10 @@ def phase_table() -> list[str]:
 
 
 def phase_diagram(places: dict[str, str]) -> list[str]:
-    """The state diagram, as lines of Markdown. `places`: file and name of what makes each move of `MOVES`."""
+    """The state diagram, as lines of Markdown.
+
+    `places`: by move of a user, a Job or the scheduler (`state_space.MOVES`), the file and function that makes it.
+    """
     rules = {rule.__name__: place(rule) for rule in RULES}
     labels: dict[tuple[str, str], dict[str, list[str]]] = {}
     for arrow in arrows():

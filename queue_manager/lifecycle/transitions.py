@@ -168,7 +168,9 @@ def evict(
 
 
 def preempt(draft: Draft, reason: str, message: str, priorities: str, needed_by: str) -> None:
-    """Evict a Workload because another one needs its quota. `priorities` are appended in the Event Preempted.
+    """Evict a Workload because another one needs its quota.
+
+    `priorities`: a text that names those of both Workloads, appended to the message of the Event Preempted.
 
     `needed_by` goes into status.requeueHistory, for the user: it names a ClusterQueue and a priority, no Workload.
 

@@ -5,11 +5,14 @@ from __future__ import annotations
 from job_controller.api_rules.field_errors import FieldError
 from job_controller.job_warnings import endless_indexes
 from queue_manager.api.resources import JOBS
-from queue_manager.local.server.admission_chain import AdmissionReview
+from queue_manager.local.server.admission_plugin import AdmissionReview
 
 
 class JobWarnings:
-    """An Admission that only warns. The Job controller records the same as an Event, which stays visible."""
+    """Admission rules that warn who creates a Job whose indexes are retried without end; they refuse nothing.
+
+    The Job controller records the same as an Event: a warning is printed once.
+    """
 
     def mutate(self, review: AdmissionReview) -> list[FieldError] | None:
         return None

@@ -50,7 +50,7 @@ from queue_manager.local.node_registration import NodeSpec, node_specs, register
 from queue_manager.local.placement import Placement
 from queue_manager.local.pod_priority import PodPriority, ensure_system_classes
 from queue_manager.local.server import http_server
-from queue_manager.local.server.admission_chain import AdmissionPlugin
+from queue_manager.local.server.admission_plugin import AdmissionPlugin
 from queue_manager.local.server.api_server import ApiServer
 from queue_manager.local.server.in_process import LocalTransport
 from queue_manager.local.storage.data_directory import CERTIFICATE, HISTORY, KUBECONFIG, PODS

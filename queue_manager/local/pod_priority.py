@@ -11,7 +11,7 @@ from queue_manager.api.resources import PODS, PRIORITY_CLASSES
 from queue_manager.engine.rest_client import RestClient
 from queue_manager.local import errors
 from queue_manager.local.kinds.scheduling import SYSTEM
-from queue_manager.local.server.admission_chain import AdmissionReview
+from queue_manager.local.server.admission_plugin import AdmissionReview
 from queue_manager.local.storage.store import Store, decode
 
 PREEMPT = "PreemptLowerPriority"

@@ -18,7 +18,7 @@ from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_attempt
 
 from job_controller.ports import Clock
 from queue_manager.configuration.notifications import NotificationWebhook
-from queue_manager.engine.retry_delays import Backoff
+from queue_manager.engine.call_backoff import Backoff
 from queue_manager.notifications import signing
 from queue_manager.notifications.notice_sink import NotDelivered
 from queue_manager.notifications.notices import Notice

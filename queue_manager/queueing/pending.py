@@ -140,7 +140,7 @@ class PendingWorkloads:
         return len(self._where) - self.inadmissible
 
     def shapes(self) -> tuple[int, int]:
-        """(number of active shapes, number of parked shapes)."""
+        """(number of shapes to try, number of parked shapes, of which one Workload was refused and none is tried)."""
         parked = sum(shape.parked is not None for shape in self._shapes.values())
         return len(self._shapes) - parked, parked
 

@@ -24,7 +24,7 @@ from queue_manager.local.controllers.garbage_collector import GarbageCollector
 from queue_manager.local.controllers.namespace_deletion import NamespaceController
 from queue_manager.local.kinds.registry import KindRegistry
 from queue_manager.local.local_cluster import install_crds
-from queue_manager.local.server.admission_chain import AdmissionPlugin
+from queue_manager.local.server.admission_plugin import AdmissionPlugin
 from queue_manager.local.server.api_server import ApiServer
 from queue_manager.local.server.in_process import LocalTransport
 from queue_manager.local.storage.store import Store, StoredChange

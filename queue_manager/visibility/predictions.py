@@ -338,7 +338,7 @@ def _end_of_attempts(workload: Workload, settings: WorkloadSettings | None) -> d
 
 
 def _limit(workload: Workload, settings: WorkloadSettings | None) -> int | None:
-    """Return the limit of retries, or None if unknown."""
+    """Return the number of retries before a deactivation; None if there is no limit, or it is not known."""
     own = settings_for(workload, settings) if settings is not None else None
     return own.limit if own is not None else None
 

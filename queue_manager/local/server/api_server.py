@@ -27,7 +27,7 @@ from queue_manager.local.errors import StatusError
 from queue_manager.local.kinds.registry import KindRegistry
 from queue_manager.local.schema.cpu_time_limits import LimitedRequest, NeedsWorkerProcess, Work
 from queue_manager.local.server.access_reviews import review
-from queue_manager.local.server.admission_chain import AdmissionPlugin, AdmissionReview
+from queue_manager.local.server.admission_plugin import AdmissionPlugin, AdmissionReview
 from queue_manager.local.server.deletion import DeleteOptions, Deleter
 from queue_manager.local.server.http_messages import ServerRequest, Stream, flag, negotiate, refuse, respond
 from queue_manager.local.server.large_writes import LargeWrites

@@ -16,7 +16,7 @@ from queue_manager.api.resources import JOBS, PODS
 from queue_manager.engine.transport import STRATEGIC_PATCH
 from queue_manager.local.disabled_fields import DisabledFields
 from queue_manager.local.kinds.registry import KindRegistry
-from queue_manager.local.server.admission_chain import AdmissionPlugin, AdmissionReview
+from queue_manager.local.server.admission_plugin import AdmissionPlugin, AdmissionReview
 from queue_manager.local.server.api_server import ApiServer
 from queue_manager.local.server.in_process import LocalTransport
 from queue_manager.simulation.kubelet import pod_status

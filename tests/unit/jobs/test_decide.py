@@ -6,7 +6,7 @@ import pytest
 from job_controller.model import Job
 from queue_manager.api.types import Admission, PriorityClassRef, ReclaimablePod, Workload
 from queue_manager.api.workload_names import workload_name
-from queue_manager.jobs import actions, pod_progress
+from queue_manager.jobs import planned_writes, pod_progress
 from queue_manager.jobs.decide import decide
 from queue_manager.jobs.job_situation import JobContext
 from queue_manager.jobs.workload_manifest import Priority, matches, new_workload, priority_of
@@ -73,14 +73,14 @@ def _sha(text):
 
 def test_a_suspended_job_without_pods_gets_its_workload():
     action = decide(job(), [], CONTEXT)
-    assert isinstance(action, actions.CreateWorkload)
+    assert isinstance(action, planned_writes.CreateWorkload)
     assert action.event.message == f"Created Workload: ns/{workload_name('a', 'job-uid')}"
     assert matches(job(), msgspec.convert(action.workload, Workload))
 
 
 @pytest.mark.parametrize("status", [{"active": 1}, {"terminating": 1}])
 def test_the_workload_is_created_once_pods_of_an_earlier_run_are_gone(status):
-    assert isinstance(decide(job(status=status), [], CONTEXT), actions.Nothing)
+    assert isinstance(decide(job(status=status), [], CONTEXT), planned_writes.Nothing)
 
 
 def test_a_running_job_without_workload_is_stopped():
@@ -91,7 +91,7 @@ def test_a_running_job_without_workload_is_stopped():
 
 def test_an_admitted_job_is_started_by_one_patch():
     action = decide(job(), [workload(*ADMITTED)], CONTEXT)
-    assert isinstance(action, actions.PatchJob)
+    assert isinstance(action, planned_writes.PatchJob)
     name = workload_name("a", "job-uid")
     assert action.patch == {
         "metadata": {"resourceVersion": "7", "uid": "job-uid"},
@@ -124,7 +124,9 @@ def test_a_stop_suspends_waits_restores_and_then_gives_the_quota_back():
     assert first.patch["metadata"]["annotations"] == STOPPING
     assert first.event is None
     for status in ({}, {**CONFIRMED, "active": 1}, {**CONFIRMED, "terminating": 1}):
-        assert isinstance(decide(job(annotations=STOPPING, status=status, **RUNS), [w], CONTEXT), actions.Nothing)
+        assert isinstance(
+            decide(job(annotations=STOPPING, status=status, **RUNS), [w], CONTEXT), planned_writes.Nothing
+        )
     second = decide(job(annotations=STOPPING, status=CONFIRMED, **RUNS), [w], CONTEXT)
     assert second.patch["spec"] == {
         "template": {
@@ -144,7 +146,7 @@ def test_an_edit_while_checks_are_awaited_starts_over_with_it():
     """Nothing was injected yet, so what differs from the Workload is the user's edit, and stays."""
     reserved = workload(condition("QuotaReserved", "True"))
     edited = job(pod={"nodeSelector": {"disk": "fast"}})
-    assert decide(edited, [reserved], CONTEXT) == actions.DeleteWorkload(
+    assert decide(edited, [reserved], CONTEXT) == planned_writes.DeleteWorkload(
         reserved, WorkloadEvent("Normal", "DeletedWorkload", f"Deleted not matching Workload: {reserved.metadata.key}")
     )
 
@@ -185,7 +187,7 @@ def test_a_job_that_others_unsuspended_is_reported_and_a_stop_is_not(conditions,
 
 def test_an_edit_while_waiting_updates_the_workload():
     action = decide(job(parallelism=3, completions=3), [workload()], CONTEXT)
-    assert isinstance(action, actions.UpdateWorkload)
+    assert isinstance(action, planned_writes.UpdateWorkload)
     assert action.patch["spec"]["podSets"][0]["count"] == 3
     assert action.event.reason == "UpdatedWorkload"
 
@@ -199,7 +201,7 @@ def test_an_edit_while_waiting_updates_the_workload():
     ],
 )
 def test_an_edit_of_the_template_while_waiting_is_followed_and_never_reverted(edit):
-    assert isinstance(decide(job(status=CONFIRMED, **edit), [workload()], CONTEXT), actions.UpdateWorkload)
+    assert isinstance(decide(job(status=CONFIRMED, **edit), [workload()], CONTEXT), planned_writes.UpdateWorkload)
 
 
 def test_a_job_that_has_ended_finishes_its_workload():
@@ -216,16 +218,16 @@ def test_a_job_that_has_ended_finishes_its_workload():
 def test_extra_workloads_are_deleted():
     extra = workload(name="other", uid="other")
     action = decide(job(), [extra, workload()], CONTEXT)
-    assert isinstance(action, actions.DeleteWorkload)
+    assert isinstance(action, planned_writes.DeleteWorkload)
     assert action.workload.metadata.name == "other"
 
 
 def test_a_job_that_left_its_queue_loses_its_workload_unless_it_runs():
     context = JobContext(managed=False)
-    assert isinstance(decide(job(labels={}), [workload()], context), actions.DeleteWorkload)
+    assert isinstance(decide(job(labels={}), [workload()], context), planned_writes.DeleteWorkload)
     deleted = workload(deletionTimestamp="2026-01-01T00:00:01Z")
-    assert isinstance(decide(job(labels={}), [deleted], context), actions.ReleaseWorkload)
-    assert isinstance(decide(job(False, labels={}, **RUNS), [workload(*ADMITTED)], context), actions.Nothing)
+    assert isinstance(decide(job(labels={}), [deleted], context), planned_writes.ReleaseWorkload)
+    assert isinstance(decide(job(False, labels={}, **RUNS), [workload(*ADMITTED)], context), planned_writes.Nothing)
 
 
 @pytest.mark.parametrize(
@@ -292,12 +294,12 @@ def test_reclaimable_pods_are_lowered_before_the_workload_of_a_smaller_job_follo
     known = msgspec.convert([{"name": "main", "count": 2}], tuple[ReclaimablePod, ...])
     before = msgspec.structs.replace(waiting, status=msgspec.structs.replace(waiting.status, reclaimable_pods=known))
     first = decide(edited, [before], CONTEXT)
-    assert isinstance(first, actions.WriteWorkloadStatus)
+    assert isinstance(first, planned_writes.WriteWorkloadStatus)
     draft = Draft(before, at(5))
     first.transition(draft)
     assert draft.status.reclaimable_pods == ()
     second = decide(edited, [draft.workload], CONTEXT)
-    assert isinstance(second, actions.UpdateWorkload)
+    assert isinstance(second, planned_writes.UpdateWorkload)
     assert second.patch["spec"]["podSets"][0]["count"] == 1
 
 
@@ -319,12 +321,12 @@ def test_the_template_is_restored_when_a_job_leaves_its_queue_during_a_stop():
     unmanaged = JobContext(managed=False, flavors=CONTEXT.flavors)
     w = workload(*ADMITTED, EVICTED)
     ends = job(annotations=STOPPING, status={**CONFIRMED, "terminating": 1}, labels={}, **RUNS)
-    assert isinstance(decide(ends, [w], unmanaged), actions.Nothing)
+    assert isinstance(decide(ends, [w], unmanaged), planned_writes.Nothing)
     stopped = job(annotations=STOPPING, status=CONFIRMED, labels={}, **RUNS)
     restore = decide(stopped, [w], unmanaged)
     assert restore.patch["spec"]["template"]["metadata"] == {"labels": {"kueue.x-k8s.io/podset": None}}
     assert restore.patch["metadata"]["annotations"] == {"kueue.x-k8s.io/stopping": None}
-    assert isinstance(decide(job(status=CONFIRMED, labels={}), [w], unmanaged), actions.DeleteWorkload)
+    assert isinstance(decide(job(status=CONFIRMED, labels={}), [w], unmanaged), planned_writes.DeleteWorkload)
 
 
 PREBUILT = {"kueue.x-k8s.io/prebuilt-workload-name": "mine"}
@@ -337,7 +339,7 @@ def brought(*conditions) -> Workload:
 
 def test_a_prebuilt_workload_is_released_when_its_job_leaves_the_queue():
     action = decide(job(labels=PREBUILT), [brought()], JobContext(managed=False, prebuilt=brought()))
-    assert isinstance(action, actions.UpdateWorkload)
+    assert isinstance(action, planned_writes.UpdateWorkload)
     off = {"ownerReferences": [], "labels": {"kueue.x-k8s.io/job-uid": None}, "finalizers": []}
     assert action.patch == {"metadata": off}
 
@@ -346,10 +348,10 @@ def test_a_job_that_names_another_workload_leaves_the_one_before():
     """The earlier one must not be admitted and hold quota that no Job uses."""
     queued = {"kueue.x-k8s.io/queue-name": "lq", "kueue.x-k8s.io/prebuilt-workload-name": "other"}
     action = decide(job(labels=queued), [brought(*ADMITTED)], CONTEXT)
-    assert isinstance(action, actions.UpdateWorkload)
+    assert isinstance(action, planned_writes.UpdateWorkload)
     assert action.patch["metadata"]["ownerReferences"] == []
     own = workload()
-    assert decide(job(labels=queued), [own], CONTEXT) == actions.DeleteWorkload(own)
+    assert decide(job(labels=queued), [own], CONTEXT) == planned_writes.DeleteWorkload(own)
 
 
 def test_a_job_whose_workload_is_finished_must_not_run_on_its_own():
@@ -358,7 +360,7 @@ def test_a_job_whose_workload_is_finished_must_not_run_on_its_own():
     action = decide(job(False), [finished], CONTEXT)
     assert action.patch["spec"] == {"suspend": True}
     assert action.event == ("Normal", "Stopped", "Not admitted by cluster queue")
-    assert isinstance(decide(job(status=CONFIRMED), [finished], CONTEXT), actions.Nothing)
+    assert isinstance(decide(job(status=CONFIRMED), [finished], CONTEXT), planned_writes.Nothing)
 
 
 def test_an_unknown_priority_class_is_reported_but_not_a_deleted_one():
@@ -367,12 +369,12 @@ def test_an_unknown_priority_class_is_reported_but_not_a_deleted_one():
     renamed = job(labels={"kueue.x-k8s.io/queue-name": "lq", "kueue.x-k8s.io/priority-class": "later"})
     waits = condition("QuotaReserved", "False", "WaitingForQuota", "full")
     action = decide(renamed, [workload(waits)], context)
-    assert isinstance(action, actions.RecordEvent)
+    assert isinstance(action, planned_writes.RecordEvent)
     assert action.event == ("Warning", "WorkloadPriorityClassNotFound", 'WorkloadPriorityClass "later" not found')
     reference = {"group": "kueue.x-k8s.io", "kind": "WorkloadPriorityClass", "name": "later"}
     known = workload(waits)
     spec = msgspec.structs.replace(known.spec, priority_class_ref=msgspec.convert(reference, PriorityClassRef))
-    assert isinstance(decide(renamed, [msgspec.structs.replace(known, spec=spec)], context), actions.Nothing)
+    assert isinstance(decide(renamed, [msgspec.structs.replace(known, spec=spec)], context), planned_writes.Nothing)
 
 
 def test_priority_comes_from_the_label_then_the_pods_then_the_default():

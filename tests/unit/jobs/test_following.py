@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from queue_manager.api.types import PriorityClassRef, Workload
-from queue_manager.jobs import actions
+from queue_manager.jobs import planned_writes
 from queue_manager.jobs.decide import decide
 from queue_manager.jobs.job_situation import JobContext, ParentJob
 from queue_manager.jobs.workload_manifest import Priority
@@ -25,7 +25,7 @@ END = condition("Complete", "True", "CompletionsReached", "Reached expected numb
 # --- child Jobs ------------------------------------------------------------------------------------------
 
 
-def child(suspend=False, admitted=False, too_deep=False, **kwargs) -> actions.Action:
+def child(suspend=False, admitted=False, too_deep=False, **kwargs) -> planned_writes.PlannedWrite:
     parent = ParentJob(admitted, too_deep)
     return decide(job(suspend, labels={}, **kwargs), [], JobContext(managed=False, parent=parent))
 
@@ -41,12 +41,12 @@ def test_a_child_is_suspended_until_its_parent_is_admitted():
     [{"admitted": True}, {"suspend": True}, {"suspend": True, "admitted": True}, {"status": {"conditions": [END]}}],
 )
 def test_a_child_is_unsuspended_by_its_creator(settled):
-    assert child(**settled) == actions.Nothing()
+    assert child(**settled) == planned_writes.Nothing()
 
 
 def test_a_job_nested_too_deeply_is_reported():
     message = "The job has more than 10 managed or unmanaged ancestors"
-    assert child(too_deep=True) == actions.RecordEvent(("Warning", "JobNestingTooDeep", message))
+    assert child(too_deep=True) == planned_writes.RecordEvent(("Warning", "JobNestingTooDeep", message))
 
 
 # --- several Workloads -------------------------------------------------------------------------------------
@@ -62,9 +62,9 @@ def test_an_admitted_workload_counts_before_one_that_is_being_deleted():
 def test_all_workloads_of_an_ended_job_are_finished_or_released():
     ended = job(False, status={"conditions": [END], "succeeded": 1})
     leaving = workload(*ADMITTED, deletionTimestamp="2026-01-01T00:00:01Z")
-    assert decide(ended, [leaving], CONTEXT) == actions.ReleaseWorkload(leaving)
+    assert decide(ended, [leaving], CONTEXT) == planned_writes.ReleaseWorkload(leaving)
     held = workload(*ADMITTED, finalizers=["example.com/held"], deletionTimestamp="2026-01-01T00:00:01Z")
-    assert decide(ended, [held], CONTEXT) == actions.Nothing()
+    assert decide(ended, [held], CONTEXT) == planned_writes.Nothing()
 
 
 def test_a_job_that_ended_before_its_pods_were_ready_never_had_them_ready():
@@ -79,8 +79,8 @@ def test_a_job_that_ended_before_its_pods_were_ready_never_had_them_ready():
 # --- what a Workload takes over from its Job ---------------------------------------------------------------
 
 
-def after(action: actions.Action) -> tuple[object, str]:
-    assert isinstance(action, actions.UpdateWorkload)
+def after(action: planned_writes.PlannedWrite) -> tuple[object, str]:
+    assert isinstance(action, planned_writes.UpdateWorkload)
     assert action.event is not None
     assert (action.event.type, action.event.reason) == ("Normal", "UpdatedWorkload")
     return action.patch, action.event.message
@@ -122,12 +122,12 @@ def test_a_workload_takes_over_the_priority_class_of_its_job(before):
     ],
 )
 def test_a_priority_that_is_equal_or_immutable_is_not_changed(labels, before):
-    assert decide(job(labels=labels), [before], JobContext(flavors=FLAVORS, priority=HIGH)) == actions.Nothing()
+    assert decide(job(labels=labels), [before], JobContext(flavors=FLAVORS, priority=HIGH)) == planned_writes.Nothing()
 
 
 def test_an_unknown_priority_class_is_reported_by_name():
     action = decide(job(labels=URGENT), [of_class("kueue.x-k8s.io", "low")], JobContext(priority=None))
-    assert action == actions.RecordEvent(
+    assert action == planned_writes.RecordEvent(
         ("Warning", "WorkloadPriorityClassNotFound", 'WorkloadPriorityClass "urgent" not found')
     )
 
@@ -140,15 +140,15 @@ def test_a_workload_takes_over_the_admission_gates_of_its_job():
     patch, message = after(decide(job(), [workload(of=closed)], CONTEXT))
     assert patch == {"metadata": {"annotations": {GATE: None}}}
     assert message == 'Updated workload AdmissionGatedBy to ""'
-    assert decide(closed, [workload(of=closed)], CONTEXT) == actions.Nothing()
+    assert decide(closed, [workload(of=closed)], CONTEXT) == planned_writes.Nothing()
 
 
 def test_a_workload_without_quota_takes_over_the_queue_of_its_job():
     moved = job(labels={"kueue.x-k8s.io/queue-name": "other"})
     action = decide(moved, [workload()], CONTEXT)
-    assert isinstance(action, actions.UpdateWorkload)
+    assert isinstance(action, planned_writes.UpdateWorkload)
     assert action.patch == {"spec": {"queueName": "other"}}
-    assert decide(moved, [workload(ROOM)], CONTEXT) == actions.Nothing()
+    assert decide(moved, [workload(ROOM)], CONTEXT) == planned_writes.Nothing()
 
 
 def test_a_workload_takes_over_the_overrides_of_its_job():
@@ -163,7 +163,7 @@ def test_a_workload_takes_over_the_overrides_of_its_job():
 
 def followed(of, its: Workload, **context) -> Draft:
     action = decide(of, [its], JobContext(flavors=FLAVORS, **context))
-    assert isinstance(action, actions.WriteWorkloadStatus)
+    assert isinstance(action, planned_writes.WriteWorkloadStatus)
     draft = Draft(its, at(9))
     action.transition(draft)
     return draft
@@ -180,7 +180,7 @@ def test_ready_and_reclaimable_pods_are_reported_to_the_workload():
 
 def test_readiness_is_not_reported_without_wait_for_pods_ready():
     context = JobContext(flavors=FLAVORS, waits_for_pods=False)
-    assert decide(job(False, status={"ready": 1}, **RUNS), [workload(*ADMITTED)], context) == actions.Nothing()
+    assert decide(job(False, status={"ready": 1}, **RUNS), [workload(*ADMITTED)], context) == planned_writes.Nothing()
 
 
 def test_messages_of_admission_checks_are_events_of_the_waiting_job():
@@ -197,7 +197,7 @@ def test_messages_of_admission_checks_are_events_of_the_waiting_job():
     tree["status"]["admissionChecks"] = checks
     reserved = msgspec.convert(tree, Workload)
     action = decide(job(), [reserved], CONTEXT)
-    assert action == actions.RecordEvent(("Normal", "UpdatedAdmissionCheck", "a: 3 nodes are coming; d: asked"))
+    assert action == planned_writes.RecordEvent(("Normal", "UpdatedAdmissionCheck", "a: 3 nodes are coming; d: asked"))
 
 
 # --- the ends of a stop ------------------------------------------------------------------------------------
@@ -214,7 +214,7 @@ def test_the_template_is_restored_when_a_job_suspended_by_its_user_is_evicted():
 
 def test_an_evicted_workload_without_quota_is_not_written_again():
     """No write that changes nothing."""
-    assert decide(job(status=CONFIRMED), [workload(EVICTED)], CONTEXT) == actions.Nothing()
+    assert decide(job(status=CONFIRMED), [workload(EVICTED)], CONTEXT) == planned_writes.Nothing()
 
 
 def test_a_job_that_contradicts_its_injected_fields_fails_to_start():
@@ -228,7 +228,7 @@ def test_a_job_that_contradicts_its_injected_fields_fails_to_start():
 
 def test_a_job_whose_cluster_queue_does_not_exist_says_so_and_waits():
     action = decide(job(), [workload(*ADMITTED)], replace(CONTEXT, cluster_queue_exists=False))
-    assert action == actions.RecordEvent(
+    assert action == planned_writes.RecordEvent(
         WorkloadEvent("Warning", "Misconfigured", "Cannot be started: ClusterQueue cq doesn't exist")
     )
 

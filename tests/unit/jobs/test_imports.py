@@ -7,7 +7,7 @@ from dataclasses import replace
 import msgspec
 import pytest
 
-from queue_manager.jobs import actions
+from queue_manager.jobs import planned_writes
 from queue_manager.jobs.decide import decide
 from queue_manager.jobs.webhook import SubmissionContext, validate_job_update
 from tests.unit.jobs.test_decide import ADMITTED, CONFIRMED, CONTEXT, job, workload
@@ -26,12 +26,12 @@ def imported(*conditions, **meta):
 @pytest.mark.parametrize(
     ("conditions", "meta", "expected"),
     [
-        ([], {}, actions.Nothing),
-        ([condition("QuotaReserved", "False", "Pending")], {}, actions.Nothing),
-        ([*ADMITTED], {}, actions.Nothing),
-        ([*ADMITTED, EVICTED], {}, actions.DeleteWorkload),
-        ([], {"deletionTimestamp": "2026-01-01T00:00:00Z"}, actions.ReleaseWorkload),
-        (ADMITTED, {"deletionTimestamp": "2026-01-01T00:00:00Z"}, actions.ReleaseWorkload),
+        ([], {}, planned_writes.Nothing),
+        ([condition("QuotaReserved", "False", "Pending")], {}, planned_writes.Nothing),
+        ([*ADMITTED], {}, planned_writes.Nothing),
+        ([*ADMITTED, EVICTED], {}, planned_writes.DeleteWorkload),
+        ([], {"deletionTimestamp": "2026-01-01T00:00:00Z"}, planned_writes.ReleaseWorkload),
+        (ADMITTED, {"deletionTimestamp": "2026-01-01T00:00:00Z"}, planned_writes.ReleaseWorkload),
     ],
 )
 def test_a_job_without_queue_runs_on(conditions, meta, expected):
@@ -42,13 +42,13 @@ def test_a_job_without_queue_runs_on(conditions, meta, expected):
 def test_a_deactivated_import_is_taken_back():
     whole = imported()
     inactive = msgspec.structs.replace(whole, spec=msgspec.structs.replace(whole.spec, active=False))
-    assert isinstance(decide(job(False, labels={}), [inactive], OUTSIDE), actions.DeleteWorkload)
+    assert isinstance(decide(job(False, labels={}), [inactive], OUTSIDE), planned_writes.DeleteWorkload)
 
 
 @pytest.mark.parametrize("conditions", [[], [condition("Admitted", "False", "NoReservation")]])
 def test_the_label_may_be_seen_before_the_admission(conditions):
     """The Admitted condition is False once the Workload was refused."""
-    assert isinstance(decide(job(False), [imported(*conditions)], CONTEXT), actions.Nothing)
+    assert isinstance(decide(job(False), [imported(*conditions)], CONTEXT), planned_writes.Nothing)
 
 
 @pytest.mark.parametrize(
@@ -60,18 +60,18 @@ def test_the_label_may_be_seen_before_the_admission(conditions):
 )
 def test_an_imported_job_is_stopped_as_any_other_once_it_lost_its_quota(conditions):
     action = decide(job(False), [imported(*conditions)], CONTEXT)
-    assert isinstance(action, actions.PatchJob)
+    assert isinstance(action, planned_writes.PatchJob)
     assert action.patch["spec"]["suspend"] is True
 
 
 def test_a_workload_without_the_mark_does_not_keep_a_job_running():
-    assert isinstance(decide(job(False), [workload()], CONTEXT), actions.PatchJob)
-    assert isinstance(decide(job(False, labels={}), [workload()], OUTSIDE), actions.PatchJob)
+    assert isinstance(decide(job(False), [workload()], CONTEXT), planned_writes.PatchJob)
+    assert isinstance(decide(job(False, labels={}), [workload()], OUTSIDE), planned_writes.PatchJob)
 
 
 def test_an_import_of_a_job_that_was_suspended_meanwhile_ends():
     stopped = job(True, labels={}, status=CONFIRMED)
-    assert isinstance(decide(stopped, [imported()], OUTSIDE), actions.DeleteWorkload)
+    assert isinstance(decide(stopped, [imported()], OUTSIDE), planned_writes.DeleteWorkload)
 
 
 def submitted(suspend: bool, queue: str = ""):

@@ -1,6 +1,6 @@
-"""What `decide` can answer: each action is one write of the controller, with the Event recorded after it succeeded.
+"""What `decide` can return: descriptions of one write each, with the Event that is recorded after it succeeds.
 
-Pure.
+`controller` carries them out. Pure.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class Nothing:
     """Job and Workload agree, or the next write is another controller's."""
 
 
-Action = (
+PlannedWrite = (
     CreateWorkload
     | DeleteWorkload
     | ReleaseWorkload

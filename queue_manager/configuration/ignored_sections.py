@@ -1,4 +1,7 @@
-"""Sections of features that Sluice does not have. They are read and checked, listed as ignored, and have no effect."""
+"""Models of the sections of features that Sluice does not have. They are checked and have no effect.
+
+`yaml_tree` finds which fields of a file are without effect, by the mark `NoEffect`; `loading` logs them.
+"""
 
 from __future__ import annotations
 

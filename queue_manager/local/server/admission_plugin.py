@@ -1,7 +1,8 @@
-"""The admission chain: plugins that the API server runs on each write between decoding and storing.
+"""The interface of admission plugins, which the API server runs on each write between decoding and storing.
 
-The order is that of a Kubernetes API server: all `mutate`, then defaults and validation of the kind, then all
-`validate`. Plugins see every write, including those to subresources and dry runs.
+`writing` runs them, `local_cluster` lists them; no webhooks are called. The order is that of a Kubernetes API server:
+all `mutate`, then defaults and validation of the kind, then all `validate`. Plugins see every write, including those to
+subresources and dry runs.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ import random
 
 from tenacity import RetryCallState, Retrying
 
-from queue_manager.engine.retry_delays import Backoff
+from queue_manager.engine.call_backoff import Backoff
 from queue_manager.engine.transport import ApiError
 
 

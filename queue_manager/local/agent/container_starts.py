@@ -163,6 +163,11 @@ def containers_of(spec: Json) -> list[Container]:
     return init + [Container(c) for c in spec["containers"]]
 
 
+def delay_after(restarts: int) -> timedelta:
+    """The delay before the next start of a container that was started again this many times (at least 1)."""
+    return min(CRASH_BACKOFF * 2 ** min(restarts - 1, 10), CRASH_BACKOFF_CAP)
+
+
 def increased(delay: timedelta) -> timedelta:
     """The next delay between restarts: twice the last one, at most CRASH_BACKOFF_CAP."""
     return min(delay * 2, CRASH_BACKOFF_CAP)

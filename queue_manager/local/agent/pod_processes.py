@@ -18,14 +18,13 @@ from queue_manager.local.agent import environment as env
 from queue_manager.local.agent import resource_usage, supervisor
 from queue_manager.local.agent.cgroups import was_oom_killed
 from queue_manager.local.agent.container_starts import (
-    CRASH_BACKOFF,
-    CRASH_BACKOFF_CAP,
     START_ERROR,
     START_ERROR_CODE,
     STATUS_UNKNOWN,
     Container,
     ContainerRun,
     Exit,
+    delay_after,
 )
 from queue_manager.local.agent.limits import OOM_KILLED, limits_of
 from queue_manager.local.agent.pod_files import RunFiles
@@ -235,7 +234,7 @@ class PodProcesses:
             container.current = ContainerRun(reported.get("restartCount", 0), started)
             container.ended(Exit(supervisor.KILLED, self._now(), STATUS_UNKNOWN, VANISHED))
         if container.current is not None and container.current.number:
-            container.backoff = min(CRASH_BACKOFF * 2 ** min(container.current.number - 1, 10), CRASH_BACKOFF_CAP)
+            container.backoff = delay_after(container.current.number)
 
     def _recover_run(self, container: Container, attempt: ContainerRun, run: RunFiles, *, newest: bool) -> None:
         failed = run.read_failed_start()

@@ -165,7 +165,8 @@ def containers_of(spec: Json) -> list[Container]:
 
 def delay_after(restarts: int) -> timedelta:
     """The delay before the next start of a container that was started again this many times (at least 1)."""
-    return min(CRASH_BACKOFF * 2 ** min(restarts - 1, 10), CRASH_BACKOFF_CAP)
+    factor: int = 2 ** min(restarts - 1, 10)
+    return min(CRASH_BACKOFF * factor, CRASH_BACKOFF_CAP)
 
 
 def increased(delay: timedelta) -> timedelta:

@@ -28,6 +28,9 @@ TOKEN_REVIEWS = Resource("authentication.k8s.io", "v1", "tokenreviews", "TokenRe
 ACCESS_REVIEWS = Resource("authorization.k8s.io", "v1", "subjectaccessreviews", "SubjectAccessReview", namespaced=False)
 NAMESPACE, CONFIG_MAP = "kube-system", "extension-apiserver-authentication"
 BEARER = "bearer "
+ANONYMOUS = "system:anonymous"
+AUTHENTICATED = "system:authenticated"
+EVERYBODY = frozenset((AUTHENTICATED, "system:unauthenticated"))
 
 
 class Headers(Protocol):
@@ -175,6 +178,17 @@ async def read_front_proxy(client: RestClient) -> FrontProxy | None:
     return None
 
 
+def authenticated(identity: Identity) -> Identity:
+    """Add the group of all authenticated users, as every API server does (AuthenticatedGroupAdder of k8s.io/apiserver).
+
+    The front proxy names itself without any group when it asks which resources are served. A server that does not let
+    it read that leaves the whole cluster without complete discovery, and then no deleted namespace ends.
+    """
+    if identity.user == ANONYMOUS or not EVERYBODY.isdisjoint(identity.groups):
+        return identity
+    return identity._replace(groups=(*identity.groups, AUTHENTICATED))
+
+
 class _User(msgspec.Struct):
     username: str = ""
     groups: tuple[str, ...] | None = None
@@ -208,7 +222,7 @@ class DelegatedAuth:
         if self._front_proxy is not None:
             found = self._front_proxy.identity(headers, peer)
             if found is not None:
-                return found
+                return authenticated(found)
         token = bearer_token(headers)
         return await self._review_token(token) if token else None
 

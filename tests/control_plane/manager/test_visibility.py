@@ -23,6 +23,7 @@ from queue_manager.api.resources import (
 )
 from queue_manager.engine.http_transport import HttpTransport
 from queue_manager.engine.rest_client import RestClient
+from queue_manager.engine.transport import Request
 from queue_manager.installation.objects import objects
 from queue_manager.installation.settings import Settings
 from queue_manager.operator.required_permissions import ALL, LEADER, rule, rules
@@ -40,6 +41,7 @@ pytestmark = pytest.mark.control_plane
 SERVICES = Resource("", "v1", "services", "Service")
 ROLE_BINDINGS = Resource(*RBAC, "rolebindings", "RoleBinding")
 KINDS = {each.kind: each for each in (API_SERVICES, SERVICES, ROLE_BINDINGS, ROLES, BINDINGS)}
+AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 ROOT = "/apis/visibility.kueue.x-k8s.io/v1beta2"
 OF_CQ = f"{ROOT}/clusterqueues/cq/pendingworkloads"
 OF_LQ = f"{ROOT}/namespaces/team-a/localqueues/q/pendingworkloads"
@@ -160,9 +162,29 @@ async def test_users_read_positions_through_the_api_server_as_roles_allow(
             assert (await read(OF_LQ.replace("team-a", "team-b"), "alice"))[0] == 403
             assert (await read(OF_CQ, "alice"))[0] == 403
             await check_direct_access(manager, aggregating.token)
+            await check_deletion_of_a_namespace(api, aggregating)
         finally:
             if manager is not None:
                 await manager.stop()
+
+
+async def check_deletion_of_a_namespace(api: RestClient, plane: ControlPlane) -> None:
+    """It ends, since the API server can tell which kinds the visibility API has: it asks as a user without groups."""
+    await api.create(NAMESPACES, "", {"metadata": {"name": "goes"}})
+
+    async def are_known() -> bool:
+        answer = await api.transport.request(Request("GET", "/apis", accept=AGGREGATED))
+        groups = {group["metadata"]["name"]: group for group in json.loads(answer.body)["items"]}
+        versions = groups["visibility.kueue.x-k8s.io"]["versions"]
+        return [(v["freshness"], len(v.get("resources", ()))) for v in versions] == [("Current", 2)] * 2
+
+    async def is_gone() -> bool:
+        return "goes" not in {tree["metadata"]["name"] for tree in await api.list(NAMESPACES, "")}
+
+    await until(are_known, "the API server knows the kinds of the visibility API")
+    with plane.controllers("namespace-controller"):
+        await api.delete(NAMESPACES, "", "goes")
+        await until(is_gone, "the namespace is deleted")
 
 
 async def check_direct_access(manager: Manager, token: str) -> None:

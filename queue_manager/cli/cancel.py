@@ -24,6 +24,7 @@ RELEASED = "its pods have ended and its quota is released"
 LEFT_QUEUE = "it has left its queue"
 WOULD_END = "its pods would be ended and its quota released"  # of a dry run
 GOING_ON = "its deletion has begun; its quota is released when its pods have ended"
+LEAVING = "its deletion has begun; it ends when a manager has released its Workload"  # of one without pods
 
 
 def run(args: argparse.Namespace) -> int:
@@ -75,7 +76,8 @@ async def end(
         for wait, target in waits.items():
             if not wait.done() or wait.cancelled():
                 wait.cancel()
-                report.add("Job", *target.key, "deleting", GOING_ON)
+                runs = target.job is not None and not target.job.spec.suspend
+                report.add("Job", *target.key, "deleting", GOING_ON if runs else LEAVING)
     return True
 
 

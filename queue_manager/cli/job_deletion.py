@@ -39,7 +39,7 @@ async def delete(client: RestClient, job: Job, *, dry_run: bool = False) -> None
 
 
 async def until_gone(client: RestClient, job: Job) -> None:
-    """Return when the Job does not exist any more. After SILENT_SECONDS, report which pods it waits for."""
+    """Return when the Job does not exist any more. After SILENT_SECONDS, report what it waits for."""
     pace = Pace()
     reporter = asyncio.create_task(_report(client, job))
     try:
@@ -60,4 +60,7 @@ async def _report(client: RestClient, job: Job) -> None:
     left = [pod.metadata.name for pod in pods if not is_terminal(pod)]
     if left:
         more = f" and {len(left) - 1} more" if len(left) > 1 else ""
-        say(f"{job.metadata.key}: waiting for pod {left[0]}{more} to end; Ctrl-C leaves the deletion to the cluster")
+        what = f"pod {left[0]}{more} to end"
+    else:
+        what = "a manager to release its Workload (`sluice doctor` says whether one runs)"
+    say(f"{job.metadata.key}: waiting for {what}; Ctrl-C leaves the deletion to the cluster")

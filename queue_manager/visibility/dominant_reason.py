@@ -2,6 +2,7 @@
 
 The first line that applies decides; each gives one code of `reason_codes`.
 
+    it is unsuspended, without quota         FAULT/ControllerStale: a manager would suspend it again
     it holds quota, and no node its pods     WAIT/Unschedulable
     it runs, or has ended                    no code: `sluice show` has the details
     it has no Workload                       HOLD/Suspended (no queue), NEVER/Misconfigured, FAULT/ControllerStale
@@ -144,6 +145,7 @@ def dominant(case: Case) -> Finding:
 # --- not pending -------------------------------------------------------------------------------------------
 
 BETWEEN_TRIES = "Its pods have failed, and the next one is created when a backoff ends; it keeps its quota"
+PAST_ITS_QUEUE = "It was unsuspended past its queue, and has no quota: a manager that runs suspends it again."
 _NOT_WAITING = {
     JobState.RUNNING: "It runs",
     JobState.STARTING: "It holds its quota, and its pods are starting: they are not ready yet",
@@ -156,6 +158,9 @@ _NOT_WAITING = {
 
 
 def _without_waiting(case: Case) -> Finding | None:
+    if case.state in (JobState.STARTING, JobState.RUNNING) and _lacks_quota(case.workload):
+        changes = ("it is suspended until its queue admits it",)
+        return Finding(reason_codes.CONTROLLER_STALE, PAST_ITS_QUEUE, changes, f"sluice show {case.argument}")
     if case.state == JobState.STARTING and case.around.unplaced is not None:
         return _without_node(case, case.around.unplaced)
     retried = case.state == JobState.BACKOFF and not awaits_requeue(case.workload, case.now)
@@ -165,6 +170,13 @@ def _without_waiting(case: Case) -> Finding | None:
     reason, message = explain_state(case.job, case.workload, case.state, case.now)
     given = ": ".join(part for part in (reason, message) if part)
     return Finding("", f"{sentence}.", command=f"sluice show {case.argument}", message=given)
+
+
+def _lacks_quota(workload: Workload | None) -> bool:
+    """Whether its Job runs without quota: a user unsuspended it, and a manager would suspend it immediately."""
+    return workload is not None and not any(
+        workload.is_true(condition) for condition in (condition_types.QUOTA_RESERVED, condition_types.FINISHED)
+    )
 
 
 def _without_node(case: Case, unplaced: Unscheduled) -> Finding:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from queue_manager.api.component_names import LEASE, service_account
-from queue_manager.api.resources import LEASES
+from queue_manager.api.resources import JOBS, LEASES
 from queue_manager.operator.required_permissions import ALL, LEADER, rule, rules
 from tests.control_plane.audit import LIMITED
 from tests.control_plane.conftest import ROOT, SLUICE
@@ -41,9 +41,12 @@ READ_LEASES = {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "v
 
 
 async def explain(kubeconfig: Path, namespace: str) -> tuple[int, str]:
-    command = [*SLUICE, "explain", "waiting", "-n", namespace, "--kubeconfig", str(kubeconfig)]
+    return await sluice("explain", "waiting", "-n", namespace, "--kubeconfig", str(kubeconfig))
+
+
+async def sluice(*arguments: str) -> tuple[int, str]:
     done = await asyncio.to_thread(
-        subprocess.run, command, cwd=ROOT, check=False, capture_output=True, text=True, timeout=60
+        subprocess.run, [*SLUICE, *arguments], cwd=ROOT, check=False, capture_output=True, text=True, timeout=60
     )
     return done.returncode, " ".join((done.stdout + done.stderr).split())
 
@@ -87,6 +90,11 @@ async def test_a_job_that_waits_for_no_manager_is_explained_by_its_absence(
     assert f"next kubectl get lease {LEASE} -n {namespace}" in text
     assert f"no manager runs: {absent}" in await ps(admin, namespace)
 
+    await scenario.api.patch(JOBS, namespace, "waiting", {"spec": {"suspend": False}})
+    code, text = await explain(admin, namespace)
+    assert (code, "past its queue, and has no quota" in text, "holds its quota" in text) == (1, True, False), text
+    await scenario.api.patch(JOBS, namespace, "waiting", {"spec": {"suspend": True}})
+
     user = await tenant(scenario, "user", tmp_path, plane, *READ_JOBS)
     code, text = await explain(user, namespace)
     assert (code, "WAIT/WaitingForQuota" in text, "manager runs" in text) == (0, True, False), text
@@ -97,6 +105,10 @@ async def test_a_job_that_waits_for_no_manager_is_explained_by_its_absence(
     old = {"holderIdentity": "manager-0", "renewTime": "2020-01-01T00:00:00.000000Z", "leaseDurationSeconds": 15}
     await scenario.api.patch(LEASES, namespace, LEASE, {"spec": old})
     assert f"manager-0 renewed Lease {namespace}/{LEASE}" in (await explain(admin, namespace))[1]
+
+    code, text = await sluice("cancel", "waiting", "-n", namespace, "--timeout", "6s", "--kubeconfig", str(admin))
+    assert (code, "waiting for a manager to release its Workload" in text) == (1, True), text
+    assert "it ends when a manager has released its Workload" in text
 
 
 async def tenant(scenario: Scenario, name: str, folder: Path, plane: ControlPlane, *allowed: dict[str, object]) -> Path:

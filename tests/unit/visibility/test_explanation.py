@@ -141,6 +141,8 @@ CHECK = {"admission": ADMISSION, "admissionChecks": [{"name": "budget", "state":
             {},
         ),
         ("FAULT/AdmittedNotRunning", "sluice show j", job(), holding("j", "1"), {}),
+        ("FAULT/ControllerStale", "sluice show j", job(**STARTING), workload(conditions=[UNRESERVED]), {}),
+        ("FAULT/ControllerStale", "sluice show j", job(**RUNNING), workload(conditions=[UNRESERVED]), {}),
         ("WAIT/PendingEvaluation", "sluice explain j", job(), workload(), {}),
         ("NEVER/ExceedsMaxQuota", "sluice cancel j", job(), workload(requests={"cpu": "5"}), {}),
         ("NEVER/NoMatchingFlavor", "sluice cancel j", job(), workload(requests={"gpu": "1"}), {}),

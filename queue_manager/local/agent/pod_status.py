@@ -288,16 +288,25 @@ def _go_list(names: Iterable[str]) -> str:
 
 
 def status_patch(old: Json, new: Json) -> Json:
-    """The fields of `new` that differ from `old`, conditions compared one by one; empty if none differs."""
+    """The fields of `new` that differ from `old`, conditions compared one by one; empty if none differs.
+
+    It is a strategic merge patch: null removes the reason or message that a condition no longer has.
+    """
     changed = {key: value for key, value in new.items() if key != "conditions" and not _same(old.get(key), value)}
     changed.pop("observedGeneration", None)
     known = {c.get("type"): c for c in old.get("conditions") or ()}
-    conditions = [c for c in new["conditions"] if not _same_condition(known.get(c["type"]), c)]
+    differ = [c for c in new["conditions"] if not _same_condition(known.get(c["type"]), c)]
+    conditions = [{**dict.fromkeys(_gone(known.get(c["type"]), c)), **c} for c in differ]
     if conditions:
         changed["conditions"] = conditions
     if changed and "observedGeneration" in new:
         changed["observedGeneration"] = new["observedGeneration"]
     return changed
+
+
+def _gone(old: Json | None, new: Json) -> list[str]:
+    """The texts that a condition had and has no longer."""
+    return [key for key in ("reason", "message") if old and old.get(key) and not new.get(key)]
 
 
 def _same(old: Json, new: Json) -> bool:

@@ -140,8 +140,8 @@ class LocalCluster:
         self.config = config
 
     def running_counts(self) -> RunningCounts:
-        """The running pods and their Jobs, which a stop would interrupt."""
-        pods = self._agent.running_pods()
+        """The pods, and their Jobs, that a stop would interrupt; with `leave_running`, those whose processes run on."""
+        pods = self._agent.running_pods() if self.options.leave_running else self._agent.resumable_pods()
         jobs = {
             owner.uid: f"{pod.metadata.namespace}/{owner.name}"
             for pod in pods

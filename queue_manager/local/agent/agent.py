@@ -110,8 +110,8 @@ class Agent:
     async def shutdown(self, grace: float = 10.0) -> None:
         """Interrupt all pods: end their processes, and leave the pods to the next agent, which starts them again.
 
-        Each pod gets its grace period, at most `grace` seconds. Returns when no process of any pod is left. The
-        runtime must still be running: pods that end for another reason at the same time are reported.
+        Each pod gets its grace period, or the rest of it, at most `grace` seconds. Returns when no process of any pod
+        is left. The runtime must still be running: pods that end for another reason at the same time are reported.
         """
         self._shutdown = grace
         self._idle.clear()
@@ -260,6 +260,10 @@ class Agent:
     def running_pods(self) -> list[NodePod]:
         """The pods that have a running container."""
         return [worker.pod for worker in self._workers.values() if worker.running]
+
+    def resumable_pods(self) -> list[NodePod]:
+        """The running pods that a shutdown would interrupt, without those that end anyway."""
+        return [worker.pod for worker in self._workers.values() if worker.would_resume]
 
     # --- what the evictor uses ---
 

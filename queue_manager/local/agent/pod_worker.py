@@ -29,6 +29,7 @@ from functools import partial
 
 import msgspec
 
+from job_controller.model import ObjectMeta
 from job_controller.times import WaitStart, later, wait_start
 from queue_manager.local.agent import environment as env
 from queue_manager.local.agent import stop_order_file
@@ -59,6 +60,7 @@ log = logging.getLogger(__name__)
 DEFAULT_GRACE_SECONDS = 30
 # Minimum grace period in seconds, also for a pod that is gone from the API or was deleted with grace 0.
 MIN_GRACE_SECONDS = 1
+TIMESTAMP_PRECISION = 1  # seconds that a stored time may be too early
 
 
 @dataclass(slots=True)
@@ -78,6 +80,7 @@ class PodWorker:
         self.tree = pod.tree()
         self.containers = containers_of(self.tree["spec"])
         self.ended = False
+        self._found_deletion = pod.metadata.deletion_timestamp
         self._layout, self._host, self._reports = tools.layout, tools.host, tools.reports
         self._now, self._request_sync = tools.now, request_sync
         changed = partial(request_sync, 0)
@@ -96,6 +99,12 @@ class PodWorker:
     @property
     def running(self) -> bool:
         return any(c.running for c in self.containers)
+
+    @property
+    def would_resume(self) -> bool:
+        """Whether a shutdown of the node now would interrupt this pod, which otherwise would run on."""
+        going = self.pod.metadata.deletion_timestamp is not None or self.pod.is_over
+        return self.running and self._stop is None and not going
 
     # --- one step ---
 
@@ -204,18 +213,25 @@ class PodWorker:
         if pod is None:
             self._begin_stop(None, MIN_GRACE_SECONDS)
         elif pod.metadata.deletion_timestamp is not None:
-            grace = pod.metadata.deletion_grace_period_seconds
-            self._begin_stop(None, self._grace if grace is None else grace)
+            self._begin_stop(None, self._deletion_grace(pod.metadata, pod.metadata.deletion_timestamp))
         elif pod.is_over:  # another client set the terminal phase: end the containers that still run
             self._begin_stop(None, self._grace)
-        elif shutdown is not None:
-            self._begin_stop(SHUTDOWN, min(self._grace, shutdown))
-        elif self._stop is None and (left := self._seconds_until_deadline()) is not None:
+        elif shutdown is None and self._stop is None and (left := self._seconds_until_deadline()) is not None:
             if left > 0:
                 self._request_sync(left)
             elif not self._is_over:
                 self._record_once("", "Normal", DEADLINE_EXCEEDED.reason, DEADLINE_EXCEEDED.message)
                 self._begin_stop(DEADLINE_EXCEEDED, self._grace)
+        if shutdown is not None:  # shortens a stop for another reason, too
+            self._begin_stop(SHUTDOWN, min(self._grace, shutdown))
+
+    def _deletion_grace(self, meta: ObjectMeta, end: datetime) -> float:
+        """The seconds that a deleted pod has left: only the rest if an earlier agent may have begun to stop it."""
+        grace = meta.deletion_grace_period_seconds
+        seconds = self._grace if grace is None else grace
+        if end != self._found_deletion:
+            return seconds
+        return min(seconds, (later(end, TIMESTAMP_PRECISION) - self._now()).total_seconds())
 
     @property
     def _is_over(self) -> bool:

@@ -130,6 +130,36 @@ async def test_a_shutdown_leaves_no_process_and_the_pod_as_it_is(world: World, s
     assert (await world.pod())["status"] == pod["status"]
 
 
+async def test_a_shutdown_ends_a_pod_that_is_being_deleted_as_soon_as_the_others(world: World) -> None:
+    async with world.running() as agent:
+        pod = await deleted(world, grace=1000)
+        await asyncio.wait_for(agent.shutdown(grace=1), 15)
+        assert not processes(pod)
+    await world.gone()
+
+
+async def test_a_restart_of_the_agent_does_not_lengthen_the_grace_period_of_a_deletion(world: World) -> None:
+    grace = 6
+    async with world.running():
+        pod = await deleted(world, grace)
+    end = datetime.fromisoformat(pod["metadata"]["deletionTimestamp"])
+    assert processes(pod)
+    await until(lambda: datetime.now(UTC) > end)
+    again = time.monotonic()
+    async with world.running():
+        await until(lambda: not processes(pod))
+        assert time.monotonic() - again < grace
+        await world.gone()
+
+
+async def deleted(world: World, grace: int) -> Tree:
+    """A pod that ignores the SIGTERM of its deletion."""
+    await start(world, STUBBORN, terminationGracePeriodSeconds=grace)
+    await world.client.delete(PODS, "default", "pod")
+    await until(lambda: _has_event(world, ("Normal", "Killing", "Stopping container main")))
+    return await world.pod()
+
+
 async def test_an_interrupted_pod_runs_again_at_the_next_start(world: World) -> None:
     """It is not Failed and was not restarted by its policy, so it costs its Job no retry."""
     pod = await interrupt(world)

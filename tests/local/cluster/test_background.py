@@ -9,6 +9,7 @@ import signal
 import subprocess
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -115,6 +116,32 @@ async def test_down_says_what_happened_to_a_running_job_and_ends_its_processes(b
     )
     assert processes_of(marker) == []
     assert "no cluster runs from" in background.down()
+
+
+async def test_down_ends_an_evicted_job_that_ignores_sigterm_and_does_not_call_it_interrupted(
+    background: Background, tmp_path: Path
+) -> None:
+    background.up("--wait")
+    ready = tmp_path / "ready"
+    async with background.client() as client:
+        stubborn: Any = job("stubborn", f"trap '' TERM; touch {ready}; while :; do sleep 0.05; done")
+        stubborn["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] = 600
+        await client.create(JOBS, "default", stubborn)
+        await until(ready.exists)
+        await client.create(JOBS, "default", job("sleeps", "sleep 1000"))
+        await running(client, "sleeps")
+        assert processes_of(str(ready))
+        assert sluice("deactivate", "stubborn", "--kubeconfig", str(background.data_dir / "kubeconfig")).returncode == 0
+
+        async def going() -> bool:
+            return any(pod.metadata.deletion_timestamp for pod in await client.list(PODS, "default", type=Pod))
+
+        await until(going)
+    said = background.down()
+    assert "1 Job (default/sleeps) interrupted: " in said
+    assert "starts 1 pod again" in said
+    assert "keep running" not in said
+    assert processes_of(str(ready)) == []
 
 
 async def test_jobs_left_running_end_without_a_retry_under_the_next_up(background: Background, tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from datetime import datetime
 import pytest
 
 from queue_manager.api.types import Workload
+from queue_manager.visibility.attempt_counts import count_attempts, count_budget_attempts
 from queue_manager.visibility.attempt_rows import attempt_rows
 from tests.unit.visibility.build import (
     ADMISSION,
@@ -153,3 +154,10 @@ def test_an_attempt_lasts_until_its_quota_is_released() -> None:
         status={"requeueHistory": {"attempts": [{**tried, "ranSeconds": 120}]}},
     )
     assert rows(released) == [(1, at(0), at(120), "Preempted")]
+
+
+def test_deactivations_by_a_user_end_attempts_and_budgets() -> None:
+    tries = [{"start": wire(start), "end": wire(start + 9), "reason": "Deactivated"} for start in (0, 20)]
+    status = {**evictions(("Deactivated", "", 2)), "requeueHistory": {"attempts": tries}}
+    its = workload(active=False, conditions=[cond("Evicted", reason="Deactivated", seconds=29)], status=status)
+    assert (count_attempts(its), count_budget_attempts(its)) == (2, 1)

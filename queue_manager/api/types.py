@@ -141,6 +141,7 @@ class Attempt(Record):
     cause: str = ""  # underlying cause
     pod_cause: str = ""  # why the pods were not ready
     retry_at: datetime | None = None
+    ran_seconds: int | None = None  # with quota, until its Job had stopped
 
 
 class RequeueHistory(Record):

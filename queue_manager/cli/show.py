@@ -239,7 +239,7 @@ def render(view: JobView, now: datetime, most: int | None = MAX_ROWS) -> Group:
 
 def _say_more_than_the_history(attempts: Sequence[AttemptRow]) -> bool:
     """Whether the attempts say more than the history: of a Job that ran once to its end they do not."""
-    ended = [attempt for attempt in attempts if attempt.ended and attempt.cause != "Succeeded"]
+    ended = [attempt for attempt in attempts if attempt.cause and attempt.cause != "Succeeded"]
     return (len(attempts) > 1 and bool(ended)) or any(attempt.cause != "Failed" for attempt in ended)
 
 
@@ -388,12 +388,12 @@ def _ended_by(row: AttemptRow) -> str:
 
 def _next_retry(row: AttemptRow, now: datetime) -> str:
     if row.ended is None:
-        return "runs"
+        return "stops" if row.cause else "runs"
     if row.next_retry is None:
         return "-"
     if row.next_retry > now:
         return deadline(row.next_retry, now)
-    return f"after {output.duration((row.next_retry - row.ended).total_seconds())}"
+    return f"after {output.duration(max(0.0, (row.next_retry - row.ended).total_seconds()))}"
 
 
 def reason(row: JobView | PodRow) -> str:

@@ -70,10 +70,12 @@ def forget_since(draft: Draft) -> None:
 
 
 def add_run(draft: Draft, seconds: int) -> None:
-    """Count a run that has stopped."""
-    known = draft.status.requeue_history or RequeueHistory()
-    total = min(INT32_MAX, known.ran_seconds + seconds)
-    draft.put(requeue_history=msgspec.structs.replace(known, ran_seconds=total))
+    """Count a run that has stopped, and note it in its attempt."""
+    known, start = draft.status.requeue_history or RequeueHistory(), draft.condition(condition_types.ADMITTED)
+    total, attempts = min(INT32_MAX, known.ran_seconds + seconds), known.attempts
+    if attempts and start is not None and attempts[-1].start == start.last_transition_time:
+        attempts = (*attempts[:-1], msgspec.structs.replace(attempts[-1], ran_seconds=min(INT32_MAX, seconds)))
+    draft.put(requeue_history=msgspec.structs.replace(known, ran_seconds=total, attempts=attempts))
 
 
 def begin_inactivity(draft: Draft) -> None:

@@ -1,6 +1,8 @@
-"""Counts the attempts of a Workload: the periods in which it held quota and lost it again. Pure.
+"""Counts the attempts of a Workload: the periods with quota, the present one and that of a finished Job included. Pure.
 
-status.schedulingStats counts all attempts of the Workload, status.requeueHistory records the last ten. A deactivation
+status.requeueHistory records the last ten attempts that an eviction ended. Beyond these, and for a Workload without
+such a record, status.schedulingStats counts evictions; it has no attempts apart from evictions before an admission, and
+those of a user who deactivated the Workload while it ran apart from those while it was pending. A deactivation
 ends a budget of retries, and the reactivation starts a new one. Reports on a deactivated Workload cover its last
 budget only.
 """
@@ -9,16 +11,36 @@ from __future__ import annotations
 
 from queue_manager.api import condition_types, reasons
 from queue_manager.api.types import Attempt, Workload
+from queue_manager.lifecycle.requeue_history import MAX_ATTEMPTS
+
+_TIMEOUTS = (reasons.PODS_READY_TIMEOUT, reasons.deactivated_due_to(reasons.REQUEUING_LIMIT_EXCEEDED))
 
 
 def count_attempts(workload: Workload) -> int:
-    """Return the number of all attempts. A deactivation by a user while the Workload is pending is not an attempt."""
-    lost = sum(count for reason, cause, count in _evictions(workload) if (reason, cause) != (reasons.DEACTIVATED, ""))
-    return lost - 1 if _was_deactivated_in_backoff(workload) else lost
+    """Return the number of all attempts."""
+    return count_lost_attempts(workload) + is_in_attempt(workload)
+
+
+def count_lost_attempts(workload: Workload) -> int:
+    """Return the number of attempts that an eviction ended. An eviction before an admission ended none."""
+    history, evictions = workload.status.requeue_history, _evictions(workload)
+    recorded = history.attempts if history is not None else ()
+    if 0 < len(recorded) < MAX_ATTEMPTS:
+        timeouts = sum(count for reason, _, count in evictions if reason == reasons.PODS_READY_TIMEOUT)
+        known = sum(attempt.reason in _TIMEOUTS for attempt in recorded)
+        return len(recorded) + max(0, timeouts - known)  # those that another queue manager did not record
+    lost = sum(count for reason, cause, count in evictions if (reason, cause) != (reasons.DEACTIVATED, ""))
+    lost += sum(attempt.reason == reasons.DEACTIVATED for attempt in recorded)
+    return max(len(recorded), lost - 1 if _was_deactivated_in_backoff(workload) else lost)
+
+
+def is_in_attempt(workload: Workload) -> bool:
+    """Whether the Workload is admitted, or was when its Job ended, and no eviction has ended that attempt."""
+    return workload.is_true(condition_types.ADMITTED) and not workload.is_true(condition_types.EVICTED)
 
 
 def budget_attempts(workload: Workload) -> tuple[Attempt, ...]:
-    """Return the recorded attempts since the last activation; if deactivated, those that led to the deactivation."""
+    """Return the recorded lost attempts since the last activation; if deactivated, those that led to that."""
     history = workload.status.requeue_history
     attempts = history.attempts if history is not None else ()
     earlier = attempts if workload.spec.active else attempts[:-1]
@@ -30,7 +52,7 @@ def count_budget_attempts(workload: Workload) -> int:
     """Return the number of attempts since the last activation, or of all attempts if no record dates the activation."""
     history, recorded = workload.status.requeue_history, budget_attempts(workload)
     begun = history is not None and len(recorded) < len(history.attempts)
-    return len(recorded) if begun else count_attempts(workload)
+    return len(recorded) + is_in_attempt(workload) if begun else count_attempts(workload)
 
 
 def _evictions(workload: Workload) -> list[tuple[str, str, int]]:

@@ -15,16 +15,17 @@ from itertools import pairwise
 import msgspec
 
 from queue_manager.api import condition_types, reasons
-from queue_manager.api.types import Workload
+from queue_manager.api.types import Attempt, Workload
 from queue_manager.lifecycle.requeue_history import MAX_ATTEMPTS
-from queue_manager.visibility.attempt_counts import count_attempts
+from queue_manager.visibility.attempt_counts import count_lost_attempts, is_in_attempt
 from queue_manager.visibility.wire_types import Event
 
 _EVENT_DELAY = timedelta(seconds=2)  # an Event may be this much later than the condition that it reports
 
 
 class AttemptRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """One period with quota. `ended`: None while quota is held. `next_retry`: when the Workload is requeued.
+    """One period with quota. `ended`: when the quota was released; None before, also while an
+    eviction stops the Job, which has a `cause` then. `next_retry`: when the Workload is requeued.
 
     `number` counts all attempts, `of_budget` those since the Workload was last activated. `pod_cause`: why the pods
     were not ready.
@@ -44,7 +45,8 @@ def attempt_rows(workload: Workload, events: Iterable[Event]) -> list[AttemptRow
     rows = _recorded(workload) or _from_events(workload, events)
     if not rows:
         return []
-    total = max(count_attempts(workload) + (1 if rows[-1].ended is None else 0), len(rows))
+    is_open = rows[-1].ended is None and not rows[-1].cause
+    total = max(count_lost_attempts(workload) + is_open, len(rows))
     followed = [_with_earlier_retry(row, after) for row, after in pairwise(rows)]
     rows = [*followed[1 - MAX_ATTEMPTS :], _finished(rows[-1], workload)]
     first = total - len(rows) + 1
@@ -93,7 +95,7 @@ def _recorded(workload: Workload) -> list[AttemptRow]:
         AttemptRow(
             number=0,
             admitted=a.start,
-            ended=a.end,
+            ended=_released(a),
             cause=_cause(a.reason, a.cause),
             next_retry=a.retry_at,
             pod_cause=a.pod_cause,
@@ -102,10 +104,19 @@ def _recorded(workload: Workload) -> list[AttemptRow]:
     ]
     ended[-1] = _with_due_retry(ended[-1], workload)
     admitted = workload.condition(condition_types.ADMITTED)
-    if admitted is not None and admitted.is_true and not workload.is_true(condition_types.EVICTED):
+    if admitted is not None and admitted.is_true and workload.is_true(condition_types.EVICTED):
+        return [*ended[:-1], msgspec.structs.replace(ended[-1], ended=None)]  # its Job is being stopped
+    if admitted is not None and is_in_attempt(workload):
         now = AttemptRow(number=0, admitted=admitted.last_transition_time, ended=None, cause="", next_retry=None)
         return [*ended, now]
     return ended
+
+
+def _released(attempt: Attempt) -> datetime | None:
+    """When the quota was released; the time of the eviction if that is not recorded."""
+    if attempt.start is None or attempt.ran_seconds is None:
+        return attempt.end
+    return attempt.start + timedelta(seconds=attempt.ran_seconds)
 
 
 def _with_due_retry(row: AttemptRow, workload: Workload) -> AttemptRow:
@@ -155,11 +166,12 @@ def _read_events(workload: Workload, events: Iterable[Event]) -> list[tuple[date
 def _complete_newest(rows: list[tuple[datetime | None, datetime | None, str]], workload: Workload) -> None:
     """Complete the newest attempt from the conditions, which are present even if its Events are not."""
     admitted, evicted = workload.condition(condition_types.ADMITTED), workload.condition(condition_types.EVICTED)
-    if evicted is not None and evicted.is_true and count_attempts(workload):
+    if evicted is not None and evicted.is_true and count_lost_attempts(workload):
         began = None
         if rows and (rows[-1][1] is None or _is_close(rows[-1][1], evicted.last_transition_time)):
             began = rows.pop()[0]
-        rows.append((began, evicted.last_transition_time, evicted.reason))
+        ended = None if workload.is_true(condition_types.ADMITTED) else evicted.last_transition_time
+        rows.append((began, ended, evicted.reason))
     elif admitted is not None and admitted.is_true:
         if rows and rows[-1][1] is None:
             rows.pop()

@@ -18,12 +18,14 @@ from typing import NamedTuple
 
 import msgspec
 
+from job_controller.model import Job
 from queue_manager.api import condition_types
 from queue_manager.api.types import ClusterQueue, Cohort, LocalQueue, Quantity, ResourceQuota, Workload, stops
 from queue_manager.scheduling.amounts import amount, text
 from queue_manager.scheduling.quota_forest import QuotaForest
 from queue_manager.scheduling.quota_state import quotas_of
 from queue_manager.scheduling.quota_tree import FlavorResource, QuotaNode
+from queue_manager.visibility.job_times import job_times, life_of
 from queue_manager.visibility.unlisted_queues import is_unlisted
 
 MISSING = "Missing"  # the state of a ClusterQueue that does not exist
@@ -83,7 +85,7 @@ def queue_rows(
     for queue in local_queues:
         by_cluster_queue.setdefault(queue.spec.cluster_queue, []).append(queue)
         target[queue.metadata.key] = queue.spec.cluster_queue
-    waiting: dict[str, list[datetime]] = {}
+    waiting: dict[str, list[float]] = {}
     admitted: dict[str, int] = {}
     used: dict[str, Usage] = {}
     for workload in workloads:
@@ -95,7 +97,7 @@ def queue_rows(
             admitted[name] = admitted.get(name, 0) + 1
             _add(used.setdefault(name, {}), usage(workload))
         elif workload.spec.active:
-            waiting.setdefault(name, []).append(workload.metadata.creation_timestamp or now)
+            waiting.setdefault(name, []).append(_waited(workload, now))
     named = {queue.metadata.name: queue for queue in cluster_queues or ()}
     unlisted_because = "you may not read ClusterQueues" if cluster_queues is None else ""
     forest = _forest(named.values(), cohorts)
@@ -108,12 +110,11 @@ def queue_rows(
             waiting.get(name, []),
             admitted.get(name, 0),
             quotas[name],
-            now,
         )
         for name, queue in named.items()
     ]
     rows += [
-        _row_without_object(name, local, unlisted_because, waiting.get(name, []), admitted.get(name, 0), now)
+        _row_without_object(name, local, unlisted_because, waiting.get(name, []), admitted.get(name, 0))
         for name, local in by_cluster_queue.items()
         if name not in named
     ]
@@ -124,9 +125,8 @@ def _row_without_object(
     name: str,
     local_queues: Sequence[LocalQueue],
     unlisted_because: str,
-    waiting: Sequence[datetime],
+    waiting: Sequence[float],
     admitted: int,
-    now: datetime,
 ) -> QueueRow:
     if not unlisted_because and any(is_unlisted(local, ()) for local in local_queues):
         unlisted_because = "a manager has it from a file"
@@ -141,7 +141,7 @@ def _row_without_object(
         stopped_queues=_names(local for local in local_queues if stops(local.spec.stop_policy)),
         pending=len(waiting),
         admitted=admitted,
-        oldest_waiting_seconds=_oldest(waiting, now),
+        oldest_waiting_seconds=max(waiting, default=None),
         quotas=[],
     )
 
@@ -150,18 +150,18 @@ def _names(local_queues: Iterable[LocalQueue]) -> list[str]:
     return sorted(str(local.metadata.key) for local in local_queues)
 
 
-def _oldest(waiting: Sequence[datetime], now: datetime) -> float | None:
-    return max(0.0, (now - min(waiting)).total_seconds()) if waiting else None
+def _waited(workload: Workload, now: datetime) -> float:
+    """The seconds that `sluice ps` shows, but since the creation of the Workload, which soon follows its Job."""
+    return job_times(life_of(Job(metadata=workload.metadata), workload, now), now).waited
 
 
 def _row(
     queue: ClusterQueue,
     cohort_path: list[str],
     local_queues: Sequence[LocalQueue],
-    waiting: Sequence[datetime],
+    waiting: Sequence[float],
     admitted: int,
     quotas: list[QuotaRow],
-    now: datetime,
 ) -> QueueRow:
     active = next((c for c in queue.status.conditions if c.type == condition_types.ACTIVE), None)
     return QueueRow(
@@ -175,7 +175,7 @@ def _row(
         stopped_queues=_names(local for local in local_queues if stops(local.spec.stop_policy)),
         pending=len(waiting),
         admitted=admitted,
-        oldest_waiting_seconds=_oldest(waiting, now),
+        oldest_waiting_seconds=max(waiting, default=None),
         quotas=quotas,
     )
 

@@ -197,6 +197,9 @@ class Attempt(ApiModel):
     retry_at: Time | None = None
     """When the backoff ended. Unset: no backoff, or the workload was deactivated or its queue stopped."""
 
+    ran_seconds: Int32 | None = None
+    """Seconds with quota, until its Job had stopped. Unset: it is still being stopped."""
+
 
 class RequeueHistory(ApiModel):
     """The last attempts. Only Sluice has this field."""

@@ -7,6 +7,7 @@ from datetime import datetime
 import pytest
 
 from queue_manager.api.types import Workload
+from queue_manager.visibility.attempt_counts import count_attempts, count_budget_attempts
 from queue_manager.visibility.attempt_rows import attempt_rows
 from tests.unit.visibility.build import (
     ADMISSION,
@@ -139,3 +140,24 @@ def test_the_end_of_the_job_ends_its_last_attempt() -> None:
 
 def test_events_of_an_earlier_workload_of_the_name_are_ignored() -> None:
     assert attempt_rows(workload(), [event("Admitted", uid="another")]) == []
+
+
+def test_an_attempt_lasts_until_its_quota_is_released() -> None:
+    tried = {"start": wire(0), "end": wire(30), "reason": "Preempted", "cause": "", "retryAt": wire(32)}
+    stops = workload(
+        conditions=[*admitted(0), cond("Evicted", reason="Preempted", seconds=30)],
+        status={"requeueHistory": {"attempts": [tried]}, **HOLDS},
+    )
+    assert rows(stops) == [(1, at(0), None, "Preempted")]
+    released = workload(
+        conditions=[cond("Admitted", "False", seconds=120), cond("Evicted", reason="Preempted", seconds=30)],
+        status={"requeueHistory": {"attempts": [{**tried, "ranSeconds": 120}]}},
+    )
+    assert rows(released) == [(1, at(0), at(120), "Preempted")]
+
+
+def test_deactivations_by_a_user_end_attempts_and_budgets() -> None:
+    tries = [{"start": wire(start), "end": wire(start + 9), "reason": "Deactivated"} for start in (0, 20)]
+    status = {**evictions(("Deactivated", "", 2)), "requeueHistory": {"attempts": tries}}
+    its = workload(active=False, conditions=[cond("Evicted", reason="Deactivated", seconds=29)], status=status)
+    assert (count_attempts(its), count_budget_attempts(its)) == (2, 1)

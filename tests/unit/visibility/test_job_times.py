@@ -15,6 +15,7 @@ from queue_manager.accounting.job_summary import summary
 from queue_manager.accounting.records import JobRecord, StepRecord
 from queue_manager.accounting.step_reading import interruption_records, job_records, workload_records
 from queue_manager.lifecycle.interruptions import Interruption, after_start, after_stop
+from queue_manager.lifecycle.requeue_history import MAX_ATTEMPTS
 from queue_manager.lifecycle.state_space import CREATED, MOVES, LifeState, new_life, settled, step
 from queue_manager.visibility.job_states import job_row
 from queue_manager.visibility.job_times import JobTimes, Life, Period, job_times
@@ -159,3 +160,6 @@ def test_ps_show_and_history_agree_how_long_a_job_waited_and_ran(moves: list[tup
         assert (row.waited_seconds, row.ran_seconds) == (entry.waited_seconds, entry.ran_seconds), made
         assert (view.waited_seconds, view.ran_seconds) == (entry.waited_seconds, entry.ran_seconds)
         assert entry.run_seconds == (entry.ran_seconds or 0)
+        if entry.attempts <= MAX_ATTEMPTS:  # more are counted by evictions
+            assert (view.retries.total_attempts, len(view.retries.attempts)) == (entry.attempts, entry.attempts), made
+        assert row.budget_attempts == view.retries.budget_attempts <= view.retries.total_attempts

@@ -8,7 +8,7 @@ from queue_manager.api.types import ClusterQueue, Workload
 from queue_manager.cli import queues as cells
 from queue_manager.visibility.queue_rows import QueueRow, QuotaRow, queue_rows
 from tests.unit.queueing.builders import cohort
-from tests.unit.visibility.build import ADMISSION, admitted, at, cluster_queue, cond, local_queue, workload
+from tests.unit.visibility.build import ADMISSION, admitted, at, cluster_queue, cond, local_queue, wire, workload
 
 
 def test_workloads_count_in_the_queue_where_they_wait_or_hold_quota() -> None:
@@ -149,3 +149,10 @@ def test_a_user_who_may_not_read_cluster_queues_sees_those_of_the_local_queues()
     (row,) = queue_rows(None, [local_queue()], [waits], at(60))
     assert (row.name, row.state, row.message) == ("cq", "Unlisted", "you may not read ClusterQueues")
     assert (row.pending, row.oldest_waiting_seconds) == (1, 60)
+
+
+def test_the_oldest_wait_leaves_out_what_a_workload_ran() -> None:
+    tried = {"start": wire(2), "end": wire(40), "reason": "Preempted", "ranSeconds": 50}
+    drained = workload(status={"requeueHistory": {"attempts": [tried], "ranSeconds": 50}})
+    (row,) = queue_rows([cluster_queue()], [local_queue()], [drained], at(60))
+    assert row.oldest_waiting_seconds == 10

@@ -9,7 +9,7 @@ from datetime import datetime
 
 import msgspec
 
-from job_controller.model import Job, Key
+from job_controller.model import Job, Key, Pod
 from queue_manager.api import reasons
 from queue_manager.api.resources import JOBS, WORKLOADS
 from queue_manager.api.types import Workload
@@ -31,7 +31,6 @@ from queue_manager.visibility.manager_presence import notice
 from queue_manager.visibility.obstacles import Obstacle, obstacle
 from queue_manager.visibility.short_messages import cause_first, plain
 from queue_manager.visibility.started_jobs import is_between_tries
-from queue_manager.visibility.wire_types import Pod
 
 STYLES = {
     JobState.RUNNING: "green",

@@ -9,8 +9,7 @@ from datetime import datetime
 
 import msgspec
 
-from job_controller.model import Job, Key
-from job_controller.options import JobControllerOptions
+from job_controller.model import Job, Key, Pod
 from queue_manager.api import reasons
 from queue_manager.api.resources import JOBS, WORKLOADS
 from queue_manager.api.types import Workload
@@ -27,7 +26,7 @@ from queue_manager.cli.time_texts import deadline, format_time, span
 from queue_manager.engine.clock import SystemClock
 from queue_manager.engine.rest_client import RestClient
 from queue_manager.visibility.consequences import queue_obstacle
-from queue_manager.visibility.job_states import AFTER_AN_ATTEMPT, DEFAULT_OPTIONS, JobRow, JobState, job_rows
+from queue_manager.visibility.job_states import AFTER_AN_ATTEMPT, JobRow, JobState, job_rows, workloads_by_job
 from queue_manager.visibility.manager_presence import notice
 from queue_manager.visibility.obstacles import Obstacle, obstacle
 from queue_manager.visibility.short_messages import cause_first, plain
@@ -181,18 +180,28 @@ async def job_table(client: RestClient, namespace: str = "", default_ns: str = "
     pods = await read_troubled_pods(client, jobs, namespace)
     with_workload = {owner.uid for workload in workloads if (owner := workload.metadata.controller) is not None}
     new = [job for job in jobs if job.metadata.uid not in with_workload]
-    rows = job_rows(jobs, workloads, now, pods, await backoff_options(client, jobs))
+    rows = await _with_retries(client, jobs, workloads, pods, now)
     return await with_obstacles(client, rows, new, default_ns)
 
 
-async def backoff_options(client: RestClient, jobs: Sequence[Job]) -> JobControllerOptions:
-    """Return the options of the Job controller, read only if a Job is between two tries; the defaults if unknown."""
+async def _with_retries(
+    client: RestClient, jobs: Sequence[Job], workloads: Sequence[Workload], pods: Sequence[Pod], now: datetime
+) -> list[JobRow]:
+    """Return the rows. The configuration, which decides on the next try, is read only if a Job is between two tries."""
     if not any(is_between_tries(job.status) and not job.spec.suspend for job in jobs):
-        return DEFAULT_OPTIONS
-    from queue_manager.cli.published_config import published  # imports pydantic: 0.1 s, which other lists do not need
+        return job_rows(jobs, workloads, now, pods)
+    # imported late: they import pydantic, 0.1 s, which other lists do not need
+    from queue_manager.cli.published_config import published
+    from queue_manager.lifecycle.workload_settings import settings_of
+    from queue_manager.visibility.evicted_first import without_vain_retries
 
     config = await published(client)
-    return config.job_controller.options() if config is not None else DEFAULT_OPTIONS
+    if config is None:
+        return job_rows(jobs, workloads, now, pods)
+    rows = job_rows(jobs, workloads, now, pods, config.job_controller.options())
+    by_uid = workloads_by_job(workloads)
+    of_jobs = {job.metadata.key: its for job in jobs if (its := by_uid.get(job.metadata.uid)) is not None}
+    return without_vain_retries(rows, of_jobs, settings_of(config), now)
 
 
 async def with_obstacles(client: RestClient, rows: list[JobRow], new: list[Job], default_ns: str) -> list[JobRow]:

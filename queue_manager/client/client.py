@@ -88,8 +88,9 @@ class Client:
         another queue or namespace.
 
         Raises NeverStarts if the Job can never start, for instance because its queue does not exist: it was created and
-        stays, as with `sluice submit`, and is the error's `job`. `check=False` skips that, which costs some reads per
-        Job: for a program that submits thousands, or creates the queue later.
+        stays, and is the error's `job`. (`sluice submit -q` creates nothing if the queue does not exist.)
+        `check=False` skips that, which costs some reads per Job: for a program that submits thousands, or creates the
+        queue later.
         """
         tree = self._manifest(job)
         meta = tree.setdefault("metadata", {})

@@ -27,6 +27,7 @@ RUN_TIME = reasons.deactivated_due_to(reasons.MAX_EXEC_TIME_EXCEEDED)
 CHECK = reasons.deactivated_due_to(reasons.ADMISSION_CHECK)
 BY_A_USER = "by a user"
 CRASHES, OUT_OF_MEMORY, NO_NODE = "crashes", "out of memory", "no node"
+NOT_STARTABLE = ("no such program: ", "not executable: ")  # prefixes of causes, see `pod_causes`
 FAULTS_OF_PODS = (CRASHES, OUT_OF_MEMORY, "pods not ready", "pods lost", NO_NODE)  # what a pod's error explains
 RESTARTING = "Back-off restarting failed container"  # prefix of the message of the kubelet's BackOff Event
 
@@ -110,7 +111,7 @@ def _row(
         last_error=last_error,
         since=since,
         deactivated_seconds=(now - since).total_seconds() if since is not None else None,
-        action=action(why, job_argument(workload, default_ns), failure, default_ns),
+        action=action(why, job_argument(workload, default_ns), failure, default_ns, last_error),
     )
 
 
@@ -181,9 +182,16 @@ def _unready(workload: Workload, failure: Failure | None, warning: Event | None)
     return _UNREADY.get(most.underlying_cause or reasons.WAIT_FOR_START, most.underlying_cause or "")
 
 
-def action(why: str, job: str, failure: Failure | None = None, default_ns: str = "default") -> str:
-    """Return the suggested next step of an operator. `job`: as a command-line argument."""
+def action(
+    why: str, job: str, failure: Failure | None = None, default_ns: str = "default", last_error: str = ""
+) -> str:
+    """Return the suggested next step of an operator. `job`: as a command-line argument.
+
+    The command of a Job cannot be changed: one whose program does not start is submitted again.
+    """
     again = f"sluice reactivate {job}"
+    if why in FAULTS_OF_PODS and last_error.startswith(NOT_STARTABLE):
+        return f"fix its command, then submit it again (sluice cancel {job})"
     if why == OUT_OF_MEMORY:
         return f"raise its memory limit, then: {again}"
     if failure is not None and why == CRASHES:
@@ -198,7 +206,7 @@ def action(why: str, job: str, failure: Failure | None = None, default_ns: str =
         case "failed check":
             return f"see why the check rejected it, then: {again}"
         case "no node":
-            return f"let its pods fit a node (capacity, labels, taints: sluice show {job}), then: {again}"
+            return f"let its pods fit a node (capacity, labels, taints: kubectl describe nodes), then: {again}"
         case "pods lost":
             return f"see why running pods were lost (sluice show {job}), then: {again}"
     return f"see why its pods are not ready (sluice show {job}), then: {again}"

@@ -37,7 +37,7 @@ from queue_manager.visibility import reason_codes
 from queue_manager.visibility.attempt_counts import budget_attempts
 from queue_manager.visibility.cluster_state import NEVER_REASONS, ClusterObjects, ClusterState, Judgement
 from queue_manager.visibility.consequences import queue_argument, queue_obstacle
-from queue_manager.visibility.deactivated_jobs import LIMIT, NO_NODE, job_name
+from queue_manager.visibility.deactivated_jobs import LIMIT, NO_NODE, NOT_STARTABLE, action, job_name
 from queue_manager.visibility.deactivated_jobs import cause as why_deactivated
 from queue_manager.visibility.demand import demand
 from queue_manager.visibility.finding import Finding, sentence_of
@@ -189,7 +189,7 @@ def _without_node(case: Case, unplaced: Unscheduled) -> Finding:
 
 
 def _deactivated(case: Case, workload: Workload) -> Finding:
-    """The reason of a deactivated Job. If no node took its pods, a reactivation alone changes nothing."""
+    """The reason of a deactivated Job. If its pods did not get ready, a reactivation alone changes nothing."""
     _, message = explain_state(case.job, workload, JobState.DEACTIVATED, case.now)
     command = f"sluice reactivate {case.argument}"
     if why_deactivated(workload) == NO_NODE:
@@ -200,7 +200,10 @@ def _deactivated(case: Case, workload: Workload) -> Finding:
     sentence = "It is deactivated and stays out of the queue until it is reactivated."
     changes = ("an operator reactivates it",)
     if explain_state(case.job, workload, JobState.DEACTIVATED, case.now)[0] == LIMIT:
-        changes = ("what kept its pods from being ready is repaired, and it is reactivated",)
+        last_error = recorded_cause(workload)
+        changes = (action(why_deactivated(workload), case.argument, None, case.around.default_ns, last_error),)
+        verb = "cancel" if last_error.startswith(NOT_STARTABLE) else "show"
+        command = f"sluice {verb} {case.argument}"  # the cause is removed first
     return Finding(reasons.DEACTIVATED, sentence, changes, command, message)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from queue_manager.api.reasons import WAIT_FOR_RECOVERY
+from queue_manager.api.reasons import WAIT_FOR_RECOVERY, WAIT_FOR_START
 from queue_manager.visibility.job_states import JobState
 from queue_manager.visibility.started_jobs import NO_LONGER_READY
 
@@ -30,11 +30,14 @@ def is_outdated(last: JobState | None, now: JobState) -> bool:
 
 
 def continued(last: ShownState | None, now: ShownState) -> ShownState:
-    """Return `now`, with the reason WaitForRecovery if the Job is starting and ran before.
+    """Return `now`, with the reason WaitForRecovery if the Job is starting, or waits for its next pod, and ran before.
 
     Its objects do not always say so (`started_jobs`). It holds until a pod is ready, or the Job stops.
     """
-    if now.state != JobState.STARTING or last is None or now.reason == WAIT_FOR_RECOVERY:
+    between = now.state == JobState.BACKOFF and now.reason == WAIT_FOR_START
+    if not (now.state == JobState.STARTING or between) or last is None or now.reason == WAIT_FOR_RECOVERY:
         return now
-    recovers = last.state == JobState.RUNNING or (last.state, last.reason) == (JobState.STARTING, WAIT_FOR_RECOVERY)
-    return ShownState(now.state, WAIT_FOR_RECOVERY, NO_LONGER_READY) if recovers else now
+    recovers = last.state == JobState.RUNNING or (
+        last.state in (JobState.STARTING, JobState.BACKOFF) and last.reason == WAIT_FOR_RECOVERY
+    )
+    return ShownState(now.state, WAIT_FOR_RECOVERY, now.message if between else NO_LONGER_READY) if recovers else now

@@ -27,7 +27,11 @@ def node_changes(message: str, rows: Sequence[DemandRow]) -> tuple[str, ...]:
     """Return the changes after which a node may take the pods. `rows`: what the pods request."""
     short = sorted(set(_SHORT.findall(message)))
     asked = [f"{row.per_pod} {row.resource}" for row in rows if row.resource in short and row.per_pod not in ("", "0")]
-    found = [f"one node has {' and '.join(asked)} free: other pods end, or a bigger node is added"] if asked else []
+    found = (
+        [f"one node has {' and '.join(asked)} free: other pods end, if a node is that big, or a bigger node is added"]
+        if asked
+        else []
+    )
     found += [REQUEST_LESS] if asked else []
     found += [change for words, change in _OTHERS if words in message]
     return tuple(found) or (FITS,)

@@ -24,6 +24,7 @@ from queue_manager.lifecycle.workload_settings import WorkloadSettings
 from queue_manager.scheduling.execution_time import execution_deadline
 from queue_manager.visibility import reason_codes
 from queue_manager.visibility.deactivated_jobs import job_argument
+from queue_manager.visibility.evicted_first import is_evicted_before
 from queue_manager.visibility.explanation import Explanation
 from queue_manager.visibility.future_events import Prediction
 from queue_manager.visibility.indexes import IndexMap
@@ -282,13 +283,14 @@ def _while_running(
     context: PredictionContext,
     now: datetime,
 ) -> list[Prediction]:
-    found = []
+    found: list[Prediction] = []
     at = next_pod_at(job, pods, context.options, now)
     if at is not None:
         found.append(Prediction(at=at, what="a pod is created in place of a failed one"))
     elif indexes is not None:
         due = [(row.next_retry, row.index) for row in indexes.troubled if row.next_retry is not None]
         found += [Prediction(at=at, what=f"the next pod of index {index} is created") for at, index in sorted(due)[:1]]
+    found = [n for n in found if n.at is None or not is_evicted_before(n.at, workload, pods, context.settings)]
     at = _after(job.status.start_time, job.spec.active_deadline_seconds, now)
     if at is not None:
         found.append(Prediction(at=at, what="the Job fails if it still runs (activeDeadlineSeconds)"))

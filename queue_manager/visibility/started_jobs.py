@@ -51,10 +51,14 @@ def explain_running(job: Job) -> tuple[str, str]:
 
 
 def explain_starting(job: Job, workload: Workload | None) -> tuple[str, str]:
-    """Return (reason, message) of a Job without a ready pod: WaitForRecovery if it has lost pods."""
+    """Return (reason, message) of a Job without a ready pod.
+
+    It is the reason of a PodsReady condition that is False; without one WaitForRecovery if the Job has lost pods.
+    """
     ready = workload.condition(condition_types.PODS_READY) if workload is not None else None
-    if ready is not None and not ready.is_true and ready.reason == reasons.WAIT_FOR_RECOVERY:
-        return ready.reason, ready.message
+    if ready is not None and not ready.is_true:
+        failed = _failed(job.status) if ready.reason != reasons.WAIT_FOR_RECOVERY else ""
+        return ready.reason, failed or ready.message
     if lost := _lost(job.status, ready):
         return reasons.WAIT_FOR_RECOVERY, lost
     return (ready.reason, ready.message) if ready is not None else ("", "")
@@ -62,8 +66,12 @@ def explain_starting(job: Job, workload: Workload | None) -> tuple[str, str]:
 
 def _lost(status: JobStatus, ready: Condition | None) -> str:
     """Which pods were lost, as text; "" if none is known to be."""
+    if failed := _failed(status):
+        return failed
+    return NO_LONGER_READY if status.terminating or (ready is not None and ready.is_true) else ""
+
+
+def _failed(status: JobStatus) -> str:
     uncounted = status.uncounted_terminated_pods
     failed = status.failed + (len(uncounted.failed) if uncounted is not None else 0)
-    if failed:
-        return f"{failed} {'pod' if failed == 1 else 'pods'} failed, no other is ready yet"
-    return NO_LONGER_READY if status.terminating or (ready is not None and ready.is_true) else ""
+    return f"{failed} {'pod' if failed == 1 else 'pods'} failed, no other is ready yet" if failed else ""

@@ -45,6 +45,12 @@ def test_only_workloads_deactivated_by_sluice_are_listed() -> None:
     assert sorted(row.name for row in deactivated_jobs(workloads, [], at(0))) == ["given-up", "never-admitted"]
 
 
+@pytest.mark.parametrize("cause", ["no such program: nosuch", "not executable: /x"])
+def test_a_command_that_cannot_start_is_to_be_fixed_and_submitted_again(cause: str) -> None:
+    assert action("pods not ready", "j", last_error=cause) == "fix its command, then submit it again (sluice cancel j)"
+    assert action("by a user", "j", last_error=cause) == "sluice reactivate j"
+
+
 @pytest.mark.parametrize(
     ("reason", "status", "why", "tries"),
     [
@@ -256,5 +262,5 @@ def test_running_pods_that_are_not_ready_count_as_started() -> None:
 def test_the_advice_for_pods_without_a_node_names_what_may_not_fit() -> None:
     """Free capacity alone does not help a pod that is larger than each node, or whose nodeSelector none has."""
     assert action("no node", "j") == (
-        "let its pods fit a node (capacity, labels, taints: sluice show j), then: sluice reactivate j"
+        "let its pods fit a node (capacity, labels, taints: kubectl describe nodes), then: sluice reactivate j"
     )

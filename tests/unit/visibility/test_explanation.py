@@ -157,7 +157,7 @@ def test_a_job_in_this_state_has_this_code_and_next_command(
     assert not code or found.code in CODES
 
 
-BIGGER = "one node has 1 cpu free: other pods end, or a bigger node is added"
+BIGGER = "one node has 1 cpu free: other pods end, if a node is that big, or a bigger node is added"
 
 
 def test_pods_without_a_node_hold_quota_and_wait_for_one() -> None:
@@ -466,3 +466,10 @@ def test_quota_of_any_flavor_that_would_do_is_named() -> None:
     in_g = workload("b", conditions=admitted(), status={"admission": admission}, requests={"cpu": "1"})
     found = explained(job(), workload(), [in_f, in_g], above=above, flavors=[flavor(), flavor("g")])
     assert found.changes[0] == "running Workloads release 1 pod of flavor g, or 1 cpu of flavor f"
+
+
+def test_the_cause_of_a_deactivation_is_removed_before_the_reactivation() -> None:
+    limit = cond("Evicted", reason="DeactivatedDueToRequeuingLimitExceeded", message="too many tries")
+    found = explain(job(), workload(active=False, conditions=[limit]), Surroundings(), at(60))
+    advice = "see why its pods are not ready (sluice show j), then: sluice reactivate j"
+    assert (found.changes, found.next_command) == ([advice], "sluice show j")

@@ -90,6 +90,13 @@ CASES: list[tuple[str, str, Job, Workload | None, tuple[str, str]]] = [
         workload(conditions=admitted()),
         ("WaitForRecovery", "1 pod failed, no other is ready yet"),
     ),
+    (
+        "a pod has failed and none was ever ready",
+        "Backoff",
+        job(suspend=False, status={"failed": 1}),
+        workload(conditions=[*admitted(), cond("PodsReady", "False", "WaitForStart", "not yet")]),
+        ("WaitForStart", "1 pod failed, no other is ready yet"),
+    ),
     ("started without any queue", "Starting", job(queue="", suspend=False), None, ("", "")),
     (
         "quota, but admission checks are open",

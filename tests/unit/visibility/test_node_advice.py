@@ -8,7 +8,7 @@ from queue_manager.visibility.demand import demand
 from queue_manager.visibility.node_advice import FITS, REQUEST_LESS, node_changes
 from tests.unit.visibility.build import job
 
-BIGGER = "one node has {} free: other pods end, or a bigger node is added"
+BIGGER = "one node has {} free: other pods end, if a node is that big, or a bigger node is added"
 UNCORDON = "a cordoned node takes pods again (kubectl get nodes; kubectl uncordon NODE)"
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from queue_manager.api.resources import WORKLOAD_PRIORITY_CLASSES
+from queue_manager.cli.login_name import login_name
 from tests.local.cli.conftest import User
 from tests.local.cli.terminal import Terminal
 
@@ -50,7 +51,7 @@ async def test_tab_completes_commands_options_and_names(
             ("-q user-q\t", "-q user-queue "),
             ("\x15sluice explain --reason Ex\t", "--reason ExceedsMaxQuota "),
             ("\x15sluice run --priority urg\t", "--priority urgent "),
-            ("\x15sluice reactivate --why by\t", "--why by\\ a\\ user "),
+            ("\x15sluice reactivate --why by\t", f"--why by\\ {login_name()} "),
         ):
             terminal.type(keys)
             await terminal.until_shows(completed)
@@ -98,7 +99,7 @@ async def test_fish_completes_with_descriptions(user: Callable[..., User], env: 
         "Failed,Pending",
         "ExceedsMaxQuota",
         "urgent",
-        "by a user",
+        f"by {login_name()}",
         "admitted\tall are unsuspended",
         "reactivate\trequeue deactivated Jobs, with a new budget of retries",
     ]

@@ -32,7 +32,7 @@ async def test_a_job_that_never_becomes_ready_is_listed_and_reactivated(user: Ca
     assert (row["name"], row["why"], row["budgetAttempts"]) == ("broken", "pods not ready", 2)
     assert "/no/such/program" in row["lastError"]
     for queue in ("user-queue", "cq/cluster-queue"):
-        assert "sluice reactivate broken" in me.says("deactivated", "-q", queue)
+        assert "submit it again (sluice cancel broken)" in me.says("deactivated", "-q", queue)
     for command in ("deactivated", "ps"):
         lost = me.run(command, "-q", "user-quee")
         assert (lost.returncode, lost.stdout) == (2, "")

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from queue_manager.api.resources import WORKLOAD_PRIORITY_CLASSES
-from queue_manager.cli.login_name import login_name
 from tests.local.cli.conftest import User
 from tests.local.cli.terminal import Terminal
 
+BLANK = "\\ "  # as a shell completes it
 INTERACTIVE = {
     "bash": (("bash", "--norc", "--noprofile", "-i"), "PS1=; source <(sluice completion bash)"),
     "zsh": (("zsh", "-f", "-i"), "PS1=; autoload -Uz compinit; compinit -u -D; source <(sluice completion zsh)"),
@@ -35,7 +35,7 @@ async def test_tab_completes_commands_options_and_names(
     if shutil.which(shell) is None:
         pytest.skip(f"{shell} is not installed: make test-tools")
     me = user()
-    await with_a_cause_and_a_class(me)
+    cause = await with_a_cause_and_a_class(me)
     command, setup = INTERACTIVE[shell]
     terminal = Terminal(*command, env={**env, "KUBECONFIG": str(me.up.kubeconfig)})
     try:
@@ -51,7 +51,7 @@ async def test_tab_completes_commands_options_and_names(
             ("-q user-q\t", "-q user-queue "),
             ("\x15sluice explain --reason Ex\t", "--reason ExceedsMaxQuota "),
             ("\x15sluice run --priority urg\t", "--priority urgent "),
-            ("\x15sluice reactivate --why by\t", f"--why by\\ {login_name()} "),
+            ("\x15sluice reactivate --why by\t", f"--why {cause.replace(' ', BLANK)} "),
         ):
             terminal.type(keys)
             await terminal.until_shows(completed)
@@ -59,19 +59,21 @@ async def test_tab_completes_commands_options_and_names(
         terminal.close()
 
 
-async def with_a_cause_and_a_class(me: User) -> None:
-    """The Job `training`, deactivated by a user, and the WorkloadPriorityClass `urgent`."""
+async def with_a_cause_and_a_class(me: User) -> str:
+    """Create the Job `training`, deactivated, and the WorkloadPriorityClass `urgent`; return the cause: `by USER`."""
     me.submit("training")
     me.says("deactivate", "training")
     async with me.up.client() as client:
         await client.create(WORKLOAD_PRIORITY_CLASSES, "", {"metadata": {"name": "urgent"}, "value": 9})
+    (row,) = me.json("deactivated")
+    return str(row["cause"])
 
 
 async def test_fish_completes_with_descriptions(user: Callable[..., User], env: dict[str, str]) -> None:
     if shutil.which("fish") is None:
         pytest.skip("fish is not installed: make test-tools")
     me = user()
-    await with_a_cause_and_a_class(me)
+    cause = await with_a_cause_and_a_class(me)
     asked = (
         "sluice reac",
         "sluice show tr",
@@ -99,7 +101,7 @@ async def test_fish_completes_with_descriptions(user: Callable[..., User], env: 
         "Failed,Pending",
         "ExceedsMaxQuota",
         "urgent",
-        f"by {login_name()}",
+        cause,
         "admitted\tall are unsuspended",
         "reactivate\trequeue deactivated Jobs, with a new budget of retries",
     ]

@@ -98,8 +98,9 @@ class Ledger:
 
     def status_written(self, world: Watched, old_job: Tree, new_job: Tree) -> None:
         """Checks a status: each pod is recorded once, counted after its release, and never if the controller deleted
-        it; completed and failed indexes are disjoint and in range; an index has at most backoffLimitPerIndex + 1
-        counted failures; the terminal condition follows an interim one when no pod is active, terminating or tracked.
+        it; completed and failed indexes are disjoint, and below completions when they are written; an index has at most
+        backoffLimitPerIndex + 1 counted failures; the terminal condition follows an interim one when no pod is active,
+        terminating or tracked.
         """
         old, new, spec = old_job["status"], new_job["status"], new_job["spec"]
         for kind in ("succeeded", "failed"):
@@ -118,9 +119,13 @@ class Ledger:
         completed = listed(new.get("completedIndexes", ""), 99)
         failed = listed(new.get("failedIndexes") or "", 99)
         assert not set(completed) & set(failed)
-        assert all(index < spec["completions"] for index in (*completed, *failed))
-        if spec.get("completionMode") == "Indexed":
-            assert new.get("succeeded", 0) == len(completed)
+        if any(new.get(field) != old.get(field) for field in ("completedIndexes", "failedIndexes", "succeeded")):
+            # A write of an interim condition only keeps what was stored before completions was lowered.
+            assert all(index < spec["completions"] for index in (*completed, *failed))
+            if spec.get("completionMode") == "Indexed":
+                # The API accepts a lower number only while completions equals parallelism.
+                kept = 0 if spec["completions"] == spec["parallelism"] else old.get("succeeded", 0)
+                assert new.get("succeeded", 0) == max(len(completed), kept)
         limit = spec.get("backoffLimitPerIndex")
         ending = any(c["status"] == "True" for c in new.get("conditions", ()) if c["type"] != "Suspended")
         if limit is not None and not ending and not self.switched:

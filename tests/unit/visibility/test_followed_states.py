@@ -63,11 +63,16 @@ STEP = st.tuples(st.sampled_from(UNSTOPPED), st.integers(0, 7))
 ONE_POD = {"parallelism": 1, "completions": 1, "backoffLimit": 0}
 INDEX = {**ONE_POD, "completionMode": "Indexed", "backoffLimit": 2**31 - 1, "backoffLimitPerIndex": 1}
 
+# Index 1 succeeds and is recorded; then completions becomes 1, unseen by the controller.
+SHRUNK = [("fail", 0), ("restart", 0), ("succeed", 0), ("restart", 0), ("elastic", 0)]
+
 
 @given(specs(), st.lists(STEP, max_size=40), st.lists(st.integers(0, 3), min_size=1), st.randoms(use_true_random=False))
 @example(ONE_POD, [("run", 1), ("hear all", 0), ("fail", 0), ("hear all", 0)], [1], None)
 @example(ONE_POD, [("run", 1), ("hear all", 0), ("succeed", 0), ("hear all", 0)], [1], None)
 @example(INDEX, [("run", 1), ("hear all", 0), ("fail", 0), ("hear all", 0)], [0], None)
+@example({**INDEX, "completions": 2}, [*SHRUNK, ("parallelism", 0), ("restart", 0)], [0], None)
+@example({**INDEX, "completions": 3, "backoffLimitPerIndex": 0}, [*SHRUNK, ("restart", 0)], [0], None)
 @settings(max_examples=examples(300), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_no_state_goes_back_within_an_attempt_without_a_reason(
     spec: dict[str, Any], steps: list[Step], ready: list[int], skips: Any

@@ -69,6 +69,7 @@ class WorkQueue(Generic[K]):
         self._failures: dict[K, int] = {}
         self._idle: deque[asyncio.Future[None]] = deque()  # idle workers, the longest idle first
         self._closed = False
+        self._loop: asyncio.AbstractEventLoop | None = None  # kept: Python 3.11 asks the system for each running loop
         if metrics is not None:
             for counter in ("adds", "retries"):  # rate() needs the 0 before the first increment
                 metrics.inc(f"workqueue_{counter}_total", self._labels, 0)
@@ -105,7 +106,7 @@ class WorkQueue(Generic[K]):
             return
         if self._closed:
             return
-        loop = asyncio.get_running_loop()
+        loop = self._running_loop()
         due = loop.time() + seconds
         pending = self._timers.get(key)
         if pending is not None:
@@ -177,7 +178,7 @@ class WorkQueue(Generic[K]):
 
     async def _work(self, worker: Callable[[K], Awaitable[object]]) -> None:
         """One worker: process keys until the queue is closed and empty."""
-        loop = asyncio.get_running_loop()
+        loop = self._running_loop()
         while await self._wait_for_key():
             key, is_new = self._take()
             self._observe("workqueue_queue_duration_seconds", loop.time() - self._queued_since.pop(key))
@@ -233,7 +234,7 @@ class WorkQueue(Generic[K]):
     async def _wait_for_key(self) -> bool:
         """Wait until this worker may take a key; False when the queue is closed and empty."""
         while not self._known_keys and not self._may_take_new() and not (self._closed and not len(self)):
-            future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            future: asyncio.Future[None] = self._running_loop().create_future()
             self._idle.append(future)
             try:
                 await future
@@ -243,7 +244,7 @@ class WorkQueue(Generic[K]):
         return len(self) > 0
 
     def _enqueue(self, key: K, *, new: bool = False) -> None:
-        self._queued_since[key] = _loop_time()
+        self._queued_since[key] = self._time()
         if new:
             self._new_keys[key] = None
             self._notify_idle()
@@ -274,9 +275,21 @@ class WorkQueue(Generic[K]):
         else:
             log.exception("sync failed, will be repeated", extra=extra)
 
+    def _running_loop(self) -> asyncio.AbstractEventLoop:
+        if self._loop is None:
+            self._loop = asyncio.get_running_loop()
+        return self._loop
+
+    def _time(self) -> float:
+        """The loop's time; 0 before the loop runs, for keys that are added earlier."""
+        try:
+            return self._running_loop().time()
+        except RuntimeError:
+            return 0.0
+
     def _measure(self) -> None:
         """Set the gauges, before each exposition."""
-        now = _loop_time()
+        now = self._time()
         ages = [now - started for started in self._processing_since.values()]
         for name, value in (
             ("depth", len(self)),
@@ -298,11 +311,3 @@ class WorkQueue(Generic[K]):
 def _text(key: object) -> str:
     """A key for people: namespace/name, or the parts of a larger key."""
     return "/".join(filter(None, map(_text, key))) if isinstance(key, tuple) else str(key)
-
-
-def _loop_time() -> float:
-    """The loop's time; 0 before the loop runs, for keys that are added earlier."""
-    try:
-        return asyncio.get_running_loop().time()
-    except RuntimeError:
-        return 0.0

@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum
 from types import MappingProxyType
+from typing import NamedTuple
 
 from queue_manager.api import messages, policies, reasons
 from queue_manager.scheduling.backfill import Backfilling, Candidate
@@ -50,8 +51,7 @@ class Retry(Enum):
     PREEMPTION = "preemption"  # when quota is released; applies to this Workload only
 
 
-@dataclass(frozen=True, slots=True)
-class Admit:
+class Admit(NamedTuple):
     """The Workload fits. The caller counts the assignment and writes it."""
 
     info: Info
@@ -59,8 +59,7 @@ class Admit:
     assignment: Assignment
 
 
-@dataclass(frozen=True, slots=True)
-class Refuse:
+class Refuse(NamedTuple):
     """The Workload stays pending; reason and message are for its QuotaReserved condition."""
 
     info: Info
@@ -71,8 +70,7 @@ class Refuse:
     skips_preemption: bool = False  # it could preempt, had others of this cycle not taken quota or victims
 
 
-@dataclass(frozen=True, slots=True)
-class Preempt:
+class Preempt(NamedTuple):
     """The Workload fits as soon as its victims, or those of others, have released their quota.
 
     The caller evicts those that are not evicted yet, keeps the `reservation` and writes reason and message into the
@@ -100,8 +98,7 @@ Outcome = Admit | Preempt | Refuse
 NO_HEADS: Mapping[str, Info] = MappingProxyType({})
 
 
-@dataclass(frozen=True, slots=True)
-class _Entry:
+class _Entry(NamedTuple):
     """A nominated head. `passed`: uids of the preemptors whose reservations do not concern it, its own among them."""
 
     info: Info

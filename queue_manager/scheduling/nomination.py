@@ -12,22 +12,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
+from typing import NamedTuple
 
 from queue_manager.scheduling import fair_preemption, victim_search
 from queue_manager.scheduling.flavor_assignment import NEEDS_PREEMPTION, Assignment, Choice, Mode, assign
 from queue_manager.scheduling.partial_admission import largest_fit
 from queue_manager.scheduling.planned_usage import PlannedUsage
-from queue_manager.scheduling.preemption_candidates import Preemptor
+from queue_manager.scheduling.preemption_candidates import NO_VICTIMS, Preemptor
 from queue_manager.scheduling.quota_state import QueueState, SchedulerState
 from queue_manager.scheduling.quota_tree import FlavorResource, Usage
 from queue_manager.scheduling.victim_search import FindVictims, Victim, after, prospect
 from queue_manager.scheduling.workload_info import Info
 
-NO_VICTIMS: dict[str, int] = {}
 
-
-@dataclass(frozen=True, slots=True)
-class Nomination:
+class Nomination(NamedTuple):
     """The flavors of a head. It fits now, without the victims, or when the planned preemptions are done."""
 
     assignment: Assignment
@@ -62,7 +60,7 @@ def preemptor_of(
     return Preemptor(info, queue, usage, needs, planned.victims.keys(), before)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Judgement:
     """One number of pods of one head. It is the `AvailableQuota` of its flavor assignment."""
 

@@ -13,9 +13,10 @@ BEHAVIOUR.md#q45-quota-kept-for-preemptors.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from types import TracebackType
+from typing import ParamSpec, TypeVar
 
 from queue_manager.api import policies
 from queue_manager.scheduling.holdings import Reservation
@@ -24,6 +25,8 @@ from queue_manager.scheduling.quota_tree import FlavorResource, QuotaNode, Usage
 from queue_manager.scheduling.workload_info import Info
 
 Amounts = dict[FlavorResource, int]
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 class PlannedUsage:
@@ -66,20 +69,15 @@ class PlannedUsage:
     def free(self, node: QuotaNode, fr: FlavorResource) -> int:
         """Return the amount that is available both now and after all planned preemptions: the smaller of the two."""
         planned = node.available(fr)
-        if not self._differs(node):
-            return planned
-        with self._as_now(node):
-            return min(planned, node.available(fr))
+        return min(planned, self.unclaimed(node, fr)) if self._differs(node) else planned
 
     def unclaimed(self, node: QuotaNode, fr: FlavorResource) -> int:
         """The amount that is available now, whatever is kept for preemptors."""
-        with self._as_now(node):
-            return node.available(fr)
+        return self._as_now(node, node.available, fr)
 
     def used(self, node: QuotaNode, fr: FlavorResource) -> int:
         """The current usage."""
-        with self._as_now(node):
-            return node.usage.get(fr, 0)
+        return self._as_now(node, lambda: node.usage.get(fr, 0))
 
     def fits(self, node: QuotaNode, usage: Usage) -> bool:
         """Whether this usage is available both now and after all planned preemptions (`free`)."""
@@ -112,8 +110,7 @@ class PlannedUsage:
         """Count an admission of this cycle, in both versions."""
         if self._differs(node):
             self._separate(node)
-            with self._as_now(node):
-                node.add_all(usage)
+            self._as_now(node, node.add_all, usage)
         self._keep_original(node)
         node.add_all(usage)
 
@@ -193,13 +190,12 @@ class PlannedUsage:
             if each not in self._now:
                 self._now[each] = dict(each.usage)
 
-    @contextmanager
-    def _as_now(self, node: QuotaNode) -> Iterator[None]:
-        """For the time of a `with` block, the node and its ancestors have the usage of now."""
+    def _as_now(self, node: QuotaNode, call: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+        """Call this while the node and its ancestors have the usage of now."""
         path = [each for each in node.path() if each in self._now]
         self._swap(path)
         try:
-            yield
+            return call(*args, **kwargs)
         finally:
             self._swap(path)
 

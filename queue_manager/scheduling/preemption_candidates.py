@@ -25,11 +25,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field
 from datetime import datetime
 from enum import IntEnum
 from itertools import chain, islice
 from math import inf
+from types import MappingProxyType
 from typing import NamedTuple
 
 from queue_manager.api import policies
@@ -39,12 +39,12 @@ from queue_manager.scheduling.quota_state import QueueState, SchedulerState
 from queue_manager.scheduling.quota_tree import FlavorResource, QuotaNode, Usage, is_within_quota
 from queue_manager.scheduling.workload_info import Info
 
+NO_VICTIMS: Mapping[str, int] = MappingProxyType({})
 MOST_READ = 100  # Workloads, before a search for victims
 MOST_RECLAIMS = 2  # of one Workload from another one that has no lower priority
 
 
-@dataclass(frozen=True, slots=True)
-class Preemptor:
+class Preemptor(NamedTuple):
     """A pending Workload with the flavors that it would use."""
 
     info: Info
@@ -52,7 +52,7 @@ class Preemptor:
     usage: Usage  # all that it would use
     needs: frozenset[FlavorResource]  # where quota is short
     taken_victims: AbstractSet[str] = frozenset()  # uids of other preemptors' victims; the tree is without them
-    preempted: Mapping[str, int] = field(default_factory=dict)  # by uid, how often by this preemptor
+    preempted: Mapping[str, int] = NO_VICTIMS  # by uid, how often by this preemptor
 
     @property
     def node(self) -> QuotaNode:

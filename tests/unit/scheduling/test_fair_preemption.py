@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 from fractions import Fraction
 
 import pytest
@@ -471,7 +470,7 @@ def test_queues_do_not_preempt_each_other_for_ever(shape, drawn):
             wanted = preemptor(state, name, text)
             uid = text.partition(":")[0]
             before = {victim: count for (by, victim), count in evictions.items() if by == uid}
-            wanted = replace(wanted, preempted=before)
+            wanted = wanted._replace(preempted=before)
             fits = wanted.queue.node.available(CPU) >= wanted.usage[CPU]
             victims = () if fits else find_victims(state, wanted, T0)
             if not (fits or victims):

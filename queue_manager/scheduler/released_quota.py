@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from queue_manager.scheduling.quota_tree import QuotaNode
 
-PAUSE_SECONDS = 0.1
+PAUSE_SECONDS = 0.2
 EARLY_SECONDS = 0.002  # by which a timer of the event loop may end before its time
 
 

@@ -264,7 +264,7 @@ class Client:
                     raise NeverStarts(created, seen.job.metadata.key, found.text, found.remedy)
                 if seen.update.state != JobState.PENDING or not checks.is_confirming:
                     return
-                time.sleep(CONFIRM_POLL_SECONDS)
+                time.sleep(CONFIRM_POLL_SECONDS)  # an obstacle counts once it has lasted
         except (ApiException, HTTPError, OSError, JobDeleted):
             return  # the Job exists, or has existed: what is wrong is seen by `wait`
 

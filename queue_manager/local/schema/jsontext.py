@@ -31,7 +31,7 @@ def parse_json(body: bytes, prefix: str = "", *, repeated: bool = True) -> Json:
         tree = orjson.loads(body)
         # Compact JSON equals the encoded tree unless a name was dropped, so it need not be counted.
         if repeated and orjson.dumps(tree) != body and _count_names(tree) != len(_KEY.findall(body)):
-            tree = json.loads(body, object_pairs_hook=_object, parse_int=whole)
+            tree = json.loads(body, object_pairs_hook=marked_object, parse_int=whole)
     except (orjson.JSONEncodeError, ValueError, RecursionError) as error:
         raise bad_request(f"{prefix}{syntax_error(body, error)}") from None
     return tree
@@ -65,7 +65,8 @@ def _count_names(tree: Json) -> int:
     return names
 
 
-def _object(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
+def marked_object(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
+    """Return an object of these fields, as `Repeated` if a name occurs twice; the last value of a field is kept."""
     tree = dict(pairs)
     if len(tree) == len(pairs):
         return tree

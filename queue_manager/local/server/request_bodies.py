@@ -7,7 +7,7 @@ read with 400. `object_decoding` makes an object of a kind from it.
 from __future__ import annotations
 
 import json
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import orjson
 import yaml
@@ -18,7 +18,7 @@ from queue_manager.local import errors
 from queue_manager.local.request_limits import MAX_BODY, MAX_VALUES, TOO_MANY, excess
 from queue_manager.local.schema import protobuf
 from queue_manager.local.schema.cpu_time_limits import TimeLimitExceeded, limited
-from queue_manager.local.schema.jsontext import Repeated, whole
+from queue_manager.local.schema.jsontext import marked_object, whole
 from queue_manager.local.server.http_messages import JSON_TYPE, PROTOBUF, YAML_TYPES, ServerRequest, media_type
 
 _HEAD = 'struct { APIVersion string "json:\\"apiVersion,omitempty\\""; Kind string "json:\\"kind,omitempty\\"" }'
@@ -152,16 +152,7 @@ def _too_much(why: str) -> errors.StatusError:
 
 def _with_repeated(body: bytes) -> Json:
     """Parse JSON and mark objects that repeat a field name as `Repeated`; the last value of the field is kept."""
-
-    def pairs(items: list[tuple[str, Any]]) -> dict[str, Any]:
-        tree = dict(items)
-        if len(tree) == len(items):
-            return tree
-        repeated = Repeated(tree)
-        repeated.names = [name for name, _ in items]
-        return repeated
-
-    return json.loads(body, object_pairs_hook=pairs, parse_int=whole)
+    return json.loads(body, object_pairs_hook=marked_object, parse_int=whole)
 
 
 def no_object(value: Json) -> str:

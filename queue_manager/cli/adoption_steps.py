@@ -25,7 +25,7 @@ from queue_manager.adoption.kueue_installation import (
     manifest,
 )
 from queue_manager.api.resources import CONFIG_MAPS, CRDS, JOBS, NAMESPACES, PODS, SECRETS, Resource
-from queue_manager.cli import adoption_rights
+from queue_manager.cli import adoption_rights, own_rights
 from queue_manager.cli.adoption_reading import STORED, KueueCluster, is_rewritable, kind_of, stored_versions
 from queue_manager.cli.api_error_text import webhook_sentence
 from queue_manager.cli.exit_codes import CommandRefused
@@ -47,7 +47,7 @@ async def take_over(client: RestClient, cluster: KueueCluster, file: str, timeou
 
     Without Kueue, after `sluice install`, only objects that are stored as v1beta1 are rewritten.
     """
-    await adoption_rights.check(client, adoption_rights.of_takeover(cluster))
+    await own_rights.check(client, adoption_rights.of_takeover(cluster))
     if cluster.is_kueues:
         save(file, cluster)
     for crd in cluster.outdated:
@@ -83,7 +83,7 @@ async def give_back(client: RestClient, file: str, namespace: str, timeout: floa
             f"{len(own)} unfinished Jobs are run by Sluice's Job controller ({own[0]} ...): nothing would run them; "
             "let them end first, or pass --accept-losses"
         )
-    await adoption_rights.check(client, adoption_rights.of_restoration(saved))
+    await own_rights.check(client, adoption_rights.of_restoration(saved))
     for tree in saved:
         if tree["kind"] == DEPLOYMENTS.kind:
             await _stop_if_present(client, tree, timeout)

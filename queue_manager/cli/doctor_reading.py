@@ -70,6 +70,9 @@ HEADER_RESOLUTION = timedelta(seconds=1)  # of the Date header, and of the times
 CONNECT_SECONDS = 10.0
 OPTIONAL = (COHORTS, ADMISSION_CHECKS)  # kinds without which the others are of use
 UNKNOWN_CONFIG = "the configuration of the manager (not published, or forbidden)"
+NOT_INSTALLED = (
+    f"whether a manager runs (Sluice is not installed in namespace {NAMESPACE}, and none has held a Lease there)"
+)
 RENEW_LOCAL = "sluice down; sluice up --detach"
 RENEW_MANAGER = f"kubectl rollout restart deployment -n {NAMESPACE}"
 
@@ -158,6 +161,8 @@ class ClusterReader:
             is_absent = not (deployment or config or set(self.not_read) - {UNKNOWN_CONFIG}) and not (
                 await has_configuration(self._client)
             )
+        if is_absent and lease is None and not is_of_local_cluster(self._kubeconfig):
+            self.not_read.append(NOT_INSTALLED)
         workloads = await self._seen(WORKLOADS, Workload)
         pods = await self._seen(PODS, Pod)
         jobs = await self._seen(JOBS, Job)

@@ -90,7 +90,12 @@ def _ago(lease: LeaseFacts, now: datetime) -> str:
 
 
 def notice(seen: Presence) -> str:
-    """Return the line below a list of Jobs that wait; "" if a manager may run."""
-    if not seen.absent:
+    """Return the line below a list of Jobs that wait; "" if a manager may run.
+
+    Nothing is said of a cluster without an installation: the list would say it each time beside a manager that was
+    started by hand.
+    """
+    is_bare = seen.all_read and not seen.is_certain
+    if not seen.absent or is_bare:
         return ""
     return f"{'no manager runs' if seen.is_certain else 'perhaps no manager runs'}: {seen.absent}"

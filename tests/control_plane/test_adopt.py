@@ -129,7 +129,7 @@ async def test_a_dry_run_names_what_would_happen_and_changes_nothing(
     assert [line.split()[:2] for line in done.stdout.splitlines() if "keep their quota" in line] == [["1", "kept"]]
     assert f"Deployment {kueue}/kueue-controller-manager" in done.stdout
     assert f"MutatingWebhookConfiguration {WEBHOOKS}" in done.stdout
-    assert "Nothing was changed" in done.stdout
+    assert f"Nothing was changed. To make these changes: sluice adopt -n {kueue} --apply\n" in done.stdout
     after = await api.get(DEPLOYMENTS, kueue, "kueue-controller-manager")
     assert after["metadata"]["resourceVersion"] == before["metadata"]["resourceVersion"]
 
@@ -272,6 +272,17 @@ async def test_the_way_back_ends_before_a_change_if_a_stored_version_is_unknown_
     assert back.returncode == 3
     assert "objects are stored as v1beta2, which the saved Kueue does not know" in back.stderr
     assert await api.list(DEPLOYMENTS, kueue) == []
+
+
+async def test_a_kueue_in_another_namespace_is_named_and_not_stopped(
+    api: RestClient, kueue: str, plane: ControlPlane, tmp_path: Path
+) -> None:
+    """Only the webhooks of the namespace that is named are deleted: the others would refuse each new Job."""
+    for more in ((), ("--apply", "--save", str(tmp_path / "kueue.yaml"))):
+        done = adopt(plane, "-n", "default", *more)
+        assert done.returncode == 2
+        assert f"Kueue's manager runs in namespace {kueue}, not in default: name it with -n {kueue}" in done.stderr
+    assert (await api.get(DEPLOYMENTS, kueue, "kueue-controller-manager"))["spec"]["replicas"] == 1
 
 
 async def test_losses_have_to_be_accepted(api: RestClient, kueue: str, plane: ControlPlane, tmp_path: Path) -> None:

@@ -11,7 +11,6 @@ from queue_manager.visibility.diagnosis.snapshot import ClusterSnapshot
 RULES: tuple[Callable[[ClusterSnapshot], Iterable[Problem]], ...] = (
     platform_rules.leases_without_holder,
     platform_rules.deployments_that_never_led,
-    platform_rules.absent_installations,
     platform_rules.unanswered_webhooks,
     platform_rules.hanging_namespaces,
     platform_rules.missing_certificate_secrets,

@@ -14,7 +14,6 @@ EXPIRED_CERTIFICATE = "ExpiredCertificate"
 EXPIRING_CERTIFICATE = "ExpiringCertificate"
 CLOCK_SKEW = "ClockSkew"
 NO_MANAGER = "NoManager"
-NOT_INSTALLED = "NotInstalled"
 INSTALL = "sluice install | kubectl apply --server-side -f -"
 UNANSWERED_WEBHOOK = "UnansweredWebhook"
 NO_CERTIFICATE_SECRET = "NoCertificateSecret"
@@ -77,18 +76,6 @@ def leases_without_holder(snapshot: ClusterSnapshot) -> Iterator[Problem]:
         )
         command = INSTALL if snapshot.is_absent else command
         yield warning(NO_MANAGER, f"lease/{name} -n {namespace}", what, command)
-
-
-def absent_installations(snapshot: ClusterSnapshot) -> Iterator[Problem]:
-    """A cluster without an installation, on which no manager has led either."""
-    if snapshot.is_absent and not snapshot.leases:
-        yield warning(
-            NOT_INSTALLED,
-            f"namespace/{NAMESPACE}",
-            "Sluice is not installed here: the namespace has neither Deployment nor configuration of a manager, and "
-            "none has held a Lease. Jobs of queues start only if a manager runs elsewhere.",
-            INSTALL,
-        )
 
 
 def deployments_that_never_led(snapshot: ClusterSnapshot) -> Iterator[Problem]:

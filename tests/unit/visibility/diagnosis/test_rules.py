@@ -210,10 +210,6 @@ FOUND = {
         {"leases": [LeaseFacts("kueue-system/lease", "", NOW, 15)], "config": None},
         ("warning", "NoManager", "lease/lease -n kueue-system", "Perhaps no manager runs"),
     ),
-    "a cluster without an installation": (
-        {"leases": [], "config": None, "is_absent": True},
-        ("warning", "NotInstalled", "namespace/kueue-system", "Sluice is not installed here"),
-    ),
     "an installation whose manager never started": (
         {"leases": [], "deployment": DeploymentFacts(MANAGER, 2, 0)},
         ("error", "NoManager", "deployment/manager -n kueue-system", "no pod of it is ready"),

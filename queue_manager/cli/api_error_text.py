@@ -16,7 +16,7 @@ from queue_manager.engine.transport import ApiError
 _WEBHOOK = re.compile(
     r'(?:failed calling webhook "(?P<name>[^"]+)"|(?P<of>conversion webhook for .+?),? failed): (?P<rest>.*)', re.DOTALL
 )
-_URL = re.compile(r'"https://(?P<service>[^./"]+)\.[^"]*": (?P<cause>.*)', re.DOTALL)
+_URL = re.compile(r'"https://[^"]*": (?P<cause>.*)', re.DOTALL)
 _OURS = (WEBHOOK_SERVICE, CONVERSION_SERVICE)
 _CAUSES = (
     ("connection refused", REFUSED),

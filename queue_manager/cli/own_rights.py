@@ -29,12 +29,13 @@ class Access(NamedTuple):
 
 async def check(client: RestClient, wanted: Iterable[Access]) -> None:
     """Raise CommandRefused with every right that the user lacks."""
-    denied = [each for each in dict.fromkeys(wanted) if not await _is_allowed(client, each)]
+    denied = [each for each in dict.fromkeys(wanted) if not await is_allowed(client, each)]
     if denied:
         raise CommandRefused(f"you lack these rights, so nothing was changed: {'; '.join(map(str, denied))}")
 
 
-async def _is_allowed(client: RestClient, access: Access) -> bool:
+async def is_allowed(client: RestClient, access: Access) -> bool:
+    """Return whether the user has a right, as far as the user may ask that."""
     attributes = {
         "verb": access.verb,
         "group": access.resource.group,

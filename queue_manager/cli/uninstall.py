@@ -47,6 +47,7 @@ from queue_manager.cli.installed import (
     releases,
     roles_only,
 )
+from queue_manager.cli.own_rights import Access, is_allowed
 from queue_manager.cli.streams import say
 from queue_manager.configuration.process import LeaderElection
 from queue_manager.engine.rest_client import RestClient
@@ -195,10 +196,13 @@ class _Removal:
         The owner of an installation with Roles only may lack the right to do so.
         """
         for name in LEASE_NAMES:
+            right = Access("delete", LEASES, self._namespace, name)
+            if self.where is not None and not await is_allowed(self._client, right):
+                continue
             try:
                 lease = await self._client.get(LEASES, self._namespace, name)
             except ApiError as error:
-                if not (error.is_not_found or (error.is_forbidden and self.where is not None)):
+                if not error.is_not_found:
                     raise
                 continue
             await self.delete([(LEASES, lease)])

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from job_controller.json_tree import Json
-from queue_manager.api.component_names import VISIBILITY_GROUP, WEBHOOK_SERVICE
+from queue_manager.api.component_names import MANAGER, VISIBILITY_GROUP, WEBHOOK_SERVICE
 from queue_manager.api.resources import API_SERVICES, MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS, Resource
 
 DEPLOYMENTS = Resource("apps", "v1", "deployments", "Deployment")
@@ -61,10 +61,16 @@ def installed_objects(resource: Resource, trees: Iterable[Json], namespace: str)
 def _treatment(resource: Resource, tree: Json, namespace: str) -> Treatment | None:
     """Return what is done with an object; None if it is not Kueue's."""
     if resource == DEPLOYMENTS:
-        return Treatment.STOP if runs_kueue(tree) else None
+        return Treatment.STOP if _is_manager(tree, namespace) or runs_kueue(tree) else None
     if resource == API_SERVICES:
         return Treatment.DELETE if tree["spec"].get("group") == VISIBILITY_GROUP else None
     return Treatment.DELETE if _calls_kueue(tree, namespace) else None
+
+
+def _is_manager(deployment: Json, namespace: str) -> bool:
+    """Whether the Deployment is the manager by its name: a mirror may have renamed the image."""
+    meta = deployment["metadata"]
+    return bool(meta["name"] == MANAGER and meta.get("namespace") == namespace)
 
 
 def runs_kueue(deployment: Json) -> bool:
@@ -81,11 +87,15 @@ def image_name(image: str) -> str:
 
 
 def _calls_kueue(configuration: Json, namespace: str) -> bool:
-    """Whether all webhooks of a configuration call the Service of Kueue's manager."""
+    """Whether all webhooks of a configuration call the Service of Kueue's manager.
+
+    A Helm release of another name than "kueue" has it before the name of the Service.
+    """
     webhooks: Sequence[Json] = configuration.get("webhooks") or ()
     services = [(webhook.get("clientConfig") or {}).get("service") or {} for webhook in webhooks]
     return bool(services) and all(
-        service.get("namespace") == namespace and service.get("name") == WEBHOOK_SERVICE for service in services
+        service.get("namespace") == namespace and str(service.get("name")).endswith(WEBHOOK_SERVICE)
+        for service in services
     )
 
 

@@ -22,10 +22,10 @@ from typing import Literal
 
 from msgspec import Struct
 
-from queue_manager.adoption.kueue_installation import InstalledObject
+from queue_manager.adoption.kueue_installation import InstalledObject, Treatment
 from queue_manager.adoption.losses import Loss, losses
 from queue_manager.adoption.workload_fates import MEANING, count_fates
-from queue_manager.api.component_names import CONFIG_MAP
+from queue_manager.api.component_names import CONFIG_MAP, NAMESPACE
 from queue_manager.api.resources import CONFIG_MAPS, NAMESPACES, SECRETS
 from queue_manager.cli import adoption_steps, output
 from queue_manager.cli.adoption_reading import KueueCluster, is_rewritable, read
@@ -81,6 +81,7 @@ def run(args: argparse.Namespace) -> int:
 async def _adopt(args: argparse.Namespace) -> int:
     async with connect(args.kubeconfig, args.context) as client:
         cluster = await read(client, args.namespace)
+        _check_place(cluster, args.namespace)
         found = losses(cluster.objects)
         rows = plan(cluster, found)
         if args.output in MACHINE_FORMS:
@@ -89,7 +90,7 @@ async def _adopt(args: argparse.Namespace) -> int:
         show(rows)
         if not args.apply:
             accepting = " --accept-losses" if found else ""
-            write(f"\nNothing was changed. To make these changes: sluice adopt --apply{accepting}")
+            write(f"\nNothing was changed. To make these changes: sluice adopt{_place(args)} --apply{accepting}")
             return EXIT_OK
         if found and not args.accept_losses:
             raise CommandRefused(
@@ -100,8 +101,23 @@ async def _adopt(args: argparse.Namespace) -> int:
         write(f"Kueue is stopped; `sluice adopt --undo {args.save}` restores it.")
         write(next_steps(cluster, args.namespace))
     if any(not is_rewritable(crd) for crd in cluster.outdated):
-        write(f"{'Then' if cluster.is_kueues else 'After that'}: sluice adopt --apply, once more")
+        write(f"{'Then' if cluster.is_kueues else 'After that'}: sluice adopt{_place(args)} --apply, once more")
     return EXIT_OK
+
+
+def _place(args: argparse.Namespace) -> str:
+    """Return the option that names the namespace of Kueue's manager; "" for its default."""
+    return f" -n {args.namespace}" if args.namespace != NAMESPACE else ""
+
+
+def _check_place(cluster: KueueCluster, namespace: str) -> None:
+    """Raise CommandRefused if Kueue's manager runs elsewhere: its webhooks would stay, and refuse each new Job."""
+    places = sorted({item.namespace for item in cluster.installed if item.treatment is Treatment.STOP})
+    if places and namespace not in places:
+        raise CommandRefused(
+            f"Kueue's manager runs in namespace {', '.join(places)}, not in {namespace}: name it with -n {places[0]}",
+            EXIT_NEVER,
+        )
 
 
 async def _undo(args: argparse.Namespace) -> int:

@@ -92,6 +92,12 @@ def is_rewritable(crd: Json) -> bool:
     return any(version["name"] == STORED and version.get("storage") for version in crd["spec"]["versions"])
 
 
+def kind_of(crd: Json) -> Resource:
+    """Return the kind that a CRD defines, in Sluice's version."""
+    spec, names = crd["spec"], crd["spec"]["names"]
+    return Resource(spec["group"], STORED, names["plural"], names["kind"], spec["scope"] == "Namespaced")
+
+
 async def read(client: RestClient, namespace: str) -> KueueCluster:
     """Read the cluster. `namespace`: where Kueue's manager runs. Raises CommandRefused if Kueue's kinds are missing."""
     crds = [crd for crd in await client.list(CRDS) if crd["spec"]["group"] == GROUP]

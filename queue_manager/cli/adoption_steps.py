@@ -1,7 +1,7 @@
 """The changes of `sluice adopt --apply` and `--undo`, in an order in which each may be the last.
 
-Everything is saved before the first change. A step that was done before is done again without harm, so a command that
-was interrupted is simply repeated.
+The rights of the user are checked, and everything is saved, before the first change. A step that was done before is
+done again without harm, so a command that was interrupted is simply repeated.
 """
 
 from __future__ import annotations
@@ -25,8 +25,11 @@ from queue_manager.adoption.kueue_installation import (
     manifest,
 )
 from queue_manager.api.resources import CONFIG_MAPS, CRDS, JOBS, NAMESPACES, PODS, SECRETS, Resource
-from queue_manager.cli.adoption_reading import STORED, KueueCluster, is_rewritable, stored_versions
+from queue_manager.cli import adoption_rights, own_rights
+from queue_manager.cli.adoption_reading import STORED, KueueCluster, is_rewritable, kind_of, stored_versions
+from queue_manager.cli.api_error_text import webhook_sentence
 from queue_manager.cli.exit_codes import CommandRefused
+from queue_manager.cli.installed import is_installed
 from queue_manager.cli.streams import write
 from queue_manager.cli.targets import FIELD_MANAGER
 from queue_manager.engine.rest_client import RestClient
@@ -44,6 +47,7 @@ async def take_over(client: RestClient, cluster: KueueCluster, file: str, timeou
 
     Without Kueue, after `sluice install`, only objects that are stored as v1beta1 are rewritten.
     """
+    await own_rights.check(client, adoption_rights.of_takeover(cluster))
     if cluster.is_kueues:
         save(file, cluster)
     for crd in cluster.outdated:
@@ -59,8 +63,19 @@ async def take_over(client: RestClient, cluster: KueueCluster, file: str, timeou
 
 
 async def give_back(client: RestClient, file: str, namespace: str, timeout: float, *, force: bool) -> None:
-    """Stop Sluice's manager and restore what `file` holds. `force`: even if that leaves Jobs without a controller."""
+    """Restore what `file` holds. `force`: even if that leaves Jobs without a controller.
+
+    Raises CommandRefused while Sluice is installed: its removal afterwards would delete objects that Kueue needs, such
+    as the Secret of the webhooks.
+    """
     saved = in_order(load(file))
+    for meta in (tree["metadata"] for tree in saved if tree["kind"] == DEPLOYMENTS.kind):
+        present = await _get(client, DEPLOYMENTS, meta["namespace"], meta["name"])
+        if present is not None and is_installed(present):
+            raise CommandRefused(
+                f"Sluice is still installed in namespace {meta['namespace']}: run `sluice uninstall` first, and then "
+                "this command again"
+            )
     await _check_versions(client, saved)
     own = [job async for job in _jobs_of_own_controller(client)]
     if own and not force:
@@ -68,6 +83,7 @@ async def give_back(client: RestClient, file: str, namespace: str, timeout: floa
             f"{len(own)} unfinished Jobs are run by Sluice's Job controller ({own[0]} ...): nothing would run them; "
             "let them end first, or pass --accept-losses"
         )
+    await own_rights.check(client, adoption_rights.of_restoration(saved))
     for tree in saved:
         if tree["kind"] == DEPLOYMENTS.kind:
             await _stop_if_present(client, tree, timeout)
@@ -135,9 +151,7 @@ def in_order(trees: list[Json]) -> list[Json]:
 
 async def rewrite_stored(client: RestClient, crd: Json) -> None:
     """Write each object of a kind unchanged, so that it is stored in the storage version; record that in the CRD."""
-    spec = crd["spec"]
-    names = spec["names"]
-    resource = Resource(spec["group"], STORED, names["plural"], names["kind"], spec["scope"] == "Namespaced")
+    resource = kind_of(crd)
     objects = await client.list(resource)
     refused = [text for tree in objects if (text := await _rewrite(client, resource, tree))]
     name = crd["metadata"]["name"]
@@ -159,7 +173,8 @@ async def _rewrite(client: RestClient, resource: Resource, tree: Json) -> str:
         await client.replace(resource, tree)
     except ApiError as error:
         if not (error.is_conflict or error.is_not_found):
-            return f"{tree['metadata'].get('namespace', '')}/{tree['metadata']['name']}: {error}".removeprefix("/")
+            why = webhook_sentence(error.message) or error.message
+            return f"{tree['metadata'].get('namespace', '')}/{tree['metadata']['name']}: {why}".removeprefix("/")
     return ""
 
 
@@ -199,11 +214,15 @@ async def _delete(client: RestClient, resource: Resource, namespace: str, name: 
 
 
 async def _check_versions(client: RestClient, saved: list[Json]) -> None:
-    """Raise CommandRefused if a saved CRD lacks a version in which objects may be stored now."""
+    """Raise CommandRefused if a saved CRD lacks a version in which objects may be stored now.
+
+    After `sluice uninstall --crds` no object is stored.
+    """
     for crd in (tree for tree in saved if tree["kind"] == CRDS.kind):
         known = {version["name"] for version in crd["spec"]["versions"]}
         name = crd["metadata"]["name"]
-        unknown = [v for v in stored_versions(await client.get(CRDS, "", name)) if v not in known]
+        present = await _get(client, CRDS, "", name)
+        unknown = [v for v in stored_versions(present or {}) if v not in known]
         if unknown:
             raise CommandRefused(
                 f"{name}: objects are stored as {', '.join(unknown)}, which the saved Kueue does not know; "
@@ -220,11 +239,8 @@ async def _jobs_of_own_controller(client: RestClient) -> AsyncIterator[str]:
 
 async def _stop_if_present(client: RestClient, deployment: Json, timeout: float) -> None:
     meta = deployment["metadata"]
-    try:
-        present = await client.get(DEPLOYMENTS, meta["namespace"], meta["name"])
-    except ApiError as error:
-        if not error.is_not_found:
-            raise
+    present = await _get(client, DEPLOYMENTS, meta["namespace"], meta["name"])
+    if present is None:
         return
     await scale(client, meta["namespace"], meta["name"])
     await _wait_for_end(client, present, timeout)
@@ -236,11 +252,8 @@ async def _restore(client: RestClient, tree: Json) -> None:
     resource = object_names.KINDS[tree["kind"]]
     meta = tree["metadata"]
     namespace, name = str(meta.get("namespace") or ""), str(meta["name"])
-    try:
-        present = await client.get(resource, namespace, name)
-    except ApiError as error:
-        if not error.is_not_found:
-            raise
+    present = await _get(client, resource, namespace, name)
+    if present is None:
         await client.create(resource, namespace, tree)
     else:
         if resource == NAMESPACES:
@@ -251,6 +264,16 @@ async def _restore(client: RestClient, tree: Json) -> None:
         version = present["metadata"]["resourceVersion"]
         await client.replace(resource, {**tree, "metadata": {**meta, "resourceVersion": version}})
     write(f"{tree['kind']} {name} restored")
+
+
+async def _get(client: RestClient, resource: Resource, namespace: str, name: str) -> Json | None:
+    try:
+        found: Json = await client.get(resource, namespace, name)
+    except ApiError as error:
+        if not error.is_not_found:
+            raise
+        return None
+    return found
 
 
 async def _restore_labels(client: RestClient, namespace: Json) -> None:

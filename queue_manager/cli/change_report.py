@@ -18,6 +18,7 @@ from types import TracebackType
 import msgspec
 
 from job_controller.model import Key
+from queue_manager.cli.api_error_text import api_error_text
 from queue_manager.cli.connection import NoResponse
 from queue_manager.cli.exit_codes import EXIT_ERROR, EXIT_NEVER, EXIT_OK
 from queue_manager.cli.machine_formats import MACHINE_FORMS, Namer, object_name, text_of_rows
@@ -66,7 +67,7 @@ class ChangeReport:
 
     def failed(self, kind: str, namespace: str, name: str, error: ApiError) -> None:
         """Add the row of a change that the API server has refused."""
-        self.add(kind, namespace, name, "failed", f"{error.status} {error.reason}: {error.message}")
+        self.add(kind, namespace, name, "failed", api_error_text(error))
 
     async def perform(self, kind: str, key: Key, change: Awaitable[None]) -> bool:
         """Make the change; return whether it succeeded. If it failed or its outcome is unknown, add its row."""

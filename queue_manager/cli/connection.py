@@ -14,6 +14,7 @@ from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from pathlib import Path
 
+from queue_manager.cli.api_error_text import api_error_text
 from queue_manager.cli.connection_errors import plain_reason
 from queue_manager.cli.exit_codes import CommandRefused
 from queue_manager.engine import kubeconfig as kubeconfigs
@@ -158,7 +159,7 @@ async def connect(
         if error.is_unserved:
             raise CommandRefused(f"the cluster of {path} {NOT_INSTALLED}") from error
         advice = f"; {forbidden}" if forbidden and error.is_forbidden else ""
-        raise CommandRefused(f"{error.status} {error.reason}: {error.message}{advice}") from error
+        raise CommandRefused(f"{api_error_text(error)}{advice}") from error
     except CredentialsError as error:
         raise CommandRefused(str(error)) from error
     except NoResponse as error:

@@ -94,9 +94,18 @@ def show(report: Report, *, is_checked: bool) -> None:
         screen.print(Text.assemble((f"{problem.severity:7}", style), f"  {printable(problem.code)}"))
         for line in paragraph(problem, width):
             screen.print(Text(line))
-    for what in report.not_checked:
+    for what in grouped(report.not_checked):
         write(f"not checked: {what}")
     screen.print(Text(summary(report, is_checked=is_checked)))
+
+
+def grouped(not_checked: Sequence[str]) -> Iterator[str]:
+    """Yield one line per cause, which is in parentheses behind what was not checked: `jobs, pods (forbidden)`."""
+    by_cause: dict[str, list[str]] = {}
+    for text in not_checked:
+        what, bracket, cause = text.rpartition(" (")
+        by_cause.setdefault(f"{bracket}{cause}" if what else "", []).append(what or text)
+    yield from (f"{', '.join(each)}{cause}" for cause, each in by_cause.items())
 
 
 def paragraph(problem: Problem, width: int) -> Iterator[str]:

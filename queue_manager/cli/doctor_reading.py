@@ -48,7 +48,7 @@ from queue_manager.cli.installation_reading import (
     read_unavailable_apis,
     read_webhook_services,
 )
-from queue_manager.cli.manager_reading import lease_facts, read_deployment
+from queue_manager.cli.manager_reading import has_configuration, lease_facts, read_deployment
 from queue_manager.cli.permitted_lists import list_permitted, seen
 from queue_manager.cli.published_config import published
 from queue_manager.cli.queue_view import resource_rules
@@ -69,6 +69,10 @@ from queue_manager.visibility.diagnosis.snapshot import (
 HEADER_RESOLUTION = timedelta(seconds=1)  # of the Date header, and of the times that an API server stamps
 CONNECT_SECONDS = 10.0
 OPTIONAL = (COHORTS, ADMISSION_CHECKS)  # kinds without which the others are of use
+UNKNOWN_CONFIG = "the configuration of the manager (not published, or forbidden)"
+NOT_INSTALLED = (
+    f"whether a manager runs (Sluice is not installed in namespace {NAMESPACE}, and none has held a Lease there)"
+)
 RENEW_LOCAL = "sluice down; sluice up --detach"
 RENEW_MANAGER = f"kubectl rollout restart deployment -n {NAMESPACE}"
 
@@ -149,11 +153,16 @@ class ClusterReader:
         with self._topic():
             config = await published(self._client)
             if config is None:
-                self.not_read.append("the configuration of the manager (not published, or forbidden)")
+                self.not_read.append(UNKNOWN_CONFIG)
         with self._topic():
             lease = await self._lease(config or KueueConfig())
         with self._topic():
             deployment = await read_deployment(self._client, self.not_read)
+            is_absent = not (deployment or config or set(self.not_read) - {UNKNOWN_CONFIG}) and not (
+                await has_configuration(self._client)
+            )
+        if is_absent and lease is None and not is_of_local_cluster(self._kubeconfig):
+            self.not_read.append(NOT_INSTALLED)
         workloads = await self._seen(WORKLOADS, Workload)
         pods = await self._seen(PODS, Pod)
         jobs = await self._seen(JOBS, Job)
@@ -197,6 +206,7 @@ class ClusterReader:
             clocks=clocks,
             leases=[lease_facts(lease)] if lease is not None else [],
             deployment=deployment,
+            is_absent=is_absent,
             webhook_services=webhook_services,
             deleted_namespaces=[n.metadata.name for n in namespaces if n.metadata.deletion_timestamp is not None],
             unavailable_apis=unavailable_apis,
@@ -220,8 +230,10 @@ class ClusterReader:
         self.topics_read += len(self.not_read) == before
 
     async def _lease(self, config: KueueConfig) -> Json | None:
-        """The Lease of the managers; None if it does not exist, as in the cluster of `sluice up`."""
+        """The Lease of the managers; None if it does not exist, as in the cluster of `sluice up`, or they need none."""
         election = config.leader_election
+        if not election.leader_elect:
+            return None
         try:
             return await self._client.get(LEASES, election.resource_namespace or NAMESPACE, election.resource_name)
         except ApiError as error:

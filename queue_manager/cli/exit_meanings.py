@@ -63,6 +63,10 @@ OF_COMMANDS: Mapping[str, Mapping[int | str, str]] = {
         EXIT_NEVER: "errors",
         EXIT_ERROR: "the cluster cannot be read",
     },
+    "manager": {
+        EXIT_NEVER: "the KueueConfig, the cluster objects or an option is wrong",
+        EXIT_ERROR: "it cannot start now, or has failed",
+    },
     "check-config": {EXIT_NEVER: "the file cannot be read, or has mistakes"},
     "up": {EXIT_UNEXPECTED: "with --detach, not ready when the time of --wait is up"},
     "upgrade": {

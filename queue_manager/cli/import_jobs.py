@@ -1,7 +1,8 @@
 """`sluice import`: brings Jobs that run outside of every queue into one, without stopping them.
 
 Without `--apply` it reads only, and prints for each Job what would happen, or why it is refused. It returns what
-`--apply` would: EXIT_UNEXPECTED if a Job stays outside, also for a lack of quota. With `--apply`, for each Job:
+`--apply` would: EXIT_UNEXPECTED if a Job stays outside, also for a lack of quota. A user without the rights for it is
+refused in both cases. With `--apply`, which is refused while no manager runs, for each Job:
 
 1. Create its Workload, marked as an import.
 2. Wait until the scheduler has admitted it, within the quota and without a preemption.
@@ -17,23 +18,27 @@ from __future__ import annotations
 import argparse
 import asyncio
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import yaml
 
 from queue_manager.adoption.job_imports import Import, ImportStep, plan
 from queue_manager.adoption.queue_mapping import MappingError, QueueRule, rules_from, rules_of_label
-from queue_manager.cli import output
+from queue_manager.api.resources import JOBS, WORKLOADS
+from queue_manager.cli import output, own_rights
 from queue_manager.cli.connection import connect, read_default_namespace
 from queue_manager.cli.exit_codes import EXIT_NEVER, EXIT_OK, EXIT_UNEXPECTED, CommandRefused
 from queue_manager.cli.import_steps import IMPORTED, OUTSIDE, Importer, ImportRow, qualified, row_of
 from queue_manager.cli.import_view import ImportView, read_view
 from queue_manager.cli.machine_formats import MACHINE_FORMS, job_names
+from queue_manager.cli.manager_reading import read_presence
 from queue_manager.cli.output import TableColumn
+from queue_manager.cli.own_rights import Access
 from queue_manager.cli.streams import say, write
 from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.throttle import throttled
+from queue_manager.visibility.manager_presence import notice
 
 SETTLED = (ImportStep.SKIP, ImportStep.REFUSE, ImportStep.DONE)  # steps without a write
 EMPTY = "There are no unfinished Jobs in these namespaces."
@@ -56,16 +61,26 @@ async def _run(args: argparse.Namespace, rules: list[QueueRule]) -> int:
     async with connect(args.kubeconfig, args.context) as connected:
         client = RestClient(throttled(connected.transport, (args.qps, args.burst)))
         view = await read_view(client, args.namespace, rules)
+        await own_rights.check(client, (each for name in args.namespace for each in needed(name)))
+        seen = await read_presence(client, args.namespace[0])
+        if args.apply and seen.absent and seen.is_certain:
+            raise CommandRefused(f"{notice(seen)}; so nothing was changed: a manager admits what is imported")
         plans = [item for job in view.jobs if (item := plan(job, view.workloads, view.around)) is not None]
         if not args.apply:
             rows = [describe(item, reason) for item, reason in zip(plans, view.refusals(plans), strict=True)]
             show(args, rows)
             if args.output not in MACHINE_FORMS:
-                _summary(view, rows)
+                _summary(view, rows, notice(seen))
             return exit_code(rows)
         rows = await carry_out(client, plans, view, args.timeout)
     show(args, rows)
     return report(rows, view.left_out, quiet=args.output in MACHINE_FORMS)
+
+
+def needed(namespace: str) -> Iterator[Access]:
+    """Yield what `--apply` needs in a namespace."""
+    yield from (Access(verb, WORKLOADS, namespace) for verb in ("create", "delete"))
+    yield Access("patch", JOBS, namespace)
 
 
 def show(args: argparse.Namespace, rows: Sequence[ImportRow]) -> None:
@@ -115,7 +130,7 @@ def _text(item: Import, refusal: str) -> str:
     return f"{OUTSIDE}: {refusal}" if refusal else IMPORTED
 
 
-def _summary(view: ImportView, rows: Sequence[ImportRow]) -> None:
+def _summary(view: ImportView, rows: Sequence[ImportRow], without_manager: str) -> None:
     counts = Counter(row.result for row in rows)
     if counts:
         write("\n" + ", ".join(f"{text}: {count}" for text, count in counts.items()))
@@ -123,6 +138,8 @@ def _summary(view: ImportView, rows: Sequence[ImportRow]) -> None:
         write(view.left_out)
     if view.not_seen:
         write(f"You may not see {view.not_seen}: only --apply finds out whether quota is free")
+    if without_manager:
+        write(without_manager)
     write("Nothing was changed. To make these changes: sluice import ... --apply")
 
 

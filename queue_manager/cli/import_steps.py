@@ -21,6 +21,7 @@ from queue_manager.api import condition_types, keys
 from queue_manager.api.resources import JOBS, WORKLOADS
 from queue_manager.api.types import Workload
 from queue_manager.api.workload_names import workload_name
+from queue_manager.cli.api_error_text import webhook_sentence
 from queue_manager.cli.targets import FIELD_MANAGER
 from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.transport import ApiError
@@ -92,7 +93,7 @@ class Importer:
                 return await self._label(item, workloads)
         except ApiError as error:
             if not (error.is_conflict or error.is_not_found):
-                self._refused[qualified(item.job)] = str(error)
+                self._refused[qualified(item.job)] = webhook_sentence(error.message) or error.message
         return ""
 
     async def _create(self, item: Import) -> str:

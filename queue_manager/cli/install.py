@@ -41,7 +41,7 @@ def read_settings(args: argparse.Namespace) -> Settings:
     try:
         settings = settings_from([*map(_read, args.values), options], args.set)
     except SettingsError as error:
-        raise CommandRefused("; ".join(str(error).splitlines()), EXIT_NEVER) from error
+        raise CommandRefused(str(error), EXIT_NEVER) from error
     if settings.cluster_objects or args.cluster_objects is not None:
         _check_cluster_objects(settings, args.cluster_objects or "clusterObjects")
     return settings
@@ -69,7 +69,7 @@ def _config(path: str) -> str:
     try:
         load(path)
     except ConfigurationError as error:
-        raise CommandRefused("; ".join(map(str, error.problems)), EXIT_NEVER) from error
+        raise CommandRefused(str(error), EXIT_NEVER) from error
     return Path(path).read_text(encoding="utf-8")
 
 

@@ -82,7 +82,7 @@ def refuse(text: str, error: Exception, code: int = EXIT_ERROR) -> int:
     """End the command with an error: as a line of JSON if the log is JSON, else as text like every command."""
     if not log.is_json():
         raise CommandRefused(text, code) from error
-    logger.error(text)
+    logger.error("; ".join(text.splitlines()))
     return code
 
 
@@ -337,7 +337,7 @@ def reader(path: str | None, context: str | None) -> Callable[[], Access]:
 
 
 def read_config(path: str | None, namespaces: Collection[str] = ()) -> KueueConfig:
-    """Return the configuration in a file, or the defaults. Raises CannotStart with all errors of the file.
+    """Return the configuration in a file, or the defaults. Raises CommandRefused with all errors of the file.
 
     `namespaces`: those of --namespace, which are managed by default even if the manager runs in one of them.
     """
@@ -346,7 +346,7 @@ def read_config(path: str | None, namespaces: Collection[str] = ()) -> KueueConf
             path, lambda field: logger.warning("a setting has no effect", extra={"setting": field}), namespaces
         )
     except ConfigurationError as error:
-        raise CannotStart("; ".join(line.strip() for line in str(error).splitlines())) from error
+        raise CommandRefused(str(error), EXIT_NEVER) from error
 
 
 def print_line(line: str) -> None:

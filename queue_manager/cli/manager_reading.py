@@ -4,17 +4,25 @@ from __future__ import annotations
 
 from datetime import datetime
 from email.utils import parsedate_to_datetime
+from http import HTTPStatus
 
 import msgspec
 
 from job_controller.json_tree import Json
 from job_controller.model import Key
-from queue_manager.api.component_names import LEASE, MANAGER, NAMESPACE
-from queue_manager.api.resources import LEASES, Resource
+from queue_manager.api.component_names import CONFIG_MAP, LEASE, MANAGER, NAMESPACE
+from queue_manager.api.resources import CONFIG_MAPS, LEASES, Resource
 from queue_manager.engine.clock import SystemClock
 from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.transport import ApiError, Request
-from queue_manager.visibility.manager_presence import DeploymentFacts, LeaseFacts, Presence, is_renewed, presence
+from queue_manager.visibility.manager_presence import (
+    DeploymentFacts,
+    LeaseFacts,
+    Presence,
+    is_renewed,
+    presence,
+    without_installation,
+)
 
 DEPLOYMENTS = Resource("apps", "v1", "deployments", "Deployment")
 
@@ -31,7 +39,9 @@ async def read_presence(client: RestClient, namespace: str) -> Presence:
     hidden: list[str] = []
     deployment = await read_deployment(client, hidden)
     if not reading.leases and (deployment is None or deployment.ready):
-        return Presence(is_certain=reading.all_read)
+        if deployment is None and reading.all_read and not hidden and not await has_configuration(client):
+            return without_installation(NAMESPACE)
+        return Presence(all_read=reading.all_read and not (deployment is None and hidden))
     from queue_manager.cli.published_config import published  # imports pydantic: 0.1 s
 
     config = await published(client)
@@ -43,6 +53,12 @@ async def read_presence(client: RestClient, namespace: str) -> Presence:
     ):
         return Presence()
     return presence(reading.leases, deployment, reading.now, all_read=reading.all_read and not hidden)
+
+
+async def has_configuration(client: RestClient) -> bool:
+    """Whether the ConfigMap of an installation, or of `sluice up`, exists or may exist."""
+    answer = await client.transport.request(Request("GET", CONFIG_MAPS.path(NAMESPACE, CONFIG_MAP)))
+    return answer.status != HTTPStatus.NOT_FOUND
 
 
 class _Reading:

@@ -23,7 +23,7 @@ from queue_manager.cli.machine_formats import (
     text_of_record,
     text_of_rows,
 )
-from queue_manager.cli.streams import write
+from queue_manager.cli.streams import say, write
 
 __all__ = [
     "FittedTable",
@@ -75,18 +75,21 @@ def show(
     empty: str,
     hint: str = "",
     *,
+    notice: str = "",
     row_type: type[object] | None = None,
     name: Namer = ANY_JOB,
 ) -> None:
     """Print rows in the format that -o names. `empty`: printed instead of a table without rows.
 
-    `hint`: printed below a table on a terminal. `row_type`: for the header of CSV, if there may be no rows. `name`: of
-    a row, for `-o name`.
+    `hint`: printed below a table on a terminal. `notice`: as well, and in all other cases on standard error.
+    `row_type`: for the header of CSV, if there may be no rows. `name`: of a row, for `-o name`.
     """
+    on_terminal = sys.stdout.isatty() and form not in MACHINE_FORMS
+    if notice and not on_terminal:
+        say(notice)
     if form in MACHINE_FORMS:
         sys.stdout.write(text_of_rows(form, rows, row_type, name))
         return
-    on_terminal = sys.stdout.isatty()
     columns = columns_of(form, columns)
     if rows and on_terminal and len(rows) <= MAX_STYLED_ROWS:
         show_table(FittedTable(columns, rows))
@@ -95,8 +98,9 @@ def show(
         sys.stdout.write("".join(FittedTable(columns, rows).lines(width)))
     else:
         write(empty)
-    if hint and rows and on_terminal:
-        write(f"\n{hint}")
+    below = "\n".join(filter(None, (notice, hint)))
+    if below and rows and on_terminal:
+        write(f"\n{below}")
 
 
 def show_record(form: str, record: object, render: Callable[[], RenderableType], name: Namer = ANY_JOB) -> None:

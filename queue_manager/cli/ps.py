@@ -17,7 +17,7 @@ from queue_manager.cli import output
 from queue_manager.cli.connection import connect, one_namespace, read_default_namespace
 from queue_manager.cli.exit_codes import EXIT_OK
 from queue_manager.cli.job_filter import JobFilter, hidden_text
-from queue_manager.cli.machine_formats import MACHINE_FORMS, job_names
+from queue_manager.cli.machine_formats import job_names
 from queue_manager.cli.manager_reading import read_presence
 from queue_manager.cli.pod_reading import read_troubled_pods
 from queue_manager.cli.queue_view import read_queues
@@ -115,9 +115,10 @@ def run(args: argparse.Namespace) -> int:
     chosen = filter_of(args).chosen(rows, now)
     age = hidden_text(len(rows) - len(chosen)) if is_default(args) else ""
     default_ns = read_default_namespace(args)
-    below = "\n".join(filter(None, (without_manager, hint(chosen, default_ns), age)))
+    below = "\n".join(filter(None, (hint(chosen, default_ns), age)))
     names = job_names(args.namespace or default_ns)
-    output.show(args.output, COLUMNS, chosen, age or empty_message(args), below, row_type=JobRow, name=names)
+    empty = age or empty_message(args)
+    output.show(args.output, COLUMNS, chosen, empty, below, notice=without_manager, row_type=JobRow, name=names)
     return EXIT_OK
 
 
@@ -152,12 +153,12 @@ def empty_message(args: argparse.Namespace) -> str:
 async def rows_and_notice(args: argparse.Namespace, now: datetime) -> tuple[list[JobRow], str]:
     """Return the rows of the namespace and queue that the arguments name, of whatever state and age.
 
-    Also the line below a table with Jobs that wait while no manager runs; "" otherwise.
+    Also the notice about an absent manager if Jobs wait; "" otherwise.
     """
     async with connect(args.kubeconfig, args.context, forbidden=one_namespace(args)) as client:
         rows = await rows_of_queue(client, args)
         waits = any(row.state in WAITING for row in filter_of(args).chosen(rows, now))
-        if not waits or args.output in MACHINE_FORMS:
+        if not waits:
             return rows, ""
         seen = await read_presence(client, args.namespace or read_default_namespace(args))
         return rows, notice(seen)

@@ -10,6 +10,8 @@ import argparse
 import asyncio
 from collections.abc import Sequence
 
+from msgspec.structs import replace
+
 from job_controller.quantities import parse
 from queue_manager import assets
 from queue_manager.api.resources import CLUSTER_QUEUES, COHORTS, LOCAL_QUEUES, WORKLOADS
@@ -18,10 +20,12 @@ from queue_manager.cli import output
 from queue_manager.cli.connection import connect, read_default_namespace
 from queue_manager.cli.exit_codes import EXIT_OK
 from queue_manager.cli.machine_formats import cluster_queue_name
+from queue_manager.cli.manager_reading import read_presence
 from queue_manager.cli.permitted_lists import list_all_or_own, list_permitted, seen
 from queue_manager.cli.time_texts import span
 from queue_manager.engine.clock import SystemClock
 from queue_manager.engine.rest_client import RestClient
+from queue_manager.visibility.manager_presence import notice
 from queue_manager.visibility.queue_rows import UNLISTED, QueueRow, QuotaRow, queue_rows
 from queue_manager.visibility.readable_amounts import readable, readable_pair
 
@@ -85,17 +89,37 @@ COLUMNS = (
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print all ClusterQueues, or how to create some."""
-    rows = asyncio.run(_rows(args))
+    """Print all ClusterQueues, or those that LocalQueues of a namespace name; or how to create some."""
+    rows, without_manager = asyncio.run(_rows_and_notice(args))
     file = assets.shown(assets.samples() / "queues.yaml")
     empty = f"no ClusterQueues; two to start with: kubectl apply -f {file}"
-    output.show(args.output, columns(rows), rows, empty, row_type=QueueRow, name=cluster_queue_name)
+    if args.namespace:
+        empty = f"no LocalQueues in namespace {args.namespace}"
+    output.show(
+        args.output, columns(rows), rows, empty, notice=without_manager, row_type=QueueRow, name=cluster_queue_name
+    )
     return EXIT_OK
 
 
-async def _rows(args: argparse.Namespace) -> list[QueueRow]:
+async def _rows_and_notice(args: argparse.Namespace) -> tuple[list[QueueRow], str]:
+    """Return the rows, and the notice about an absent manager if Workloads wait; "" otherwise."""
+    namespace = args.namespace or read_default_namespace(args)
     async with connect(args.kubeconfig, args.context) as client:
-        return await queue_table(client, read_default_namespace(args))
+        rows = await queue_table(client, namespace)
+        if args.namespace:
+            rows = rows_of_namespace(rows, args.namespace)
+        waits = any(row.pending for row in rows)
+        return rows, notice(await read_presence(client, namespace)) if waits else ""
+
+
+def rows_of_namespace(rows: Sequence[QueueRow], namespace: str) -> list[QueueRow]:
+    """Return the ClusterQueues that LocalQueues of a namespace name, with these alone. Numbers stay those of all."""
+
+    def own(names: Sequence[str]) -> list[str]:
+        return [name for name in names if name.startswith(f"{namespace}/")]
+
+    found = (replace(row, local_queues=own(row.local_queues), stopped_queues=own(row.stopped_queues)) for row in rows)
+    return [row for row in found if row.local_queues]
 
 
 async def queue_table(client: RestClient, default_ns: str) -> list[QueueRow]:

@@ -25,6 +25,7 @@ from queue_manager.api import condition_types, keys
 from queue_manager.api.resources import JOBS, WORKLOADS
 from queue_manager.api.types import Workload
 from queue_manager.cli import job_deletion, manifests, output
+from queue_manager.cli.api_error_text import webhook_sentence
 from queue_manager.cli.connection import NOT_LOGGED_IN, connect, find_kubeconfig, read_default_namespace
 from queue_manager.cli.decode_errors import explain_decoding
 from queue_manager.cli.exit_codes import EXIT_ERROR, EXIT_NEVER, EXIT_OK, CommandRefused
@@ -291,13 +292,14 @@ def explain(manifest: Manifest, answer: Response) -> list[str]:
         manifest, error.message
     )
     advice = "; --replace deletes that one first" if is_taken(answer) else ""
-    return lines or [f"{manifest.place('metadata.name')}: {error.message}{advice}"]
+    return lines or [f"{manifest.place('metadata.name')}: {webhook_sentence(error.message) or error.message}{advice}"]
 
 
 def _cause_line(manifest: Manifest, cause: dict[str, Any]) -> str:
     """Return a cause with its place. The cause of a webhook that does not answer has no field."""
     field = cause.get("field") or ""
-    return ": ".join(filter(None, (manifest.place(field), field, cause.get("message"))))
+    message = cause.get("message") or ""
+    return ": ".join(filter(None, (manifest.place(field), field, webhook_sentence(message) or message)))
 
 
 async def wait_for_verdicts(client: RestClient, jobs: Sequence[Job]) -> dict[str, Workload]:

@@ -8,8 +8,9 @@ The order keeps writes possible and Jobs running:
 3. the conversion of the CRDs that stay, which no manager answers from now on (`installation.conversion_removal`);
 4. everything else with the label of an installation, but neither the namespace nor the CRDs; ClusterRoles that the
    cluster collects from others come last (`cli.aggregated_roles`);
-5. with --crds the Leases of the managers, and the CRDs, whose objects are deleted with them: their finalizers, which
-   only a manager would remove, are removed here.
+5. the Leases of the managers, which would pass for those of a manager that is down;
+6. with --crds the CRDs, whose objects are deleted with them: their finalizers, which only a manager would remove, are
+   removed here.
 
 An installation with Roles only is removed with rights in its namespaces, which have all of it.
 
@@ -46,6 +47,7 @@ from queue_manager.cli.installed import (
     releases,
     roles_only,
 )
+from queue_manager.cli.own_rights import Access, is_allowed
 from queue_manager.cli.streams import say
 from queue_manager.configuration.process import LeaderElection
 from queue_manager.engine.rest_client import RestClient
@@ -113,8 +115,8 @@ async def uninstall(client: RestClient, report: ChangeReport, removal: _Removal,
     await removal.delete([each for each in others if not is_aggregated(each[1])])
     if removal.where is None:
         await removal.delete_aggregated([each for each in others if is_aggregated(each[1])])
+    await removal.delete_leases()
     if crds:
-        await removal.delete_leases()
         await removal.delete_definitions(definitions)
     elif definitions:
         report.add(CRDS.kind, "", "*.kueue.x-k8s.io", "unchanged", "with all queues and Workloads; --crds deletes them")
@@ -189,8 +191,14 @@ class _Removal:
         return str(spec["holderIdentity"]) if ends > datetime.now(UTC) else ""
 
     async def delete_leases(self) -> None:
-        """Delete the Leases of the managers, which they have released; they have no label, as those of Kueue."""
+        """Delete the Leases of the managers, which they have released; they have no label, as those of Kueue.
+
+        The owner of an installation with Roles only may lack the right to do so.
+        """
         for name in LEASE_NAMES:
+            right = Access("delete", LEASES, self._namespace, name)
+            if self.where is not None and not await is_allowed(self._client, right):
+                continue
             try:
                 lease = await self._client.get(LEASES, self._namespace, name)
             except ApiError as error:

@@ -14,7 +14,7 @@ from queue_manager.visibility.manager_presence import Presence
 from queue_manager.visibility.pending_sentences import MANAGER_RUNS
 from queue_manager.visibility.reason_codes import ReasonClass, code
 
-NOT_SEEN = "the Lease of the managers: whether one runs"
+NOT_SEEN = "the Lease of the managers, so whether one runs (an admin who may read it: sluice doctor)"
 ONE_RUNS = "a manager runs again (`sluice doctor` says what is wrong with its installation)"
 
 
@@ -30,9 +30,10 @@ def without_manager(found: Explanation, seen: Presence) -> Explanation:
     message of the scheduler and the tables.
     """
     is_fault = found.code.startswith(ReasonClass.FAULT)
+    if not seen.all_read:
+        found = structs.replace(found, not_seen=[*found.not_seen, NOT_SEEN])
     if not seen.absent:
-        hidden = [NOT_SEEN] if is_fault and not seen.is_certain else []
-        return structs.replace(found, not_seen=[*found.not_seen, *hidden])
+        return found
     changes = [ONE_RUNS, *(change for change in found.changes if not change.startswith(MANAGER_RUNS))]
     if not seen.is_certain:
         if not is_fault and found.code != code(reasons.PENDING_EVALUATION):

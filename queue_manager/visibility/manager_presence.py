@@ -39,12 +39,14 @@ class DeploymentFacts:
 class Presence:
     """`absent`: what shows that no manager runs; "": nothing does.
 
-    `is_certain`: everything that may show a manager was read. `command`: what shows more.
+    `is_certain`: no manager may run beside that. `all_read`: whether everything that may show a manager could be read.
+    `command`: what shows more.
     """
 
     absent: str = ""
     is_certain: bool = True
     command: str = ""
+    all_read: bool = True
 
 
 def is_renewed(lease: LeaseFacts, now: datetime) -> bool:
@@ -63,12 +65,21 @@ def presence(
     if known:
         newest = max(known, key=lambda lease: lease.renewed.timestamp() if lease.renewed is not None else 0.0)
         namespace, _, name = newest.name.partition("/")
-        return Presence(_ago(newest, now), all_read, f"kubectl get lease {name} -n {namespace}")
+        return Presence(_ago(newest, now), all_read, f"kubectl get lease {name} -n {namespace}", all_read)
     if deployment is not None and not deployment.ready:
         where = f"{deployment.key.name} -n {deployment.key.namespace}"
         text = f"no pod of deployment {where} is ready, and none has held a Lease"
-        return Presence(text, all_read, f"kubectl describe deployment {where}")
-    return Presence(is_certain=all_read)
+        return Presence(text, all_read, f"kubectl describe deployment {where}", all_read)
+    return Presence(all_read=all_read)
+
+
+def without_installation(place: str) -> Presence:
+    """Return what the absence of Deployment, configuration and Lease in a namespace shows.
+
+    A manager without leader election that was started by hand needs none of them.
+    """
+    text = f"Sluice is not installed in namespace {place}, and none has held a Lease"
+    return Presence(text, is_certain=False, command="sluice doctor")
 
 
 def _ago(lease: LeaseFacts, now: datetime) -> str:
@@ -79,7 +90,12 @@ def _ago(lease: LeaseFacts, now: datetime) -> str:
 
 
 def notice(seen: Presence) -> str:
-    """Return the line below a list of Jobs that wait; "" if a manager may run."""
-    if not seen.absent:
+    """Return the line below a list of Jobs that wait; "" if a manager may run.
+
+    Nothing is said of a cluster without an installation: the list would say it each time beside a manager that was
+    started by hand.
+    """
+    is_bare = seen.all_read and not seen.is_certain
+    if not seen.absent or is_bare:
         return ""
     return f"{'no manager runs' if seen.is_certain else 'perhaps no manager runs'}: {seen.absent}"

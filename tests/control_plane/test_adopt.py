@@ -17,7 +17,9 @@ from queue_manager.adoption.kueue_installation import DEPLOYMENTS, manifest
 from queue_manager.api.component_names import CONFIG_MAP
 from queue_manager.api.resources import (
     CLUSTER_QUEUES,
+    COHORTS,
     CONFIG_MAPS,
+    CRDS,
     JOBS,
     LOCAL_QUEUES,
     MUTATING_WEBHOOKS,
@@ -34,8 +36,8 @@ from queue_manager.installation.object_names import NAME_LABEL, WEBHOOK_SECRET
 from queue_manager.installation.objects import objects
 from queue_manager.installation.settings import Settings
 from tests.control_plane import provide
-from tests.control_plane.conftest import ROOT, SLUICE
-from tests.control_plane.manager.service_account import ROLES
+from tests.control_plane.conftest import ROOT, SLUICE, until_served
+from tests.control_plane.manager.service_account import ROLES, account, write_kubeconfig
 from tests.control_plane.server import ControlPlane
 from tests.waiting import until
 
@@ -127,7 +129,7 @@ async def test_a_dry_run_names_what_would_happen_and_changes_nothing(
     assert [line.split()[:2] for line in done.stdout.splitlines() if "keep their quota" in line] == [["1", "kept"]]
     assert f"Deployment {kueue}/kueue-controller-manager" in done.stdout
     assert f"MutatingWebhookConfiguration {WEBHOOKS}" in done.stdout
-    assert "Nothing was changed" in done.stdout
+    assert f"Nothing was changed. To make these changes: sluice adopt -n {kueue} --apply\n" in done.stdout
     after = await api.get(DEPLOYMENTS, kueue, "kueue-controller-manager")
     assert after["metadata"]["resourceVersion"] == before["metadata"]["resourceVersion"]
 
@@ -272,6 +274,17 @@ async def test_the_way_back_ends_before_a_change_if_a_stored_version_is_unknown_
     assert await api.list(DEPLOYMENTS, kueue) == []
 
 
+async def test_a_kueue_in_another_namespace_is_named_and_not_stopped(
+    api: RestClient, kueue: str, plane: ControlPlane, tmp_path: Path
+) -> None:
+    """Only the webhooks of the namespace that is named are deleted: the others would refuse each new Job."""
+    for more in ((), ("--apply", "--save", str(tmp_path / "kueue.yaml"))):
+        done = adopt(plane, "-n", "default", *more)
+        assert done.returncode == 2
+        assert f"Kueue's manager runs in namespace {kueue}, not in default: name it with -n {kueue}" in done.stderr
+    assert (await api.get(DEPLOYMENTS, kueue, "kueue-controller-manager"))["spec"]["replicas"] == 1
+
+
 async def test_losses_have_to_be_accepted(api: RestClient, kueue: str, plane: ControlPlane, tmp_path: Path) -> None:
     await api.create(RESOURCE_FLAVORS, "", {"metadata": {"name": "tas"}, "spec": {"resourceWeights": {"cpu": "2"}}})
     saved = str(tmp_path / "kueue.yaml")
@@ -295,3 +308,61 @@ async def test_jobs_of_our_controller_prevent_the_way_back(
     assert back.returncode == 3
     assert f"{kueue}/own" in back.stderr
     assert await api.list(DEPLOYMENTS, kueue) == []
+
+
+async def test_nothing_is_changed_by_a_user_who_may_not_make_every_change(
+    api: RestClient, kueue: str, plane: ControlPlane, tmp_path: Path
+) -> None:
+    """A takeover that ended before the webhooks are deleted would leave a cluster that refuses each new Job."""
+    read = {"apiGroups": ["*"], "resources": ["*"], "verbs": ["get", "list", "watch"]}
+    scale = {"apiGroups": ["apps"], "resources": ["deployments"], "verbs": ["*"]}
+    token, _ = await (await account(api, kueue, [read, scale])).token()
+    user = write_kubeconfig(tmp_path / "user", plane.url, {"token": token}, plane)
+    saved = tmp_path / "kueue.yaml"
+    command = [*SLUICE, "adopt", "--kubeconfig", str(user), "-n", kueue, "--apply", "--save", str(saved)]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False)
+    assert done.returncode == 3
+    assert "you lack these rights, so nothing was changed: delete mutatingwebhookconfigurations" in done.stderr
+    assert not saved.exists()
+    assert (await api.get(DEPLOYMENTS, kueue, "kueue-controller-manager"))["spec"]["replicas"] == 1
+
+    assert adopt(plane, "-n", kueue, "--apply", "--save", str(saved)).returncode == 0
+    back = [*SLUICE, "adopt", "--kubeconfig", str(user), "-n", kueue, "--undo", str(saved)]
+    done = subprocess.run(back, capture_output=True, text=True, cwd=ROOT, check=False)
+    assert done.returncode == 3
+    assert f"create {MUTATING_WEBHOOKS}" in done.stderr
+    assert await api.list(DEPLOYMENTS, kueue) == []
+
+
+async def test_the_way_back_waits_for_the_removal_of_sluice(
+    api: RestClient, kueue: str, plane: ControlPlane, tmp_path: Path
+) -> None:
+    """A removal after it would delete objects that Kueue needs, such as the Secret of the webhooks."""
+    saved = str(tmp_path / "kueue.yaml")
+    assert adopt(plane, "-n", kueue, "--apply", "--save", saved).returncode == 0
+    [deployment] = [tree for tree in objects(Settings(), kueue) if tree["kind"] == DEPLOYMENTS.kind]
+    await api.create(DEPLOYMENTS, kueue, deployment)
+    back = adopt(plane, "-n", kueue, "--undo", saved)
+    assert back.returncode == 3
+    assert f"Sluice is still installed in namespace {kueue}: run `sluice uninstall` first" in back.stderr
+    [live] = await api.list(DEPLOYMENTS, kueue)
+    assert live["metadata"]["labels"][NAME_LABEL] == "sluice"
+
+
+async def test_crds_that_are_gone_are_restored(
+    api: RestClient, kueue: str, plane: ControlPlane, tmp_path: Path
+) -> None:
+    """They are after `sluice uninstall --crds`."""
+    saved = str(tmp_path / "kueue.yaml")
+    assert adopt(plane, "-n", kueue, "--apply", "--save", saved).returncode == 0
+    name = str(COHORTS)
+    await api.delete(CRDS, "", name)
+
+    async def is_gone() -> bool:
+        return name not in {tree["metadata"]["name"] for tree in await api.list(CRDS)}
+
+    await until(is_gone, "the CRD is gone")
+    back = adopt(plane, "-n", kueue, "--undo", saved)
+    assert back.returncode == 0, back.stderr
+    assert (await api.get(CRDS, "", name))["spec"]["names"]["kind"] == "Cohort"
+    until_served(plane)

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from queue_manager.cli.arguments.shared_options import Commands, add_change_options, add_client_options
+from queue_manager.cli.arguments.shared_options import (
+    Commands,
+    add_change_options,
+    add_client_options,
+    add_scope_options,
+)
 from queue_manager.cli.exit_meanings import exit_sentence
 
 
 def add_queue_commands(commands: Commands) -> None:
     """Add the commands that list queues, and stop and release them."""
     queues = commands.add_parser("queues", help="one line per ClusterQueue: pending, admitted, quota in use")
+    add_scope_options(queues)
     add_client_options(queues, "clusterqueue/NAME")
 
     doctor = commands.add_parser(

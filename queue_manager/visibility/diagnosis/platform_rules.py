@@ -14,6 +14,7 @@ EXPIRED_CERTIFICATE = "ExpiredCertificate"
 EXPIRING_CERTIFICATE = "ExpiringCertificate"
 CLOCK_SKEW = "ClockSkew"
 NO_MANAGER = "NoManager"
+INSTALL = "sluice install | kubectl apply --server-side -f -"
 UNANSWERED_WEBHOOK = "UnansweredWebhook"
 NO_CERTIFICATE_SECRET = "NoCertificateSecret"
 
@@ -54,19 +55,27 @@ def skewed_clocks(snapshot: ClusterSnapshot) -> Iterator[Problem]:
 
 
 def leases_without_holder(snapshot: ClusterSnapshot) -> Iterator[Problem]:
-    """Leases that no manager renews: nothing is admitted."""
+    """Leases that no manager renews: nothing is admitted.
+
+    Without the configuration it is not known whether a manager runs with another Lease, or with none.
+    """
     for lease in snapshot.leases:
         namespace, _, name = lease.name.partition("/")
         since = snapshot.now - lease.renewed if lease.renewed is not None else None
         if is_renewed(lease, snapshot.now):
             continue
         ago = f"; {lease.holder} renewed it {since.total_seconds():.0f} s ago" if lease.holder and since else ""
-        yield error(
-            NO_MANAGER,
-            f"lease/{name} -n {namespace}",
-            f"No manager leads, so no Job is admitted{ago}.",
-            f"kubectl get pods -n {namespace}; kubectl rollout restart deployment -n {namespace}",
+        command = f"kubectl get pods -n {namespace}; kubectl rollout restart deployment -n {namespace}"
+        if snapshot.config is not None:
+            what = f"No manager leads, so no Job is admitted{ago}."
+            yield error(NO_MANAGER, f"lease/{name} -n {namespace}", what, command)
+            continue
+        what = (
+            f"Perhaps no manager runs: none holds this Lease{ago}. The configuration of the managers could not be "
+            "read, so one may run with another Lease, or without leader election."
         )
+        command = INSTALL if snapshot.is_absent else command
+        yield warning(NO_MANAGER, f"lease/{name} -n {namespace}", what, command)
 
 
 def deployments_that_never_led(snapshot: ClusterSnapshot) -> Iterator[Problem]:
@@ -79,7 +88,8 @@ def deployments_that_never_led(snapshot: ClusterSnapshot) -> Iterator[Problem]:
     yield error(
         NO_MANAGER,
         f"deployment/{name} -n {namespace}",
-        f"The manager is installed, but {what}, and there is no Lease: no Job is admitted.",
+        f"The manager is installed, but {what}, and there is no Lease: no Job is admitted, unless a manager outside of "
+        "the Deployment runs without leader election.",
         f"kubectl describe replicasets,pods -n {namespace}"  # a ReplicaSet says why it may create no pod
         if deployment.replicas
         else f"kubectl scale deployment {name} -n {namespace} --replicas=2",

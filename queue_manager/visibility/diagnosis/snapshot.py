@@ -72,6 +72,7 @@ class ClusterSnapshot:
     clocks: Sequence[ClockFacts] = ()
     leases: Sequence[LeaseFacts] = ()
     deployment: DeploymentFacts | None = None  # of the managers
+    is_absent: bool = False  # neither Deployment nor configuration of the managers exists
     webhook_services: Sequence[WebhookServiceFacts] = ()
     deleted_namespaces: Sequence[str] = ()  # that still exist
     unavailable_apis: Sequence[str] = ()  # APIServices of the visibility API to which the API server has no connection

@@ -20,6 +20,12 @@ pytestmark = pytest.mark.control_plane
 SYSTEM = "kueue-system"
 UNKNOWN_CONFIG = "the configuration of the manager (not published, or forbidden)"
 INSTALLED = {"NoManager", "UnansweredWebhook", "NoCertificateSecret", "HangingNamespaces"}
+LOCAL_QUEUE = {
+    "apiVersion": "kueue.x-k8s.io/v1beta2",
+    "kind": "LocalQueue",
+    "metadata": {"name": "lq"},
+    "spec": {"clusterQueue": "cq"},
+}
 READY_SLICE = {
     "apiVersion": "discovery.k8s.io/v1",
     "kind": "EndpointSlice",
@@ -35,6 +41,11 @@ READY_SLICE = {
 
 @pytest.fixture(scope="module")
 def installed(cluster: ControlPlane) -> ControlPlane:
+    """With a LocalQueue, which no webhook of the installation would let in now."""
+    crds = subprocess.run([*SLUICE, "crds"], check=True, capture_output=True, cwd=ROOT).stdout
+    kubectl(cluster, "apply", "--server-side", "-f", "-", stdin=crds)
+    until_served(cluster)
+    kubectl(cluster, "-n", "default", "create", "-f", "-", stdin=json.dumps(LOCAL_QUEUE).encode())
     apply(cluster)
     until_served(cluster)
     return cluster
@@ -129,10 +140,10 @@ def test_a_user_reads_the_configuration_after_the_commands_of_the_page_of_roles(
     assert UNKNOWN_CONFIG not in examined(user)[1]
 
 
-def test_a_submission_that_no_webhook_answers_is_refused_with_its_cause_alone(
+def test_what_no_webhook_answers_is_refused_in_one_sentence_with_what_to_do(
     installed: ControlPlane, tmp_path: Path
 ) -> None:
-    """The cause in the API server's answer names no field."""
+    """The cause in the API server's answer to a submission names no field."""
     file = tmp_path / "job.yaml"
     pod = {"restartPolicy": "Never", "containers": [{"name": "c", "image": "x"}]}
     meta = {"name": "a", "namespace": "default", "labels": {"kueue.x-k8s.io/queue-name": "lq"}}
@@ -142,7 +153,13 @@ def test_a_submission_that_no_webhook_answers_is_refused_with_its_cause_alone(
     command = [*SLUICE, "submit", "--kubeconfig", str(installed.kubeconfig), "-f", str(file)]
     done = subprocess.run(command, cwd=ROOT, check=False, capture_output=True, text=True, timeout=120)
     assert done.returncode == 3
-    assert f"{file}:1: failed calling webhook" in done.stderr
+    assert f"{file}:1: no manager answers the webhook mjob.kb.io (" in done.stderr
+    hold = [*SLUICE, "hold", "lq", "-n", "default", "--kubeconfig", str(installed.kubeconfig)]
+    done = subprocess.run(hold, cwd=ROOT, check=False, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 3
+    assert "sluice hold: no manager answers the webhook vlocalqueue.kb.io (" in done.stderr
+    assert "`sluice doctor` says what is wrong" in done.stderr
+    assert "https://" not in done.stderr
 
 
 def test_a_namespace_whose_deletion_hangs_while_no_manager_runs_is_found(installed: ControlPlane) -> None:

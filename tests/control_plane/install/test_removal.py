@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import json
+import subprocess
 import time
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,7 +18,7 @@ from queue_manager.engine.http_transport import HttpTransport
 from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.transport import ApiError
 from queue_manager.installation.user_roles import AGGREGATED
-from tests.control_plane.conftest import kubectl, until_served
+from tests.control_plane.conftest import ROOT, SLUICE, kubectl, until_served
 from tests.control_plane.install.conftest import CHART, Row, apply, command, helm, sluice
 from tests.control_plane.server import ControlPlane
 from tests.waiting import until
@@ -51,6 +52,14 @@ def silence(cluster: ControlPlane) -> None:
     """Delete the webhooks, which nobody answers here."""
     for kind in ("mutatingwebhookconfigurations", "validatingwebhookconfigurations"):
         kubectl(cluster, "delete", kind, *OURS)
+
+
+def examined(cluster: ControlPlane) -> tuple[set[str], list[str]]:
+    """The codes that `sluice doctor` finds, and what it did not check."""
+    full = [*SLUICE, "doctor", "-o", "json", "--kubeconfig", str(cluster.kubeconfig)]
+    done = subprocess.run(full, check=False, capture_output=True, text=True, cwd=ROOT, timeout=240)
+    report = json.loads(done.stdout)
+    return {problem["code"] for problem in report["problems"]}, report["notChecked"]
 
 
 # --- upgrade --check --------------------------------------------------------------------------------------------
@@ -204,6 +213,18 @@ def test_uninstall_with_crds_deletes_workloads_with_finalizers_and_no_job(instal
     assert kubectl(installed, "-n", "kueue-system", "get", "leases", "-o", "name") == ""
     assert kubectl(installed, "get", "crd", *OURS) == ""
     assert [job["metadata"]["uid"] for job in jobs(installed)] == [job["metadata"]["uid"] for job in before]
+
+
+def test_after_an_uninstallation_doctor_says_that_nothing_is_installed(installed: ControlPlane) -> None:
+    """The Lease of the last manager would pass for that of one that is down."""
+    lease = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": LEASE}, "spec": {}}
+    kubectl(installed, "-n", "kueue-system", "create", "-f", "-", stdin=json.dumps(lease).encode())  # released
+    assert "NoManager" in examined(installed)[0]
+    assert command(installed, "uninstall")[0] == 0
+    assert kubectl(installed, "-n", "kueue-system", "get", "leases", "-o", "name") == ""
+    found, not_checked = examined(installed)
+    assert "NoManager" not in found
+    assert any("Sluice is not installed in namespace kueue-system" in what for what in not_checked)
 
 
 def test_uninstall_names_what_keeps_a_crd_and_ends_in_time(installed: ControlPlane) -> None:

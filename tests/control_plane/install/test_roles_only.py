@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import shlex
 import subprocess
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -26,11 +28,12 @@ from tests.control_plane.manager.process import Manager, refusal
 from tests.control_plane.manager.scenario import QUICK, Scenario, kubelet
 from tests.control_plane.manager.service_account import write_kubeconfig
 from tests.control_plane.server import ControlPlane
-from tests.waiting import until
+from tests.waiting import SECONDS, until
 
 pytestmark = pytest.mark.control_plane
 
 TEAM = "team-a"
+OWNER = f"{TEAM}:owner"
 OBJECTS = """\
 apiVersion: kueue.x-k8s.io/v1beta1
 kind: ResourceFlavor
@@ -54,8 +57,8 @@ kind: WorkloadPriorityClass
 metadata: {name: urgent}
 value: 1000
 """
-RULES = {  # of accounts in the namespace; the owner installs, the member submits
-    "owner": [{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}],
+RULES = {  # of accounts in the namespace; the owner, who has `admin` beside that, installs, the member submits
+    "owner": [],
     "member": [
         {"apiGroups": ["batch"], "resources": ["jobs"], "verbs": ["*"]},
         {
@@ -84,6 +87,20 @@ def script(pod: Pod) -> PodScript:
     return PodScript(ready_after=0.1, ends_after=None, stops_within=0.1) if endless else QUICK
 
 
+def documented() -> list[list[str]]:
+    """The kubectl commands by which an admin lets the team install, without the program's name."""
+    page = (ROOT / "deploy" / "CLUSTER.md").read_text().partition("## With Roles only")[2].partition("\n## ")[0]
+    found = [shlex.split(line)[1:] for line in page.splitlines() if line.startswith("    kubectl ")]
+    assert [each[2:4] for each in found] == [["create", "role"], ["create", "rolebinding"]]
+    return found
+
+
+def answer(cluster: ControlPlane, *arguments: str) -> str:
+    """What kubectl prints, whatever its exit code."""
+    command = [str(provide.find("kubectl")), f"--kubeconfig={cluster.kubeconfig}", *arguments]
+    return subprocess.run(command, check=False, capture_output=True, text=True).stdout.strip()
+
+
 @pytest.fixture(scope="module")
 def accounts(cluster: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """The kubeconfigs of an owner and a member of the namespace, after an admin has put the CRDs there."""
@@ -91,6 +108,14 @@ def accounts(cluster: ControlPlane, tmp_path_factory: pytest.TempPathFactory) ->
     (folder / "admin").write_text(cluster.kubeconfig.read_text())
     install_kinds(cluster)
     kubectl(cluster, "create", "namespace", TEAM)
+    kubectl(cluster, "-n", TEAM, "create", "rolebinding", "admins", "--clusterrole=admin", f"--serviceaccount={OWNER}")
+    for each in documented():
+        kubectl(cluster, *(f"--serviceaccount={OWNER}" if word == "--group=team-a" else word for word in each))
+    with cluster.controllers("clusterrole-aggregation-controller"):
+        may_install = ("auth", "can-i", "create", "deployments", "-n", TEAM, f"--as=system:serviceaccount:{OWNER}")
+        deadline = time.monotonic() + SECONDS
+        while answer(cluster, *may_install) != "yes":
+            assert time.monotonic() < deadline, "the ClusterRole admin is not filled"
     found = {}
     for name, rules in RULES.items():
         kubectl(cluster, "-n", TEAM, "create", "serviceaccount", name)

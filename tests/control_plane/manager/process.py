@@ -27,16 +27,16 @@ jobController:
 GRACE_SECONDS = 10  # terminationGracePeriodSeconds of an installation: then a kubelet kills the manager
 
 
-async def refusal(*flags: str, kubeconfig: Path | None = None) -> str:
-    """Run a manager that cannot start; returns its message without the program's name."""
+async def refusal(*flags: str, kubeconfig: Path | None = None, code: int = 3, lines: int = 1) -> str:
+    """Run a manager that cannot start; returns its message, of so many lines, without the program's name."""
     chosen = () if kubeconfig is None else ("--kubeconfig", str(kubeconfig))
     command = [*SLUICE, "manager", "--metrics-port", "0", *chosen, *flags]
     done = await asyncio.to_thread(
         subprocess.run, command, cwd=ROOT, check=False, capture_output=True, text=True, timeout=60
     )
-    assert done.returncode == 3, done
+    assert done.returncode == code, done
     assert done.stdout == ""
-    assert done.stderr.count("\n") == 1, done.stderr
+    assert done.stderr.count("\n") == lines, done.stderr
     assert done.stderr.startswith("sluice manager: ")
     return done.stderr.removeprefix("sluice manager: ").strip()
 

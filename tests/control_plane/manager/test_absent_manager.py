@@ -81,6 +81,8 @@ async def test_a_job_that_waits_for_no_manager_is_explained_by_its_absence(
     code, text = await explain(admin, namespace)
     assert (code, "WAIT/WaitingForQuota" in text) == (0, True), text
     assert "no manager runs" not in await ps(admin, namespace)
+    lists = [[command, "-n", namespace, "--kubeconfig", str(admin)] for command in ("ps", "queues")]
+    assert not [text for each in lists if "no manager runs" in (text := (await sluice(*each))[1])]
 
     await manager.stop()
     absent = f"no manager holds Lease {namespace}/{LEASE}"
@@ -89,6 +91,9 @@ async def test_a_job_that_waits_for_no_manager_is_explained_by_its_absence(
     assert f"No manager runs, so nothing is admitted or started: {absent}." in text
     assert f"next kubectl get lease {LEASE} -n {namespace}" in text
     assert f"no manager runs: {absent}" in await ps(admin, namespace)
+    for each in lists:
+        assert f"no manager runs: {absent}" in (await sluice(*each))[1]
+        assert f"no manager runs: {absent}" in (await sluice(*each, "-o", "json"))[1]
 
     await scenario.api.patch(JOBS, namespace, "waiting", {"spec": {"suspend": False}})
     code, text = await explain(admin, namespace)
@@ -97,7 +102,8 @@ async def test_a_job_that_waits_for_no_manager_is_explained_by_its_absence(
 
     user = await tenant(scenario, "user", tmp_path, plane, *READ_JOBS)
     code, text = await explain(user, namespace)
-    assert (code, "WAIT/WaitingForQuota" in text, "manager runs" in text) == (0, True, False), text
+    assert (code, "WAIT/WaitingForQuota" in text, "No manager runs" in text) == (0, True, False), text
+    assert "the Lease of the managers, so whether one runs (an admin who may read it: sluice doctor)" in text
     assert "manager runs" not in await ps(user, namespace)
     reader = await tenant(scenario, "reader", tmp_path, plane, *READ_JOBS, READ_LEASES)
     assert f"perhaps no manager runs: {absent}" in await ps(reader, namespace)

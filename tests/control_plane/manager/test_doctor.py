@@ -61,5 +61,8 @@ async def test_a_manager_that_leads_is_no_finding_and_one_that_was_killed_is(
         found = (await findings(kubeconfig))["NoManager"]
         assert found["place"] == f"lease/examined -n {NAMESPACE}"
         assert found["severity"] == "error"
+        without_election = CONFIG.replace("leaderElection: {", "leaderElection: {leaderElect: false, ")
+        await api.patch(CONFIG_MAPS, NAMESPACE, CONFIG_MAP, {"data": {KEY: without_election}})
+        assert await findings(kubeconfig) == {}  # its managers need no Lease
     finally:
         await api.delete(CONFIG_MAPS, NAMESPACE, CONFIG_MAP)

@@ -11,7 +11,8 @@ from uuid import uuid4
 
 import pytest
 
-from queue_manager.api.resources import JOBS, NAMESPACES, PODS, WORKLOADS
+from queue_manager.api.component_names import LEASE
+from queue_manager.api.resources import JOBS, LEASES, NAMESPACES, PODS, WORKLOADS
 from queue_manager.engine.http_transport import HttpTransport
 from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.transport import ApiError
@@ -26,7 +27,7 @@ from tests.control_plane.conftest import ROOT, SLUICE
 from tests.control_plane.manager.conftest import Start
 from tests.control_plane.manager.guarded import config, installed, kubeconfig, manager_account, webhook_url
 from tests.control_plane.manager.scenario import Scenario, kubelet
-from tests.control_plane.manager.service_account import BINDINGS, RBAC, ROLES, write_kubeconfig
+from tests.control_plane.manager.service_account import BINDINGS, RBAC, ROLES, account, write_kubeconfig
 from tests.control_plane.policies.enforced import LABEL, enforced
 from tests.control_plane.policies.users import JANE, give_role
 from tests.control_plane.server import ControlPlane
@@ -78,10 +79,10 @@ async def test_a_queue_admin_imports_running_jobs_past_webhooks_and_policies(
     api: RestClient, namespace: str, team: str, ann: Path, plane: ControlPlane, start: Start, tmp_path: Path
 ) -> None:
     """Quota is for four pods: a Job of three is imported, one of two stays outside; both run on."""
-    account = await manager_account(api, namespace)
-    path = await kubeconfig(plane, account, tmp_path / "manager")
+    its = await manager_account(api, namespace)
+    path = await kubeconfig(plane, its, tmp_path / "manager")
     manager = await start(path, "--webhook-port", "0", config=config(namespace, "jobController: {manage: All}\n"))
-    scenario, user = Scenario(api, team, until), service_account(namespace, account.name)
+    scenario, user = Scenario(api, team, until), service_account(namespace, its.name)
     settings = PolicySettings(
         queue_accounts=(user,),
         job_controllers=(user,),
@@ -95,9 +96,7 @@ async def test_a_queue_admin_imports_running_jobs_past_webhooks_and_policies(
             await scenario.submit(name, queue="", suspend=False, parallelism=pods, completions=pods)
         await until(lambda: are_ready(api, team, first=3, second=2), "all pods are ready")
         before = await pod_names(scenario)
-        await stack.enter_async_context(
-            installed(api, webhook_url(manager), WebhookScope(namespace, account=account.name))
-        )
+        await stack.enter_async_context(installed(api, webhook_url(manager), WebhookScope(namespace, account=its.name)))
         await stack.enter_async_context(enforced(api, team, settings))
 
         code, out = await sluice_import(ann, team)
@@ -127,6 +126,36 @@ async def test_a_queue_admin_imports_running_jobs_past_webhooks_and_policies(
             assert job["status"]["active"] == job["spec"]["parallelism"]
         await refuses_other_labels(api, team, plane, tmp_path)
         await manager.stop()
+
+
+async def test_a_dry_run_is_refused_for_the_rights_that_the_import_lacks(
+    api: RestClient, namespace: str, plane: ControlPlane, tmp_path: Path
+) -> None:
+    await Scenario(api, namespace, until).queues()
+    await Scenario(api, namespace, until).submit("runs", queue="", suspend=False)
+    reader = await account(api, namespace, [{"apiGroups": ["*"], "resources": ["*"], "verbs": ["get", "list"]}])
+    token, _ = await reader.token()
+    user = write_kubeconfig(tmp_path / "reader", plane.url, {"token": token}, plane)
+    lacks = (
+        "sluice import: you lack these rights, so nothing was changed: "
+        f"create {WORKLOADS} in namespace {namespace}; delete {WORKLOADS} in namespace {namespace}; "
+        f"patch {JOBS} in namespace {namespace}\n"
+    )
+    assert await sluice_import(user, namespace) == (3, lacks)
+    assert await sluice_import(user, namespace, "--apply") == (3, lacks)
+
+
+async def test_nothing_is_imported_while_no_manager_runs(api: RestClient, namespace: str, plane: ControlPlane) -> None:
+    """Its Workloads would wait until the time is up. A dry run says that no manager runs."""
+    await Scenario(api, namespace, until).queues()
+    await Scenario(api, namespace, until).submit("runs", queue="", suspend=False)
+    await api.create(LEASES, namespace, {"metadata": {"name": LEASE}, "spec": {}})  # released
+    absent = f"no manager runs: no manager holds Lease {namespace}/{LEASE}"
+    code, out = await sluice_import(plane.kubeconfig, namespace)
+    assert (code, "imported: 1" in out, f"\n{absent}\n" in out) == (0, True, True), out
+    code, out = await sluice_import(plane.kubeconfig, namespace, "--apply")
+    assert (code, out.startswith(f"sluice import: {absent}; so nothing was changed")) == (3, True), out
+    assert await api.list(WORKLOADS, namespace) == []
 
 
 async def refuses_other_labels(api: RestClient, team: str, plane: ControlPlane, folder: Path) -> None:

@@ -60,6 +60,20 @@ async def test_each_answer_is_about_the_queue_and_job_of_one_namespace(teams: Us
     assert positions == {"team-a": [], "team-b": [("team-b", workloads["team-b"])]}
 
 
+async def test_queues_of_a_namespace_are_those_that_its_local_queues_name(teams: User) -> None:
+    whole = {row["name"]: row for row in teams.json("queues")}["cluster-queue"]
+    assert {f"{team}/user-queue" for team in TEAMS} <= set(whole["localQueues"])
+    for team in TEAMS:
+        [row] = teams.json("queues", "-n", team)
+        assert row == {
+            **whole,
+            "localQueues": [f"{team}/user-queue"],
+            "oldestWaitingSeconds": row["oldestWaitingSeconds"],
+        }
+    assert teams.json("queues", "-n", "kube-system") == []
+    assert teams.says("queues", "-n", "kube-system") == "no LocalQueues in namespace kube-system\n"
+
+
 async def test_a_hold_of_one_queue_leaves_its_namesake_alone(teams: User) -> None:
     assert "held" in teams.says("hold", "user-queue", "-n", "team-b")
     async with teams.up.client() as client:

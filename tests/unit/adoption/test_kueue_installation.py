@@ -20,9 +20,9 @@ from queue_manager.api.resources import API_SERVICES, MUTATING_WEBHOOKS
 SYSTEM = "kueue-system"
 
 
-def deployment(image: str, label: str = "controller-manager") -> dict[str, Any]:
+def deployment(image: str, label: str = "controller-manager", name: str = "m") -> dict[str, Any]:
     return {
-        "metadata": {"name": "m", "namespace": SYSTEM, "labels": {"control-plane": label}},
+        "metadata": {"name": name, "namespace": SYSTEM, "labels": {"control-plane": label}},
         "spec": {"template": {"spec": {"containers": [{"name": "manager", "image": image}]}}},
     }
 
@@ -51,6 +51,7 @@ def test_image_name_is_the_last_part_without_tag_and_digest(image: str, name: st
         (deployment("registry.k8s.io/kueue/kueue:v0.14.2"), True),
         (deployment("example.com/sluice:1"), False),
         (deployment("registry.k8s.io/kueue/kueue:v0.14.2", label="kueueviz"), False),
+        (deployment("example.com/mirror/queue-controller:1", name="kueue-controller-manager"), True),
     ],
 )
 def test_a_deployment_of_the_manager_is_stopped(tree: dict[str, Any], is_kueue: bool) -> None:
@@ -62,6 +63,7 @@ def test_a_deployment_of_the_manager_is_stopped(tree: dict[str, Any], is_kueue: 
     ("tree", "is_kueue"),
     [
         (webhooks((SYSTEM, "kueue-webhook-service")), True),
+        (webhooks((SYSTEM, "prod-kueue-webhook-service")), True),
         (webhooks(("other", "kueue-webhook-service")), False),
         (webhooks((SYSTEM, "kueue-webhook-service"), ("a", "b")), False),
         (webhooks(), False),

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from queue_manager.cli.doctor import INDENT, Report, exit_code, paragraph, summary
+from queue_manager.cli.doctor import INDENT, Report, exit_code, grouped, paragraph, summary
 from queue_manager.cli.doctor_reading import ServerClock, latest_end, managers_clock
 from queue_manager.cli.manager_reading import lease_facts
 from queue_manager.engine.certificates import VALID, issue
@@ -35,6 +35,14 @@ def test_the_last_line_says_that_something_was_not_checked() -> None:
         "0 errors, 1 warning; nothing else could be checked",
     ]
     assert [exit_code(report.problems, is_checked=False) for report in reports] == [3, 1]
+
+
+def test_what_was_not_checked_is_one_line_per_cause() -> None:
+    assert list(grouped(["jobs (forbidden)", "cohorts (forbidden or absent)", "pods (forbidden)", "nodes"])) == [
+        "jobs, pods (forbidden)",
+        "cohorts (forbidden or absent)",
+        "nodes",
+    ]
 
 
 def test_no_line_of_a_finding_is_wider_than_the_terminal() -> None:

@@ -11,12 +11,19 @@ from queue_manager.api.types import Workload
 from queue_manager.visibility.absent_manager import NOT_SEEN, ONE_RUNS, is_in_doubt, without_manager
 from queue_manager.visibility.dominant_reason import Surroundings
 from queue_manager.visibility.explanation import Explanation, explain
-from queue_manager.visibility.manager_presence import DeploymentFacts, LeaseFacts, Presence, notice, presence
+from queue_manager.visibility.manager_presence import (
+    DeploymentFacts,
+    LeaseFacts,
+    Presence,
+    notice,
+    presence,
+    without_installation,
+)
 from tests.unit.visibility.build import ADMISSION, admitted, at, cluster_queue, job, local_queue, workload
 
 NOW = at(1000)
 ABSENT = Presence("no manager holds Lease ns/l", command="kubectl get lease l -n ns")
-PERHAPS = Presence("no manager holds Lease ns/l", is_certain=False, command="kubectl get lease l -n ns")
+PERHAPS = Presence("no manager holds Lease ns/l", False, "kubectl get lease l -n ns", all_read=False)
 RUNS = "`sluice manager` or `sluice up` runs"
 
 
@@ -53,7 +60,7 @@ def test_no_manager_runs_if_no_lease_that_may_be_its_is_renewed(
 def test_what_another_lease_may_show_is_not_certain() -> None:
     seen = presence([lease("", 1)], None, NOW, all_read=False)
     assert notice(seen) == "perhaps no manager runs: no manager holds Lease ns/l"
-    assert presence([], None, NOW, all_read=False) == Presence(is_certain=False)
+    assert presence([], None, NOW, all_read=False) == Presence(all_read=False)
 
 
 def explained(j: Job, w: Workload | None) -> Explanation:
@@ -83,11 +90,19 @@ def test_the_absence_of_a_manager_comes_first(found: Explanation, seen: Presence
     assert not any(change.startswith(RUNS) for change in said.changes)
 
 
-def test_a_fault_says_that_the_lease_could_not_be_read() -> None:
-    forbidden = Presence(is_certain=False)
-    assert without_manager(OVERDUE, forbidden).not_seen == [NOT_SEEN]
-    assert without_manager(WAITING, forbidden) == WAITING
-    assert without_manager(OVERDUE, Presence()) == OVERDUE
+@pytest.mark.parametrize("found", [OVERDUE, WAITING])
+def test_what_could_not_be_read_of_the_manager_is_named_as_not_visible(found: Explanation) -> None:
+    for forbidden in (Presence(all_read=False), PERHAPS):
+        assert without_manager(found, forbidden).not_seen == [*found.not_seen, NOT_SEEN]
+    assert without_manager(found, Presence()) == found
+
+
+def test_without_an_installation_perhaps_no_manager_runs() -> None:
+    seen = without_installation("ns")
+    said = without_manager(WAITING, seen)
+    assert (said.code, said.not_seen) == (WAITING.code, WAITING.not_seen)
+    assert "Perhaps no manager runs: Sluice is not installed in namespace ns" in said.sentence
+    assert notice(seen) == ""  # below each list it would be said beside a manager that was started by hand
 
 
 def test_what_needs_no_manager_is_not_in_doubt() -> None:

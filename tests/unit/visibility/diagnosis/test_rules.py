@@ -206,6 +206,10 @@ FOUND = {
         {"leases": [LeaseFacts("kueue-system/lease", "", NOW, 15)]},
         ("error", "NoManager", "lease/lease -n kueue-system", "No manager leads"),
     ),
+    "a Lease that nobody holds, of a manager whose configuration is unknown": (
+        {"leases": [LeaseFacts("kueue-system/lease", "", NOW, 15)], "config": None},
+        ("warning", "NoManager", "lease/lease -n kueue-system", "Perhaps no manager runs"),
+    ),
     "an installation whose manager never started": (
         {"leases": [], "deployment": DeploymentFacts(MANAGER, 2, 0)},
         ("error", "NoManager", "deployment/manager -n kueue-system", "no pod of it is ready"),

@@ -41,7 +41,7 @@ from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.transport import ApiError, Request, Response
 from queue_manager.visibility.job_outcomes import Outcome
 from queue_manager.visibility.job_states import is_judged, refused_equivalent, refused_shapes
-from queue_manager.visibility.obstacles import WAITS, Obstacle, ReadableQueues, local_queue_of, obstacle
+from queue_manager.visibility.obstacles import CREATED, Obstacle, ReadableQueues, local_queue_of, obstacle
 
 
 @dataclass(frozen=True, slots=True)
@@ -353,5 +353,5 @@ def _row(job: Job, found: Obstacle | None) -> Submitted:
     if not queue:
         return Submitted(*job.metadata.key, queue, UNQUEUED_SUSPENDED if job.spec.suspend else UNQUEUED, uid=uid)
     if found is None:
-        return Submitted(*job.metadata.key, queue, WAITS, uid=uid)
+        return Submitted(*job.metadata.key, queue, CREATED, uid=uid)
     return Submitted(*job.metadata.key, queue, found.text, never=found.never, uid=uid)

@@ -35,7 +35,7 @@ RULES: tuple[Callable[[ClusterSnapshot], Iterable[Problem]], ...] = (
     waiting_rules.stopped_queues,
     waiting_rules.unplaced_pods,
     waiting_rules.too_large_pods,
-    preemption_rules.preemptions_in_vain,
+    preemption_rules.repeated_preemptions,
     retry_rules.without_retry_limit,
     retry_rules.timeout_too_short,
     object_rules.stuck_finalizers,

@@ -15,12 +15,12 @@ from queue_manager.visibility.deactivated_jobs import LIMIT, job_name
 from queue_manager.visibility.diagnosis.problem import Problem, warning
 from queue_manager.visibility.diagnosis.snapshot import ClusterSnapshot
 
-PREEMPTS_IN_VAIN = "PreemptsInVain"
+REPEATED_PREEMPTION = "RepeatedPreemption"
 REPEATED = 2  # attempts: the first one may have been bad luck
 _NEVER_READY = (reasons.WAIT_FOR_START, reasons.UNSCHEDULABLE)
 
 
-def preemptions_in_vain(snapshot: ClusterSnapshot) -> Iterator[Problem]:
+def repeated_preemptions(snapshot: ClusterSnapshot) -> Iterator[Problem]:
     """Jobs for which others were preempted, and whose pods were not ready in time in any attempt.
 
     The victim's condition names its last preemptor, and that of an attempt before is not known.
@@ -34,7 +34,7 @@ def preemptions_in_vain(snapshot: ClusterSnapshot) -> Iterator[Problem]:
         if of_it:
             namespace, name = workload.metadata.namespace, job_name(workload)
             yield warning(
-                PREEMPTS_IN_VAIN,
+                REPEATED_PREEMPTION,
                 f"job/{name} -n {namespace}",
                 f"Job {namespace}/{name} preempts others ({_victims(of_it)}), and its pods were not ready in time in "
                 f"any of its {len(attempts)} attempts{_cause(attempts)}.",

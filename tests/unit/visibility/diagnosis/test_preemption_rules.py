@@ -8,7 +8,7 @@ import pytest
 
 from queue_manager.api.messages import preempted
 from queue_manager.api.types import Workload
-from queue_manager.visibility.diagnosis.preemption_rules import preemptions_in_vain
+from queue_manager.visibility.diagnosis.preemption_rules import repeated_preemptions
 from queue_manager.visibility.diagnosis.snapshot import ClusterSnapshot
 from tests.unit.visibility.build import at, cond, wire, workload
 
@@ -34,14 +34,14 @@ READMITTED = workload("back", conditions=[cond("Preempted", "False", message=f"P
 
 
 def found(*workloads: Workload) -> list[str]:
-    return [one.sentence for one in preemptions_in_vain(ClusterSnapshot(now=at(100), workloads=workloads))]
+    return [one.sentence for one in repeated_preemptions(ClusterSnapshot(now=at(100), workloads=workloads))]
 
 
 def test_a_job_that_preempts_and_never_gets_ready_is_named_with_its_victims_and_cause() -> None:
-    [problem] = preemptions_in_vain(
+    [problem] = repeated_preemptions(
         ClusterSnapshot(now=at(100), workloads=[high(attempt(), attempt()), LOW, READMITTED])
     )
-    assert (problem.code, problem.place) == ("PreemptsInVain", "job/high -n default")
+    assert (problem.code, problem.place) == ("RepeatedPreemption", "job/high -n default")
     assert problem.sentence == (
         "Job default/high preempts others (2, such as default/back), and its pods were not ready in time in any of "
         "its 2 attempts: 0/1 nodes: Insufficient cpu."

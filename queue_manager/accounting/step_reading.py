@@ -94,11 +94,14 @@ def deleted(job_uid: str, now: datetime, message: str = "") -> StepRecord:
 
 
 def _who_deleted(job: Job, now: datetime) -> str:
-    """Who or what deleted a Job: the user of `sluice cancel`, the retention, or its TTL, if that had passed."""
+    """Who or what deleted a Job: a user of `sluice cancel` or `submit --replace`, the retention, or a TTL."""
     notes, ttl, end = job.metadata.annotations, job.spec.ttl_seconds_after_finished, conditions.finished(job.status)
     user = one_line(notes.get(keys.CANCELLED_BY, ""))
     if user:
         return f"Cancelled by {user}"
+    user = one_line(notes.get(keys.REPLACED_BY, ""))
+    if user:
+        return f"Replaced by {user} (submit --replace)"
     if ttl is not None and end is not None and end.last_transition_time is not None:
         return messages.ttl_over(ttl) if later(end.last_transition_time, ttl) <= now else ""
     return one_line(notes.get(keys.DELETION_CAUSE, ""))
@@ -213,7 +216,8 @@ def _steps_of_change(old: Workload, new: Workload, now: datetime) -> Iterator[St
         message = deactivated_by.message(new, "")
         yield change_step(new, StepKind.DEACTIVATED, now, reasons.DEACTIVATED, message)  # no further eviction follows
     if new.spec.active and not old.spec.active:
-        yield change_step(new, StepKind.REACTIVATED, now)
+        user = deactivated_by.reactivated_by(new)
+        yield change_step(new, StepKind.REACTIVATED, now, message=f"by {user}" if user else "")
 
 
 def is_held(workload: Workload) -> bool:

@@ -27,6 +27,7 @@ REQUEUING_LIMIT_OVERRIDE = "sluice/requeuing-limit"
 MIN_RUNTIME = "sluice/min-runtime"  # also on a WorkloadPriorityClass, for the Jobs that have none of their own
 USER = "sluice/user"  # annotation, written by the webhook, or label: whose Job it is, for the history
 CANCELLED_BY = "sluice/cancelled-by"  # annotation, written by `sluice cancel` before it deletes the Job
+REPLACED_BY = "sluice/replaced-by"  # annotation, written by `sluice submit --replace` before it deletes the old Job
 DELETION_CAUSE = "sluice/deletion-cause"  # annotation, written by the retention before it deletes the Job
 POD_CAUSE = "sluice/pod-cause"  # of a failed Job whose Workload the retention deleted: why its pods failed
 
@@ -42,6 +43,7 @@ FINALIZER = "kueue.x-k8s.io/resource-in-use"
 PASS_BY = "sluice/pass-by-never-fitting-head"  # on a StrictFIFO ClusterQueue: "true"
 PARALLELISM = "sluice/parallelism"  # on a partially admitted Job: the parallelism in the user's spec
 DEACTIVATED_BY = "sluice/deactivated-by"  # on a Workload: `lifecycle.deactivated_by`
+REACTIVATED_BY = "sluice/reactivated-by"  # on a Workload: `lifecycle.deactivated_by`
 DEACTIVATED_FOR = "sluice/deactivated-for"  # on a Workload that a rule deactivated: the time of its DeactivationTarget
 IMPORTED = "sluice/imported"  # label of a Workload that `sluice import` made: "true"
 SEQUENCE = "sluice/sequence"  # order among Workloads created in the same second

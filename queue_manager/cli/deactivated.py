@@ -13,6 +13,7 @@ from queue_manager.cli.connection import connect, one_namespace, read_default_na
 from queue_manager.cli.exit_codes import EXIT_OK
 from queue_manager.cli.log_lines import with_log
 from queue_manager.cli.machine_formats import job_names
+from queue_manager.cli.node_reading import nodes_for
 from queue_manager.cli.permitted_lists import list_permitted
 from queue_manager.cli.published_config import published
 from queue_manager.cli.targets import of_queue
@@ -23,6 +24,7 @@ from queue_manager.engine.rest_client import RestClient
 from queue_manager.visibility.cause_groups import CauseGroup, cause_groups, short_action
 from queue_manager.visibility.deactivated_jobs import BY_A_USER, DeactivatedJob, deactivated_jobs
 from queue_manager.visibility.failures import Failure, failures
+from queue_manager.visibility.job_causes import recorded_cause
 from queue_manager.visibility.wire_types import Event, Pod
 
 NONE = "no deactivated Jobs"
@@ -81,7 +83,8 @@ async def read_deactivated(
     workloads = [w for w in await client.list(WORKLOADS, namespace, type=Workload) if not w.spec.active]
     events = await client.list(EVENTS, namespace, field_selector="type=Warning", type=Event) if workloads else []
     failed = await with_logs(client, await failures_of(client, workloads, namespace))
-    return deactivated_jobs(workloads, events, now, default_ns, failed), workloads
+    nodes = await nodes_for(client, (recorded_cause(workload) for workload in workloads))
+    return deactivated_jobs(workloads, events, now, default_ns, failed, nodes), workloads
 
 
 async def failures_of(client: RestClient, workloads: list[Workload], namespace: str) -> dict[str, Failure]:

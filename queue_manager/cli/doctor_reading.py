@@ -11,11 +11,10 @@ from email.utils import parsedate_to_datetime
 from pathlib import Path
 from urllib.parse import urlsplit
 
-import msgspec
 from cryptography import x509
 
 from job_controller.json_tree import Json
-from job_controller.model import Job, Object, Pod, Record
+from job_controller.model import Job, Pod
 from queue_manager.api.component_names import NAMESPACE
 from queue_manager.api.resources import (
     ADMISSION_CHECKS,
@@ -49,6 +48,7 @@ from queue_manager.cli.installation_reading import (
     read_webhook_services,
 )
 from queue_manager.cli.manager_reading import has_configuration, lease_facts, read_deployment
+from queue_manager.cli.node_reading import Node, node_facts
 from queue_manager.cli.permitted_lists import list_permitted, seen
 from queue_manager.cli.published_config import published
 from queue_manager.cli.queue_view import resource_rules
@@ -63,7 +63,6 @@ from queue_manager.visibility.diagnosis.snapshot import (
     CertificateFacts,
     ClockFacts,
     ClusterSnapshot,
-    NodeFacts,
 )
 
 HEADER_RESOLUTION = timedelta(seconds=1)  # of the Date header, and of the times that an API server stamps
@@ -123,19 +122,6 @@ class _ObservedTransport(Relay):
         return response
 
 
-class _NodeSpec(Record):
-    unschedulable: bool = False
-
-
-class _NodeStatus(Record):
-    allocatable: dict[str, str] = msgspec.field(default_factory=dict)
-
-
-class _Node(Object):
-    spec: _NodeSpec = _NodeSpec()
-    status: _NodeStatus = _NodeStatus()
-
-
 class ClusterReader:
     """Reads snapshots of one cluster. `not_read`: what the last one lacks; `topics_read`: how many it has."""
 
@@ -171,7 +157,7 @@ class ClusterReader:
         cohorts = await self._seen(COHORTS, Cohort)
         flavors = await self._seen(RESOURCE_FLAVORS, ResourceFlavor)
         checks = await self._seen(ADMISSION_CHECKS, AdmissionCheck)
-        nodes = await self._seen(NODES, _Node)
+        nodes = await self._seen(NODES, Node)
         namespaces = await seen(self._client, NAMESPACES, Namespace) or ()
         validating, mutating = await self._trees(VALIDATING_WEBHOOKS), await self._trees(MUTATING_WEBHOOKS)
         definitions = await self._trees(CRDS)
@@ -300,11 +286,6 @@ def latest_end(pem: bytes) -> datetime | None:
         return max(each.not_valid_after_utc for each in x509.load_pem_x509_certificates(pem))
     except ValueError:
         return None
-
-
-def node_facts(node: _Node) -> NodeFacts:
-    """The fields of a node that rules read."""
-    return NodeFacts(node.metadata.name, node.metadata.labels, node.status.allocatable, node.spec.unschedulable)
 
 
 def managers_clock(lease: Json | None) -> ClockFacts | None:

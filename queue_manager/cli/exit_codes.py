@@ -10,6 +10,10 @@ with "sluice run:" on standard error.
 
 from __future__ import annotations
 
+TYPE_CHECKING = False  # avoids the import of typing, which is slow: see `cli.main`
+if TYPE_CHECKING:
+    from job_controller.model import Key
+
 EXIT_OK = 0
 EXIT_UNEXPECTED = 1  # the operation completed with an unexpected result: a Job failed, a time limit was reached
 EXIT_NEVER = 2  # a Job can never start; of commands that create nothing: the request is refused, as for an unknown Job
@@ -23,8 +27,12 @@ CREATING = ("run", "submit")  # commands that end with EXIT_REFUSED
 
 
 class CommandRefused(Exception):
-    """The command cannot be carried out; the text gives the reason and the remedy."""
+    """The command cannot be carried out; the text gives the reason and the remedy.
 
-    def __init__(self, message: str, code: int = EXIT_ERROR) -> None:
+    `missing`: namespace and name of the Job that does not exist in any namespace, if that is the reason.
+    """
+
+    def __init__(self, message: str, code: int = EXIT_ERROR, *, missing: Key | None = None) -> None:
         super().__init__(message)
         self.code = code
+        self.missing = missing

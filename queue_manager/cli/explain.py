@@ -22,19 +22,18 @@ from queue_manager.cli.explanation_reading import MOST, first_of, position_text,
 from queue_manager.cli.fitted_table import FittedTable
 from queue_manager.cli.pod_reading import pods_of
 from queue_manager.cli.ps import STYLES as STATE_STYLES
-from queue_manager.cli.published_config import published
+from queue_manager.cli.published_config import config_of_file, published
 from queue_manager.cli.queue_view import read_queues
 from queue_manager.cli.reason_page import hint, show_reason
-from queue_manager.cli.show import heading, read_config
+from queue_manager.cli.show import heading
 from queue_manager.cli.streams import printable
 from queue_manager.cli.targets import find, key_of
 from queue_manager.cli.time_texts import deadline
 from queue_manager.engine.clock import SystemClock
 from queue_manager.scheduling.admission_evidence import PreemptionVerdict
-from queue_manager.visibility import reason_codes
 from queue_manager.visibility.explanation import Explanation
 from queue_manager.visibility.explanation_rows import FlavorRow, PreemptionRow
-from queue_manager.visibility.job_states import AFTER_AN_ATTEMPT
+from queue_manager.visibility.job_states import AFTER_AN_ATTEMPT, JobState
 from queue_manager.visibility.reason_codes import ReasonClass
 from queue_manager.visibility.short_messages import of_last_attempt
 
@@ -58,7 +57,7 @@ def exit_code(found: Explanation) -> int:
 
 async def explanation(args: argparse.Namespace) -> Explanation:
     """Read the Job and what surrounds it, and explain it. Raises CommandRefused if it does not exist."""
-    given = read_config(args.config) if args.config else None
+    given = config_of_file(args.config) if args.config else None
     default_ns = read_default_namespace(args)
     key = key_of(args.job, args.namespace or default_ns)
     now = SystemClock().now()  # before all reads, then the Workloads, then the Job: see `visibility.job_states`
@@ -143,7 +142,8 @@ def render(found: Explanation, now: datetime, most: int | None = MOST) -> Group:
 
 def _cause(found: Explanation) -> str:
     """The cause of its pods, marked if the Job waits for its next attempt."""
-    waits = found.state in AFTER_AN_ATTEMPT or found.code == reason_codes.code(reason_codes.BACKOFF)
+    is_requeued_later = found.state == JobState.BACKOFF and bool(found.code)  # not between two tries of an attempt
+    waits = found.state in AFTER_AN_ATTEMPT or is_requeued_later
     return of_last_attempt(found.cause) if waits else found.cause
 
 

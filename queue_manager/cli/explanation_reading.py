@@ -14,6 +14,7 @@ import msgspec
 from queue_manager.api.types import Workload
 from queue_manager.cli.cluster_view import ClusterView
 from queue_manager.cli.manager_reading import read_presence
+from queue_manager.cli.node_reading import nodes_for
 from queue_manager.cli.targets import JobTarget
 from queue_manager.configuration import KueueConfig
 from queue_manager.engine.rest_client import RestClient
@@ -22,9 +23,9 @@ from queue_manager.lifecycle.unscheduled import unscheduled
 from queue_manager.lifecycle.workload_settings import WorkloadSettings, settings_of
 from queue_manager.visibility.absent_manager import is_in_doubt, without_manager
 from queue_manager.visibility.cluster_state import ClusterObjects
-from queue_manager.visibility.dominant_reason import Surroundings
+from queue_manager.visibility.explained_case import Surroundings
 from queue_manager.visibility.explanation import Explanation, Position, explain
-from queue_manager.visibility.job_causes import job_cause, recorded_cause
+from queue_manager.visibility.job_causes import cause_of, recorded_cause
 from queue_manager.visibility.memory_advice import memory_advice
 from queue_manager.visibility.obstacles import ReadableQueues, local_queue_of, obstacle
 from queue_manager.visibility.pending_summary import MAX_LIMIT, PendingPage, local_queue_path
@@ -56,6 +57,8 @@ async def read_explanation(
         view = ClusterView(None, (UNLISTED,))
     served = await _read_position(client, target.workload) if view.objects is None else None
     local, above = queues.of(key)
+    unplaced = unscheduled(pods)
+    messages = (unplaced.message if unplaced is not None else "", recorded_cause(target.workload))
     around = Surroundings(
         objects=_with_newest(view.objects, target.workload),
         settings=settings_of(config) if config is not None else WorkloadSettings(),
@@ -65,7 +68,8 @@ async def read_explanation(
         sees_queues=queues.local is not None,
         not_seen=(*view.not_seen, *(() if config is not None else (DEFAULTS_ASSUMED,))),
         default_ns=default_ns,
-        unplaced=unscheduled(pods),
+        unplaced=unplaced,
+        nodes=await nodes_for(client, messages),
     )
     found = explain(target.job, target.workload, around, now, served)
     return without_manager(found, await read_presence(client, found.namespace)) if is_in_doubt(found) else found
@@ -79,7 +83,7 @@ def with_pods(
     if config is not None:
         context = replace(context, options=config.job_controller.options())
     expected = predict(target.job, target.workload, pods, None, found.state, context, now)
-    cause = job_cause(target.job, target.workload, pods) if target.job is not None else recorded_cause(target.workload)
+    cause = cause_of(target.job, target.workload, pods)
     advice = memory_advice(target.job, pods, cause) if target.job is not None else []
     dated = [one for one in (*found.deadlines, *expected) if one.at is not None]
     deadlines = sorted(dated, key=lambda one: one.at or now)

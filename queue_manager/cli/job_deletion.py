@@ -19,11 +19,14 @@ from queue_manager.engine.transport import ApiError
 SILENT_SECONDS = 3.0  # after which a line reports what the deletion waits for
 
 
-async def announce(client: RestClient, job: Job, user: str) -> None:
-    """Annotate a Job with the user who cancels it, for the history. Nothing happens if the user may not write Jobs."""
+async def announce(client: RestClient, job: Job, user: str, key: str = keys.CANCELLED_BY) -> None:
+    """Annotate a Job with the user who deletes it, for the history. Nothing happens if the user may not write Jobs.
+
+    `key`: of the annotation, by what the user does.
+    """
     if not user:
         return
-    annotations = {"metadata": {"uid": job.metadata.uid, "annotations": {keys.CANCELLED_BY: user}}}
+    annotations = {"metadata": {"uid": job.metadata.uid, "annotations": {key: user}}}
     with suppress(ApiError):
         await client.patch(JOBS, *job.metadata.key, annotations)
 

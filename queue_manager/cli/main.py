@@ -64,7 +64,12 @@ def command(argv: Sequence[str] | None) -> int:
         code: int = run(args)
         sys.stdout.flush()
     except CommandRefused as refusal:
-        sys.stderr.write(streams.sentence(f"{name}: {refusal}", sys.stderr))
+        text = str(refusal)
+        if refusal.missing is not None:
+            from queue_manager.cli.deleted_jobs import deleted_job
+
+            text = deleted_job(args, refusal.missing) or text
+        sys.stderr.write(streams.sentence(f"{name}: {text}", sys.stderr))
         return refusal.code
     except BrokenPipeError:
         streams.discard_output()

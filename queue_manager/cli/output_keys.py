@@ -33,6 +33,7 @@ MEANINGS = {
     "equivalentReason": 'why that Job does not fit, or ""',
     "equivalent": 'Job of equal requests that was tried and does not fit, or ""',
     "preemptedFor": 'who needed the quota of its last run, if a preemption ended that; else ""',
+    "tooLarge": 'why no present node is large enough for its pods; "" if one is, or if the nodes are not visible',
     "obstacle": 'why its queue admits nothing, with the command that resolves it; else ""',
     "action": "what to do about it",
     "lastError": 'last error of its pods; "" if none is known',

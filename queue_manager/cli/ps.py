@@ -19,6 +19,7 @@ from queue_manager.cli.exit_codes import EXIT_OK
 from queue_manager.cli.job_filter import JobFilter, hidden_text
 from queue_manager.cli.machine_formats import job_names
 from queue_manager.cli.manager_reading import read_presence
+from queue_manager.cli.node_reading import nodes_for
 from queue_manager.cli.pod_reading import read_troubled_pods
 from queue_manager.cli.queue_view import read_queues
 from queue_manager.cli.targets import of_queue
@@ -27,6 +28,7 @@ from queue_manager.engine.clock import SystemClock
 from queue_manager.engine.rest_client import RestClient
 from queue_manager.visibility.consequences import queue_obstacle
 from queue_manager.visibility.job_states import AFTER_AN_ATTEMPT, JobRow, JobState, job_rows, workloads_by_job
+from queue_manager.visibility.largest_node import exceeds_nodes
 from queue_manager.visibility.manager_presence import notice
 from queue_manager.visibility.obstacles import Obstacle, obstacle
 from queue_manager.visibility.short_messages import cause_first, plain
@@ -83,7 +85,8 @@ def reason(row: JobRow) -> str:
     )
     retry = f"retry at {deadline(row.retry_at, SystemClock().now())}" if row.retry_at is not None else ""
     is_over = row.state in AFTER_AN_ATTEMPT
-    why = cause_first(row.cause, row.reason, row.message, text, is_over=is_over)
+    cause = f"{row.cause} ({row.too_large})" if row.too_large else row.cause
+    why = cause_first(cause, row.reason, row.message, text, is_over=is_over)
     return "; ".join(part for part in (why, retry) if part)
 
 
@@ -182,7 +185,25 @@ async def job_table(client: RestClient, namespace: str = "", default_ns: str = "
     with_workload = {owner.uid for workload in workloads if (owner := workload.metadata.controller) is not None}
     new = [job for job in jobs if job.metadata.uid not in with_workload]
     rows = await _with_retries(client, jobs, workloads, pods, now)
+    rows = await _with_nodes(client, rows, jobs, workloads)
     return await with_obstacles(client, rows, new, default_ns)
+
+
+async def _with_nodes(
+    client: RestClient, rows: list[JobRow], jobs: Sequence[Job], workloads: Sequence[Workload]
+) -> list[JobRow]:
+    """Add to the rows of Jobs that found no node whether one is large enough."""
+    nodes = await nodes_for(client, (row.cause for row in rows))
+    if nodes is None:
+        return rows
+    of, by_uid = {job.metadata.key: job for job in jobs}, workloads_by_job(workloads)
+
+    def judged(row: JobRow) -> JobRow:
+        job = of[Key(row.namespace, row.name)]
+        too_large = exceeds_nodes(row.cause, job, by_uid.get(job.metadata.uid), nodes)
+        return msgspec.structs.replace(row, too_large=too_large)
+
+    return [judged(row) for row in rows]
 
 
 async def _with_retries(

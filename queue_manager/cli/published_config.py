@@ -10,7 +10,8 @@ import logging
 
 from queue_manager.api.component_names import CONFIG_MAP, NAMESPACE
 from queue_manager.api.resources import CONFIG_MAPS, NAMESPACES, Resource
-from queue_manager.configuration import ConfigurationError, KueueConfig, loads
+from queue_manager.cli.exit_codes import EXIT_NEVER, CommandRefused
+from queue_manager.configuration import ConfigurationError, KueueConfig, load, loads
 from queue_manager.configuration.config_map import KEY
 from queue_manager.configuration.render import as_yaml
 from queue_manager.engine.rest_client import RestClient
@@ -51,6 +52,14 @@ class Publisher:
                 raise
             return False
         return True
+
+
+def config_of_file(path: str) -> KueueConfig:
+    """Return the KueueConfig of a file. Raises CommandRefused, with file and line, if it is not valid."""
+    try:
+        return load(path)
+    except ConfigurationError as error:
+        raise CommandRefused(str(error), EXIT_NEVER) from error
 
 
 async def published(client: RestClient) -> KueueConfig | None:

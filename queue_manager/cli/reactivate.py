@@ -5,20 +5,23 @@ from __future__ import annotations
 import argparse
 import asyncio
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 from job_controller.model import Key
 from queue_manager.api import condition_types
 from queue_manager.api.resources import CLUSTER_QUEUES, LOCAL_QUEUES, WORKLOADS
 from queue_manager.api.types import ClusterQueue, LocalQueue, Workload
 from queue_manager.cli.change_report import ChangeReport
-from queue_manager.cli.connection import NoResponse, connect, read_default_namespace
+from queue_manager.cli.connection import NoResponse, connect, find_kubeconfig, read_default_namespace
 from queue_manager.cli.deactivated import read_deactivated
 from queue_manager.cli.exit_codes import EXIT_NEVER, EXIT_UNEXPECTED, CommandRefused
+from queue_manager.cli.login_name import requester
 from queue_manager.cli.machine_formats import object_names
 from queue_manager.cli.targets import JobTarget, QueueTarget, find_all, missing_queue, of_queue, patch, queue_of
 from queue_manager.engine.clock import SystemClock
 from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.transport import ApiError
+from queue_manager.lifecycle.deactivated_by import note
 from queue_manager.visibility.cause_groups import has_cause
 from queue_manager.visibility.consequences import on_reactivation
 from queue_manager.visibility.deactivated_jobs import deactivated_jobs
@@ -52,8 +55,10 @@ async def _run(args: argparse.Namespace) -> int:
         else:
             targets, empty = await find_all(client, args.jobs, namespace), ""
             queues = await VisibleQueues.read(client, [target.key.namespace for target in targets])
+        user = await requester(client, find_kubeconfig(args.kubeconfig))
         with ChangeReport(args.output, dry_run=args.dry_run, name=object_names(namespace)) as report:
-            await reactivate(client, targets, queues, report, default_ns, stagger=args.stagger, dry_run=args.dry_run)
+            how = Reactivation(client, queues, report, default_ns, user, args.dry_run)
+            await reactivate(how, targets, stagger=args.stagger)
     code = report.end(empty)
     return EXIT_UNEXPECTED if by_why_without_match(args, report) else code
 
@@ -132,30 +137,33 @@ def _is_of_queue(workload: Workload, queue: QueueTarget, queues: VisibleQueues) 
     return local is not None and local.spec.cluster_queue == queue.key.name
 
 
-async def reactivate(
-    client: RestClient,
-    targets: list[JobTarget],
-    queues: VisibleQueues,
-    report: ChangeReport,
-    default_ns: str,
-    *,
-    stagger: float,
-    dry_run: bool,
-) -> None:
+@dataclass(frozen=True, slots=True)
+class Reactivation:
+    """How Workloads are reactivated, and reported. `user`: who does it, for the history; "" if that is not known."""
+
+    client: RestClient
+    queues: VisibleQueues
+    report: ChangeReport
+    default_ns: str
+    user: str
+    dry_run: bool
+
+
+async def reactivate(how: Reactivation, targets: list[JobTarget], *, stagger: float) -> None:
     """Set spec.active of each Workload, with pauses of `stagger` seconds between actual changes.
 
     If it is interrupted, the report names the Jobs that were not reached.
     """
-    changes = [target for target in targets if _is_changed(target, report)]
+    changes = [target for target in targets if _is_changed(target, how.report)]
     reached = 0
     try:
         for target in changes:
-            if reached and stagger and not dry_run:
+            if reached and stagger and not how.dry_run:
                 await asyncio.sleep(stagger)
             reached += 1
-            await _reactivate_one(client, target, queues, report, default_ns, dry_run=dry_run)
+            await _reactivate_one(how, target)
     except (asyncio.CancelledError, NoResponse):
-        report.not_done("Job", [target.key for target in changes[reached:]])
+        how.report.not_done("Job", [target.key for target in changes[reached:]])
         raise
 
 
@@ -169,23 +177,16 @@ def _is_changed(target: JobTarget, report: ChangeReport) -> bool:
     return not refusal and target.workload is not None and not target.workload.spec.active
 
 
-async def _reactivate_one(
-    client: RestClient,
-    target: JobTarget,
-    queues: VisibleQueues,
-    report: ChangeReport,
-    default_ns: str,
-    *,
-    dry_run: bool,
-) -> None:
+async def _reactivate_one(how: Reactivation, target: JobTarget) -> None:
     workload = target.workload
     if workload is None:
         return
-    change = patch(client, WORKLOADS, workload.metadata.key, {"spec": {"active": True}}, dry_run=dry_run)
-    if await report.perform("Job", target.key, change):
-        local, above = queues.local(workload), queues.cluster_queue(workload)
-        note = on_reactivation(workload, local, above, default_ns, dry_run=dry_run)
-        report.add("Job", *target.key, "reactivated", note)
+    edit = {"metadata": {"annotations": note(workload, how.user)}, "spec": {"active": True}}
+    change = patch(how.client, WORKLOADS, workload.metadata.key, edit, dry_run=how.dry_run)
+    if await how.report.perform("Job", target.key, change):
+        local, above = how.queues.local(workload), how.queues.cluster_queue(workload)
+        effect = on_reactivation(workload, local, above, how.default_ns, dry_run=how.dry_run)
+        how.report.add("Job", *target.key, "reactivated", effect)
 
 
 def why_refused(target: JobTarget) -> str:

@@ -17,19 +17,19 @@ from queue_manager.api.types import Workload
 from queue_manager.cli import output
 from queue_manager.cli.cluster_view import read_cluster
 from queue_manager.cli.connection import connect, read_default_namespace
-from queue_manager.cli.exit_codes import EXIT_NEVER, EXIT_OK, CommandRefused
+from queue_manager.cli.exit_codes import EXIT_OK
 from queue_manager.cli.explanation_reading import position_text, read_explanation
 from queue_manager.cli.fitted_table import FittedTable
 from queue_manager.cli.log_lines import with_log
+from queue_manager.cli.node_reading import nodes_for
 from queue_manager.cli.permitted_lists import list_permitted
 from queue_manager.cli.pod_reading import pods_of
 from queue_manager.cli.ps import STYLES
-from queue_manager.cli.published_config import published
+from queue_manager.cli.published_config import config_of_file, published
 from queue_manager.cli.queue_view import read_queues
 from queue_manager.cli.streams import printable
 from queue_manager.cli.targets import JobTarget, find, key_of
 from queue_manager.cli.time_texts import ago, deadline, format_time
-from queue_manager.configuration import ConfigurationError, KueueConfig, load
 from queue_manager.engine.clock import SystemClock
 from queue_manager.engine.rest_client import RestClient
 from queue_manager.lifecycle.interruptions import Interruption, running_seconds
@@ -39,6 +39,7 @@ from queue_manager.visibility.deactivated_jobs import RESTARTING, is_pod_of
 from queue_manager.visibility.failures import Failure, newest_failure
 from queue_manager.visibility.history_texts import events_beside, short_object, step_text
 from queue_manager.visibility.indexes import MEANING, IndexMap
+from queue_manager.visibility.job_causes import cause_of
 from queue_manager.visibility.job_history import Step
 from queue_manager.visibility.job_states import AFTER_AN_ATTEMPT, is_pending, refused_equivalent, refused_shapes
 from queue_manager.visibility.job_view import JobView, job_view
@@ -60,7 +61,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 async def _view(args: argparse.Namespace) -> JobView:
-    given = read_config(args.config) if args.config else None
+    given = config_of_file(args.config) if args.config else None
     default_ns = read_default_namespace(args)
     key = key_of(args.job, args.namespace or default_ns)
     now = SystemClock().now()  # before all reads, as `visibility.job_states` requires
@@ -72,6 +73,7 @@ async def _view(args: argparse.Namespace) -> JobView:
         queues = await read_queues(client, [target.key.namespace], config)
         refused = await equivalent_of(client, target.workload)
         failure = await failure_of(client, pods)
+        nodes = await nodes_for(client, [cause_of(target.job, target.workload, pods)])
         outlook = None
         if is_pending(target.job, target.workload, now):
             view = await read_cluster(client)
@@ -93,15 +95,8 @@ async def _view(args: argparse.Namespace) -> JobView:
         cluster_queue=name,
         failure=failure,
         equivalent=refused,
+        nodes=nodes,
     )
-
-
-def read_config(path: str) -> KueueConfig:
-    """Return the KueueConfig of a file. Raises CommandRefused, with file and line, if it is not valid."""
-    try:
-        return load(path)
-    except ConfigurationError as error:
-        raise CommandRefused(str(error), EXIT_NEVER) from error
 
 
 async def equivalent_of(client: RestClient, workload: Workload | None) -> Workload | None:
@@ -306,7 +301,8 @@ def _why(view: JobView) -> str:
             equivalent_reason=view.equivalent_reason,
             preempted_for=view.preempted_for,
         )
-    return cause_first(view.cause, view.reason, view.message, text, is_over=view.state in AFTER_AN_ATTEMPT)
+    cause = f"{view.cause} ({view.too_large})" if view.too_large else view.cause
+    return cause_first(cause, view.reason, view.message, text, is_over=view.state in AFTER_AN_ATTEMPT)
 
 
 def lines(view: JobView, now: datetime) -> list[tuple[str, str]]:

@@ -30,7 +30,7 @@ from queue_manager.cli.connection import NOT_LOGGED_IN, connect, find_kubeconfig
 from queue_manager.cli.decode_errors import explain_decoding
 from queue_manager.cli.exit_codes import EXIT_ERROR, EXIT_NEVER, EXIT_OK, CommandRefused
 from queue_manager.cli.interrupted_creations import Creations
-from queue_manager.cli.login_name import submitter
+from queue_manager.cli.login_name import requester, submitter
 from queue_manager.cli.machine_formats import MACHINE_FORMS, Namer, job_names
 from queue_manager.cli.manifests import Manifest
 from queue_manager.cli.queue_view import read_queues, with_refused_classes
@@ -42,7 +42,7 @@ from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.transport import ApiError, Request, Response
 from queue_manager.visibility.job_outcomes import Outcome
 from queue_manager.visibility.job_states import is_judged, refused_equivalent, refused_shapes
-from queue_manager.visibility.obstacles import WAITS, Obstacle, ReadableQueues, local_queue_of, obstacle
+from queue_manager.visibility.obstacles import CREATED, Obstacle, ReadableQueues, local_queue_of, obstacle
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +112,8 @@ async def _submit(
     namespace = args.namespace or default_ns
     for found in sorted(_namespaces(jobs, args.queue, namespace)):
         await check_local_queue(client, Key(found, args.queue))
-    return await submit(client, jobs, namespace, default_ns, replace=args.replace, creations=creations)
+    user = await requester(client, find_kubeconfig(args.kubeconfig)) if args.replace else ""
+    return await submit(client, jobs, namespace, default_ns, replace=args.replace, user=user, creations=creations)
 
 
 async def _wait(
@@ -181,13 +182,15 @@ async def submit(
     default_ns: str = "default",
     *,
     replace: bool = False,
+    user: str = "",
     creations: Creations | None = None,
 ) -> list[Submitted]:
     """Validate every Job (server-side dry run, fieldValidation=Strict), then create them in order.
 
     `namespace` applies to Jobs without a namespace; `default_ns` is the default namespace of commands. With `replace`,
-    a taken name is not a problem. Warnings of the server are printed on standard error as they arrive. `creations` is
-    kept up to date. Raises CommandRefused before anything is created, with all problems and their files and lines.
+    a taken name is not a problem; `user`: who replaces, for the history. Warnings of the server are printed on standard
+    error as they arrive. `creations` is kept up to date. Raises CommandRefused before anything is created, with all
+    problems and their files and lines.
     """
     progress = creations if creations is not None else Creations()
     for _, job in jobs:
@@ -216,7 +219,7 @@ async def submit(
         deleted = replace and is_taken(answer)
         if deleted:
             progress.removing = key
-            await remove_old(client, key)
+            await remove_old(client, key, user)
             progress.removing = None
             replaced.add(key)
             answer = await _post(client, job, dry_run=False)
@@ -237,12 +240,13 @@ def is_taken(answer: Response) -> bool:
     return not answer.is_success and ApiError.of(answer.status, answer.body).is_name_taken
 
 
-async def remove_old(client: RestClient, key: Key) -> None:
-    """Delete the Job of this name with its pods, and wait until they are gone."""
+async def remove_old(client: RestClient, key: Key, user: str = "") -> None:
+    """Delete the Job of this name with its pods for the user, and wait until they are gone."""
 
     old = await get_or_none(client, JOBS, key, Job)
     if old is None:
         return
+    await job_deletion.announce(client, old, user, keys.REPLACED_BY)
     await job_deletion.delete(client, old)
     await job_deletion.until_gone(client, old)
 
@@ -351,5 +355,5 @@ def _row(job: Job, found: Obstacle | None) -> Submitted:
     if not queue:
         return Submitted(*job.metadata.key, queue, UNQUEUED_SUSPENDED if job.spec.suspend else UNQUEUED, uid=uid)
     if found is None:
-        return Submitted(*job.metadata.key, queue, WAITS, uid=uid)
+        return Submitted(*job.metadata.key, queue, CREATED, uid=uid)
     return Submitted(*job.metadata.key, queue, found.text, never=found.never, uid=uid)

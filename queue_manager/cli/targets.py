@@ -111,7 +111,9 @@ async def find(client: RestClient, key: Key) -> JobTarget:
     if workload is not None:
         return JobTarget(await _job_of(client, workload), workload)
     if job is None:
-        raise CommandRefused(_missing(key, await _visible_jobs(client, key.namespace)), EXIT_NEVER)
+        jobs = await _visible_jobs(client, key.namespace)
+        is_elsewhere = any(other.name == key.name for other in jobs)
+        raise CommandRefused(_missing(key, jobs), EXIT_NEVER, missing=None if is_elsewhere else key)
     return JobTarget(job, None)
 
 

@@ -81,7 +81,7 @@ class Client:
         namespace: str | None = None,
         check: bool = True,
     ) -> V1Job:
-        """Create a Job and return it as the server has it. It waits in its queue, suspended.
+        """Create a Job and return it as the server has it. It is suspended until its queue admits it.
 
         `queue`: the LocalQueue, for a Job without the label of one. `namespace`: for a Job that names none. Raises
         ApiException 400 for an unknown field, 422 for an invalid Job, 409 if its name is taken; ValueError if it names

@@ -1,8 +1,8 @@
-"""The user who deactivated a Workload, as `sluice deactivate` notes it in an annotation. Pure.
+"""The user who deactivated or reactivated a Workload, as `sluice` notes it in an annotation. Pure.
 
-Kubernetes records which program changed a field, and not which user. The annotation `sluice/deactivated-by` is
-`<generation>:<user>`. It is written with the change, which makes this the generation of the Workload, and holds as long
-as that is so: the next change of the spec, by whatever program, ends it. See
+Kubernetes records which program changed a field, and not which user. The annotations `sluice/deactivated-by` and
+`sluice/reactivated-by` are `<generation>:<user>`. Each is written with the change, which makes this the generation of
+the Workload, and holds as long as that is so: the next change of the spec, by whatever program, ends it. See
 BEHAVIOUR.md#q191-user-of-a-deactivation.
 """
 
@@ -14,14 +14,27 @@ from queue_manager.lifecycle.pod_causes import one_line
 
 
 def note(workload: Workload, user: str) -> dict[str, str]:
-    """Return the annotation to write with the deactivation; none if the user is not known."""
-    return {keys.DEACTIVATED_BY: f"{workload.metadata.generation + 1}:{user}"} if user else {}
+    """Return the annotation to write with the deactivation of an active Workload, or with the reactivation of another.
+
+    None if the user is not known.
+    """
+    key = keys.DEACTIVATED_BY if workload.spec.active else keys.REACTIVATED_BY
+    return {key: f"{workload.metadata.generation + 1}:{user}"} if user else {}
 
 
 def deactivated_by(workload: Workload) -> str:
     """Return who deactivated an inactive Workload; "" if that is not known, or if it is active."""
-    generation, _, user = workload.metadata.annotations.get(keys.DEACTIVATED_BY, "").partition(":")
-    return one_line(user) if not workload.spec.active and generation == str(workload.metadata.generation) else ""
+    return "" if workload.spec.active else _user(workload, keys.DEACTIVATED_BY)
+
+
+def reactivated_by(workload: Workload) -> str:
+    """Return who reactivated an active Workload; "" if that is not known, or if its spec has changed since."""
+    return _user(workload, keys.REACTIVATED_BY) if workload.spec.active else ""
+
+
+def _user(workload: Workload, key: str) -> str:
+    generation, _, user = workload.metadata.annotations.get(key, "").partition(":")
+    return one_line(user) if generation == str(workload.metadata.generation) else ""
 
 
 def message(workload: Workload, otherwise: str) -> str:

@@ -20,6 +20,7 @@ from queue_manager.lifecycle.pod_causes import OOM_KILLED, START_ERRORS
 from queue_manager.visibility.attempt_counts import count_budget_attempts
 from queue_manager.visibility.failures import Failure
 from queue_manager.visibility.job_causes import recorded_cause
+from queue_manager.visibility.largest_node import NodeFacts, exceeds_nodes
 from queue_manager.visibility.wire_types import Event
 
 LIMIT = reasons.deactivated_due_to(reasons.REQUEUING_LIMIT_EXCEEDED)
@@ -62,10 +63,11 @@ def deactivated_jobs(
     now: datetime,
     default_ns: str = "default",
     failures: Mapping[str, Failure] | None = None,
+    nodes: Sequence[NodeFacts] | None = None,
 ) -> list[DeactivatedJob]:
     """Return rows ordered by priority, then by time of deactivation, oldest first.
 
-    `default_ns`: the default namespace. `failures`: by Workload UID.
+    `default_ns`: the default namespace. `failures`: by Workload UID. `nodes`: None if they are not visible.
     """
     inactive = [
         w
@@ -73,7 +75,7 @@ def deactivated_jobs(
         if not w.spec.active and not w.is_true(condition_types.FINISHED) and not _is_being_deleted(w)
     ]
     warnings, failed = _warnings(events), failures or {}
-    rows = [_row(workload, warnings, failed.get(workload.metadata.uid), now, default_ns) for workload in inactive]
+    rows = [_row(each, warnings, failed.get(each.metadata.uid), now, default_ns, nodes) for each in inactive]
     return sorted(rows, key=lambda row: (-row.priority, -(row.deactivated_seconds or 0), row.namespace, row.name))
 
 
@@ -87,6 +89,7 @@ def _row(
     failure: Failure | None,
     now: datetime,
     default_ns: str,
+    nodes: Sequence[NodeFacts] | None,
 ) -> DeactivatedJob:
     evicted = workload.condition(condition_types.EVICTED)
     since = evicted.last_transition_time if evicted is not None and evicted.is_true else None
@@ -96,6 +99,7 @@ def _row(
     user = deactivated_by.deactivated_by(workload) if why == BY_A_USER else ""
     named = f"by {user}" if user else why
     last_error = failure.text if failure is not None else recorded_cause(workload) or warning_text(event)
+    lacks = exceeds_nodes(last_error, None, workload, nodes)
     return DeactivatedJob(
         namespace=workload.metadata.namespace,
         name=name,
@@ -111,7 +115,9 @@ def _row(
         last_error=last_error,
         since=since,
         deactivated_seconds=(now - since).total_seconds() if since is not None else None,
-        action=action(why, job_argument(workload, default_ns), failure, default_ns, last_error),
+        action=request_less(lacks, job_argument(workload, default_ns))
+        if lacks
+        else action(why, job_argument(workload, default_ns), failure, default_ns, last_error),
     )
 
 
@@ -210,6 +216,12 @@ def action(
         case "pods lost":
             return f"see why running pods were lost (sluice show {job}), then: {again}"
     return f"see why its pods are not ready (sluice show {job}), then: {again}"
+
+
+def request_less(lacks: str, job: str) -> str:
+    """Return the next step for a Job of which no node is large enough for a pod. `lacks`: by `exceeds_nodes`."""
+    less = "request less (sluice submit --replace -f FILE)"
+    return f"{lacks}: {less}, or add a bigger node, then: sluice reactivate {job}"
 
 
 def _log(failure: Failure, default_ns: str) -> str:

@@ -3,14 +3,16 @@
 The first line that applies decides; each gives one code of `reason_codes`.
 
     it is unsuspended, without quota         FAULT/ControllerStale: a manager would suspend it again
-    it holds quota, and no node its pods     WAIT/Unschedulable
+    it holds quota, and no node its pods     NEVER/ExceedsLargestNode if no node is large enough, WAIT/Unschedulable
     it runs, or has ended                    no code: `sluice show` has the details
     it has no Workload                       HOLD/Suspended (no queue), NEVER/Misconfigured, FAULT/ControllerStale
-    its Workload is finished or inactive     NEVER/Refused, HOLD/DeactivatedDueToUnschedulable, HOLD/Deactivated
+    its Workload is finished or inactive     NEVER/Refused, NEVER/ExceedsLargestNode, HOLD/Deactivated,
+                                             HOLD/DeactivatedDueToUnschedulable
     it holds quota                           WAIT/Evicted, WAIT/UnsatisfiedAdmissionChecks, FAULT/AdmittedNotRunning
     it is gated                              HOLD/AdmissionGated
     its queues are missing or inactive       NEVER/Misconfigured
     its queues are stopped                   the NEVER that holds after their release too, else HOLD/Suspended
+    in its last attempt no node was large    NEVER/ExceedsLargestNode
     it waits for requeueAt                   WAIT/Backoff
     it is pending                            the decision of the scheduler at this moment (`cluster_state.judge`)
 
@@ -20,26 +22,24 @@ BEHAVIOUR.md#q51-explanations.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
-from datetime import datetime
+from dataclasses import replace
 from typing import TypeVar
 
 from msgspec import structs
 
-from job_controller.model import Job, Key
 from queue_manager.api import condition_types, keys, policies, reasons
 from queue_manager.api.check_states import CheckState
 from queue_manager.api.types import ClusterQueue, LocalQueue, Workload, stops
 from queue_manager.lifecycle.queue_entry import waits
 from queue_manager.lifecycle.unscheduled import Unscheduled
-from queue_manager.lifecycle.workload_settings import WorkloadSettings
 from queue_manager.visibility import reason_codes
 from queue_manager.visibility.attempt_counts import budget_attempts
-from queue_manager.visibility.cluster_state import NEVER_REASONS, ClusterObjects, ClusterState, Judgement
+from queue_manager.visibility.cluster_state import NEVER_REASONS, ClusterState, Judgement
 from queue_manager.visibility.consequences import queue_argument, queue_obstacle
-from queue_manager.visibility.deactivated_jobs import LIMIT, NO_NODE, NOT_STARTABLE, action, job_name
+from queue_manager.visibility.deactivated_jobs import LIMIT, NO_NODE, NOT_STARTABLE, action
 from queue_manager.visibility.deactivated_jobs import cause as why_deactivated
 from queue_manager.visibility.demand import demand
+from queue_manager.visibility.explained_case import Case
 from queue_manager.visibility.finding import Finding, sentence_of
 from queue_manager.visibility.job_causes import recorded_cause
 from queue_manager.visibility.job_states import (
@@ -47,89 +47,14 @@ from queue_manager.visibility.job_states import (
     awaits_requeue,
     explain_state,
     is_overdue,
-    job_state,
-    state_without_job,
 )
-from queue_manager.visibility.node_advice import REQUEST_LESS, node_changes
-from queue_manager.visibility.obstacles import Obstacle
+from queue_manager.visibility.largest_node import exceeds_nodes
+from queue_manager.visibility.node_advice import BIGGER_NODE, REQUEST_LESS, node_changes
 from queue_manager.visibility.pending_sentences import IF_IT_LASTS, MANAGER_RUNS, REASON_TEXTS, decided
 from queue_manager.visibility.preempted import preempted_for
 
+REPLACE = "sluice submit --replace -f FILE"
 ADMITTED_SECONDS = 15.0  # in which an admitted Job is unsuspended
-
-
-@dataclass(frozen=True, slots=True)
-class Surroundings:
-    """What surrounds a Job, as far as the reader may see it.
-
-    `objects`: everything on which the scheduler's decisions depend; None if something is missing (`not_seen`).
-    `local`, `above`: its queues; None if they do not exist or are not visible. `obstacle`: what
-    `visibility.obstacles` has found about a Job without a Workload.
-    """
-
-    objects: ClusterObjects | None = None
-    settings: WorkloadSettings = field(default_factory=WorkloadSettings)
-    local: LocalQueue | None = None
-    above: ClusterQueue | None = None
-    obstacle: Obstacle | None = None
-    sees_queues: bool = True  # whether `local` and `above` are visible if they exist
-    not_seen: tuple[str, ...] = ()
-    default_ns: str = "default"
-    unplaced: Unscheduled | None = None  # the pods of the Job that no node can take
-
-
-@dataclass(frozen=True, slots=True)
-class Case:
-    """The Job or Workload that is explained, and what is known about it."""
-
-    job: Job | None
-    workload: Workload | None
-    state: JobState
-    around: Surroundings
-    now: datetime
-
-    @property
-    def key(self) -> Key:
-        """Namespace and name of the Job, or of a Workload that has none."""
-        if self.job is not None:
-            return self.job.metadata.key
-        workload = given(self.workload)
-        return Key(workload.metadata.namespace, job_name(workload))
-
-    @property
-    def kubectl(self) -> str:
-        """The Job as arguments of kubectl."""
-        return f"{self.key.name} -n {self.key.namespace}"
-
-    @property
-    def argument(self) -> str:
-        """The Job as a command-line argument."""
-        return self.key.name if self.key.namespace == self.around.default_ns else str(self.key)
-
-    @property
-    def pods_at_once(self) -> int:
-        """How many pods it can have at the same time."""
-        return self.job.spec.pods_at_once if self.job is not None else 0
-
-    @property
-    def queue(self) -> str:
-        """The name of its LocalQueue; "" if it is in no queue."""
-        if self.workload is not None:
-            return self.workload.spec.queue_name
-        return self.job.metadata.labels.get(keys.QUEUE_NAME, "") if self.job is not None else ""
-
-
-def given(workload: Workload | None) -> Workload:
-    """The Workload of something that has no Job. Raises ValueError if it is absent too."""
-    if workload is None:
-        raise ValueError("neither a Job nor a Workload")
-    return workload
-
-
-def case_of(job: Job | None, workload: Workload | None, around: Surroundings, now: datetime) -> Case:
-    """The case of a Job, or of a Workload without a Job. One of them exists."""
-    state = job_state(job, workload, now) if job is not None else state_without_job(given(workload), now)
-    return Case(job, workload, state, around, now)
 
 
 def dominant(case: Case) -> Finding:
@@ -139,7 +64,7 @@ def dominant(case: Case) -> Finding:
         return ended
     if case.workload is None:
         return _without_workload(case)
-    return _held_back(case, case.workload) or _pending(case, case.workload)
+    return _held_back(case, case.workload) or _waiting(case, case.workload)
 
 
 # --- not pending -------------------------------------------------------------------------------------------
@@ -183,24 +108,40 @@ def _without_node(case: Case, unplaced: Unscheduled) -> Finding:
     """The reason of a Job whose pods exist, and have no node."""
     which = f"{unplaced.pods} of its pods wait" if unplaced.pods > 1 else "its pod waits"
     which = "one of its pods waits" if unplaced.pods == 1 and case.pods_at_once > 1 else which
-    sentence = f"It holds its quota, and {which} for a node: none can take {'them' if unplaced.pods > 1 else 'it'} now."
-    changes = node_changes(unplaced.message, demand(case.job, case.workload))
+    them = "them" if unplaced.pods > 1 else "it"
+    lacks = exceeds_nodes(unplaced.message, case.job, case.workload, case.around.nodes)
+    if lacks:
+        sentence = f"It holds its quota, and {which} for a node, but none is large enough for {them}: {lacks}."
+        return replace(_too_large(sentence), message=unplaced.message)
+    sentence = f"It holds its quota, and {which} for a node: none can take {them} now."
+    changes = node_changes(unplaced.message, demand(case.job, case.workload), sees_nodes=case.around.nodes is not None)
     return Finding(reasons.UNSCHEDULABLE, sentence, changes, f"sluice show {case.argument}", unplaced.message)
+
+
+def _too_large(sentence: str) -> Finding:
+    """The reason of a Job of which no node is large enough for a pod."""
+    return Finding(reason_codes.EXCEEDS_NODES, sentence, (REQUEST_LESS, BIGGER_NODE), REPLACE)
 
 
 def _deactivated(case: Case, workload: Workload) -> Finding:
     """The reason of a deactivated Job. If its pods did not get ready, a reactivation alone changes nothing."""
     _, message = explain_state(case.job, workload, JobState.DEACTIVATED, case.now)
     command = f"sluice reactivate {case.argument}"
+    last_error = recorded_cause(workload)
+    lacks = exceeds_nodes(last_error, case.job, workload, case.around.nodes)
+    if lacks:
+        found = _too_large(f"It is deactivated, and no node is large enough for its pods: {lacks}.")
+        then = (REQUEST_LESS, f"{BIGGER_NODE}; then it is reactivated")
+        return replace(found, changes=then, message=message)
     if why_deactivated(workload) == NO_NODE:
         sentence = "No node could take its pods in time, so it is deactivated: it stays out of the queue."
-        changes = node_changes(recorded_cause(workload) or message, demand(case.job, workload))
-        then = tuple(change if change == REQUEST_LESS else f"{change}; then it is reactivated" for change in changes)
-        return Finding(reason_codes.DEACTIVATED_UNSCHEDULABLE, sentence, then, command, message)
+        sees = case.around.nodes is not None
+        needed = node_changes(last_error or message, demand(case.job, workload), sees_nodes=sees)
+        later = tuple(one if one == REQUEST_LESS else f"{one}; then it is reactivated" for one in needed)
+        return Finding(reason_codes.DEACTIVATED_UNSCHEDULABLE, sentence, later, "kubectl describe nodes", message)
     sentence = "It is deactivated and stays out of the queue until it is reactivated."
     changes = ("an operator reactivates it",)
     if explain_state(case.job, workload, JobState.DEACTIVATED, case.now)[0] == LIMIT:
-        last_error = recorded_cause(workload)
         changes = (action(why_deactivated(workload), case.argument, None, case.around.default_ns, last_error),)
         verb = "cancel" if last_error.startswith(NOT_STARTABLE) else "show"
         command = f"sluice {verb} {case.argument}"  # the cause is removed first
@@ -275,6 +216,16 @@ def _reserved(case: Case, workload: Workload) -> Finding:
 
 
 # --- pending -----------------------------------------------------------------------------------------------
+
+
+def _waiting(case: Case, workload: Workload) -> Finding:
+    """The reason of a Job that is pending or backs off: that no node is large enough holds after its admission too."""
+    found = _pending(case, workload)
+    lacks = exceeds_nodes(recorded_cause(workload), case.job, workload, case.around.nodes)
+    if not lacks or found.reason in NEVER_REASONS:
+        return found
+    too_large = _too_large(f"No node is large enough for its pods: {lacks}. {found.sentence}")
+    return replace(too_large, message=found.message)
 
 
 def _pending(case: Case, workload: Workload) -> Finding:

@@ -19,7 +19,8 @@ from queue_manager.visibility import reason_codes
 from queue_manager.visibility.cluster_state import ClusterObjects, Judgement
 from queue_manager.visibility.deactivated_jobs import job_name
 from queue_manager.visibility.demand import demand
-from queue_manager.visibility.dominant_reason import Case, Surroundings, case_of, dominant
+from queue_manager.visibility.dominant_reason import dominant
+from queue_manager.visibility.explained_case import Case, Surroundings, case_of
 from queue_manager.visibility.explanation_rows import (
     FlavorRow,
     HolderRow,

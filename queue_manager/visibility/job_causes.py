@@ -23,6 +23,11 @@ from queue_manager.visibility.attempt_counts import budget_attempts
 FAILED_PROBE, PENDING_PROBE = " probe failed", " probe has not succeeded yet"
 
 
+def cause_of(job: Job | None, workload: Workload | None, pods: Iterable[model.Pod]) -> str:
+    """The cause of a Job, or of a Workload without a Job."""
+    return job_cause(job, workload, pods) if job is not None else recorded_cause(workload)
+
+
 def job_cause(job: Job, workload: Workload | None, pods: Iterable[model.Pod]) -> str:
     """The cause of a Job by its pods, else by the record of its last attempt; "" if it needs none."""
     end = conditions.finished(job.status)

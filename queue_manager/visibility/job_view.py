@@ -20,7 +20,7 @@ from queue_manager.visibility.explanation import Position
 from queue_manager.visibility.failures import Failure
 from queue_manager.visibility.future_events import Prediction
 from queue_manager.visibility.indexes import IndexMap, index_map
-from queue_manager.visibility.job_causes import exit_code_of, job_cause, recorded_cause
+from queue_manager.visibility.job_causes import cause_of, exit_code_of
 from queue_manager.visibility.job_history import Step, history
 from queue_manager.visibility.job_states import (
     JobState,
@@ -31,6 +31,7 @@ from queue_manager.visibility.job_states import (
     state_without_job,
 )
 from queue_manager.visibility.job_times import last_run_seconds, times_of
+from queue_manager.visibility.largest_node import NodeFacts, exceeds_nodes
 from queue_manager.visibility.pod_attempts import PodRow, pod_rows
 from queue_manager.visibility.predictions import PredictionContext, predict
 from queue_manager.visibility.wire_types import Event, Pod
@@ -68,7 +69,7 @@ class EventRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 class JobView(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """The record of one Job. Times are timezone-aware; durations end now, or at the end of the Job.
 
-    `cause`, `exit_code`, `preempted_for`: as in `JobRow`. `position`: of a pending Job, if it is known.
+    `cause`, `too_large`, `exit_code`, `preempted_for`: as in `JobRow`. `position`: of a pending Job, if it is known.
     """
 
     namespace: str
@@ -84,6 +85,7 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     reason: str
     message: str
     cause: str
+    too_large: str
     exit_code: int | None
     equivalent: str
     equivalent_reason: str
@@ -132,11 +134,13 @@ def job_view(
     cluster_queue: str = "",
     failure: Failure | None = None,
     equivalent: Workload | None = None,
+    nodes: Sequence[NodeFacts] | None = None,
 ) -> JobView:
     """Return the record of a Job, of its Workload, or of both.
 
     `cluster_queue`: the ClusterQueue of its LocalQueue, used while it holds no quota. `failure`: of the pod that failed
     last. `equivalent`: a Workload of the same shape that was tried and does not fit.
+    `nodes`: None if they are not visible.
 
     Raises ValueError if neither a Job nor a Workload is given.
     """
@@ -173,6 +177,7 @@ def job_view(
         reason=reason,
         message=message,
         cause=cause,
+        too_large=exceeds_nodes(cause, job, workload, nodes),
         exit_code=exit_code_of(cause, pods),
         equivalent=deactivated_jobs.job_name(equivalent) if equivalent is not None else "",
         equivalent_reason=refusal(equivalent),
@@ -203,7 +208,7 @@ def job_view(
 
 def _cause(job: Job | None, workload: Workload | None, pods: Sequence[Pod], failure: Failure | None) -> str:
     """Return the cause by pods or record, with the last line of the log if only `failure` has it."""
-    found = job_cause(job, workload, pods) if job is not None else recorded_cause(workload)
+    found = cause_of(job, workload, pods)
     return failure.text if found and failure is not None and failure.text.startswith(found) else found
 
 

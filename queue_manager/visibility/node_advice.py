@@ -6,14 +6,14 @@ short and how much one pod requests, but no node.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 from queue_manager.visibility.demand import DemandRow
+from queue_manager.visibility.largest_node import short_resources
 
 FITS = "a node has room for its pods and fits their node selector, affinity and tolerations"
-REQUEST_LESS = "its pods request less (delete it, and submit it again)"
-_SHORT = re.compile(r"Insufficient (?P<resource>[\w./-]*\w)")
+REQUEST_LESS = "its pods request less (sluice submit --replace -f FILE)"
+BIGGER_NODE = "an admin adds a node that is big enough"
 _OTHERS = (
     ("were unschedulable", "a cordoned node takes pods again (kubectl get nodes; kubectl uncordon NODE)"),
     ("Too many pods", "a node with all its pods has one less, or a node is added"),
@@ -23,15 +23,16 @@ _OTHERS = (
 )
 
 
-def node_changes(message: str, rows: Sequence[DemandRow]) -> tuple[str, ...]:
-    """Return the changes after which a node may take the pods. `rows`: what the pods request."""
-    short = sorted(set(_SHORT.findall(message)))
+def node_changes(message: str, rows: Sequence[DemandRow], *, sees_nodes: bool = False) -> tuple[str, ...]:
+    """Return the changes after which a node may take the pods. `rows`: what the pods request.
+
+    `sees_nodes`: whether the nodes were compared with the requests, and one is big enough (`largest_node`).
+    """
+    short = short_resources(message)
     asked = [f"{row.per_pod} {row.resource}" for row in rows if row.resource in short and row.per_pod not in ("", "0")]
-    found = (
-        [f"one node has {' and '.join(asked)} free: other pods end, if a node is that big, or a bigger node is added"]
-        if asked
-        else []
-    )
+    how = "other pods end, or a node is added"
+    how = how if sees_nodes else "other pods end, if a node is that big, or a bigger node is added"
+    found = [f"one node has {' and '.join(asked)} free: {how}"] if asked else []
     found += [REQUEST_LESS] if asked else []
     found += [change for words, change in _OTHERS if words in message]
     return tuple(found) or (FITS,)

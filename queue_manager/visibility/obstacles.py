@@ -33,7 +33,7 @@ from queue_manager.visibility.similar_names import similar_names
 from queue_manager.visibility.start_verdict import never, without_quota
 from queue_manager.visibility.unlisted_queues import is_unlisted
 
-WAITS = "waits in its queue"
+CREATED = "created; starts when its queue admits it"  # of a Job without an obstacle, which may be admitted already
 INSTALL = "sluice crds | kubectl apply -f -"
 NOT_INSTALLED = f"does not serve the queue's kinds; to install them: {INSTALL}"
 _NEVER = (reasons.NO_MATCHING_FLAVOR, reasons.EXCEEDS_MAX_QUOTA, reasons.MISCONFIGURED)

@@ -31,12 +31,19 @@ EVICTED = "Evicted"  # its pods are being stopped
 STARTING = "Starting"  # admitted just now
 # Deactivated, because no node took its pods in any attempt, or none in the last one.
 DEACTIVATED_UNSCHEDULABLE = reasons.deactivated_due_to(reasons.UNSCHEDULABLE)
+EXCEEDS_NODES = "ExceedsLargestNode"  # no node is large enough for one of its pods
 REFUSED = "Refused"  # its Workload is finished, the Job is not
 ADMITTED_NOT_RUNNING = "AdmittedNotRunning"  # its Job is still suspended
 CONTROLLER_STALE = "ControllerStale"  # its Job has no Workload, or no manager runs
 
 _CLASSES = {
-    ReasonClass.NEVER: (reasons.EXCEEDS_MAX_QUOTA, reasons.NO_MATCHING_FLAVOR, reasons.MISCONFIGURED, REFUSED),
+    ReasonClass.NEVER: (
+        reasons.EXCEEDS_MAX_QUOTA,
+        reasons.NO_MATCHING_FLAVOR,
+        reasons.MISCONFIGURED,
+        EXCEEDS_NODES,
+        REFUSED,
+    ),
     ReasonClass.HOLD: (reasons.SUSPENDED, reasons.DEACTIVATED, DEACTIVATED_UNSCHEDULABLE, reasons.ADMISSION_GATED),
     ReasonClass.FAULT: (ADMITTED_NOT_RUNNING, CONTROLLER_STALE),
     ReasonClass.WAIT: (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import shutil
 import signal
@@ -122,6 +123,22 @@ def test_a_project_tests_its_jobs_with_the_plugin(
 ) -> None:
     project = shutil.copytree(SAMPLE, tmp_path / "project")
     assert "3 passed" in run("pytest", "-p", "no:cacheprovider", env=env, cwd=project)
+
+
+def test_the_commands_of_the_readme_add_sluice_to_a_project(tmp_path: Path) -> None:
+    """In an environment that has nothing but pytest, the test that the README shows passes afterwards."""
+    readme = (ROOT / "README.md").read_text()
+    (tmp_path / "test_report.py").write_text(readme.partition("```python\n")[2].partition("```")[0])
+    python = str(tmp_path / "env" / "bin" / "python")
+    run(sys.executable, "-m", "venv", str(tmp_path / "env"))
+    constraints = str(ROOT / "deploy" / "constraints.txt")
+    env = {**os.environ, "PATH": f"{tmp_path}/env/bin:{os.environ['PATH']}", "PIP_CONSTRAINT": constraints}
+    run(python, *PIP, "install", "--quiet", "pytest", env=env)
+    commands = re.findall(r"`(pip [^`]*)`", readme)
+    assert len(commands) == 3
+    for command in commands:
+        run("sh", "-c", command.replace("FOLDER", shlex.quote(str(ROOT))), env=env, cwd=tmp_path)
+    assert "1 passed" in run("pytest", "-q", "-p", "no:cacheprovider", env=env, cwd=tmp_path)
 
 
 def test_the_types_of_the_package_are_those_of_its_users(pytest_environment: Path, tmp_path: Path) -> None:

@@ -26,7 +26,8 @@ from queue_manager.scheduling.holdings import reserves_quota
 from queue_manager.scheduling.quota_tree import FlavorResource, Usage
 from queue_manager.visibility import reason_codes
 from queue_manager.visibility.cluster_state import NEVER_REASONS, ClusterObjects
-from queue_manager.visibility.dominant_reason import Surroundings, released
+from queue_manager.visibility.dominant_reason import released
+from queue_manager.visibility.explained_case import Surroundings
 from queue_manager.visibility.explanation import AheadRow, Explanation, Position, explain
 from tests.simulation.recount import Recount
 from tests.simulation.stores import Decided, decide, random_settings, store

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
 
-from queue_manager.visibility.diagnosis import object_rules, platform_rules, queue_rules, retry_rules, waiting_rules
+from queue_manager.visibility.diagnosis import (
+    object_rules,
+    platform_rules,
+    preemption_rules,
+    queue_rules,
+    retry_rules,
+    waiting_rules,
+)
 from queue_manager.visibility.diagnosis.problem import Problem
 from queue_manager.visibility.diagnosis.snapshot import ClusterSnapshot
 
@@ -27,6 +34,8 @@ RULES: tuple[Callable[[ClusterSnapshot], Iterable[Problem]], ...] = (
     waiting_rules.never_starting,
     waiting_rules.stopped_queues,
     waiting_rules.unplaced_pods,
+    waiting_rules.too_large_pods,
+    preemption_rules.repeated_preemptions,
     retry_rules.without_retry_limit,
     retry_rules.timeout_too_short,
     object_rules.stuck_finalizers,

@@ -9,7 +9,8 @@ from queue_manager.api import condition_types, reasons
 from queue_manager.api.resources import RESOURCE_FLAVORS
 from queue_manager.api.types import ClusterQueue, Cohort, ResourceFlavor, ResourceGroup, ResourceQuota
 from queue_manager.visibility.diagnosis.problem import Problem, error, warning
-from queue_manager.visibility.diagnosis.snapshot import ClusterSnapshot, NodeFacts
+from queue_manager.visibility.diagnosis.snapshot import ClusterSnapshot
+from queue_manager.visibility.largest_node import NodeFacts
 from queue_manager.visibility.similar_names import similar_names
 from queue_manager.visibility.unlisted_queues import is_unlisted
 

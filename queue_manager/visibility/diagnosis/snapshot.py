@@ -10,17 +10,8 @@ from job_controller.model import Job, Key, Pod
 from queue_manager.api.types import AdmissionCheck, ClusterQueue, Cohort, LocalQueue, ResourceFlavor, Workload
 from queue_manager.configuration import KueueConfig
 from queue_manager.scheduling.resource_rules import COUNT_ALL, ResourceRules
+from queue_manager.visibility.largest_node import NodeFacts
 from queue_manager.visibility.manager_presence import DeploymentFacts, LeaseFacts
-
-
-@dataclass(frozen=True, slots=True)
-class NodeFacts:
-    """A node: its labels, what its pods may use, as quantities, and whether it takes no new pods."""
-
-    name: str
-    labels: Mapping[str, str]
-    allocatable: Mapping[str, str]
-    is_cordoned: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,14 +18,16 @@ from queue_manager.lifecycle.pod_causes import worst_cause
 from queue_manager.lifecycle.unscheduled import unschedulable
 from queue_manager.visibility.diagnosis.problem import Problem, error, warning
 from queue_manager.visibility.diagnosis.snapshot import ClusterSnapshot
-from queue_manager.visibility.job_causes import recorded_cause
+from queue_manager.visibility.job_causes import job_cause, pods_by_job, recorded_cause
 from queue_manager.visibility.job_states import is_pending, workloads_by_job
+from queue_manager.visibility.largest_node import exceeds_nodes
 from queue_manager.visibility.obstacles import ReadableQueues, obstacle, own_obstacle
 
 NEVER_STARTS = "NeverStarts"
 STOPPED_QUEUE = "StoppedQueue"
 CORDONED_NODES = "CordonedNodes"
 UNPLACED_PODS = "UnplacedPods"
+TOO_LARGE_PODS = "TooLargePods"
 CORDONED = "were unschedulable"  # of the scheduler's message about a pod
 _FULL = re.compile("Insufficient |Too many pods")
 TRANSIENT = frozenset({CORDONED_NODES, UNPLACED_PODS})  # a pod may be placed a moment later
@@ -111,10 +113,32 @@ def _without_cordoned_node(snapshot: ClusterSnapshot) -> list[Key]:
     )
 
 
+def too_large_pods(snapshot: ClusterSnapshot) -> Iterator[Problem]:
+    """Jobs whose pods have found no node, and for which no present node is large enough."""
+    by_job = workloads_by_job(snapshot.workloads or ())
+    pods_of = pods_by_job(snapshot.pods or ())
+    groups: dict[str, list[Key]] = defaultdict(list)
+    for job in snapshot.jobs or ():
+        if finished(job.status) is None:
+            workload = by_job.get(job.metadata.uid)
+            cause = job_cause(job, workload, pods_of.get(job.metadata.uid, ()))
+            lacks = exceeds_nodes(cause, job, workload, snapshot.nodes)
+            if lacks:
+                groups[lacks].append(job.metadata.key)
+    for lacks, keys in sorted(groups.items()):
+        first = min(keys)
+        yield warning(
+            TOO_LARGE_PODS,
+            f"job/{first.name} -n {first.namespace}",
+            f"{_capital(_jobs(keys))} can never start on the present nodes: {lacks}.",
+            f"sluice explain {first}; sluice submit --replace -f FILE",
+        )
+
+
 def unplaced_pods(snapshot: ClusterSnapshot) -> Iterator[Problem]:
     """Pods of Jobs that no node can take, by cause, unless `cordoned_nodes` says why.
 
-    What waits for room on a node is not a finding: other pods will end.
+    What waits for room on a node that is large enough is not a finding: other pods will end.
     """
     cordoned = [node for node in snapshot.nodes or () if node.is_cordoned]
     if cordoned and len(cordoned) == len(snapshot.nodes or ()):

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from queue_manager.api.resources import WORKLOADS
+from queue_manager.api.resources import CLUSTER_QUEUES, WORKLOADS
 from queue_manager.api.types import Workload
 from tests.conftest import kubectl
 from tests.local.cli.conftest import JOB, User
@@ -91,6 +91,44 @@ async def test_pods_without_a_node_are_the_reason_before_and_after_the_last_retr
     lines = me.says("explain", "picky").splitlines()
     assert lines[1] == "0/1 nodes: node(s) didn't match Pod's node affinity/selector"
     assert "more         sluice explain --reason Unschedulable" in lines
+
+
+async def quota_of(me: User, cpu: str) -> None:
+    async with me.up.client() as client:
+        for queue in await client.list(CLUSTER_QUEUES, type=dict):
+            groups = queue["spec"]["resourceGroups"]
+            for resource in (one for group in groups for flavor in group["flavors"] for one in flavor["resources"]):
+                resource["nominalQuota"] = cpu if resource["name"] == "cpu" else resource["nominalQuota"]
+            await client.patch(CLUSTER_QUEUES, "", queue["metadata"]["name"], {"spec": {"resourceGroups": groups}})
+
+
+async def test_pods_larger_than_each_node_name_the_largest_in_all_lists(user: Callable[..., User]) -> None:
+    """The quota is larger than the only node, of 2 cpu, whose present pods do not matter."""
+    me = user("4s")
+    await quota_of(me, "64")
+    me.submit("big", cpu="48")
+
+    def lists() -> tuple[str, str, bool]:
+        (row,) = me.json("ps")
+        done = me.run("explain", "big", "-o", "json")
+        found = json.loads(done.stdout)
+        assert done.returncode == (2 if found["code"].startswith("NEVER") else 0)
+        return found["code"], row["tooLarge"], row["tooLarge"] in found["sentence"]
+
+    lacks = "allocatable; a pod requests 48"
+    await until(lambda: lists()[0] == "NEVER/ExceedsLargestNode", "its pods found no node")
+    assert (lists()[1].endswith(lacks), lists()[2]) == (True, True)
+    await me.until_state("big", "Backoff", "Deactivated")
+    assert lists()[0] == "NEVER/ExceedsLargestNode"
+    await me.until_state("big", "Deactivated")
+    code, too_large, named = lists()
+    assert (code, too_large.endswith(lacks), named) == ("NEVER/ExceedsLargestNode", True, True)
+    assert "next         sluice submit --replace -f FILE" in me.run("explain", "big").stdout
+    assert too_large in " ".join(me.says("show", "big").split())
+    (listed,) = me.json("deactivated")
+    assert listed["action"].startswith(f"{too_large}: request less (sluice submit --replace -f FILE)")
+    problems = json.loads(me.run("doctor", "-o", "json").stdout)["problems"]
+    assert [too_large in one["sentence"] for one in problems if one["code"] == "TooLargePods"] == [True]
 
 
 def drain(me: User, node: str) -> None:

@@ -49,7 +49,7 @@ async def test_tab_completes_commands_options_and_names(
             ("Fai\t", "--state Failed "),
             ("\x15sluice ps --state Failed,Runn\t", "--state Failed,Running "),
             ("-q user-q\t", "-q user-queue "),
-            ("\x15sluice explain --reason Ex\t", "--reason ExceedsMaxQuota "),
+            ("\x15sluice explain --reason ExceedsM\t", "--reason ExceedsMaxQuota "),
             ("\x15sluice run --priority urg\t", "--priority urgent "),
             ("\x15sluice reactivate --why by\t", f"--why {cause.replace(' ', BLANK)} "),
         ):
@@ -79,7 +79,7 @@ async def test_fish_completes_with_descriptions(user: Callable[..., User], env: 
         "sluice show tr",
         "sluice ps -q user-q",
         "sluice ps --state Failed,Pe",
-        "sluice explain --reason Ex",
+        "sluice explain --reason ExceedsM",
         "sluice run --priority urg",
         "sluice reactivate --why by",
         "sluice wait training --for adm",

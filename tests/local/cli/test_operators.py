@@ -65,6 +65,12 @@ async def test_who_deactivated_a_job_is_named_until_the_next_change(user: Callab
         assert row["cause"] == f"by {login_name()}"
         await until(lambda: row["cause"] in me.says("history", "parked"), "the history names the user")
     me.says("reactivate", "parked")
+    if isinstance(me.up, Up):
+
+        def by() -> list[str]:
+            return [step["cause"] for step in me.json("history", "parked") if step["step"] == "Reactivated"]
+
+        await until(lambda: by() == [f"by {login_name()}"], "the history names who reactivated it")
     async with me.up.client() as client:
         (workload,) = await client.list(WORKLOADS, "default", type=Workload)
         await client.patch(WORKLOADS, *workload.metadata.key, {"spec": {"active": False}})

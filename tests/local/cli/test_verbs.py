@@ -17,6 +17,7 @@ import pytest
 from job_controller.model import Job, Pod
 from queue_manager.api.resources import JOBS, LOCAL_QUEUES, PODS, WORKLOADS
 from queue_manager.api.types import Workload
+from queue_manager.cli.login_name import login_name
 from queue_manager.local.kubeconfig_file import write_kubeconfig
 from tests.conftest import kubectl
 from tests.local.cli.conftest import JOB, User
@@ -294,6 +295,25 @@ async def test_cancel_returns_when_pods_and_quota_are_released(user: Begin) -> N
         await until(released, "the Workloads are gone")
 
 
+async def test_a_deleted_job_is_named_with_what_the_history_knows(user: Begin) -> None:
+    me = user()
+    if not isinstance(me.up, Up):
+        pytest.skip("the history of another cluster is read from its own store")
+    me.submit("gone")
+    await me.until_state("gone", "Running")
+    me.says("cancel", "gone")
+    said = rf"no Job gone in namespace default; it was deleted \d+s ago \(Cancelled by {login_name()}\): sluice history"
+
+    def answer(*command: str) -> str:
+        done = me.run(*command)
+        assert done.returncode == 2
+        return " ".join(done.stderr.split())
+
+    await until(lambda: re.search(said, answer("show", "gone")) is not None, "the history has the deletion")
+    assert [re.search(said, answer(command, "gone")) is not None for command in ("explain", "logs")] == [True, True]
+    assert "`sluice ps` lists them all" in answer("show", "never-was")
+
+
 async def test_wait_ends_with_the_outcome_of_the_jobs(user: Begin) -> None:
     me = user()
     me.submit("good", command="['true']")
@@ -334,6 +354,9 @@ async def test_replace_deletes_the_old_job_only_for_one_that_is_valid(user: Begi
     done = me.run("submit", "-f", "-", "--replace", "--wait", stdin=new)
     assert done.returncode == 0, done.stderr
     assert "replaced the old Job" in done.stdout
+    if isinstance(me.up, Up):  # the history of another cluster is read from its own store
+        cause = f"Replaced by {login_name()} (submit --replace)"
+        await until(lambda: cause in [job["cause"] for job in me.json("history")], "the history names the user")
     assert me.json("show", "one")["state"] == "Succeeded"
 
 

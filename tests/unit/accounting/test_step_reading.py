@@ -146,6 +146,15 @@ def test_a_user_who_deactivates_and_reactivates_in_backoff_is_recorded() -> None
     assert kinds(inactive, active) == [(StepKind.REACTIVATED, 1, 1000)]
 
 
+def test_a_reactivation_names_its_user_if_that_is_known_of_this_one() -> None:
+    inactive, active = (workload(active=active, version=7) for active in (False, True))
+    by = {"annotations": {"sluice/reactivated-by": f"{active.metadata.generation}:anna"}}
+    after = msgspec.structs.replace(active, metadata=msgspec.structs.replace(active.metadata, **by))
+    later = msgspec.structs.replace(after, metadata=msgspec.structs.replace(after.metadata, generation=9))
+    steps = [next(iter(workload_records(inactive, new, NOW))) for new in (after, later)]
+    assert [step.message for step in steps if isinstance(step, StepRecord)] == ["by anna", ""]
+
+
 def job(*conditions: dict[str, Any], **meta: Any) -> Job:
     known = {"name": "train", "namespace": "ns", "uid": "j1", "creationTimestamp": timestamp(at(0))}
     return msgspec.convert({"metadata": known | meta, "status": {"conditions": conditions}}, Job)
@@ -233,6 +242,7 @@ def test_usage_that_is_no_number_is_unknown(text: str) -> None:
     [
         ({keys.CANCELLED_BY: "anna"}, "Cancelled by anna"),
         ({keys.CANCELLED_BY: "a\nb"}, "Cancelled by a b"),
+        ({keys.REPLACED_BY: "anna"}, "Replaced by anna (submit --replace)"),
         ({}, ""),
     ],
 )

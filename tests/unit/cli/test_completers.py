@@ -19,7 +19,7 @@ def completed(line: str) -> list[str]:
 
 
 def test_a_reason_is_completed_by_its_word_or_its_code() -> None:
-    assert [word.strip() for word in completed("sluice explain --reason Ex")] == ["ExceedsMaxQuota"]
+    assert [word.strip() for word in completed("sluice explain --reason ExceedsM")] == ["ExceedsMaxQuota"]
     assert "NEVER/Refused" in [word.strip() for word in completed("sluice explain --reason NEVER/")]
 
 

@@ -162,7 +162,7 @@ async def test_a_refusal_after_the_dry_run_reports_the_created_jobs(
 @pytest.mark.parametrize(
     ("text", "note"),
     [
-        (job("fits"), "waits in its queue"),
+        (job("fits"), "created; starts when its queue admits it"),
         (job("big", cpu="64"), "can never start: asks 64 cpu, queue limit 4"),
         (job("wide", cpu="1500m", parallelism=3), "can never start: asks 4500m cpu, queue limit 4"),
         (job("lost", queue="nope"), "cannot start: LocalQueue nope does not exist in namespace default"),
@@ -185,7 +185,7 @@ async def test_each_job_gets_a_verdict_at_once(client: RestClient, tmp_path: Pat
     ("judged", "note"),
     [
         ("NoMatchingFlavor", "cannot start: ClusterQueue cq has no quota for memory"),
-        ("WaitingForQuota", "waits in its queue"),
+        ("WaitingForQuota", "created; starts when its queue admits it"),
         ("", "cannot start: ClusterQueue cq has no quota for memory, unless the configuration excludes it"),
     ],
     ids=["the scheduler refuses", "the scheduler leaves it out", "no scheduler answers"],
@@ -216,7 +216,7 @@ async def test_a_published_configuration_decides_about_a_resource_without_quota(
     excluding = KueueConfig(resources=Resources(exclude_resource_prefixes=("memory",)))
     await Publisher(client).publish(excluding)
     (row,) = await send(client, tmp_path, job("excluded").replace("cpu: ", "memory: "))
-    assert (row.note, row.never) == ("waits in its queue", False)
+    assert (row.note, row.never) == ("created; starts when its queue admits it", False)
 
 
 async def test_what_the_scheduler_says_of_one_job_holds_for_the_next_of_its_shape(
@@ -260,7 +260,7 @@ async def test_a_namespace_that_is_not_selected_is_not_reported_as_missing_quota
     )
     await client.patch(NAMESPACES, "", "default", {"metadata": {"labels": {"team": "a"}}})
     (row,) = await send(client, tmp_path, job("b"))
-    assert row.note == "waits in its queue"
+    assert row.note == "created; starts when its queue admits it"
 
 
 async def test_a_held_queue_is_reported_with_the_command_that_releases_it(client: RestClient, tmp_path: Path) -> None:
@@ -274,7 +274,7 @@ async def test_a_held_queue_is_reported_with_the_command_that_releases_it(client
     [
         (job("a"), "waits: LocalQueue q is stopped (sluice release q)"),
         (job("a", queue="nope"), "cannot start: LocalQueue nope does not exist in namespace default"),
-        (job("a", queue="open", cpu="64"), "waits in its queue"),
+        (job("a", queue="open", cpu="64"), "created; starts when its queue admits it"),
     ],
     ids=["held", "missing", "open"],
 )
@@ -309,7 +309,7 @@ async def test_where_queues_may_not_be_read_the_verdict_is_left_out(
     await queues(client)
     monkeypatch.setattr(client.transport, "request", forbidden)
     (row,) = await send(client, tmp_path, job("a", cpu="64"))
-    assert row.note == "waits in its queue"
+    assert row.note == "created; starts when its queue admits it"
 
 
 @pytest.mark.parametrize(

@@ -16,9 +16,10 @@ from queue_manager.lifecycle.unscheduled import Unscheduled
 from queue_manager.lifecycle.workload_settings import WorkloadSettings
 from queue_manager.scheduling.backfill import BackfillRules
 from queue_manager.visibility.cluster_state import ClusterObjects
-from queue_manager.visibility.dominant_reason import Surroundings
+from queue_manager.visibility.explained_case import Surroundings
 from queue_manager.visibility.explanation import Explanation, explain
-from queue_manager.visibility.node_advice import REQUEST_LESS
+from queue_manager.visibility.largest_node import NodeFacts
+from queue_manager.visibility.node_advice import BIGGER_NODE, REQUEST_LESS
 from queue_manager.visibility.obstacles import Obstacle
 from queue_manager.visibility.reason_codes import CODES
 from tests.unit.visibility.build import (
@@ -88,7 +89,7 @@ CHECK = {"admission": ADMISSION, "admissionChecks": [{"name": "budget", "state":
         ("WAIT/Unschedulable", "sluice show j", job(**STARTING), holding("j", "1"), STUCK),
         (
             "HOLD/DeactivatedDueToUnschedulable",
-            "sluice reactivate j",
+            "kubectl describe nodes",
             job(),
             workload(active=False, conditions=[GAVE_UP]),
             {},
@@ -170,6 +171,60 @@ def test_a_reactivation_alone_does_not_help_pods_that_fit_no_node() -> None:
     found = explained(job(), workload(active=False, conditions=[GAVE_UP]))
     assert found.sentence.startswith("No node could take its pods in time, so it is deactivated")
     assert found.changes == [f"{BIGGER}; then it is reactivated", REQUEST_LESS]
+
+
+SMALL = [NodeFacts("small", {}, {"cpu": "500m"})]
+LACKS = "the only node, small, has 500m cpu allocatable; a pod requests 1"
+TOO_LARGE_BEFORE = {
+    "requeueHistory": {
+        "attempts": [
+            {"start": wire(0), "end": wire(30), "reason": "PodsReadyTimeout", "podCause": "0/1 nodes: Insufficient cpu"}
+        ]
+    }
+}
+
+
+@pytest.mark.parametrize(
+    ("j", "w", "around", "sentence", "changes"),
+    [
+        (
+            job(**STARTING),
+            holding("j", "1"),
+            {"unplaced": Unscheduled(1, NO_ROOM)},
+            f"It holds its quota, and its pod waits for a node, but none is large enough for it: {LACKS}.",
+            [REQUEST_LESS, BIGGER_NODE],
+        ),
+        (
+            job(),
+            workload(status=TOO_LARGE_BEFORE),
+            {},
+            f"No node is large enough for its pods: {LACKS}. It fits: the scheduler is about to admit it.",
+            [REQUEST_LESS, BIGGER_NODE],
+        ),
+        (
+            job(),
+            workload(active=False, status=TOO_LARGE_BEFORE, conditions=[GAVE_UP]),
+            {},
+            f"It is deactivated, and no node is large enough for its pods: {LACKS}.",
+            [REQUEST_LESS, f"{BIGGER_NODE}; then it is reactivated"],
+        ),
+    ],
+)
+def test_pods_larger_than_each_node_can_never_start_in_whatever_state(
+    j: Job, w: Workload, around: dict[str, Any], sentence: str, changes: list[str]
+) -> None:
+    found = explained(j, w, nodes=SMALL, **around)
+    assert (found.code, found.next_command) == ("NEVER/ExceedsLargestNode", "sluice submit --replace -f FILE")
+    assert (found.sentence, found.changes) == (sentence, changes)
+
+
+def test_pods_that_a_node_is_large_enough_for_wait() -> None:
+    large = [NodeFacts("large", {}, {"cpu": "4"})]
+    found = explained(job(**STARTING), holding("j", "1"), unplaced=Unscheduled(1, NO_ROOM), nodes=large)
+    assert (found.code, found.changes[0]) == (
+        "WAIT/Unschedulable",
+        "one node has 1 cpu free: other pods end, or a node is added",
+    )
 
 
 def test_a_backoff_after_pods_without_a_node_says_so() -> None:

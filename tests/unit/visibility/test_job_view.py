@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from job_controller.model import Job, OwnerReference
 from queue_manager.api.types import Workload
 from queue_manager.lifecycle.workload_settings import PodsReadySettings, WorkloadSettings
-from queue_manager.visibility.dominant_reason import Surroundings
+from queue_manager.visibility.explained_case import Surroundings
 from queue_manager.visibility.explanation import Explanation, Position, explain
 from queue_manager.visibility.job_states import job_row
 from queue_manager.visibility.job_view import JobView, job_view

@@ -11,7 +11,8 @@ import pytest
 from job_controller.model import Pod
 from queue_manager.visibility.diagnosis.examination import examine, needs_confirmation
 from queue_manager.visibility.diagnosis.problem import Problem
-from queue_manager.visibility.diagnosis.snapshot import ClusterSnapshot, NodeFacts
+from queue_manager.visibility.diagnosis.snapshot import ClusterSnapshot
+from queue_manager.visibility.largest_node import NodeFacts
 from tests.unit.visibility.build import at, cluster_queue, cond, flavor, job, local_queue, owner, wire, workload
 
 QUEUE = cluster_queue(namespaceSelector={})
@@ -144,6 +145,19 @@ def test_pods_that_no_node_can_take_are_one_finding_by_cause() -> None:
     )
 
 
+def test_jobs_whose_pods_are_larger_than_each_node_are_named_with_the_largest_node() -> None:
+    small = [NodeFacts("n", {}, {"cpu": "500m"})]
+    problems = examine(replace(OPEN, nodes=small, **after_an_attempt("0/1 nodes: Insufficient cpu")))
+    assert [(p.place, p.sentence, p.command) for p in problems if p.code == "TooLargePods"] == [
+        (
+            "job/j -n default",
+            "Job default/j can never start on the present nodes: "
+            "the only node, n, has 500m cpu allocatable; a pod requests 1.",
+            "sluice explain default/j; sluice submit --replace -f FILE",
+        )
+    ]
+
+
 def test_a_pod_without_a_node_counts_only_if_found_twice() -> None:
     assert needs_confirmation(examine(replace(OPEN, pods=unplaced("a"))))
 
@@ -156,6 +170,7 @@ def test_a_pod_without_a_node_counts_only_if_found_twice() -> None:
         {"cluster_queues": STOPPED},
         {"nodes": CORDONED},
         {"pods": unplaced("a", why=FULL)},
+        after_an_attempt("0/2 nodes: Insufficient cpu"),
         {"nodes": CORDONED, **after_an_attempt("exit 3")},
         {"nodes": CORDONED, **after_an_attempt("0/2 nodes: node(s) were unschedulable", conditions=[cond("Complete")])},
         pending("fits"),
@@ -167,6 +182,7 @@ def test_a_pod_without_a_node_counts_only_if_found_twice() -> None:
         "a stopped queue",
         "cordoned nodes",
         "a full node",
+        "a node that was full",
         "an attempt that failed",
         "a Job that has ended",
         "a Job that waits for quota",

@@ -1,0 +1,44 @@
+"""Reads the nodes of the cluster, as far as the user may list them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from job_controller.model import Object, Record
+from queue_manager.api.resources import NODES
+from queue_manager.cli.permitted_lists import list_permitted
+from queue_manager.engine.rest_client import RestClient
+from queue_manager.visibility.largest_node import NodeFacts, short_resources
+
+
+class _NodeSpec(Record):
+    unschedulable: bool = False
+
+
+class _NodeStatus(Record):
+    allocatable: dict[str, str] = msgspec.field(default_factory=dict)
+
+
+class Node(Object):
+    """The fields of a node that rules read."""
+
+    spec: _NodeSpec = _NodeSpec()
+    status: _NodeStatus = _NodeStatus()
+
+
+def node_facts(node: Node) -> NodeFacts:
+    """What the rules read of a node."""
+    return NodeFacts(node.metadata.name, node.metadata.labels, node.status.allocatable, node.spec.unschedulable)
+
+
+async def nodes_for(client: RestClient, messages: Iterable[str]) -> list[NodeFacts] | None:
+    """Return the nodes if one of the scheduler's messages, or a record of it, says that nodes have too little.
+
+    None if none does, or if the user may not list nodes.
+    """
+    if not any(short_resources(message) for message in messages):
+        return None
+    nodes = await list_permitted(client, NODES, Node)
+    return None if nodes is None else [node_facts(node) for node in nodes]

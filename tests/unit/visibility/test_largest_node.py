@@ -1,0 +1,46 @@
+"""When pods that found no node are larger than each node."""
+
+from __future__ import annotations
+
+import pytest
+
+from queue_manager.visibility.largest_node import NodeFacts, exceeds_nodes
+from tests.unit.visibility.build import job
+
+CPU, MEMORY = "0/2 nodes: Insufficient cpu", "0/2 nodes: Insufficient memory"
+BOTH = "0/2 nodes are available: 1 Insufficient cpu, 1 Insufficient memory."
+TOGETHER = "no node has 6 cpu and 32Gi memory allocatable; a pod requests that"
+A = NodeFacts("a", {"zone": "x"}, {"cpu": "8", "memory": "16Gi"})
+B = NodeFacts("b", {"zone": "y"}, {"cpu": "4", "memory": "64Gi"})
+
+
+@pytest.mark.parametrize(
+    ("message", "requests", "nodes", "text"),
+    [
+        (CPU, {"cpu": "16"}, [A, B], "the largest node, a, has 8 cpu allocatable; a pod requests 16"),
+        (CPU, {"cpu": "16"}, [B], "the only node, b, has 4 cpu allocatable; a pod requests 16"),
+        (MEMORY, {"memory": "96Gi"}, [A, B], "the largest node, b, has 64Gi memory allocatable; a pod requests 96Gi"),
+        (CPU, {"cpu": "6", "memory": "1Gi"}, [A, B], ""),
+        (
+            BOTH,
+            {"cpu": "6", "memory": "32Gi"},
+            [A, B],
+            TOGETHER,
+        ),
+        ("0/2 nodes: Insufficient a.b/gpu", {"a.b/gpu": "1"}, [A, B], "no node has a.b/gpu; a pod requests 1"),
+        ("0/2 nodes: node(s) were unschedulable", {"cpu": "16"}, [A, B], ""),
+        (CPU, {"cpu": "16"}, None, ""),
+        (CPU, {"cpu": "16"}, [], ""),
+        (CPU, {"cpu": "16"}, [NodeFacts("new", {}, {})], ""),
+    ],
+)
+def test_the_largest_node_and_what_it_has_are_named_if_it_is_too_small(
+    message: str, requests: dict[str, str], nodes: list[NodeFacts] | None, text: str
+) -> None:
+    assert exceeds_nodes(message, job(requests=requests), None, nodes) == text
+
+
+def test_a_node_that_the_node_selector_excludes_does_not_count() -> None:
+    picky = job(requests={"cpu": "6"})
+    picky.spec.template["spec"]["nodeSelector"] = {"zone": "y"}
+    assert exceeds_nodes(CPU, picky, None, [A, B]) == "the only node, b, has 4 cpu allocatable; a pod requests 6"

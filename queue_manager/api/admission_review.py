@@ -2,7 +2,7 @@
 
 An API server asks twice about a write: first the mutating rules, which may edit the object, and, once the object has
 its defaults and fits its schema, the validating rules. Both are asked of the same plugins, on the embedded API server
-(`local.server.admission_plugin`) and, for a real one, by webhooks (`operator.webhooks`).
+(`local.server.admission_plugin_protocol`) and, for a real one, by webhooks (`operator.webhooks`).
 
 All errors of an object are reported, not the first one. The messages are those of Kueue's webhooks: an API server puts
 `admission webhook "vjob.kb.io" denied the request: ` in front of `refusal`. BEHAVIOUR.md#q70-admission-webhooks.
@@ -16,8 +16,8 @@ from typing import Literal, Protocol
 
 from job_controller.api_rules.field_errors import FieldError, sentence
 from job_controller.json_tree import Json
+from queue_manager.api.api_resources import Resource
 from queue_manager.api.keys import GROUP
-from queue_manager.api.resources import Resource
 
 # What a rule raises that reads an object of another shape than its schema allows.
 UNREADABLE = (AttributeError, IndexError, KeyError, TypeError, ValueError, ArithmeticError)

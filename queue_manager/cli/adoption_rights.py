@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 
 from job_controller.json_tree import Json
 from queue_manager.adoption.kueue_installation import DEPLOYMENTS, Treatment
-from queue_manager.api.resources import CRDS, NAMESPACES, SECRETS
+from queue_manager.api.api_resources import CRDS, NAMESPACES, SECRETS
 from queue_manager.cli.adoption_reading import KueueCluster, is_rewritable, kind_of
 from queue_manager.cli.own_rights import Access
 from queue_manager.installation import object_names

@@ -24,16 +24,16 @@ from queue_manager.adoption.kueue_installation import (
     Treatment,
     manifest,
 )
-from queue_manager.api.resources import CONFIG_MAPS, CRDS, JOBS, NAMESPACES, PODS, SECRETS, Resource
+from queue_manager.api.api_resources import CONFIG_MAPS, CRDS, JOBS, NAMESPACES, PODS, SECRETS, Resource
 from queue_manager.cli import adoption_rights, own_rights
 from queue_manager.cli.adoption_reading import STORED, KueueCluster, is_rewritable, kind_of, stored_versions
 from queue_manager.cli.api_error_text import webhook_sentence
 from queue_manager.cli.exit_codes import CommandRefused
-from queue_manager.cli.installed import is_installed
-from queue_manager.cli.streams import write
-from queue_manager.cli.targets import FIELD_MANAGER
+from queue_manager.cli.installed_objects import is_installed
+from queue_manager.cli.named_targets import FIELD_MANAGER
+from queue_manager.cli.standard_streams import write
 from queue_manager.engine.rest_client import RestClient
-from queue_manager.engine.transport import ApiError
+from queue_manager.engine.transport_protocol import ApiError
 from queue_manager.installation import object_names
 from queue_manager.installation.objects import NAMESPACE_LABELS
 

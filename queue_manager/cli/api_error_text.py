@@ -9,7 +9,7 @@ import re
 
 from queue_manager.api.component_names import CONVERSION_SERVICE, WEBHOOK_SERVICE
 from queue_manager.cli.connection_errors import REFUSED, TIMED_OUT
-from queue_manager.engine.transport import ApiError
+from queue_manager.engine.transport_protocol import ApiError
 
 # `failed calling webhook "vjob.kb.io": ...: CAUSE`, or `conversion webhook for kueue.x-k8s.io/v1beta2, Kind=Workload
 # failed: ...: CAUSE`; the URL that was called, if it came so far, is quoted before the cause.

@@ -7,7 +7,7 @@ import argparse
 from job_controller.model import Key
 from queue_manager.accounting.history_queries import HistoryFilter
 from queue_manager.accounting.job_summary import summary
-from queue_manager.accounting.records import StepKind
+from queue_manager.accounting.record_types import StepKind
 from queue_manager.cli.connection import find_kubeconfig, read_default_namespace
 from queue_manager.cli.exit_codes import CommandRefused
 from queue_manager.cli.history_reading import own_store, read

@@ -10,11 +10,11 @@ import msgspec
 
 from job_controller.json_tree import Json
 from job_controller.model import Key
+from queue_manager.api.api_resources import CONFIG_MAPS, LEASES, Resource
 from queue_manager.api.component_names import CONFIG_MAP, LEASE, MANAGER, NAMESPACE
-from queue_manager.api.resources import CONFIG_MAPS, LEASES, Resource
 from queue_manager.engine.clock import SystemClock
 from queue_manager.engine.rest_client import RestClient
-from queue_manager.engine.transport import ApiError, Request
+from queue_manager.engine.transport_protocol import ApiError, Request
 from queue_manager.visibility.manager_presence import (
     DeploymentFacts,
     LeaseFacts,

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import msgspec
 
 from job_controller.model import Object, Record
-from queue_manager.api.resources import NODES
+from queue_manager.api.api_resources import NODES
 from queue_manager.cli.permitted_lists import list_permitted
 from queue_manager.engine.rest_client import RestClient
 from queue_manager.visibility.largest_node import NodeFacts, short_resources

@@ -23,7 +23,7 @@ from queue_manager.cli.machine_formats import (
     text_of_record,
     text_of_rows,
 )
-from queue_manager.cli.streams import say, write
+from queue_manager.cli.standard_streams import say, write
 
 __all__ = [
     "FittedTable",

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from queue_manager.api.resources import Resource
+from queue_manager.api.api_resources import Resource
 from queue_manager.cli.exit_codes import CommandRefused
 from queue_manager.engine.rest_client import RestClient
-from queue_manager.engine.transport import ApiError
+from queue_manager.engine.transport_protocol import ApiError
 
 REVIEWS = Resource("authorization.k8s.io", "v1", "selfsubjectaccessreviews", "SelfSubjectAccessReview", False)
 

@@ -18,9 +18,9 @@ from queue_manager.api.types import Workload
 from queue_manager.lifecycle import deactivated_by
 from queue_manager.lifecycle.pod_causes import OOM_KILLED, START_ERRORS
 from queue_manager.visibility.attempt_counts import count_budget_attempts
-from queue_manager.visibility.failures import Failure
 from queue_manager.visibility.job_causes import recorded_cause
 from queue_manager.visibility.largest_node import NodeFacts, exceeds_nodes
+from queue_manager.visibility.pod_failures import Failure
 from queue_manager.visibility.wire_types import Event
 
 LIMIT = reasons.deactivated_due_to(reasons.REQUEUING_LIMIT_EXCEEDED)

@@ -27,20 +27,17 @@ from typing import TypeVar
 
 from msgspec import structs
 
-from queue_manager.api import condition_types, keys, policies, reasons
+from queue_manager.api import condition_types, keys, policy_values, reasons
 from queue_manager.api.check_states import CheckState
 from queue_manager.api.types import ClusterQueue, LocalQueue, Workload, stops
 from queue_manager.lifecycle.queue_entry import waits
 from queue_manager.lifecycle.unscheduled import Unscheduled
 from queue_manager.visibility import reason_codes
 from queue_manager.visibility.attempt_counts import budget_attempts
-from queue_manager.visibility.cluster_state import NEVER_REASONS, ClusterState, Judgement
-from queue_manager.visibility.consequences import queue_argument, queue_obstacle
 from queue_manager.visibility.deactivated_jobs import LIMIT, NO_NODE, NOT_STARTABLE, action
 from queue_manager.visibility.deactivated_jobs import cause as why_deactivated
-from queue_manager.visibility.demand import demand
+from queue_manager.visibility.effects_of_changes import queue_argument, queue_obstacle
 from queue_manager.visibility.explained_case import Case
-from queue_manager.visibility.finding import Finding, sentence_of
 from queue_manager.visibility.job_causes import recorded_cause
 from queue_manager.visibility.job_states import (
     JobState,
@@ -51,7 +48,10 @@ from queue_manager.visibility.job_states import (
 from queue_manager.visibility.largest_node import exceeds_nodes
 from queue_manager.visibility.node_advice import BIGGER_NODE, REQUEST_LESS, node_changes
 from queue_manager.visibility.pending_sentences import IF_IT_LASTS, MANAGER_RUNS, REASON_TEXTS, decided
-from queue_manager.visibility.preempted import preempted_for
+from queue_manager.visibility.preempted_for import preempted_for
+from queue_manager.visibility.reason_with_sentence import Finding, sentence_of
+from queue_manager.visibility.requested_resources import demand
+from queue_manager.visibility.scheduler_judgement import NEVER_REASONS, ClusterState, Judgement
 
 REPLACE = "sluice submit --replace -f FILE"
 ADMITTED_SECONDS = 15.0  # in which an admitted Job is unsuspended
@@ -302,7 +302,7 @@ Q = TypeVar("Q", LocalQueue, ClusterQueue)
 
 def released(queue: Q) -> Q:
     """The queue as it is after `sluice release`."""
-    return structs.replace(queue, spec=structs.replace(queue.spec, stop_policy=policies.STOP_NONE))
+    return structs.replace(queue, spec=structs.replace(queue.spec, stop_policy=policy_values.STOP_NONE))
 
 
 def _backing_off(case: Case, workload: Workload) -> Finding | None:

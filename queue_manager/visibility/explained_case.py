@@ -11,11 +11,11 @@ from queue_manager.api import keys
 from queue_manager.api.types import ClusterQueue, LocalQueue, Workload
 from queue_manager.lifecycle.unscheduled import Unscheduled
 from queue_manager.lifecycle.workload_settings import WorkloadSettings
-from queue_manager.visibility.cluster_state import ClusterObjects
 from queue_manager.visibility.deactivated_jobs import job_name
 from queue_manager.visibility.job_states import JobState, job_state, state_without_job
 from queue_manager.visibility.largest_node import NodeFacts
 from queue_manager.visibility.obstacles import Obstacle
+from queue_manager.visibility.scheduler_judgement import ClusterObjects
 
 
 @dataclass(frozen=True, slots=True)

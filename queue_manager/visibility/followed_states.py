@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from queue_manager.api.reasons import WAIT_FOR_RECOVERY, WAIT_FOR_START
 from queue_manager.visibility.job_states import JobState
-from queue_manager.visibility.started_jobs import NO_LONGER_READY
+from queue_manager.visibility.running_or_starting import NO_LONGER_READY
 
 STARTED = (JobState.STARTING, JobState.RUNNING)
 

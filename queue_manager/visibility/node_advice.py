@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from queue_manager.visibility.demand import DemandRow
 from queue_manager.visibility.largest_node import short_resources
+from queue_manager.visibility.requested_resources import DemandRow
 
 FITS = "a node has room for its pods and fits their node selector, affinity and tolerations"
 REQUEST_LESS = "its pods request less (sluice submit --replace -f FILE)"

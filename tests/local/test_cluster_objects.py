@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from queue_manager.api.resources import CLUSTER_QUEUES, LOCAL_QUEUES, NAMESPACES, RESOURCE_FLAVORS
+from queue_manager.api.api_resources import CLUSTER_QUEUES, LOCAL_QUEUES, NAMESPACES, RESOURCE_FLAVORS
 from queue_manager.api.types import ClusterQueue, LocalQueue, Namespace
 from queue_manager.cli.cluster_objects import read_cluster_objects
 from queue_manager.cli.exit_codes import EXIT_NEVER, CommandRefused
@@ -16,7 +16,7 @@ from queue_manager.engine.clock import SystemClock
 from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.runtime import Runtime
 from queue_manager.local.cluster_objects import ClusterObjectServer
-from queue_manager.simulation.virtual import run_virtual
+from queue_manager.simulation.virtual_time import run_virtual
 from queue_manager.simulation.world import World
 from tests.waiting import until
 

@@ -8,12 +8,12 @@ from datetime import datetime, timedelta
 import msgspec
 import pytest
 
-from queue_manager.api.resources import WORKLOADS
+from queue_manager.api.api_resources import WORKLOADS
 from queue_manager.api.types import Workload
 from queue_manager.configuration import KueueConfig
 from queue_manager.configuration.kueue_config import RequeuingStrategy, WaitForPodsReady
 from queue_manager.simulation.kubelet import PodScript
-from queue_manager.simulation.virtual import run_virtual
+from queue_manager.simulation.virtual_time import run_virtual
 from queue_manager.simulation.world import World
 from tests.simulation.test_one_day import QUEUES, job
 

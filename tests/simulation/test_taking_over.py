@@ -14,11 +14,11 @@ import pytest
 from job_controller.model import Job
 from queue_manager.adoption.workload_fates import Fate, fate
 from queue_manager.api import condition_types
-from queue_manager.api.resources import JOBS, WORKLOADS
+from queue_manager.api.api_resources import JOBS, WORKLOADS
 from queue_manager.api.types import Workload
 from queue_manager.configuration import KueueConfig
 from queue_manager.simulation.kubelet import PodScript
-from queue_manager.simulation.virtual import run_virtual
+from queue_manager.simulation.virtual_time import run_virtual
 from queue_manager.simulation.world import World
 from tests.local.queue import replay
 from tests.simulation.recorded_moments import Moment, quiet_moments, restore

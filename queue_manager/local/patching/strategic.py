@@ -18,7 +18,7 @@ from __future__ import annotations
 from typing import Any
 
 from job_controller.json_tree import Json
-from queue_manager.local.schema.shapes import Shape
+from queue_manager.local.schema.builtin_types import Shape
 
 DIRECTIVE = "$patch"
 RETAIN = "$retainKeys"

@@ -7,6 +7,6 @@ loop              the pending pods and the rounds that place them
 placement_writes  bindings, conditions and Events
 """
 
-from queue_manager.local.placement.loop import Placement
+from queue_manager.local.placement.placement_loop import Placement
 
 __all__ = ["Placement"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from queue_manager.cli.api_error_text import api_error_text, webhook_sentence
-from queue_manager.engine.transport import ApiError
+from queue_manager.engine.transport_protocol import ApiError
 
 CALLED = 'Internal error occurred: failed calling webhook "vjob.kb.io": failed to call webhook: Post '
 URL = '"https://kueue-webhook-service.kueue-system.svc:443/validate-batch-v1-job?timeout=10s": '

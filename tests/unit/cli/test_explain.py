@@ -17,7 +17,7 @@ import yaml
 from rich.console import Console
 
 from queue_manager.api import keys
-from queue_manager.api.resources import (
+from queue_manager.api.api_resources import (
     CLUSTER_QUEUES,
     JOBS,
     LOCAL_QUEUES,
@@ -28,15 +28,15 @@ from queue_manager.api.resources import (
 from queue_manager.cli import explain, explanation_reading
 from queue_manager.cli.arguments import parser
 from queue_manager.engine.rest_client import RestClient
-from queue_manager.engine.transport import Request, Response
-from queue_manager.local.kinds.registry import KindRegistry
+from queue_manager.engine.transport_protocol import Request, Response
+from queue_manager.local.kinds.kind_registry import KindRegistry
 from queue_manager.local.local_cluster import install_crds
 from queue_manager.local.server.api_server import ApiServer
 from queue_manager.local.server.in_process import LocalTransport
 from queue_manager.local.storage.store import Store
 from queue_manager.queueing.queue_set import Queues
 from queue_manager.scheduling.workload_info import info
-from queue_manager.visibility.explanation import Explanation
+from queue_manager.visibility.explain_record import Explanation
 from queue_manager.visibility.job_states import JobState
 from queue_manager.visibility.pending_summary import PendingSummaries
 from tests.unit.queueing.builders import T0, cluster_queue, local_queue, workload

@@ -8,13 +8,13 @@ from random import Random
 import pytest
 from msgspec.structs import replace
 
-from queue_manager.api.resources import CLUSTER_QUEUES, COHORTS
+from queue_manager.api.api_resources import CLUSTER_QUEUES, COHORTS
 from queue_manager.api.types import ClusterQueue, Cohort
 from queue_manager.engine.runtime import Runtime
 from queue_manager.lifecycle.workload_settings import WorkloadSettings
 from queue_manager.scheduler.quota_cache import QuotaCache
 from queue_manager.scheduling.quota_forest import Cycle
-from queue_manager.simulation.virtual import run_virtual, virtual_clock
+from queue_manager.simulation.virtual_time import run_virtual, virtual_clock
 from tests.simulation.stores import NoServer
 from tests.unit.queueing.builders import cluster_queue, cohort
 

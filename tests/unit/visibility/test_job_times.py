@@ -12,15 +12,15 @@ from hypothesis import strategies as st
 
 from job_controller.model import Condition, Job, JobSpec, JobStatus, ObjectMeta
 from queue_manager.accounting.job_summary import summary
-from queue_manager.accounting.records import JobRecord, StepRecord
+from queue_manager.accounting.record_types import JobRecord, StepRecord
 from queue_manager.accounting.step_reading import interruption_records, job_records, workload_records
 from queue_manager.lifecycle.interruptions import Interruption, after_start, after_stop
 from queue_manager.lifecycle.requeue_history import MAX_ATTEMPTS
 from queue_manager.lifecycle.state_space import CREATED, MOVES, LifeState, new_life, settled, step
 from queue_manager.visibility.job_states import job_row
 from queue_manager.visibility.job_times import JobTimes, Life, Period, job_times
-from queue_manager.visibility.job_view import job_view
 from queue_manager.visibility.predictions import PredictionContext
+from queue_manager.visibility.show_record import job_view
 from tests.examples import examples
 
 STOPS = "the cluster is stopped and started"

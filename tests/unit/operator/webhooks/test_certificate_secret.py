@@ -10,16 +10,16 @@ from random import Random
 import pytest
 
 from job_controller.json_tree import Json
-from queue_manager.api.resources import NAMESPACES, SECRETS
+from queue_manager.api.api_resources import NAMESPACES, SECRETS
 from queue_manager.engine.rest_client import RestClient
-from queue_manager.engine.transport import ApiError, Relay, Request, Response
-from queue_manager.local.kinds.registry import KindRegistry
+from queue_manager.engine.transport_protocol import ApiError, Relay, Request, Response
+from queue_manager.local.kinds.kind_registry import KindRegistry
 from queue_manager.local.server.api_server import ApiServer
 from queue_manager.local.server.in_process import LocalTransport
 from queue_manager.local.storage.store import Store
 from queue_manager.operator.webhooks.certificate_rotation import RENEW_BEFORE, CertificateState, expiry
 from queue_manager.operator.webhooks.certificate_secret import CertificateSecret, data, read
-from queue_manager.simulation.virtual import run_virtual, virtual_clock
+from queue_manager.simulation.virtual_time import run_virtual, virtual_clock
 
 NAMES = ("webhooks.system.svc",)
 START = datetime(2026, 1, 1, tzinfo=UTC)

@@ -1,0 +1,159 @@
+"""The record of `sluice explain`: why a Job does not run, with the evidence. Pure: objects and time in, record out.
+
+`dominant_reason` finds the one reason, with its sentence (for a pending Workload from `pending_sentences`), and
+`explanation_rows` makes the tables that show the evidence. A reader who may not see everything on which the scheduler's
+decision depends gets the reason that the scheduler has published, and a list of what is missing. Names of other
+namespaces' objects appear only if the reader may list them. BEHAVIOUR.md#q51-explanations.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import msgspec
+
+from job_controller.model import Job, Key
+from queue_manager.api.types import Workload
+from queue_manager.scheduling.backfill import NEVER
+from queue_manager.visibility import reason_codes
+from queue_manager.visibility.deactivated_jobs import job_name
+from queue_manager.visibility.dominant_reason import dominant
+from queue_manager.visibility.explained_case import Case, Surroundings, case_of
+from queue_manager.visibility.explanation_rows import (
+    FlavorRow,
+    HolderRow,
+    PreemptionRow,
+    flavor_row,
+    holder_row,
+    preemption_row,
+)
+from queue_manager.visibility.job_states import JobState
+from queue_manager.visibility.prediction_types import Prediction
+from queue_manager.visibility.reason_with_sentence import Finding
+from queue_manager.visibility.requested_resources import demand
+from queue_manager.visibility.scheduler_judgement import ClusterObjects, Judgement
+
+
+class AheadRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """How many Workloads of a LocalQueue are before this one."""
+
+    namespace: str
+    queue: str
+    workloads: int
+
+
+class Position(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Where a pending Workload stands in its queues, 1 is first. `ahead`: how many are before it, by LocalQueue."""
+
+    cluster_queue: int
+    of: int | None
+    local_queue: int
+    ahead: list[AheadRow] | None
+
+
+class Explanation(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Why a Job does not run. `code` "" if it runs or has ended; else one of `reason_codes.CODES`, and always the same
+    for the same situation. `message`: as Kueue words it. `not_seen`: what the reader may not see, so that the rest may
+    be incomplete. `next_command` "": only time helps. `kept_for_it`: backfilling keeps released quota for it, and
+    `starts_by` is when it starts at the latest, if that is known. `cause`: why its pods are not ready, or were not in
+    its last attempt; `advice`: what to do about it; `deadlines`: what happens when, soonest first. The reader of the
+    pods adds these three.
+    """
+
+    namespace: str
+    name: str
+    workload: str
+    queue: str
+    cluster_queue: str
+    state: JobState
+    code: str
+    sentence: str
+    message: str
+    position: Position | None
+    flavors: list[FlavorRow]
+    holders: list[HolderRow]
+    preemptions: list[PreemptionRow]
+    changes: list[str]
+    next_command: str
+    kept_for_it: bool
+    starts_by: datetime | None
+    not_seen: list[str]
+    cause: str = ""
+    deadlines: list[Prediction] = []
+    advice: list[str] = []
+
+
+def explain(
+    job: Job | None, workload: Workload | None, around: Surroundings, now: datetime, served: Position | None = None
+) -> Explanation:
+    """Explain a Job, or a Workload without a Job. `served`: its position by the visibility API."""
+    case = case_of(job, workload, around, now)
+    return _explanation(case, dominant(case), served)
+
+
+def _explanation(case: Case, found: Finding, served: Position | None) -> Explanation:
+    around, judgement = case.around, found.judgement
+    evidence = judgement.evidence if judgement is not None else None
+    objects = around.objects or ClusterObjects()
+    jobs = {w.metadata.key: str(Key(w.metadata.namespace, job_name(w))) for w in objects.workloads if evidence}
+    priority = case.workload.spec.priority or 0 if case.workload is not None else 0
+    rows = [flavor_row(row) for row in evidence.flavors] if evidence is not None else []
+    return Explanation(
+        namespace=case.key.namespace,
+        name=case.key.name,
+        workload=case.workload.metadata.name if case.workload is not None else "",
+        queue=case.queue,
+        cluster_queue=around.local.spec.cluster_queue if around.local is not None else "",
+        state=case.state,
+        code=reason_codes.code(found.reason) if found.reason else "",
+        sentence=found.sentence,
+        message=found.message,
+        position=_position(judgement) or (served if found.reason else None),
+        flavors=rows or (_requested(case) if found.reason else []),
+        holders=[holder_row(held, jobs) for held in evidence.held] if evidence is not None else [],
+        preemptions=[preemption_row(check, priority) for check in evidence.preemptions] if evidence is not None else [],
+        changes=[change for change in found.changes if change],
+        next_command=found.command,
+        kept_for_it=judgement is not None and judgement.promise is not None,
+        starts_by=_starts_by(judgement, case.now),
+        not_seen=list(around.not_seen) if found.reason else [],
+        deadlines=_end_of_protection(judgement),
+    )
+
+
+def _end_of_protection(judgement: Judgement | None) -> list[Prediction]:
+    evidence = judgement.evidence if judgement is not None else None
+    at = evidence.ways.protected_until if evidence is not None else None
+    return [Prediction(at=at, what="the first minimum runtime ends")] if at is not None else []
+
+
+def _starts_by(judgement: Judgement | None, now: datetime) -> datetime | None:
+    """None: unknown. A Workload that is being stopped, or runs for longer than declared, has no known end."""
+    promised = judgement.promise if judgement is not None else None
+    return promised.starts_by if promised is not None and now < promised.starts_by < NEVER else None
+
+
+def _position(judgement: Judgement | None) -> Position | None:
+    place = judgement.place if judgement is not None else None
+    if place is None:
+        return None
+    ahead = [AheadRow(namespace=q.namespace, queue=q.name, workloads=n) for q, n in sorted(place.ahead.items())]
+    return Position(cluster_queue=place.position, of=place.of, local_queue=place.local_position, ahead=ahead)
+
+
+def _requested(case: Case) -> list[FlavorRow]:
+    """The Job's requests, for explanations without a table of flavors."""
+    return [
+        FlavorRow(
+            pod_set=row.pod_set,
+            flavor="",
+            resource=row.resource,
+            requested=row.total,
+            free=None,
+            borrowable=None,
+            kept=None,
+            limit=None,
+            verdict="",
+        )
+        for row in demand(case.job, case.workload)
+    ]

@@ -1,0 +1,133 @@
+"""The index map of an Indexed Job: one character per index, and a row per index that failed or was retried. Pure.
+
+.  succeeded      r  its pod is ready       b  its pod failed, the replacement waits for a backoff
+x  failed         s  its pod is starting    _  no pod yet
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+
+import msgspec
+
+from job_controller import conditions
+from job_controller.completion_indexes import stored_completed, stored_failed
+from job_controller.index_set import IndexSet
+from job_controller.model import Job
+from job_controller.options import JobControllerOptions
+from job_controller.pod_facts import completion_index, finish_time, is_active, is_ready
+from job_controller.switched_off_features import effective
+from job_controller.times import effective_start
+from queue_manager.visibility.pod_attempts import (
+    attempt_of,
+    creation_order,
+    delay_of_index,
+    exit_code,
+    next_pod_at,
+    trouble,
+    works,
+)
+from queue_manager.visibility.wire_types import Pod
+
+DRAWN = 1_000_000  # indexes; a Job may have up to 2^31-1
+MEANING = {".": "succeeded", "x": "failed", "r": "running", "s": "starting", "b": "in backoff", "_": "not started"}
+
+
+class IndexRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """One index that failed or had more than one attempt. Exit codes are those of the pods that still exist."""
+
+    index: int
+    state: str
+    attempts: int
+    exit_codes: list[int]
+    last_error: str
+    next_retry: datetime | None
+
+
+class IndexMap(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """The map covers the first DRAWN indexes, the counts cover all."""
+
+    map: str
+    counts: dict[str, int]
+    troubled: list[IndexRow]
+
+
+def index_map(job: Job, pods: Sequence[Pod], options: JobControllerOptions, now: datetime) -> IndexMap | None:
+    """Return the index map, or None for a Job that is not Indexed."""
+    if job.spec.completion_mode != "Indexed" or job.spec.completions is None:
+        return None
+    by_index: dict[int, list[Pod]] = {}
+    for pod in sorted(pods, key=creation_order):
+        index = completion_index(pod)
+        if 0 <= index < job.spec.completions:
+            by_index.setdefault(index, []).append(pod)
+    done, failed = stored_completed(job), stored_failed(job)
+    signs = {
+        index: "." if index in done else "x" if index in failed else _sign(job, own) for index, own in by_index.items()
+    }
+    by_pods = Counter(sign for index, sign in signs.items() if index not in done and index not in failed)
+    counts = by_pods + Counter({".": len(done), "x": len(failed) - failed.common(done)})
+    counts["_"] += job.spec.completions - counts.total()
+    at = next_pod_at(job, pods, options, now)
+    rows = [_row(job, index, own, signs[index], at, options, now) for index, own in sorted(by_index.items())]
+    return IndexMap(
+        map=_drawn(min(job.spec.completions, DRAWN), signs, failed, done),
+        counts={name: counts[sign] for sign, name in MEANING.items() if counts[sign]},
+        troubled=[row for row in rows if row.attempts > 1 or row.state in ("failed", "in backoff")],
+    )
+
+
+def _drawn(size: int, signs: Mapping[int, str], failed: IndexSet, done: IndexSet) -> str:
+    drawn = bytearray(b"_" * size)
+    for index, sign in signs.items():
+        if index < size:
+            drawn[index] = ord(sign)
+    for sign, settled in (("x", failed), (".", done)):
+        for first, last in settled.intervals:
+            drawn[first : last + 1] = sign.encode() * (min(last + 1, size) - first)
+    return drawn.decode()
+
+
+def _sign(job: Job, pods: Sequence[Pod]) -> str:
+    """Return the character of an index. `pods`: the pods of the index, newest last."""
+    if any(pod.status.has_succeeded for pod in pods):
+        return "."
+    active = [pod for pod in pods if is_active(pod)]
+    if active:
+        return "r" if any(map(is_ready, active)) else "s"
+    if any(pod.status.has_failed for pod in pods):
+        return "x" if conditions.finished(job.status) else "b"
+    return "_"
+
+
+def _row(
+    job: Job,
+    index: int,
+    pods: Sequence[Pod],
+    sign: str,
+    at: datetime | None,
+    options: JobControllerOptions,
+    now: datetime,
+) -> IndexRow:
+    codes = [(pod, exit_code(pod)) for pod in pods]
+    failed = [pod for pod in pods if pod.status.has_failed]
+    retry = None
+    if sign == "b" and works(job):
+        per_index = effective(job, options.switches).spec.backoff_limit_per_index
+        began = effective_start(finish_time(failed[-1]), None, now)
+        retry = at if per_index is None else began + delay_of_index(job, failed[-1], options)
+    return IndexRow(
+        index=index,
+        state=MEANING[sign],
+        attempts=max(len(pods), *map(attempt_of, pods)),
+        exit_codes=[code for _, code in codes if code is not None],
+        last_error=next((text for pod in reversed(pods) if (text := _error(pod))), ""),
+        next_retry=retry,
+    )
+
+
+def _error(pod: Pod) -> str:
+    reason, message = trouble(pod)
+    return ": ".join(part for part in (reason, message) if part)

@@ -1,0 +1,530 @@
+"""One dominant reason per Job, with its sentence, what would change it, and the next command."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import timedelta
+from typing import Any
+
+import msgspec
+import pytest
+
+from job_controller.model import Job
+from queue_manager.api import messages
+from queue_manager.api.types import Namespace, Workload
+from queue_manager.lifecycle.unscheduled import Unscheduled
+from queue_manager.lifecycle.workload_settings import WorkloadSettings
+from queue_manager.scheduling.backfill import BackfillRules
+from queue_manager.visibility.explain_record import Explanation, explain
+from queue_manager.visibility.explained_case import Surroundings
+from queue_manager.visibility.largest_node import NodeFacts
+from queue_manager.visibility.node_advice import BIGGER_NODE, REQUEST_LESS
+from queue_manager.visibility.obstacles import Obstacle
+from queue_manager.visibility.reason_codes import CODES
+from queue_manager.visibility.scheduler_judgement import ClusterObjects
+from tests.unit.visibility.build import (
+    ADMISSION,
+    admitted,
+    at,
+    cluster_queue,
+    cond,
+    flavor,
+    job,
+    local_queue,
+    wire,
+    workload,
+)
+
+NAMESPACES = [
+    msgspec.convert({"metadata": {"name": name, "uid": name}}, Namespace) for name in ("default", "secret-team")
+]
+
+
+def explained(
+    j: Job | None, w: Workload | None, others: Iterable[Workload] = (), seconds: float = 100, **around: Any
+) -> Explanation:
+    """`around`: local, above, cluster_queues, cohorts, flavors, and fields of Surroundings."""
+    local, above = around.pop("local", local_queue()), around.pop("above", cluster_queue(namespaceSelector={}))
+    queues = [each for each in (above, *around.pop("cluster_queues", ())) if each is not None]
+    objects = ClusterObjects(
+        workloads=[*([w] if w is not None else []), *others],
+        local_queues=[local] if local is not None else [],
+        cluster_queues=queues,
+        cohorts=around.pop("cohorts", ()),
+        flavors=around.pop("flavors", [flavor()]),
+        namespaces=NAMESPACES,
+    )
+    given = {"objects": objects, "local": local, "above": above, **around}
+    return explain(j, w, Surroundings(**given), at(seconds))
+
+
+def holding(name: str, cpu: str, namespace: str = "default", **more: Any) -> Workload:
+    assigned = {**ADMISSION["podSetAssignments"][0], "resourceUsage": {"cpu": cpu}}
+    admission = {**ADMISSION, "clusterQueue": more.pop("cluster_queue", "cq"), "podSetAssignments": [assigned]}
+    status = {"admission": admission}
+    return workload(name, conditions=admitted(), status=status, requests={"cpu": cpu}, namespace=namespace, **more)
+
+
+NO_ROOM = "0/2 nodes are available: 2 Insufficient cpu."
+STUCK = {"unplaced": Unscheduled(1, NO_ROOM)}
+GAVE_UP = cond(
+    "Evicted",
+    reason="DeactivatedDueToRequeuingLimitExceeded",
+    message=f"{messages.REQUEUING_LIMIT_MESSAGE}; {messages.pods_unschedulable(1, NO_ROOM)}",
+)
+STARTING = {"suspend": False, "status": {"active": 1}}
+RUNNING = {"suspend": False, "status": {"ready": 1, "active": 1}}
+EVICTED = cond("Evicted", reason="PodsReadyTimeout", message="Exceeded the PodsReady timeout default/j")
+UNRESERVED = cond("QuotaReserved", "False", "PendingEvaluation")
+GATE = {"kueue.x-k8s.io/admission-gated-by": "example.com/gate"}
+CHECK = {"admission": ADMISSION, "admissionChecks": [{"name": "budget", "state": "Pending"}]}
+
+
+@pytest.mark.parametrize(
+    ("code", "command", "j", "w", "around"),
+    [
+        ("", "sluice show j", job(**RUNNING), holding("j", "1"), {}),
+        ("", "sluice show j", job(**STARTING), holding("j", "1"), {}),
+        ("", "sluice show j", job(**RUNNING), holding("j", "1"), STUCK),
+        ("WAIT/Unschedulable", "sluice show j", job(**STARTING), holding("j", "1"), STUCK),
+        (
+            "HOLD/DeactivatedDueToUnschedulable",
+            "kubectl describe nodes",
+            job(),
+            workload(active=False, conditions=[GAVE_UP]),
+            {},
+        ),
+        ("", "sluice show j", job(conditions=[cond("Complete")]), None, {}),
+        ("", "sluice show j", job(conditions=[cond("Failed", reason="BackoffLimitExceeded")]), None, {}),
+        ("HOLD/Suspended", "kubectl patch job j", job(queue=""), None, {}),
+        ("WAIT/PendingEvaluation", "sluice explain j", job(created=99), None, {}),
+        ("FAULT/ControllerStale", "sluice show j", job(), None, {}),
+        ("NEVER/Misconfigured", "sluice show j", job(), None, {"obstacle": Obstacle("no class x", "fix", never=True)}),
+        ("NEVER/Refused", "sluice cancel j", job(), workload(conditions=[cond("Finished")]), {}),
+        ("HOLD/Deactivated", "sluice reactivate j", job(), workload(active=False), {}),
+        ("HOLD/AdmissionGated", "kubectl annotate job j", job(), workload(annotations=GATE), {}),
+        ("NEVER/Misconfigured", "sluice queues", job(), workload(), {"local": None}),
+        ("NEVER/Misconfigured", "sluice queues", job(), workload(), {"above": None}),
+        ("HOLD/Suspended", "sluice release q", job(), workload(), {"local": local_queue(stop="Hold")}),
+        (
+            "HOLD/Suspended",
+            "sluice release cq/cq",
+            job(),
+            workload(),
+            {"above": cluster_queue(stopPolicy="Hold", namespaceSelector={})},
+        ),
+        (
+            "NEVER/Misconfigured",
+            "kubectl describe clusterqueue cq",
+            job(),
+            workload(),
+            {"above": cluster_queue(quotas={"gone": {"cpu": "4"}})},
+        ),
+        (
+            "WAIT/Backoff",
+            "sluice show j",
+            job(),
+            workload(conditions=[UNRESERVED, EVICTED], status={"requeueState": {"count": 1, "requeueAt": wire(160)}}),
+            {},
+        ),
+        (
+            "WAIT/Evicted",
+            "sluice show j",
+            job(),
+            workload(conditions=[*admitted(), EVICTED], status={"admission": ADMISSION}),
+            {},
+        ),
+        (
+            "WAIT/UnsatisfiedAdmissionChecks",
+            "sluice show j",
+            job(),
+            workload(conditions=[cond("QuotaReserved")], status=CHECK),
+            {},
+        ),
+        ("FAULT/AdmittedNotRunning", "sluice show j", job(), holding("j", "1"), {}),
+        ("FAULT/ControllerStale", "sluice show j", job(**STARTING), workload(conditions=[UNRESERVED]), {}),
+        ("FAULT/ControllerStale", "sluice show j", job(**RUNNING), workload(conditions=[UNRESERVED]), {}),
+        ("WAIT/PendingEvaluation", "sluice explain j", job(), workload(), {}),
+        ("NEVER/ExceedsMaxQuota", "sluice cancel j", job(), workload(requests={"cpu": "5"}), {}),
+        ("NEVER/NoMatchingFlavor", "sluice cancel j", job(), workload(requests={"gpu": "1"}), {}),
+    ],
+)
+def test_a_job_in_this_state_has_this_code_and_next_command(
+    code: str, command: str, j: Job, w: Workload | None, around: dict[str, Any]
+) -> None:
+    found = explained(j, w, **around)
+    assert (found.code, found.next_command[: len(command)]) == (code, command)
+    assert found.sentence.endswith(".")
+    assert not code or found.code in CODES
+
+
+BIGGER = "one node has 1 cpu free: other pods end, if a node is that big, or a bigger node is added"
+
+
+def test_pods_without_a_node_hold_quota_and_wait_for_one() -> None:
+    found = explained(job(**STARTING), holding("j", "1"), unplaced=Unscheduled(1, NO_ROOM))
+    assert found.sentence == "It holds its quota, and its pod waits for a node: none can take it now."
+    assert (found.changes, found.message) == ([BIGGER, REQUEST_LESS], NO_ROOM)
+
+
+def test_a_reactivation_alone_does_not_help_pods_that_fit_no_node() -> None:
+    found = explained(job(), workload(active=False, conditions=[GAVE_UP]))
+    assert found.sentence.startswith("No node could take its pods in time, so it is deactivated")
+    assert found.changes == [f"{BIGGER}; then it is reactivated", REQUEST_LESS]
+
+
+SMALL = [NodeFacts("small", {}, {"cpu": "500m"})]
+LACKS = "the only node, small, has 500m cpu allocatable; a pod requests 1"
+TOO_LARGE_BEFORE = {
+    "requeueHistory": {
+        "attempts": [
+            {"start": wire(0), "end": wire(30), "reason": "PodsReadyTimeout", "podCause": "0/1 nodes: Insufficient cpu"}
+        ]
+    }
+}
+
+
+@pytest.mark.parametrize(
+    ("j", "w", "around", "sentence", "changes"),
+    [
+        (
+            job(**STARTING),
+            holding("j", "1"),
+            {"unplaced": Unscheduled(1, NO_ROOM)},
+            f"It holds its quota, and its pod waits for a node, but none is large enough for it: {LACKS}.",
+            [REQUEST_LESS, BIGGER_NODE],
+        ),
+        (
+            job(),
+            workload(status=TOO_LARGE_BEFORE),
+            {},
+            f"No node is large enough for its pods: {LACKS}. It fits: the scheduler is about to admit it.",
+            [REQUEST_LESS, BIGGER_NODE],
+        ),
+        (
+            job(),
+            workload(active=False, status=TOO_LARGE_BEFORE, conditions=[GAVE_UP]),
+            {},
+            f"It is deactivated, and no node is large enough for its pods: {LACKS}.",
+            [REQUEST_LESS, f"{BIGGER_NODE}; then it is reactivated"],
+        ),
+    ],
+)
+def test_pods_larger_than_each_node_can_never_start_in_whatever_state(
+    j: Job, w: Workload, around: dict[str, Any], sentence: str, changes: list[str]
+) -> None:
+    found = explained(j, w, nodes=SMALL, **around)
+    assert (found.code, found.next_command) == ("NEVER/ExceedsLargestNode", "sluice submit --replace -f FILE")
+    assert (found.sentence, found.changes) == (sentence, changes)
+
+
+def test_pods_that_a_node_is_large_enough_for_wait() -> None:
+    large = [NodeFacts("large", {}, {"cpu": "4"})]
+    found = explained(job(**STARTING), holding("j", "1"), unplaced=Unscheduled(1, NO_ROOM), nodes=large)
+    assert (found.code, found.changes[0]) == (
+        "WAIT/Unschedulable",
+        "one node has 1 cpu free: other pods end, or a node is added",
+    )
+
+
+def test_a_backoff_after_pods_without_a_node_says_so() -> None:
+    attempt = {"start": wire(0), "end": wire(30), "reason": "PodsReadyTimeout", "cause": "Unschedulable"}
+    status = {"requeueState": {"count": 1, "requeueAt": wire(160)}, "requeueHistory": {"attempts": [attempt]}}
+    found = explained(job(), workload(conditions=[UNRESERVED, EVICTED], status=status))
+    assert found.sentence.startswith("No node could take its pods in time, so it was evicted and backs off")
+
+
+@pytest.mark.parametrize(
+    ("more", "code", "sentence", "change"),
+    [
+        ({}, "HOLD/Suspended", "LocalQueue q is stopped", "the queue is released"),
+        (
+            {"requests": {"cpu": "64"}},
+            "NEVER/ExceedsMaxQuota",
+            "can never use more than 4 cpu",
+            "it requests at most 4",
+        ),
+    ],
+)
+def test_a_job_of_a_held_queue_is_promised_no_start_that_never_comes(
+    more: dict[str, Any], code: str, sentence: str, change: str
+) -> None:
+    found = explained(job(), workload(**more), local=local_queue(stop="Hold"))
+    assert found.code == code
+    assert sentence in found.sentence
+    assert "LocalQueue q is stopped (sluice release q)." in found.sentence
+    assert change in found.changes[0]
+    assert all("the queue is released" in each for each in found.changes)
+
+
+def test_a_stopped_queue_without_its_flavor_is_more_than_held() -> None:
+    above = cluster_queue(quotas={"gone": {"cpu": "4"}}, stopPolicy="Hold", namespaceSelector={})
+    found = explained(job(), workload(), above=above)
+    assert (found.code, found.next_command) == ("NEVER/Misconfigured", "kubectl describe clusterqueue cq")
+    assert "gone" in found.sentence
+    assert found.sentence.endswith("ClusterQueue cq is stopped (sluice release cq/cq).")
+
+
+@pytest.mark.parametrize(
+    ("around", "missing"),
+    [({"local": None}, "LocalQueue default/q"), ({"above": None}, "ClusterQueue cq")],
+)
+def test_a_queue_that_is_to_be_created_is_named(around: dict[str, Any], missing: str) -> None:
+    assert explained(job(), workload(), **around).changes == [f"{missing} is created"]
+
+
+def test_the_evidence_names_amounts_holders_policies_and_position() -> None:
+    """A queue of 4 cpu that borrows 2 more: 5 are in use, 3 are requested."""
+    limited = {"f": {"cpu": "4"}}
+    above = cluster_queue(quotas=limited, cohortName="all", namespaceSelector={})
+    lender = cluster_queue("lender", quotas={"f": {"cpu": "2"}}, cohortName="all", namespaceSelector={})
+    others = [
+        holding("big", "4"),
+        holding("small", "1", "secret-team"),
+        workload("first", requests={"cpu": "6"}, priority=5),
+    ]
+    found = explained(job(), workload(requests={"cpu": "3"}), others, above=above, cluster_queues=[lender])
+    [row] = found.flavors
+    assert found.code == "WAIT/WaitingForQuota"
+    assert found.sentence == "It requests 3 cpu, and ClusterQueue cq has 1 cpu of flavor f free."
+    assert (row.requested, row.free, row.borrowable, row.limit, row.verdict) == ("3", "1", "1", "6", "2 more needed")
+    held = [(h.namespace, h.workloads, h.holds, h.jobs) for h in found.holders]
+    assert held == [
+        ("default", 1, {"f/cpu": "4"}, ["default/big"]),
+        ("secret-team", 1, {"f/cpu": "1"}, ["secret-team/small"]),
+    ]
+    [check] = found.preemptions
+    assert (check.policy, check.verdict, check.running) == ("withinClusterQueue: Never", "PolicyNever", 2)
+    assert found.position is not None
+    assert (found.position.cluster_queue, found.position.of, found.position.local_queue) == (2, 2, 2)
+    assert found.changes[0] == "running Workloads release 2 cpu of flavor f"
+
+
+def test_a_reader_who_may_not_see_all_gets_the_published_reason_and_no_foreign_name() -> None:
+    """Without the permission to list everything, nothing of other namespaces is named."""
+    said = cond("QuotaReserved", "False", "WaitingForQuota", "couldn't assign flavors to pod set main: no")
+    found = explained(job(), workload(conditions=[said]), objects=None, not_seen=("workloads of all namespaces",))
+    assert (found.code, found.message) == ("WAIT/WaitingForQuota", said["message"])
+    assert [(row.requested, row.free, row.limit) for row in found.flavors] == [("1", None, None)]
+    assert (found.holders, found.preemptions, found.position) == ([], [], None)
+    assert found.not_seen == ["workloads of all namespaces"]
+
+
+def test_a_job_behind_the_head_of_a_strict_queue_names_the_head() -> None:
+    strict = cluster_queue(queueingStrategy="StrictFIFO", namespaceSelector={})
+    head = workload("head", requests={"cpu": "4"}, priority=1)
+    found = explained(job(), workload(), [head, holding("busy", "1")], above=strict)
+    assert (found.code, found.next_command) == ("WAIT/BehindHead", "sluice explain default/head")
+
+
+@pytest.mark.parametrize(
+    ("priority", "running", "policy", "verdict"),
+    [
+        (1, {"priority": 0}, "LowerPriority", "Chosen"),
+        (0, {"priority": 0}, "LowerPriority", "NotLower"),
+        (0, {"priority": 0}, "Never", "PolicyNever"),
+    ],
+)
+def test_preemption_in_the_own_queue_is_explained_by_its_policy(
+    priority: int, running: dict[str, Any], policy: str, verdict: str
+) -> None:
+    preemption = {"withinClusterQueue": policy}
+    above = cluster_queue(preemption=preemption, namespaceSelector={})
+    found = explained(job(), workload(priority=priority), [holding("r", "4", **running)], above=above)
+    assert [check.verdict for check in found.preemptions] == [verdict]
+    waits = "WAIT/WaitingForPreemptedWorkloads" if verdict == "Chosen" else "WAIT/WaitingForQuota"
+    assert found.code == waits
+
+
+@pytest.mark.parametrize(("seconds", "verdict"), [(100, "Protected"), (600, "Chosen")])
+def test_a_minimum_runtime_protects_until_its_end(seconds: float, verdict: str) -> None:
+    above = cluster_queue(preemption={"withinClusterQueue": "LowerPriority"}, namespaceSelector={})
+    running = holding("r", "4", annotations={"sluice/min-runtime": "10m"})
+    bound = WorkloadSettings(max_min_runtime=3600)
+    found = explained(job(), workload(priority=1), [running], seconds, above=above, settings=bound)
+    assert [check.verdict for check in found.preemptions] == [verdict]
+    assert [check.protected_until for check in found.preemptions] == [at(600) if verdict == "Protected" else None]
+    protects = verdict == "Protected"
+    assert ("a minimum runtime ends, which protects a running Workload" in found.changes) == protects
+    assert [one.at for one in found.deadlines] == ([at(600)] if protects else [])
+
+
+def test_the_first_end_of_a_minimum_runtime_is_given_beside_candidates_that_do_not_suffice() -> None:
+    above = cluster_queue(preemption={"withinClusterQueue": "LowerPriority"}, namespaceSelector={})
+    running = [
+        holding("free", "1"),
+        *(holding(f"r{n}", "1", annotations={"sluice/min-runtime": f"{n}m"}) for n in (9, 8)),
+    ]
+    running.append(holding("not lower", "1", annotations={"sluice/min-runtime": "5m"}, priority=1))
+    bound = WorkloadSettings(max_min_runtime=3600)
+    found = explained(job(), workload(priority=1, requests={"cpu": "3"}), running, above=above, settings=bound)
+    assert [(c.verdict, c.protected_until) for c in found.preemptions] == [("NotEnough", at(480))]
+
+
+@pytest.mark.parametrize(
+    ("maximum", "starts_by"), [pytest.param(900, 900, id="declared"), pytest.param(None, None, id="not declared")]
+)
+def test_the_head_for_which_backfilling_keeps_quota_is_told_so(maximum: int | None, starts_by: int | None) -> None:
+    declared = {"maximumExecutionTimeSeconds": maximum} if maximum is not None else {}
+    keeps = WorkloadSettings(backfill=BackfillRules(timedelta(seconds=60)))
+    running, waits = [holding("r", "4", **declared)], workload(requests={"cpu": "2"})
+    found = explained(job(), waits, running, settings=keeps)
+    assert found.sentence.endswith("0 cpu of flavor f free; what is released is kept for it.")
+    assert (found.kept_for_it, found.starts_by) == (True, at(starts_by) if starts_by is not None else None)
+    assert not explained(job(), waits, running, seconds=30, settings=keeps).kept_for_it, "it has not waited enough"
+    assert not explained(job(), waits, running).kept_for_it, "backfilling is off"
+
+
+def test_a_victim_that_is_being_stopped_names_who_needed_its_quota() -> None:
+    evicted = cond("Evicted", reason="Preempted", message="m")
+    attempts = {"attempts": [{"reason": "Preempted", "cause": "for priority 7 of ClusterQueue b"}]}
+    status = {"admission": ADMISSION, "requeueHistory": attempts}
+    found = explained(job(), workload(conditions=[*admitted(), evicted], status=status))
+    assert found.sentence.startswith(
+        "It was preempted for priority 7 of ClusterQueue b, and its pods are being stopped"
+    )
+
+
+def test_a_workload_that_must_borrow_is_told_why_only_its_own_queue_makes_room() -> None:
+    """It may preempt lower priorities of its own queue, which do not suffice, and reclaim nothing that it borrows."""
+    policies = {"withinClusterQueue": "LowerPriority", "reclaimWithinCohort": "Any"}
+    above = cluster_queue(cohortName="all", preemption=policies, namespaceSelector={})
+    other = cluster_queue("other", cohortName="all", namespaceSelector={})
+    running = [holding("own", "1"), holding("r", "6", cluster_queue="other")]
+    waiting = workload(requests={"cpu": "6"}, priority=1)
+    found = explained(job(), waiting, running, above=above, cluster_queues=[other])
+    assert [(c.cluster_queue, c.verdict) for c in found.preemptions] == [("cq", "NotEnough"), ("other", "MustBorrow")]
+
+
+@pytest.mark.parametrize(
+    ("reclaim", "borrower", "request_", "verdict"),
+    [
+        ("LowerPriority", "6", "4", "Chosen"),
+        ("Any", "4", "3", "WithinQuota"),
+        ("LowerPriority", "6", "6", "MustBorrow"),
+        ("Never", "6", "4", "PolicyNever"),
+    ],
+)
+def test_reclaiming_from_another_queue_is_explained_by_quota_and_policy(
+    reclaim: str, borrower: str, request_: str, verdict: str
+) -> None:
+    """Two queues of 4 cpu in one cohort; the Workload has priority 1, what runs in the other has 0."""
+    above = cluster_queue(cohortName="all", preemption={"reclaimWithinCohort": reclaim}, namespaceSelector={})
+    other = cluster_queue("other", cohortName="all", namespaceSelector={})
+    running = [holding("r", borrower, cluster_queue="other"), holding("own", "2", priority=1)]
+    if verdict in ("Chosen", "PolicyNever", "MustBorrow"):
+        running = running[:1]
+    waiting = workload(requests={"cpu": request_}, priority=1)
+    found = explained(job(), waiting, running, above=above, cluster_queues=[other])
+    assert [c.verdict for c in found.preemptions if c.cluster_queue == "other"] == [verdict]
+
+
+def test_the_schema_is_stable() -> None:
+    """Scripts read these fields: a new one may be added, none may go or be renamed."""
+    found = msgspec.to_builtins(explained(job(), workload(requests={"cpu": "4"}), [holding("r", "1")]))
+    assert list(found) == [
+        *("namespace", "name", "workload", "queue", "clusterQueue", "state", "code", "sentence", "message"),
+        *(
+            "position",
+            "flavors",
+            "holders",
+            "preemptions",
+            "changes",
+            "nextCommand",
+            "keptForIt",
+            "startsBy",
+            "notSeen",
+            "cause",
+            "deadlines",
+            "advice",
+        ),
+    ]
+    assert list(found["position"]) == ["clusterQueue", "of", "localQueue", "ahead"]
+    assert list(found["flavors"][0]) == [
+        *("podSet", "flavor", "resource", "requested", "free", "borrowable", "kept", "limit", "verdict")
+    ]
+    assert list(found["holders"][0]) == ["clusterQueue", "namespace", "queue", "workloads", "holds", "jobs"]
+    assert list(found["preemptions"][0]) == [
+        *("clusterQueue", "flavor", "policy", "running", "candidates", "verdict", "text", "protectedUntil")
+    ]
+
+
+def preempting(**policies: Any) -> Any:
+    return cluster_queue(cohortName="all", namespaceSelector={}, preemption=policies)
+
+
+def test_a_threshold_that_excludes_all_candidates_is_named() -> None:
+    """The Workload has to borrow; all that runs in the lender has a lower priority, above the threshold."""
+    limited = {"policy": "LowerPriority", "maxPriorityThreshold": 20}
+    above = preempting(reclaimWithinCohort="LowerPriority", borrowWithinCohort=limited)
+    other = cluster_queue("other", cohortName="all", namespaceSelector={})
+    running = [holding("r", "8", cluster_queue="other", priority=50)]
+    waiting = workload(requests={"cpu": "6"}, priority=100)
+    found = explained(job(), waiting, running, above=above, cluster_queues=[other])
+    [check] = found.preemptions
+    assert (check.verdict, check.candidates) == ("AboveThreshold", 0)
+    assert check.text.endswith("maxPriorityThreshold 20 excludes them")
+    advice = "an admin allows it to preempt (borrowWithinCohort: LowerPriority without maxPriorityThreshold of"
+    assert any(change.startswith(advice) for change in found.changes)
+
+
+def test_fair_sharing_that_protects_all_candidates_is_named() -> None:
+    """Both queues would borrow: the share of the pending one would be the larger one."""
+    above = preempting(reclaimWithinCohort="Any")
+    others = [cluster_queue(name, cohortName="all", namespaceSelector={}) for name in ("other", "idle")]
+    running = [holding(f"r{i}", "2", cluster_queue="other") for i in range(3)]
+    running += [holding(f"own{i}", "2") for i in range(3)]
+    fair = WorkloadSettings(fair_sharing=("LessThanOrEqualToFinalShare", "LessThanInitialShare"))
+    waiting = workload(requests={"cpu": "2"}, priority=1)
+    found = explained(job(), waiting, running, above=above, cluster_queues=others, settings=fair)
+    assert [(c.cluster_queue, c.verdict, c.candidates) for c in found.preemptions] == [
+        ("cq", "PolicyNever", 0),
+        ("other", "Shares", 0),
+    ]
+
+
+def test_no_policy_is_advised_under_which_it_would_not_start() -> None:
+    """What runs has the same priority and is older, so no value of withinClusterQueue lets it be stopped."""
+    found = explained(job(), workload(requests={"cpu": "3"}), [holding("old", "4")])
+    assert found.changes == ["running Workloads release 3 cpu of flavor f"]
+
+
+def test_nothing_is_promised_to_a_head_behind_a_preemptor() -> None:
+    """Backfilling is on, and the quota that the victim releases is kept for the Workload of high priority."""
+    keeps = WorkloadSettings(backfill=BackfillRules(timedelta(seconds=60)))
+    above = cluster_queue(preemption={"withinClusterQueue": "LowerPriority"}, namespaceSelector={})
+    preemptor = workload("high", priority=10, requests={"cpu": "4"})
+    found = explained(
+        job(), workload(requests={"cpu": "2"}), [holding("r", "4"), preemptor], above=above, settings=keeps
+    )
+    assert found.position is not None
+    assert found.position.cluster_queue == 2
+    assert (found.kept_for_it, found.starts_by) == (False, None)
+    assert "kept for it" not in found.sentence
+
+
+def test_the_end_of_what_is_being_stopped_is_not_given_as_a_time() -> None:
+    """Its pods end in their own time, so the head cannot be promised to start now."""
+    keeps = WorkloadSettings(backfill=BackfillRules(timedelta(seconds=60)))
+    stopping = holding("r", "4", maximumExecutionTimeSeconds=10)
+    found = explained(job(), workload(requests={"cpu": "2"}), [stopping], settings=keeps)
+    assert (found.kept_for_it, found.starts_by) == (True, None)
+
+
+def test_quota_of_any_flavor_that_would_do_is_named() -> None:
+    """One pod of flavor g, or one cpu of flavor f."""
+    quotas = {"f": {"cpu": "4", "pods": "9"}, "g": {"cpu": "9", "pods": "1"}}
+    above = cluster_queue(quotas=quotas, namespaceSelector={})
+    in_f = holding("a", "4")
+    assigned = {"name": "main", "flavors": {"cpu": "g", "pods": "g"}, "resourceUsage": {"cpu": "1", "pods": "1"}}
+    admission = {"clusterQueue": "cq", "podSetAssignments": [{**assigned, "count": 1}]}
+    in_g = workload("b", conditions=admitted(), status={"admission": admission}, requests={"cpu": "1"})
+    found = explained(job(), workload(), [in_f, in_g], above=above, flavors=[flavor(), flavor("g")])
+    assert found.changes[0] == "running Workloads release 1 pod of flavor g, or 1 cpu of flavor f"
+
+
+def test_the_cause_of_a_deactivation_is_removed_before_the_reactivation() -> None:
+    limit = cond("Evicted", reason="DeactivatedDueToRequeuingLimitExceeded", message="too many tries")
+    found = explain(job(), workload(active=False, conditions=[limit]), Surroundings(), at(60))
+    advice = "see why its pods are not ready (sluice show j), then: sluice reactivate j"
+    assert (found.changes, found.next_command) == ([advice], "sluice show j")

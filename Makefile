@@ -74,7 +74,7 @@ types: $(TOOLS) ## check types (mypy, strict)
 	@$(BIN)/mypy
 
 manifests: $(STAMP) ## generate deploy/chart, deploy/manifests, deploy/monitoring and deploy/ROLES.md from queue_manager/installation
-	@$(BIN)/python -m queue_manager.installation.files deploy
+	@$(BIN)/python -m queue_manager.installation.generated_files deploy
 
 crds: $(STAMP) ## generate from the code: config/crds, config/kueue_config.schema.json, config/*.md and queue_manager/lifecycle/LIFECYCLE.md
 	@$(BIN)/python -m queue_manager.api.crd_generation config/crds

@@ -6,7 +6,7 @@ A controller is attached before its runtime starts, in one of two equivalent way
                                     registers its workers and tasks with the runtime
     attach_...(runtime, ...)        in `hosting`, for the controllers of `job_controller`, which know no Runtime
 
-A shell (`local.local_cluster`, `operator.controllers`, `simulation.world`) makes one call, to `attach_controllers`.
+A shell (`local.local_cluster`, `operator.leadership_terms`, `simulation.world`) calls `attach_controllers` once.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from job_controller.json_tree import Json
 from job_controller.options import JobControllerOptions
 from job_controller.ports import PodPermits
 from queue_manager.accounting.recorder import HistoryRecorder
+from queue_manager.api.api_resources import WORKLOADS
 from queue_manager.api.queue_admission import QueueAdmission, WithoutEffectWarnings
-from queue_manager.api.resources import WORKLOADS
 from queue_manager.api.types import Workload
 from queue_manager.configuration import KueueConfig
 from queue_manager.engine.runtime import Runtime
-from queue_manager.hosting.job_cluster import attach_job_controller
+from queue_manager.hosting.job_controller_port import attach_job_controller
 from queue_manager.hosting.pod_controllers import attach_pod_controllers
 from queue_manager.jobs.class_admission import PriorityClassAdmission
 from queue_manager.jobs.controller import JobQueueController

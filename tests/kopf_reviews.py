@@ -7,8 +7,8 @@ from functools import partial
 from typing import Any
 
 from job_controller.json_tree import Json
+from queue_manager.api.api_resources import JOBS, Resource
 from queue_manager.api.queue_admission import RULES
-from queue_manager.api.resources import JOBS, Resource
 from queue_manager.operator.kopf_process import import_kopf
 from queue_manager.operator.webhooks.kopf_admission import NoMemories
 

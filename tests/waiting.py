@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 
 import aiohttp
 
-from queue_manager.engine.transport import ApiError
+from queue_manager.engine.transport_protocol import ApiError
 
 SECONDS = 60.0  # how long a test waits for what must happen
 NOT_YET = (ApiError, OSError, LookupError, aiohttp.ClientError)

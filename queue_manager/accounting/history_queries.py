@@ -11,7 +11,7 @@ from sqlalchemy import ColumnElement, Engine, Select, and_, select
 from sqlalchemy.exc import SQLAlchemyError
 
 from queue_manager.accounting.database import HistoryUnavailable, open_for_reading
-from queue_manager.accounting.records import ENDS_OF_JOB, JobRecord, PodRecord, StepKind, StepRecord
+from queue_manager.accounting.record_types import ENDS_OF_JOB, JobRecord, PodRecord, StepKind, StepRecord
 from queue_manager.accounting.sql_tables import jobs, pods, steps
 
 

@@ -14,8 +14,8 @@ from sqlalchemy.exc import DataError, IntegrityError, NotSupportedError, Program
 from queue_manager.accounting import sql_tables
 from queue_manager.accounting.database import open_for_writing
 from queue_manager.accounting.history_retention import Retention
-from queue_manager.accounting.history_sink import RecordsRefused
-from queue_manager.accounting.records import (
+from queue_manager.accounting.history_sink_protocol import RecordsRefused
+from queue_manager.accounting.record_types import (
     ENDS_OF_JOB,
     UNTRACED,
     JobRecord,

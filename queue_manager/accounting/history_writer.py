@@ -22,8 +22,8 @@ from itertools import count
 from typing import TypeAlias, TypeVar
 
 from queue_manager.accounting.history_retention import PRUNE_SECONDS, Retention
-from queue_manager.accounting.history_sink import HistorySink, RecordsRefused
-from queue_manager.accounting.records import JobRecord, Record, StepRecord
+from queue_manager.accounting.history_sink_protocol import HistorySink, RecordsRefused
+from queue_manager.accounting.record_types import JobRecord, Record, StepRecord
 
 log = logging.getLogger(__name__)
 

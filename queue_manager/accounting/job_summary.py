@@ -19,7 +19,7 @@ from job_controller.reasons import (
     MAX_FAILED_INDEXES_EXCEEDED,
     POD_FAILURE_POLICY,
 )
-from queue_manager.accounting.records import (
+from queue_manager.accounting.record_types import (
     DELETED_POD,
     ENDS_OF_ATTEMPT,
     ENDS_OF_JOB,

@@ -21,7 +21,7 @@ from datetime import datetime
 
 import msgspec
 
-from queue_manager.accounting.records import StepKind, StepRecord
+from queue_manager.accounting.record_types import StepKind, StepRecord
 from queue_manager.accounting.step_reading import change_step, is_held
 from queue_manager.api import condition_types, reasons
 from queue_manager.api.types import Workload

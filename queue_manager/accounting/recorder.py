@@ -12,13 +12,13 @@ from typing import TypeVar
 from job_controller.model import Job, Pod
 from queue_manager.accounting import step_reading
 from queue_manager.accounting.history_retention import Retention
-from queue_manager.accounting.history_sink import HistorySink
+from queue_manager.accounting.history_sink_protocol import HistorySink
 from queue_manager.accounting.history_writer import MAX_QUEUED, HistoryWriter
 from queue_manager.accounting.missed_steps import missed_steps
-from queue_manager.accounting.records import JobRecord, Record, StepRecord
-from queue_manager.api.resources import JOBS, PODS, WORKLOADS
+from queue_manager.accounting.record_types import JobRecord, Record, StepRecord
+from queue_manager.api.api_resources import JOBS, PODS, WORKLOADS
 from queue_manager.api.types import Workload
-from queue_manager.configuration.history_settings import History
+from queue_manager.configuration.history_section import History
 from queue_manager.engine.runtime import Runtime
 
 log = logging.getLogger(__name__)

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 
-from queue_manager.accounting.records import (
+from queue_manager.accounting.record_types import (
     DELETED_POD,
     ENDS_OF_ATTEMPT,
     ENDS_OF_JOB,

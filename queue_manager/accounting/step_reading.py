@@ -19,7 +19,15 @@ from job_controller.condition_types import COMPLETE
 from job_controller.model import Condition, Job, ObjectMeta, Pod
 from job_controller.pod_facts import INT32_MAX, is_terminal
 from job_controller.times import later
-from queue_manager.accounting.records import DELETED_POD, SUCCEEDED, JobRecord, PodRecord, Record, StepKind, StepRecord
+from queue_manager.accounting.record_types import (
+    DELETED_POD,
+    SUCCEEDED,
+    JobRecord,
+    PodRecord,
+    Record,
+    StepKind,
+    StepRecord,
+)
 from queue_manager.api import condition_types, keys, messages, reasons
 from queue_manager.api.types import Admission, Workload
 from queue_manager.lifecycle import deactivated_by

@@ -1,7 +1,7 @@
 """Which running Jobs `sluice import` can bring into a queue, and the Workload that it makes for each.
 
 What keeps a Job outside is found before anything is written. Quota is not checked here: the scheduler admits the
-Workload as any other, so an import never exceeds a quota (`visibility.cluster_state` predicts the answer).
+Workload as any other, so an import never exceeds a quota (`visibility.scheduler_judgement` predicts the answer).
 """
 
 from __future__ import annotations

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from job_controller.json_tree import Json
+from queue_manager.api.api_resources import API_SERVICES, MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS, Resource
 from queue_manager.api.component_names import VISIBILITY_GROUP, WEBHOOK_SERVICE
-from queue_manager.api.resources import API_SERVICES, MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS, Resource
 
 DEPLOYMENTS = Resource("apps", "v1", "deployments", "Deployment")
 # Restored in this order, other kinds before them: a webhook is called as soon as it exists.

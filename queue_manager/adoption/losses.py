@@ -16,7 +16,7 @@ from job_controller.model import Job
 from queue_manager.adoption.job_differences import differences
 from queue_manager.adoption.workload_fates import Fate, fate, is_foreign
 from queue_manager.api import condition_types
-from queue_manager.api.resources import ADMISSION_CHECKS, WORKLOADS
+from queue_manager.api.api_resources import ADMISSION_CHECKS, WORKLOADS
 from queue_manager.api.types import Workload
 from queue_manager.api.without_effect import without_effect
 

@@ -16,8 +16,8 @@ from typing import Literal, Protocol
 
 from job_controller.api_rules.field_errors import FieldError, sentence
 from job_controller.json_tree import Json
+from queue_manager.api.api_resources import Resource
 from queue_manager.api.keys import GROUP
-from queue_manager.api.resources import Resource
 
 # What a rule raises that reads an object of another shape than its schema allows.
 UNREADABLE = (AttributeError, IndexError, KeyError, TypeError, ValueError, ArithmeticError)

@@ -13,7 +13,7 @@ from job_controller.api_rules.field_errors import FieldError
 from job_controller.json_tree import Json
 from queue_manager.api import queue_validation
 from queue_manager.api.admission_review import AdmissionReview
-from queue_manager.api.resources import (
+from queue_manager.api.api_resources import (
     ADMISSION_CHECKS,
     CLUSTER_QUEUES,
     COHORTS,

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
+from queue_manager.api.api_resources import CLUSTER_QUEUES, JOBS, WORKLOAD_PRIORITY_CLASSES, Resource
 from queue_manager.api.queue_admission import RULES
-from queue_manager.api.resources import CLUSTER_QUEUES, JOBS, WORKLOAD_PRIORITY_CLASSES, Resource
 
 MUTATING, VALIDATING = "kueue-mutating-webhook-configuration", "kueue-validating-webhook-configuration"
 PORT = 9443

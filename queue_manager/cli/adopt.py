@@ -25,15 +25,15 @@ from msgspec import Struct
 from queue_manager.adoption.kueue_installation import InstalledObject
 from queue_manager.adoption.losses import Loss, losses
 from queue_manager.adoption.workload_fates import MEANING, count_fates
+from queue_manager.api.api_resources import CONFIG_MAPS, NAMESPACES, SECRETS
 from queue_manager.api.component_names import CONFIG_MAP
-from queue_manager.api.resources import CONFIG_MAPS, NAMESPACES, SECRETS
 from queue_manager.cli import adoption_steps, output
 from queue_manager.cli.adoption_reading import KueueCluster, is_rewritable, read
 from queue_manager.cli.connection import connect
 from queue_manager.cli.exit_codes import EXIT_NEVER, EXIT_OK, CommandRefused
 from queue_manager.cli.machine_formats import MACHINE_FORMS
 from queue_manager.cli.output import TableColumn
-from queue_manager.cli.streams import write
+from queue_manager.cli.standard_streams import write
 from queue_manager.configuration.config_map import KEY
 
 NEXT = "Next: sluice install --namespace {namespace} | kubectl apply --server-side --force-conflicts -f -"

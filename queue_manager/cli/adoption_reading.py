@@ -18,10 +18,7 @@ from queue_manager.adoption.kueue_installation import (
 )
 from queue_manager.adoption.losses import AdoptedObjects
 from queue_manager.api import keys
-from queue_manager.api.component_names import CONFIG_MAP
-from queue_manager.api.conversion import convert
-from queue_manager.api.keys import GROUP
-from queue_manager.api.resources import (
+from queue_manager.api.api_resources import (
     ADMISSION_CHECKS,
     CLUSTER_QUEUES,
     CONFIG_MAPS,
@@ -32,12 +29,15 @@ from queue_manager.api.resources import (
     WORKLOADS,
     Resource,
 )
+from queue_manager.api.component_names import CONFIG_MAP
+from queue_manager.api.conversion import convert
+from queue_manager.api.keys import GROUP
 from queue_manager.api.types import Workload
 from queue_manager.cli.exit_codes import CommandRefused
-from queue_manager.cli.installed import is_installed
+from queue_manager.cli.installed_objects import is_installed
 from queue_manager.configuration import ConfigurationError, loads
 from queue_manager.engine.rest_client import RestClient
-from queue_manager.engine.transport import ApiError
+from queue_manager.engine.transport_protocol import ApiError
 from queue_manager.installation import object_names
 from queue_manager.installation.objects import objects
 from queue_manager.installation.settings import Settings

@@ -24,13 +24,13 @@ from queue_manager.adoption.kueue_installation import (
     Treatment,
     manifest,
 )
-from queue_manager.api.resources import CONFIG_MAPS, CRDS, JOBS, NAMESPACES, PODS, SECRETS, Resource
+from queue_manager.api.api_resources import CONFIG_MAPS, CRDS, JOBS, NAMESPACES, PODS, SECRETS, Resource
 from queue_manager.cli.adoption_reading import STORED, KueueCluster, is_rewritable, stored_versions
 from queue_manager.cli.exit_codes import CommandRefused
-from queue_manager.cli.streams import write
-from queue_manager.cli.targets import FIELD_MANAGER
+from queue_manager.cli.named_targets import FIELD_MANAGER
+from queue_manager.cli.standard_streams import write
 from queue_manager.engine.rest_client import RestClient
-from queue_manager.engine.transport import ApiError
+from queue_manager.engine.transport_protocol import ApiError
 from queue_manager.installation import object_names
 from queue_manager.installation.objects import NAMESPACE_LABELS
 

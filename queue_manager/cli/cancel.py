@@ -17,7 +17,7 @@ from queue_manager.cli.exit_codes import EXIT_UNEXPECTED
 from queue_manager.cli.job_deletion import announce, delete, until_gone
 from queue_manager.cli.login_name import requester
 from queue_manager.cli.machine_formats import object_names
-from queue_manager.cli.targets import JobTarget, find_all
+from queue_manager.cli.named_targets import JobTarget, find_all
 from queue_manager.engine.rest_client import RestClient
 
 RELEASED = "its pods have ended and its quota is released"

@@ -21,8 +21,8 @@ from job_controller.model import Key
 from queue_manager.cli.connection import NoResponse
 from queue_manager.cli.exit_codes import EXIT_ERROR, EXIT_NEVER, EXIT_OK
 from queue_manager.cli.machine_formats import MACHINE_FORMS, Namer, object_name, text_of_rows
-from queue_manager.cli.streams import discard_output, printable, sentence, write
-from queue_manager.engine.transport import ApiError
+from queue_manager.cli.standard_streams import discard_output, printable, sentence, write
+from queue_manager.engine.transport_protocol import ApiError
 
 NAMED = 10  # names of objects that were not changed; JSON output has all
 _CODES = {"failed": EXIT_ERROR, "refused": EXIT_NEVER}

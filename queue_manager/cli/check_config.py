@@ -9,9 +9,9 @@ import argparse
 import sys
 
 from queue_manager.cli.exit_codes import EXIT_NEVER, EXIT_OK, CommandRefused
-from queue_manager.cli.streams import say, sentence
+from queue_manager.cli.standard_streams import say, sentence
 from queue_manager.configuration import ConfigurationError, KueueConfig, load, loads, own_namespace
-from queue_manager.configuration.render import as_yaml
+from queue_manager.configuration.config_as_yaml import as_yaml
 
 STDIN = "<stdin>"
 

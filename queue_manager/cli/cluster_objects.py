@@ -12,14 +12,14 @@ import orjson
 
 from job_controller.api_rules.field_errors import FieldError
 from queue_manager.api.admission_review import AdmissionReview
+from queue_manager.api.api_resources import CLUSTER_QUEUES, RESOURCE_FLAVORS, Resource
 from queue_manager.api.queue_admission import QueueAdmission
-from queue_manager.api.resources import CLUSTER_QUEUES, RESOURCE_FLAVORS, Resource
 from queue_manager.cli import manifests
 from queue_manager.cli.exit_codes import EXIT_NEVER, CommandRefused
 from queue_manager.cli.manifests import Manifest
 from queue_manager.cli.submit import explain
 from queue_manager.configuration import KueueConfig
-from queue_manager.engine.transport import ApiError, Request, Response
+from queue_manager.engine.transport_protocol import ApiError, Request, Response
 from queue_manager.jobs.class_admission import PriorityClassAdmission
 from queue_manager.lifecycle.workload_settings import settings_of
 from queue_manager.local.cluster_objects import GIVEN, ClusterObjectServer

@@ -16,7 +16,7 @@ import msgspec
 from argcomplete.completers import BaseCompleter, DirectoriesCompleter, FilesCompleter, SuppressCompleter
 
 from queue_manager import assets
-from queue_manager.api.resources import (
+from queue_manager.api.api_resources import (
     CLUSTER_QUEUES,
     JOBS,
     LOCAL_QUEUES,
@@ -30,7 +30,7 @@ from queue_manager.cli.exit_codes import CommandRefused
 from queue_manager.cli.logging_options import LEVELS
 from queue_manager.cli.man_page import commands_of, summaries
 from queue_manager.engine.rest_client import RestClient
-from queue_manager.engine.transport import Request
+from queue_manager.engine.transport_protocol import Request
 
 CLUSTER_SECONDS = 1.0  # time to wait for the cluster
 MOST_NAMES = "500"  # of each kind

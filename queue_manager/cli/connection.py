@@ -20,7 +20,7 @@ from queue_manager.engine import kubeconfig as kubeconfigs
 from queue_manager.engine.exec_plugin import CredentialsError
 from queue_manager.engine.renewing_transport import ClusterTransport
 from queue_manager.engine.rest_client import RestClient
-from queue_manager.engine.transport import ApiError, Relay, Request, Response, Transport
+from queue_manager.engine.transport_protocol import ApiError, Relay, Request, Response, Transport
 from queue_manager.local.kubeconfig_file import is_of_local_cluster
 from queue_manager.visibility.obstacles import NOT_INSTALLED
 

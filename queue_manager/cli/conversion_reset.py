@@ -6,10 +6,10 @@ from collections.abc import AsyncIterator, Collection
 
 from job_controller.json_tree import Json
 from job_controller.model import Key
-from queue_manager.api.resources import CRDS, Resource
+from queue_manager.api.api_resources import CRDS, Resource
 from queue_manager.cli.change_report import ChangeReport
 from queue_manager.engine.rest_client import RestClient
-from queue_manager.engine.transport import ApiError
+from queue_manager.engine.transport_protocol import ApiError
 from queue_manager.installation import object_names
 from queue_manager.installation.conversion_removal import FIELD_MANAGER, conversion_service, next_step, served_alone
 

@@ -16,7 +16,7 @@ from collections.abc import AsyncIterator
 from job_controller.model import Object
 from queue_manager import assets
 from queue_manager.api import keys
-from queue_manager.api.resources import (
+from queue_manager.api.api_resources import (
     ADMISSION_CHECKS,
     CLUSTER_QUEUES,
     COHORTS,
@@ -29,9 +29,9 @@ from queue_manager.api.resources import (
 from queue_manager.cli.change_report import ChangeReport
 from queue_manager.cli.connection import connect
 from queue_manager.cli.exit_codes import EXIT_OK
-from queue_manager.cli.targets import patch
+from queue_manager.cli.named_targets import patch
 from queue_manager.engine.rest_client import RestClient
-from queue_manager.engine.transport import ApiError
+from queue_manager.engine.transport_protocol import ApiError
 
 KINDS = (
     WORKLOADS,

@@ -5,17 +5,17 @@ from __future__ import annotations
 import argparse
 import asyncio
 
-from queue_manager.api.resources import WORKLOADS
+from queue_manager.api.api_resources import WORKLOADS
 from queue_manager.cli.change_report import ChangeReport
 from queue_manager.cli.connection import connect, find_kubeconfig, read_default_namespace
 from queue_manager.cli.login_name import requester
 from queue_manager.cli.machine_formats import object_names
+from queue_manager.cli.named_targets import JobTarget, find_all, patch
 from queue_manager.cli.reactivate import why_refused
-from queue_manager.cli.targets import JobTarget, find_all, patch
 from queue_manager.engine.rest_client import RestClient
 from queue_manager.lifecycle.deactivated_by import note
-from queue_manager.visibility.consequences import on_deactivation
 from queue_manager.visibility.deactivated_jobs import job_argument
+from queue_manager.visibility.effects_of_changes import on_deactivation
 
 
 def run(args: argparse.Namespace) -> int:

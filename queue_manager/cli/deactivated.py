@@ -6,23 +6,23 @@ import argparse
 import asyncio
 
 from job_controller.model import Job
-from queue_manager.api.resources import EVENTS, JOBS, PODS, WORKLOADS
+from queue_manager.api.api_resources import EVENTS, JOBS, PODS, WORKLOADS
 from queue_manager.api.types import Workload
 from queue_manager.cli import output
 from queue_manager.cli.connection import connect, one_namespace, read_default_namespace
 from queue_manager.cli.exit_codes import EXIT_OK
-from queue_manager.cli.log_lines import with_log
+from queue_manager.cli.last_log_lines import with_log
 from queue_manager.cli.machine_formats import job_names
+from queue_manager.cli.named_targets import of_queue
 from queue_manager.cli.permitted_lists import list_permitted
 from queue_manager.cli.published_config import published
-from queue_manager.cli.targets import of_queue
 from queue_manager.cli.time_texts import span
 from queue_manager.configuration import KueueConfig
 from queue_manager.engine.clock import SystemClock
 from queue_manager.engine.rest_client import RestClient
 from queue_manager.visibility.cause_groups import CauseGroup, cause_groups, short_action
 from queue_manager.visibility.deactivated_jobs import BY_A_USER, DeactivatedJob, deactivated_jobs
-from queue_manager.visibility.failures import Failure, failures
+from queue_manager.visibility.pod_failures import Failure, failures
 from queue_manager.visibility.wire_types import Event, Pod
 
 NONE = "no deactivated Jobs"

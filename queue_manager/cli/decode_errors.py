@@ -17,7 +17,7 @@ from typing import Any
 
 from job_controller.json_tree import Json
 from queue_manager.cli.manifests import Manifest
-from queue_manager.local.schema.shapes import INT_LIMITS, Field, Shape, shape_of
+from queue_manager.local.schema.builtin_types import INT_LIMITS, Field, Shape, shape_of
 from queue_manager.local.schema.strict_decoding import Trail, Undecodable, Walk, quantity
 
 JOB = "io.k8s.api.batch.v1.Job"

@@ -18,9 +18,9 @@ from rich.text import Text
 
 from job_controller.labels import CONTROLLER_UID
 from job_controller.model import Job, Pod
-from queue_manager.api.resources import JOBS, PODS, by_kind
+from queue_manager.api.api_resources import JOBS, PODS, by_kind
 from queue_manager.assets import samples
-from queue_manager.cli import init_process, log_lines, manifests, output, ps, queues
+from queue_manager.cli import init_process, last_log_lines, manifests, output, ps, queues
 from queue_manager.cli.exit_codes import EXIT_OK, EXIT_UNEXPECTED
 from queue_manager.cli.fitted_table import FittedTable
 from queue_manager.cli.machine_formats import MACHINE_FORMS
@@ -29,8 +29,8 @@ from queue_manager.cli.time_texts import span
 from queue_manager.cli.up import ROOT
 from queue_manager.configuration import KueueConfig
 from queue_manager.engine import file_descriptors
+from queue_manager.engine.process_tuning import stop_on_signals
 from queue_manager.engine.rest_client import RestClient
-from queue_manager.engine.tuning import stop_on_signals
 from queue_manager.local.local_cluster import ClusterOptions, LocalCluster
 from queue_manager.visibility.job_states import JobRow, JobState
 
@@ -176,4 +176,4 @@ async def _last_line(client: RestClient, job: Job) -> str:
     if not pods:
         return ""
     newest = max(pods, key=lambda pod: (str(pod.metadata.creation_timestamp), pod.metadata.name))
-    return await log_lines.last_line_of(client, *newest.metadata.key)
+    return await last_log_lines.last_line_of(client, *newest.metadata.key)

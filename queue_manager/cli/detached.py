@@ -20,10 +20,10 @@ from pathlib import Path
 from shlex import quote
 from typing import BinaryIO, NoReturn
 
-from queue_manager.api.resources import NAMESPACES
+from queue_manager.api.api_resources import NAMESPACES
 from queue_manager.cli.connection import connect, default_data_dir
 from queue_manager.cli.exit_codes import EXIT_OK, EXIT_UNEXPECTED, CommandRefused
-from queue_manager.cli.streams import write
+from queue_manager.cli.standard_streams import write
 from queue_manager.cli.up_address import how_to_reach, served_address
 from queue_manager.engine.service_notification import READY, VARIABLE
 from queue_manager.local.storage import data_directory

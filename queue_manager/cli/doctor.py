@@ -22,7 +22,7 @@ from queue_manager.cli.connection import connect, find_kubeconfig
 from queue_manager.cli.doctor_reading import ClusterReader, ServerClock
 from queue_manager.cli.exit_codes import EXIT_ERROR, EXIT_NEVER, EXIT_OK, EXIT_UNEXPECTED
 from queue_manager.cli.machine_formats import MACHINE_FORMS
-from queue_manager.cli.streams import printable, write
+from queue_manager.cli.standard_streams import printable, write
 from queue_manager.visibility.diagnosis.examination import confirmed, examine, needs_confirmation
 from queue_manager.visibility.diagnosis.problem import Problem
 

@@ -16,8 +16,7 @@ from cryptography import x509
 
 from job_controller.json_tree import Json
 from job_controller.model import Job, Object, Pod, Record
-from queue_manager.api.component_names import NAMESPACE
-from queue_manager.api.resources import (
+from queue_manager.api.api_resources import (
     ADMISSION_CHECKS,
     CLUSTER_QUEUES,
     COHORTS,
@@ -34,6 +33,7 @@ from queue_manager.api.resources import (
     WORKLOADS,
     Resource,
 )
+from queue_manager.api.component_names import NAMESPACE
 from queue_manager.api.types import (
     AdmissionCheck,
     ClusterQueue,
@@ -51,12 +51,12 @@ from queue_manager.cli.installation_reading import (
 from queue_manager.cli.manager_reading import lease_facts, read_deployment
 from queue_manager.cli.permitted_lists import list_permitted, seen
 from queue_manager.cli.published_config import published
-from queue_manager.cli.queue_view import resource_rules
+from queue_manager.cli.queue_reading import resource_rules
 from queue_manager.configuration import KueueConfig
 from queue_manager.engine import kubeconfig as kubeconfigs
 from queue_manager.engine.clock import SystemClock
 from queue_manager.engine.rest_client import O, RestClient
-from queue_manager.engine.transport import ApiError, Relay, Request, Response, Transport
+from queue_manager.engine.transport_protocol import ApiError, Relay, Request, Response, Transport
 from queue_manager.local.kubeconfig_file import is_of_local_cluster
 from queue_manager.scheduling.resource_rules import COUNT_ALL
 from queue_manager.visibility.diagnosis.snapshot import (

@@ -13,8 +13,8 @@ from pathlib import Path
 
 from queue_manager.cli.detached import down_command, up_command
 from queue_manager.cli.exit_codes import EXIT_NEVER, EXIT_OK, CommandRefused
+from queue_manager.cli.standard_streams import write
 from queue_manager.cli.stop_report import LEFT_RUNNING, counted, recorded
-from queue_manager.cli.streams import write
 from queue_manager.cli.up_address import directory
 from queue_manager.local.agent import escaped_processes
 from queue_manager.local.storage import data_directory

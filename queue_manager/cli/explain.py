@@ -15,19 +15,19 @@ from rich.table import Table
 from rich.text import Text
 
 from queue_manager.cli import output
-from queue_manager.cli.cluster_view import read_cluster
 from queue_manager.cli.connection import connect, read_default_namespace
 from queue_manager.cli.exit_codes import EXIT_NEVER, EXIT_OK, EXIT_UNEXPECTED
 from queue_manager.cli.explanation_reading import MOST, first_of, position_text, read_explanation, with_pods
 from queue_manager.cli.fitted_table import FittedTable
+from queue_manager.cli.named_targets import find, key_of
 from queue_manager.cli.pod_reading import pods_of
 from queue_manager.cli.ps import STYLES as STATE_STYLES
 from queue_manager.cli.published_config import published
-from queue_manager.cli.queue_view import read_queues
+from queue_manager.cli.queue_reading import read_queues
 from queue_manager.cli.reason_page import hint, show_reason
+from queue_manager.cli.scheduler_input_reading import read_cluster
 from queue_manager.cli.show import heading, read_config
-from queue_manager.cli.streams import printable
-from queue_manager.cli.targets import find, key_of
+from queue_manager.cli.standard_streams import printable
 from queue_manager.cli.time_texts import deadline
 from queue_manager.engine.clock import SystemClock
 from queue_manager.scheduling.admission_evidence import PreemptionVerdict

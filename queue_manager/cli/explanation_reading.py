@@ -12,16 +12,15 @@ from datetime import datetime
 import msgspec
 
 from queue_manager.api.types import Workload
-from queue_manager.cli.cluster_view import ClusterView
 from queue_manager.cli.manager_reading import read_presence
-from queue_manager.cli.targets import JobTarget
+from queue_manager.cli.named_targets import JobTarget
+from queue_manager.cli.scheduler_input_reading import ClusterView
 from queue_manager.configuration import KueueConfig
 from queue_manager.engine.rest_client import RestClient
-from queue_manager.engine.transport import Request
+from queue_manager.engine.transport_protocol import Request
 from queue_manager.lifecycle.unscheduled import unscheduled
 from queue_manager.lifecycle.workload_settings import WorkloadSettings, settings_of
 from queue_manager.visibility.absent_manager import is_in_doubt, without_manager
-from queue_manager.visibility.cluster_state import ClusterObjects
 from queue_manager.visibility.dominant_reason import Surroundings
 from queue_manager.visibility.explanation import Explanation, Position, explain
 from queue_manager.visibility.job_causes import job_cause, recorded_cause
@@ -29,6 +28,7 @@ from queue_manager.visibility.memory_advice import memory_advice
 from queue_manager.visibility.obstacles import ReadableQueues, local_queue_of, obstacle
 from queue_manager.visibility.pending_summary import MAX_LIMIT, PendingPage, local_queue_path
 from queue_manager.visibility.predictions import PredictionContext, predict
+from queue_manager.visibility.scheduler_judgement import ClusterObjects
 from queue_manager.visibility.unlisted_queues import UNLISTED
 from queue_manager.visibility.wire_types import Pod
 

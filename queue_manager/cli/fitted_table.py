@@ -18,7 +18,7 @@ from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions
 from rich.text import Text
 
-from queue_manager.cli.streams import printable
+from queue_manager.cli.standard_streams import printable
 
 GAP, INDENT = 2, 2  # characters between columns, and before the continued line of a row
 MIN_WRAPPED_WIDTH = 20  # characters: minimum width of a column whose text wraps

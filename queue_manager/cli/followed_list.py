@@ -16,7 +16,7 @@ from queue_manager.cli import output
 from queue_manager.cli.fitted_table import FittedTable, TableColumn
 from queue_manager.cli.machine_formats import MACHINE_FORMS, Namer, csv_header, text_of_change
 from queue_manager.cli.row_changes import aged, by_key, changed_rows
-from queue_manager.cli.streams import printable, say
+from queue_manager.cli.standard_streams import printable, say
 from queue_manager.visibility.job_states import JobRow
 
 LINES_BELOW = 2  # an empty one, and the one about the list

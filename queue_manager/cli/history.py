@@ -10,12 +10,12 @@ import msgspec
 
 from queue_manager.accounting.history_queries import HistoryFilter, JobHistory
 from queue_manager.accounting.job_summary import STATUS_UNKNOWN, JobOutcome, JobSummary, text
-from queue_manager.accounting.records import PodRecord, StepKind, StepRecord
+from queue_manager.accounting.record_types import PodRecord, StepKind, StepRecord
 from queue_manager.accounting.step_order import timeline
 from queue_manager.cli import output
 from queue_manager.cli.exit_codes import EXIT_NEVER, EXIT_OK, CommandRefused
 from queue_manager.cli.history_reading import own_namer, read, summaries
-from queue_manager.cli.targets import key_of
+from queue_manager.cli.named_targets import key_of
 from queue_manager.cli.time_texts import local_clock, local_time, span
 
 GIB, MIB = 1 << 30, 1 << 20

@@ -14,8 +14,8 @@ from queue_manager.accounting.job_summary import JobSummary, summary
 from queue_manager.cli.connection import connect, default_data_dir, find_kubeconfig, read_default_namespace
 from queue_manager.cli.exit_codes import EXIT_NEVER, CommandRefused
 from queue_manager.cli.machine_formats import Namer, job_names
+from queue_manager.cli.named_targets import CLUSTER_QUEUE_PREFIXES
 from queue_manager.cli.published_config import published
-from queue_manager.cli.targets import CLUSTER_QUEUE_PREFIXES
 from queue_manager.local.kubeconfig_file import is_of_local_cluster
 from queue_manager.local.storage.data_directory import HISTORY
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import argparse
 
-from queue_manager.api import policies
+from queue_manager.api import policy_values
 from queue_manager.cli import stop_policy
 
 
 def run(args: argparse.Namespace) -> int:
     """Stop a queue with Hold: its admitted Workloads keep their quota; return the exit code."""
-    return stop_policy.run(args, policies.HOLD)
+    return stop_policy.run(args, policy_values.HOLD)

@@ -27,13 +27,13 @@ from queue_manager.adoption.queue_mapping import MappingError, QueueRule, rules_
 from queue_manager.cli import output
 from queue_manager.cli.connection import connect, read_default_namespace
 from queue_manager.cli.exit_codes import EXIT_NEVER, EXIT_OK, EXIT_UNEXPECTED, CommandRefused
+from queue_manager.cli.import_reading import ImportView, read_view
 from queue_manager.cli.import_steps import IMPORTED, OUTSIDE, Importer, ImportRow, qualified, row_of
-from queue_manager.cli.import_view import ImportView, read_view
 from queue_manager.cli.machine_formats import MACHINE_FORMS, job_names
 from queue_manager.cli.output import TableColumn
-from queue_manager.cli.streams import say, write
+from queue_manager.cli.standard_streams import say, write
+from queue_manager.engine.request_throttle import throttled
 from queue_manager.engine.rest_client import RestClient
-from queue_manager.engine.throttle import throttled
 
 SETTLED = (ImportStep.SKIP, ImportStep.REFUSE, ImportStep.DONE)  # steps without a write
 EMPTY = "There are no unfinished Jobs in these namespaces."

@@ -18,12 +18,12 @@ from queue_manager.adoption.job_imports import (
     workload_of,
 )
 from queue_manager.api import condition_types, keys
-from queue_manager.api.resources import JOBS, WORKLOADS
+from queue_manager.api.api_resources import JOBS, WORKLOADS
 from queue_manager.api.types import Workload
 from queue_manager.api.workload_names import workload_name
-from queue_manager.cli.targets import FIELD_MANAGER
+from queue_manager.cli.named_targets import FIELD_MANAGER
 from queue_manager.engine.rest_client import RestClient
-from queue_manager.engine.transport import ApiError
+from queue_manager.engine.transport_protocol import ApiError
 from queue_manager.jobs.workload_manifest import permits_pods, queue_name
 
 IMPORTED, OUTSIDE, ENDED = "imported", "stays outside", "ended meanwhile"

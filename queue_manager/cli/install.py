@@ -12,9 +12,9 @@ import yaml
 from job_controller.json_tree import Json
 from queue_manager.cli.exit_codes import EXIT_NEVER, EXIT_OK, CommandRefused
 from queue_manager.configuration import ConfigurationError, load, loads
+from queue_manager.installation.helm_values import SettingsError, settings_from, values_yaml
 from queue_manager.installation.objects import objects
 from queue_manager.installation.settings import Settings
-from queue_manager.installation.values import SettingsError, settings_from, values_yaml
 from queue_manager.installation.yaml_text import as_yaml
 
 

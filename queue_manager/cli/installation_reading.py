@@ -6,11 +6,11 @@ from collections.abc import Iterable
 
 from job_controller.json_tree import Json
 from job_controller.model import Key
+from queue_manager.api.api_resources import API_SERVICES, SECRETS, Resource
 from queue_manager.api.component_names import NAMESPACE, VISIBILITY_GROUP
-from queue_manager.api.resources import API_SERVICES, SECRETS, Resource
 from queue_manager.configuration import KueueConfig
 from queue_manager.engine.rest_client import RestClient
-from queue_manager.engine.transport import ApiError
+from queue_manager.engine.transport_protocol import ApiError
 from queue_manager.visibility.diagnosis.snapshot import WebhookServiceFacts
 
 ENDPOINT_SLICES = Resource("discovery.k8s.io", "v1", "endpointslices", "EndpointSlice")

@@ -8,13 +8,13 @@ from contextlib import suppress
 from job_controller.model import Job
 from job_controller.pod_facts import is_terminal
 from queue_manager.api import keys
-from queue_manager.api.resources import JOBS
+from queue_manager.api.api_resources import JOBS
+from queue_manager.cli.named_targets import JobTarget, get_or_none
 from queue_manager.cli.pod_reading import pods_of
 from queue_manager.cli.polling import Pace, patiently
-from queue_manager.cli.streams import say
-from queue_manager.cli.targets import JobTarget, get_or_none
+from queue_manager.cli.standard_streams import say
 from queue_manager.engine.rest_client import RestClient
-from queue_manager.engine.transport import ApiError
+from queue_manager.engine.transport_protocol import ApiError
 
 SILENT_SECONDS = 3.0  # after which a line reports what the deletion waits for
 

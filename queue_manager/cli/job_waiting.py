@@ -17,24 +17,24 @@ from typing import TypeAlias
 import msgspec
 
 from job_controller.model import Job, Key
-from queue_manager.api.resources import JOBS
+from queue_manager.api.api_resources import JOBS
 from queue_manager.api.types import Workload
 from queue_manager.cli import output
 from queue_manager.cli.exit_codes import EXIT_NEVER, EXIT_OK, EXIT_UNEXPECTED
+from queue_manager.cli.named_targets import JobTarget, get_or_none, workload_of
 from queue_manager.cli.pod_reading import pods_of
 from queue_manager.cli.polling import NOTICE, Pace, patiently
 from queue_manager.cli.ps import reason
 from queue_manager.cli.published_config import published
-from queue_manager.cli.queue_view import read_queues
+from queue_manager.cli.queue_reading import read_queues
 from queue_manager.cli.show import failure_of
-from queue_manager.cli.streams import say
-from queue_manager.cli.targets import JobTarget, get_or_none, workload_of
+from queue_manager.cli.standard_streams import say
 from queue_manager.engine.clock import SystemClock
 from queue_manager.engine.rest_client import RestClient
 from queue_manager.visibility.followed_states import STARTED, ShownState, continued, is_outdated
-from queue_manager.visibility.job_outcomes import Goal, Outcome, Result, result_of
 from queue_manager.visibility.job_states import JobState, job_row, job_state
 from queue_manager.visibility.obstacles import Obstacle, ReadableQueues, obstacle
+from queue_manager.visibility.wait_goals import Goal, Outcome, Result, result_of
 
 QUEUES_SECONDS = 5.0  # after which queues that decide about a pending Job are read again
 

@@ -19,16 +19,16 @@ from typing import NamedTuple
 
 from job_controller.model import Job, Key
 from job_controller.pod_facts import is_terminal
-from queue_manager.api.resources import PODS
+from queue_manager.api.api_resources import PODS
 from queue_manager.cli.connection import NoResponse
 from queue_manager.cli.connection_errors import plain_reason
+from queue_manager.cli.named_targets import JobTarget, get_or_none
 from queue_manager.cli.pod_reading import pods_of
 from queue_manager.cli.polling import PATIENCE_SECONDS, Pace, patiently
-from queue_manager.cli.streams import say
-from queue_manager.cli.targets import JobTarget, get_or_none
+from queue_manager.cli.standard_streams import say
 from queue_manager.engine.exec_plugin import CredentialsError
 from queue_manager.engine.rest_client import RestClient
-from queue_manager.engine.transport import ApiError
+from queue_manager.engine.transport_protocol import ApiError
 from queue_manager.visibility.log_selection import LogSource, log_sources
 from queue_manager.visibility.pod_attempts import trouble
 from queue_manager.visibility.wire_types import Pod

@@ -8,7 +8,7 @@ from pathlib import Path
 import orjson
 
 from queue_manager.engine.rest_client import RestClient
-from queue_manager.engine.transport import Request
+from queue_manager.engine.transport_protocol import Request
 from queue_manager.local.kubeconfig_file import is_of_local_cluster
 
 _REVIEWS = "/apis/authentication.k8s.io/v1/selfsubjectreviews"

@@ -11,17 +11,17 @@ from queue_manager.cli.connection import connect, read_default_namespace
 from queue_manager.cli.exit_codes import EXIT_ERROR, EXIT_NEVER, EXIT_OK, EXIT_UNEXPECTED, CommandRefused
 from queue_manager.cli.job_waiting import JobWait, exit_code
 from queue_manager.cli.log_streams import LogPrinter, follow_job, naming_continuation
+from queue_manager.cli.named_targets import JobTarget, find, key_of
 from queue_manager.cli.pod_reading import pods_or_refusal
 from queue_manager.cli.ps import reason
-from queue_manager.cli.streams import check_reader, say
-from queue_manager.cli.targets import JobTarget, find, key_of
+from queue_manager.cli.standard_streams import check_reader, say
 from queue_manager.engine.clock import SystemClock
 from queue_manager.engine.rest_client import RestClient
 from queue_manager.lifecycle.pod_causes import CauseRank, cause_of
-from queue_manager.visibility.job_outcomes import Result
 from queue_manager.visibility.job_states import JobState, job_row
 from queue_manager.visibility.log_selection import LogSource, has_several_pods, log_sources
 from queue_manager.visibility.memory_advice import killed_for_memory
+from queue_manager.visibility.wait_goals import Result
 from queue_manager.visibility.wire_types import Pod
 
 

@@ -41,12 +41,12 @@ def command(argv: Sequence[str] | None) -> int:
     import gc
     from importlib import import_module
 
-    from queue_manager.cli import streams
+    from queue_manager.cli import standard_streams
 
     # Otherwise the interpreter searches all objects for cycles when it exits: a quarter of a second of CPU, in which a
     # manager on a busy machine exceeds the time that it has to stop.
     atexit.register(gc.freeze)
-    streams.prepare()
+    standard_streams.prepare()
     name = "sluice"
     try:
         try:
@@ -59,19 +59,19 @@ def command(argv: Sequence[str] | None) -> int:
         except KeyboardInterrupt:
             given = sys.argv[1:] if argv is None else argv
             if given and given[0] in CREATING:
-                streams.say(f"sluice {given[0]}: interrupted: nothing was created")
+                standard_streams.say(f"sluice {given[0]}: interrupted: nothing was created")
             raise
         code: int = run(args)
         sys.stdout.flush()
     except CommandRefused as refusal:
-        sys.stderr.write(streams.sentence(f"{name}: {refusal}", sys.stderr))
+        sys.stderr.write(standard_streams.sentence(f"{name}: {refusal}", sys.stderr))
         return refusal.code
     except BrokenPipeError:
-        streams.discard_output()
+        standard_streams.discard_output()
         return EXIT_BROKEN_PIPE
     except OSError as error:  # e.g. a full disk
-        streams.discard_output()
-        sys.stderr.write(streams.sentence(f"{name}: {error}", sys.stderr))
+        standard_streams.discard_output()
+        sys.stderr.write(standard_streams.sentence(f"{name}: {error}", sys.stderr))
         return EXIT_ERROR
     return code
 

@@ -27,25 +27,25 @@ from queue_manager.cli.logging_options import settings_of
 from queue_manager.cli.reload import Reloader
 from queue_manager.configuration import ConfigurationError, KueueConfig, load_or_default
 from queue_manager.configuration.addresses import Address
-from queue_manager.configuration.process import LeaderElection
+from queue_manager.configuration.process_sections import LeaderElection
 from queue_manager.engine import file_descriptors, kubeconfig, log, tracing
 from queue_manager.engine.clock import SystemClock
 from queue_manager.engine.kubeconfig import Access, KubeconfigError
+from queue_manager.engine.process_tuning import event_loop, tune_garbage_collector
 from queue_manager.engine.renewing_transport import ClusterTransport
 from queue_manager.engine.rest_client import RestClient
-from queue_manager.engine.transport import ApiError
-from queue_manager.engine.tuning import event_loop, tune_garbage_collector
+from queue_manager.engine.transport_protocol import ApiError
 from queue_manager.operator import kopf_process, preflight, probes, visibility_server
-from queue_manager.operator.controllers import Controllers
 from queue_manager.operator.delegated_auth import DelegatedAuth
 from queue_manager.operator.election import Election
+from queue_manager.operator.leadership_terms import Controllers
 from queue_manager.operator.metrics_access import CachedAuth, guarded
 from queue_manager.operator.preflight import CannotStart
 from queue_manager.operator.required_permissions import QUEUE
 from queue_manager.operator.tls import server_context
 from queue_manager.operator.watchdog import watch_event_loop
-from queue_manager.operator.webhooks import service
-from queue_manager.operator.webhooks.service import Webhooks
+from queue_manager.operator.webhooks import webhook_startup
+from queue_manager.operator.webhooks.webhook_startup import Webhooks
 
 if TYPE_CHECKING:
     from queue_manager.local.cluster_objects import ClusterObjectServer
@@ -134,7 +134,7 @@ async def _preflight(
 ) -> str:
     """Run the checks before the start; return the version of the API server. Raises CannotStart if one fails."""
     lease = election.namespace if election is not None else ""
-    further = service.needs(config, own_namespace(config, transport)) if hooks is not None else {}
+    further = webhook_startup.needs(config, own_namespace(config, transport)) if hooks is not None else {}
     server, roles_only = transport.access.server, args.cluster_objects is not None
     return await preflight.check(
         transport, server, args.controllers, lease, args.namespace, further, roles_only=roles_only

@@ -9,11 +9,11 @@ import msgspec
 
 from job_controller.json_tree import Json
 from job_controller.model import Key
+from queue_manager.api.api_resources import LEASES, Resource
 from queue_manager.api.component_names import LEASE, MANAGER, NAMESPACE
-from queue_manager.api.resources import LEASES, Resource
 from queue_manager.engine.clock import SystemClock
 from queue_manager.engine.rest_client import RestClient
-from queue_manager.engine.transport import ApiError, Request
+from queue_manager.engine.transport_protocol import ApiError, Request
 from queue_manager.visibility.manager_presence import DeploymentFacts, LeaseFacts, Presence, is_renewed, presence
 
 DEPLOYMENTS = Resource("apps", "v1", "deployments", "Deployment")

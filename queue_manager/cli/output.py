@@ -23,7 +23,7 @@ from queue_manager.cli.machine_formats import (
     text_of_record,
     text_of_rows,
 )
-from queue_manager.cli.streams import write
+from queue_manager.cli.standard_streams import write
 
 __all__ = [
     "FittedTable",

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from queue_manager.api.resources import Resource
+from queue_manager.api.api_resources import Resource
 from queue_manager.engine.rest_client import O, RestClient
-from queue_manager.engine.transport import ApiError
+from queue_manager.engine.transport_protocol import ApiError
 
 
 async def list_permitted(

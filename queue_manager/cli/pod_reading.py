@@ -8,11 +8,11 @@ from job_controller import conditions, model
 from job_controller.condition_types import FAILED
 from job_controller.labels import CONTROLLER_UID
 from job_controller.model import Job
-from queue_manager.api.resources import PODS
+from queue_manager.api.api_resources import PODS
+from queue_manager.cli.named_targets import JobTarget
 from queue_manager.cli.permitted_lists import list_permitted
-from queue_manager.cli.targets import JobTarget
 from queue_manager.engine.rest_client import RestClient
-from queue_manager.engine.transport import ApiError
+from queue_manager.engine.transport_protocol import ApiError
 from queue_manager.visibility.wire_types import Pod
 
 MAX_NAMED = 50  # Jobs that one label selector names; for more, the pods of all Jobs are read

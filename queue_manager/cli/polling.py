@@ -13,7 +13,7 @@ from time import monotonic
 from typing import TypeVar
 
 from queue_manager.cli.connection import NoResponse
-from queue_manager.cli.streams import say
+from queue_manager.cli.standard_streams import say
 
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.1, 0.5
 SECONDS_PER_JOB = 0.02  # added to the longest pause

@@ -11,7 +11,7 @@ import msgspec
 
 from job_controller.model import Job, Key, Pod
 from queue_manager.api import reasons
-from queue_manager.api.resources import JOBS, WORKLOADS
+from queue_manager.api.api_resources import JOBS, WORKLOADS
 from queue_manager.api.types import Workload
 from queue_manager.cli import output
 from queue_manager.cli.connection import connect, one_namespace, read_default_namespace
@@ -19,18 +19,18 @@ from queue_manager.cli.exit_codes import EXIT_OK
 from queue_manager.cli.job_filter import JobFilter, hidden_text
 from queue_manager.cli.machine_formats import MACHINE_FORMS, job_names
 from queue_manager.cli.manager_reading import read_presence
+from queue_manager.cli.named_targets import of_queue
 from queue_manager.cli.pod_reading import read_troubled_pods
-from queue_manager.cli.queue_view import read_queues
-from queue_manager.cli.targets import of_queue
+from queue_manager.cli.queue_reading import read_queues
 from queue_manager.cli.time_texts import deadline, format_time, span
 from queue_manager.engine.clock import SystemClock
 from queue_manager.engine.rest_client import RestClient
-from queue_manager.visibility.consequences import queue_obstacle
+from queue_manager.visibility.effects_of_changes import queue_obstacle
 from queue_manager.visibility.job_states import AFTER_AN_ATTEMPT, JobRow, JobState, job_rows, workloads_by_job
 from queue_manager.visibility.manager_presence import notice
 from queue_manager.visibility.obstacles import Obstacle, obstacle
+from queue_manager.visibility.running_or_starting import is_between_tries
 from queue_manager.visibility.short_messages import cause_first, plain
-from queue_manager.visibility.started_jobs import is_between_tries
 
 STYLES = {
     JobState.RUNNING: "green",
@@ -193,7 +193,7 @@ async def _with_retries(
     # imported late: they import pydantic, 0.1 s, which other lists do not need
     from queue_manager.cli.published_config import published
     from queue_manager.lifecycle.workload_settings import settings_of
-    from queue_manager.visibility.evicted_first import without_vain_retries
+    from queue_manager.visibility.eviction_before_replacement import without_vain_retries
 
     config = await published(client)
     if config is None:

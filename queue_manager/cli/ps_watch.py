@@ -16,7 +16,7 @@ from typing import NamedTuple
 from rich.console import Console
 
 from job_controller.model import Job, Key, Pod
-from queue_manager.api.resources import JOBS, PODS, WORKLOADS, Resource
+from queue_manager.api.api_resources import JOBS, PODS, WORKLOADS, Resource
 from queue_manager.api.types import Workload
 from queue_manager.cli import output
 from queue_manager.cli.connection import NoResponse, connect, one_namespace, read_default_namespace
@@ -24,12 +24,12 @@ from queue_manager.cli.exit_codes import EXIT_OK
 from queue_manager.cli.followed_list import AppendedList, FollowedList, RedrawnList
 from queue_manager.cli.job_filter import JobFilter
 from queue_manager.cli.machine_formats import MACHINE_FORMS, job_names
-from queue_manager.cli.targets import get_or_none
+from queue_manager.cli.named_targets import get_or_none
 from queue_manager.cli.watched_client import WatchedClient, watching
 from queue_manager.engine.clock import SystemClock
-from queue_manager.engine.codec import HasMetadata
+from queue_manager.engine.json_codec import HasMetadata
 from queue_manager.engine.rest_client import RestClient
-from queue_manager.engine.transport import ApiError, Request
+from queue_manager.engine.transport_protocol import ApiError, Request
 from queue_manager.visibility.job_states import WORKLOAD_CREATION_TIMEOUT, JobRow, JobState
 
 KINDS: dict[Resource, type[HasMetadata]] = {WORKLOADS: Workload, JOBS: Job, PODS: Pod}

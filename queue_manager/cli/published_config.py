@@ -8,13 +8,13 @@ from __future__ import annotations
 import asyncio
 import logging
 
+from queue_manager.api.api_resources import CONFIG_MAPS, NAMESPACES, Resource
 from queue_manager.api.component_names import CONFIG_MAP, NAMESPACE
-from queue_manager.api.resources import CONFIG_MAPS, NAMESPACES, Resource
 from queue_manager.configuration import ConfigurationError, KueueConfig, loads
+from queue_manager.configuration.config_as_yaml import as_yaml
 from queue_manager.configuration.config_map import KEY
-from queue_manager.configuration.render import as_yaml
 from queue_manager.engine.rest_client import RestClient
-from queue_manager.engine.transport import ApiError
+from queue_manager.engine.transport_protocol import ApiError
 
 log = logging.getLogger(__name__)
 

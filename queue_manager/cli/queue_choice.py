@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from job_controller.model import Key
-from queue_manager.api.resources import LOCAL_QUEUES
+from queue_manager.api.api_resources import LOCAL_QUEUES
 from queue_manager.api.types import LocalQueue
 from queue_manager.cli.exit_codes import EXIT_NEVER, CommandRefused
-from queue_manager.cli.targets import check_local_queue
+from queue_manager.cli.named_targets import check_local_queue
 from queue_manager.engine.rest_client import RestClient
-from queue_manager.engine.transport import ApiError
+from queue_manager.engine.transport_protocol import ApiError
 
 DEFAULT_QUEUE = "default"  # of a namespace with several queues, as in Kueue
 MAX_NAMES = 10  # LocalQueues in a message

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from job_controller.quantities import parse
 from queue_manager import assets
-from queue_manager.api.resources import CLUSTER_QUEUES, COHORTS, LOCAL_QUEUES, WORKLOADS
+from queue_manager.api.api_resources import CLUSTER_QUEUES, COHORTS, LOCAL_QUEUES, WORKLOADS
 from queue_manager.api.types import ClusterQueue, Cohort, LocalQueue, Workload
 from queue_manager.cli import output
 from queue_manager.cli.connection import connect, read_default_namespace

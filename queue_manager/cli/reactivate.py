@@ -8,20 +8,20 @@ from collections.abc import Iterable
 
 from job_controller.model import Key
 from queue_manager.api import condition_types
-from queue_manager.api.resources import CLUSTER_QUEUES, LOCAL_QUEUES, WORKLOADS
+from queue_manager.api.api_resources import CLUSTER_QUEUES, LOCAL_QUEUES, WORKLOADS
 from queue_manager.api.types import ClusterQueue, LocalQueue, Workload
 from queue_manager.cli.change_report import ChangeReport
 from queue_manager.cli.connection import NoResponse, connect, read_default_namespace
 from queue_manager.cli.deactivated import read_deactivated
 from queue_manager.cli.exit_codes import EXIT_NEVER, EXIT_UNEXPECTED, CommandRefused
 from queue_manager.cli.machine_formats import object_names
-from queue_manager.cli.targets import JobTarget, QueueTarget, find_all, missing_queue, of_queue, patch, queue_of
+from queue_manager.cli.named_targets import JobTarget, QueueTarget, find_all, missing_queue, of_queue, patch, queue_of
 from queue_manager.engine.clock import SystemClock
 from queue_manager.engine.rest_client import RestClient
-from queue_manager.engine.transport import ApiError
+from queue_manager.engine.transport_protocol import ApiError
 from queue_manager.visibility.cause_groups import has_cause
-from queue_manager.visibility.consequences import on_reactivation
 from queue_manager.visibility.deactivated_jobs import deactivated_jobs
+from queue_manager.visibility.effects_of_changes import on_reactivation
 
 
 def run(args: argparse.Namespace) -> int:

@@ -17,9 +17,10 @@ from pathlib import Path
 import yaml
 
 from job_controller.model import Job, Key
-from queue_manager.api.resources import JOBS
+from queue_manager.api.api_resources import JOBS
 from queue_manager.cli import output
 from queue_manager.cli.connection import connect, find_kubeconfig, read_default_namespace
+from queue_manager.cli.creation_exit_codes import nothing_created
 from queue_manager.cli.exit_codes import (
     EXIT_INTERRUPTED,
     EXIT_NEVER,
@@ -35,26 +36,25 @@ from queue_manager.cli.log_streams import LogPrinter, follow_job, naming_continu
 from queue_manager.cli.login_name import submitter
 from queue_manager.cli.machine_formats import MACHINE_FORMS, job_names
 from queue_manager.cli.manifests import Manifest
+from queue_manager.cli.named_targets import JobTarget, workload_of
 from queue_manager.cli.pod_reading import pods_of
 from queue_manager.cli.polling import patiently
 from queue_manager.cli.published_config import published
 from queue_manager.cli.queue_choice import choose_queue
-from queue_manager.cli.refusals import nothing_created
-from queue_manager.cli.streams import say
+from queue_manager.cli.standard_streams import say
 from queue_manager.cli.submit import COLUMNS, Submitted, name_user, submit
-from queue_manager.cli.targets import JobTarget, workload_of
 from queue_manager.cli.time_texts import deadline
 from queue_manager.engine.clock import SystemClock
 from queue_manager.engine.rest_client import RestClient
-from queue_manager.engine.transport import ApiError
+from queue_manager.engine.transport_protocol import ApiError
 from queue_manager.lifecycle.pods_ready_timeout import pods_deadline
 from queue_manager.lifecycle.unscheduled import unscheduled
 from queue_manager.lifecycle.workload_settings import settings_of
 from queue_manager.local.kubeconfig_file import is_of_local_cluster
-from queue_manager.visibility.job_outcomes import Outcome, Result
 from queue_manager.visibility.job_states import JobState
 from queue_manager.visibility.log_selection import has_several_pods
 from queue_manager.visibility.pod_attempts import shell_exit_code
+from queue_manager.visibility.wait_goals import Outcome, Result
 from queue_manager.visibility.wire_types import Pod
 
 DEFAULT_CPU = "1"

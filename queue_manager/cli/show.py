@@ -12,22 +12,22 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from queue_manager.api.resources import EVENTS, WORKLOADS
+from queue_manager.api.api_resources import EVENTS, WORKLOADS
 from queue_manager.api.types import Workload
 from queue_manager.cli import output
-from queue_manager.cli.cluster_view import read_cluster
 from queue_manager.cli.connection import connect, read_default_namespace
 from queue_manager.cli.exit_codes import EXIT_NEVER, EXIT_OK, CommandRefused
 from queue_manager.cli.explanation_reading import position_text, read_explanation
 from queue_manager.cli.fitted_table import FittedTable
-from queue_manager.cli.log_lines import with_log
+from queue_manager.cli.last_log_lines import with_log
+from queue_manager.cli.named_targets import JobTarget, find, key_of
 from queue_manager.cli.permitted_lists import list_permitted
 from queue_manager.cli.pod_reading import pods_of
 from queue_manager.cli.ps import STYLES
 from queue_manager.cli.published_config import published
-from queue_manager.cli.queue_view import read_queues
-from queue_manager.cli.streams import printable
-from queue_manager.cli.targets import JobTarget, find, key_of
+from queue_manager.cli.queue_reading import read_queues
+from queue_manager.cli.scheduler_input_reading import read_cluster
+from queue_manager.cli.standard_streams import printable
 from queue_manager.cli.time_texts import ago, deadline, format_time
 from queue_manager.configuration import ConfigurationError, KueueConfig, load
 from queue_manager.engine.clock import SystemClock
@@ -36,14 +36,14 @@ from queue_manager.lifecycle.interruptions import Interruption, running_seconds
 from queue_manager.lifecycle.workload_settings import settings_of
 from queue_manager.visibility.attempt_rows import AttemptRow
 from queue_manager.visibility.deactivated_jobs import RESTARTING, is_pod_of
-from queue_manager.visibility.failures import Failure, newest_failure
 from queue_manager.visibility.history_texts import events_beside, short_object, step_text
-from queue_manager.visibility.indexes import MEANING, IndexMap
+from queue_manager.visibility.index_map import MEANING, IndexMap
 from queue_manager.visibility.job_history import Step
 from queue_manager.visibility.job_states import AFTER_AN_ATTEMPT, is_pending, refused_equivalent, refused_shapes
 from queue_manager.visibility.job_view import JobView, job_view
 from queue_manager.visibility.obstacles import local_queue_of, obstacle
 from queue_manager.visibility.pod_attempts import PodRow
+from queue_manager.visibility.pod_failures import Failure, newest_failure
 from queue_manager.visibility.predictions import PredictionContext
 from queue_manager.visibility.short_messages import GAVE_UP, cause_first, event_reason, gave_up, plain
 from queue_manager.visibility.wire_types import Event, Pod

@@ -5,23 +5,23 @@ from __future__ import annotations
 import argparse
 import asyncio
 
-from queue_manager.api import policies
-from queue_manager.api.resources import CLUSTER_QUEUES, LOCAL_QUEUES, WORKLOADS
+from queue_manager.api import policy_values
+from queue_manager.api.api_resources import CLUSTER_QUEUES, LOCAL_QUEUES, WORKLOADS
 from queue_manager.api.types import ClusterQueue, LocalQueue, Workload, stops
 from queue_manager.cli.change_report import ChangeReport
 from queue_manager.cli.connection import connect, read_default_namespace
 from queue_manager.cli.exit_codes import EXIT_NEVER, CommandRefused
 from queue_manager.cli.machine_formats import object_names
-from queue_manager.cli.targets import QueueTarget, missing_queue, patch, queue_of
+from queue_manager.cli.named_targets import QueueTarget, missing_queue, patch, queue_of
 from queue_manager.engine.rest_client import RestClient
-from queue_manager.engine.transport import ApiError
-from queue_manager.visibility.consequences import load_of, on_stop
+from queue_manager.engine.transport_protocol import ApiError
+from queue_manager.visibility.effects_of_changes import load_of, on_stop
 
-RESULTS = {policies.HOLD: "held", policies.HOLD_AND_DRAIN: "draining", policies.STOP_NONE: "released"}
+RESULTS = {policy_values.HOLD: "held", policy_values.HOLD_AND_DRAIN: "draining", policy_values.STOP_NONE: "released"}
 ALREADY = {
-    policies.HOLD: "it is held already",
-    policies.HOLD_AND_DRAIN: "it is draining already",
-    policies.STOP_NONE: "it is not stopped",
+    policy_values.HOLD: "it is held already",
+    policy_values.HOLD_AND_DRAIN: "it is draining already",
+    policy_values.STOP_NONE: "it is not stopped",
 }
 
 
@@ -37,7 +37,7 @@ async def _run(args: argparse.Namespace, queue: QueueTarget, policy: str, defaul
     async with connect(args.kubeconfig, args.context) as client:
         old, cluster_queue = await find(client, queue, default_ns)
         load = load_of(await workloads_of(client, queue))
-        if (old or policies.STOP_NONE) == policy:
+        if (old or policy_values.STOP_NONE) == policy:
             note = f"{ALREADY[policy]} ({load})"
             report.add(queue.resource.kind, *queue.key, "unchanged", note)
             return report.end("")

@@ -22,26 +22,26 @@ import orjson
 
 from job_controller.model import Job, Key
 from queue_manager.api import condition_types, keys
-from queue_manager.api.resources import JOBS, WORKLOADS
+from queue_manager.api.api_resources import JOBS, WORKLOADS
 from queue_manager.api.types import Workload
 from queue_manager.cli import job_deletion, manifests, output
 from queue_manager.cli.connection import NOT_LOGGED_IN, connect, find_kubeconfig, read_default_namespace
+from queue_manager.cli.creation_exit_codes import nothing_created
 from queue_manager.cli.decode_errors import explain_decoding
 from queue_manager.cli.exit_codes import EXIT_ERROR, EXIT_NEVER, EXIT_OK, CommandRefused
 from queue_manager.cli.interrupted_creations import Creations
 from queue_manager.cli.login_name import submitter
 from queue_manager.cli.machine_formats import MACHINE_FORMS, Namer, job_names
 from queue_manager.cli.manifests import Manifest
-from queue_manager.cli.queue_view import read_queues, with_refused_classes
-from queue_manager.cli.refusals import nothing_created
-from queue_manager.cli.streams import say
-from queue_manager.cli.targets import check_local_queue, get_or_none
+from queue_manager.cli.named_targets import check_local_queue, get_or_none
+from queue_manager.cli.queue_reading import read_queues, with_refused_classes
+from queue_manager.cli.standard_streams import say
 from queue_manager.engine.api_warnings import warnings
 from queue_manager.engine.rest_client import RestClient
-from queue_manager.engine.transport import ApiError, Request, Response
-from queue_manager.visibility.job_outcomes import Outcome
+from queue_manager.engine.transport_protocol import ApiError, Request, Response
 from queue_manager.visibility.job_states import is_judged, refused_equivalent, refused_shapes
 from queue_manager.visibility.obstacles import WAITS, Obstacle, ReadableQueues, local_queue_of, obstacle
+from queue_manager.visibility.wait_goals import Outcome
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,14 +30,14 @@ from job_controller.conditions import finished
 from job_controller.json_tree import Json
 from job_controller.managed_by import OWN_MANAGER
 from job_controller.model import Job, Key, Object
-from queue_manager.api.resources import CRDS, JOBS, LEASES, PODS, Resource
+from queue_manager.api.api_resources import CRDS, JOBS, LEASES, PODS, Resource
 from queue_manager.cli.aggregated_roles import is_aggregated, is_leftover, is_settled
 from queue_manager.cli.change_report import ChangeReport
 from queue_manager.cli.connection import NoResponse, connect
 from queue_manager.cli.conversion_reset import SERVICES, reset_conversions
 from queue_manager.cli.crds import KINDS, finish_delete
 from queue_manager.cli.exit_codes import EXIT_NEVER, CommandRefused
-from queue_manager.cli.installed import (
+from queue_manager.cli.installed_objects import (
     Live,
     RolesOnly,
     all_of_kind,
@@ -46,10 +46,10 @@ from queue_manager.cli.installed import (
     releases,
     roles_only,
 )
-from queue_manager.cli.streams import say
-from queue_manager.configuration.process import LeaderElection
+from queue_manager.cli.standard_streams import say
+from queue_manager.configuration.process_sections import LeaderElection
 from queue_manager.engine.rest_client import RestClient
-from queue_manager.engine.transport import ApiError
+from queue_manager.engine.transport_protocol import ApiError
 from queue_manager.installation import object_names
 from queue_manager.installation.deployments import JOB_CONTROLLER_LEASE
 from queue_manager.jobs.workload_manifest import queue_name

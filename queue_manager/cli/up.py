@@ -15,7 +15,7 @@ from shlex import quote
 from textwrap import shorten
 
 from queue_manager import assets
-from queue_manager.cli import detached, init_process, stop_report, streams
+from queue_manager.cli import detached, init_process, standard_streams, stop_report
 from queue_manager.cli.exit_codes import EXIT_NEVER, EXIT_OK, CommandRefused
 from queue_manager.cli.logging_options import settings_of
 from queue_manager.cli.login_name import login_name
@@ -25,10 +25,10 @@ from queue_manager.cli.reload import Reloader
 from queue_manager.cli.up_address import directory, how_to_reach
 from queue_manager.configuration import ConfigurationError, KueueConfig, load_or_default
 from queue_manager.engine import file_descriptors, log, tracing
+from queue_manager.engine.process_tuning import event_loop, stop_on_signals, tune_garbage_collector
 from queue_manager.engine.runtime import Runtime
 from queue_manager.engine.service_notification import READY, STOPPING, notify, take_starter
-from queue_manager.engine.transport import ApiError
-from queue_manager.engine.tuning import event_loop, stop_on_signals, tune_garbage_collector
+from queue_manager.engine.transport_protocol import ApiError
 from queue_manager.local.agent.cgroups import Cgroups, delegated
 from queue_manager.local.agent.escaped_processes import leftover_processes
 from queue_manager.local.local_cluster import ClusterOptions, LocalCluster
@@ -150,10 +150,10 @@ async def up(options: ClusterOptions, config: KueueConfig, file: str | None = No
         notify(STOPPING, starter)
         running = cluster.running_counts()
         effect = (stop_report.departure if options.leave_running else stop_report.interruption)(running)
-        streams.write(f"\nstopping{effect} ...")
+        standard_streams.write(f"\nstopping{effect} ...")
     again = detached.up_command(options.data_dir.absolute())
     stop_report.record(options.data_dir, stop_report.stopped_jobs(running, left=options.leave_running, up=again))
-    streams.write(f"stopped; `{again}` continues from here")
+    standard_streams.write(f"stopped; `{again}` continues from here")
     return EXIT_OK
 
 
@@ -169,7 +169,7 @@ def enforcement(cgroups: Cgroups | None) -> str:
 def print_step(mark: str, step: str, detail: str) -> None:
     """Print one line of the start-up, immediately."""
     head = f"{mark} {step:12} "
-    streams.write(f"{head}{detail}", indent=len(head))
+    standard_streams.write(f"{head}{detail}", indent=len(head))
 
 
 def print_leftovers(data_dir: Path) -> None:
@@ -189,7 +189,7 @@ def print_next_steps(cluster: LocalCluster, seconds: float, config: str | None, 
         sample = sample if in_background else sample.relative_to(Path.cwd())
     reload = f"To apply a changed {config}: kill -HUP {os.getpid()}\n" if config else ""
     stop = f"`{detached.down_command(cluster.kubeconfig.parent)}`" if in_background else "Ctrl-C"
-    streams.write(
+    standard_streams.write(
         f"\nReady in {seconds:.1f} s. {'To use it' if in_background else 'In another terminal'}:\n"
         f"  export KUBECONFIG={quote(str(cluster.kubeconfig))}\n"
         f"  sluice submit -f {quote(str(sample))}\n"

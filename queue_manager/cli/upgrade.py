@@ -14,16 +14,16 @@ from typing import Literal
 import msgspec
 
 from job_controller.json_tree import Json
-from queue_manager.api.resources import NAMESPACES
+from queue_manager.api.api_resources import NAMESPACES
 from queue_manager.cli import output
 from queue_manager.cli.connection import connect
 from queue_manager.cli.exit_codes import EXIT_NEVER, EXIT_OK, EXIT_UNEXPECTED
 from queue_manager.cli.install import read_settings
-from queue_manager.cli.installed import RolesOnly, installed, releases, roles_only
+from queue_manager.cli.installed_objects import RolesOnly, installed, releases, roles_only
 from queue_manager.cli.machine_formats import object_name
 from queue_manager.cli.output import TableColumn
 from queue_manager.engine.rest_client import RestClient
-from queue_manager.engine.transport import APPLY_PATCH, ApiError, Request
+from queue_manager.engine.transport_protocol import APPLY_PATCH, ApiError, Request
 from queue_manager.installation import object_names
 from queue_manager.installation.objects import objects
 from queue_manager.installation.upgrade_changes import FieldChange, changes

@@ -9,8 +9,8 @@ from queue_manager.cli import output
 from queue_manager.cli.connection import connect, read_default_namespace
 from queue_manager.cli.job_waiting import COLUMNS, JobWait, exit_code
 from queue_manager.cli.machine_formats import job_names
-from queue_manager.cli.targets import find_all
-from queue_manager.visibility.job_outcomes import Goal, Outcome
+from queue_manager.cli.named_targets import find_all
+from queue_manager.visibility.wait_goals import Goal, Outcome
 
 
 def run(args: argparse.Namespace) -> int:

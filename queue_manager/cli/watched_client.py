@@ -14,14 +14,14 @@ from contextlib import asynccontextmanager
 from random import Random
 from typing import Any, cast
 
-from queue_manager.api.resources import Resource
+from queue_manager.api.api_resources import Resource
 from queue_manager.cli.connection import NoResponse
 from queue_manager.engine.cache import Cache
-from queue_manager.engine.codec import HasMetadata
+from queue_manager.engine.json_codec import HasMetadata
 from queue_manager.engine.reflector import Reflector
 from queue_manager.engine.rest_client import O, RestClient
 from queue_manager.engine.selector_matching import matcher
-from queue_manager.engine.transport import ApiError, Relay, Request, Response, Transport
+from queue_manager.engine.transport_protocol import ApiError, Relay, Request, Response, Transport
 
 # Field selectors that a cache answers: all that commands use for lists of a watched kind.
 _FIELDS = re.compile(r"(status\.phase!?=\w+)?", re.ASCII)

@@ -23,15 +23,15 @@ from queue_manager.client import job_logs
 from queue_manager.client.errors import JobDeleted, JobFailed, JobNotFound, NeverStarts, Timeout
 from queue_manager.client.job_requests import create_job, read_visible_pods, read_workloads
 from queue_manager.client.job_update import ENDED, LOST, JobUpdate, Seen, differs, follow, may_have_cause, see
-from queue_manager.client.obstacle_checks import ObstacleChecks
+from queue_manager.client.never_starts import ObstacleChecks
 from queue_manager.client.official_transport import blocking
 from queue_manager.engine import kubeconfig
 from queue_manager.engine.clock import SystemClock
-from queue_manager.engine.codec import decoder
+from queue_manager.engine.json_codec import decoder
 from queue_manager.visibility.attempt_counts import count_budget_attempts
-from queue_manager.visibility.failures import Failure, newest_failure
 from queue_manager.visibility.followed_states import is_outdated
 from queue_manager.visibility.job_states import JobState
+from queue_manager.visibility.pod_failures import Failure, newest_failure
 from queue_manager.visibility.short_messages import cause_first, plain
 from queue_manager.visibility.wire_types import Pod
 

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from kubernetes.client import V1Job
 
     from queue_manager.client.job_update import JobUpdate
-    from queue_manager.visibility.failures import Failure
+    from queue_manager.visibility.pod_failures import Failure
 
 
 class Error(Exception):

@@ -13,7 +13,7 @@ from job_controller.pod_facts import completion_index
 from queue_manager.client.errors import NoLogs
 from queue_manager.client.job_requests import read_pods
 from queue_manager.client.official_transport import blocking
-from queue_manager.engine.transport import is_success
+from queue_manager.engine.transport_protocol import is_success
 from queue_manager.last_line import TAIL_BYTES, TAIL_LINES, last_line
 from queue_manager.visibility.pod_attempts import creation_order, failed_container
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from kubernetes.client import ApiClient
     from urllib3 import HTTPResponse
 
-    from queue_manager.visibility.failures import Failure
+    from queue_manager.visibility.pod_failures import Failure
     from queue_manager.visibility.wire_types import ContainerStatus, Pod
 
 NODE_SECONDS = 10  # timeout of one line: the API server proxies to the node, which may be gone

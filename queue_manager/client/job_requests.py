@@ -10,14 +10,14 @@ from typing import Any
 
 from job_controller.labels import CONTROLLER_UID
 from job_controller.model import Job, Key
+from queue_manager.api.api_resources import JOBS, PODS, WORKLOADS
 from queue_manager.api.keys import JOB_UID
-from queue_manager.api.resources import JOBS, PODS, WORKLOADS
 from queue_manager.api.types import Workload
 from queue_manager.cli.published_config import published
-from queue_manager.cli.queue_view import read_queues
-from queue_manager.engine.codec import decoder, encode
+from queue_manager.cli.queue_reading import read_queues
+from queue_manager.engine.json_codec import decoder, encode
 from queue_manager.engine.rest_client import Head, RestClient
-from queue_manager.engine.transport import ApiError, Request
+from queue_manager.engine.transport_protocol import ApiError, Request
 from queue_manager.visibility.obstacles import Obstacle, obstacle
 from queue_manager.visibility.wire_types import Pod
 

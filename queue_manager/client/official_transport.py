@@ -13,7 +13,7 @@ from urllib.parse import urlencode
 import orjson
 
 from queue_manager.engine.rest_client import RestClient
-from queue_manager.engine.transport import ApiError, Request, Response
+from queue_manager.engine.transport_protocol import ApiError, Request, Response
 
 if TYPE_CHECKING:
     from kubernetes.client import ApiClient, ApiException

@@ -4,9 +4,9 @@
 package takes about 0.1 s: commands that read no configuration do not import it.
 """
 
-from queue_manager.configuration.document import ConfigurationError, ConfigurationProblem
 from queue_manager.configuration.kueue_config import KueueConfig
 from queue_manager.configuration.loading import load, load_or_default, loads, own_namespace
+from queue_manager.configuration.yaml_places import ConfigurationError, ConfigurationProblem
 
 __all__ = [
     "ConfigurationError",

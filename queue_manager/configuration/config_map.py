@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import yaml
 
-from queue_manager.configuration.document import Findings, compose, line_of
+from queue_manager.configuration.yaml_places import Findings, compose, line_of
 from queue_manager.kube_yaml import STR
 
 KEY = "controller_manager_config.yaml"

@@ -8,12 +8,12 @@ from collections.abc import Collection
 from urllib.parse import urlsplit
 
 from job_controller.api_rules import label_selectors, names
-from queue_manager.configuration import addresses, features
-from queue_manager.configuration.document import Findings
+from queue_manager.configuration import addresses, feature_gates
 from queue_manager.configuration.kueue_config import KueueConfig
-from queue_manager.configuration.mistakes import one_of
-from queue_manager.configuration.notifications import EVENT_TYPES
-from queue_manager.configuration.webhook_server import CIPHER_SUITES, Tls
+from queue_manager.configuration.notifications_section import EVENT_TYPES
+from queue_manager.configuration.value_errors import one_of
+from queue_manager.configuration.webhook_and_tls_sections import CIPHER_SUITES, Tls
+from queue_manager.configuration.yaml_places import Findings
 
 FRAMEWORKS = (
     "batch/job",
@@ -56,10 +56,10 @@ def validate(config: KueueConfig, findings: Findings, namespaces: Collection[str
 
 def _feature_gates(config: KueueConfig, findings: Findings) -> None:
     for gate, value in config.feature_gates.items():
-        if refusal := features.refusal(gate, value, config.feature_gates):
+        if refusal := feature_gates.refusal(gate, value, config.feature_gates):
             findings.reject(
                 f"featureGates[{gate}]",
-                f"{refusal}; remove it, in Sluice only {features.DISABLE_WAIT_FOR_PODS_READY} switches anything",
+                f"{refusal}; remove it, in Sluice only {feature_gates.DISABLE_WAIT_FOR_PODS_READY} switches anything",
             )
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from queue_manager.configuration.config_model import (
+from queue_manager.configuration.config_field_types import (
     MINUTE,
     V1BETA2,
     ConfigModel,
@@ -17,7 +17,7 @@ from queue_manager.configuration.config_model import (
     Opaque,
     Positive,
 )
-from queue_manager.configuration.selector import LabelSelector
+from queue_manager.configuration.selector_fields import LabelSelector
 
 
 class PodOptions(ConfigModel):

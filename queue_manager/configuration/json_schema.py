@@ -18,9 +18,9 @@ from pydantic.json_schema import GenerateJsonSchema
 
 from job_controller.json_tree import Json
 from queue_manager import durations
-from queue_manager.configuration.config_model import V1BETA1, V1BETA2
-from queue_manager.configuration.config_versions import GROUP, KIND
+from queue_manager.configuration.config_field_types import V1BETA1, V1BETA2
 from queue_manager.configuration.kueue_config import KueueConfig
+from queue_manager.configuration.version_defaults import GROUP, KIND
 
 FOLDED = ("anyOf", "$ref", "$defs", "title", "x-only", "x-no-effect")
 DIFFERENT_IN_V1BETA1 = ("timeout", "recoveryTimeout", "blockAdmission")

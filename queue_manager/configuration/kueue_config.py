@@ -14,7 +14,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, PrivateAttr, WithJsonSchema
 
-from queue_manager.configuration.config_model import (
+from queue_manager.configuration.config_field_types import (
     DEFAULT_NAMESPACE,
     MINUTE,
     SECOND,
@@ -32,11 +32,10 @@ from queue_manager.configuration.config_model import (
     PositiveDuration,
     Quantity,
 )
-from queue_manager.configuration.document import nearest
-from queue_manager.configuration.history_settings import History
+from queue_manager.configuration.history_section import History
 from queue_manager.configuration.ignored_sections import DeviceClassMapping, MultiKueue, PodOptions
-from queue_manager.configuration.notifications import Notifications
-from queue_manager.configuration.process import (
+from queue_manager.configuration.notifications_section import Notifications
+from queue_manager.configuration.process_sections import (
     ClientConnection,
     Controller,
     Health,
@@ -45,8 +44,9 @@ from queue_manager.configuration.process import (
     Metrics,
     VisibilityServer,
 )
-from queue_manager.configuration.selector import LabelSelector, outside
-from queue_manager.configuration.webhook_server import SERVING, InternalCertManagement, Tls, Webhook
+from queue_manager.configuration.selector_fields import LabelSelector, outside
+from queue_manager.configuration.webhook_and_tls_sections import SERVING, InternalCertManagement, Tls, Webhook
+from queue_manager.configuration.yaml_places import nearest
 
 OTHER_KINDS = NoEffect("Sluice manages batch/job only")
 STRATEGIES = ("LessThanOrEqualToFinalShare", "LessThanInitialShare")

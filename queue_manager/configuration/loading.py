@@ -1,7 +1,7 @@
 """Reading a configuration file.
 
-The flow: YAML nodes (`document`, `config_map`), a plain tree with the place of every field (`yaml_tree`), pydantic's
-validation (`kueue_config`, `mistakes`), defaults and differences of the versions (`config_versions`), values that
+The flow: YAML nodes (`yaml_places`, `config_map`), a plain tree with the place of every field (`yaml_tree`), pydantic's
+validation (`kueue_config`, `value_errors`), defaults and differences of the versions (`version_defaults`), values that
 depend on each other (`config_validation`).
 """
 
@@ -12,17 +12,20 @@ from pathlib import Path
 
 import yaml
 
+from queue_manager.configuration.config_field_types import DEFAULT_NAMESPACE, V1BETA2
 from queue_manager.configuration.config_map import is_config_map, unwrap
-from queue_manager.configuration.config_model import DEFAULT_NAMESPACE, V1BETA2
 from queue_manager.configuration.config_validation import validate
-from queue_manager.configuration.config_versions import (
+from queue_manager.configuration.feature_gates import DISABLE_WAIT_FOR_PODS_READY
+from queue_manager.configuration.kueue_config import OTHER_KINDS, KueueConfig
+from queue_manager.configuration.value_errors import is_beyond, report, validated
+from queue_manager.configuration.version_defaults import (
     API_VERSIONS,
     BOUND_WHILE_ENABLED,
     KIND,
     complete,
     waits_for_pods_ready,
 )
-from queue_manager.configuration.document import (
+from queue_manager.configuration.yaml_places import (
     ConfigurationError,
     ConfigurationProblem,
     Findings,
@@ -30,9 +33,6 @@ from queue_manager.configuration.document import (
     line_of,
     shown,
 )
-from queue_manager.configuration.features import DISABLE_WAIT_FOR_PODS_READY
-from queue_manager.configuration.kueue_config import OTHER_KINDS, KueueConfig
-from queue_manager.configuration.mistakes import is_beyond, report, validated
 from queue_manager.configuration.yaml_tree import read_section
 
 SERVICE_ACCOUNT_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")

@@ -17,7 +17,7 @@ from pydantic.fields import FieldInfo
 
 from job_controller.json_tree import Json
 from queue_manager import durations
-from queue_manager.configuration.config_model import (
+from queue_manager.configuration.config_field_types import (
     DURATION,
     V1BETA1,
     V1BETA2,
@@ -33,7 +33,7 @@ from queue_manager.configuration.config_model import (
 )
 from queue_manager.configuration.json_schema import document
 from queue_manager.configuration.kueue_config import KueueConfig
-from queue_manager.configuration.selector import LabelSelector
+from queue_manager.configuration.selector_fields import LabelSelector
 
 INTRODUCTION = """# Configuration
 

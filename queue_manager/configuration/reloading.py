@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from queue_manager.configuration.config_model import ConfigModel, no_effect_reason, restart_reason
+from queue_manager.configuration.config_field_types import ConfigModel, no_effect_reason, restart_reason
 from queue_manager.configuration.kueue_config import KueueConfig
 
 

@@ -12,9 +12,9 @@ from typing import Any
 
 import yaml
 
-from queue_manager.configuration import config_model
-from queue_manager.configuration.config_model import ConfigModel, Quantity
-from queue_manager.configuration.document import Findings, line_of, shown
+from queue_manager.configuration import config_field_types
+from queue_manager.configuration.config_field_types import ConfigModel, Quantity
+from queue_manager.configuration.yaml_places import Findings, line_of, shown
 from queue_manager.kube_yaml import BOOL, FLOAT, INT, MERGE, NULL, STR, NotJson, to_json
 
 NOT_JSON: Any = object()
@@ -23,19 +23,19 @@ NOT_JSON: Any = object()
 
 def read_section(node: yaml.MappingNode, model: type[ConfigModel], path: str, findings: Findings) -> dict[str, Any]:
     """The fields of a section by their names in the file. An unknown field has the value None."""
-    known = config_model.fields_of(model)
+    known = config_field_types.fields_of(model)
     tree: dict[str, Any] = {}
     for key, child in _entries(node, path, ".%s" if path else "%s", findings):
         field = known.get(key)
         where = f"{path}.{key}" if path else key
         if field is None:
             tree[key] = None
-        elif config_model.only_version(field) not in ("", findings.version):
-            findings.unreadable(where, f"unknown field; only {config_model.only_version(field)} has it")
+        elif config_field_types.only_version(field) not in ("", findings.version):
+            findings.unreadable(where, f"unknown field; only {config_field_types.only_version(field)} has it")
         elif child.tag != NULL:
-            if (reason := config_model.no_effect_reason(field)) and not _is_empty(child):
+            if (reason := config_field_types.no_effect_reason(field)) and not _is_empty(child):
                 findings.ignored.append(f"{where}: {reason}")
-            if config_model.core_type(field.annotation) is not Any:
+            if config_field_types.core_type(field.annotation) is not Any:
                 tree[key] = _value(child, field.annotation, where, findings)
     return tree
 
@@ -49,12 +49,14 @@ def _is_empty(node: yaml.Node) -> bool:
 
 def _value(node: yaml.Node, annotation: Any, path: str, findings: Findings) -> Any:
     if isinstance(node, yaml.ScalarNode):
-        as_text = config_model.is_literal(annotation) or (annotation == Quantity and node.tag in (STR, INT, FLOAT))
+        as_text = config_field_types.is_literal(annotation) or (
+            annotation == Quantity and node.tag in (STR, INT, FLOAT)
+        )
         return node.value if as_text else json_value(node)
     model, inner, is_list = (
-        config_model.section_model(annotation),
-        config_model.element_type(annotation),
-        config_model.is_list(annotation),
+        config_field_types.section_model(annotation),
+        config_field_types.element_type(annotation),
+        config_field_types.is_list(annotation),
     )
     if isinstance(node, yaml.SequenceNode) and is_list:
         return _list(node, inner, path, findings)

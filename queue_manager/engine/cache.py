@@ -25,7 +25,7 @@ from typing import Generic, NamedTuple, TypeVar
 
 from job_controller.model import Key, ObjectMeta
 from queue_manager.engine.cause_ids import CURRENT, CauseId
-from queue_manager.engine.codec import HasMetadata, revision
+from queue_manager.engine.json_codec import HasMetadata, revision
 
 log = logging.getLogger(__name__)
 

@@ -7,7 +7,7 @@ from random import Random
 from tenacity import RetryCallState
 from tenacity.wait import wait_base
 
-from queue_manager.engine.transport import ApiError
+from queue_manager.engine.transport_protocol import ApiError
 
 
 class Backoff(wait_base):

@@ -20,12 +20,12 @@ from typing import Any, Literal, NamedTuple
 from job_controller.model import Object
 from job_controller.ports import Clock, Metrics
 from job_controller.times import timestamp
-from queue_manager.api.resources import EVENTS
+from queue_manager.api.api_resources import EVENTS
 from queue_manager.engine.cause_ids import CURRENT, CauseId
 from queue_manager.engine.event_correlation import Correlator, Occurrence
 from queue_manager.engine.event_deferral import EventDeferral
 from queue_manager.engine.rest_client import RestClient
-from queue_manager.engine.transport import STRATEGIC_PATCH, ApiError
+from queue_manager.engine.transport_protocol import STRATEGIC_PATCH, ApiError
 from queue_manager.engine.workqueue import WorkQueue
 
 log = logging.getLogger(__name__)

@@ -19,7 +19,7 @@ from pathlib import Path
 import aiohttp
 
 from queue_manager.engine import kubeconfig
-from queue_manager.engine.transport import JSON, ApiError, Request, Response
+from queue_manager.engine.transport_protocol import JSON, ApiError, Request, Response
 
 TIMEOUT = aiohttp.ClientTimeout(
     total=None, sock_connect=10

@@ -14,8 +14,8 @@ from typing import Any, TypeVar, get_type_hints
 import msgspec
 from msgspec.structs import force_setattr
 
-from queue_manager.api.resources import Resource
-from queue_manager.engine.codec import HasMetadata
+from queue_manager.api.api_resources import Resource
+from queue_manager.engine.json_codec import HasMetadata
 
 T = TypeVar("T", bound=HasMetadata)
 V = TypeVar("V")

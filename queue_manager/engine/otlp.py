@@ -31,7 +31,7 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 from opentelemetry.util.types import AttributeValue
 
 from queue_manager.engine.cause_ids import CURRENT, CauseId
-from queue_manager.engine.transport import ApiError, Request
+from queue_manager.engine.transport_protocol import ApiError, Request
 
 VERSION = version("sluice")
 CLOSE_SECONDS = 2.0  # for the collector to take the last spans

@@ -23,14 +23,14 @@ from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type
 
 from job_controller.model import Key, Object
 from job_controller.ports import Metrics
-from queue_manager.api.resources import Resource
+from queue_manager.api.api_resources import Resource
 from queue_manager.engine.cache import Cache, T
 from queue_manager.engine.call_backoff import Backoff
 from queue_manager.engine.cause_ids import CURRENT
-from queue_manager.engine.codec import UNDECODABLE, complete, decoder
 from queue_manager.engine.interning import sharer
+from queue_manager.engine.json_codec import UNDECODABLE, complete, decoder
 from queue_manager.engine.rest_client import PAGE_SIZE, Page
-from queue_manager.engine.transport import ApiError, Request, Transport
+from queue_manager.engine.transport_protocol import ApiError, Request, Transport
 from queue_manager.engine.watch_lag import WatchLag
 
 log = logging.getLogger(__name__)

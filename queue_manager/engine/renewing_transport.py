@@ -22,7 +22,7 @@ from pathlib import Path
 
 from queue_manager.engine.http_transport import HttpTransport
 from queue_manager.engine.kubeconfig import Access, KubeconfigError
-from queue_manager.engine.transport import ApiError, Request, Response
+from queue_manager.engine.transport_protocol import ApiError, Request, Response
 
 log = logging.getLogger(__name__)
 

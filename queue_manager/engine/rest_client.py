@@ -12,11 +12,11 @@ from typing_extensions import TypeVar
 
 from job_controller.model import ObjectMeta
 from job_controller.ports import Metrics
-from queue_manager.api.resources import Resource
+from queue_manager.api.api_resources import Resource
 from queue_manager.engine.cache import Cache, T
-from queue_manager.engine.codec import UNDECODABLE, complete, decoder, encode, revision
+from queue_manager.engine.json_codec import UNDECODABLE, complete, decoder, encode, revision
 from queue_manager.engine.selector_matching import matcher
-from queue_manager.engine.transport import MERGE_PATCH, ApiError, Request, Response, Transport
+from queue_manager.engine.transport_protocol import MERGE_PATCH, ApiError, Request, Response, Transport
 from queue_manager.engine.write_trail import InFlight, Write
 
 log = logging.getLogger(__name__)

@@ -26,7 +26,7 @@ from typing import Any, Self
 
 from job_controller.model import Object
 from job_controller.ports import Clock
-from queue_manager.api.resources import Resource
+from queue_manager.api.api_resources import Resource
 from queue_manager.engine.cache import Cache, T
 from queue_manager.engine.event_deferral import EventDeferral
 from queue_manager.engine.event_recorder import EventRecorder
@@ -34,7 +34,7 @@ from queue_manager.engine.metric_registry import MetricRegistry
 from queue_manager.engine.namespaced_cache import NamespacedCache
 from queue_manager.engine.reflector import SILENCE_SECONDS, Reflector
 from queue_manager.engine.rest_client import RestClient
-from queue_manager.engine.transport import Transport
+from queue_manager.engine.transport_protocol import Transport
 from queue_manager.engine.workqueue import K, WorkQueue
 
 log = logging.getLogger(__name__)

@@ -16,7 +16,7 @@ from contextlib import AbstractContextManager
 from typing import Protocol
 
 from queue_manager.engine.cause_ids import CauseId
-from queue_manager.engine.transport import Request
+from queue_manager.engine.transport_protocol import Request
 
 log = logging.getLogger(__name__)
 

@@ -26,7 +26,7 @@ from typing import Generic, TypeVar
 from queue_manager.engine import tracing
 from queue_manager.engine.cause_ids import CURRENT, CauseId
 from queue_manager.engine.metric_registry import MetricRegistry
-from queue_manager.engine.transport import ApiError
+from queue_manager.engine.transport_protocol import ApiError
 
 log = logging.getLogger(__name__)
 

@@ -14,12 +14,12 @@ from typing import Self
 
 from job_controller.model import Object, ObjectMeta
 from job_controller.ports import Metrics
-from queue_manager.api.resources import Resource
+from queue_manager.api.api_resources import Resource
 from queue_manager.engine import tracing
 from queue_manager.engine.cause_ids import CURRENT, CauseId
-from queue_manager.engine.codec import UNDECODABLE, decoder
+from queue_manager.engine.json_codec import UNDECODABLE, decoder
 from queue_manager.engine.tracing import WriteSpan
-from queue_manager.engine.transport import Request, Response
+from queue_manager.engine.transport_protocol import Request, Response
 
 log = logging.getLogger(__name__)
 

@@ -8,11 +8,11 @@ from typing import Any
 from job_controller.model import Key, Pod
 from job_controller.pod_gc import TERMINATED_THRESHOLD, GcNode, PodGc
 from job_controller.stale_disruption import StaleDisruptions
-from queue_manager.api.resources import NODES, PODS
+from queue_manager.api.api_resources import NODES, PODS
 from queue_manager.engine.cache import Cache
 from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.runtime import Runtime
-from queue_manager.engine.transport import STRATEGIC_PATCH, ApiError
+from queue_manager.engine.transport_protocol import STRATEGIC_PATCH, ApiError
 from queue_manager.engine.workqueue import WorkQueue
 
 

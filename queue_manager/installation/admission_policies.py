@@ -17,9 +17,9 @@ from dataclasses import replace
 
 from job_controller.json_tree import Json
 from queue_manager.configuration import KueueConfig
-from queue_manager.installation import job_policies, tracking_policies
-from queue_manager.installation.policy_parts import Mutating, Validating
+from queue_manager.installation import controller_only_policies, job_policies
 from queue_manager.installation.policy_settings import PolicyName, PolicySettings
+from queue_manager.installation.policy_types import Mutating, Validating
 
 Rule = Callable[[PolicySettings], Mutating | Validating]
 
@@ -34,9 +34,9 @@ RULES: tuple[tuple[PolicyName, str, Rule], ...] = (
     (PolicyName.PRIORITY_CLASS_USE, "", job_policies.priority_class_use),
     (PolicyName.PRIORITY_CLASS_USE, "-in-cron-jobs", job_policies.priority_class_use_in_cron_jobs),
     (PolicyName.UNSUSPEND, "", job_policies.unsuspend),
-    (PolicyName.JOB_STATUS, "", tracking_policies.job_status),
-    (PolicyName.POD_TRACKING, "", tracking_policies.pod_tracking),
-    (PolicyName.WORKLOAD_ADMISSION, "", tracking_policies.workload_admission),
+    (PolicyName.JOB_STATUS, "", controller_only_policies.job_status),
+    (PolicyName.POD_TRACKING, "", controller_only_policies.pod_tracking),
+    (PolicyName.WORKLOAD_ADMISSION, "", controller_only_policies.workload_admission),
 )
 
 

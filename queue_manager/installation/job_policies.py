@@ -9,24 +9,24 @@ from __future__ import annotations
 from job_controller.api_rules.field_errors import IMMUTABLE, forbidden, invalid
 from job_controller.managed_by import BUILT_IN_MANAGER, OWN_MANAGER
 from queue_manager.api import keys, messages
-from queue_manager.api.resources import JOBS, WORKLOAD_PRIORITY_CLASSES, WORKLOADS, Resource
-from queue_manager.installation import cel
-from queue_manager.installation.policy_parts import Mutating, Target, Validating, Validation
+from queue_manager.api.api_resources import JOBS, WORKLOAD_PRIORITY_CLASSES, WORKLOADS, Resource
+from queue_manager.installation import cel_texts
 from queue_manager.installation.policy_settings import BUILT_IN_CRON_CONTROLLERS, PolicySettings
+from queue_manager.installation.policy_types import Mutating, Target, Validating, Validation
 
 CRON_JOBS = Resource("batch", "v1", "cronjobs", "CronJob")
 QUEUE_PATH = f"metadata.labels[{keys.QUEUE_NAME}]"
 CLASS_PATH = f"metadata.labels[{keys.PRIORITY_CLASS}]"
 CREATED, CHANGED = Target(JOBS, ("CREATE",)), Target(JOBS, ("UPDATE",))
-QUEUE, OLD_QUEUE = cel.label("object", keys.QUEUE_NAME), cel.label("oldObject", keys.QUEUE_NAME)
-CLASS, OLD_CLASS = cel.label("object", keys.PRIORITY_CLASS), cel.label("oldObject", keys.PRIORITY_CLASS)
-RUNS = f"!{cel.suspended('object')}"
+QUEUE, OLD_QUEUE = cel_texts.label("object", keys.QUEUE_NAME), cel_texts.label("oldObject", keys.QUEUE_NAME)
+CLASS, OLD_CLASS = cel_texts.label("object", keys.PRIORITY_CLASS), cel_texts.label("oldObject", keys.PRIORITY_CLASS)
+RUNS = f"!{cel_texts.suspended('object')}"
 
 
 def managed(of: str, settings: PolicySettings) -> str:
     """Whether the Job is managed, as far as a policy can read that."""
-    named = f'{cel.label(of, keys.QUEUE_NAME)} != ""'
-    return f"{named} || !{cel.is_child_of_job(of)}" if settings.manage_all else named
+    named = f'{cel_texts.label(of, keys.QUEUE_NAME)} != ""'
+    return f"{named} || !{cel_texts.is_child_of_job(of)}" if settings.manage_all else named
 
 
 def suspend_on_create(settings: PolicySettings) -> Mutating:
@@ -38,7 +38,7 @@ def suspend_on_create(settings: PolicySettings) -> Mutating:
 def managed_by(settings: PolicySettings) -> Mutating:
     """Set spec.managedBy of a managed Job that names no Job controller to that of Sluice, when the Job is created."""
     conditions = {"is-managed": managed("object", settings), "has-no-manager": "!has(object.spec.managedBy)"}
-    return Mutating(CREATED, conditions, f"Object{{spec: Object.spec{{managedBy: {cel.text(OWN_MANAGER)}}}}}")
+    return Mutating(CREATED, conditions, f"Object{{spec: Object.spec{{managedBy: {cel_texts.text(OWN_MANAGER)}}}}}")
 
 
 def known_manager(settings: PolicySettings) -> Validating:
@@ -47,8 +47,8 @@ def known_manager(settings: PolicySettings) -> Validating:
     conditions = {"is-managed": managed("object", settings), "has-manager": "has(object.spec.managedBy)"}
     detail = f"is neither {' nor '.join(known)}; the Job gets no pods unless a controller of that name runs"
     path, value = "spec.managedBy", "object.spec.managedBy"
-    message = cel.message(invalid(path, cel.VALUE, detail), value)
-    return Validating(CREATED, conditions, (Validation(f"{value} in {cel.texts(known)}", message),), "Warn")
+    message = cel_texts.message(invalid(path, cel_texts.VALUE, detail), value)
+    return Validating(CREATED, conditions, (Validation(f"{value} in {cel_texts.texts(known)}", message),), "Warn")
 
 
 def queue_name(settings: PolicySettings) -> Validating:
@@ -58,7 +58,7 @@ def queue_name(settings: PolicySettings) -> Validating:
     whether the Job's Workload is admitted; the controllers suspend the Job if it is not.
     """
     conditions = {"changes-queue": f"{QUEUE} != {OLD_QUEUE}"}
-    message = cel.message(invalid(QUEUE_PATH, cel.VALUE, IMMUTABLE), QUEUE)
+    message = cel_texts.message(invalid(QUEUE_PATH, cel_texts.VALUE, IMMUTABLE), QUEUE)
     importer = f'{OLD_QUEUE} == "" && {_may(WORKLOADS, "create")}'
     return Validating(CHANGED, conditions, (Validation(f"!({RUNS}) || ({importer})", message),), asks_authorizer=True)
 
@@ -69,17 +69,17 @@ def queue_name_kept(settings: PolicySettings) -> Validating:
     detail = (
         f"cannot be removed from a Job in a queue; {_ask(settings, 'delete the Job and create it without the label')}"
     )
-    return Validating(CHANGED, conditions, (Validation("false", cel.message(forbidden(QUEUE_PATH, detail))),))
+    return Validating(CHANGED, conditions, (Validation("false", cel_texts.message(forbidden(QUEUE_PATH, detail))),))
 
 
 def priority_class(settings: PolicySettings) -> Validating:
     """A running Job gets no class, and no Job loses its class (`validate_job_update`)."""
     conditions = {"changes-class": f"{CLASS} != {OLD_CLASS}", "is-queued": f'{QUEUE} != ""'}
-    added = invalid(CLASS_PATH, cel.VALUE, messages.CLASS_ADDED_TO_RUNNING)
-    removed = invalid(CLASS_PATH, cel.VALUE, messages.CLASS_REMOVED)
+    added = invalid(CLASS_PATH, cel_texts.VALUE, messages.CLASS_ADDED_TO_RUNNING)
+    removed = invalid(CLASS_PATH, cel_texts.VALUE, messages.CLASS_REMOVED)
     validations = (
-        Validation(f'{OLD_CLASS} != "" || !({RUNS})', cel.message(added, CLASS)),
-        Validation(f'{CLASS} != ""', cel.message(removed, CLASS)),
+        Validation(f'{OLD_CLASS} != "" || !({RUNS})', cel_texts.message(added, CLASS)),
+        Validation(f'{CLASS} != ""', cel_texts.message(removed, CLASS)),
     )
     return Validating(CHANGED, conditions, validations)
 
@@ -87,15 +87,15 @@ def priority_class(settings: PolicySettings) -> Validating:
 def unsuspend(settings: PolicySettings) -> Validating:
     """Only the queue's controllers unsuspend a managed Job."""
     conditions = {
-        "is-unsuspended": f"{cel.suspended('oldObject')} && {RUNS}",
+        "is-unsuspended": f"{cel_texts.suspended('oldObject')} && {RUNS}",
         "was-managed": managed("oldObject", settings),
     }
     who = ", ".join(settings.queue_accounts)
     detail = f"only {who} may unsuspend a Job in a queue, once its Workload is admitted; see what it waits for"
-    error = forbidden("spec.suspend", _ask(settings, f"{detail} (sluice explain {cel.VALUE})"))
-    message = cel.message(error, 'object.metadata.namespace + "/" + object.metadata.name')
+    error = forbidden("spec.suspend", _ask(settings, f"{detail} (sluice explain {cel_texts.VALUE})"))
+    message = cel_texts.message(error, 'object.metadata.namespace + "/" + object.metadata.name')
     return Validating(
-        CHANGED, conditions, (Validation(f"{cel.USER} in {cel.texts(settings.queue_accounts)}", message),)
+        CHANGED, conditions, (Validation(f"{cel_texts.USER} in {cel_texts.texts(settings.queue_accounts)}", message),)
     )
 
 
@@ -104,7 +104,7 @@ def priority_class_use(settings: PolicySettings) -> Validating:
 
     A Job of a CronJob was checked when the CronJob was written.
     """
-    writer = f"!({cel.USER} in {cel.texts(BUILT_IN_CRON_CONTROLLERS)})"
+    writer = f"!({cel_texts.USER} in {cel_texts.texts(BUILT_IN_CRON_CONTROLLERS)})"
     return _use(Target(JOBS, ("CREATE", "UPDATE")), "metadata", {"is-not-of-cron-job": writer}, settings)
 
 
@@ -114,21 +114,21 @@ def priority_class_use_in_cron_jobs(settings: PolicySettings) -> Validating:
 
 
 def _use(target: Target, meta: str, more: dict[str, str], settings: PolicySettings) -> Validating:
-    name, before = (cel.label(of, keys.PRIORITY_CLASS, meta) for of in ("object", "oldObject"))
+    name, before = (cel_texts.label(of, keys.PRIORITY_CLASS, meta) for of in ("object", "oldObject"))
     changed = f'{name} != "" && (request.operation == "CREATE" || {name} != {before})'
-    conditions = {"names-class": f"{changed} && {name} != {cel.text(settings.default_class)}", **more}
+    conditions = {"names-class": f"{changed} && {name} != {cel_texts.text(settings.default_class)}", **more}
     classes = WORKLOAD_PRIORITY_CLASSES
     rule = _may(classes, "use", f".name({name})")
     path = f"{meta.replace('?', '')}.labels[{keys.PRIORITY_CLASS}]"
     detail = f"you may not use this WorkloadPriorityClass; you need a Role that grants the verb use on {classes}"
-    message = cel.message(invalid(path, cel.VALUE, _ask(settings, detail)), name)
+    message = cel_texts.message(invalid(path, cel_texts.VALUE, _ask(settings, detail)), name)
     return Validating(target, conditions, (Validation(rule, message),), asks_authorizer=True)
 
 
 def _may(resource: Resource, verb: str, name: str = "") -> str:
     """Whether the user may do this in the namespace of the request. `name`: names one object."""
-    authorizer = f"authorizer.group({cel.text(resource.group)}).resource({cel.text(resource.plural)})"
-    return f"{authorizer}.namespace(request.namespace){name}.check({cel.text(verb)}).allowed()"
+    authorizer = f"authorizer.group({cel_texts.text(resource.group)}).resource({cel_texts.text(resource.plural)})"
+    return f"{authorizer}.namespace(request.namespace){name}.check({cel_texts.text(verb)}).allowed()"
 
 
 def _ask(settings: PolicySettings, instead: str) -> str:

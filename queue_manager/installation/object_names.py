@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib.metadata import version
 
 from queue_manager.api import component_names
-from queue_manager.api.resources import Resource
+from queue_manager.api.api_resources import Resource
 from queue_manager.api.webhook_table import PORT
 
 VERSION = version("sluice")

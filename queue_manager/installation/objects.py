@@ -18,7 +18,7 @@ from queue_manager.installation.admission_objects import (
 )
 from queue_manager.installation.deployments import process_templates
 from queue_manager.installation.monitoring import monitoring_templates
-from queue_manager.installation.network import network_templates
+from queue_manager.installation.network_objects import network_templates
 from queue_manager.installation.rbac_objects import CLUSTER_WIDE, account_templates, role_templates
 from queue_manager.installation.settings import Settings, config_of, values_of
 from queue_manager.installation.template import NAMESPACE, Node, Template, TemplateCondition, resolve, when

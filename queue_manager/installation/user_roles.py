@@ -17,8 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from queue_manager.api.component_names import VISIBILITY_GROUP
-from queue_manager.api.resources import (
+from queue_manager.api.api_resources import (
     ADMISSION_CHECKS,
     CLUSTER_QUEUES,
     COHORTS,
@@ -29,6 +28,7 @@ from queue_manager.api.resources import (
     WORKLOADS,
     Resource,
 )
+from queue_manager.api.component_names import VISIBILITY_GROUP
 from queue_manager.installation import object_names
 from queue_manager.installation.rbac_objects import CLUSTER_WIDE
 from queue_manager.installation.template import Node, Template, TemplateCondition, when

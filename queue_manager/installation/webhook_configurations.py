@@ -33,17 +33,17 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from job_controller.json_tree import Json
-from queue_manager.api.component_names import MANAGER, WEBHOOK_SERVICE, service_account
-from queue_manager.api.keys import MIN_RUNTIME, QUEUE_NAME
-from queue_manager.api.resources import (
+from queue_manager.api.api_resources import (
     JOBS,
     MUTATING_WEBHOOKS,
     VALIDATING_WEBHOOKS,
     WORKLOAD_PRIORITY_CLASSES,
     Resource,
 )
+from queue_manager.api.component_names import MANAGER, WEBHOOK_SERVICE, service_account
+from queue_manager.api.keys import MIN_RUNTIME, QUEUE_NAME
 from queue_manager.api.webhook_table import MUTATING, VALIDATING, WEBHOOKS, Phase, WebhookRule
-from queue_manager.installation import cel
+from queue_manager.installation import cel_texts
 from queue_manager.installation.policy_settings import BREAK_GLASS_GROUP
 
 TIMEOUT_SECONDS, UNRELATED_TIMEOUT_SECONDS = 5, 1
@@ -118,7 +118,7 @@ def _hook(webhook: WebhookRule, scope: WebhookScope, **conditions: str) -> Json:
     account = service_account(scope.namespace, scope.account)
     conditions |= {"not_deleted": NOT_DELETED, "not_by_the_manager": f"request.userInfo.username != '{account}'"}
     if resource == JOBS and scope.break_glass_group:
-        conditions[NOT_BREAKING_GLASS] = f"!({cel.text(scope.break_glass_group)} in {cel.GROUPS})"
+        conditions[NOT_BREAKING_GLASS] = f"!({cel_texts.text(scope.break_glass_group)} in {cel_texts.GROUPS})"
     return {
         "name": webhook.name,
         "clientConfig": {"service": {"namespace": scope.namespace, "name": scope.service, "path": webhook.path}},

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from job_controller.api_rules.field_errors import FieldError
 from job_controller.json_tree import Json
 from queue_manager.api.admission_review import AdmissionReview
-from queue_manager.api.resources import WORKLOAD_PRIORITY_CLASSES
+from queue_manager.api.api_resources import WORKLOAD_PRIORITY_CLASSES
 from queue_manager.lifecycle import overrides
 from queue_manager.lifecycle.workload_settings import Bounds
 

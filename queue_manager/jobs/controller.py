@@ -9,7 +9,7 @@ from job_controller.conditions import finished
 from job_controller.json_tree import Json
 from job_controller.model import Job, Key
 from queue_manager.api import condition_types, event_reasons, keys, reasons
-from queue_manager.api.resources import (
+from queue_manager.api.api_resources import (
     CLUSTER_QUEUES,
     JOBS,
     NAMESPACES,
@@ -29,7 +29,7 @@ from queue_manager.api.types import (
 from queue_manager.api.without_effect import without_effect
 from queue_manager.engine.cache import Cache, controller_uid
 from queue_manager.engine.runtime import Runtime
-from queue_manager.engine.transport import ApiError
+from queue_manager.engine.transport_protocol import ApiError
 from queue_manager.engine.workqueue import WorkQueue
 from queue_manager.jobs import planned_writes, webhook
 from queue_manager.jobs.decide import decide

@@ -20,7 +20,7 @@ from contextlib import AbstractContextManager
 
 from job_controller.model import Job, Key
 from queue_manager.api import keys
-from queue_manager.api.resources import JOBS, NAMESPACES, WORKLOADS
+from queue_manager.api.api_resources import JOBS, NAMESPACES, WORKLOADS
 from queue_manager.api.types import Namespace, Workload
 from queue_manager.engine.cache import Cache
 from queue_manager.engine.runtime import Runtime

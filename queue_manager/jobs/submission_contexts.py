@@ -8,8 +8,8 @@ import msgspec
 
 from job_controller.json_tree import Json
 from job_controller.model import Job
+from queue_manager.api.api_resources import LOCAL_QUEUES, NAMESPACES, WORKLOAD_PRIORITY_CLASSES
 from queue_manager.api.keys import DEFAULT_NAME
-from queue_manager.api.resources import LOCAL_QUEUES, NAMESPACES, WORKLOAD_PRIORITY_CLASSES
 from queue_manager.api.types import LocalQueue, Namespace, Workload, WorkloadPriorityClass
 from queue_manager.engine.runtime import Runtime
 from queue_manager.jobs.webhook import SubmissionContext

@@ -10,7 +10,7 @@ from job_controller.api_rules.field_errors import FieldError
 from job_controller.json_tree import Json
 from queue_manager.api import keys
 from queue_manager.api.admission_review import AdmissionReview
-from queue_manager.api.resources import JOBS
+from queue_manager.api.api_resources import JOBS
 from queue_manager.jobs.managed_jobs import is_queued
 from queue_manager.jobs.webhook import SubmissionContext
 

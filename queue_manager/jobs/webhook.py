@@ -16,7 +16,7 @@ from job_controller.api_rules.field_errors import IMMUTABLE, FieldError, forbidd
 from job_controller.json_tree import Json
 from queue_manager.api import keys, messages
 from queue_manager.api.admission_review import AdmissionReview
-from queue_manager.api.resources import JOBS
+from queue_manager.api.api_resources import JOBS
 from queue_manager.api.workload_validation import validate_admission_gates, validate_admission_gates_update
 from queue_manager.jobs.managed_jobs import is_queued
 from queue_manager.lifecycle import overrides

@@ -8,11 +8,11 @@ the Workload, or the name belongs to another owner and no retry can succeed befo
 from __future__ import annotations
 
 from job_controller.model import Job
-from queue_manager.api.resources import JOBS, WORKLOADS
+from queue_manager.api.api_resources import JOBS, WORKLOADS
 from queue_manager.api.types import Workload
 from queue_manager.engine.cache import Cache
 from queue_manager.engine.rest_client import RestClient
-from queue_manager.engine.transport import ApiError
+from queue_manager.engine.transport_protocol import ApiError
 from queue_manager.jobs import planned_writes
 from queue_manager.scheduler.workload_controller import BY_OWNER
 

@@ -24,7 +24,7 @@ from datetime import datetime
 from functools import partial
 
 from job_controller.times import later
-from queue_manager.api import condition_types, event_reasons, keys, messages, policies, reasons
+from queue_manager.api import condition_types, event_reasons, keys, messages, policy_values, reasons
 from queue_manager.api.types import Workload, stops
 from queue_manager.lifecycle import admission_checks, clock_set_back, pods_ready_timeout, transitions
 from queue_manager.lifecycle.queue_entry import waits
@@ -208,9 +208,9 @@ def workload_in_backoff_is_requeued(
     requeued = w.condition(condition_types.REQUEUED)
     if requeued is None or requeued.is_true:
         return None
-    if requeued.reason == reasons.LOCAL_QUEUE_STOPPED and context.local_queue_stop != policies.STOP_NONE:
+    if requeued.reason == reasons.LOCAL_QUEUE_STOPPED and context.local_queue_stop != policy_values.STOP_NONE:
         return None
-    if requeued.reason == reasons.CLUSTER_QUEUE_STOPPED and context.cluster_queue_stop != policies.STOP_NONE:
+    if requeued.reason == reasons.CLUSTER_QUEUE_STOPPED and context.cluster_queue_stop != policy_values.STOP_NONE:
         return None
     draft = Draft(w, now)
     transitions.requeue(draft)

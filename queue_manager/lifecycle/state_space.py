@@ -17,7 +17,7 @@ from types import MappingProxyType
 from msgspec import structs
 
 from job_controller.model import ObjectMeta, OwnerReference
-from queue_manager.api import condition_types, keys, policies, reasons
+from queue_manager.api import condition_types, keys, policy_values, reasons
 from queue_manager.api.check_states import CheckState
 from queue_manager.api.types import Workload, WorkloadSpec
 from queue_manager.lifecycle import admission_checks, pods_ready_timeout, rules, steps, transitions
@@ -158,7 +158,7 @@ def eligible(life: LifeState) -> bool:
     w, context = life.workload, life.context
     free = w.spec.active and not any(w.is_true(ended) for ended in _NOT_PENDING)
     gated = bool(w.metadata.annotations.get(keys.ADMISSION_GATED_BY))
-    stopped = any(stop != policies.STOP_NONE for stop in (context.cluster_queue_stop, context.local_queue_stop))
+    stopped = any(stop != policy_values.STOP_NONE for stop in (context.cluster_queue_stop, context.local_queue_stop))
     waits = info(w).in_backoff(life.now) or pods_ready_timeout.ends_instead_of_retry(w, life.settings) is not None
     return free and not gated and not stopped and not waits
 
@@ -247,7 +247,7 @@ def _stop_queue(policy: str) -> Move:
     def stop(life: LifeState) -> LifeState | None:
         if life.context.cluster_queue_stop == policy:
             return None
-        active = policy == policies.STOP_NONE
+        active = policy == policy_values.STOP_NONE
         return replace(life, context=replace(life.context, cluster_queue_stop=policy, cluster_queue_active=active))
 
     return stop
@@ -276,9 +276,9 @@ MOVES: Mapping[str, Move] = MappingProxyType(
         "it is preempted": preempt,
         "a user deactivates it": deactivate,
         "a user reactivates it": reactivate,
-        "its queue is held": _stop_queue(policies.HOLD),
-        "its queue is drained": _stop_queue(policies.HOLD_AND_DRAIN),
-        "its queue is released": _stop_queue(policies.STOP_NONE),
+        "its queue is held": _stop_queue(policy_values.HOLD),
+        "its queue is drained": _stop_queue(policy_values.HOLD_AND_DRAIN),
+        "its queue is released": _stop_queue(policy_values.STOP_NONE),
         "its admission checks are ready": _answer(CheckState.READY),
         "an admission check requests a retry": _answer(CheckState.RETRY),
         "an admission check rejects it": _answer(CheckState.REJECTED),

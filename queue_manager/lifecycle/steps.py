@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 
-from queue_manager.api import messages, policies, reasons
+from queue_manager.api import messages, policy_values, reasons
 from queue_manager.lifecycle.status_draft import Draft
 from queue_manager.lifecycle.unscheduled import Unscheduled
 from queue_manager.lifecycle.write_causes import Cause
@@ -18,11 +18,11 @@ class WorkloadContext:
     """Facts from other objects. Stop policies are "" if the queue does not exist."""
 
     local_queue_exists: bool = True
-    local_queue_stop: str = policies.STOP_NONE
+    local_queue_stop: str = policy_values.STOP_NONE
     cluster_queue: str = ""
     cluster_queue_exists: bool = True
     cluster_queue_active: bool = True
-    cluster_queue_stop: str = policies.STOP_NONE
+    cluster_queue_stop: str = policy_values.STOP_NONE
     error: str = ""  # why its spec can never be admitted
     bypassed: PendingReason | None = None
     urgent_writes_wait: bool = False  # then a reason that can wait is not written
@@ -36,9 +36,9 @@ class WorkloadContext:
     @property
     def draining(self) -> tuple[str, str] | None:
         """(reason, message) of the eviction by a queue with HoldAndDrain; None if no queue drains."""
-        if self.local_queue_stop == policies.HOLD_AND_DRAIN:
+        if self.local_queue_stop == policy_values.HOLD_AND_DRAIN:
             return reasons.LOCAL_QUEUE_STOPPED, messages.LOCAL_QUEUE_STOPPED_MESSAGE
-        if self.cluster_queue_stop == policies.HOLD_AND_DRAIN:
+        if self.cluster_queue_stop == policy_values.HOLD_AND_DRAIN:
             return reasons.CLUSTER_QUEUE_STOPPED, messages.CLUSTER_QUEUE_STOPPED_MESSAGE
         return None
 

@@ -10,7 +10,7 @@ from job_controller.times import effective_start
 from queue_manager.api.types import Namespace
 from queue_manager.configuration import KueueConfig
 from queue_manager.configuration.kueue_config import AdmissionFairSharing, Backfill, Overrides, Resources
-from queue_manager.configuration.selector import LabelSelector
+from queue_manager.configuration.selector_fields import LabelSelector
 from queue_manager.queueing.requeue_backoff import Formula
 from queue_manager.scheduling.backfill import BackfillRules
 from queue_manager.scheduling.queue_order import Timestamp

@@ -18,7 +18,7 @@ from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 
 from job_controller.json_tree import Json
-from queue_manager.api.resources import (
+from queue_manager.api.api_resources import (
     ADMISSION_CHECKS,
     CLUSTER_QUEUES,
     COHORTS,
@@ -30,8 +30,8 @@ from queue_manager.api.resources import (
 )
 from queue_manager.engine.clock import SystemClock
 from queue_manager.engine.rest_client import RestClient
-from queue_manager.engine.transport import ApiError, Relay, Request, Response, Transport
-from queue_manager.local.kinds.registry import KindRegistry
+from queue_manager.engine.transport_protocol import ApiError, Relay, Request, Response, Transport
+from queue_manager.local.kinds.kind_registry import KindRegistry
 from queue_manager.local.local_cluster import install_crds
 from queue_manager.local.server.admission_plugin import AdmissionPlugin
 from queue_manager.local.server.api_server import ApiServer

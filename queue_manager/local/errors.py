@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from job_controller.api_rules.field_errors import FieldError, sentence
-from queue_manager.api.resources import Resource
+from queue_manager.api.api_resources import Resource
 
 
 class StatusError(Exception):

@@ -27,12 +27,19 @@ from tenacity import AsyncRetrying, retry_if_exception
 
 from job_controller import quantities
 from job_controller.json_tree import Json
+from queue_manager.api.api_resources import (
+    CLUSTER_QUEUES,
+    COHORTS,
+    LOCAL_QUEUES,
+    NAMESPACES,
+    RESOURCE_FLAVORS,
+    Resource,
+)
 from queue_manager.api.keys import API_VERSION
-from queue_manager.api.resources import CLUSTER_QUEUES, COHORTS, LOCAL_QUEUES, NAMESPACES, RESOURCE_FLAVORS, Resource
 from queue_manager.api.types import ClusterQueue, Cohort
 from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.runtime import Runtime
-from queue_manager.engine.transport import ApiError
+from queue_manager.engine.transport_protocol import ApiError
 from queue_manager.engine.workqueue import WorkQueue
 from queue_manager.local.apply.server_side_apply import LAST_APPLIED
 

@@ -8,10 +8,10 @@ from datetime import datetime
 
 from job_controller.model import Job
 from queue_manager.api import keys
-from queue_manager.api.resources import JOBS
+from queue_manager.api.api_resources import JOBS
 from queue_manager.engine.cache import Cache
 from queue_manager.engine.rest_client import RestClient
-from queue_manager.engine.transport import ApiError
+from queue_manager.engine.transport_protocol import ApiError
 from queue_manager.lifecycle.interruptions import after_start, after_stop
 
 log = logging.getLogger(__name__)

@@ -21,15 +21,15 @@ from typing import Any, NamedTuple, Self
 from job_controller import quantities
 from job_controller.model import Job
 from queue_manager import assets, kube_yaml
+from queue_manager.api.api_resources import CRDS, JOBS
 from queue_manager.api.crd_conversion import converted_by, service
-from queue_manager.api.resources import CRDS, JOBS
 from queue_manager.configuration import KueueConfig
 from queue_manager.engine.clock import SystemClock
 from queue_manager.engine.clock_jumps import follow_clock
 from queue_manager.engine.metric_registry import MetricRegistry
+from queue_manager.engine.request_throttle import RateLimit, throttled
 from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.runtime import Runtime
-from queue_manager.engine.throttle import RateLimit, throttled
 from queue_manager.local import loopback_certificate
 from queue_manager.local.agent.agent import Agent
 from queue_manager.local.agent.cgroups import Cgroups
@@ -43,7 +43,7 @@ from queue_manager.local.disabled_fields import DisabledFields
 from queue_manager.local.first_queue import CLUSTER_QUEUE, LOCAL_QUEUE, FirstQueue, NodeQuota
 from queue_manager.local.job_interruptions import JobInterruptions
 from queue_manager.local.job_warnings import JobWarnings
-from queue_manager.local.kinds.registry import KindRegistry
+from queue_manager.local.kinds.kind_registry import KindRegistry
 from queue_manager.local.kubeconfig_file import write_kubeconfig
 from queue_manager.local.loopback_certificate import ServerCertificate
 from queue_manager.local.node_registration import NodeSpec, node_specs, register

@@ -17,7 +17,7 @@ from typing import Any
 
 from job_controller.json_tree import Json
 from job_controller.times import timestamp
-from queue_manager.api.resources import NODES
+from queue_manager.api.api_resources import NODES
 from queue_manager.engine.rest_client import RestClient
 from queue_manager.local.agent.environment import Host
 from queue_manager.scheduling.amounts import amount, text

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from job_controller.disruption_target import announcement, is_announced
 from job_controller.model import Object, Pod
-from queue_manager.api.resources import PODS
+from queue_manager.api.api_resources import PODS
 from queue_manager.engine.runtime import Runtime
-from queue_manager.engine.transport import ApiError
+from queue_manager.engine.transport_protocol import ApiError
 from queue_manager.local.pod_writes import delete_pod, patch_pod_status
 
 

@@ -7,10 +7,10 @@ from typing import Any
 
 from job_controller.api_rules.field_errors import FieldError
 from job_controller.json_tree import Json
-from queue_manager.api.resources import PODS, PRIORITY_CLASSES
+from queue_manager.api.api_resources import PODS, PRIORITY_CLASSES
 from queue_manager.engine.rest_client import RestClient
 from queue_manager.local import errors
-from queue_manager.local.kinds.scheduling import SYSTEM
+from queue_manager.local.kinds.class_and_lease_kinds import SYSTEM
 from queue_manager.local.server.admission_plugin import AdmissionReview
 from queue_manager.local.storage.store import Store, decode
 

@@ -10,9 +10,9 @@ from types import MappingProxyType
 
 from job_controller.json_tree import Json
 from job_controller.model import Object
-from queue_manager.api.resources import PODS
+from queue_manager.api.api_resources import PODS
 from queue_manager.engine.rest_client import RestClient
-from queue_manager.engine.transport import STRATEGIC_PATCH, ApiError
+from queue_manager.engine.transport_protocol import STRATEGIC_PATCH, ApiError
 
 NONE: Mapping[str, str] = MappingProxyType({})
 

@@ -2,7 +2,7 @@
 
 Counters and histograms follow the conditions of Workloads: each change of a condition to True counts once, whoever
 wrote it. The content of the caches at the start does not count. Gauges are computed for each exposition (`gauges`),
-evictions are counted where they are written (`evictions`). BEHAVIOUR.md#q42-metrics.
+evictions are counted where they are written (`eviction_counters`). BEHAVIOUR.md#q42-metrics.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from datetime import datetime
 
 from job_controller.model import Key
 from queue_manager.api import condition_types, reasons
-from queue_manager.api.resources import WORKLOADS
+from queue_manager.api.api_resources import WORKLOADS
 from queue_manager.api.types import Condition, Workload
-from queue_manager.configuration.process import Metrics
+from queue_manager.configuration.process_sections import Metrics
 from queue_manager.engine.metric_registry import Labels, MetricRegistry
 from queue_manager.engine.runtime import Runtime
-from queue_manager.metrics import evictions, gauges
+from queue_manager.metrics import eviction_counters, gauges
 from queue_manager.metrics.build_info import set_build_info
 from queue_manager.scheduler.quota_cache import QuotaCache
 from queue_manager.scheduler.workload_writer import WorkloadWriter
@@ -46,7 +46,7 @@ class QueueMetrics:
     # --- events ---
 
     def _on_written(self, before: Workload, after: Workload) -> None:
-        evictions.count(self._metrics, before, after, by_local_queue=self._is_exported(before.local_queue))
+        eviction_counters.count(self._metrics, before, after, by_local_queue=self._is_exported(before.local_queue))
 
     def _on_workload(self, old: Workload | None, new: Workload | None) -> None:
         if old is None or new is None or old.metadata.uid != new.metadata.uid:

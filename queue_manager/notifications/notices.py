@@ -16,7 +16,7 @@ from job_controller.conditions import finished
 from job_controller.model import Condition, Job, Pod
 from queue_manager.api import condition_types, keys, messages, reasons
 from queue_manager.api.types import Workload
-from queue_manager.configuration.notifications import EventType
+from queue_manager.configuration.notifications_section import EventType
 from queue_manager.lifecycle.pod_causes import PodCause, cause_of_failure
 
 SCHEMA_VERSION = 1

@@ -12,10 +12,10 @@ import os
 from collections.abc import Collection, Mapping
 
 from job_controller.model import Job, Pod
-from queue_manager.api.resources import JOBS, PODS, WORKLOADS
+from queue_manager.api.api_resources import JOBS, PODS, WORKLOADS
 from queue_manager.api.types import Workload
 from queue_manager.api.workload_names import workload_name
-from queue_manager.configuration.notifications import Notifications
+from queue_manager.configuration.notifications_section import Notifications
 from queue_manager.engine.cache import controller_uid
 from queue_manager.engine.metric_registry import MetricRegistry
 from queue_manager.engine.runtime import Runtime

@@ -17,7 +17,7 @@ import msgspec
 from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_attempt
 
 from job_controller.ports import Clock
-from queue_manager.configuration.notifications import NotificationWebhook
+from queue_manager.configuration.notifications_section import NotificationWebhook
 from queue_manager.engine.call_backoff import Backoff
 from queue_manager.notifications import signing
 from queue_manager.notifications.notice_sink import NotDelivered

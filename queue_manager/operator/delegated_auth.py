@@ -17,10 +17,10 @@ from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
-from queue_manager.api.resources import CONFIG_MAPS, Resource
-from queue_manager.engine.codec import UNDECODABLE
+from queue_manager.api.api_resources import CONFIG_MAPS, Resource
+from queue_manager.engine.json_codec import UNDECODABLE
 from queue_manager.engine.rest_client import RestClient
-from queue_manager.engine.transport import ApiError
+from queue_manager.engine.transport_protocol import ApiError
 
 log = logging.getLogger(__name__)
 

@@ -28,10 +28,10 @@ from uuid import uuid4
 
 from tenacity import AsyncRetrying, RetryCallState, retry_if_result
 
-from queue_manager.api.resources import LEASES
-from queue_manager.configuration.process import LeaderElection
+from queue_manager.api.api_resources import LEASES
+from queue_manager.configuration.process_sections import LeaderElection
 from queue_manager.engine.rest_client import RestClient
-from queue_manager.engine.transport import ApiError, Relay, Request, Response, Transport
+from queue_manager.engine.transport_protocol import ApiError, Relay, Request, Response, Transport
 from queue_manager.operator.preflight import CannotStart
 
 log = logging.getLogger(__name__)

@@ -33,11 +33,11 @@ from typing import Any
 
 import aiohttp
 
+from queue_manager.engine.process_tuning import stop_on_signals
 from queue_manager.engine.renewing_transport import ClusterTransport
-from queue_manager.engine.tuning import stop_on_signals
-from queue_manager.operator.controllers import Controllers
+from queue_manager.operator.leadership_terms import Controllers
 from queue_manager.operator.webhooks.kopf_admission import NoMemories
-from queue_manager.operator.webhooks.service import Webhooks
+from queue_manager.operator.webhooks.webhook_startup import Webhooks
 
 OPTIONAL_CLIENTS = ("kubernetes", "kubernetes_asyncio", "pykube")
 

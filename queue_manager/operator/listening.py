@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 
 from queue_manager.configuration.addresses import Address
-from queue_manager.engine.connections import BACKLOG
+from queue_manager.engine.anonymous_connections import BACKLOG
 
 
 def listen(address: Address) -> socket.socket:

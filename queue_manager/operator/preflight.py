@@ -10,10 +10,10 @@ from types import MappingProxyType
 import msgspec
 
 from job_controller.json_tree import Json
-from queue_manager.api.resources import Resource
+from queue_manager.api.api_resources import Resource
 from queue_manager.engine.exec_plugin import CredentialsError
 from queue_manager.engine.rest_client import RestClient
-from queue_manager.engine.transport import ApiError, Request, Transport
+from queue_manager.engine.transport_protocol import ApiError, Request, Transport
 from queue_manager.operator.required_permissions import (
     CLUSTER_EVENTS,
     CLUSTER_EVENTS_NAMESPACE,

@@ -7,8 +7,8 @@
 
 Every client that reaches the port of the probes may ask; for metrics over TLS, see `metrics_access`. So a connection
 serves one request and is then closed, and one without a complete request is closed after seconds
-(`engine.connections`): idle connections cannot use up the file descriptors. A connection over TLS is closed after
-these seconds in any case.
+(`engine.anonymous_connections`): idle connections cannot use up the file descriptors. A connection over TLS is closed
+after these seconds in any case.
 
 kopf's own probe server is not used: it always returns 200, so it cannot express "not ready"; it caches a result for
 ten seconds, longer than the start takes; and it serves one path on one address.
@@ -28,7 +28,7 @@ from aiohttp import web
 
 from queue_manager.configuration import KueueConfig
 from queue_manager.configuration.addresses import OFF, Address, parse
-from queue_manager.engine.connections import Connections
+from queue_manager.engine.anonymous_connections import Connections
 from queue_manager.engine.metric_registry import Exposition
 from queue_manager.operator.listening import listen
 from queue_manager.operator.preflight import CannotStart

@@ -18,7 +18,7 @@ from email.utils import parsedate_to_datetime
 import msgspec
 
 from queue_manager.engine.http_transport import USER_AGENT
-from queue_manager.engine.transport import Relay, Request, Response, Transport
+from queue_manager.engine.transport_protocol import Relay, Request, Response, Transport
 
 log = logging.getLogger(__name__)
 

@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from queue_manager.configuration.webhook_server import CIPHER_SUITES, Tls
+from queue_manager.configuration.webhook_and_tls_sections import CIPHER_SUITES, Tls
 from queue_manager.operator.preflight import CannotStart
 
 

@@ -8,7 +8,7 @@ that took it for the first would never create the Workload of a Job, and would r
 
 from __future__ import annotations
 
-from queue_manager.engine.transport import ApiError, Relay, Request, Response
+from queue_manager.engine.transport_protocol import ApiError, Relay, Request, Response
 
 UNAVAILABLE = 503
 

@@ -21,8 +21,8 @@ from job_controller.json_tree import Json
 from job_controller.ports import Clock
 from queue_manager.api.component_names import NAMESPACE, VISIBILITY_SERVICE
 from queue_manager.configuration.addresses import Address
+from queue_manager.engine.anonymous_connections import Connections
 from queue_manager.engine.certificates import issue
-from queue_manager.engine.connections import Connections
 from queue_manager.engine.rest_client import RestClient
 from queue_manager.operator.delegated_auth import DelegatedAuth, Identity, judge, read_front_proxy
 from queue_manager.operator.listening import listen

@@ -35,7 +35,7 @@ from typing import NamedTuple
 from msgspec.structs import force_setattr
 
 from job_controller.model import Key
-from queue_manager.api.policies import STRICT_FIFO
+from queue_manager.api.policy_values import STRICT_FIFO
 from queue_manager.scheduling.backfill import HeadOrder
 from queue_manager.scheduling.cycle import Retry
 from queue_manager.scheduling.queue_order import Rank

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from datetime import datetime
 
 from job_controller.model import Key
-from queue_manager.api import keys, policies
+from queue_manager.api import keys, policy_values
 from queue_manager.api.types import ClusterQueue, LocalQueue, stops
 from queue_manager.queueing.pending import PendingReason, PendingWorkloads
 from queue_manager.scheduling.backfill import HeadOrder
@@ -124,7 +124,7 @@ class Queues:
         self._eligible[name] = None
         known = self.cluster_queues.get(name)
         pass_by = queue.metadata.annotations.get(keys.PASS_BY) == "true"
-        preempts_newer = queue.spec.preemption.within_cluster_queue == policies.LOWER_OR_NEWER_EQUAL
+        preempts_newer = queue.spec.preemption.within_cluster_queue == policy_values.LOWER_OR_NEWER_EQUAL
         (self._usage_based.add if is_usage_based(queue) else self._usage_based.discard)(name)
         if known is not None:
             known.preempts_newer = preempts_newer

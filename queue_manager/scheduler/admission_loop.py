@@ -12,8 +12,8 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from datetime import datetime
 
-from queue_manager.api import event_reasons, messages, policies, reasons
-from queue_manager.api.resources import WORKLOADS
+from queue_manager.api import event_reasons, messages, policy_values, reasons
+from queue_manager.api.api_resources import WORKLOADS
 from queue_manager.api.types import Workload
 from queue_manager.api.workload_names import job_name
 from queue_manager.engine.cache import Cache
@@ -228,7 +228,7 @@ class Scheduler:
 
     def _is_strict(self, cluster_queue: str) -> bool:
         pending = self._quota_cache.queues.cluster_queues.get(cluster_queue)
-        return pending is not None and pending.strategy == policies.STRICT_FIFO and not pending.pass_by
+        return pending is not None and pending.strategy == policy_values.STRICT_FIFO and not pending.pass_by
 
     def _loop_time(self) -> float:
         return asyncio.get_running_loop().time()

@@ -7,7 +7,7 @@ pods are gone. BEHAVIOUR.md#q113-pod-causes.
 from __future__ import annotations
 
 from job_controller.model import Job, Pod
-from queue_manager.api.resources import JOBS, PODS
+from queue_manager.api.api_resources import JOBS, PODS
 from queue_manager.engine.cache import Cache
 from queue_manager.engine.runtime import Runtime
 from queue_manager.lifecycle.pod_causes import PodCause, disruption_of

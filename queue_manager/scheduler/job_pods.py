@@ -13,7 +13,7 @@ from contextlib import contextmanager
 
 from job_controller.model import Pod
 from job_controller.pod_facts import is_terminal
-from queue_manager.api.resources import PODS
+from queue_manager.api.api_resources import PODS
 from queue_manager.engine.cache import controller_uid
 from queue_manager.engine.runtime import Runtime
 

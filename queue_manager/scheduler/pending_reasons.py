@@ -20,7 +20,7 @@ import zlib
 from dataclasses import dataclass
 
 from queue_manager.api import condition_types, event_reasons, messages
-from queue_manager.api.resources import WORKLOADS
+from queue_manager.api.api_resources import WORKLOADS
 from queue_manager.api.types import Workload
 from queue_manager.engine.cache import Cache
 from queue_manager.engine.runtime import Runtime

@@ -18,7 +18,7 @@ import asyncio
 from collections.abc import Iterable
 
 from queue_manager.api import event_reasons, messages
-from queue_manager.api.resources import WORKLOADS
+from queue_manager.api.api_resources import WORKLOADS
 from queue_manager.api.types import Workload
 from queue_manager.engine.cache import Cache
 from queue_manager.engine.runtime import Runtime

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from datetime import datetime
 
 from job_controller.model import Key
-from queue_manager.api.resources import WORKLOADS
+from queue_manager.api.api_resources import WORKLOADS
 from queue_manager.api.types import Workload
 from queue_manager.engine.cache import Cache
 from queue_manager.engine.runtime import Runtime

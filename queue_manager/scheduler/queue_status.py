@@ -21,7 +21,7 @@ import msgspec
 from job_controller.json_tree import Json
 from job_controller.model import Key, Object
 from queue_manager.api import condition_types, keys, messages, reasons
-from queue_manager.api.resources import (
+from queue_manager.api.api_resources import (
     ADMISSION_CHECKS,
     CLUSTER_QUEUES,
     COHORTS,
@@ -46,7 +46,7 @@ from queue_manager.api.types import (
 )
 from queue_manager.api.without_effect import without_effect
 from queue_manager.engine.runtime import Runtime
-from queue_manager.engine.transport import ApiError
+from queue_manager.engine.transport_protocol import ApiError
 from queue_manager.engine.workqueue import WorkQueue
 from queue_manager.lifecycle.status_draft import make_condition
 from queue_manager.lifecycle.workload_settings import WorkloadSettings

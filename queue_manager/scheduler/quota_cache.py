@@ -17,7 +17,7 @@ import msgspec
 
 from job_controller.model import Key
 from queue_manager.api import messages
-from queue_manager.api.resources import (
+from queue_manager.api.api_resources import (
     ADMISSION_CHECKS,
     CLUSTER_QUEUES,
     COHORTS,

@@ -13,7 +13,7 @@ import msgspec
 from job_controller.model import Object, Pod
 from job_controller.pod_facts import is_terminal
 from queue_manager.api import event_reasons, keys, reasons
-from queue_manager.api.resources import CLUSTER_QUEUES, COHORTS, LOCAL_QUEUES, PODS, RESOURCE_FLAVORS, Resource
+from queue_manager.api.api_resources import CLUSTER_QUEUES, COHORTS, LOCAL_QUEUES, PODS, RESOURCE_FLAVORS, Resource
 from queue_manager.api.types import ClusterQueue, Cohort, LocalQueue, ResourceFlavor
 from queue_manager.api.without_effect import without_effect
 from queue_manager.engine.runtime import Runtime

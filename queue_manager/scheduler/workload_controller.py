@@ -8,12 +8,12 @@ from random import Random
 
 from job_controller.model import Job, Key
 from queue_manager.api import condition_types, event_reasons, keys, messages
-from queue_manager.api.resources import ADMISSION_CHECKS, CLUSTER_QUEUES, JOBS, LOCAL_QUEUES, WORKLOADS
+from queue_manager.api.api_resources import ADMISSION_CHECKS, CLUSTER_QUEUES, JOBS, LOCAL_QUEUES, WORKLOADS
 from queue_manager.api.types import AdmissionCheck, ClusterQueue, LocalQueue, Workload
 from queue_manager.api.workload_names import job_name
 from queue_manager.engine.cache import Cache
 from queue_manager.engine.runtime import Runtime
-from queue_manager.engine.transport import ApiError
+from queue_manager.engine.transport_protocol import ApiError
 from queue_manager.engine.workqueue import WorkQueue
 from queue_manager.lifecycle import steps
 from queue_manager.lifecycle.pod_causes import worst_cause

@@ -14,12 +14,12 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from job_controller.model import Key
-from queue_manager.api.resources import WORKLOADS
+from queue_manager.api.api_resources import WORKLOADS
 from queue_manager.api.types import Workload
 from queue_manager.engine.cache import Cache
 from queue_manager.engine.cause_ids import CURRENT, CauseId, join
 from queue_manager.engine.runtime import Runtime
-from queue_manager.engine.transport import ApiError
+from queue_manager.engine.transport_protocol import ApiError
 from queue_manager.lifecycle.status_draft import Draft
 from queue_manager.lifecycle.transitions import Transition
 from queue_manager.lifecycle.workload_settings import WorkloadSettings

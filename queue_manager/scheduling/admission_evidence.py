@@ -16,7 +16,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from job_controller.model import Key
-from queue_manager.api import policies, reasons
+from queue_manager.api import policy_values, reasons
 from queue_manager.api.types import ResourceGroup
 from queue_manager.scheduling import fair_preemption, victim_search
 from queue_manager.scheduling.flavor_assignment import NEEDS_PREEMPTION, FlavorAttempt, Mode, requests_of
@@ -246,7 +246,7 @@ class _Judge:
     def _threshold(self) -> int | None:
         """maxPriorityThreshold, where it applies: fair sharing has none."""
         borrowing = self.queue.queue.spec.preemption.borrow_within_cohort
-        if self.state.fair_sharing or borrowing is None or borrowing.policy == policies.NEVER:
+        if self.state.fair_sharing or borrowing is None or borrowing.policy == policy_values.NEVER:
             return None
         return borrowing.max_priority_threshold
 
@@ -267,7 +267,7 @@ class _Judge:
         is_other = group.cluster_queue != self.queue.name
         if any(holding.uid in victims for holding in group.running):
             return PreemptionVerdict.CHOSEN
-        if policy == policies.NEVER:
+        if policy == policy_values.NEVER:
             return PreemptionVerdict.POLICY_NEVER
         if is_other and not self._may_reclaim(preemptor):
             return PreemptionVerdict.MUST_BORROW
@@ -279,7 +279,7 @@ class _Judge:
             return PreemptionVerdict.SPOKEN_FOR
         if group.until is not None:
             return PreemptionVerdict.PROTECTED
-        return PreemptionVerdict.RECLAIMED_BEFORE if policy == policies.ANY else PreemptionVerdict.NOT_LOWER
+        return PreemptionVerdict.RECLAIMED_BEFORE if policy == policy_values.ANY else PreemptionVerdict.NOT_LOWER
 
     def _among_candidates(self, preemptor: Preemptor, group: _Group, found: Nomination) -> PreemptionVerdict:
         """Why candidates are not victims."""

@@ -25,7 +25,7 @@ from datetime import datetime
 from enum import Enum
 from types import MappingProxyType
 
-from queue_manager.api import messages, policies, reasons
+from queue_manager.api import messages, policy_values, reasons
 from queue_manager.scheduling.backfill import Backfilling, Candidate
 from queue_manager.scheduling.fair_sharing import Claim, fair_order
 from queue_manager.scheduling.flavor_assignment import Assignment, Mode
@@ -269,7 +269,7 @@ def _preempt(planned: PlannedUsage, entry: _Entry, taken: set[str]) -> Preempt |
 
 def _can_always_reclaim(queue: QueueState) -> bool:
     """Whether quota that is lent comes back on demand. Kueue: CanAlwaysReclaim"""
-    return queue.queue.spec.preemption.reclaim_within_cohort == policies.ANY
+    return queue.queue.spec.preemption.reclaim_within_cohort == policy_values.ANY
 
 
 def _reservable(entry: _Entry) -> Usage:

@@ -39,7 +39,7 @@ from heapq import heappop, heappush
 from math import inf
 from typing import NamedTuple
 
-from queue_manager.api import policies, reasons
+from queue_manager.api import policy_values, reasons
 from queue_manager.scheduling.fair_sharing import Share, Shares
 from queue_manager.scheduling.holdings import Holding, Ranking
 from queue_manager.scheduling.preemption_candidates import Preemptor, candidate_rule
@@ -116,9 +116,9 @@ class _Candidates:
         """The ClusterQueues to take from, with the policy that decides."""
         own = self._preemptor.queue
         policy = own.queue.spec.preemption
-        if policy.within_cluster_queue != policies.NEVER:
+        if policy.within_cluster_queue != policy_values.NEVER:
             yield own, policy.within_cluster_queue
-        if policy.reclaim_within_cohort == policies.NEVER:
+        if policy.reclaim_within_cohort == policy_values.NEVER:
             return
         for name in self._state.relatives(own.name):
             queue = self._state.queues[name]
@@ -126,7 +126,7 @@ class _Candidates:
                 yield queue, policy.reclaim_within_cohort
 
     def _of(self, queue: QueueState, policy: str, *, evicted: bool) -> Iterator[Holding]:
-        below = inf if policy == policies.ANY else self._preemptor.info.priority + 1
+        below = inf if policy == policy_values.ANY else self._preemptor.info.priority + 1
         is_candidate = candidate_rule(self._preemptor, policy, self._now)
         for _, holding in self._state.ranked(queue, evicted=evicted, below=below):
             if holding.uid not in self._excluded and is_candidate(holding):

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Protocol
 
-from queue_manager.api import messages, policies, reasons
+from queue_manager.api import messages, policy_values, reasons
 from queue_manager.api.types import ClusterQueueSpec, FlavorFungibility, ResourceFlavor, ResourceGroup
 from queue_manager.scheduling.amounts import Amounts, text
 from queue_manager.scheduling.flavor_matching import refusal
@@ -298,9 +298,9 @@ class _Assigner:
 
 def _tries_next(fungibility: FlavorFungibility, attempt: FlavorAttempt) -> bool:
     """Whether the search continues after this flavor. Kueue: shouldTryNextFlavor"""
-    if attempt.mode in NEEDS_PREEMPTION and fungibility.when_can_preempt == policies.TRY_NEXT_FLAVOR:
+    if attempt.mode in NEEDS_PREEMPTION and fungibility.when_can_preempt == policy_values.TRY_NEXT_FLAVOR:
         return True
-    borrows = attempt.borrow > 0 and fungibility.when_can_borrow == policies.TRY_NEXT_FLAVOR
+    borrows = attempt.borrow > 0 and fungibility.when_can_borrow == policy_values.TRY_NEXT_FLAVOR
     return borrows or attempt.mode <= Mode.NO_CANDIDATES
 
 
@@ -309,7 +309,7 @@ def _best(fungibility: FlavorFungibility, tried: Sequence[FlavorAttempt]) -> Fla
 
     def preference(attempt: FlavorAttempt) -> tuple[int, int, int]:
         usable = min(attempt.mode, Mode.PREEMPT)
-        if fungibility.preference == policies.PREEMPTION_OVER_BORROWING:
+        if fungibility.preference == policy_values.PREEMPTION_OVER_BORROWING:
             return usable, -attempt.borrow, attempt.mode
         return usable, attempt.mode, -attempt.borrow
 

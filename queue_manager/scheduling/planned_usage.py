@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from types import TracebackType
 
-from queue_manager.api import policies
+from queue_manager.api import policy_values
 from queue_manager.scheduling.holdings import Reservation
 from queue_manager.scheduling.quota_state import QueueState, SchedulerState
 from queue_manager.scheduling.quota_tree import FlavorResource, QuotaNode, Usage, smallest_subtree
@@ -220,7 +220,7 @@ def passes(state: SchedulerState, info: Info, queue: QueueState, reservation: Re
     if info.priority <= reservation.info.priority:
         return False
     preemptor = state.queues.get(reservation.cluster_queue)
-    if preemptor is None or preemptor.queue.spec.preemption.reclaim_within_cohort != policies.ANY:
+    if preemptor is None or preemptor.queue.spec.preemption.reclaim_within_cohort != policy_values.ANY:
         return True
     safe = smallest_subtree(preemptor.node, 0 if state.fair_sharing else reservation.borrow)
     return any(each is safe for each in queue.node.path())

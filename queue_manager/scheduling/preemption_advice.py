@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from queue_manager.api import policies
+from queue_manager.api import policy_values
 from queue_manager.api.types import BorrowWithinCohort, Preemption
 from queue_manager.scheduling.nomination import nominate
 from queue_manager.scheduling.planned_usage import PlannedUsage
@@ -74,22 +74,22 @@ def _first_of_all(state: SchedulerState, info: Info) -> Info:
 
 def _alternatives(given: Preemption) -> Iterator[tuple[str, str, Preemption]]:
     """(field, value, policy) that differ in one field, the one that allows less first."""
-    if given.within_cluster_queue == policies.NEVER:
-        yield _within(given, policies.LOWER_PRIORITY)
-    if given.within_cluster_queue != policies.LOWER_OR_NEWER_EQUAL:
-        yield _within(given, policies.LOWER_OR_NEWER_EQUAL)
-    if given.reclaim_within_cohort == policies.NEVER:
-        yield _reclaim(given, policies.LOWER_PRIORITY)
-    if given.reclaim_within_cohort != policies.ANY:
-        yield _reclaim(given, policies.ANY)
+    if given.within_cluster_queue == policy_values.NEVER:
+        yield _within(given, policy_values.LOWER_PRIORITY)
+    if given.within_cluster_queue != policy_values.LOWER_OR_NEWER_EQUAL:
+        yield _within(given, policy_values.LOWER_OR_NEWER_EQUAL)
+    if given.reclaim_within_cohort == policy_values.NEVER:
+        yield _reclaim(given, policy_values.LOWER_PRIORITY)
+    if given.reclaim_within_cohort != policy_values.ANY:
+        yield _reclaim(given, policy_values.ANY)
     borrowing = given.borrow_within_cohort
-    if given.reclaim_within_cohort != policies.NEVER and borrowing != BorrowWithinCohort(
-        policy=policies.LOWER_PRIORITY
+    if given.reclaim_within_cohort != policy_values.NEVER and borrowing != BorrowWithinCohort(
+        policy=policy_values.LOWER_PRIORITY
     ):
-        changed = BorrowWithinCohort(policy=policies.LOWER_PRIORITY)
-        text = f"{policies.LOWER_PRIORITY} without maxPriorityThreshold"
+        changed = BorrowWithinCohort(policy=policy_values.LOWER_PRIORITY)
+        text = f"{policy_values.LOWER_PRIORITY} without maxPriorityThreshold"
         limited = borrowing is not None and borrowing.max_priority_threshold is not None
-        value = text if limited else policies.LOWER_PRIORITY
+        value = text if limited else policy_values.LOWER_PRIORITY
         yield "borrowWithinCohort", value, replace(given, borrow_within_cohort=changed)
 
 

@@ -32,7 +32,7 @@ from itertools import chain, islice
 from math import inf
 from typing import NamedTuple
 
-from queue_manager.api import policies
+from queue_manager.api import policy_values
 from queue_manager.api.types import Preemption
 from queue_manager.scheduling.holdings import Holding
 from queue_manager.scheduling.quota_state import QueueState, SchedulerState
@@ -96,10 +96,10 @@ def _policy_rule(preemptor: Preemptor, policy: str) -> Callable[[Holding], bool]
             return False
         if holding.priority < priority:
             return True
-        if policy == policies.ANY:
+        if policy == policy_values.ANY:
             return holding.evicted or preempted.get(holding.uid, 0) < MOST_RECLAIMS
         newer = holding.priority == priority and queued_at < holding.queued_at
-        return newer and policy == policies.LOWER_OR_NEWER_EQUAL
+        return newer and policy == policy_values.LOWER_OR_NEWER_EQUAL
 
     return is_allowed
 
@@ -115,7 +115,7 @@ def with_new_candidates(state: SchedulerState, cluster_queue: str, admitted: Usa
         over = {fr: node.usage.get(fr, 0) - node.subtree.get(fr, 0) for fr in admitted}
         if any(0 < above <= admitted[fr] for fr, above in over.items()):
             names = (name for name in state.relatives(cluster_queue) if name != cluster_queue)
-            return [n for n in names if _policy(state, n).reclaim_within_cohort != policies.NEVER]
+            return [n for n in names if _policy(state, n).reclaim_within_cohort != policy_values.NEVER]
         node = node.parent
     return []
 
@@ -141,7 +141,7 @@ def is_hopeless(state: SchedulerState, preemptor: Preemptor) -> bool:
         return False
     missing = {fr: short for fr, v in preemptor.usage.items() if (short := v - node.available(fr)) > 0}
     policy = queue.queue.spec.preemption.within_cluster_queue
-    if policy == policies.NEVER or not missing:
+    if policy == policy_values.NEVER or not missing:
         return bool(missing)
     below = priority_bound(policy, preemptor.info.priority)
     own = chain.from_iterable(state.ranked(queue, evicted=evicted, below=below) for evicted in (True, False))
@@ -164,15 +164,15 @@ def is_below_nominal(preemptor: Preemptor) -> bool:
 def may_borrow_and_preempt(queue: QueueState) -> bool:
     """Whether borrowWithinCohort lets a Workload of this ClusterQueue preempt others although it borrows."""
     borrowing = queue.queue.spec.preemption.borrow_within_cohort
-    return borrowing is not None and borrowing.policy != policies.NEVER
+    return borrowing is not None and borrowing.policy != policy_values.NEVER
 
 
 def priority_bound(policy: str, priority: int) -> float:
     """Return the bound below which the priority of each candidate is, for a preemptor of this priority."""
     match policy:
-        case policies.ANY:
+        case policy_values.ANY:
             return inf
-        case policies.LOWER_OR_NEWER_EQUAL:
+        case policy_values.LOWER_OR_NEWER_EQUAL:
             return priority + 1
         case _:
             return priority
@@ -212,9 +212,9 @@ class Source(NamedTuple):
 def sources_of(state: SchedulerState, preemptor: Preemptor) -> Iterator[Source]:
     """The ClusterQueues whose Workloads may be candidates by the policies of the preemptor's ClusterQueue."""
     policy = preemptor.queue.queue.spec.preemption
-    if policy.within_cluster_queue != policies.NEVER:
+    if policy.within_cluster_queue != policy_values.NEVER:
         yield Source(preemptor.queue, CandidateKind.OWN_QUEUE, preemptor.node)
-    if policy.reclaim_within_cohort == policies.NEVER:
+    if policy.reclaim_within_cohort == policy_values.NEVER:
         return
     node, remaining, entitled = preemptor.node, dict(preemptor.usage), False
     while node.parent is not None:

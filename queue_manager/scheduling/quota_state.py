@@ -16,7 +16,7 @@ from fractions import Fraction
 from job_controller.api_rules import label_selectors
 from job_controller.model import Key
 from job_controller.quantities import exact
-from queue_manager.api import messages, policies, reasons
+from queue_manager.api import messages, policy_values, reasons
 from queue_manager.api.types import (
     AdmissionCheck,
     AdmissionCheckRule,
@@ -328,7 +328,7 @@ def _loop(cycle: Cycle) -> str:
 def is_usage_based(queue: ClusterQueue) -> bool:
     """Whether the ClusterQueue wants its LocalQueues ordered by past usage."""
     scope = queue.spec.admission_scope
-    return scope is not None and scope.admission_mode == policies.USAGE_BASED
+    return scope is not None and scope.admission_mode == policy_values.USAGE_BASED
 
 
 def check_rules(queue: ClusterQueue) -> tuple[AdmissionCheckRule, ...]:

@@ -25,7 +25,7 @@ from datetime import datetime
 from heapq import merge
 from typing import NamedTuple
 
-from queue_manager.api import policies, reasons
+from queue_manager.api import policy_values, reasons
 from queue_manager.scheduling.flavor_assignment import Mode
 from queue_manager.scheduling.holdings import Holding, Ranking
 from queue_manager.scheduling.preemption_candidates import (
@@ -104,7 +104,7 @@ def after(state: SchedulerState, victims: tuple[Victim, ...], preemptor: Preempt
 def _may_fit_after_preemption(state: SchedulerState, queue: QueueState, fr: FlavorResource, value: int) -> bool:
     """Kueue: FlavorAssigner.fitsResourceQuota, canPreemptWithinClusterQueue"""
     within = queue.queue.spec.preemption.within_cluster_queue
-    return within != policies.NEVER or may_reclaim(state, queue, fr, value)
+    return within != policy_values.NEVER or may_reclaim(state, queue, fr, value)
 
 
 def may_reclaim(state: SchedulerState, queue: QueueState, fr: FlavorResource, value: int) -> bool:
@@ -117,7 +117,7 @@ def may_reclaim(state: SchedulerState, queue: QueueState, fr: FlavorResource, va
         queue.node.quota(fr).nominal >= value
         or smallest_subtree(queue.node, queue.node.borrow_level(fr, value)).parent is not None
         or may_borrow_and_preempt(queue)
-        or (bool(state.fair_sharing) and policy.reclaim_within_cohort != policies.NEVER)
+        or (bool(state.fair_sharing) and policy.reclaim_within_cohort != policy_values.NEVER)
     )
 
 
@@ -194,7 +194,7 @@ class _Search:
         if source.kind is CandidateKind.OWN_QUEUE:
             return reasons.IN_CLUSTER_QUEUE
         borrowing = self._policy.borrow_within_cohort
-        if source.kind is CandidateKind.ENTITLED or borrowing is None or borrowing.policy == policies.NEVER:
+        if source.kind is CandidateKind.ENTITLED or borrowing is None or borrowing.policy == policy_values.NEVER:
             return reasons.IN_COHORT_RECLAMATION
         threshold = borrowing.max_priority_threshold
         most = self._preemptor.info.priority - 1 if threshold is None else threshold

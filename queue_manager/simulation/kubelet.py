@@ -13,9 +13,9 @@ import msgspec
 from job_controller.model import Key, Pod
 from job_controller.pod_facts import is_terminal
 from job_controller.times import timestamp
-from queue_manager.api.resources import PODS
+from queue_manager.api.api_resources import PODS
 from queue_manager.engine.runtime import Runtime
-from queue_manager.engine.transport import STRATEGIC_PATCH, ApiError, Request
+from queue_manager.engine.transport_protocol import STRATEGIC_PATCH, ApiError, Request
 from queue_manager.engine.workqueue import WorkQueue
 
 NODE = "simulated"

@@ -15,14 +15,14 @@ from types import TracebackType
 from typing import Any, Self
 
 from queue_manager import kube_yaml
-from queue_manager.api.resources import by_kind
+from queue_manager.api.api_resources import by_kind
 from queue_manager.configuration import KueueConfig
 from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.runtime import Runtime
-from queue_manager.engine.transport import Relay, Request, Response, Transport
+from queue_manager.engine.transport_protocol import Relay, Request, Response, Transport
 from queue_manager.local.controllers.garbage_collector import GarbageCollector
 from queue_manager.local.controllers.namespace_deletion import NamespaceController
-from queue_manager.local.kinds.registry import KindRegistry
+from queue_manager.local.kinds.kind_registry import KindRegistry
 from queue_manager.local.local_cluster import install_crds
 from queue_manager.local.server.admission_plugin import AdmissionPlugin
 from queue_manager.local.server.api_server import ApiServer

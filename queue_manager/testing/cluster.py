@@ -232,7 +232,7 @@ def config_text(config: KueueConfig | Mapping[str, Any] | str | Path | None) -> 
         case Mapping():
             return json.dumps({**CONFIG_HEADER, **config})
         case _:
-            from queue_manager.configuration.render import as_yaml
+            from queue_manager.configuration.config_as_yaml import as_yaml
 
             return as_yaml(config)
 

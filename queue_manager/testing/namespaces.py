@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from kubernetes.client import CoreV1Api, CustomObjectsApi, V1Namespace, V1ObjectMeta
 
-from queue_manager.api.resources import LOCAL_QUEUES
+from queue_manager.api.api_resources import LOCAL_QUEUES
 from queue_manager.local.first_queue import CLUSTER_QUEUE, LOCAL_QUEUE
 
 if TYPE_CHECKING:

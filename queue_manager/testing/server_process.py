@@ -19,8 +19,8 @@ import msgspec
 from queue_manager.cli.published_config import Publisher
 from queue_manager.configuration import ConfigurationError, KueueConfig, loads
 from queue_manager.engine import file_descriptors, log
-from queue_manager.engine.transport import ApiError
-from queue_manager.engine.tuning import event_loop, tune_garbage_collector
+from queue_manager.engine.process_tuning import event_loop, tune_garbage_collector
+from queue_manager.engine.transport_protocol import ApiError
 from queue_manager.local.agent.cgroups import delegated
 from queue_manager.local.local_cluster import ClusterOptions, LocalCluster
 from queue_manager.local.storage.journal import DataDirectoryInUse

@@ -2,7 +2,7 @@
 
 The cause is derived from four sources: the Evicted condition (its reason names the cause, unless another eviction came
 first), status.schedulingStats (the number of attempts; requeueState is reset on deactivation), the pods that failed
-(`failures`; running pods are deleted), the record of the last attempt, which outlives its pods, and Warning Events
+(`pod_failures`; running pods are deleted), the record of the last attempt, which outlives its pods, and Warning Events
 about pods. A Workload whose pods were not ready because they failed is reported as crashing.
 """
 
@@ -18,8 +18,8 @@ from queue_manager.api.types import Workload
 from queue_manager.lifecycle import deactivated_by
 from queue_manager.lifecycle.pod_causes import OOM_KILLED, START_ERRORS
 from queue_manager.visibility.attempt_counts import count_budget_attempts
-from queue_manager.visibility.failures import Failure
 from queue_manager.visibility.job_causes import recorded_cause
+from queue_manager.visibility.pod_failures import Failure
 from queue_manager.visibility.wire_types import Event
 
 LIMIT = reasons.deactivated_due_to(reasons.REQUEUING_LIMIT_EXCEEDED)

@@ -12,7 +12,7 @@ The first line that applies decides; each gives one code of `reason_codes`.
     its queues are missing or inactive       NEVER/Misconfigured
     its queues are stopped                   the NEVER that holds after their release too, else HOLD/Suspended
     it waits for requeueAt                   WAIT/Backoff
-    it is pending                            the decision of the scheduler at this moment (`cluster_state.judge`)
+    it is pending                            the decision of the scheduler at this moment (`scheduler_judgement.judge`)
 
 `absent_manager` then makes FAULT/ControllerStale of a WAIT for which no manager runs.
 BEHAVIOUR.md#q51-explanations.
@@ -27,7 +27,7 @@ from typing import TypeVar
 from msgspec import structs
 
 from job_controller.model import Job, Key
-from queue_manager.api import condition_types, keys, policies, reasons
+from queue_manager.api import condition_types, keys, policy_values, reasons
 from queue_manager.api.check_states import CheckState
 from queue_manager.api.types import ClusterQueue, LocalQueue, Workload, stops
 from queue_manager.lifecycle.queue_entry import waits
@@ -35,12 +35,9 @@ from queue_manager.lifecycle.unscheduled import Unscheduled
 from queue_manager.lifecycle.workload_settings import WorkloadSettings
 from queue_manager.visibility import reason_codes
 from queue_manager.visibility.attempt_counts import budget_attempts
-from queue_manager.visibility.cluster_state import NEVER_REASONS, ClusterObjects, ClusterState, Judgement
-from queue_manager.visibility.consequences import queue_argument, queue_obstacle
 from queue_manager.visibility.deactivated_jobs import LIMIT, NO_NODE, NOT_STARTABLE, action, job_name
 from queue_manager.visibility.deactivated_jobs import cause as why_deactivated
-from queue_manager.visibility.demand import demand
-from queue_manager.visibility.finding import Finding, sentence_of
+from queue_manager.visibility.effects_of_changes import queue_argument, queue_obstacle
 from queue_manager.visibility.job_causes import recorded_cause
 from queue_manager.visibility.job_states import (
     JobState,
@@ -53,7 +50,10 @@ from queue_manager.visibility.job_states import (
 from queue_manager.visibility.node_advice import REQUEST_LESS, node_changes
 from queue_manager.visibility.obstacles import Obstacle
 from queue_manager.visibility.pending_sentences import IF_IT_LASTS, MANAGER_RUNS, REASON_TEXTS, decided
-from queue_manager.visibility.preempted import preempted_for
+from queue_manager.visibility.preempted_for import preempted_for
+from queue_manager.visibility.reason_with_sentence import Finding, sentence_of
+from queue_manager.visibility.requested_resources import demand
+from queue_manager.visibility.scheduler_judgement import NEVER_REASONS, ClusterObjects, ClusterState, Judgement
 
 ADMITTED_SECONDS = 15.0  # in which an admitted Job is unsuspended
 
@@ -351,7 +351,7 @@ Q = TypeVar("Q", LocalQueue, ClusterQueue)
 
 def released(queue: Q) -> Q:
     """The queue as it is after `sluice release`."""
-    return structs.replace(queue, spec=structs.replace(queue.spec, stop_policy=policies.STOP_NONE))
+    return structs.replace(queue, spec=structs.replace(queue.spec, stop_policy=policy_values.STOP_NONE))
 
 
 def _backing_off(case: Case, workload: Workload) -> Finding | None:

@@ -16,9 +16,7 @@ from job_controller.model import Job, Key
 from queue_manager.api.types import Workload
 from queue_manager.scheduling.backfill import NEVER
 from queue_manager.visibility import reason_codes
-from queue_manager.visibility.cluster_state import ClusterObjects, Judgement
 from queue_manager.visibility.deactivated_jobs import job_name
-from queue_manager.visibility.demand import demand
 from queue_manager.visibility.dominant_reason import Case, Surroundings, case_of, dominant
 from queue_manager.visibility.explanation_rows import (
     FlavorRow,
@@ -28,9 +26,11 @@ from queue_manager.visibility.explanation_rows import (
     holder_row,
     preemption_row,
 )
-from queue_manager.visibility.finding import Finding
-from queue_manager.visibility.future_events import Prediction
 from queue_manager.visibility.job_states import JobState
+from queue_manager.visibility.prediction_types import Prediction
+from queue_manager.visibility.reason_with_sentence import Finding
+from queue_manager.visibility.requested_resources import demand
+from queue_manager.visibility.scheduler_judgement import ClusterObjects, Judgement
 
 
 class AheadRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):

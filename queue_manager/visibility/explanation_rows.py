@@ -12,7 +12,7 @@ from fractions import Fraction
 import msgspec
 
 from job_controller.model import Key
-from queue_manager.api import policies, reasons
+from queue_manager.api import policy_values, reasons
 from queue_manager.scheduling.admission_evidence import FlavorEvidence, HeldQuota, PreemptionCheck, PreemptionVerdict
 from queue_manager.scheduling.amounts import text
 
@@ -125,7 +125,7 @@ def preemption_row(check: PreemptionCheck, priority: int) -> PreemptionRow:
 
 def _verdict_text(check: PreemptionCheck, priority: int) -> str:
     value = check.policy[1]
-    newer = ", or an equal one and is newer" if value == policies.LOWER_OR_NEWER_EQUAL else ""
+    newer = ", or an equal one and is newer" if value == policy_values.LOWER_OR_NEWER_EQUAL else ""
     limit = f"; {check.limited_by} excludes others" if check.limited_by else ""
     return _VERDICTS[check.verdict].format(
         value=value, priority=priority, may=check.candidates, newer=newer, limit=limit, rule=check.limited_by

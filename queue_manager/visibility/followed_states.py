@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from queue_manager.api.reasons import WAIT_FOR_RECOVERY, WAIT_FOR_START
 from queue_manager.visibility.job_states import JobState
-from queue_manager.visibility.started_jobs import NO_LONGER_READY
+from queue_manager.visibility.running_or_starting import NO_LONGER_READY
 
 STARTED = (JobState.STARTING, JobState.RUNNING)
 
@@ -32,7 +32,7 @@ def is_outdated(last: JobState | None, now: JobState) -> bool:
 def continued(last: ShownState | None, now: ShownState) -> ShownState:
     """Return `now`, with the reason WaitForRecovery if the Job is starting, or waits for its next pod, and ran before.
 
-    Its objects do not always say so (`started_jobs`). It holds until a pod is ready, or the Job stops.
+    Its objects do not always say so (`running_or_starting`). It holds until a pod is ready, or the Job stops.
     """
     between = now.state == JobState.BACKOFF and now.reason == WAIT_FOR_START
     if not (now.state == JobState.STARTING or between) or last is None or now.reason == WAIT_FOR_RECOVERY:

@@ -11,7 +11,7 @@ the same state:
     Backoff      evicted, and requeueAt is in the future; or not suspended, and between two tries of its pods
     Evicted      evicted, and still holding quota: its pods are terminating
     Running      not suspended, and a pod is ready or has succeeded, or the end of the Job is decided
-    Starting     not suspended, and no pod is ready yet, or none any more (WaitForRecovery): `started_jobs`
+    Starting     not suspended, and no pod is ready yet, or none any more (WaitForRecovery): `running_or_starting`
     Reserved     quota is reserved, and the Job is not started yet
     Suspended    suspended, and not managed by any queue: only a user can start it
     Pending      pending in its queue
@@ -44,9 +44,9 @@ from queue_manager.visibility.deactivated_jobs import deactivation, job_name
 from queue_manager.visibility.job_causes import exit_code_of, job_cause, pods_by_job
 from queue_manager.visibility.job_times import ended_at, last_run_seconds, times_of
 from queue_manager.visibility.pod_attempts import next_pod_at
-from queue_manager.visibility.preempted import preempted_for
+from queue_manager.visibility.preempted_for import preempted_for
+from queue_manager.visibility.running_or_starting import explain_running, explain_starting, is_between_tries, is_running
 from queue_manager.visibility.short_messages import like_another, plain
-from queue_manager.visibility.started_jobs import explain_running, explain_starting, is_between_tries, is_running
 
 WORKLOAD_CREATION_TIMEOUT = timedelta(seconds=15)  # within this time the queue creates the Workload of a new Job
 NOT_QUEUED = "NotQueued"

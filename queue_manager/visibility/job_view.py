@@ -15,11 +15,8 @@ from queue_manager.lifecycle.interruptions import Interruption, interruptions
 from queue_manager.visibility import deactivated_jobs
 from queue_manager.visibility.attempt_counts import count_attempts, count_budget_attempts
 from queue_manager.visibility.attempt_rows import AttemptRow, attempt_rows
-from queue_manager.visibility.demand import DemandRow, demand
 from queue_manager.visibility.explanation import Position
-from queue_manager.visibility.failures import Failure
-from queue_manager.visibility.future_events import Prediction
-from queue_manager.visibility.indexes import IndexMap, index_map
+from queue_manager.visibility.index_map import IndexMap, index_map
 from queue_manager.visibility.job_causes import exit_code_of, job_cause, recorded_cause
 from queue_manager.visibility.job_history import Step, history
 from queue_manager.visibility.job_states import (
@@ -32,7 +29,10 @@ from queue_manager.visibility.job_states import (
 )
 from queue_manager.visibility.job_times import last_run_seconds, times_of
 from queue_manager.visibility.pod_attempts import PodRow, pod_rows
+from queue_manager.visibility.pod_failures import Failure
+from queue_manager.visibility.prediction_types import Prediction
 from queue_manager.visibility.predictions import PredictionContext, predict
+from queue_manager.visibility.requested_resources import DemandRow, demand
 from queue_manager.visibility.wire_types import Event, Pod
 
 

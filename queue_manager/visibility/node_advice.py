@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from queue_manager.visibility.demand import DemandRow
+from queue_manager.visibility.requested_resources import DemandRow
 
 FITS = "a node has room for its pods and fits their node selector, affinity and tolerations"
 REQUEST_LESS = "its pods request less (delete it, and submit it again)"

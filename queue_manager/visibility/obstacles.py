@@ -27,10 +27,10 @@ from queue_manager.api import condition_types, keys, reasons
 from queue_manager.api.types import ClusterQueue, Cohort, LocalQueue, ResourceFlavor, Workload, stops
 from queue_manager.jobs.workload_manifest import prebuilt_name
 from queue_manager.scheduling.resource_rules import COUNT_ALL, ResourceRules
-from queue_manager.visibility.consequences import queue_obstacle
+from queue_manager.visibility.effects_of_changes import queue_obstacle
 from queue_manager.visibility.job_states import is_judged
+from queue_manager.visibility.never_fits import never, without_quota
 from queue_manager.visibility.similar_names import similar_names
-from queue_manager.visibility.start_verdict import never, without_quota
 from queue_manager.visibility.unlisted_queues import is_unlisted
 
 WAITS = "waits in its queue"

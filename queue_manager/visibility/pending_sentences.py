@@ -14,10 +14,10 @@ from queue_manager.scheduling.amounts import text
 from queue_manager.scheduling.preemption_advice import NO_WAYS
 from queue_manager.scheduling.workload_info import PODS
 from queue_manager.visibility import reason_codes
-from queue_manager.visibility.cluster_state import NEVER_REASONS, ClusterObjects, Judgement, victims_of
 from queue_manager.visibility.deactivated_jobs import job_name
 from queue_manager.visibility.explanation_rows import nearest
-from queue_manager.visibility.finding import Finding, sentence_of
+from queue_manager.visibility.reason_with_sentence import Finding, sentence_of
+from queue_manager.visibility.scheduler_judgement import NEVER_REASONS, ClusterObjects, Judgement, victims_of
 
 MANAGER_RUNS = "`sluice manager` or `sluice up` runs"
 IF_IT_LASTS = f"{MANAGER_RUNS}, if this does not change within seconds"

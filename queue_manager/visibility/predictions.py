@@ -24,14 +24,14 @@ from queue_manager.lifecycle.workload_settings import WorkloadSettings
 from queue_manager.scheduling.execution_time import execution_deadline
 from queue_manager.visibility import reason_codes
 from queue_manager.visibility.deactivated_jobs import job_argument
-from queue_manager.visibility.evicted_first import is_evicted_before
+from queue_manager.visibility.eviction_before_replacement import is_evicted_before
 from queue_manager.visibility.explanation import Explanation
-from queue_manager.visibility.future_events import Prediction
-from queue_manager.visibility.indexes import IndexMap
+from queue_manager.visibility.index_map import IndexMap
 from queue_manager.visibility.job_states import JobState, awaits_requeue, is_overdue
 from queue_manager.visibility.obstacles import Obstacle
 from queue_manager.visibility.pod_attempts import next_pod_at
-from queue_manager.visibility.preempted import preempted_for
+from queue_manager.visibility.prediction_types import Prediction
+from queue_manager.visibility.preempted_for import preempted_for
 from queue_manager.visibility.wire_types import Pod
 
 NO_WORKLOAD = (

@@ -27,8 +27,8 @@ from rich.console import Console
 from rich.table import Table
 
 from queue_manager.engine.clock import SystemClock
-from queue_manager.engine.tuning import tune_garbage_collector
-from queue_manager.local.kinds.registry import KindRegistry
+from queue_manager.engine.process_tuning import tune_garbage_collector
+from queue_manager.local.kinds.kind_registry import KindRegistry
 from queue_manager.local.loopback_certificate import provide
 from queue_manager.local.server.api_server import ApiServer
 from queue_manager.local.server.http_server import serve

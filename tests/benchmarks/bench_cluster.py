@@ -15,10 +15,10 @@ from typing import Any
 
 import orjson
 
-from queue_manager.api.resources import JOBS
+from queue_manager.api.api_resources import JOBS
 from queue_manager.engine.http_transport import HttpTransport
 from queue_manager.engine.rest_client import RestClient
-from queue_manager.engine.transport import Request
+from queue_manager.engine.transport_protocol import Request
 from tests.process_figures import cpu_seconds, resident_bytes
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -18,12 +18,12 @@ from typing import Any
 
 import orjson
 
-from queue_manager.api.resources import CLUSTER_QUEUES, JOBS, LOCAL_QUEUES, RESOURCE_FLAVORS
+from queue_manager.api.api_resources import CLUSTER_QUEUES, JOBS, LOCAL_QUEUES, RESOURCE_FLAVORS
 from queue_manager.configuration import loads
 from queue_manager.engine.clock import SystemClock
+from queue_manager.engine.process_tuning import event_loop, tune_garbage_collector
 from queue_manager.engine.rest_client import RestClient
-from queue_manager.engine.transport import Request
-from queue_manager.engine.tuning import event_loop, tune_garbage_collector
+from queue_manager.engine.transport_protocol import Request
 from queue_manager.local.local_cluster import ClusterOptions, LocalCluster
 from queue_manager.simulation.virtual import run_virtual
 from tests.simulation.round_trip import round_trip

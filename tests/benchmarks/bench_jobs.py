@@ -29,13 +29,13 @@ from job_controller.labels import OWN_TRACKING_FINALIZER as FINALIZER
 from job_controller.model import Job, Object, Record
 from job_controller.pod_manifest import manifest
 from job_controller.sync_steps import PodPlan
-from queue_manager.api.resources import JOBS, NAMESPACES, PODS
+from queue_manager.api.api_resources import JOBS, NAMESPACES, PODS
 from queue_manager.engine.clock import SystemClock
 from queue_manager.engine.http_transport import HttpTransport
+from queue_manager.engine.process_tuning import event_loop, tune_garbage_collector
 from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.runtime import Runtime
-from queue_manager.engine.transport import STRATEGIC_PATCH, Request
-from queue_manager.engine.tuning import event_loop, tune_garbage_collector
+from queue_manager.engine.transport_protocol import STRATEGIC_PATCH, Request
 from tests.control_plane.jobs.controller_processes import JOB_CONTROLLER, ControllerProcess, built_in, ours
 from tests.control_plane.jobs.shared_server import BUILT_IN, OURS, SIDES, SharedServer
 from tests.control_plane.server import ControlPlane

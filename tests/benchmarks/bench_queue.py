@@ -22,11 +22,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from job_controller.model import Object
-from queue_manager.api.resources import EVENTS, NAMESPACES
-from queue_manager.engine.codec import decoder
+from queue_manager.api.api_resources import EVENTS, NAMESPACES
+from queue_manager.engine.json_codec import decoder
+from queue_manager.engine.process_tuning import event_loop, tune_garbage_collector
 from queue_manager.engine.rest_client import Page, RestClient
-from queue_manager.engine.transport import Request, Transport
-from queue_manager.engine.tuning import event_loop, tune_garbage_collector
+from queue_manager.engine.transport_protocol import Request, Transport
 from tests.benchmarks import queue_report
 from tests.benchmarks.queue_load import IN_FLIGHT, PLAIN_IN_FLIGHT, Load, PlainClient, Stalled, client_of
 from tests.benchmarks.queue_record import Record

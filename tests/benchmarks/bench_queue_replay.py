@@ -25,9 +25,9 @@ from random import Random
 from time import process_time
 from typing import Any
 
+from queue_manager.engine.process_tuning import tune_garbage_collector
 from queue_manager.engine.runtime import Runtime
-from queue_manager.engine.transport import Relay, Request, Response, Transport
-from queue_manager.engine.tuning import tune_garbage_collector
+from queue_manager.engine.transport_protocol import Relay, Request, Response, Transport
 from queue_manager.local.server.in_process import LocalTransport
 from queue_manager.simulation.virtual import run_virtual
 from queue_manager.simulation.world import World

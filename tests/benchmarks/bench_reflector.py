@@ -19,12 +19,12 @@ from collections.abc import Coroutine
 from typing import Any
 
 from job_controller.model import Pod
-from queue_manager.api.resources import PODS
+from queue_manager.api.api_resources import PODS
 from queue_manager.engine.cache import Cache
 from queue_manager.engine.http_transport import HttpTransport
+from queue_manager.engine.process_tuning import event_loop, tune_garbage_collector
 from queue_manager.engine.reflector import Reflector
 from queue_manager.engine.rest_client import RestClient
-from queue_manager.engine.tuning import event_loop, tune_garbage_collector
 
 EVENTS = 60_000
 WEIGHED = 5_000

@@ -19,10 +19,10 @@ from rich.table import Table
 
 from job_controller.json_tree import Json
 from job_controller.quantities import parse
+from queue_manager.api.api_resources import CLUSTER_QUEUES, JOBS, LOCAL_QUEUES, NAMESPACES, RESOURCE_FLAVORS, SECRETS
 from queue_manager.api.component_names import WEBHOOK_SECRET
-from queue_manager.api.resources import CLUSTER_QUEUES, JOBS, LOCAL_QUEUES, NAMESPACES, RESOURCE_FLAVORS, SECRETS
+from queue_manager.engine.process_tuning import event_loop, tune_garbage_collector
 from queue_manager.engine.rest_client import RestClient
-from queue_manager.engine.tuning import event_loop, tune_garbage_collector
 from queue_manager.installation.settings import Settings
 from tests.benchmarks.bench_queue import Meter, values_of
 from tests.benchmarks.queue_load import IN_FLIGHT, client_of

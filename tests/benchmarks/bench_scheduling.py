@@ -21,11 +21,11 @@ from rich.console import Console
 from rich.table import Table
 
 from job_controller.json_tree import Json
-from queue_manager.api.resources import WORKLOADS
+from queue_manager.api.api_resources import WORKLOADS
 from queue_manager.api.types import ClusterQueue, Cohort, LocalQueue, ResourceFlavor, Workload
 from queue_manager.engine.cache import Cache
 from queue_manager.engine.interning import sharer
-from queue_manager.engine.tuning import tune_garbage_collector
+from queue_manager.engine.process_tuning import tune_garbage_collector
 from queue_manager.queueing.queue_set import Queues
 from queue_manager.scheduling.cycle import Admit, run_cycle
 from queue_manager.scheduling.holdings import Holding

@@ -9,8 +9,8 @@ from __future__ import annotations
 import asyncio
 import time
 
-from queue_manager.api.resources import CONFIG_MAPS
-from queue_manager.engine.tuning import tune_garbage_collector
+from queue_manager.api.api_resources import CONFIG_MAPS
+from queue_manager.engine.process_tuning import tune_garbage_collector
 from queue_manager.simulation.virtual import run_virtual
 from queue_manager.simulation.world import World
 from tests.simulation.test_one_day import day

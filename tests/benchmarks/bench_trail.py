@@ -15,14 +15,14 @@ from collections.abc import Callable
 from time import process_time
 
 from job_controller.model import Key, ObjectMeta, Pod
-from queue_manager.api.resources import PODS
+from queue_manager.api.api_resources import PODS
 from queue_manager.engine import tracing
 from queue_manager.engine.cache import Cache
 from queue_manager.engine.cause_ids import CURRENT, CauseId
 from queue_manager.engine.log import JsonFormatter, TextFormatter
 from queue_manager.engine.metric_registry import MetricRegistry
 from queue_manager.engine.rest_client import RestClient
-from queue_manager.engine.transport import Relay, Request, Response
+from queue_manager.engine.transport_protocol import Relay, Request, Response
 from queue_manager.engine.workqueue import WorkQueue
 from tests.collector import collecting
 

@@ -35,7 +35,7 @@ from rich.console import Console
 from rich.table import Table
 
 from job_controller.json_tree import Json
-from queue_manager.api.resources import (
+from queue_manager.api.api_resources import (
     CLUSTER_QUEUES,
     JOBS,
     LOCAL_QUEUES,
@@ -49,11 +49,11 @@ from queue_manager.configuration.addresses import Address
 from queue_manager.engine.certificates import issue
 from queue_manager.engine.clock import SystemClock
 from queue_manager.engine.metric_registry import MetricRegistry
+from queue_manager.engine.process_tuning import event_loop, tune_garbage_collector
 from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.runtime import Runtime
-from queue_manager.engine.tuning import event_loop, tune_garbage_collector
 from queue_manager.lifecycle.workload_settings import WorkloadSettings
-from queue_manager.local.kinds.registry import KindRegistry
+from queue_manager.local.kinds.kind_registry import KindRegistry
 from queue_manager.local.local_cluster import install_crds
 from queue_manager.local.server.api_server import ApiServer
 from queue_manager.local.server.in_process import LocalTransport

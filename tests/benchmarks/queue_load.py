@@ -14,13 +14,13 @@ from datetime import UTC, datetime
 from random import Random
 
 from queue_manager.api import condition_types
-from queue_manager.api.resources import WORKLOADS
+from queue_manager.api.api_resources import WORKLOADS
 from queue_manager.api.types import Workload
 from queue_manager.engine.cache import Cache
 from queue_manager.engine.clock import SystemClock
 from queue_manager.engine.http_transport import HttpTransport
 from queue_manager.engine.runtime import Runtime
-from queue_manager.engine.transport import ApiError
+from queue_manager.engine.transport_protocol import ApiError
 from queue_manager.lifecycle import transitions
 from queue_manager.lifecycle.status_draft import Draft
 from tests.benchmarks.queue_record import Record

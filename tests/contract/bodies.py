@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from queue_manager.api.resources import Resource
+from queue_manager.api.api_resources import Resource
 
 Json = Any
 

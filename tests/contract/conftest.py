@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from queue_manager.api.resources import CRDS, JOBS, NAMESPACES, PODS
+from queue_manager.api.api_resources import CRDS, JOBS, NAMESPACES, PODS
 from queue_manager.engine.rest_client import RestClient
 from tests.contract import servers
 from tests.contract.servers import Server

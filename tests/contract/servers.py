@@ -16,13 +16,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from queue_manager.api.resources import Resource
+from queue_manager.api.api_resources import Resource
 from queue_manager.engine.clock import SystemClock
 from queue_manager.engine.http_transport import HttpTransport
-from queue_manager.engine.transport import Request
+from queue_manager.engine.transport_protocol import Request
 from queue_manager.local.controllers.garbage_collector import GarbageCollector
 from queue_manager.local.controllers.namespace_deletion import NamespaceController
-from queue_manager.local.kinds.registry import KindRegistry
+from queue_manager.local.kinds.kind_registry import KindRegistry
 from queue_manager.local.kubeconfig_file import write_kubeconfig
 from queue_manager.local.server import http_server
 from queue_manager.local.server.api_server import AdmissionPlugin, ApiServer

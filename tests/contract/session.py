@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
-from queue_manager.api.resources import CRDS, Resource, by_kind
-from queue_manager.engine.transport import JSON, MERGE_PATCH, Request
+from queue_manager.api.api_resources import CRDS, Resource, by_kind
+from queue_manager.engine.transport_protocol import JSON, MERGE_PATCH, Request
 from tests.contract.normal import Normal
 from tests.contract.servers import Server
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from queue_manager.api.resources import CONFIG_MAPS, JOBS, NAMESPACES, PODS, Resource
-from queue_manager.engine.transport import JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH
+from queue_manager.api.api_resources import CONFIG_MAPS, JOBS, NAMESPACES, PODS, Resource
+from queue_manager.engine.transport_protocol import JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH
 from tests.contract.bodies import config_map, definition, job, pod, thing, things
 from tests.contract.session import Answer, Session
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from queue_manager.api.resources import CONFIG_MAPS, JOBS, NAMESPACES, PODS
+from queue_manager.api.api_resources import CONFIG_MAPS, JOBS, NAMESPACES, PODS
 from tests.contract.bodies import config_map, job, owner, pod
 from tests.contract.session import Session
 

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from queue_manager.api import keys
+from queue_manager.api.api_resources import CLUSTER_QUEUES, CRDS, LOCAL_QUEUES, WORKLOADS, Resource
 from queue_manager.api.crd_conversion import converted_by
 from queue_manager.api.crd_generation import crd
 from queue_manager.api.models import KINDS
 from queue_manager.api.queue_admission import QueueAdmission
-from queue_manager.api.resources import CLUSTER_QUEUES, CRDS, LOCAL_QUEUES, WORKLOADS, Resource
 from queue_manager.engine.rest_client import RestClient
-from queue_manager.engine.transport import JSON_PATCH, MERGE_PATCH
+from queue_manager.engine.transport_protocol import JSON_PATCH, MERGE_PATCH
 from tests.contract.servers import Embedded
 from tests.contract.session import Answer, Session
 from tests.contract.test_kubectl import Kubectl, manifest

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from queue_manager.api.resources import CONFIG_MAPS, JOBS, NAMESPACES, PODS
-from queue_manager.engine.transport import STRATEGIC_PATCH
+from queue_manager.api.api_resources import CONFIG_MAPS, JOBS, NAMESPACES, PODS
+from queue_manager.engine.transport_protocol import STRATEGIC_PATCH
 from tests.contract.bodies import config_map, job, pod
 from tests.contract.session import Session
 

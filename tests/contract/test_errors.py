@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from queue_manager.api.resources import CONFIG_MAPS, JOBS
+from queue_manager.api.api_resources import CONFIG_MAPS, JOBS
 from tests.contract.bodies import config_map, job
 from tests.contract.session import Session
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from queue_manager.api.resources import EVENTS, Resource
+from queue_manager.api.api_resources import EVENTS, Resource
 from tests.contract.session import Session
 
 Json = Any

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from queue_manager.api.resources import JOBS
+from queue_manager.api.api_resources import JOBS
 from tests.contract.bodies import job
 from tests.contract.normal import UUID
 from tests.contract.session import Answer, Session

@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from queue_manager.api.resources import CONFIG_MAPS, JOBS, NAMESPACES, PODS, Resource
+from queue_manager.api.api_resources import CONFIG_MAPS, JOBS, NAMESPACES, PODS, Resource
 from tests.contract.bodies import config_map, definition, job, pod, thing, things
 from tests.contract.session import Session
 

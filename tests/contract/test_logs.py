@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from queue_manager.api.resources import PODS
+from queue_manager.api.api_resources import PODS
 from tests.contract.bodies import pod
 from tests.contract.session import Answer, Session
 

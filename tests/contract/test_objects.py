@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from queue_manager.api.resources import CONFIG_MAPS, JOBS, NAMESPACES, NODES, PODS
-from queue_manager.engine.transport import MERGE_PATCH
+from queue_manager.api.api_resources import CONFIG_MAPS, JOBS, NAMESPACES, NODES, PODS
+from queue_manager.engine.transport_protocol import MERGE_PATCH
 from tests.contract.bodies import config_map, job, pod
 from tests.contract.session import Session
 

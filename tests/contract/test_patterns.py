@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from queue_manager.api.resources import CRDS
+from queue_manager.api.api_resources import CRDS
 from tests.contract.bodies import definition, thing
 from tests.contract.session import Session
 

@@ -20,8 +20,8 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from queue_manager.api.resources import CONFIG_MAPS, CRDS, JOBS, NAMESPACES, PODS, Resource
-from queue_manager.engine.transport import JSON, JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, Request
+from queue_manager.api.api_resources import CONFIG_MAPS, CRDS, JOBS, NAMESPACES, PODS, Resource
+from queue_manager.engine.transport_protocol import JSON, JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, Request
 from tests.contract import servers
 from tests.contract.bodies import config_map, definition, job, pod, thing
 from tests.contract.normal import Normal

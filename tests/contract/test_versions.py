@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from queue_manager.api.resources import CRDS, Resource
-from queue_manager.engine.transport import MERGE_PATCH
+from queue_manager.api.api_resources import CRDS, Resource
+from queue_manager.engine.transport_protocol import MERGE_PATCH
 from tests.contract.bodies import definition, thing, things
 from tests.contract.session import Session
 

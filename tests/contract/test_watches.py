@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from queue_manager.api.resources import CONFIG_MAPS, PODS
-from queue_manager.engine.transport import Request
+from queue_manager.api.api_resources import CONFIG_MAPS, PODS
+from queue_manager.engine.transport_protocol import Request
 from tests.contract.bodies import config_map, definition, pod, thing, things
 from tests.contract.session import Session
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from queue_manager.api.resources import CONFIG_MAPS, JOBS
-from queue_manager.engine.transport import APPLY_PATCH
+from queue_manager.api.api_resources import CONFIG_MAPS, JOBS
+from queue_manager.engine.transport_protocol import APPLY_PATCH
 from tests.contract.bodies import definition, things
 from tests.contract.session import Session
 

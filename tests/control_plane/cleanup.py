@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 
-from queue_manager.api.resources import (
+from queue_manager.api.api_resources import (
     ADMISSION_CHECKS,
     CLUSTER_QUEUES,
     COHORTS,
@@ -20,7 +20,7 @@ from queue_manager.api.resources import (
     Resource,
 )
 from queue_manager.engine.rest_client import RestClient
-from queue_manager.engine.transport import ApiError, Request
+from queue_manager.engine.transport_protocol import ApiError, Request
 
 WORK = (JOBS, WORKLOADS, PODS)  # what a manager acts on
 QUEUES = (LOCAL_QUEUES, CLUSTER_QUEUES, RESOURCE_FLAVORS, COHORTS, WORKLOAD_PRIORITY_CLASSES, ADMISSION_CHECKS)

@@ -15,9 +15,9 @@ from uuid import uuid4
 
 import pytest
 
+from queue_manager.api.api_resources import NAMESPACES
 from queue_manager.api.crd_generation import GROUP, VERSION
 from queue_manager.api.models import KINDS
-from queue_manager.api.resources import NAMESPACES
 from queue_manager.engine.http_transport import HttpTransport
 from queue_manager.engine.rest_client import RestClient
 from tests.control_plane import provide

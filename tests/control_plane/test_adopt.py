@@ -14,8 +14,7 @@ import pytest
 import yaml
 
 from queue_manager.adoption.kueue_installation import DEPLOYMENTS, manifest
-from queue_manager.api.component_names import CONFIG_MAP
-from queue_manager.api.resources import (
+from queue_manager.api.api_resources import (
     CLUSTER_QUEUES,
     CONFIG_MAPS,
     JOBS,
@@ -27,9 +26,10 @@ from queue_manager.api.resources import (
     SECRETS,
     WORKLOADS,
 )
+from queue_manager.api.component_names import CONFIG_MAP
 from queue_manager.configuration.config_map import KEY
 from queue_manager.engine.rest_client import RestClient
-from queue_manager.engine.transport import ApiError, Request
+from queue_manager.engine.transport_protocol import ApiError, Request
 from queue_manager.installation.object_names import NAME_LABEL, WEBHOOK_SECRET
 from queue_manager.installation.objects import objects
 from queue_manager.installation.settings import Settings

@@ -11,10 +11,10 @@ import pytest
 
 from job_controller.json_tree import Json
 from queue_manager.api import crd_generation
+from queue_manager.api.api_resources import CRDS, Resource
 from queue_manager.api.models import KINDS
-from queue_manager.api.resources import CRDS, Resource
 from queue_manager.engine.rest_client import RestClient
-from queue_manager.engine.transport import ApiError
+from queue_manager.engine.transport_protocol import ApiError
 from tests.unit.api.golden import BETTER_WORDING, STEPS, STRICTER, ids, kind_of
 
 pytestmark = pytest.mark.control_plane

@@ -15,10 +15,7 @@ from typing import Any
 import pytest
 
 from queue_manager.api import keys
-from queue_manager.api.crd_conversion import converted_by
-from queue_manager.api.crd_generation import crd
-from queue_manager.api.models import KINDS
-from queue_manager.api.resources import (
+from queue_manager.api.api_resources import (
     CLUSTER_QUEUES,
     CRDS,
     LOCAL_QUEUES,
@@ -27,10 +24,13 @@ from queue_manager.api.resources import (
     WORKLOADS,
     Resource,
 )
+from queue_manager.api.crd_conversion import converted_by
+from queue_manager.api.crd_generation import crd
+from queue_manager.api.models import KINDS
 from queue_manager.cli.adoption_steps import rewrite_stored
 from queue_manager.engine.http_transport import HttpTransport
 from queue_manager.engine.rest_client import RestClient
-from queue_manager.engine.transport import ApiError
+from queue_manager.engine.transport_protocol import ApiError
 from tests.control_plane.conftest import ROOT, SLUICE
 from tests.control_plane.manager.guarded import config, kubeconfig, manager_account
 from tests.control_plane.manager.process import Manager

@@ -23,9 +23,9 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
+from queue_manager.api.api_resources import JOBS, WORKLOADS, Resource, by_kind
 from queue_manager.api.conversion import conversion_review
 from queue_manager.api.queue_admission import RULES
-from queue_manager.api.resources import JOBS, WORKLOADS, Resource, by_kind
 from queue_manager.engine.rest_client import RestClient
 from queue_manager.jobs.webhook import WEBHOOK
 from queue_manager.local.errors import sentence

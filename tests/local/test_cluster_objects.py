@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from queue_manager.api.resources import CLUSTER_QUEUES, LOCAL_QUEUES, NAMESPACES, RESOURCE_FLAVORS
+from queue_manager.api.api_resources import CLUSTER_QUEUES, LOCAL_QUEUES, NAMESPACES, RESOURCE_FLAVORS
 from queue_manager.api.types import ClusterQueue, LocalQueue, Namespace
 from queue_manager.cli.cluster_objects import read_cluster_objects
 from queue_manager.cli.exit_codes import EXIT_NEVER, CommandRefused

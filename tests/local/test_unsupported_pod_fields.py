@@ -8,11 +8,11 @@ from typing import Any
 import orjson
 import pytest
 
-from queue_manager.api.resources import JOBS, PODS, Resource
+from queue_manager.api.api_resources import JOBS, PODS, Resource
 from queue_manager.engine.clock import SystemClock
-from queue_manager.engine.transport import JSON
+from queue_manager.engine.transport_protocol import JSON
 from queue_manager.local import unsupported_pod_fields as fields
-from queue_manager.local.kinds.registry import KindRegistry
+from queue_manager.local.kinds.kind_registry import KindRegistry
 from queue_manager.local.server.api_server import ApiServer, ServerRequest
 from queue_manager.local.storage.store import Store
 

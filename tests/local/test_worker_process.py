@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from queue_manager.api.resources import CONFIG_MAPS, CRDS, NAMESPACES, Resource
-from queue_manager.engine.transport import MERGE_PATCH
-from queue_manager.local.kinds.registry import KindRegistry
+from queue_manager.api.api_resources import CONFIG_MAPS, CRDS, NAMESPACES, Resource
+from queue_manager.engine.transport_protocol import MERGE_PATCH
+from queue_manager.local.kinds.kind_registry import KindRegistry
 from queue_manager.local.request_limits import MAX_VALUES
 from queue_manager.local.server.api_server import ApiServer
 from queue_manager.local.worker_process import WorkerProcess

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from queue_manager.configuration import loads
-from queue_manager.engine.transport import Relay, Request, Response, Transport
+from queue_manager.engine.transport_protocol import Relay, Request, Response, Transport
 from queue_manager.simulation.kubelet import PodScript
 from queue_manager.simulation.virtual import run_virtual
 from queue_manager.simulation.world import World

@@ -16,9 +16,9 @@ from typing import Any, NamedTuple
 import msgspec
 
 from job_controller.model import Pod
-from queue_manager.api.resources import CLUSTER_QUEUES, COHORTS, JOBS, LOCAL_QUEUES, PODS, WORKLOADS, Resource
+from queue_manager.api.api_resources import CLUSTER_QUEUES, COHORTS, JOBS, LOCAL_QUEUES, PODS, WORKLOADS, Resource
 from queue_manager.configuration import loads
-from queue_manager.engine.transport import ApiError
+from queue_manager.engine.transport_protocol import ApiError
 from queue_manager.simulation.kubelet import PodScript
 from queue_manager.simulation.world import World
 from tests.local.queue.cluster import API, NS, Cluster

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from queue_manager.scheduling.amounts import amount
 from queue_manager.scheduling.quota_tree import FlavorResource
-from queue_manager.visibility.cluster_state import ClusterObjects
+from queue_manager.visibility.scheduler_judgement import ClusterObjects
 
 Usage = Mapping[FlavorResource, int]
 UNLIMITED = 2**63 - 1

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from queue_manager.api import reasons
-from queue_manager.api.resources import (
+from queue_manager.api.api_resources import (
     ADMISSION_CHECKS,
     CLUSTER_QUEUES,
     COHORTS,
@@ -39,7 +39,7 @@ from queue_manager.api.types import (
     Workload,
 )
 from queue_manager.engine.runtime import Runtime
-from queue_manager.engine.transport import Request, Response
+from queue_manager.engine.transport_protocol import Request, Response
 from queue_manager.lifecycle.status_draft import Draft
 from queue_manager.lifecycle.workload_settings import PodsReadySettings, WorkloadSettings
 from queue_manager.scheduler.admission_loop import Scheduler
@@ -49,7 +49,7 @@ from queue_manager.scheduler.workload_writer import WorkloadWriter
 from queue_manager.scheduling.backfill import BackfillRules
 from queue_manager.scheduling.fair_preemption import FINAL_SHARE, INITIAL_SHARE
 from queue_manager.simulation.virtual import run_virtual, virtual_clock
-from queue_manager.visibility.cluster_state import ClusterObjects
+from queue_manager.visibility.scheduler_judgement import ClusterObjects
 from tests.unit.queueing.builders import (
     cluster_queue,
     cohort,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from queue_manager.api.resources import CLUSTER_QUEUES
+from queue_manager.api.api_resources import CLUSTER_QUEUES
 from queue_manager.simulation.kubelet import PodScript
 from queue_manager.simulation.virtual import run_virtual
 from tests.local.queue.cluster import API, Cluster, cluster

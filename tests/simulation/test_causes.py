@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from queue_manager.api.resources import PODS
+from queue_manager.api.api_resources import PODS
 from queue_manager.engine.log import JsonFormatter
 from queue_manager.simulation.kubelet import PodScript
 from queue_manager.simulation.virtual import run_virtual

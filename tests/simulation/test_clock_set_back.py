@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from job_controller.ports import Clock
 from job_controller.times import CLOCK_SKEW
-from queue_manager.api.resources import JOBS, WORKLOADS
+from queue_manager.api.api_resources import JOBS, WORKLOADS
 from queue_manager.configuration import loads
 from queue_manager.simulation import world as simulated
 from queue_manager.simulation.kubelet import PodScript

@@ -15,8 +15,8 @@ import msgspec
 import pytest
 
 from job_controller import quantities
-from queue_manager.api.resources import CLUSTER_QUEUES, JOBS, WORKLOADS
-from queue_manager.engine.transport import ApiError, Relay, Request, Response, Transport
+from queue_manager.api.api_resources import CLUSTER_QUEUES, JOBS, WORKLOADS
+from queue_manager.engine.transport_protocol import ApiError, Relay, Request, Response, Transport
 from queue_manager.simulation.kubelet import PodScript
 from queue_manager.simulation.virtual import run_virtual
 from queue_manager.simulation.world import World

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from queue_manager.api.resources import CLUSTER_QUEUES, COHORTS, JOBS, LOCAL_QUEUES, WORKLOADS
+from queue_manager.api.api_resources import CLUSTER_QUEUES, COHORTS, JOBS, LOCAL_QUEUES, WORKLOADS
 from queue_manager.configuration import loads
 from queue_manager.simulation.kubelet import PodScript
 from queue_manager.simulation.virtual import run_virtual

@@ -10,12 +10,12 @@ import pytest
 
 from queue_manager.adoption.job_imports import plan
 from queue_manager.adoption.queue_mapping import QueueRule
-from queue_manager.api.resources import CLUSTER_QUEUES, JOBS, PODS, WORKLOADS
+from queue_manager.api.api_resources import CLUSTER_QUEUES, JOBS, PODS, WORKLOADS
 from queue_manager.cli.import_jobs import carry_out
-from queue_manager.cli.import_view import read_view
+from queue_manager.cli.import_reading import read_view
 from queue_manager.configuration import loads
 from queue_manager.engine.rest_client import RestClient
-from queue_manager.engine.transport import Relay, Request, Response
+from queue_manager.engine.transport_protocol import Relay, Request, Response
 from queue_manager.simulation.kubelet import PodScript
 from queue_manager.simulation.virtual import run_virtual
 from queue_manager.simulation.world import World

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from queue_manager.api.resources import CLUSTER_QUEUES, LOCAL_QUEUES
-from queue_manager.engine.transport import Relay, Request, Response
+from queue_manager.api.api_resources import CLUSTER_QUEUES, LOCAL_QUEUES
+from queue_manager.engine.transport_protocol import Relay, Request, Response
 from queue_manager.simulation.virtual import run_virtual
 from queue_manager.simulation.world import World
 from tests.local.queue.cluster import NS, Cluster

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from queue_manager.api.resources import WORKLOADS
+from queue_manager.api.api_resources import WORKLOADS
 from queue_manager.simulation.kubelet import PodScript
 from queue_manager.simulation.virtual import run_virtual
 from tests.local.queue.cluster import NS, Cluster, cluster

@@ -7,9 +7,9 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from queue_manager.api.resources import JOBS, WORKLOAD_PRIORITY_CLASSES, WORKLOADS
+from queue_manager.api.api_resources import JOBS, WORKLOAD_PRIORITY_CLASSES, WORKLOADS
 from queue_manager.configuration import loads
-from queue_manager.engine.transport import ApiError
+from queue_manager.engine.transport_protocol import ApiError
 from queue_manager.simulation.kubelet import PodScript
 from queue_manager.simulation.virtual import run_virtual
 from queue_manager.simulation.world import World

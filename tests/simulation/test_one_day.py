@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from job_controller.model import Job, Pod
-from queue_manager.api.resources import JOBS, PODS, WORKLOADS
+from queue_manager.api.api_resources import JOBS, PODS, WORKLOADS
 from queue_manager.api.types import Workload
 from queue_manager.configuration import KueueConfig
 from queue_manager.configuration.kueue_config import WaitForPodsReady

@@ -18,7 +18,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from queue_manager.api.resources import WORKLOADS
+from queue_manager.api.api_resources import WORKLOADS
 from queue_manager.configuration import loads
 from queue_manager.local.storage.store import StoredChange
 from queue_manager.simulation.kubelet import PodScript

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from queue_manager.api.resources import CLUSTER_QUEUES, JOBS, LOCAL_QUEUES
+from queue_manager.api.api_resources import CLUSTER_QUEUES, JOBS, LOCAL_QUEUES
 from queue_manager.simulation.kubelet import PodScript
 from tests.local.queue.cluster import API, NS, Cluster
 from tests.simulation.crashes import SHORT, Scenario, crash_at_writes, is_true, sampled, until_workload

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import pytest
 
-from queue_manager.api.resources import JOBS, WORKLOADS
+from queue_manager.api.api_resources import JOBS, WORKLOADS
 from tests.local.queue.cluster import NS, Cluster
 from tests.simulation.crashes import NEVER, SHORT, Scenario, crash_at_writes, is_true, sampled, until_workload
 

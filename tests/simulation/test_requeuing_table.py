@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 import msgspec
 import pytest
 
-from queue_manager.api.resources import WORKLOADS
+from queue_manager.api.api_resources import WORKLOADS
 from queue_manager.api.types import Workload
 from queue_manager.configuration import KueueConfig
 from queue_manager.configuration.kueue_config import RequeuingStrategy, WaitForPodsReady

@@ -14,7 +14,7 @@ import pytest
 from job_controller.model import Job
 from queue_manager.adoption.workload_fates import Fate, fate
 from queue_manager.api import condition_types
-from queue_manager.api.resources import JOBS, WORKLOADS
+from queue_manager.api.api_resources import JOBS, WORKLOADS
 from queue_manager.api.types import Workload
 from queue_manager.configuration import KueueConfig
 from queue_manager.simulation.kubelet import PodScript

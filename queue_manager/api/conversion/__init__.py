@@ -8,6 +8,6 @@ its facets. All other fields are the same in both versions. What a version canno
 (`keys.ONLY_IN_V1BETA1`, `keys.ONLY_IN_V1BETA2`), so that a round trip loses nothing. BEHAVIOUR.md#q75-two-versions.
 """
 
-from queue_manager.api.conversion.versions import FACETS, ConversionError, convert
+from queue_manager.api.conversion.object_conversion import FACETS, ConversionError, convert
 
 __all__ = ["FACETS", "ConversionError", "convert"]

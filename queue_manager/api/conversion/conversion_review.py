@@ -7,7 +7,7 @@ gets the message. Of metadata, a conversion may change labels and annotations on
 from __future__ import annotations
 
 from job_controller.json_tree import Json
-from queue_manager.api.conversion.versions import ConversionError, convert
+from queue_manager.api.conversion.object_conversion import ConversionError, convert
 
 API_VERSION = "apiextensions.k8s.io/v1"
 

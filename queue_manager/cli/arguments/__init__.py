@@ -19,7 +19,7 @@ from queue_manager.cli.arguments.local_commands import add_demo, add_down, add_u
 from queue_manager.cli.arguments.manager_command import add_manager
 from queue_manager.cli.arguments.queue_commands import add_queue_commands
 from queue_manager.cli.exit_codes import EXIT_NEVER
-from queue_manager.cli.streams import sentence
+from queue_manager.cli.standard_streams import sentence
 
 
 class CommandParser(argparse.ArgumentParser):

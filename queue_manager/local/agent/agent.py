@@ -20,12 +20,13 @@ import msgspec
 
 from job_controller.json_tree import Json
 from job_controller.times import timestamp
-from queue_manager.api.resources import CONFIG_MAPS, PODS, Resource
+from queue_manager.api.api_resources import CONFIG_MAPS, PODS, Resource
 from queue_manager.engine.cache import Cache
 from queue_manager.engine.runtime import Runtime
-from queue_manager.engine.transport import ApiError
+from queue_manager.engine.transport_protocol import ApiError
 from queue_manager.engine.workqueue import WorkQueue
 from queue_manager.local.agent import supervisor
+from queue_manager.local.agent.admitted_pods import PodAdmitter
 from queue_manager.local.agent.cgroups import Cgroups
 from queue_manager.local.agent.environment import ConfigError, Host
 from queue_manager.local.agent.escaped_processes import Sweeper
@@ -34,7 +35,6 @@ from queue_manager.local.agent.eviction_order import PressurePolicy
 from queue_manager.local.agent.node_admission import REJECTED, Preempting, Rejected
 from queue_manager.local.agent.node_conditions import OwnNodes
 from queue_manager.local.agent.oom_killer import OomKiller
-from queue_manager.local.agent.pod_admitter import PodAdmitter
 from queue_manager.local.agent.pod_files import Layout
 from queue_manager.local.agent.pod_logs import LogIndexer
 from queue_manager.local.agent.pod_status import PREEMPTED, Termination

@@ -18,7 +18,7 @@ import contextlib
 import os
 from pathlib import Path
 
-from queue_manager.local.agent.limits import Limits
+from queue_manager.local.agent.limit_fields import Limits
 from queue_manager.local.agent.pod_files import RunFiles
 
 MOUNT = Path("/sys/fs/cgroup")

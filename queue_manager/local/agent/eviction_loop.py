@@ -15,9 +15,9 @@ from typing import Protocol
 from job_controller import quantities
 from queue_manager.local.agent.container_starts import Container
 from queue_manager.local.agent.eviction_order import ContainerUse, PodUse, PressurePolicy, available, evict
-from queue_manager.local.agent.memory_use import Limit, Sizes, by_container, over_limit
 from queue_manager.local.agent.pod_status import Termination
 from queue_manager.local.agent.pod_worker import PodWorker
+from queue_manager.local.agent.proc_memory import Limit, Sizes, by_container, over_limit
 from queue_manager.local.placement.pod_preemption import PlacedPod
 from queue_manager.scheduling.amounts import Amounts
 

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 
 from job_controller.model import Object, ObjectMeta
 from job_controller.times import timestamp
-from queue_manager.api.resources import NODES
+from queue_manager.api.api_resources import NODES
 from queue_manager.engine.runtime import Runtime
-from queue_manager.engine.transport import STRATEGIC_PATCH
+from queue_manager.engine.transport_protocol import STRATEGIC_PATCH
 from queue_manager.engine.workqueue import WorkQueue
 from queue_manager.local.agent.environment import Host
 from queue_manager.local.agent.eviction_order import RECLAIMING, THRESHOLD_MET

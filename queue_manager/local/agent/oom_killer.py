@@ -13,8 +13,8 @@ from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 
 from queue_manager.local.agent.escaped_processes import kill
-from queue_manager.local.agent.memory_use import Limit, Sizes, by_container, over_limit, unreclaimable
 from queue_manager.local.agent.pod_worker import PodWorker
+from queue_manager.local.agent.proc_memory import Limit, Sizes, by_container, over_limit, unreclaimable
 
 log = logging.getLogger(__name__)
 

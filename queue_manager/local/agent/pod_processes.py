@@ -26,14 +26,14 @@ from queue_manager.local.agent.container_starts import (
     Exit,
     delay_after,
 )
-from queue_manager.local.agent.limits import OOM_KILLED, limits_of
+from queue_manager.local.agent.limit_fields import OOM_KILLED, limits_of
 from queue_manager.local.agent.pod_files import RunFiles
 from queue_manager.local.agent.pod_status import VANISHED
 from queue_manager.local.agent.pod_worker_dependencies import NodePod, WorkerDependencies
+from queue_manager.local.agent.proc_usage import sample
 from queue_manager.local.agent.readiness_probes import ProbeContext, Readiness, is_probed
 from queue_manager.local.agent.resource_usage import Usage
 from queue_manager.local.agent.termination_message import termination_message
-from queue_manager.local.agent.usage_samples import sample
 
 
 class PodProcesses:

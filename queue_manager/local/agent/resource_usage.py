@@ -3,7 +3,7 @@
 A container with a cgroup is measured by it, with all its processes. Else the kernel's account of the ended supervisor
 is read (wait4): the CPU time of all its descendants that were waited for, and the peak of the largest one. The kernel
 counts the memory of the process that started the supervisor, this one, into that peak; so it is known only if it is
-larger than ours. A sample of the running container (usage_samples.py) counts where it is greater. Of a container that
+larger than ours. A sample of the running container (proc_usage.py) counts where it is greater. Of a container that
 an earlier agent started, whose parent is gone, the supervisor's own record of CPU time is read.
 
 Each end of a container adds a line to the file `use` of the container, `<time of the exit> <cpu seconds> <peak bytes>`

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection
 from time import monotonic
 
 from queue_manager.local.agent.pod_worker import PodWorker
-from queue_manager.local.agent.usage_samples import sample
+from queue_manager.local.agent.proc_usage import sample
 
 log = logging.getLogger(__name__)
 

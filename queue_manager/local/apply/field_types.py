@@ -10,7 +10,7 @@ from functools import cache
 from typing import Any
 
 from job_controller.json_tree import Json
-from queue_manager.local.schema.shapes import definitions
+from queue_manager.local.schema.builtin_types import definitions
 
 OBJECT_META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
 _QUANTITY = "io.k8s.apimachinery.pkg.api.resource.Quantity"

@@ -20,8 +20,8 @@ from typing import Any, NamedTuple
 import orjson
 
 from job_controller.json_tree import Json
+from queue_manager.local.apply.changed_fields import FieldDifference, compare
 from queue_manager.local.apply.field_types import DEDUCED, FieldType, custom_type, empty_object, type_named
-from queue_manager.local.apply.field_values import FieldDifference, compare
 from queue_manager.local.kinds.custom_kinds import CustomSchema
 from queue_manager.local.kinds.kind import OtherVersion, Schema
 from queue_manager.local.schema.fieldset import (

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from job_controller.json_tree import Json
-from queue_manager.local.apply.elements import element
 from queue_manager.local.apply.field_types import UNTYPED, FieldType, ListType, MapType
+from queue_manager.local.apply.list_item_keys import element
 from queue_manager.local.schema.fieldset import MEMBER, FieldSet, below, children_of, has, is_member, node_of
 
 _NOTHING: Any = object()

@@ -20,9 +20,9 @@ from typing import NamedTuple
 import orjson
 
 from job_controller.json_tree import Json
-from queue_manager.local.apply.elements import BadValue
+from queue_manager.local.apply.changed_fields import compare, field_set
 from queue_manager.local.apply.field_types import FieldType
-from queue_manager.local.apply.field_values import compare, field_set
+from queue_manager.local.apply.list_item_keys import BadValue
 from queue_manager.local.apply.managed_fields import (
     APPLY,
     UPDATE,

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from job_controller.json_tree import Json
-from queue_manager.local.apply.elements import BadValue, element
 from queue_manager.local.apply.field_types import FieldType, ListType, MapType
+from queue_manager.local.apply.list_item_keys import BadValue, element
 from queue_manager.local.schema.fieldset import show_element, value_element
 
 

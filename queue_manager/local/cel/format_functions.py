@@ -9,7 +9,7 @@ from typing import Any
 from job_controller.api_rules import names
 from queue_manager.local.cel.cel_values import NONE, Function, Optional
 from queue_manager.local.cel.text_functions import as_text
-from queue_manager.local.schema.formats import has_format
+from queue_manager.local.schema.string_formats import has_format
 
 Check = Callable[[str], Sequence[str]]
 

@@ -7,13 +7,13 @@ from typing import Any
 
 from queue_manager.local.cel.cel_values import CelError, CelQuantity, Function, no_overload
 from queue_manager.local.cel.text_functions import as_text
-from queue_manager.local.schema import scalars
+from queue_manager.local.schema import times_and_quantities
 
 
 def quantity(value: Any) -> CelQuantity:
     """Parse a Kubernetes quantity. Raises CelError."""
     try:
-        return CelQuantity(scalars.number(as_text(value)))
+        return CelQuantity(times_and_quantities.number(as_text(value)))
     except ValueError as error:
         raise CelError(str(error)) from error
 
@@ -48,7 +48,7 @@ METHODS: dict[str, Function] = {
     "compareTo": _compare_to,
     "isInteger": _is_integer,
     "asInteger": _as_integer,
-    "asApproximateFloat": lambda value: scalars.approximate(_amount(value)),
+    "asApproximateFloat": lambda value: times_and_quantities.approximate(_amount(value)),
     "sign": lambda value: (_amount(value) > 0) - (_amount(value) < 0),
     "add": lambda left, right: CelQuantity(_amount(left) + _amount(right)),
     "sub": lambda left, right: CelQuantity(_amount(left) - _amount(right)),

@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from job_controller.json_tree import Json
 from job_controller.ports import Clock
 from job_controller.times import WaitStart, wait_start
-from queue_manager.api.resources import EVENTS
+from queue_manager.api.api_resources import EVENTS
 from queue_manager.local.storage.store import Store, decode
 
 LIFETIME = timedelta(hours=1)

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from queue_manager.engine.transport import MERGE_PATCH
+from queue_manager.engine.transport_protocol import MERGE_PATCH
 from queue_manager.local.controllers.server_calls import request
 from queue_manager.local.server.deletion import FOREGROUND, ORPHAN
 from queue_manager.local.storage.store import Store, Stored, StoredChange

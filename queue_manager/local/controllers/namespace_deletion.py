@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from queue_manager.api.resources import NAMESPACES
+from queue_manager.api.api_resources import NAMESPACES
 from queue_manager.local.controllers.server_calls import request
 from queue_manager.local.kinds.kind import Kind
 from queue_manager.local.storage.store import Store, StoredChange, decode

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import orjson
 
-from queue_manager.engine.transport import JSON, Response
+from queue_manager.engine.transport_protocol import JSON, Response
 from queue_manager.local.server.http_messages import ServerRequest
 
 if TYPE_CHECKING:

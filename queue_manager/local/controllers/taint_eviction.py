@@ -16,7 +16,7 @@ import msgspec
 
 from job_controller.json_tree import Json
 from job_controller.times import WaitStart, later, wait_start
-from queue_manager.api.resources import NODES, PODS
+from queue_manager.api.api_resources import NODES, PODS
 from queue_manager.engine.runtime import Runtime
 from queue_manager.engine.workqueue import WorkQueue
 from queue_manager.local.placement.placement_objects import UNFINISHED, NodeObject, PodObject

@@ -12,10 +12,10 @@ from typing import Any
 import orjson
 
 from job_controller.json_tree import Json
-from queue_manager.api.resources import Resource
+from queue_manager.api.api_resources import Resource
 from queue_manager.local.kinds.custom_kinds import OBJECT_META, CustomSchema
 from queue_manager.local.kinds.kind import Kind
-from queue_manager.local.schema.shapes import definitions
+from queue_manager.local.schema.builtin_types import definitions
 from queue_manager.local.schema.strict_decoding import TypedSchema
 
 _PREFIX = "#/components/schemas/"

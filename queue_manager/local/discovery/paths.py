@@ -16,7 +16,7 @@ from queue_manager.local.discovery import openapi, openapi_v2
 from queue_manager.local.kinds.crd_versions import version_order
 from queue_manager.local.kinds.custom_kinds import CustomSchema
 from queue_manager.local.kinds.kind import Kind
-from queue_manager.local.kinds.registry import KindRegistry
+from queue_manager.local.kinds.kind_registry import KindRegistry
 
 JSON = "application/json"
 VERSION = "v1.36.3+sluice"

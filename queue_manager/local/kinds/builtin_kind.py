@@ -9,7 +9,7 @@ from typing import Any
 from job_controller.api_rules import metadata_validation, names
 from job_controller.api_rules.field_errors import IMMUTABLE, FieldError, invalid
 from job_controller.json_tree import Json
-from queue_manager.api.resources import Resource
+from queue_manager.api.api_resources import Resource
 from queue_manager.local.kinds.kind import Kind
 from queue_manager.local.schema.strict_decoding import TypedSchema
 

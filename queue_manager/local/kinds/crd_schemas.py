@@ -5,7 +5,7 @@ from __future__ import annotations
 from job_controller.api_rules.field_errors import FieldError, forbidden, invalid, not_supported, required
 from job_controller.json_tree import Json
 from queue_manager.local.schema.patterns import PatternError, compiled
-from queue_manager.local.schema.structural import CompiledSchema
+from queue_manager.local.schema.structural_schemas import CompiledSchema
 
 TYPES = ("array", "boolean", "integer", "number", "object", "string")
 

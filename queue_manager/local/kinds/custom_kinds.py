@@ -12,7 +12,7 @@ import orjson
 from job_controller.api_rules import metadata_validation
 from job_controller.api_rules.field_errors import FieldError, invalid, show
 from job_controller.json_tree import Json
-from queue_manager.api.resources import Resource
+from queue_manager.api.api_resources import Resource
 from queue_manager.local.errors import bad_request
 from queue_manager.local.kinds.ages import since
 from queue_manager.local.kinds.crd_versions import (
@@ -27,10 +27,10 @@ from queue_manager.local.kinds.crd_versions import (
 from queue_manager.local.kinds.jsonpath import Path, compile_path, find
 from queue_manager.local.kinds.kind import Column, Kind, OtherVersion
 from queue_manager.local.kinds.tables import AGE, NAME, age
+from queue_manager.local.schema.builtin_types import shape_of
 from queue_manager.local.schema.cpu_time_limits import OUT_OF_BUDGET, TimeLimitExceeded, limited
-from queue_manager.local.schema.shapes import shape_of
 from queue_manager.local.schema.strict_decoding import Undecodable, Walk
-from queue_manager.local.schema.structural import CompiledSchema, duplicate_fields
+from queue_manager.local.schema.structural_schemas import CompiledSchema, duplicate_fields
 from queue_manager.local.schema.validation_cache import text_of
 
 OBJECT_META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"

@@ -8,7 +8,7 @@ from typing import Any
 from job_controller.api_rules import names
 from job_controller.api_rules.field_errors import FieldError, invalid, required
 from job_controller.json_tree import Json
-from queue_manager.api.resources import EVENTS, Resource
+from queue_manager.api.api_resources import EVENTS, Resource
 from queue_manager.local.kinds.ages import since
 from queue_manager.local.kinds.builtin_kind import builtin, lookup
 from queue_manager.local.kinds.kind import Column

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Protocol
 
 from job_controller.api_rules.field_errors import FieldError
 from job_controller.json_tree import Json
-from queue_manager.api.resources import Resource
+from queue_manager.api.api_resources import Resource
 from queue_manager.local.schema.fieldset import FieldSet
 
 

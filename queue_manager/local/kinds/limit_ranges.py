@@ -5,7 +5,7 @@ from __future__ import annotations
 from job_controller.api_rules import names
 from job_controller.api_rules.field_errors import FieldError, duplicate, forbidden, invalid, required
 from job_controller.json_tree import Json
-from queue_manager.local.schema import scalars
+from queue_manager.local.schema import times_and_quantities
 
 _STANDARD = ("Pod", "Container", "PersistentVolumeClaim")
 
@@ -66,15 +66,15 @@ def _validate_ratios(item: Json, path: str) -> list[FieldError]:
     """Errors of maxLimitRequestRatio: it is at least 1, and at most max divided by min."""
     errors = []
     for name, amount in sorted((item.get("maxLimitRequestRatio") or {}).items()):
-        at, ratio = f"{path}.maxLimitRequestRatio[{name}]", scalars.number(amount)
+        at, ratio = f"{path}.maxLimitRequestRatio[{name}]", times_and_quantities.number(amount)
         if ratio < 1:
             errors.append(invalid(at, amount, f"ratio {amount} is less than 1"))
         low, high = ((item.get(field) or {}).get(name) for field in ("min", "max"))
-        if low is None or high is None or not scalars.number(low):
+        if low is None or high is None or not times_and_quantities.number(low):
             continue
-        widest = scalars.number(high) / scalars.number(low)
+        widest = times_and_quantities.number(high) / times_and_quantities.number(low)
         if ratio > widest:
-            text = f"ratio {amount} is greater than max/min = {scalars.approximate(widest):f}"
+            text = f"ratio {amount} is greater than max/min = {times_and_quantities.approximate(widest):f}"
             errors.append(invalid(at, amount, text))
     return errors
 
@@ -94,7 +94,11 @@ def _validate_order(item: Json, name: str, path: str) -> list[FieldError]:
     errors = []
     for low, high, low_name, high_name, fault, shown in _ORDER:
         smaller, larger = (item.get(low) or {}).get(name), (item.get(high) or {}).get(name)
-        if smaller is None or larger is None or scalars.number(smaller) <= scalars.number(larger):
+        if (
+            smaller is None
+            or larger is None
+            or times_and_quantities.number(smaller) <= times_and_quantities.number(larger)
+        ):
             continue
         detail = f"{low_name} value {smaller} is greater than {high_name} value {larger}"
         errors.append(invalid(f"{path}.{fault}[{name}]", (item.get(shown) or {})[name], detail))

@@ -17,11 +17,11 @@ from job_controller.api_rules.field_errors import (
 )
 from job_controller.go_text import NOT_NEGATIVE
 from job_controller.json_tree import Json
-from queue_manager.api.resources import NODES
+from queue_manager.api.api_resources import NODES
 from queue_manager.local.kinds.builtin_kind import builtin, lookup
 from queue_manager.local.kinds.kind import Column
 from queue_manager.local.kinds.tables import AGE, NAME, age
-from queue_manager.local.schema import scalars
+from queue_manager.local.schema import times_and_quantities
 
 EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 _ROLE = "node-role.kubernetes.io/"
@@ -75,7 +75,7 @@ def _validate_amounts(node: Json) -> list[FieldError]:
     for field in ("capacity", "allocatable"):
         for name, amount in (lookup(node, f"status.{field}") or {}).items():
             path = f"status.{field}.{name}"
-            number = scalars.number(amount)
+            number = times_and_quantities.number(amount)
             if number < 0:
                 errors.append(invalid(path, amount, NOT_NEGATIVE))
             if number.denominator != 1 and (name == "pods" or _is_extended(name)):

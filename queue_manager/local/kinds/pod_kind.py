@@ -11,10 +11,10 @@ from job_controller.api_rules.metadata_validation import validate_metadata
 from job_controller.api_rules.pod_defaults import default_pod
 from job_controller.api_rules.pod_templates import validate_pod_spec
 from job_controller.json_tree import Json
-from queue_manager.api.resources import PODS
+from queue_manager.api.api_resources import PODS
 from queue_manager.local.kinds import pod_rows
 from queue_manager.local.kinds.builtin_kind import builtin, lookup
-from queue_manager.local.schema import scalars
+from queue_manager.local.schema import times_and_quantities
 from queue_manager.local.schema.fieldset import FieldSet, of_paths
 from queue_manager.local.schema.validation_cache import Answers, Passed, text_of
 
@@ -135,7 +135,7 @@ def _positive(container: Json, field: str) -> dict[str, Any]:
     for name, amount in ((container.get("resources") or {}).get(field) or {}).items():
         if name in _COUNTED:
             try:
-                number = scalars.number(amount)
+                number = times_and_quantities.number(amount)
             except ValueError:
                 continue
             if number > 0:

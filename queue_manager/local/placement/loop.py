@@ -24,7 +24,7 @@ import msgspec
 
 from job_controller.json_tree import Json
 from job_controller.model import Key
-from queue_manager.api.resources import NODES, PODS
+from queue_manager.api.api_resources import NODES, PODS
 from queue_manager.engine.runtime import Runtime
 from queue_manager.engine.workqueue import WorkQueue
 from queue_manager.local.placement.node_choice import NodeRoom, PlacementPod, Unschedulable, place

@@ -7,9 +7,9 @@ import logging
 import msgspec
 
 from job_controller.times import timestamp
-from queue_manager.api.resources import PODS
+from queue_manager.api.api_resources import PODS
 from queue_manager.engine.runtime import Runtime
-from queue_manager.engine.transport import ApiError, Request
+from queue_manager.engine.transport_protocol import ApiError, Request
 from queue_manager.local.placement.node_choice import Unschedulable
 from queue_manager.local.placement.placement_objects import SCHEDULER, PodObject
 from queue_manager.local.pod_disruption import disrupt

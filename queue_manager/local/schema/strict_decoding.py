@@ -1,6 +1,6 @@
 """Strict decoding of the built-in kinds, and the form in which their objects are stored.
 
-One walk over an object and the shape of its kind (`shapes`) does what the decoder of an API server does
+One walk over an object and the shape of its kind (`builtin_types`) does what the decoder of an API server does
 (sigs.k8s.io/json in strict mode): it rejects wrong JSON types with the same messages, finds unknown and repeated
 fields, drops them, and converts times and quantities to their stored form.
 
@@ -18,9 +18,9 @@ from typing import Any
 
 from job_controller.json_tree import Json
 from queue_manager.local.errors import bad_request
-from queue_manager.local.schema import scalars
-from queue_manager.local.schema.jsontext import Repeated
-from queue_manager.local.schema.shapes import Field, Shape, shape_of
+from queue_manager.local.schema import times_and_quantities
+from queue_manager.local.schema.builtin_types import Field, Shape, shape_of
+from queue_manager.local.schema.json_parsing import Repeated
 from queue_manager.local.schema.validation_cache import Passed, text_of
 
 # The path from the root to a value: (parent path, step). A step is a field, a map key or a list index.
@@ -110,7 +110,7 @@ class Walk:
     def _compound(self, found: str, shape: Shape, trail: Trail) -> None:
         """Report a list or object in place of a scalar."""
         if shape.form == "quantity":
-            raise Undecodable(scalars.QUANTITY_FORMAT)
+            raise Undecodable(times_and_quantities.QUANTITY_FORMAT)
         if shape.form in ("time", "microtime", "intstr"):
             raise Undecodable(place(found, "int32" if shape.form == "intstr" else "string", trail))
         self.mismatch(found, shape, trail)
@@ -173,7 +173,7 @@ class Walk:
             if form == "bytes":
                 base64.b64decode(item, validate=True)
                 return item
-            return scalars.time(item) if form == "time" else scalars.micro_time(item)
+            return times_and_quantities.time(item) if form == "time" else times_and_quantities.micro_time(item)
         except binascii.Error:
             bad = next((i for i, c in enumerate(item) if not (c.isascii() and (c.isalnum() or c in "+/="))), len(item))
             raise Undecodable(f"illegal base64 data at input byte {bad}") from None
@@ -187,9 +187,9 @@ class Walk:
 def quantity(item: Json, digits: int = 9) -> str:
     """The canonical text of a quantity. Raises Undecodable."""
     if type(item) not in (str, int, float):
-        raise Undecodable(scalars.QUANTITY_FORMAT)
+        raise Undecodable(times_and_quantities.QUANTITY_FORMAT)
     try:
-        return scalars.quantity(item, digits)
+        return times_and_quantities.quantity(item, digits)
     except ValueError as error:
         raise Undecodable(str(error)) from None
 

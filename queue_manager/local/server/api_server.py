@@ -17,14 +17,14 @@ import orjson
 from job_controller.json_tree import Json
 from job_controller.ports import Clock
 from job_controller.times import timestamp
-from queue_manager.api.resources import CRDS, NAMESPACES, PODS
+from queue_manager.api.api_resources import CRDS, NAMESPACES, PODS
 from queue_manager.engine.metric_registry import Exposition
-from queue_manager.engine.transport import Response
+from queue_manager.engine.transport_protocol import Response
 from queue_manager.local import errors
 from queue_manager.local.container_logs import ContainerLogs
 from queue_manager.local.discovery.paths import discovery
 from queue_manager.local.errors import StatusError
-from queue_manager.local.kinds.registry import KindRegistry
+from queue_manager.local.kinds.kind_registry import KindRegistry
 from queue_manager.local.schema.cpu_time_limits import LimitedRequest, NeedsWorkerProcess, Work
 from queue_manager.local.server.access_reviews import review
 from queue_manager.local.server.admission_plugin import AdmissionPlugin, AdmissionReview

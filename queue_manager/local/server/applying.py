@@ -9,14 +9,14 @@ from typing import Any, Protocol
 from job_controller.api_rules.field_errors import IMMUTABLE, FieldError, forbidden, invalid, required
 from job_controller.json_tree import Json
 from job_controller.times import timestamp
-from queue_manager.engine.transport import APPLY_PATCH
+from queue_manager.engine.transport_protocol import APPLY_PATCH
 from queue_manager.local import errors
 from queue_manager.local.apply.managed_fields import APPLY, Managers, decode, encode
 from queue_manager.local.apply.server_side_apply import Applied, apply
 from queue_manager.local.kinds.custom_kinds import CustomSchema
 from queue_manager.local.request_limits import MAX_BODY
-from queue_manager.local.schema.jsontext import whole
-from queue_manager.local.schema.structural import CompiledSchema
+from queue_manager.local.schema.json_parsing import whole
+from queue_manager.local.schema.structural_schemas import CompiledSchema
 from queue_manager.local.server import object_metadata
 from queue_manager.local.server.field_ownership import manager_id, view_of
 from queue_manager.local.server.http_messages import flag, media_type

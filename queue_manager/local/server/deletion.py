@@ -20,7 +20,7 @@ from job_controller.api_rules.field_errors import FieldError, invalid, not_suppo
 from job_controller.json_tree import Json
 from job_controller.pod_facts import grace_period
 from job_controller.times import timestamp
-from queue_manager.api.resources import NAMESPACES, PODS, Resource
+from queue_manager.api.api_resources import NAMESPACES, PODS, Resource
 from queue_manager.local import errors
 from queue_manager.local.server.admission_plugin import AdmissionPlugin, AdmissionReview
 from queue_manager.local.server.event_loop_turns import in_turns

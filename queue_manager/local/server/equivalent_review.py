@@ -7,7 +7,7 @@ if a rule changed it, as an API server does for webhooks with matchPolicy Equiva
 from __future__ import annotations
 
 from job_controller.json_tree import Json
-from queue_manager.api.resources import Resource
+from queue_manager.api.api_resources import Resource
 from queue_manager.local.server.admission_plugin import AdmissionReview
 from queue_manager.local.server.request_info import Call
 

@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 
 import orjson
 
-from queue_manager.engine.transport import Response
+from queue_manager.engine.transport_protocol import Response
 from queue_manager.local import errors
 
 MAX_WARNINGS, MAX_WARNING = 4096, 256  # characters of all warnings, and of one warning if they exceed that

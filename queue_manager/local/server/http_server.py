@@ -26,8 +26,8 @@ from aiohttp.streams import StreamReader
 from aiohttp.web_exceptions import HTTPRequestEntityTooLarge
 from aiohttp.web_protocol import RequestHandler
 
-from queue_manager.engine.connections import BACKLOG, Connections
-from queue_manager.engine.transport import Response
+from queue_manager.engine.anonymous_connections import BACKLOG, Connections
+from queue_manager.engine.transport_protocol import Response
 from queue_manager.local import errors
 from queue_manager.local.request_limits import MAX_BODY
 from queue_manager.local.server.api_server import ApiServer

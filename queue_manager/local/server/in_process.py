@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 
-from queue_manager.engine import transport
-from queue_manager.engine.transport import JSON, ApiError, Response
+from queue_manager.engine import transport_protocol
+from queue_manager.engine.transport_protocol import JSON, ApiError, Response
 from queue_manager.local.server.api_server import ApiServer
 from queue_manager.local.server.http_messages import ServerRequest, Stream
 
@@ -21,7 +21,7 @@ class LocalTransport:
         self._server = server
         self._user = user
 
-    async def request(self, request: transport.Request) -> Response:
+    async def request(self, request: transport_protocol.Request) -> Response:
         """See `engine.Transport.request`. There is no timeout, because there is no network."""
         headers = {"accept": request.accept, "content-type": request.content_type, "user-agent": AGENT}
         body = request.body or b""

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import orjson
 
 from job_controller.api_rules.field_errors import FieldError, forbidden, invalid, not_supported
-from queue_manager.api.resources import Resource
+from queue_manager.api.api_resources import Resource
 from queue_manager.local import errors
 from queue_manager.local.kinds.custom_kinds import CustomSchema
 from queue_manager.local.server.event_loop_turns import in_turns

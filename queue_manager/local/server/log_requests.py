@@ -7,10 +7,10 @@ from datetime import datetime
 from job_controller.api_rules.field_errors import FieldError, forbidden, invalid
 from job_controller.go_text import NOT_NEGATIVE
 from job_controller.json_tree import Json
-from queue_manager.api.resources import Resource
+from queue_manager.api.api_resources import Resource
 from queue_manager.local import errors
 from queue_manager.local.container_logs import LogOptions
-from queue_manager.local.schema import scalars
+from queue_manager.local.schema import times_and_quantities
 from queue_manager.local.server.http_messages import flag
 from queue_manager.local.server.listing import number
 from queue_manager.local.server.request_info import Call
@@ -54,7 +54,7 @@ def _time(text: str) -> datetime | None:
     if not text:
         return None
     try:
-        scalars.time(text)
+        times_and_quantities.time(text)
     except ValueError as error:
         raise errors.bad_request(str(error)) from None
     return datetime.fromisoformat(text)

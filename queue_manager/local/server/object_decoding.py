@@ -10,8 +10,8 @@ from queue_manager.local.kinds.custom_kinds import CustomSchema
 from queue_manager.local.kinds.kind import Kind
 from queue_manager.local.request_limits import MAX_BODY
 from queue_manager.local.schema import protobuf
-from queue_manager.local.schema.jsontext import parse_json
-from queue_manager.local.schema.shapes import definitions
+from queue_manager.local.schema.builtin_types import definitions
+from queue_manager.local.schema.json_parsing import parse_json
 from queue_manager.local.server.http_messages import JSON_TYPE, PROTOBUF, YAML_TYPES, ServerRequest, media_type
 from queue_manager.local.server.request_bodies import (
     check_size,

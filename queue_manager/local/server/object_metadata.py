@@ -8,7 +8,7 @@ from typing import Any
 from job_controller.api_rules.field_errors import IMMUTABLE, FieldError, invalid, required
 from job_controller.json_tree import Json
 from job_controller.times import timestamp
-from queue_manager.api.resources import NAMESPACES
+from queue_manager.api.api_resources import NAMESPACES
 from queue_manager.local import errors
 from queue_manager.local.server.request_info import Call
 from queue_manager.local.storage.store import WritableStore, decode

@@ -12,8 +12,8 @@ from job_controller.api_rules.field_errors import required
 from job_controller.disruption_target import announcement, is_announced
 from job_controller.json_tree import Json
 from job_controller.times import timestamp
-from queue_manager.api.resources import Resource
-from queue_manager.engine.transport import Response
+from queue_manager.api.api_resources import Resource
+from queue_manager.engine.transport_protocol import Response
 from queue_manager.local import errors
 from queue_manager.local.container_logs import ContainerLogs
 from queue_manager.local.server import log_requests

@@ -18,7 +18,7 @@ from queue_manager.local import errors
 from queue_manager.local.request_limits import MAX_BODY, MAX_VALUES, TOO_MANY, excess
 from queue_manager.local.schema import protobuf
 from queue_manager.local.schema.cpu_time_limits import TimeLimitExceeded, limited
-from queue_manager.local.schema.jsontext import marked_object, whole
+from queue_manager.local.schema.json_parsing import marked_object, whole
 from queue_manager.local.server.http_messages import JSON_TYPE, PROTOBUF, YAML_TYPES, ServerRequest, media_type
 
 _HEAD = 'struct { APIVersion string "json:\\"apiVersion,omitempty\\""; Kind string "json:\\"kind,omitempty\\"" }'

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from job_controller.api_rules.field_errors import FieldError, invalid, not_supported, too_long
 from job_controller.json_tree import Json
-from queue_manager.api.resources import Resource
+from queue_manager.api.api_resources import Resource
 from queue_manager.local import errors
 from queue_manager.local.kinds.kind import Kind
 from queue_manager.local.server.http_messages import ServerRequest

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from job_controller.annotations import integer
-from queue_manager.api.resources import Resource
+from queue_manager.api.api_resources import Resource
 from queue_manager.local.errors import bad_request
 
 LIMIT = 64 * 1024  # characters of a selector

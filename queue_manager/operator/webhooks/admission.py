@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from queue_manager.api import admission_review
 from queue_manager.api.admission_review import AdmissionReview, AdmissionRules
+from queue_manager.api.api_resources import JOBS
 from queue_manager.api.queue_admission import QueueAdmission, WithoutEffectWarnings
-from queue_manager.api.resources import JOBS
 from queue_manager.jobs.class_admission import PriorityClassAdmission
 from queue_manager.jobs.submitter import SubmitterAdmission
 from queue_manager.jobs.webhook import JobAdmission, joins_queue_while_running

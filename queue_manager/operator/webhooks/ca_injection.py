@@ -18,9 +18,9 @@ from typing import NamedTuple
 
 from job_controller.json_tree import Json
 from queue_manager.api import component_names
-from queue_manager.api.resources import API_SERVICES, MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS, Resource
+from queue_manager.api.api_resources import API_SERVICES, MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS, Resource
 from queue_manager.engine.rest_client import RestClient
-from queue_manager.engine.transport import JSON_PATCH, MERGE_PATCH, ApiError
+from queue_manager.engine.transport_protocol import JSON_PATCH, MERGE_PATCH, ApiError
 from queue_manager.operator.webhooks.webhook_permissions import CA_INJECTION
 
 log = logging.getLogger(__name__)

@@ -19,7 +19,7 @@ from typing import Protocol
 from job_controller.ports import Clock
 from queue_manager.engine.metric_registry import MetricRegistry
 from queue_manager.engine.rest_client import RestClient
-from queue_manager.engine.transport import ApiError
+from queue_manager.engine.transport_protocol import ApiError
 from queue_manager.operator.preflight import CannotStart
 from queue_manager.operator.tls import ServingCertificate
 from queue_manager.operator.webhooks.ca_injection import OwnServices, inject

@@ -13,9 +13,9 @@ from datetime import datetime, timedelta
 
 from job_controller.json_tree import Json
 from job_controller.times import timestamp
-from queue_manager.api.resources import SECRETS
+from queue_manager.api.api_resources import SECRETS
 from queue_manager.engine.rest_client import RestClient
-from queue_manager.engine.transport import ApiError
+from queue_manager.engine.transport_protocol import ApiError
 from queue_manager.operator.webhooks.certificate_rotation import OVERLAP, CertificateState, Pair, next_state
 
 SERVING, SUCCESSOR = ("tls.crt", "tls.key"), ("successor.crt", "successor.key")

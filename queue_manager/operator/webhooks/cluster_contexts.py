@@ -11,11 +11,11 @@ import asyncio
 
 from job_controller.json_tree import Json
 from job_controller.model import Job
-from queue_manager.api.resources import JOBS, WORKLOADS
+from queue_manager.api.api_resources import JOBS, WORKLOADS
 from queue_manager.api.types import Workload
 from queue_manager.api.workload_names import workload_name
 from queue_manager.engine.runtime import Runtime
-from queue_manager.engine.transport import ApiError
+from queue_manager.engine.transport_protocol import ApiError
 from queue_manager.jobs.job_situation import MAX_ANCESTORS
 from queue_manager.jobs.managed_jobs import is_queued
 from queue_manager.jobs.submission_contexts import SubmissionContexts, ownership, queue_of_import

@@ -2,7 +2,7 @@
 
 Connections stay open: an API server sends thousands of reviews on one. It closes an idle connection after 90 s, so this
 server waits longer, or a request could meet a connection that is being closed. Any client may connect, so a connection
-that has brought no review is closed after a few seconds (`engine.connections`).
+that has brought no review is closed after a few seconds (`engine.anonymous_connections`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from aiohttp import web
 
 from job_controller.json_tree import Json
 from queue_manager.configuration.addresses import Address
-from queue_manager.engine.connections import Connections
+from queue_manager.engine.anonymous_connections import Connections
 from queue_manager.engine.metric_registry import MetricRegistry
 from queue_manager.operator.listening import listen
 

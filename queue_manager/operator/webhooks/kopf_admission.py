@@ -30,7 +30,7 @@ import orjson
 
 from job_controller.json_tree import Json
 from queue_manager.api.admission_review import AdmissionReview
-from queue_manager.api.resources import Resource
+from queue_manager.api.api_resources import Resource
 from queue_manager.api.webhook_table import WEBHOOKS, WebhookRule
 from queue_manager.operator.webhooks.admission import ClusterAdmission
 from queue_manager.operator.webhooks.https_server import Answer, NotAReview, NotServing

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from queue_manager.api.conversion import FACETS
-from queue_manager.api.models import KINDS
-from queue_manager.api.resources import (
+from queue_manager.api.api_resources import (
     API_SERVICES,
     CRDS,
     MUTATING_WEBHOOKS,
@@ -12,6 +10,8 @@ from queue_manager.api.resources import (
     VALIDATING_WEBHOOKS,
     WORKLOADS,
 )
+from queue_manager.api.conversion import FACETS
+from queue_manager.api.models import KINDS
 from queue_manager.api.webhook_table import MUTATING, VALIDATING
 from queue_manager.operator.required_permissions import Need
 from queue_manager.visibility.pending_summary import GROUP, VERSIONS

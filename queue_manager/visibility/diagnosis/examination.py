@@ -4,18 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
 
-from queue_manager.visibility.diagnosis import object_rules, platform_rules, queue_rules, retry_rules, waiting_rules
+from queue_manager.visibility.diagnosis import (
+    manager_and_certificate_rules,
+    queue_rules,
+    retry_rules,
+    stuck_object_rules,
+    waiting_rules,
+)
 from queue_manager.visibility.diagnosis.problem import Problem
 from queue_manager.visibility.diagnosis.snapshot import ClusterSnapshot
 
 RULES: tuple[Callable[[ClusterSnapshot], Iterable[Problem]], ...] = (
-    platform_rules.leases_without_holder,
-    platform_rules.deployments_that_never_led,
-    platform_rules.unanswered_webhooks,
-    platform_rules.hanging_namespaces,
-    platform_rules.missing_certificate_secrets,
-    platform_rules.expiring_certificates,
-    platform_rules.skewed_clocks,
+    manager_and_certificate_rules.leases_without_holder,
+    manager_and_certificate_rules.deployments_that_never_led,
+    manager_and_certificate_rules.unanswered_webhooks,
+    manager_and_certificate_rules.hanging_namespaces,
+    manager_and_certificate_rules.missing_certificate_secrets,
+    manager_and_certificate_rules.expiring_certificates,
+    manager_and_certificate_rules.skewed_clocks,
     queue_rules.missing_cluster_queues,
     queue_rules.missing_flavors,
     queue_rules.missing_checks,
@@ -29,12 +35,12 @@ RULES: tuple[Callable[[ClusterSnapshot], Iterable[Problem]], ...] = (
     waiting_rules.unplaced_pods,
     retry_rules.without_retry_limit,
     retry_rules.timeout_too_short,
-    object_rules.stuck_finalizers,
-    object_rules.orphaned_workloads,
+    stuck_object_rules.stuck_finalizers,
+    stuck_object_rules.orphaned_workloads,
 )
 
 
-TRANSIENT = platform_rules.TRANSIENT | object_rules.TRANSIENT | waiting_rules.TRANSIENT
+TRANSIENT = manager_and_certificate_rules.TRANSIENT | stuck_object_rules.TRANSIENT | waiting_rules.TRANSIENT
 
 
 def examine(snapshot: ClusterSnapshot) -> list[Problem]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from job_controller.quantities import parse, to_text
 from queue_manager.api import condition_types, reasons
-from queue_manager.api.resources import RESOURCE_FLAVORS
+from queue_manager.api.api_resources import RESOURCE_FLAVORS
 from queue_manager.api.types import ClusterQueue, Cohort, ResourceFlavor, ResourceGroup, ResourceQuota
 from queue_manager.visibility.diagnosis.problem import Problem, error, warning
 from queue_manager.visibility.diagnosis.snapshot import ClusterSnapshot, NodeFacts

@@ -11,8 +11,8 @@ import pytest
 
 from queue_manager.accounting.database import HistoryUnavailable
 from queue_manager.accounting.history_queries import HistoryFilter, read_history
-from queue_manager.accounting.records import StepKind
-from queue_manager.api.resources import JOBS
+from queue_manager.accounting.record_types import StepKind
+from queue_manager.api.api_resources import JOBS
 from queue_manager.engine.rest_client import RestClient
 from tests.control_plane.conftest import ROOT, SLUICE
 from tests.control_plane.history import postgresql

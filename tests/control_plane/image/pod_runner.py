@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 import aiohttp
 
 from job_controller.json_tree import Json
-from queue_manager.api.resources import CONFIG_MAPS, NODES, PODS
+from queue_manager.api.api_resources import CONFIG_MAPS, NODES, PODS
 from queue_manager.engine.rest_client import RestClient
 from tests.control_plane.image import container
 from tests.control_plane.image.container import SERVICE_ACCOUNT, Surroundings

@@ -18,12 +18,12 @@ from tempfile import TemporaryDirectory
 import aiohttp
 import pytest
 
+from queue_manager.api.api_resources import JOBS, LEASES, NAMESPACES, PODS, SECRETS, VALIDATING_WEBHOOKS
 from queue_manager.api.component_names import WEBHOOK_SECRET
-from queue_manager.api.resources import JOBS, LEASES, NAMESPACES, PODS, SECRETS, VALIDATING_WEBHOOKS
 from queue_manager.api.webhook_table import VALIDATING
 from queue_manager.engine.http_transport import HttpTransport
 from queue_manager.engine.rest_client import RestClient
-from queue_manager.engine.transport import ApiError, Request
+from queue_manager.engine.transport_protocol import ApiError, Request
 from tests.control_plane import front_proxy
 from tests.control_plane.conftest import ROOT, kubectl
 from tests.control_plane.image.oci_layout import Image

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from queue_manager.api.resources import LEASES
+from queue_manager.api.api_resources import LEASES
 from queue_manager.engine.rest_client import RestClient
 from queue_manager.operator.required_permissions import ALL, LEADER, rule, rules
 from tests.control_plane.conftest import ROOT

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 import yaml
 
+from queue_manager.installation.helm_values import SettingsError, settings_from
 from queue_manager.installation.objects import objects
 from queue_manager.installation.settings import CONFIG
-from queue_manager.installation.values import SettingsError, settings_from
 from tests.control_plane import provide
 from tests.control_plane.conftest import ROOT, kubectl, until_served
 from tests.control_plane.install.conftest import CHART, helm

@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from queue_manager.api.resources import PODS
+from queue_manager.api.api_resources import PODS
 from queue_manager.engine.rest_client import RestClient
-from queue_manager.engine.transport import ApiError
+from queue_manager.engine.transport_protocol import ApiError
 from tests.control_plane import provide
 from tests.control_plane.conftest import kubectl, until_served
 from tests.control_plane.install.conftest import CHART, helm

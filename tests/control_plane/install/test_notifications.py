@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from queue_manager.api.resources import NAMESPACES, WORKLOADS
+from queue_manager.api.api_resources import NAMESPACES, WORKLOADS
 from queue_manager.engine.rest_client import RestClient
 from queue_manager.installation.settings import CONFIG
 from tests.control_plane.conftest import kubectl

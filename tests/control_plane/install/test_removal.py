@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from queue_manager.api.resources import CLUSTER_QUEUES
+from queue_manager.api.api_resources import CLUSTER_QUEUES
 from queue_manager.engine.http_transport import HttpTransport
 from queue_manager.engine.rest_client import RestClient
-from queue_manager.engine.transport import ApiError
+from queue_manager.engine.transport_protocol import ApiError
 from queue_manager.installation.user_roles import AGGREGATED
 from tests.control_plane.conftest import kubectl, until_served
 from tests.control_plane.install.conftest import CHART, Row, apply, command, helm, sluice

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from job_controller.model import Pod
+from queue_manager.api.api_resources import CLUSTER_QUEUES, EVENTS, JOBS, LEASES, RESOURCE_FLAVORS
 from queue_manager.api.keys import PRIORITY_CLASS
-from queue_manager.api.resources import CLUSTER_QUEUES, EVENTS, JOBS, LEASES, RESOURCE_FLAVORS
 from queue_manager.engine.http_transport import HttpTransport
 from queue_manager.engine.rest_client import RestClient
 from queue_manager.simulation.kubelet import PodScript

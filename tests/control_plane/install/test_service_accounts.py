@@ -11,9 +11,9 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from queue_manager.api.resources import LEASES, NAMESPACES, WORKLOADS
+from queue_manager.api.api_resources import LEASES, NAMESPACES, WORKLOADS
 from queue_manager.engine.rest_client import RestClient
-from queue_manager.installation.answer_check import PROGRAM
+from queue_manager.installation.helm_test import PROGRAM
 from queue_manager.operator.delegated_auth import MAY_NOT_ASK
 from tests.control_plane.conftest import kubectl
 from tests.control_plane.install.installed_managers import SYSTEM, installed, start

@@ -16,10 +16,10 @@ from typing import Any
 
 import pytest
 
+from queue_manager.api.api_resources import CLUSTER_QUEUES, NAMESPACES, Resource
 from queue_manager.api.component_names import CONVERSION_SERVICE, WEBHOOK_SERVICE
-from queue_manager.api.resources import CLUSTER_QUEUES, NAMESPACES, Resource
 from queue_manager.engine.rest_client import RestClient
-from queue_manager.engine.transport import ApiError, Request
+from queue_manager.engine.transport_protocol import ApiError, Request
 from tests.control_plane.conftest import kubectl
 from tests.control_plane.install.installed_managers import SYSTEM, installed, start
 from tests.control_plane.manager.guarded import job, try_job

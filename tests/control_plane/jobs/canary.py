@@ -13,8 +13,8 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from queue_manager.api.resources import JOBS, PODS
-from queue_manager.engine.transport import STRATEGIC_PATCH
+from queue_manager.api.api_resources import JOBS, PODS
+from queue_manager.engine.transport_protocol import STRATEGIC_PATCH
 
 if TYPE_CHECKING:
     from tests.control_plane.jobs.shared_server import SharedServer

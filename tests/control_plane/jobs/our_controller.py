@@ -16,9 +16,9 @@ from aiohttp import web
 from job_controller.options import JobControllerOptions
 from queue_manager.engine.clock import SystemClock
 from queue_manager.engine.http_transport import HttpTransport
+from queue_manager.engine.process_tuning import event_loop, tune_garbage_collector
 from queue_manager.engine.runtime import Runtime
-from queue_manager.engine.tuning import event_loop, tune_garbage_collector
-from queue_manager.hosting.job_cluster import attach_job_controller
+from queue_manager.hosting.job_controller_port import attach_job_controller
 
 
 async def main(kubeconfig: str, port: int, options: JobControllerOptions) -> None:

@@ -8,8 +8,8 @@ from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from queue_manager.api.resources import JOBS, PODS
-from queue_manager.engine.transport import STRATEGIC_PATCH, ApiError
+from queue_manager.api.api_resources import JOBS, PODS
+from queue_manager.engine.transport_protocol import STRATEGIC_PATCH, ApiError
 from tests.control_plane.jobs import snapshot
 from tests.control_plane.jobs.history import History, Step
 from tests.control_plane.jobs.shared_server import JOB, SharedServer

@@ -17,7 +17,7 @@ from typing import Any
 
 from job_controller.labels import OWN_TRACKING_FINALIZER, TRACKING_FINALIZER
 from job_controller.managed_by import OWN_MANAGER
-from queue_manager.api.resources import EVENTS, JOBS, NAMESPACES, PODS
+from queue_manager.api.api_resources import EVENTS, JOBS, NAMESPACES, PODS
 from queue_manager.engine.clock import SystemClock
 from queue_manager.engine.http_transport import HttpTransport
 from queue_manager.engine.runtime import Runtime

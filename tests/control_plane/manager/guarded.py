@@ -9,11 +9,11 @@ from pathlib import Path
 import msgspec
 
 from job_controller.json_tree import Json
+from queue_manager.api.api_resources import JOBS, LEASES, MUTATING_WEBHOOKS, SECRETS, VALIDATING_WEBHOOKS
 from queue_manager.api.component_names import WEBHOOK_SECRET
-from queue_manager.api.resources import JOBS, LEASES, MUTATING_WEBHOOKS, SECRETS, VALIDATING_WEBHOOKS
 from queue_manager.api.webhook_table import MUTATING, VALIDATING
 from queue_manager.engine.rest_client import RestClient
-from queue_manager.engine.transport import ApiError, Request
+from queue_manager.engine.transport_protocol import ApiError, Request
 from queue_manager.installation.webhook_configurations import WebhookScope, webhook_configurations
 from queue_manager.operator.required_permissions import ALL, LEADER, rule, rules
 from queue_manager.operator.webhooks.webhook_permissions import CA_INJECTION, certificate_secret

@@ -9,11 +9,19 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from queue_manager.api.resources import CLUSTER_QUEUES, EVENTS, JOBS, LOCAL_QUEUES, PODS, RESOURCE_FLAVORS, WORKLOADS
+from queue_manager.api.api_resources import (
+    CLUSTER_QUEUES,
+    EVENTS,
+    JOBS,
+    LOCAL_QUEUES,
+    PODS,
+    RESOURCE_FLAVORS,
+    WORKLOADS,
+)
 from queue_manager.engine.clock import SystemClock
 from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.runtime import Runtime
-from queue_manager.engine.transport import Transport
+from queue_manager.engine.transport_protocol import Transport
 from queue_manager.simulation.kubelet import Kubelet, PodScript, Script
 
 Wait = Callable[[Callable[[], Awaitable[object]], str], Awaitable[None]]

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+from queue_manager.api.api_resources import SECRETS, Resource
 from queue_manager.api.component_names import service_account
-from queue_manager.api.resources import SECRETS, Resource
 from queue_manager.engine.rest_client import RestClient
 from queue_manager.operator.required_permissions import ALL, JOB_CONTROLLER, QUEUE, rules
 from tests.control_plane.audit import LIMITED

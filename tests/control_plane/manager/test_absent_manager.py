@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from queue_manager.api.api_resources import JOBS, LEASES
 from queue_manager.api.component_names import LEASE, service_account
-from queue_manager.api.resources import JOBS, LEASES
 from queue_manager.operator.required_permissions import ALL, LEADER, rule, rules
 from tests.control_plane.audit import LIMITED
 from tests.control_plane.conftest import ROOT, SLUICE

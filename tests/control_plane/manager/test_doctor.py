@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
+from queue_manager.api.api_resources import CONFIG_MAPS, NAMESPACES
 from queue_manager.api.component_names import CONFIG_MAP, NAMESPACE
-from queue_manager.api.resources import CONFIG_MAPS, NAMESPACES
 from queue_manager.configuration.config_map import KEY
 from queue_manager.engine.rest_client import RestClient
-from queue_manager.engine.transport import ApiError
+from queue_manager.engine.transport_protocol import ApiError
 from tests.control_plane.conftest import ROOT, SLUICE
 from tests.control_plane.manager.conftest import Start
 from tests.control_plane.manager.process import ALL_JOBS

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from queue_manager.api.resources import LEASES
+from queue_manager.api.api_resources import LEASES
 from queue_manager.engine.rest_client import RestClient
 from queue_manager.operator.required_permissions import ALL, LEADER, rule, rules
 from tests.control_plane.manager.conftest import Start

@@ -11,10 +11,10 @@ from uuid import uuid4
 
 import pytest
 
-from queue_manager.api.resources import JOBS, NAMESPACES, PODS, WORKLOADS
+from queue_manager.api.api_resources import JOBS, NAMESPACES, PODS, WORKLOADS
 from queue_manager.engine.http_transport import HttpTransport
 from queue_manager.engine.rest_client import RestClient
-from queue_manager.engine.transport import ApiError
+from queue_manager.engine.transport_protocol import ApiError
 from queue_manager.installation.objects import objects
 from queue_manager.installation.policy_settings import PolicyName, PolicySettings, service_account
 from queue_manager.installation.settings import Settings

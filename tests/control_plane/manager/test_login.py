@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from queue_manager.api.resources import JOBS, PODS
+from queue_manager.api.api_resources import JOBS, PODS
 from queue_manager.engine import kubeconfig as kubeconfigs
 from queue_manager.engine.renewing_transport import ClusterTransport
 from queue_manager.engine.rest_client import RestClient
-from queue_manager.engine.transport import ApiError
+from queue_manager.engine.transport_protocol import ApiError
 from queue_manager.operator import preflight
 from queue_manager.operator.required_permissions import ALL, Need
 from tests.control_plane.manager.service_account import account

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from queue_manager.api.resources import JOBS
+from queue_manager.api.api_resources import JOBS
 from tests.control_plane.manager.conftest import Start
 from tests.control_plane.manager.process import ALL_JOBS, Manager
 from tests.control_plane.manager.scenario import Scenario

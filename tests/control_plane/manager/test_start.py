@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from queue_manager.api.resources import CRDS
+from queue_manager.api.api_resources import CRDS
 from queue_manager.configuration import loads
 from queue_manager.engine import kubeconfig as kubeconfigs
 from queue_manager.engine.renewing_transport import ClusterTransport
 from queue_manager.engine.rest_client import RestClient
 from queue_manager.operator import preflight
-from queue_manager.operator.controllers import Controllers
+from queue_manager.operator.leadership_terms import Controllers
 from queue_manager.operator.required_permissions import ALL, JOB_CONTROLLER, QUEUE, READ, each_verb, needs, rules
 from tests.control_plane.conftest import install_kinds
 from tests.control_plane.manager.conftest import Start

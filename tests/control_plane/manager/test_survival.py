@@ -13,13 +13,13 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from queue_manager.api.resources import CRDS, JOBS, WORKLOADS
+from queue_manager.api.api_resources import CRDS, JOBS, WORKLOADS
 from queue_manager.configuration import loads
 from queue_manager.engine import kubeconfig as kubeconfigs
 from queue_manager.engine.renewing_transport import ClusterTransport
 from queue_manager.engine.rest_client import RestClient
-from queue_manager.engine.transport import ApiError
-from queue_manager.operator.controllers import Controllers
+from queue_manager.engine.transport_protocol import ApiError
+from queue_manager.operator.leadership_terms import Controllers
 from tests.control_plane.conftest import install_kinds
 from tests.control_plane.manager.conftest import Start
 from tests.control_plane.manager.process import ALL_JOBS, Manager

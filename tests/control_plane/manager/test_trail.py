@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from queue_manager.api.resources import NAMESPACES
+from queue_manager.api.api_resources import NAMESPACES
 from queue_manager.engine.http_transport import HttpTransport
 from queue_manager.engine.rest_client import RestClient
 from tests.collector import Collector, attributes, collecting

@@ -10,8 +10,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from queue_manager.api.component_names import WEBHOOK_SECRET
-from queue_manager.api.resources import (
+from queue_manager.api.api_resources import (
     API_SERVICES,
     CLUSTER_QUEUES,
     LOCAL_QUEUES,
@@ -21,9 +20,10 @@ from queue_manager.api.resources import (
     WORKLOADS,
     Resource,
 )
+from queue_manager.api.component_names import WEBHOOK_SECRET
 from queue_manager.engine.http_transport import HttpTransport
 from queue_manager.engine.rest_client import RestClient
-from queue_manager.engine.transport import Request
+from queue_manager.engine.transport_protocol import Request
 from queue_manager.installation.objects import objects
 from queue_manager.installation.settings import Settings
 from queue_manager.operator.required_permissions import ALL, LEADER, rule, rules

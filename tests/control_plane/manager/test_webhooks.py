@@ -18,8 +18,7 @@ import pytest
 
 from job_controller.json_tree import Json
 from queue_manager.api import keys
-from queue_manager.api.component_names import WEBHOOK_SECRET
-from queue_manager.api.resources import (
+from queue_manager.api.api_resources import (
     CLUSTER_QUEUES,
     JOBS,
     LOCAL_QUEUES,
@@ -32,15 +31,16 @@ from queue_manager.api.resources import (
     WORKLOADS,
     Resource,
 )
+from queue_manager.api.component_names import WEBHOOK_SECRET
 from queue_manager.api.webhook_table import MUTATING
 from queue_manager.engine.rest_client import RestClient
-from queue_manager.engine.transport import ApiError, Request
+from queue_manager.engine.transport_protocol import ApiError, Request
 from queue_manager.installation.policy_settings import BREAK_GLASS_GROUP
 from queue_manager.installation.webhook_configurations import WebhookScope
 from queue_manager.operator.webhooks.ca_injection import OwnServices
 from queue_manager.operator.webhooks.certificate_rotation import CertificateState, next_state
 from queue_manager.operator.webhooks.certificate_secret import data, read
-from queue_manager.operator.webhooks.service import serving_names
+from queue_manager.operator.webhooks.webhook_startup import serving_names
 from tests.control_plane.cleanup import clear
 from tests.control_plane.manager.conftest import Start
 from tests.control_plane.manager.guarded import (

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from queue_manager.api.resources import JOBS, LOCAL_QUEUES, NAMESPACES
+from queue_manager.api.api_resources import JOBS, LOCAL_QUEUES, NAMESPACES
 from queue_manager.engine.rest_client import RestClient
 from queue_manager.installation.policy_settings import PolicyName, PolicySettings, service_account
 from queue_manager.simulation.kubelet import PodScript

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from job_controller.times import timestamp
-from queue_manager.api.resources import CLUSTER_QUEUES, JOBS, PODS, WORKLOAD_PRIORITY_CLASSES, WORKLOADS
+from queue_manager.api.api_resources import CLUSTER_QUEUES, JOBS, PODS, WORKLOAD_PRIORITY_CLASSES, WORKLOADS
 from queue_manager.simulation.kubelet import PodScript
 from tests.control_plane.manager.conftest import Start
 from tests.control_plane.manager.process import ALL_JOBS

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from queue_manager.api.resources import JOBS, NAMESPACES
+from queue_manager.api.api_resources import JOBS, NAMESPACES
 from queue_manager.simulation.virtual import run_virtual
 from queue_manager.simulation.world import World
 from tests.control_plane.manager.conftest import Start

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from queue_manager.api.resources import NAMESPACES
+from queue_manager.api.api_resources import NAMESPACES
 from queue_manager.engine.rest_client import RestClient
 from queue_manager.installation.policy_settings import PolicyName, PolicySettings
 from tests.control_plane.policies.enforced import LABEL, enforced

@@ -8,13 +8,13 @@ from typing import Any
 
 import msgspec
 
-from queue_manager.api.resources import JOBS, Resource
+from queue_manager.api.api_resources import JOBS, Resource
 from queue_manager.engine.rest_client import RestClient
-from queue_manager.engine.transport import Request
+from queue_manager.engine.transport_protocol import Request
 from queue_manager.installation.admission_policies import admission_policies
 from queue_manager.installation.job_policies import CREATED
-from queue_manager.installation.policy_parts import Mutating, Validating, Validation
 from queue_manager.installation.policy_settings import PolicySettings
+from queue_manager.installation.policy_types import Mutating, Validating, Validation
 from tests.waiting import until
 
 Tree = dict[str, Any]

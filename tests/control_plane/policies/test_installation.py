@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from queue_manager.api.api_resources import JOBS, NAMESPACES, Resource
 from queue_manager.api.component_names import service_account
-from queue_manager.api.resources import JOBS, NAMESPACES, Resource
 from queue_manager.engine.rest_client import RestClient
 from queue_manager.installation.policy_settings import PolicyName
 from tests.control_plane import provide

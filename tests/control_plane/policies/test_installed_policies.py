@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from queue_manager.api.resources import JOBS, NAMESPACES
+from queue_manager.api.api_resources import JOBS, NAMESPACES
 from queue_manager.engine.rest_client import RestClient
+from queue_manager.installation.helm_values import settings_from
 from queue_manager.installation.objects import objects
 from queue_manager.installation.policy_settings import BREAK_GLASS_GROUP
 from queue_manager.installation.settings import CONFIG
-from queue_manager.installation.values import settings_from
 from tests.control_plane.policies.conftest import ALL
 from tests.control_plane.policies.enforced import LABEL, in_force, job
 from tests.control_plane.policies.users import Users, give_role, refusal

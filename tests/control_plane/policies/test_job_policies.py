@@ -7,9 +7,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from queue_manager.api.resources import JOBS, WORKLOAD_PRIORITY_CLASSES
+from queue_manager.api.api_resources import JOBS, WORKLOAD_PRIORITY_CLASSES
 from queue_manager.engine.rest_client import RestClient
-from queue_manager.engine.transport import Request
+from queue_manager.engine.transport_protocol import Request
 from queue_manager.installation.job_policies import CRON_JOBS
 from queue_manager.installation.policy_settings import BUILT_IN_CRON_CONTROLLERS
 from queue_manager.jobs.webhook import SubmissionContext, validate_job_update

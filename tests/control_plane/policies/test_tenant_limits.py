@@ -9,9 +9,9 @@ import msgspec
 import pytest
 import yaml
 
-from queue_manager.api.resources import JOBS, Resource
+from queue_manager.api.api_resources import JOBS, Resource
 from queue_manager.engine.rest_client import RestClient
-from queue_manager.engine.transport import Request
+from queue_manager.engine.transport_protocol import Request
 from tests.control_plane.conftest import ROOT
 from tests.control_plane.policies.enforced import job
 from tests.control_plane.policies.users import Users

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from queue_manager.api.resources import JOBS, PODS, WORKLOADS
+from queue_manager.api.api_resources import JOBS, PODS, WORKLOADS
 from queue_manager.engine.rest_client import RestClient
 from queue_manager.installation.policy_settings import BUILT_IN_JOB_CONTROLLERS
 from tests.control_plane.policies.enforced import job

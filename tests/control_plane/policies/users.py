@@ -9,11 +9,11 @@ from types import TracebackType
 
 import pytest
 
+from queue_manager.api.api_resources import Resource
 from queue_manager.api.component_names import service_account
-from queue_manager.api.resources import Resource
 from queue_manager.engine.http_transport import HttpTransport
 from queue_manager.engine.rest_client import RestClient
-from queue_manager.engine.transport import ApiError
+from queue_manager.engine.transport_protocol import ApiError
 from queue_manager.installation.policy_settings import BREAK_GLASS_GROUP
 from tests.control_plane.manager.service_account import RBAC, until_authorized, write_kubeconfig
 from tests.control_plane.manager.service_account import ROLES as CLUSTER_ROLES

@@ -15,7 +15,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from queue_manager.api.resources import (
+from queue_manager.api.api_resources import (
     API_SERVICES,
     MUTATING_WEBHOOKS,
     NAMESPACES,
@@ -26,8 +26,8 @@ from queue_manager.api.resources import (
 from queue_manager.api.webhook_table import MUTATING, VALIDATING
 from queue_manager.engine.http_transport import HttpTransport
 from queue_manager.engine.rest_client import RestClient
-from queue_manager.engine.transport import ApiError
-from queue_manager.installation.granted import Grant, granted
+from queue_manager.engine.transport_protocol import ApiError
+from queue_manager.installation.granted_permissions import Grant, granted
 from queue_manager.installation.objects import objects
 from queue_manager.installation.settings import Settings
 from queue_manager.operator.required_permissions import ALL, rules

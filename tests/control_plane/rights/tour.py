@@ -12,9 +12,9 @@ from typing import Any
 from aiohttp import web
 
 from job_controller.model import Pod
+from queue_manager.api.api_resources import CLUSTER_QUEUES, COHORTS, EVENTS, JOBS, PODS, WORKLOADS
 from queue_manager.api.keys import MAX_EXEC_TIME, QUEUE_NAME
-from queue_manager.api.resources import CLUSTER_QUEUES, COHORTS, EVENTS, JOBS, PODS, WORKLOADS
-from queue_manager.engine.transport import ApiError
+from queue_manager.engine.transport_protocol import ApiError
 from queue_manager.simulation.kubelet import PodScript
 from tests.control_plane.manager.proxy import Proxy
 from tests.control_plane.manager.scenario import QUICK, Scenario

@@ -10,8 +10,8 @@ import yaml
 
 from queue_manager import kube_yaml
 from queue_manager.configuration import ConfigurationError
+from queue_manager.configuration.config_as_yaml import as_yaml
 from queue_manager.configuration.loading import loads
-from queue_manager.configuration.render import as_yaml
 from queue_manager.engine import kubeconfig
 from queue_manager.lifecycle.workload_settings import settings_of
 from tests.fuzz.target import Target, require_stable

@@ -15,14 +15,14 @@ from job_controller.backoff import base_of, failure_count
 from job_controller.labels import BACKOFF_SECONDS, FAILED_PODS_LIMIT, INDEX_FAILURE_COUNT
 from job_controller.options import JobControllerOptions
 from queue_manager.api import keys, types
+from queue_manager.api.api_resources import JOBS, WORKLOADS
 from queue_manager.api.models import KINDS
 from queue_manager.api.models.v1beta1 import DIFFERENT
-from queue_manager.api.resources import JOBS, WORKLOADS
 from queue_manager.engine.cache import Cache
-from queue_manager.engine.codec import UNDECODABLE, decoder, encode
+from queue_manager.engine.json_codec import UNDECODABLE, decoder, encode
 from queue_manager.engine.reflector import Expired, Reflector
 from queue_manager.engine.rest_client import Page
-from queue_manager.engine.transport import ApiError, Transport
+from queue_manager.engine.transport_protocol import ApiError, Transport
 from queue_manager.jobs import webhook, workload_manifest
 from queue_manager.jobs.start_stop import restore
 from queue_manager.lifecycle import overrides

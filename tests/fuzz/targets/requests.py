@@ -16,9 +16,16 @@ import orjson
 from queue_manager.api.keys import API_VERSION
 from queue_manager.engine.clock import SystemClock
 from queue_manager.engine.rest_client import RestClient
-from queue_manager.engine.transport import APPLY_PATCH, JSON, JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, Response
+from queue_manager.engine.transport_protocol import (
+    APPLY_PATCH,
+    JSON,
+    JSON_PATCH,
+    MERGE_PATCH,
+    STRATEGIC_PATCH,
+    Response,
+)
 from queue_manager.local import errors
-from queue_manager.local.kinds.registry import KindRegistry
+from queue_manager.local.kinds.kind_registry import KindRegistry
 from queue_manager.local.local_cluster import install_crds
 from queue_manager.local.server.api_server import ApiServer
 from queue_manager.local.server.http_messages import ServerRequest

@@ -21,16 +21,16 @@ from queue_manager.api.crd_generation import crd
 from queue_manager.api.models import KINDS
 from queue_manager.api.webhook_table import WEBHOOKS
 from queue_manager.engine.clock import SystemClock
-from queue_manager.engine.codec import UNDECODABLE
+from queue_manager.engine.json_codec import UNDECODABLE
 from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.runtime import Runtime
-from queue_manager.engine.transport import Request, Response
+from queue_manager.engine.transport_protocol import Request, Response
 from queue_manager.lifecycle.workload_settings import WorkloadSettings
 from queue_manager.local.errors import StatusError, bad_request
-from queue_manager.local.kinds.batch import JOB
 from queue_manager.local.kinds.custom_kinds import custom_kinds
+from queue_manager.local.kinds.job_kind import JOB
 from queue_manager.local.kinds.kind import Kind
-from queue_manager.local.kinds.registry import KindRegistry
+from queue_manager.local.kinds.kind_registry import KindRegistry
 from queue_manager.local.local_cluster import install_crds
 from queue_manager.local.server.api_server import ApiServer
 from queue_manager.local.server.in_process import LocalTransport

@@ -13,7 +13,7 @@ from queue_manager.local.cel.compiled_rules import CompiledRules
 from queue_manager.local.cel.parser import SyntaxProblem
 from queue_manager.local.errors import StatusError
 from queue_manager.local.kinds.jsonpath import compile_path
-from queue_manager.local.schema import patterns, scalars
+from queue_manager.local.schema import patterns, times_and_quantities
 from queue_manager.local.schema.cpu_time_limits import TimeLimitExceeded
 from queue_manager.local.server.listing import ListPosition
 from queue_manager.local.server.selector_parsing import parse_fields, parse_labels
@@ -72,10 +72,10 @@ def _jsonpath(text: str) -> None:
 
 SCALARS: dict[str, Callable[[str], object]] = {
     "quantity": _quantity,
-    "server-quantity": scalars.quantity,
+    "server-quantity": times_and_quantities.quantity,
     "duration": _duration,
-    "time": scalars.time,
-    "micro-time": scalars.micro_time,
+    "time": times_and_quantities.time,
+    "micro-time": times_and_quantities.micro_time,
     "integer": integer,
     "indexes": _indexes,
     "address": addresses.parse,

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from queue_manager.api.resources import PODS
+from queue_manager.api.api_resources import PODS
 from queue_manager.local.agent import escaped_processes
 from queue_manager.local.agent.pod_files import Layout
 from queue_manager.local.agent.pod_status import PREEMPTED, Termination

@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from queue_manager.api.resources import EVENTS, NODES
-from queue_manager.local.agent import escaped_processes, memory_use
+from queue_manager.api.api_resources import EVENTS, NODES
+from queue_manager.local.agent import escaped_processes, proc_memory
 from queue_manager.local.agent.eviction_loop import Evictor
 from queue_manager.local.agent.eviction_order import (
     ContainerUse,
@@ -103,13 +103,13 @@ def test_the_message_is_in_the_status_and_in_the_condition() -> None:
 
 def test_shared_memory_is_divided_among_its_processes() -> None:
     pid = os.getpid()
-    assert 0 < memory_use.proportional(pid) <= memory_use.resident(pid)
-    assert memory_use.session_of(pid) == os.getsid(pid)
+    assert 0 < proc_memory.proportional(pid) <= proc_memory.resident(pid)
+    assert proc_memory.session_of(pid) == os.getsid(pid)
 
 
 def test_an_ended_process_uses_no_memory() -> None:
     gone = 2**22 + 1
-    assert (memory_use.resident(gone), memory_use.proportional(gone), memory_use.session_of(gone)) == (0, 0, 0)
+    assert (proc_memory.resident(gone), proc_memory.proportional(gone), proc_memory.session_of(gone)) == (0, 0, 0)
 
 
 # --- with processes ---

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from queue_manager.api.resources import PODS
+from queue_manager.api.api_resources import PODS
 from tests.local.agent.world import World, condition, running, terminated, waiting
 from tests.waiting import until
 

@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 
 from queue_manager.api.keys import CPU_SECONDS, PEAK_MEMORY
-from queue_manager.local.agent import cgroups, escaped_processes, memory_use, resource_usage
+from queue_manager.local.agent import cgroups, escaped_processes, proc_memory, resource_usage
 from queue_manager.local.agent.cgroups import Cgroups
-from queue_manager.local.agent.limits import Limits, limits_of
-from queue_manager.local.agent.memory_use import by_container
+from queue_manager.local.agent.limit_fields import Limits, limits_of
 from queue_manager.local.agent.oom_killer import OomKiller
 from queue_manager.local.agent.pod_files import Layout
+from queue_manager.local.agent.proc_memory import by_container
 from queue_manager.simulation.virtual import run_virtual
 from tests.local.agent.world import World, running, state, terminated
 from tests.waiting import until
@@ -150,8 +150,8 @@ async def test_the_next_agent_knows_that_a_container_was_oom_killed(world: World
 
 
 def test_what_a_process_shares_with_others_is_counted_in_part() -> None:
-    assert 0 < memory_use.unreclaimable(os.getpid()) <= memory_use.resident(os.getpid())
-    assert memory_use.unreclaimable(2**22 + 1) == 0  # no such process
+    assert 0 < proc_memory.unreclaimable(os.getpid()) <= proc_memory.resident(os.getpid())
+    assert proc_memory.unreclaimable(2**22 + 1) == 0  # no such process
 
 
 def test_an_unknown_session_counts_for_a_pods_only_container() -> None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from queue_manager.api.resources import PODS
+from queue_manager.api.api_resources import PODS
 from queue_manager.local.agent import escaped_processes
 from queue_manager.local.agent.node_admission import (
     Admitted,

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from queue_manager.api.resources import NODES, PODS
-from queue_manager.engine.transport import STRATEGIC_PATCH
+from queue_manager.api.api_resources import NODES, PODS
+from queue_manager.engine.transport_protocol import STRATEGIC_PATCH
 from tests.local.agent.world import World, condition, running
 from tests.waiting import until
 

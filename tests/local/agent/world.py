@@ -10,11 +10,11 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from queue_manager.api.resources import EVENTS, PODS, PRIORITY_CLASSES
+from queue_manager.api.api_resources import EVENTS, PODS, PRIORITY_CLASSES
 from queue_manager.engine.clock import SystemClock
 from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.runtime import Runtime
-from queue_manager.engine.transport import ApiError
+from queue_manager.engine.transport_protocol import ApiError
 from queue_manager.local.agent import escaped_processes
 from queue_manager.local.agent.agent import Agent
 from queue_manager.local.agent.cgroups import Cgroups
@@ -23,7 +23,7 @@ from queue_manager.local.agent.pod_files import Layout
 from queue_manager.local.agent.pod_logs import LogFiles
 from queue_manager.local.container_logs import LogOptions
 from queue_manager.local.controllers.taint_eviction import TaintEviction
-from queue_manager.local.kinds.registry import KindRegistry
+from queue_manager.local.kinds.kind_registry import KindRegistry
 from queue_manager.local.node_registration import NodeSpec, node_specs, register
 from queue_manager.local.placement import Placement
 from queue_manager.local.pod_priority import PodPriority

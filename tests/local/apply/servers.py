@@ -11,7 +11,7 @@ import urllib.request
 from typing import Any
 
 from queue_manager.engine.clock import SystemClock
-from queue_manager.local.kinds.registry import KindRegistry
+from queue_manager.local.kinds.kind_registry import KindRegistry
 from queue_manager.local.server.api_server import ApiServer, Response
 from queue_manager.local.server.http_messages import ServerRequest
 from queue_manager.local.storage.store import Store

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from queue_manager.api.resources import WORKLOADS
+from queue_manager.api.api_resources import WORKLOADS
 from queue_manager.api.types import Workload
 from queue_manager.cli.ps import job_table
 from tests.local.cluster.conftest import SLUICE, Up, cluster, kinds, real_server, sluice

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from queue_manager.api.resources import WORKLOAD_PRIORITY_CLASSES
+from queue_manager.api.api_resources import WORKLOAD_PRIORITY_CLASSES
 from tests.local.cli.conftest import User
 from tests.local.cli.terminal import Terminal
 

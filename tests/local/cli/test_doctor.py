@@ -11,7 +11,7 @@ from collections.abc import Callable
 import pytest
 
 from job_controller.model import Pod
-from queue_manager.api.resources import CLUSTER_QUEUES, JOBS, LOCAL_QUEUES, NODES, PODS, RESOURCE_FLAVORS, WORKLOADS
+from queue_manager.api.api_resources import CLUSTER_QUEUES, JOBS, LOCAL_QUEUES, NODES, PODS, RESOURCE_FLAVORS, WORKLOADS
 from queue_manager.engine.rest_client import RestClient
 from queue_manager.lifecycle.unscheduled import unschedulable
 from tests.local.cli.conftest import JOB, User

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from job_controller.model import Job, Pod
-from queue_manager.api.resources import JOBS, PODS, WORKLOADS
+from queue_manager.api.api_resources import JOBS, PODS, WORKLOADS
 from queue_manager.api.types import Workload
 from queue_manager.cli.login_name import login_name
-from queue_manager.engine.transport import Request
+from queue_manager.engine.transport_protocol import Request
 from tests.local.cli.conftest import JOB, User
 from tests.local.cluster.conftest import Up, sluice
 from tests.local.cluster.test_stories import until_workload

@@ -11,7 +11,7 @@ from typing import IO, Any
 
 import pytest
 
-from queue_manager.api.resources import JOBS
+from queue_manager.api.api_resources import JOBS
 from tests.local.cli.conftest import User
 from tests.local.cli.terminal import ESCAPES, Terminal
 from tests.local.cluster.conftest import SLUICE

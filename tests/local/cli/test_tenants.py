@@ -10,10 +10,10 @@ import msgspec
 import pytest
 
 from job_controller.model import Key
-from queue_manager.api.resources import LOCAL_QUEUES, NAMESPACES, WORKLOADS
+from queue_manager.api.api_resources import LOCAL_QUEUES, NAMESPACES, WORKLOADS
 from queue_manager.cli.ps import job_table
 from queue_manager.engine.rest_client import RestClient
-from queue_manager.engine.transport import ApiError, Request
+from queue_manager.engine.transport_protocol import ApiError, Request
 from queue_manager.visibility.pending_summary import local_queue_path
 from tests.local.cli.conftest import JOB, User
 from tests.local.cluster.fleet import Fleet

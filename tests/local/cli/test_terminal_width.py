@@ -8,7 +8,7 @@ from pathlib import Path
 
 from rich.cells import cell_len
 
-from queue_manager.api.resources import CLUSTER_QUEUES, LOCAL_QUEUES, WORKLOAD_PRIORITY_CLASSES
+from queue_manager.api.api_resources import CLUSTER_QUEUES, LOCAL_QUEUES, WORKLOAD_PRIORITY_CLASSES
 from tests.local.cli.conftest import JOB, User
 from tests.local.cli.terminal import Terminal
 from tests.local.cluster.conftest import SLUICE, sluice

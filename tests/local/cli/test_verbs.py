@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from job_controller.model import Job, Pod
-from queue_manager.api.resources import JOBS, LOCAL_QUEUES, PODS, WORKLOADS
+from queue_manager.api.api_resources import JOBS, LOCAL_QUEUES, PODS, WORKLOADS
 from queue_manager.api.types import Workload
 from queue_manager.local.kubeconfig_file import write_kubeconfig
 from tests.conftest import kubectl

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from queue_manager.api.resources import NODES
+from queue_manager.api.api_resources import NODES
 from queue_manager.engine.http_transport import HttpTransport
 from queue_manager.engine.rest_client import RestClient
 from queue_manager.local.first_queue import create_first_queue

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from job_controller.model import Pod
-from queue_manager.api.resources import JOBS, PODS
+from queue_manager.api.api_resources import JOBS, PODS
 from queue_manager.cli.detached import MAX_LOG_BYTES
 from queue_manager.engine.http_transport import HttpTransport
 from queue_manager.engine.rest_client import RestClient

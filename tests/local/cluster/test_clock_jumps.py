@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from queue_manager.api.resources import JOBS, WORKLOADS
+from queue_manager.api.api_resources import JOBS, WORKLOADS
 from queue_manager.api.types import Workload
 from queue_manager.configuration import KueueConfig, loads
 from queue_manager.engine import clock_jumps
 from queue_manager.engine.clock import SystemClock
-from queue_manager.engine.transport import ApiError
+from queue_manager.engine.transport_protocol import ApiError
 from queue_manager.local.local_cluster import ClusterOptions, LocalCluster
 from tests.local.cluster.work import ended, job, job_named, running
 from tests.waiting import until

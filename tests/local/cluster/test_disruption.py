@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from job_controller.model import Pod
-from queue_manager.api.resources import JOBS, NODES, PODS, PRIORITY_CLASSES
+from queue_manager.api.api_resources import JOBS, NODES, PODS, PRIORITY_CLASSES
 from queue_manager.engine.rest_client import RestClient
 from tests.local.cluster.conftest import Up, processes_of
 from tests.waiting import until

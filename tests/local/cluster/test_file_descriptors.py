@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 import pytest
 import yaml
 
-from queue_manager.api.resources import JOBS
+from queue_manager.api.api_resources import JOBS
 from queue_manager.engine import file_descriptors
 from tests.local.cluster.conftest import Up, sluice
 from tests.local.cluster.work import ended, job

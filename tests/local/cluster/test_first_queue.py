@@ -12,11 +12,11 @@ import pytest
 
 from job_controller import quantities
 from queue_manager import assets
-from queue_manager.api.resources import CLUSTER_QUEUES, COHORTS, EVENTS, LOCAL_QUEUES, NAMESPACES
+from queue_manager.api.api_resources import CLUSTER_QUEUES, COHORTS, EVENTS, LOCAL_QUEUES, NAMESPACES
 from queue_manager.api.types import ClusterQueue
 from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.runtime import Runtime
-from queue_manager.engine.transport import JSON_PATCH, Relay, Request, Response
+from queue_manager.engine.transport_protocol import JSON_PATCH, Relay, Request, Response
 from queue_manager.local.first_queue import DONE, FirstQueue, NodeQuota, create_first_queue
 from queue_manager.local.server.in_process import LocalTransport
 from queue_manager.simulation.virtual import run_virtual

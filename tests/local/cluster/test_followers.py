@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from queue_manager.api.resources import JOBS
+from queue_manager.api.api_resources import JOBS
 from tests.local.cluster.conftest import SLUICE, Up
 from tests.local.cluster.work import job, running
 from tests.waiting import until

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from queue_manager.api.resources import CLUSTER_QUEUES, JOBS, LOCAL_QUEUES, WORKLOAD_PRIORITY_CLASSES
+from queue_manager.api.api_resources import CLUSTER_QUEUES, JOBS, LOCAL_QUEUES, WORKLOAD_PRIORITY_CLASSES
 from tests.local.cluster.conftest import Up, sluice
 from tests.local.cluster.fleet import HEAD
 from tests.local.cluster.test_stories import queue, submission, until_workload

@@ -12,9 +12,9 @@ import pytest
 
 from job_controller.labels import COMPLETION_INDEX
 from job_controller.model import Pod
-from queue_manager.api.resources import CLUSTER_QUEUES, JOBS, PODS, PRIORITY_CLASSES, WORKLOADS
+from queue_manager.api.api_resources import CLUSTER_QUEUES, JOBS, PODS, PRIORITY_CLASSES, WORKLOADS
 from queue_manager.api.types import ClusterQueue, Workload
-from queue_manager.engine.transport import ApiError
+from queue_manager.engine.transport_protocol import ApiError
 from tests.local.cluster.conftest import Up, processes_of
 from tests.local.cluster.fleet import Fleet
 from tests.local.cluster.work import ended, job, running

@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from queue_manager.api.resources import JOBS
+from queue_manager.api.api_resources import JOBS
 from tests.local.cluster.conftest import Up, sluice
 from tests.local.cluster.work import ended, job
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from queue_manager.api.resources import CLUSTER_QUEUES, JOBS, WORKLOAD_PRIORITY_CLASSES
+from queue_manager.api.api_resources import CLUSTER_QUEUES, JOBS, WORKLOAD_PRIORITY_CLASSES
 from tests.local.cluster.conftest import Up
 from tests.local.cluster.work import ended, job, running
 from tests.signed_requests import Receiver, receiving

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from queue_manager.api import condition_types
-from queue_manager.api.resources import CLUSTER_QUEUES, JOBS, WORKLOAD_PRIORITY_CLASSES
+from queue_manager.api.api_resources import CLUSTER_QUEUES, JOBS, WORKLOAD_PRIORITY_CLASSES
 from tests.local.cluster.conftest import Up
 from tests.local.cluster.fleet import Fleet
 from tests.local.cluster.test_stories import queue, submission, until_workload, workload

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from queue_manager.api.api_resources import WORKLOAD_PRIORITY_CLASSES
 from queue_manager.api.keys import MIN_RUNTIME
-from queue_manager.api.resources import WORKLOAD_PRIORITY_CLASSES
-from queue_manager.engine.transport import ApiError
+from queue_manager.engine.transport_protocol import ApiError
 from tests.local.cluster.conftest import Up
 
 CONFIG = """\

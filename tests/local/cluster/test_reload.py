@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from queue_manager.api import condition_types
-from queue_manager.api.resources import JOBS, WORKLOADS
+from queue_manager.api.api_resources import JOBS, WORKLOADS
 from queue_manager.api.types import Workload
 from tests.local.cluster.conftest import ROOT, SLUICE, Up
 from tests.local.cluster.work import job

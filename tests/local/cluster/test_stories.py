@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from queue_manager.api import condition_types, reasons
-from queue_manager.api.resources import CLUSTER_QUEUES, JOBS, LOCAL_QUEUES, PODS, RESOURCE_FLAVORS, WORKLOADS
+from queue_manager.api.api_resources import CLUSTER_QUEUES, JOBS, LOCAL_QUEUES, PODS, RESOURCE_FLAVORS, WORKLOADS
 from queue_manager.api.types import Workload
 from queue_manager.engine.rest_client import RestClient
 from tests.local.cluster.conftest import Up, sluice

@@ -16,7 +16,7 @@ import pytest
 import yaml
 
 from job_controller.model import Pod
-from queue_manager.api.resources import JOBS, LOCAL_QUEUES, PODS
+from queue_manager.api.api_resources import JOBS, LOCAL_QUEUES, PODS
 from tests.local.cluster.conftest import ROOT, SLUICE, Up, processes_of, sluice
 from tests.local.cluster.work import ended, job, job_named, running
 from tests.waiting import SECONDS, until

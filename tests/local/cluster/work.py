@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from job_controller.model import Job
-from queue_manager.api.resources import JOBS
+from queue_manager.api.api_resources import JOBS
 from queue_manager.engine.rest_client import RestClient
 from tests.waiting import until
 

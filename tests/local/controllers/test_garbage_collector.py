@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from queue_manager.api.resources import CONFIG_MAPS, JOBS, PODS
+from queue_manager.api.api_resources import CONFIG_MAPS, JOBS, PODS
 from queue_manager.local.controllers.garbage_collector import GarbageCollector
 from tests.local.server.world import World, config_map, job, owner, path, pod
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from queue_manager.api.resources import CONFIG_MAPS, NAMESPACES, PODS
+from queue_manager.api.api_resources import CONFIG_MAPS, NAMESPACES, PODS
 from queue_manager.local.controllers.namespace_deletion import NamespaceController
 from tests.local.controllers.test_garbage_collector import drop_finalizers, settle
 from tests.local.server.world import World, config_map, path, pod

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from queue_manager.local.kinds.jsonpath import compile_path, find
-from queue_manager.local.kinds.registry import KindRegistry
+from queue_manager.local.kinds.kind_registry import KindRegistry
 from queue_manager.local.kinds.tables import to_table
-from queue_manager.local.schema.structural import CompiledSchema
+from queue_manager.local.schema.structural_schemas import CompiledSchema
 from tests.local.kinds.crd import THINGS
 
 REGISTRY = KindRegistry.builtin()

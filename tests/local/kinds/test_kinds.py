@@ -12,8 +12,8 @@ import pytest
 from queue_manager.local.discovery.paths import discovery
 from queue_manager.local.errors import StatusError
 from queue_manager.local.kinds import ages, event_kind, job_rows, pod_kind, pod_rows
+from queue_manager.local.kinds.kind_registry import KindRegistry
 from queue_manager.local.kinds.node_kind import NODE
-from queue_manager.local.kinds.registry import KindRegistry
 from queue_manager.local.kinds.tables import to_table
 from tests.local.kinds.crd import THINGS
 

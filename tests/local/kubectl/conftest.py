@@ -13,7 +13,7 @@ import pytest
 from queue_manager.engine.clock import SystemClock
 from queue_manager.local.controllers.garbage_collector import GarbageCollector
 from queue_manager.local.controllers.namespace_deletion import NamespaceController
-from queue_manager.local.kinds.registry import KindRegistry
+from queue_manager.local.kinds.kind_registry import KindRegistry
 from queue_manager.local.kubeconfig_file import write_kubeconfig
 from queue_manager.local.server import http_server
 from queue_manager.local.server.api_server import ApiServer

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from queue_manager.engine.clock import SystemClock
-from queue_manager.local.kinds.registry import KindRegistry
+from queue_manager.local.kinds.kind_registry import KindRegistry
 from queue_manager.local.kubeconfig_file import write_kubeconfig
 from queue_manager.local.server import http_server
 from queue_manager.local.server.api_server import ApiServer

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from queue_manager.api.resources import NODES, PODS
+from queue_manager.api.api_resources import NODES, PODS
 from queue_manager.local.node_registration import node_specs, register
 from tests.local.agent.world import Tree, World, condition, running
 

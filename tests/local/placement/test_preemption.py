@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from queue_manager.api.resources import PODS, PRIORITY_CLASSES
-from queue_manager.engine.transport import ApiError
+from queue_manager.api.api_resources import PODS, PRIORITY_CLASSES
+from queue_manager.engine.transport_protocol import ApiError
 from tests.local.agent.world import World, condition, running
 from tests.waiting import until
 

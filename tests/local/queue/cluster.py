@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from queue_manager.api.resources import (
+from queue_manager.api.api_resources import (
     CLUSTER_QUEUES,
     EVENTS,
     JOBS,
@@ -22,7 +22,7 @@ from queue_manager.api.resources import (
     Resource,
 )
 from queue_manager.configuration import KueueConfig, loads
-from queue_manager.engine.transport import ApiError, Request
+from queue_manager.engine.transport_protocol import ApiError, Request
 from queue_manager.simulation.kubelet import PodScript, pod_status
 from tests.local.queue.environments import RunningCluster, current
 

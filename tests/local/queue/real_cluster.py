@@ -14,15 +14,15 @@ from random import Random
 
 import msgspec
 
-from queue_manager.api.resources import JOBS, NAMESPACES, by_kind
+from queue_manager.api.api_resources import JOBS, NAMESPACES, by_kind
 from queue_manager.configuration import KueueConfig
 from queue_manager.engine.clock import SystemClock
 from queue_manager.engine.http_transport import HttpTransport
 from queue_manager.engine.metric_registry import MetricRegistry
 from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.runtime import Runtime
-from queue_manager.engine.transport import ApiError, Relay, Request, Response, Transport
-from queue_manager.hosting.job_cluster import attach_job_controller
+from queue_manager.engine.transport_protocol import ApiError, Relay, Request, Response, Transport
+from queue_manager.hosting.job_controller_port import attach_job_controller
 from queue_manager.local.server.admission_plugin import AdmissionPlugin
 from queue_manager.simulation.kubelet import Kubelet, Script
 from queue_manager.wiring import QueueManager, attach_queue_controllers

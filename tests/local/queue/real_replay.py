@@ -14,7 +14,7 @@ from random import Random
 
 import msgspec
 
-from queue_manager.api.resources import (
+from queue_manager.api.api_resources import (
     CLUSTER_QUEUES,
     EVENTS,
     JOBS,
@@ -29,8 +29,8 @@ from queue_manager.engine.clock import SystemClock
 from queue_manager.engine.http_transport import HttpTransport
 from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.runtime import Runtime
-from queue_manager.engine.transport import Request
-from queue_manager.hosting.job_cluster import attach_job_controller
+from queue_manager.engine.transport_protocol import Request
+from queue_manager.hosting.job_controller_port import attach_job_controller
 from queue_manager.local.server.admission_plugin import AdmissionPlugin
 from queue_manager.wiring import attach_queue_controllers
 from tests.control_plane import webhooks

@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from job_controller.ports import Clock
-from queue_manager.api.resources import NAMESPACES, PODS, by_kind
+from queue_manager.api.api_resources import NAMESPACES, PODS, by_kind
 from queue_manager.configuration import KueueConfig, loads
 from queue_manager.engine.rest_client import RestClient
-from queue_manager.engine.transport import STRATEGIC_PATCH, ApiError
+from queue_manager.engine.transport_protocol import STRATEGIC_PATCH, ApiError
 from queue_manager.simulation.kubelet import pod_status
 from queue_manager.simulation.virtual import run_virtual
 from queue_manager.simulation.world import World

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from prometheus_client.utils import floatToGoString
 
-from queue_manager.api.resources import CLUSTER_QUEUES, JOBS, LOCAL_QUEUES, PODS, WORKLOADS
+from queue_manager.api.api_resources import CLUSTER_QUEUES, JOBS, LOCAL_QUEUES, PODS, WORKLOADS
 from queue_manager.simulation.kubelet import PodScript
 from tests.local.queue.cluster import NS, Cluster, cluster, condition, versions
 from tests.local.queue.environments import rest, run

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from queue_manager.api import messages, reasons
-from queue_manager.api.resources import CLUSTER_QUEUES, COHORTS, LOCAL_QUEUES
+from queue_manager.api.api_resources import CLUSTER_QUEUES, COHORTS, LOCAL_QUEUES
 from queue_manager.simulation.kubelet import PodScript
 from tests.local.queue.cluster import API, NS, Cluster, cluster, condition
 from tests.local.queue.environments import Environment, run

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from queue_manager.api.resources import (
+from queue_manager.api.api_resources import (
     ADMISSION_CHECKS,
     CLUSTER_QUEUES,
     JOBS,

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from queue_manager.api.resources import (
+from queue_manager.api.api_resources import (
     CLUSTER_QUEUES,
     JOBS,
     LOCAL_QUEUES,
@@ -16,7 +16,7 @@ from queue_manager.api.resources import (
     WORKLOAD_PRIORITY_CLASSES,
     WORKLOADS,
 )
-from queue_manager.engine.transport import ApiError
+from queue_manager.engine.transport_protocol import ApiError
 from queue_manager.simulation.kubelet import PodScript
 from tests.local.queue.cluster import API, NS, Cluster, cluster, condition
 from tests.local.queue.environments import run
@@ -504,7 +504,7 @@ def test_finished_pods_give_their_quota_back_early() -> None:
 
 
 async def _succeed_one(c: Cluster) -> None:
-    from queue_manager.api.resources import PODS
+    from queue_manager.api.api_resources import PODS
     from queue_manager.simulation.kubelet import pod_status
 
     pod = (await c.client.list(PODS, NS))[0]

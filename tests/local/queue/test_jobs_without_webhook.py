@@ -8,7 +8,7 @@ import asyncio
 
 import pytest
 
-from queue_manager.api.resources import ADMISSION_CHECKS, CLUSTER_QUEUES, JOBS, LOCAL_QUEUES, WORKLOADS
+from queue_manager.api.api_resources import ADMISSION_CHECKS, CLUSTER_QUEUES, JOBS, LOCAL_QUEUES, WORKLOADS
 from queue_manager.jobs.webhook import JobAdmission
 from tests.local.queue.cluster import API, NS, Cluster, cluster
 from tests.local.queue.environments import run

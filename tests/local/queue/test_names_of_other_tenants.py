@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from queue_manager.api.resources import EVENTS, JOBS, LOCAL_QUEUES, NAMESPACES, WORKLOADS
+from queue_manager.api.api_resources import EVENTS, JOBS, LOCAL_QUEUES, NAMESPACES, WORKLOADS
 from tests.local.queue.cluster import API, NS, Cluster, cluster, condition
 from tests.local.queue.environments import run
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from queue_manager.api.resources import WORKLOADS
+from queue_manager.api.api_resources import WORKLOADS
 from queue_manager.simulation.kubelet import PodScript
 from tests.local.queue.cluster import API, NS, Cluster, cluster
 from tests.local.queue.environments import current, run

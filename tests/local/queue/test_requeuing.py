@@ -7,8 +7,8 @@ from itertools import pairwise
 
 import pytest
 
-from queue_manager.api.resources import JOBS
-from queue_manager.engine.transport import ApiError
+from queue_manager.api.api_resources import JOBS
+from queue_manager.engine.transport_protocol import ApiError
 from queue_manager.simulation.kubelet import PodScript
 from tests.local.queue.cluster import NS, Cluster, cluster
 from tests.local.queue.environments import rest, run

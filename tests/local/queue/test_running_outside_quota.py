@@ -12,8 +12,8 @@ import msgspec
 import pytest
 
 from job_controller.times import timestamp
-from queue_manager.api.resources import CLUSTER_QUEUES, JOBS, WORKLOADS
-from queue_manager.engine.transport import ApiError
+from queue_manager.api.api_resources import CLUSTER_QUEUES, JOBS, WORKLOADS
+from queue_manager.engine.transport_protocol import ApiError
 from queue_manager.simulation.kubelet import PodScript
 from tests.local.queue.cluster import NS, Cluster, cluster
 from tests.local.queue.environments import run

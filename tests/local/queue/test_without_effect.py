@@ -8,8 +8,8 @@ import orjson
 import pytest
 
 from queue_manager.api import without_effect as table
-from queue_manager.api.resources import CLUSTER_QUEUES, COHORTS, EVENTS, JOBS, PODS, RESOURCE_FLAVORS, Resource
-from queue_manager.engine.transport import MERGE_PATCH, Request
+from queue_manager.api.api_resources import CLUSTER_QUEUES, COHORTS, EVENTS, JOBS, PODS, RESOURCE_FLAVORS, Resource
+from queue_manager.engine.transport_protocol import MERGE_PATCH, Request
 from tests.local.queue.cluster import NS, Cluster, cluster, condition
 from tests.local.queue.environments import Environment, rest, run
 

@@ -9,9 +9,9 @@ import copy
 import json
 from typing import Any
 
-from queue_manager.api.resources import JOBS, NAMESPACES, by_kind
+from queue_manager.api.api_resources import JOBS, NAMESPACES, by_kind
 from queue_manager.engine.rest_client import RestClient
-from queue_manager.engine.transport import JSON_PATCH, MERGE_PATCH, ApiError
+from queue_manager.engine.transport_protocol import JSON_PATCH, MERGE_PATCH, ApiError
 from tests.local.queue.replay import API_VERSIONS, GOLDEN
 from tests.unit.api.golden import BETTER_WORDING, EXISTING, NOT_COVERED, STRICTER
 

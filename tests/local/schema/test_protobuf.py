@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from queue_manager.api.resources import CONFIG_MAPS, JOBS, NAMESPACES, PODS, PRIORITY_CLASSES, SECRETS, Resource
-from queue_manager.local.kinds.registry import KindRegistry
+from queue_manager.api.api_resources import CONFIG_MAPS, JOBS, NAMESPACES, PODS, PRIORITY_CLASSES, SECRETS, Resource
+from queue_manager.local.kinds.kind_registry import KindRegistry
 from queue_manager.local.request_limits import MAX_VALUES
 from queue_manager.local.schema import protobuf
 from queue_manager.local.server.api_server import ApiServer

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 import yaml
 
-from queue_manager.local.schema.jsontext import parse_json
-from queue_manager.local.schema.shapes import Shape
+from queue_manager.local.schema.builtin_types import Shape
+from queue_manager.local.schema.json_parsing import parse_json
 from queue_manager.local.schema.strict_decoding import TypedSchema, Undecodable, Walk
-from queue_manager.local.schema.structural import CompiledSchema
 from queue_manager.local.schema.structural_fast_path import Fit
+from queue_manager.local.schema.structural_schemas import CompiledSchema
 
 ROOT = Path(__file__).parents[3]
 DEFINITION = yaml.safe_load((ROOT / "config/crds/kueue.x-k8s.io_workloads.yaml").read_text())

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from queue_manager.engine import connections, file_descriptors
+from queue_manager.engine import anonymous_connections, file_descriptors
 from queue_manager.local.server.http_server import Listening, serve
 from tests.local.server.world import World
 from tests.local.tls import tls
@@ -73,7 +73,7 @@ async def anonymous(listening: Listening, how: str) -> Caller:
 async def test_a_connection_without_authentication_is_closed_after_a_timeout(
     monkeypatch: pytest.MonkeyPatch, listening: Listening, how: str
 ) -> None:
-    monkeypatch.setattr(connections, "ANONYMOUS_SECONDS", 0.3)
+    monkeypatch.setattr(anonymous_connections, "ANONYMOUS_SECONDS", 0.3)
     known = await Caller.to(listening, trust=tls().client)
     assert await known.ask() == 200
     assert await (await anonymous(listening, how)).closed()
@@ -84,8 +84,8 @@ async def test_a_connection_without_authentication_is_closed_after_a_timeout(
 async def test_beyond_the_limit_the_oldest_anonymous_connection_is_closed(
     monkeypatch: pytest.MonkeyPatch, listening: Listening, how: str
 ) -> None:
-    monkeypatch.setattr(connections, "ANONYMOUS_SECONDS", 3600.0)
-    monkeypatch.setattr(connections, "MAX_ANONYMOUS", 3)
+    monkeypatch.setattr(anonymous_connections, "ANONYMOUS_SECONDS", 3600.0)
+    monkeypatch.setattr(anonymous_connections, "MAX_ANONYMOUS", 3)
     known = await Caller.to(listening, trust=tls().client)
     assert await known.ask() == 200
     waiting = [await anonymous(listening, how) for _ in range(3)]
@@ -102,8 +102,8 @@ async def test_beyond_the_limit_the_oldest_anonymous_connection_is_closed(
 async def test_a_burst_of_authenticated_clients_is_served(
     monkeypatch: pytest.MonkeyPatch, listening: Listening
 ) -> None:
-    monkeypatch.setattr(connections, "MAX_ANONYMOUS", 4)
-    monkeypatch.setattr(connections, "GRACE_SECONDS", 60.0)
+    monkeypatch.setattr(anonymous_connections, "MAX_ANONYMOUS", 4)
+    monkeypatch.setattr(anonymous_connections, "GRACE_SECONDS", 60.0)
 
     async def once() -> int:
         return await (await Caller.to(listening, trust=tls().client)).ask()

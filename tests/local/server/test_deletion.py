@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from queue_manager.api.resources import CONFIG_MAPS, JOBS, PODS
+from queue_manager.api.api_resources import CONFIG_MAPS, JOBS, PODS
 from queue_manager.local.server.deletion import KEPT_CHILDREN
 from tests.local.server.world import World, config_map, job, path, pod
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from queue_manager.api.resources import CONFIG_MAPS, JOBS, PODS
+from queue_manager.api.api_resources import CONFIG_MAPS, JOBS, PODS
 from tests.local.server.world import Answer, World, config_map, job, path, pod
 
 J = JOBS.path("default")

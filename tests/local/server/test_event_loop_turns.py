@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from queue_manager.api.resources import CONFIG_MAPS
+from queue_manager.api.api_resources import CONFIG_MAPS
 from queue_manager.local.server import event_loop_turns
 from tests.local.server.world import World, config_map
 

@@ -11,7 +11,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from queue_manager.api.resources import CONFIG_MAPS, PODS
+from queue_manager.api.api_resources import CONFIG_MAPS, PODS
 from queue_manager.local.server import http_server
 from queue_manager.local.server.http_server import Listening, serve
 from tests.local.server.world import World, config_map, pod

@@ -7,9 +7,9 @@ import random
 
 import pytest
 
-from queue_manager.api.resources import CONFIG_MAPS
-from queue_manager.engine.transport import ApiError, Request
-from queue_manager.local.kinds.registry import KindRegistry
+from queue_manager.api.api_resources import CONFIG_MAPS
+from queue_manager.engine.transport_protocol import ApiError, Request
+from queue_manager.local.kinds.kind_registry import KindRegistry
 from queue_manager.local.server.api_server import ApiServer
 from queue_manager.local.server.in_process import LocalTransport
 from queue_manager.local.storage.store import Store

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from queue_manager.api.resources import CONFIG_MAPS, PODS
+from queue_manager.api.api_resources import CONFIG_MAPS, PODS
 from tests.local.server.world import World, config_map, path, pod
 
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from queue_manager.api.resources import JOBS, PODS
+from queue_manager.api.api_resources import JOBS, PODS
 from queue_manager.local.errors import StatusError
-from queue_manager.local.kinds.registry import KindRegistry
+from queue_manager.local.kinds.kind_registry import KindRegistry
 from queue_manager.local.server.http_messages import ServerRequest
 from queue_manager.local.server.object_decoding import read_object
 

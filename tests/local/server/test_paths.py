@@ -8,7 +8,7 @@ import pytest
 
 from queue_manager.api.metric_families import Family
 from queue_manager.engine.metric_registry import MetricRegistry
-from queue_manager.local.kinds.registry import KindRegistry
+from queue_manager.local.kinds.kind_registry import KindRegistry
 from queue_manager.local.server.api_server import ApiServer, Response, ServerRequest
 from queue_manager.local.storage.store import Store
 from tests.local.server.world import StillClock

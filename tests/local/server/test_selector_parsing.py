@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from queue_manager.api.resources import CONFIG_MAPS, JOBS, PODS
+from queue_manager.api.api_resources import CONFIG_MAPS, JOBS, PODS
 from queue_manager.local.errors import StatusError
 from queue_manager.local.server.selector_parsing import (
     KEY_FORMAT,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from datetime import timedelta
 
-from queue_manager.api.resources import CONFIG_MAPS, PODS
+from queue_manager.api.api_resources import CONFIG_MAPS, PODS
 from queue_manager.local.server.watch import BATCH_WEIGHT, BOOKMARK_SECONDS
 from queue_manager.simulation.virtual import run_virtual
 from tests.local.server.world import World, config_map, path, pod

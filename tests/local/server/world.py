@@ -11,10 +11,10 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from job_controller.api_rules.field_errors import FieldError, required
-from queue_manager.api.resources import CONFIG_MAPS, CRDS, JOBS, NAMESPACES, NODES, PODS, Resource
-from queue_manager.engine.transport import Response
+from queue_manager.api.api_resources import CONFIG_MAPS, CRDS, JOBS, NAMESPACES, NODES, PODS, Resource
+from queue_manager.engine.transport_protocol import Response
 from queue_manager.local.kinds.kind import Kind
-from queue_manager.local.kinds.registry import MountedGroup
+from queue_manager.local.kinds.kind_registry import MountedGroup
 from queue_manager.local.server.api_server import ApiServer, ServerRequest, Stream
 from queue_manager.local.storage.store import Store, StoreJournal
 

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from queue_manager.api.resources import CONFIG_MAPS, CRDS, PODS
+from queue_manager.api.api_resources import CONFIG_MAPS, CRDS, PODS
 from queue_manager.engine.clock import SystemClock
 from queue_manager.local.storage.journal import DataDirectoryInUse, Journal
 from queue_manager.local.storage.store import JournalRow, JournalUnusable, Store

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from queue_manager.accounting.records import JobRecord, PodRecord, StepKind, StepRecord
+from queue_manager.accounting.record_types import JobRecord, PodRecord, StepKind, StepRecord
 
 START = datetime(2026, 1, 1, 12, tzinfo=UTC)
 

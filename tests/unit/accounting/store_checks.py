@@ -9,9 +9,9 @@ from alembic.runtime.migration import MigrationContext
 
 from queue_manager.accounting.database import VERSION_TABLE, open_for_reading
 from queue_manager.accounting.history_queries import HistoryFilter, read_history
-from queue_manager.accounting.history_sink import Retention
+from queue_manager.accounting.history_sink_protocol import Retention
 from queue_manager.accounting.history_store import open_store
-from queue_manager.accounting.records import StepKind
+from queue_manager.accounting.record_types import StepKind
 from queue_manager.accounting.sql_tables import metadata
 from tests.unit.accounting.history_samples import admitted, at, finished, job, pod, step
 

@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import create_engine
 
 from queue_manager.accounting.database import VERSION_TABLE, HistoryUnavailable, open_for_reading, open_for_writing
-from queue_manager.accounting.history_sink import RecordsRefused
+from queue_manager.accounting.history_sink_protocol import RecordsRefused
 from queue_manager.accounting.history_store import open_store
 from tests.unit.accounting import store_checks
 from tests.unit.accounting.history_samples import pod

@@ -10,9 +10,9 @@ from datetime import datetime, timedelta
 import pytest
 
 from queue_manager.accounting import history_writer
-from queue_manager.accounting.history_sink import RecordsRefused, Retention
+from queue_manager.accounting.history_sink_protocol import RecordsRefused, Retention
 from queue_manager.accounting.history_writer import HistoryWriter
-from queue_manager.accounting.records import JobRecord, Record, StepRecord
+from queue_manager.accounting.record_types import JobRecord, Record, StepRecord
 from queue_manager.accounting.step_reading import deleted
 from tests.unit.accounting.history_samples import START, at, job
 

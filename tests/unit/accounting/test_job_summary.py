@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from queue_manager.accounting.job_summary import JobOutcome, JobSummary, Waste, summary
-from queue_manager.accounting.records import PodRecord, StepKind, StepRecord
+from queue_manager.accounting.record_types import PodRecord, StepKind, StepRecord
 from queue_manager.accounting.usage_report import percentile, usage_rows
 from tests.unit.accounting.history_samples import admitted, at, finished, job, pod, step
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from queue_manager.accounting.missed_steps import MISSED, missed_steps
-from queue_manager.accounting.records import StepKind, StepRecord
+from queue_manager.accounting.record_types import StepKind, StepRecord
 from queue_manager.api.types import Workload
 from tests.unit.accounting.history_samples import at
 from tests.unit.accounting.test_step_reading import RUNNING, condition, workload

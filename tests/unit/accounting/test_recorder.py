@@ -19,13 +19,13 @@ from queue_manager.accounting.database import HistoryUnavailable
 from queue_manager.accounting.history_queries import HistoryFilter, JobHistory, read_history
 from queue_manager.accounting.history_writer import MAX_QUEUED
 from queue_manager.accounting.recorder import HistoryRecorder
-from queue_manager.api.resources import JOBS, WORKLOADS
+from queue_manager.api.api_resources import JOBS, WORKLOADS
 from queue_manager.api.types import Workload
-from queue_manager.configuration.history_settings import History
+from queue_manager.configuration.history_section import History
 from queue_manager.engine.clock import SystemClock
 from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.runtime import Runtime
-from queue_manager.local.kinds.registry import KindRegistry
+from queue_manager.local.kinds.kind_registry import KindRegistry
 from queue_manager.local.local_cluster import install_crds
 from queue_manager.local.server.api_server import ApiServer
 from queue_manager.local.server.in_process import LocalTransport

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import permutations
 
-from queue_manager.accounting.records import PodRecord, StepKind, StepRecord
+from queue_manager.accounting.record_types import PodRecord, StepKind, StepRecord
 from queue_manager.accounting.step_order import in_order, timeline
 from tests.unit.accounting.history_samples import admitted, finished, pod, step
 

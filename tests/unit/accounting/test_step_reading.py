@@ -10,7 +10,7 @@ import pytest
 
 from job_controller.model import Condition, Job, Pod
 from job_controller.times import timestamp
-from queue_manager.accounting.records import JobRecord, PodRecord, StepKind, StepRecord
+from queue_manager.accounting.record_types import JobRecord, PodRecord, StepKind, StepRecord
 from queue_manager.accounting.step_reading import interruption_records, job_records, pod_records, workload_records
 from queue_manager.api import keys
 from queue_manager.api.types import Workload

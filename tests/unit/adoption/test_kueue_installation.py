@@ -15,7 +15,7 @@ from queue_manager.adoption.kueue_installation import (
     manifest,
     without_data,
 )
-from queue_manager.api.resources import API_SERVICES, MUTATING_WEBHOOKS
+from queue_manager.api.api_resources import API_SERVICES, MUTATING_WEBHOOKS
 
 SYSTEM = "kueue-system"
 

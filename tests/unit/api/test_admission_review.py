@@ -10,8 +10,8 @@ from job_controller.api_rules.field_errors import FieldError
 from job_controller.json_tree import Json
 from queue_manager.api import admission_review
 from queue_manager.api.admission_review import AdmissionReview
+from queue_manager.api.api_resources import CLUSTER_QUEUES, JOBS, RESOURCE_FLAVORS, WORKLOADS, Resource
 from queue_manager.api.queue_admission import RULES, QueueAdmission, WithoutEffectWarnings
-from queue_manager.api.resources import CLUSTER_QUEUES, JOBS, RESOURCE_FLAVORS, WORKLOADS, Resource
 from queue_manager.api.webhook_table import WEBHOOKS
 
 ALL = (QueueAdmission(), WithoutEffectWarnings())

@@ -8,11 +8,11 @@ import json
 import pytest
 
 from job_controller.model import Key
-from queue_manager.api.resources import LOCAL_QUEUES
+from queue_manager.api.api_resources import LOCAL_QUEUES
 from queue_manager.cli.change_report import ChangeReport
 from queue_manager.cli.connection import NoResponse
 from queue_manager.cli.machine_formats import SCHEMA_VERSION, object_names
-from queue_manager.cli.targets import QueueTarget, key_of, queue_of
+from queue_manager.cli.named_targets import QueueTarget, key_of, queue_of
 
 
 async def change(error: BaseException | None = None) -> None:

@@ -13,14 +13,14 @@ from pathlib import Path
 
 import pytest
 
-from queue_manager.api.resources import JOBS
+from queue_manager.api.api_resources import JOBS
 from queue_manager.cli import up, up_address
 from queue_manager.cli.connection import connect, find_kubeconfig
 from queue_manager.cli.exit_codes import EXIT_ERROR, EXIT_NEVER, CommandRefused
 from queue_manager.cli.main import main
 from queue_manager.configuration import KueueConfig
 from queue_manager.engine.http_transport import HttpTransport
-from queue_manager.engine.transport import ApiError, Response
+from queue_manager.engine.transport_protocol import ApiError, Response
 from queue_manager.local.local_cluster import ClusterOptions, LocalCluster
 
 HINT = "-n NAMESPACE reads one namespace only"

@@ -8,12 +8,12 @@ from datetime import UTC, datetime
 import pytest
 
 from queue_manager.api import keys
-from queue_manager.api.resources import CLUSTER_QUEUES, JOBS, RESOURCE_FLAVORS, WORKLOADS, Resource
+from queue_manager.api.api_resources import CLUSTER_QUEUES, JOBS, RESOURCE_FLAVORS, WORKLOADS, Resource
 from queue_manager.cli.change_report import ChangeReport
 from queue_manager.cli.crds import finish_delete
 from queue_manager.cli.main import main
 from queue_manager.engine.rest_client import RestClient
-from queue_manager.local.kinds.registry import KindRegistry
+from queue_manager.local.kinds.kind_registry import KindRegistry
 from queue_manager.local.local_cluster import install_crds
 from queue_manager.local.server.api_server import ApiServer
 from queue_manager.local.server.in_process import LocalTransport

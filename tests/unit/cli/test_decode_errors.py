@@ -13,7 +13,7 @@ from queue_manager.cli.decode_errors import explain_decoding
 from queue_manager.cli.exit_codes import EXIT_NEVER, CommandRefused
 from queue_manager.cli.submit import prepare, submit
 from queue_manager.engine.rest_client import RestClient
-from queue_manager.local.kinds.registry import KindRegistry
+from queue_manager.local.kinds.kind_registry import KindRegistry
 from queue_manager.local.server.api_server import ApiServer
 from queue_manager.local.server.in_process import LocalTransport
 from queue_manager.local.storage.store import Store

@@ -17,7 +17,7 @@ import yaml
 from rich.console import Console
 
 from queue_manager.api import keys
-from queue_manager.api.resources import (
+from queue_manager.api.api_resources import (
     CLUSTER_QUEUES,
     JOBS,
     LOCAL_QUEUES,
@@ -28,8 +28,8 @@ from queue_manager.api.resources import (
 from queue_manager.cli import explain, explanation_reading
 from queue_manager.cli.arguments import parser
 from queue_manager.engine.rest_client import RestClient
-from queue_manager.engine.transport import Request, Response
-from queue_manager.local.kinds.registry import KindRegistry
+from queue_manager.engine.transport_protocol import Request, Response
+from queue_manager.local.kinds.kind_registry import KindRegistry
 from queue_manager.local.local_cluster import install_crds
 from queue_manager.local.server.api_server import ApiServer
 from queue_manager.local.server.in_process import LocalTransport

@@ -18,14 +18,14 @@ from queue_manager.cli import deactivated, explain, output, ps, queues, show
 from queue_manager.cli.fitted_table import FittedTable, TableColumn
 from queue_manager.visibility.attempt_rows import AttemptRow
 from queue_manager.visibility.deactivated_jobs import DeactivatedJob
-from queue_manager.visibility.demand import DemandRow
 from queue_manager.visibility.explanation_rows import FlavorRow, HolderRow, PreemptionRow
-from queue_manager.visibility.indexes import IndexRow
+from queue_manager.visibility.index_map import IndexRow
 from queue_manager.visibility.job_history import Step
 from queue_manager.visibility.job_states import JobRow, JobState
 from queue_manager.visibility.job_view import EventRow
 from queue_manager.visibility.pod_attempts import PodRow
 from queue_manager.visibility.queue_rows import QueueRow, QuotaRow
+from queue_manager.visibility.requested_resources import DemandRow
 
 WIDTH = 80
 PS_COLUMNS = output.columns_of("table", ps.COLUMNS)

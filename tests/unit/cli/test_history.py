@@ -16,7 +16,7 @@ import yaml
 
 from queue_manager.accounting.history_store import open_store
 from queue_manager.accounting.job_summary import JobSummary, summary
-from queue_manager.accounting.records import StepKind
+from queue_manager.accounting.record_types import StepKind
 from queue_manager.accounting.usage_report import UsageRow
 from queue_manager.cli.arguments import parser
 from queue_manager.cli.exit_codes import EXIT_ERROR, EXIT_NEVER

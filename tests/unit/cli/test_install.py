@@ -8,9 +8,9 @@ import pytest
 import yaml
 
 from queue_manager.cli.main import main
+from queue_manager.installation.helm_values import settings_from
 from queue_manager.installation.objects import objects
 from queue_manager.installation.settings import CONFIG, Settings
-from queue_manager.installation.values import settings_from
 
 
 def test_it_prints_the_objects_of_the_settings(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

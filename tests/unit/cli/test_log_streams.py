@@ -11,7 +11,7 @@ import pytest
 from queue_manager.cli import polling
 from queue_manager.cli.log_streams import LogPrinter
 from queue_manager.engine.rest_client import RestClient
-from queue_manager.engine.transport import ApiError, Relay, Request, Response
+from queue_manager.engine.transport_protocol import ApiError, Relay, Request, Response
 from queue_manager.visibility.log_selection import LogSource
 
 SOURCE = LogSource("p", "uid", "main", "7")

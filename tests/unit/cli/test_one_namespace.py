@@ -12,15 +12,15 @@ from typing import Any
 
 import pytest
 
-from queue_manager.api import keys, policies
-from queue_manager.api.resources import CLUSTER_QUEUES, JOBS, LOCAL_QUEUES, NAMESPACES, WORKLOADS
+from queue_manager.api import keys, policy_values
+from queue_manager.api.api_resources import CLUSTER_QUEUES, JOBS, LOCAL_QUEUES, NAMESPACES, WORKLOADS
 from queue_manager.api.types import Workload
 from queue_manager.cli import reactivate, stop_policy
 from queue_manager.cli.exit_codes import EXIT_NEVER, EXIT_OK, CommandRefused
-from queue_manager.cli.queue_view import read_queues
+from queue_manager.cli.queue_reading import read_queues
 from queue_manager.engine.rest_client import RestClient
-from queue_manager.engine.transport import Request, Response
-from queue_manager.local.kinds.registry import KindRegistry
+from queue_manager.engine.transport_protocol import Request, Response
+from queue_manager.local.kinds.kind_registry import KindRegistry
 from queue_manager.local.local_cluster import install_crds
 from queue_manager.local.server.api_server import ApiServer
 from queue_manager.local.server.in_process import LocalTransport
@@ -98,21 +98,21 @@ async def test_suggested_commands_are_valid_in_the_namespace_of_the_context(
     user: RestClient, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "config").write_text("{current-context: c, contexts: [{name: c, context: {namespace: mine}}]}")
-    await user.patch(LOCAL_QUEUES, "mine", "q", {"spec": {"stopPolicy": policies.HOLD}})
+    await user.patch(LOCAL_QUEUES, "mine", "q", {"spec": {"stopPolicy": policy_values.HOLD}})
     assert await reactivate._run(asked(namespace=None, jobs=["train"])) == EXIT_OK
     assert capsys.readouterr().out == ("mine/train reactivated: waits: LocalQueue q is stopped (sluice release q)\n")
 
 
 async def test_a_queue_of_the_own_namespace_is_held(user: RestClient, capsys: pytest.CaptureFixture[str]) -> None:
     queue = stop_policy.queue_of("q", "mine")
-    assert await stop_policy._run(asked(), queue, policies.HOLD) == EXIT_OK
-    assert (await user.get(LOCAL_QUEUES, "mine", "q"))["spec"]["stopPolicy"] == policies.HOLD
+    assert await stop_policy._run(asked(), queue, policy_values.HOLD) == EXIT_OK
+    assert (await user.get(LOCAL_QUEUES, "mine", "q"))["spec"]["stopPolicy"] == policy_values.HOLD
     assert capsys.readouterr().out.startswith("LocalQueue mine/q held")
 
 
 async def test_a_held_queue_is_shown_without_access_to_its_cluster_queue(user: RestClient) -> None:
     """Its ClusterQueue may not be."""
-    await user.patch(LOCAL_QUEUES, "mine", "q", {"spec": {"stopPolicy": policies.HOLD}})
+    await user.patch(LOCAL_QUEUES, "mine", "q", {"spec": {"stopPolicy": policy_values.HOLD}})
     workload = await user.get(WORKLOADS, "mine", "job-train", type=Workload)
     assert obstacle(None, workload, await read_queues(user, ["mine"])) == Obstacle(
         "waits: LocalQueue q is stopped (sluice release mine/q)"

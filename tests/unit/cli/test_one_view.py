@@ -12,13 +12,13 @@ from freezegun.api import FrozenDateTimeFactory
 
 from job_controller.model import Key
 from queue_manager.api import keys
-from queue_manager.api.resources import JOBS, WORKLOADS
+from queue_manager.api.api_resources import JOBS, WORKLOADS
+from queue_manager.cli.named_targets import find
 from queue_manager.cli.ps import job_table
-from queue_manager.cli.targets import find
 from queue_manager.engine.clock import SystemClock
 from queue_manager.engine.rest_client import RestClient
-from queue_manager.engine.transport import Request, Response
-from queue_manager.local.kinds.registry import KindRegistry
+from queue_manager.engine.transport_protocol import Request, Response
+from queue_manager.local.kinds.kind_registry import KindRegistry
 from queue_manager.local.local_cluster import install_crds
 from queue_manager.local.server.api_server import ApiServer
 from queue_manager.local.server.in_process import LocalTransport

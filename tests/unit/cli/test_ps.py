@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from queue_manager.api import keys, messages
-from queue_manager.api.resources import CLUSTER_QUEUES, JOBS, LOCAL_QUEUES, WORKLOADS
+from queue_manager.api.api_resources import CLUSTER_QUEUES, JOBS, LOCAL_QUEUES, WORKLOADS
 from queue_manager.cli import output, ps
 from queue_manager.cli.ps import job_table
 from queue_manager.engine.rest_client import RestClient
-from queue_manager.engine.transport import ApiError
-from queue_manager.local.kinds.registry import KindRegistry
+from queue_manager.engine.transport_protocol import ApiError
+from queue_manager.local.kinds.kind_registry import KindRegistry
 from queue_manager.local.local_cluster import install_crds
 from queue_manager.local.server.api_server import ApiServer
 from queue_manager.local.server.in_process import LocalTransport

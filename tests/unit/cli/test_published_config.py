@@ -7,13 +7,13 @@ from datetime import UTC, datetime
 
 import pytest
 
+from queue_manager.api.api_resources import CONFIG_MAPS
 from queue_manager.api.component_names import CONFIG_MAP, NAMESPACE
-from queue_manager.api.resources import CONFIG_MAPS
 from queue_manager.cli.published_config import Publisher, published
 from queue_manager.configuration import KueueConfig, loads
 from queue_manager.engine.rest_client import RestClient
-from queue_manager.engine.transport import Request, Response
-from queue_manager.local.kinds.registry import KindRegistry
+from queue_manager.engine.transport_protocol import Request, Response
+from queue_manager.local.kinds.kind_registry import KindRegistry
 from queue_manager.local.server.api_server import ApiServer
 from queue_manager.local.server.in_process import LocalTransport
 from queue_manager.local.storage.store import Store

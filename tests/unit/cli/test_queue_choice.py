@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from queue_manager.api.resources import LOCAL_QUEUES
+from queue_manager.api.api_resources import LOCAL_QUEUES
 from queue_manager.cli.exit_codes import CommandRefused
 from queue_manager.cli.queue_choice import choose_queue
 from queue_manager.engine.rest_client import RestClient
-from queue_manager.engine.transport import Request, Response
+from queue_manager.engine.transport_protocol import Request, Response
 from tests.unit.cli.test_submit import client
 
 __all__ = ["client"]  # a fixture

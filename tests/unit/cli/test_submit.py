@@ -13,20 +13,20 @@ from multidict import CIMultiDict
 
 from job_controller.model import Key
 from queue_manager.api import keys
-from queue_manager.api.resources import CLUSTER_QUEUES, JOBS, LOCAL_QUEUES, NAMESPACES, RESOURCE_FLAVORS, WORKLOADS
+from queue_manager.api.api_resources import CLUSTER_QUEUES, JOBS, LOCAL_QUEUES, NAMESPACES, RESOURCE_FLAVORS, WORKLOADS
 from queue_manager.cli import main, manifests
 from queue_manager.cli import submit as submit_module
 from queue_manager.cli.exit_codes import EXIT_ERROR, EXIT_NEVER, EXIT_REFUSED, CommandRefused
 from queue_manager.cli.interrupted_creations import Creations
+from queue_manager.cli.named_targets import check_local_queue
 from queue_manager.cli.published_config import Publisher
 from queue_manager.cli.submit import Submitted, _namespaces, prepare, submit
-from queue_manager.cli.targets import check_local_queue
 from queue_manager.configuration import KueueConfig
 from queue_manager.configuration.kueue_config import Resources
 from queue_manager.engine.api_warnings import warnings
 from queue_manager.engine.rest_client import RestClient
-from queue_manager.engine.transport import ApiError, Request, Response
-from queue_manager.local.kinds.registry import KindRegistry
+from queue_manager.engine.transport_protocol import ApiError, Request, Response
+from queue_manager.local.kinds.kind_registry import KindRegistry
 from queue_manager.local.local_cluster import install_crds
 from queue_manager.local.server.api_server import ApiServer
 from queue_manager.local.server.in_process import LocalTransport

@@ -12,13 +12,13 @@ import pytest
 
 from job_controller.labels import CONTROLLER_UID
 from job_controller.model import Job, Pod
-from queue_manager.api.resources import JOBS, NAMESPACES, PODS, WORKLOADS
+from queue_manager.api.api_resources import JOBS, NAMESPACES, PODS, WORKLOADS
 from queue_manager.cli.ps_watch import readable_kinds
 from queue_manager.cli.watched_client import WatchingTransport, watching
 from queue_manager.engine.clock import SystemClock
 from queue_manager.engine.rest_client import RestClient
-from queue_manager.engine.transport import ApiError, Relay, Request, Response
-from queue_manager.local.kinds.registry import KindRegistry
+from queue_manager.engine.transport_protocol import ApiError, Relay, Request, Response
+from queue_manager.local.kinds.kind_registry import KindRegistry
 from queue_manager.local.server.api_server import ApiServer
 from queue_manager.local.server.in_process import LocalTransport
 from queue_manager.local.storage.store import Store

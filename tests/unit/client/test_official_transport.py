@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from kubernetes.client import ApiException
 
-from queue_manager.api.resources import JOBS
+from queue_manager.api.api_resources import JOBS
 from queue_manager.client.official_transport import OfficialTransport, blocking
 from queue_manager.engine.rest_client import RestClient
-from queue_manager.engine.transport import Request
+from queue_manager.engine.transport_protocol import Request
 
 BODY = b'{"kind": "Status", "reason": "Forbidden", "message": "not yours"}'
 TOKEN = {"BearerToken": {"in": "header", "key": "authorization", "value": "Bearer secret"}}

@@ -14,7 +14,7 @@ import yaml
 
 from job_controller.json_tree import Json
 from queue_manager.configuration import ConfigurationError, KueueConfig, load, loads
-from queue_manager.configuration.render import as_tree
+from queue_manager.configuration.config_as_yaml import as_tree
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "kueue"
 

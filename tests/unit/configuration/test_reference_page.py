@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from queue_manager.configuration import KueueConfig, loads
-from queue_manager.configuration.config_model import V1BETA2
+from queue_manager.configuration.config_as_yaml import as_tree
+from queue_manager.configuration.config_field_types import V1BETA2
 from queue_manager.configuration.json_schema import document
 from queue_manager.configuration.reference_page import FieldRow, render, rows
-from queue_manager.configuration.render import as_tree
 
 ROOT = Path(__file__).parents[3]
 PAGE = ROOT / "config/CONFIGURATION.md"

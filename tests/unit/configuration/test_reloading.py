@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from queue_manager.configuration import KueueConfig, loads
-from queue_manager.configuration.config_model import ConfigModel, fields_of
+from queue_manager.configuration.config_field_types import ConfigModel, fields_of
 from queue_manager.configuration.reloading import changes, verdict
 
 HEAD = "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\n"

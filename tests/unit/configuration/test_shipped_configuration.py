@@ -12,9 +12,9 @@ import pytest
 import yaml
 
 from queue_manager.configuration import KueueConfig, load, loads
-from queue_manager.configuration.config_model import ConfigModel, fields_of, no_effect_reason
+from queue_manager.configuration.config_as_yaml import as_tree, as_yaml
+from queue_manager.configuration.config_field_types import ConfigModel, fields_of, no_effect_reason
 from queue_manager.configuration.json_schema import render, schema
-from queue_manager.configuration.render import as_tree, as_yaml
 
 CONFIG = Path(__file__).parents[3] / "config"
 SHIPPED = CONFIG / "kueue_config.yaml"

@@ -8,7 +8,7 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invaria
 
 from job_controller.model import Key, Object, ObjectMeta, Pod
 from queue_manager.engine.cache import Cache
-from queue_manager.engine.codec import revision
+from queue_manager.engine.json_codec import revision
 from tests.examples import examples
 
 

@@ -7,7 +7,7 @@ import random
 from tenacity import RetryCallState, Retrying
 
 from queue_manager.engine.call_backoff import Backoff
-from queue_manager.engine.transport import ApiError
+from queue_manager.engine.transport_protocol import ApiError
 
 
 def test_backoff_doubles_to_its_limit_and_respects_retry_after() -> None:

@@ -7,13 +7,13 @@ import random
 import pytest
 
 from job_controller.model import Key, ObjectMeta, Pod
-from queue_manager.api.resources import PODS
+from queue_manager.api.api_resources import PODS
 from queue_manager.engine.cache import Cache
 from queue_manager.engine.cause_ids import CURRENT, MAX_JOINED, CauseId, join
 from queue_manager.engine.clock import SystemClock
 from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.runtime import Runtime
-from queue_manager.engine.transport import Relay, Request, Response, Transport
+from queue_manager.engine.transport_protocol import Relay, Request, Response, Transport
 from queue_manager.engine.workqueue import WorkQueue
 from queue_manager.engine.write_trail import AUDIT_ID
 from tests.unit.engine.loopback import Loopback, pod

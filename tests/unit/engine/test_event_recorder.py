@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from job_controller.model import ObjectMeta, Pod
-from queue_manager.api.resources import EVENTS
+from queue_manager.api.api_resources import EVENTS
 from queue_manager.engine import event_deferral
 from queue_manager.engine import event_recorder as module
 from queue_manager.engine.event_correlation import MAX_ENTRIES, Correlator

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from queue_manager.api.resources import WORKLOADS
+from queue_manager.api.api_resources import WORKLOADS
 from queue_manager.api.types import Workload
 from queue_manager.engine import interning
 from queue_manager.engine.interning import sharer

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from job_controller.model import Key, Pod
-from queue_manager.api.resources import PODS
+from queue_manager.api.api_resources import PODS
 from queue_manager.engine.cache import Cache
-from queue_manager.engine.codec import decoder
+from queue_manager.engine.json_codec import decoder
 from queue_manager.engine.namespaced_cache import NamespacedCache
 
 

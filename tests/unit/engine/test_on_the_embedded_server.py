@@ -9,12 +9,12 @@ from datetime import timedelta
 from typing import Any
 
 from job_controller.model import Key, Object
-from queue_manager.api.resources import CONFIG_MAPS, EVENTS, NAMESPACES
+from queue_manager.api.api_resources import CONFIG_MAPS, EVENTS, NAMESPACES
 from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.runtime import Runtime
-from queue_manager.engine.transport import Request
+from queue_manager.engine.transport_protocol import Request
 from queue_manager.engine.workqueue import WorkQueue
-from queue_manager.local.kinds.registry import KindRegistry
+from queue_manager.local.kinds.kind_registry import KindRegistry
 from queue_manager.local.server.api_server import ApiServer
 from queue_manager.local.server.in_process import LocalTransport
 from queue_manager.local.storage.store import Store

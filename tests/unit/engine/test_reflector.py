@@ -12,10 +12,10 @@ from contextlib import asynccontextmanager
 import pytest
 
 from job_controller.model import Object, Pod
-from queue_manager.api.resources import PODS
+from queue_manager.api.api_resources import PODS
 from queue_manager.engine.cache import Cache
-from queue_manager.engine.codec import UNDECODABLE
 from queue_manager.engine.http_transport import HttpTransport
+from queue_manager.engine.json_codec import UNDECODABLE
 from queue_manager.engine.reflector import SILENCE_SECONDS, Expired, Reflector
 from tests.unit.engine.loopback import Loopback, pod, status
 from tests.waiting import until

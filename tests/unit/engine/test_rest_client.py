@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from job_controller.model import ObjectMeta, Pod
-from queue_manager.api.resources import PODS
+from queue_manager.api.api_resources import PODS
 from queue_manager.engine.cache import Cache
 from queue_manager.engine.exec_plugin import CredentialsError
 from queue_manager.engine.http_transport import HttpTransport
@@ -23,7 +23,7 @@ from queue_manager.engine.metric_registry import MetricRegistry
 from queue_manager.engine.renewing_transport import ClusterTransport
 from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.selector_matching import matcher
-from queue_manager.engine.transport import ApiError, Request
+from queue_manager.engine.transport_protocol import ApiError, Request
 from queue_manager.engine.write_trail import WRITE_DURATION
 from queue_manager.operator import kopf_process
 from tests.frozen_time import freeze_time

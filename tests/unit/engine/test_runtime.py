@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from job_controller.model import Key, Pod
-from queue_manager.api.resources import PODS
+from queue_manager.api.api_resources import PODS
 from queue_manager.engine.clock import SystemClock
 from queue_manager.engine.http_transport import HttpTransport
 from queue_manager.engine.runtime import Runtime

@@ -10,12 +10,12 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from queue_manager.api.resources import PODS
+from queue_manager.api.api_resources import PODS
 from queue_manager.engine import tracing
 from queue_manager.engine.cause_ids import CURRENT, CauseId
 from queue_manager.engine.otlp import trace_id_of
 from queue_manager.engine.rest_client import RestClient
-from queue_manager.engine.transport import ApiError, Transport
+from queue_manager.engine.transport_protocol import ApiError, Transport
 from queue_manager.engine.workqueue import WorkQueue
 from tests.collector import Collector, attributes, collecting
 from tests.unit.engine.loopback import Loopback, pod, status

@@ -6,7 +6,7 @@ import asyncio
 from random import Random
 
 from job_controller.model import ObjectMeta, Pod
-from queue_manager.api.resources import PODS
+from queue_manager.api.api_resources import PODS
 from queue_manager.engine.clock import SystemClock
 from queue_manager.engine.http_transport import HttpTransport
 from queue_manager.engine.metric_registry import MetricRegistry

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from queue_manager.engine.metric_registry import MetricRegistry
-from queue_manager.engine.transport import ApiError
-from queue_manager.engine.tuning import event_loop
+from queue_manager.engine.process_tuning import event_loop
+from queue_manager.engine.transport_protocol import ApiError
 from queue_manager.engine.workqueue import WorkQueue
 from queue_manager.simulation.virtual import run_virtual
 

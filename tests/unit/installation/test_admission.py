@@ -16,10 +16,10 @@ from queue_manager.installation.admission_objects import (
     PLACEHOLDER,
 )
 from queue_manager.installation.admission_policies import admission_policies
+from queue_manager.installation.helm_values import settings_from
 from queue_manager.installation.objects import objects
 from queue_manager.installation.policy_settings import DEFAULT, PolicyName, PolicySettings
 from queue_manager.installation.settings import CONFIG, PolicyChoice
-from queue_manager.installation.values import settings_from
 from queue_manager.installation.webhook_configurations import WebhookScope, webhook_configurations
 
 OUTSIDE = {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": ["kube-system", "own"]}

@@ -11,7 +11,7 @@ import yaml
 from queue_manager.api.metric_families import FAMILIES
 from queue_manager.installation.alerts import ALERTS, Alert, runbook
 from queue_manager.installation.dashboard import PANELS, Panel, dashboard
-from queue_manager.installation.files import files
+from queue_manager.installation.generated_files import files
 
 BY_NAME = {family.name: family for family in FAMILIES}
 OURS = re.compile(r"\b(?:kueue|sluice|workqueue|reflector|events|leader|job_controller)_[a-z_]+")

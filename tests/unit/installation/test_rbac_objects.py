@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from queue_manager.configuration import loads
-from queue_manager.installation.granted import granted, rights_in
+from queue_manager.installation.granted_permissions import granted, rights_in
+from queue_manager.installation.helm_values import SettingsError, settings_from
 from queue_manager.installation.objects import objects
 from queue_manager.installation.settings import CONFIG, Components, Settings, Webhook
 from queue_manager.installation.user_roles import AGGREGATED
-from queue_manager.installation.values import SettingsError, settings_from
 from queue_manager.operator.required_permissions import (
     ALL,
     CLUSTER_EVENTS,

@@ -6,7 +6,7 @@ from job_controller.json_tree import Json
 from queue_manager.installation.objects import objects
 from queue_manager.installation.settings import Settings
 from queue_manager.operator.webhooks.ca_injection import OwnServices
-from queue_manager.operator.webhooks.service import serving_names
+from queue_manager.operator.webhooks.webhook_startup import serving_names
 
 
 def services() -> dict[str, Json]:

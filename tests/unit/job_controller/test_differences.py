@@ -16,9 +16,9 @@ from job_controller.api_rules.field_errors import FieldError, invalid
 from job_controller.labels import COMPLETION_INDEX, OWN_TRACKING_FINALIZER, TRACKING_FINALIZER
 from job_controller.model import Pod
 from job_controller.options import JobControllerOptions
-from queue_manager.api.resources import JOBS, PODS
+from queue_manager.api.api_resources import JOBS, PODS
 from queue_manager.engine.rest_client import RestClient
-from queue_manager.local.kinds.registry import KindRegistry
+from queue_manager.local.kinds.kind_registry import KindRegistry
 from queue_manager.local.server.admission_plugin import AdmissionReview
 from queue_manager.local.server.api_server import ApiServer
 from queue_manager.local.server.in_process import LocalTransport

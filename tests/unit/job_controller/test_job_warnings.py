@@ -13,7 +13,7 @@ from job_controller.options import JobControllerOptions
 from job_controller.pod_adoption import claims
 from job_controller.switches import Switches
 from job_controller.sync import decide
-from queue_manager.api.resources import EVENTS
+from queue_manager.api.api_resources import EVENTS
 from queue_manager.simulation.kubelet import PodScript
 from tests.unit.job_controller.build import T0, events, indexed, job, kinds, pod, run
 from tests.unit.job_controller.test_on_the_api_server import Cluster, virtually

@@ -15,13 +15,13 @@ import pytest
 
 from job_controller.model import Pod
 from job_controller.options import JobControllerOptions
-from queue_manager.api.resources import EVENTS, JOBS, PODS
+from queue_manager.api.api_resources import EVENTS, JOBS, PODS
 from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.runtime import Runtime
-from queue_manager.engine.transport import ApiError, Relay, Request, Response, Transport
-from queue_manager.hosting.job_cluster import attach_job_controller
+from queue_manager.engine.transport_protocol import ApiError, Relay, Request, Response, Transport
+from queue_manager.hosting.job_controller_port import attach_job_controller
 from queue_manager.local.controllers.garbage_collector import GarbageCollector
-from queue_manager.local.kinds.registry import KindRegistry
+from queue_manager.local.kinds.kind_registry import KindRegistry
 from queue_manager.local.server.api_server import ApiServer
 from queue_manager.local.server.in_process import LocalTransport
 from queue_manager.local.storage.store import Store, StoredChange

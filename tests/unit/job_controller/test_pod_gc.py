@@ -16,10 +16,10 @@ import pytest
 from job_controller.model import Pod
 from job_controller.pod_gc import GcNode, Removal, failed_patch, missing_nodes, out_of_quarantine, removals
 from job_controller.stale_disruption import announced_at, clearing_patch
-from queue_manager.api.resources import NODES, PODS
+from queue_manager.api.api_resources import NODES, PODS
 from queue_manager.engine.runtime import Runtime
-from queue_manager.engine.transport import STRATEGIC_PATCH
-from queue_manager.hosting.job_cluster import attach_job_controller
+from queue_manager.engine.transport_protocol import STRATEGIC_PATCH
+from queue_manager.hosting.job_controller_port import attach_job_controller
 from queue_manager.hosting.pod_controllers import attach_pod_controllers
 from queue_manager.local.server.in_process import LocalTransport
 from tests.unit.job_controller.build import at, pod, wire

@@ -12,7 +12,7 @@ from job_controller.labels import COMPLETION_INDEX, INDEX_FAILURE_COUNT
 from job_controller.model import Pod
 from job_controller.pod_facts import completion_index
 from job_controller.pod_identity import PodIdentities, PodIdentity, index_in_name, initial_identity, of_annotations
-from queue_manager.api.resources import EVENTS, PODS
+from queue_manager.api.api_resources import EVENTS, PODS
 from queue_manager.simulation.kubelet import PodScript
 from tests.unit.job_controller.build import UID, pod
 from tests.unit.job_controller.test_on_the_api_server import Cluster, always, virtually

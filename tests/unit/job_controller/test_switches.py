@@ -12,10 +12,10 @@ from job_controller.json_tree import Json
 from job_controller.labels import COMPLETION_INDEX, INDEX_FAILURE_COUNT
 from job_controller.options import JobControllerOptions
 from job_controller.switches import Switches
-from queue_manager.api.resources import JOBS, PODS
-from queue_manager.engine.transport import STRATEGIC_PATCH
+from queue_manager.api.api_resources import JOBS, PODS
+from queue_manager.engine.transport_protocol import STRATEGIC_PATCH
 from queue_manager.local.disabled_fields import DisabledFields
-from queue_manager.local.kinds.registry import KindRegistry
+from queue_manager.local.kinds.kind_registry import KindRegistry
 from queue_manager.local.server.admission_plugin import AdmissionPlugin, AdmissionReview
 from queue_manager.local.server.api_server import ApiServer
 from queue_manager.local.server.in_process import LocalTransport

@@ -9,7 +9,7 @@ import pytest
 
 from job_controller.model import Job
 from job_controller.ttl import remaining, start
-from queue_manager.api.resources import JOBS
+from queue_manager.api.api_resources import JOBS
 from tests.unit.job_controller.build import at, job, wire
 from tests.unit.job_controller.test_on_the_api_server import Cluster, always, virtually
 

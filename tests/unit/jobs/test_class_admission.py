@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from queue_manager.api.admission_review import AdmissionReview
+from queue_manager.api.api_resources import CLUSTER_QUEUES, WORKLOAD_PRIORITY_CLASSES, Resource
 from queue_manager.api.keys import MIN_RUNTIME
-from queue_manager.api.resources import CLUSTER_QUEUES, WORKLOAD_PRIORITY_CLASSES, Resource
 from queue_manager.jobs.class_admission import PriorityClassAdmission
 from queue_manager.lifecycle.workload_settings import Bounds
 

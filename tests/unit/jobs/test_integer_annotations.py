@@ -7,7 +7,7 @@ from job_controller.api_rules.field_errors import sentence
 from queue_manager.api import keys
 from queue_manager.jobs.webhook import validate_job
 from queue_manager.jobs.workload_manifest import max_execution_time, pod_set
-from queue_manager.visibility.start_verdict import smallest_count
+from queue_manager.visibility.never_fits import smallest_count
 from tests.unit.jobs.test_decide import job
 
 HUGE = "9" * 5000

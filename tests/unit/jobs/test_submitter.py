@@ -8,7 +8,7 @@ import pytest
 
 from queue_manager.api import keys
 from queue_manager.api.admission_review import AdmissionReview
-from queue_manager.api.resources import JOBS
+from queue_manager.api.api_resources import JOBS
 from queue_manager.jobs.submitter import SubmitterAdmission
 from queue_manager.jobs.webhook import SubmissionContext
 

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from queue_manager.api import condition_types, policies, reasons
+from queue_manager.api import condition_types, policy_values, reasons
 from queue_manager.lifecycle import diagram, state_space
 from queue_manager.lifecycle.state_space import MOVES, PHASES, LifeState, eligible, phase, settled, step
 from queue_manager.lifecycle.unscheduled import Unscheduled
@@ -134,7 +134,7 @@ class LifeOfAWorkload(RuleBasedStateMachine):
             "admitted too early: before requeueAt"
         )
         assert not w.is_true(condition_types.DEACTIVATION_TARGET), "retries: about to be deactivated"
-        assert one.context.cluster_queue_stop == policies.STOP_NONE, "admitted too early: a stopped queue"
+        assert one.context.cluster_queue_stop == policy_values.STOP_NONE, "admitted too early: a stopped queue"
 
     @rule()
     def own(self) -> None:
@@ -163,7 +163,7 @@ class LifeOfAWorkload(RuleBasedStateMachine):
         one = rest(self.life)
         reserved = one.workload.condition(condition_types.QUOTA_RESERVED)
         if phase(one.workload) == "Pending" and reserved is not None:
-            stopped = one.context.cluster_queue_stop != policies.STOP_NONE
+            stopped = one.context.cluster_queue_stop != policy_values.STOP_NONE
             assert (reserved.reason == reasons.SUSPENDED) == stopped, f"untrue reason: {reserved}"
 
     @precondition(lambda self: not self.life.is_true(condition_types.FINISHED))

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from queue_manager.api import condition_types, policies
+from queue_manager.api import condition_types, policy_values
 from queue_manager.api.types import RequeueState
 from queue_manager.lifecycle import pods_ready_timeout, rules, state_space, steps, transitions
 from queue_manager.lifecycle.state_space import LifeState
@@ -47,7 +47,7 @@ def moves(**changed: state_space.Move) -> Break:
 
 def admits_at_once(one: LifeState) -> LifeState | None:
     """Any Workload without quota, in backoff, inactive or in a stopped queue."""
-    ready = replace(one, context=replace(one.context, cluster_queue_stop=policies.STOP_NONE))
+    ready = replace(one, context=replace(one.context, cluster_queue_stop=policy_values.STOP_NONE))
     if one.is_true(condition_types.QUOTA_RESERVED) or one.is_true(condition_types.FINISHED):
         return None
     return ready.after(lambda d: transitions.reserve(d, "cq", state_space.Assignment([], {})))

@@ -16,10 +16,10 @@ import msgspec
 import pytest
 from aiohttp import web
 
-from queue_manager.configuration.notifications import NotificationWebhook
+from queue_manager.configuration.notifications_section import NotificationWebhook
 from queue_manager.engine.clock import SystemClock
 from queue_manager.engine.metric_registry import MetricRegistry
-from queue_manager.engine.tuning import event_loop
+from queue_manager.engine.process_tuning import event_loop
 from queue_manager.notifications import signing
 from queue_manager.notifications.command_sink import CommandSink, variables
 from queue_manager.notifications.notice_sink import NotDelivered

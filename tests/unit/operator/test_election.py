@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from queue_manager.api.resources import CONFIG_MAPS, LEASES
-from queue_manager.configuration.process import LeaderElection
+from queue_manager.api.api_resources import CONFIG_MAPS, LEASES
+from queue_manager.configuration.process_sections import LeaderElection
 from queue_manager.engine.rest_client import RestClient
-from queue_manager.engine.transport import Relay, Request, Response, Transport
+from queue_manager.engine.transport_protocol import Relay, Request, Response, Transport
 from queue_manager.local.server.in_process import LocalTransport
 from queue_manager.operator.election import Election, Fence, LeadershipLost
 from queue_manager.operator.preflight import CannotStart

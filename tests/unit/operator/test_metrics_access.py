@@ -18,7 +18,7 @@ from queue_manager.configuration import KueueConfig
 from queue_manager.configuration.addresses import Address, parse
 from queue_manager.engine.metric_registry import MetricRegistry
 from queue_manager.engine.rest_client import RestClient
-from queue_manager.engine.transport import Relay, Request, Response
+from queue_manager.engine.transport_protocol import Relay, Request, Response
 from queue_manager.operator import metrics_access, probes
 from queue_manager.operator.delegated_auth import DelegatedAuth, Identity, read_front_proxy
 from queue_manager.operator.metrics_access import CachedAuth

@@ -11,7 +11,7 @@ import pytest
 
 from queue_manager.configuration import KueueConfig
 from queue_manager.configuration.addresses import Address
-from queue_manager.engine import connections
+from queue_manager.engine import anonymous_connections
 from queue_manager.engine.metric_registry import Exposition, MetricRegistry
 from queue_manager.operator import probes
 
@@ -63,7 +63,7 @@ async def ask(port: int, host: str = "127.0.0.1") -> bytes:
 
 @pytest.mark.parametrize("sent", [b"", REQUEST[:20]], ids=["silent", "half a request"])
 async def test_an_idle_connection_is_closed_in_time(monkeypatch: pytest.MonkeyPatch, port: int, sent: bytes) -> None:
-    monkeypatch.setattr(connections, "ANONYMOUS_SECONDS", 0.3)
+    monkeypatch.setattr(anonymous_connections, "ANONYMOUS_SECONDS", 0.3)
     assert await closed(await idle(port, sent))
 
 
@@ -71,8 +71,8 @@ async def test_an_idle_connection_is_closed_in_time(monkeypatch: pytest.MonkeyPa
 async def test_idle_connections_beyond_the_limit_make_room_for_a_probe(
     monkeypatch: pytest.MonkeyPatch, port: int, sent: bytes
 ) -> None:
-    monkeypatch.setattr(connections, "ANONYMOUS_SECONDS", 3600.0)
-    monkeypatch.setattr(connections, "MAX_ANONYMOUS", 3)
+    monkeypatch.setattr(anonymous_connections, "ANONYMOUS_SECONDS", 3600.0)
+    monkeypatch.setattr(anonymous_connections, "MAX_ANONYMOUS", 3)
     waiting = [await idle(port, sent) for _ in range(3)]
     assert (await ask(port)).startswith(b"HTTP/1.1 200 OK\r\n")
     assert await closed(waiting[0])

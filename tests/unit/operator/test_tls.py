@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from queue_manager.configuration.webhook_server import CIPHER_SUITES, Tls
+from queue_manager.configuration.webhook_and_tls_sections import CIPHER_SUITES, Tls
 from queue_manager.engine.certificates import issue
 from queue_manager.operator.tls import load, server_context
 

@@ -8,7 +8,7 @@ from random import Random
 import pytest
 from msgspec.structs import replace
 
-from queue_manager.api.resources import CLUSTER_QUEUES, COHORTS
+from queue_manager.api.api_resources import CLUSTER_QUEUES, COHORTS
 from queue_manager.api.types import ClusterQueue, Cohort
 from queue_manager.engine.runtime import Runtime
 from queue_manager.lifecycle.workload_settings import WorkloadSettings

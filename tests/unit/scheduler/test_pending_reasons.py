@@ -12,10 +12,10 @@ import msgspec
 from msgspec.structs import replace
 
 from queue_manager.api import reasons
-from queue_manager.api.resources import WORKLOADS
+from queue_manager.api.api_resources import WORKLOADS
 from queue_manager.api.types import Workload
 from queue_manager.engine.runtime import Runtime
-from queue_manager.engine.transport import Request, Response
+from queue_manager.engine.transport_protocol import Request, Response
 from queue_manager.lifecycle import transitions
 from queue_manager.lifecycle.status_draft import Draft
 from queue_manager.lifecycle.workload_settings import WorkloadSettings

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from queue_manager.accounting.records import StepRecord
+from queue_manager.accounting.record_types import StepRecord
 from queue_manager.accounting.step_reading import workload_records
 from queue_manager.api.types import Workload
 from queue_manager.visibility.deactivated_jobs import (
@@ -18,8 +18,8 @@ from queue_manager.visibility.deactivated_jobs import (
     last_warning,
     warning_text,
 )
-from queue_manager.visibility.failures import failures
 from queue_manager.visibility.job_states import job_row
+from queue_manager.visibility.pod_failures import failures
 from queue_manager.visibility.short_messages import plain
 from queue_manager.visibility.wire_types import Pod
 from tests.unit.visibility.build import Tree, at, cond, event, evictions, job, pod, wire, workload

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from job_controller.model import Condition, Job, JobSpec, JobStatus, ObjectMeta
 from queue_manager.accounting.job_summary import summary
-from queue_manager.accounting.records import JobRecord, StepRecord
+from queue_manager.accounting.record_types import JobRecord, StepRecord
 from queue_manager.accounting.step_reading import interruption_records, job_records, workload_records
 from queue_manager.lifecycle.interruptions import Interruption, after_start, after_stop
 from queue_manager.lifecycle.requeue_history import MAX_ATTEMPTS

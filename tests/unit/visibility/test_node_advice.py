@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from queue_manager.visibility.demand import demand
 from queue_manager.visibility.node_advice import FITS, REQUEST_LESS, node_changes
+from queue_manager.visibility.requested_resources import demand
 from tests.unit.visibility.build import job
 
 BIGGER = "one node has {} free: other pods end, if a node is that big, or a bigger node is added"

@@ -10,7 +10,7 @@ from job_controller.model import Job
 from job_controller.options import JobControllerOptions
 from job_controller.sync import decide
 from queue_manager.cli.show import map_lines
-from queue_manager.visibility.indexes import DRAWN, IndexRow, index_map
+from queue_manager.visibility.index_map import DRAWN, IndexRow, index_map
 from queue_manager.visibility.pod_attempts import next_pod_at, pod_rows
 from queue_manager.visibility.wire_types import Pod
 from tests.unit.visibility.build import at, cond, job, pod

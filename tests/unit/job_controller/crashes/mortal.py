@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Literal
 
-from queue_manager.engine.transport import ApiError, Relay, Request, Response
+from queue_manager.engine.transport_protocol import ApiError, Relay, Request, Response
 from queue_manager.local.server.in_process import LocalTransport
 
 When = Literal["before", "after"]

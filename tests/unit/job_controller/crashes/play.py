@@ -11,9 +11,9 @@ from random import Random
 from typing import Any
 
 from job_controller.options import JobControllerOptions
-from queue_manager.api.resources import JOBS
+from queue_manager.api.api_resources import JOBS
 from queue_manager.engine.runtime import Runtime
-from queue_manager.hosting.job_cluster import attach_job_controller
+from queue_manager.hosting.job_controller_port import attach_job_controller
 from queue_manager.local.controllers.garbage_collector import GarbageCollector
 from queue_manager.local.server.in_process import LocalTransport
 from queue_manager.simulation.kubelet import Kubelet

@@ -7,8 +7,8 @@ import base64
 import pytest
 
 from job_controller.json_tree import Json
-from queue_manager.api.resources import API_SERVICES, CRDS, MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS, Resource
-from queue_manager.engine.transport import JSON_PATCH, MERGE_PATCH
+from queue_manager.api.api_resources import API_SERVICES, CRDS, MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS, Resource
+from queue_manager.engine.transport_protocol import JSON_PATCH, MERGE_PATCH
 from queue_manager.installation.webhook_configurations import WebhookScope, webhook_configurations
 from queue_manager.operator.webhooks.ca_injection import OwnServices, change_of
 

@@ -10,10 +10,10 @@ from random import Random
 import pytest
 
 from job_controller.json_tree import Json
-from queue_manager.api.resources import NAMESPACES, SECRETS
+from queue_manager.api.api_resources import NAMESPACES, SECRETS
 from queue_manager.engine.rest_client import RestClient
-from queue_manager.engine.transport import ApiError, Relay, Request, Response
-from queue_manager.local.kinds.registry import KindRegistry
+from queue_manager.engine.transport_protocol import ApiError, Relay, Request, Response
+from queue_manager.local.kinds.kind_registry import KindRegistry
 from queue_manager.local.server.api_server import ApiServer
 from queue_manager.local.server.in_process import LocalTransport
 from queue_manager.local.storage.store import Store

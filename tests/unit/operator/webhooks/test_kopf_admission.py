@@ -14,7 +14,7 @@ from random import Random
 import pytest
 
 from job_controller.json_tree import Json
-from queue_manager.api.resources import (
+from queue_manager.api.api_resources import (
     CLUSTER_QUEUES,
     JOBS,
     LOCAL_QUEUES,
@@ -26,10 +26,10 @@ from queue_manager.api.resources import (
 from queue_manager.engine.clock import SystemClock
 from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.runtime import Runtime
-from queue_manager.engine.transport import JSON_PATCH
+from queue_manager.engine.transport_protocol import JSON_PATCH
 from queue_manager.lifecycle.workload_settings import WorkloadSettings
-from queue_manager.local.kinds.batch import JOB
-from queue_manager.local.kinds.registry import KindRegistry
+from queue_manager.local.kinds.job_kind import JOB
+from queue_manager.local.kinds.kind_registry import KindRegistry
 from queue_manager.local.local_cluster import install_crds
 from queue_manager.local.patching.patch_types import apply_patch
 from queue_manager.local.server.api_server import ApiServer

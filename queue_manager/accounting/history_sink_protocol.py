@@ -1,0 +1,33 @@
+"""What the writer of the history needs of a store. It knows no database, whose libraries take long to import."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Protocol
+
+from queue_manager.accounting.history_retention import Retention
+from queue_manager.accounting.record_types import JobRecord, Record, StepRecord
+
+
+class RecordsRefused(Exception):
+    """The store refuses records because of their content: writing them again does not help."""
+
+
+class HistorySink(Protocol):
+    """A store that is open for writing. Methods block, and raise an exception that may be temporary."""
+
+    def write(self, records: Sequence[Record]) -> None:
+        """Add records; those that are stored already change nothing. Raises RecordsRefused."""
+
+    def unfinished(self) -> Mapping[str, JobRecord]:
+        """The Jobs that have neither finished nor been deleted, by UID."""
+
+    def untraced_steps(self) -> Mapping[str, Sequence[StepRecord]]:
+        """The steps of these Jobs that leave no trace in an object (kinds UNTRACED), by UID of the Job."""
+
+    def prune(self, retention: Retention, now: datetime) -> int:
+        """Delete ended Jobs that are too old, or the oldest ones above the row limit; return their number."""
+
+    def close(self) -> None:
+        """Close all connections."""

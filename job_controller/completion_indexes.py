@@ -11,8 +11,8 @@ from functools import lru_cache
 from itertools import filterfalse
 
 from job_controller.backoff import FailureHistory, failure_count, ignored_count, remaining_of_index
+from job_controller.index_intervals import parse_intervals
 from job_controller.index_set import IndexSet
-from job_controller.intervals import parse_intervals
 from job_controller.model import Job, Pod
 from job_controller.pod_facts import completion_index, finish_time
 from job_controller.pod_failure_policy import FAIL_INDEX, PolicyOutcome

@@ -9,7 +9,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Set
 from functools import cached_property
 
-from job_controller.intervals import Interval, Intervals, compress, expand, intervals_to_text
+from job_controller.index_intervals import Interval, Intervals, compress, expand, intervals_to_text
 
 
 class IndexSet(Set[int]):

@@ -10,7 +10,7 @@ from job_controller.labels import (
     TRACKING_FINALIZERS,
 )
 from job_controller.managed_by import Manage
-from job_controller.switches import ALL_ON, Switches
+from job_controller.switched_off_features import ALL_ON, Switches
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,8 +4,8 @@ BEHAVIOUR.md#b30-success-policy). verdict.py ends the Job for it.
 
 from __future__ import annotations
 
+from job_controller.index_intervals import parse_intervals
 from job_controller.index_set import IndexSet
-from job_controller.intervals import parse_intervals
 from job_controller.model import SuccessPolicy, SuccessPolicyRule
 
 

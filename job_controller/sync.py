@@ -39,7 +39,7 @@ from job_controller.options import JobControllerOptions
 from job_controller.pod_count import PodChanges, common_wait, pod_changes
 from job_controller.pod_facts import finish_time, is_ready, is_tracked
 from job_controller.situation import Situation, assess
-from job_controller.switches import effective
+from job_controller.switched_off_features import effective
 from job_controller.sync_steps import (
     Count,
     CreatePods,

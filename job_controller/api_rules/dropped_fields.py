@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from job_controller.json_tree import Json
 from job_controller.pod_failure_policy import FAIL_INDEX
-from job_controller.switches import Switches
+from job_controller.switched_off_features import Switches
 
 
 def drop(job: Json, old: Json | None, switches: Switches) -> list[str]:

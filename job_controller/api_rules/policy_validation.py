@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 
-from job_controller import intervals
+from job_controller import index_intervals
 from job_controller.api_rules import names
 from job_controller.api_rules.field_errors import (
     FieldError,
@@ -152,8 +152,8 @@ def _validate_success_rule(rule: Json, completions: int | None, path: str) -> li
         if len(listed.encode("utf-8", "surrogatepass")) > INDEXES_LIMIT:
             errors.append(too_long(at, INDEXES_LIMIT))
         try:
-            total = intervals.check(listed, _UNLIMITED if completions is None else completions)
-        except intervals.BadIndexes as error:
+            total = index_intervals.check(listed, _UNLIMITED if completions is None else completions)
+        except index_intervals.BadIndexes as error:
             errors.append(invalid(at, listed, f"error parsing succeededIndexes: {error}"))
     if count is not None:
         at = f"{path}.succeededCount"

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import datetime
 
-from job_controller import intervals
+from job_controller import index_intervals
 from job_controller.api_rules import names
 from job_controller.api_rules.field_errors import IMMUTABLE, FieldError, duplicate, invalid, invalid_here, required
 from job_controller.api_rules.metadata_validation import validate_metadata, validate_metadata_update
@@ -153,7 +153,7 @@ class _Update:
             text = "cannot set non-null failedIndexes when backoffLimitPerIndex is null"
             yield invalid("status.failedIndexes", failed, text)
         if (completed_changed or failed_changed) and failed is not None and completions is not None:
-            index = intervals.first_overlap(completed, failed, completions)
+            index = index_intervals.first_overlap(completed, failed, completions)
             if index is not None:
                 text = f"failedIndexes and completedIndexes overlap at index: {index}"
                 yield invalid("status.failedIndexes", failed, text)
@@ -220,8 +220,8 @@ class _Update:
 
 def _malformed(field: str, text: str, completions: int) -> Iterator[FieldError]:
     try:
-        intervals.check(text, completions)
-    except intervals.BadIndexes as error:
+        index_intervals.check(text, completions)
+    except index_intervals.BadIndexes as error:
         yield invalid(f"status.{field}", text, f"error parsing {field}: {error}")
 
 

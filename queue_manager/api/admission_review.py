@@ -2,7 +2,7 @@
 
 An API server asks twice about a write: first the mutating rules, which may edit the object, and, once the object has
 its defaults and fits its schema, the validating rules. Both are asked of the same plugins, on the embedded API server
-(`local.server.admission_plugin`) and, for a real one, by webhooks (`operator.webhooks`).
+(`local.server.admission_plugin_protocol`) and, for a real one, by webhooks (`operator.webhooks`).
 
 All errors of an object are reported, not the first one. The messages are those of Kueue's webhooks: an API server puts
 `admission webhook "vjob.kb.io" denied the request: ` in front of `refusal`. BEHAVIOUR.md#q70-admission-webhooks.

@@ -32,7 +32,7 @@ from queue_manager.cli.time_texts import deadline
 from queue_manager.engine.clock import SystemClock
 from queue_manager.scheduling.admission_evidence import PreemptionVerdict
 from queue_manager.visibility import reason_codes
-from queue_manager.visibility.explanation import Explanation
+from queue_manager.visibility.explain_record import Explanation
 from queue_manager.visibility.explanation_rows import FlavorRow, PreemptionRow
 from queue_manager.visibility.job_states import AFTER_AN_ATTEMPT
 from queue_manager.visibility.reason_codes import ReasonClass

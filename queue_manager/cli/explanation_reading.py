@@ -22,7 +22,7 @@ from queue_manager.lifecycle.unscheduled import unscheduled
 from queue_manager.lifecycle.workload_settings import WorkloadSettings, settings_of
 from queue_manager.visibility.absent_manager import is_in_doubt, without_manager
 from queue_manager.visibility.dominant_reason import Surroundings
-from queue_manager.visibility.explanation import Explanation, Position, explain
+from queue_manager.visibility.explain_record import Explanation, Position, explain
 from queue_manager.visibility.job_causes import job_cause, recorded_cause
 from queue_manager.visibility.memory_advice import memory_advice
 from queue_manager.visibility.obstacles import ReadableQueues, local_queue_of, obstacle

@@ -25,11 +25,11 @@ from queue_manager.cli.submit import Submitted
 from queue_manager.cli.upgrade import UpgradeRow
 from queue_manager.visibility.cause_groups import CauseGroup
 from queue_manager.visibility.deactivated_jobs import DeactivatedJob
-from queue_manager.visibility.explanation import Explanation
+from queue_manager.visibility.explain_record import Explanation
 from queue_manager.visibility.job_states import JobRow
-from queue_manager.visibility.job_view import JobView
 from queue_manager.visibility.queue_rows import QueueRow
 from queue_manager.visibility.reason_pages import ReasonPage
+from queue_manager.visibility.show_record import JobView
 from queue_manager.visibility.wait_goals import Outcome
 
 RECORDS: Mapping[str, type[object]] = {

@@ -40,12 +40,12 @@ from queue_manager.visibility.history_texts import events_beside, short_object, 
 from queue_manager.visibility.index_map import MEANING, IndexMap
 from queue_manager.visibility.job_history import Step
 from queue_manager.visibility.job_states import AFTER_AN_ATTEMPT, is_pending, refused_equivalent, refused_shapes
-from queue_manager.visibility.job_view import JobView, job_view
 from queue_manager.visibility.obstacles import local_queue_of, obstacle
 from queue_manager.visibility.pod_attempts import PodRow
 from queue_manager.visibility.pod_failures import Failure, newest_failure
 from queue_manager.visibility.predictions import PredictionContext
 from queue_manager.visibility.short_messages import GAVE_UP, cause_first, event_reason, gave_up, plain
+from queue_manager.visibility.show_record import JobView, job_view
 from queue_manager.visibility.wire_types import Event, Pod
 
 INDEXES_PER_LINE = 50

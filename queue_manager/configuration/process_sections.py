@@ -161,7 +161,7 @@ class JobController(ConfigModel):
         """The options of `job_controller`, times in seconds. `manage` is the value of an omitted field."""
         # Imported here: the wire types of the Job controller are slow to import, and few callers need them.
         from job_controller.options import JobControllerOptions
-        from job_controller.switches import Switches
+        from job_controller.switched_off_features import Switches
 
         return JobControllerOptions(
             manage=self.manage or manage,

@@ -33,7 +33,7 @@ from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.transport_protocol import ApiError, Relay, Request, Response, Transport
 from queue_manager.local.kinds.kind_registry import KindRegistry
 from queue_manager.local.local_cluster import install_crds
-from queue_manager.local.server.admission_plugin import AdmissionPlugin
+from queue_manager.local.server.admission_plugin_protocol import AdmissionPlugin
 from queue_manager.local.server.api_server import ApiServer
 from queue_manager.local.server.in_process import LocalTransport
 from queue_manager.local.storage.store import Store

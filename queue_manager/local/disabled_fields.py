@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from job_controller.api_rules.dropped_fields import drop
 from job_controller.api_rules.field_errors import FieldError
-from job_controller.switches import Switches
+from job_controller.switched_off_features import Switches
 from queue_manager.api.api_resources import JOBS
-from queue_manager.local.server.admission_plugin import AdmissionReview
+from queue_manager.local.server.admission_plugin_protocol import AdmissionReview
 
 
 class DisabledFields:

@@ -35,14 +35,14 @@ from queue_manager.local.agent.agent import Agent
 from queue_manager.local.agent.cgroups import Cgroups
 from queue_manager.local.agent.pod_files import Layout
 from queue_manager.local.agent.pod_logs import LogFiles
-from queue_manager.local.controllers.expiry import EventExpiry
+from queue_manager.local.controllers.event_expiry import EventExpiry
 from queue_manager.local.controllers.garbage_collector import GarbageCollector
 from queue_manager.local.controllers.namespace_deletion import NamespaceController
 from queue_manager.local.controllers.taint_eviction import TaintEviction
 from queue_manager.local.disabled_fields import DisabledFields
 from queue_manager.local.first_queue import CLUSTER_QUEUE, LOCAL_QUEUE, FirstQueue, NodeQuota
 from queue_manager.local.job_interruptions import JobInterruptions
-from queue_manager.local.job_warnings import JobWarnings
+from queue_manager.local.job_warnings_plugin import JobWarnings
 from queue_manager.local.kinds.kind_registry import KindRegistry
 from queue_manager.local.kubeconfig_file import write_kubeconfig
 from queue_manager.local.loopback_certificate import ServerCertificate
@@ -50,7 +50,7 @@ from queue_manager.local.node_registration import NodeSpec, node_specs, register
 from queue_manager.local.placement import Placement
 from queue_manager.local.pod_priority import PodPriority, ensure_system_classes
 from queue_manager.local.server import http_server
-from queue_manager.local.server.admission_plugin import AdmissionPlugin
+from queue_manager.local.server.admission_plugin_protocol import AdmissionPlugin
 from queue_manager.local.server.api_server import ApiServer
 from queue_manager.local.server.in_process import LocalTransport
 from queue_manager.local.storage.data_directory import CERTIFICATE, HISTORY, KUBECONFIG, PODS

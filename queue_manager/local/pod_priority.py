@@ -11,7 +11,7 @@ from queue_manager.api.api_resources import PODS, PRIORITY_CLASSES
 from queue_manager.engine.rest_client import RestClient
 from queue_manager.local import errors
 from queue_manager.local.kinds.class_and_lease_kinds import SYSTEM
-from queue_manager.local.server.admission_plugin import AdmissionReview
+from queue_manager.local.server.admission_plugin_protocol import AdmissionReview
 from queue_manager.local.storage.store import Store, decode
 
 PREEMPT = "PreemptLowerPriority"

@@ -13,7 +13,7 @@ from job_controller.api_rules.field_errors import FieldError
 from job_controller.json_tree import Json
 from queue_manager.api.api_resources import JOBS, PODS
 from queue_manager.local.agent.limit_fields import limits_of
-from queue_manager.local.server.admission_plugin import AdmissionReview
+from queue_manager.local.server.admission_plugin_protocol import AdmissionReview
 
 MOUNTS = "nothing is mounted here, commands see the files of this machine"
 LIVENESS = "not run here, a container that hangs is not restarted"

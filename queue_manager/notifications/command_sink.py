@@ -19,7 +19,7 @@ from typing import IO
 import msgspec
 
 from queue_manager.last_line import last_line
-from queue_manager.notifications.notice_sink import NotDelivered
+from queue_manager.notifications.notice_sink_protocol import NotDelivered
 from queue_manager.notifications.notices import Notice
 
 PREFIX = "SLUICE_EVENT_"

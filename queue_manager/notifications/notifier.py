@@ -20,7 +20,7 @@ from queue_manager.engine.cache import controller_uid
 from queue_manager.engine.metric_registry import MetricRegistry
 from queue_manager.engine.runtime import Runtime
 from queue_manager.notifications.command_sink import CommandSink
-from queue_manager.notifications.notice_sink import NotDelivered, Sink
+from queue_manager.notifications.notice_sink_protocol import NotDelivered, Sink
 from queue_manager.notifications.notices import Notice, of_job, of_workload
 from queue_manager.notifications.webhook_sink import WebhookSink
 from queue_manager.scheduler.disruptions import Disruptions

@@ -20,7 +20,7 @@ from job_controller.ports import Clock
 from queue_manager.configuration.notifications_section import NotificationWebhook
 from queue_manager.engine.call_backoff import Backoff
 from queue_manager.notifications import signing
-from queue_manager.notifications.notice_sink import NotDelivered
+from queue_manager.notifications.notice_sink_protocol import NotDelivered
 from queue_manager.notifications.notices import Notice
 
 ATTEMPTS = 6

@@ -24,12 +24,12 @@ from queue_manager.local.controllers.garbage_collector import GarbageCollector
 from queue_manager.local.controllers.namespace_deletion import NamespaceController
 from queue_manager.local.kinds.kind_registry import KindRegistry
 from queue_manager.local.local_cluster import install_crds
-from queue_manager.local.server.admission_plugin import AdmissionPlugin
+from queue_manager.local.server.admission_plugin_protocol import AdmissionPlugin
 from queue_manager.local.server.api_server import ApiServer
 from queue_manager.local.server.in_process import LocalTransport
 from queue_manager.local.storage.store import Store, StoredChange
 from queue_manager.simulation.kubelet import Kubelet, PodScript, Script
-from queue_manager.simulation.virtual import virtual_clock
+from queue_manager.simulation.virtual_time import virtual_clock
 from queue_manager.wiring import QueueManager, attach_controllers
 
 

@@ -9,7 +9,7 @@ from msgspec import structs
 
 from queue_manager.api import reasons
 from queue_manager.visibility import reason_codes
-from queue_manager.visibility.explanation import Explanation
+from queue_manager.visibility.explain_record import Explanation
 from queue_manager.visibility.manager_presence import Presence
 from queue_manager.visibility.pending_sentences import MANAGER_RUNS
 from queue_manager.visibility.reason_codes import ReasonClass, code

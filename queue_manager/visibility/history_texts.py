@@ -13,8 +13,8 @@ from job_controller import event_reasons as job_events
 from job_controller import messages as job_messages
 from queue_manager.api import condition_types, event_reasons, messages, reasons
 from queue_manager.visibility.job_history import Step
-from queue_manager.visibility.job_view import EventRow
 from queue_manager.visibility.short_messages import GAVE_UP, gave_up, quota
+from queue_manager.visibility.show_record import EventRow
 
 # Messages that say in words what the reason beside them says.
 ROUTINE = frozenset(

@@ -18,7 +18,7 @@ from job_controller.index_set import IndexSet
 from job_controller.model import Job
 from job_controller.options import JobControllerOptions
 from job_controller.pod_facts import completion_index, finish_time, is_active, is_ready
-from job_controller.switches import effective
+from job_controller.switched_off_features import effective
 from job_controller.times import effective_start
 from queue_manager.visibility.pod_attempts import (
     attempt_of,

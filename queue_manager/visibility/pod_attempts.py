@@ -16,7 +16,7 @@ from job_controller import backoff, conditions, failure_history, model
 from job_controller.model import Condition, Job
 from job_controller.options import JobControllerOptions
 from job_controller.pod_facts import LONG_AGO, completion_index, finish_time, is_active, is_ready, is_terminal
-from job_controller.switches import effective
+from job_controller.switched_off_features import effective
 from queue_manager.lifecycle.pod_causes import START_ERRORS, no_program
 from queue_manager.visibility.wire_types import ContainerStatus, Pod, Terminated
 

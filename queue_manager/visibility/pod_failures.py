@@ -12,7 +12,7 @@ from job_controller.disruption_target import DISRUPTION_TARGET
 from job_controller.model import Job
 from job_controller.options import JobControllerOptions
 from job_controller.pod_facts import finish_time
-from job_controller.switches import effective
+from job_controller.switched_off_features import effective
 from queue_manager.api.types import Workload
 from queue_manager.lifecycle.pod_causes import ended_text
 from queue_manager.visibility.attempt_counts import budget_attempts

@@ -25,7 +25,7 @@ from queue_manager.scheduling.execution_time import execution_deadline
 from queue_manager.visibility import reason_codes
 from queue_manager.visibility.deactivated_jobs import job_argument
 from queue_manager.visibility.eviction_before_replacement import is_evicted_before
-from queue_manager.visibility.explanation import Explanation
+from queue_manager.visibility.explain_record import Explanation
 from queue_manager.visibility.index_map import IndexMap
 from queue_manager.visibility.job_states import JobState, awaits_requeue, is_overdue
 from queue_manager.visibility.obstacles import Obstacle

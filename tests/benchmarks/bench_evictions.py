@@ -25,7 +25,7 @@ from queue_manager.engine.process_tuning import event_loop, tune_garbage_collect
 from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.transport_protocol import Request
 from queue_manager.local.local_cluster import ClusterOptions, LocalCluster
-from queue_manager.simulation.virtual import run_virtual
+from queue_manager.simulation.virtual_time import run_virtual
 from tests.simulation.round_trip import round_trip
 
 WORKLOADS = 1000

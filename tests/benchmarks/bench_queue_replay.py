@@ -29,7 +29,7 @@ from queue_manager.engine.process_tuning import tune_garbage_collector
 from queue_manager.engine.runtime import Runtime
 from queue_manager.engine.transport_protocol import Relay, Request, Response, Transport
 from queue_manager.local.server.in_process import LocalTransport
-from queue_manager.simulation.virtual import run_virtual
+from queue_manager.simulation.virtual_time import run_virtual
 from queue_manager.simulation.world import World
 from tests.benchmarks.queue_load import Load
 from tests.benchmarks.queue_record import BY_RUNNER, METADATA, Record

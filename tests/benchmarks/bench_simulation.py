@@ -11,7 +11,7 @@ import time
 
 from queue_manager.api.api_resources import CONFIG_MAPS
 from queue_manager.engine.process_tuning import tune_garbage_collector
-from queue_manager.simulation.virtual import run_virtual
+from queue_manager.simulation.virtual_time import run_virtual
 from queue_manager.simulation.world import World
 from tests.simulation.test_one_day import day
 

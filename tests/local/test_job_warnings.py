@@ -11,7 +11,7 @@ import pytest
 from queue_manager.api.api_resources import JOBS
 from queue_manager.engine.clock import SystemClock
 from queue_manager.engine.transport_protocol import JSON
-from queue_manager.local.job_warnings import JobWarnings
+from queue_manager.local.job_warnings_plugin import JobWarnings
 from queue_manager.local.kinds.kind_registry import KindRegistry
 from queue_manager.local.server.api_server import ApiServer, ServerRequest
 from queue_manager.local.storage.store import Store

@@ -11,7 +11,7 @@ import msgspec
 from queue_manager.configuration import loads
 from queue_manager.engine.transport_protocol import Relay, Request, Response, Transport
 from queue_manager.simulation.kubelet import PodScript
-from queue_manager.simulation.virtual import run_virtual
+from queue_manager.simulation.virtual_time import run_virtual
 from queue_manager.simulation.world import World
 from tests.local.queue.cluster import RUNS_WITHOUT_END, Cluster
 from tests.local.queue.compare import without_uids

@@ -48,7 +48,7 @@ from queue_manager.scheduler.quota_cache import QuotaCache
 from queue_manager.scheduler.workload_writer import WorkloadWriter
 from queue_manager.scheduling.backfill import BackfillRules
 from queue_manager.scheduling.fair_preemption import FINAL_SHARE, INITIAL_SHARE
-from queue_manager.simulation.virtual import run_virtual, virtual_clock
+from queue_manager.simulation.virtual_time import run_virtual, virtual_clock
 from queue_manager.visibility.scheduler_judgement import ClusterObjects
 from tests.unit.queueing.builders import (
     cluster_queue,

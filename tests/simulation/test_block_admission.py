@@ -6,7 +6,7 @@ import asyncio
 
 from queue_manager.api.api_resources import CLUSTER_QUEUES
 from queue_manager.simulation.kubelet import PodScript
-from queue_manager.simulation.virtual import run_virtual
+from queue_manager.simulation.virtual_time import run_virtual
 from tests.local.queue.cluster import API, Cluster, cluster
 
 CONFIG = "waitForPodsReady: {timeout: 1h, blockAdmission: true}\n"

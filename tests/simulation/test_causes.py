@@ -13,7 +13,7 @@ import pytest
 from queue_manager.api.api_resources import PODS
 from queue_manager.engine.log import JsonFormatter
 from queue_manager.simulation.kubelet import PodScript
-from queue_manager.simulation.virtual import run_virtual
+from queue_manager.simulation.virtual_time import run_virtual
 from tests.local.queue.cluster import NS, Cluster, cluster
 
 Line = dict[str, Any]

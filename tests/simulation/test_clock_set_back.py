@@ -17,7 +17,7 @@ from queue_manager.api.api_resources import JOBS, WORKLOADS
 from queue_manager.configuration import loads
 from queue_manager.simulation import world as simulated
 from queue_manager.simulation.kubelet import PodScript
-from queue_manager.simulation.virtual import run_virtual, virtual_clock
+from queue_manager.simulation.virtual_time import run_virtual, virtual_clock
 from queue_manager.simulation.world import World
 from tests.local.queue.cluster import NS, Cluster
 from tests.local.queue.invariants import History

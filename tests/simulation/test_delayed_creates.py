@@ -18,7 +18,7 @@ from job_controller import quantities
 from queue_manager.api.api_resources import CLUSTER_QUEUES, JOBS, WORKLOADS
 from queue_manager.engine.transport_protocol import ApiError, Relay, Request, Response, Transport
 from queue_manager.simulation.kubelet import PodScript
-from queue_manager.simulation.virtual import run_virtual
+from queue_manager.simulation.virtual_time import run_virtual
 from queue_manager.simulation.world import World
 from tests.local.queue.cluster import NS, RUNS_WITHOUT_END, Cluster
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from queue_manager.simulation.virtual import run_virtual
+from queue_manager.simulation.virtual_time import run_virtual
 from tests.local.queue.cluster import cluster
 
 PASSED_OVER = (

@@ -26,7 +26,7 @@ from queue_manager.scheduling.holdings import reserves_quota
 from queue_manager.scheduling.quota_tree import FlavorResource, Usage
 from queue_manager.visibility import reason_codes
 from queue_manager.visibility.dominant_reason import Surroundings, released
-from queue_manager.visibility.explanation import AheadRow, Explanation, Position, explain
+from queue_manager.visibility.explain_record import AheadRow, Explanation, Position, explain
 from queue_manager.visibility.scheduler_judgement import NEVER_REASONS, ClusterObjects
 from tests.simulation.recount import Recount
 from tests.simulation.stores import Decided, decide, random_settings, store

@@ -22,7 +22,7 @@ from queue_manager.engine.runtime import Runtime
 from queue_manager.engine.transport_protocol import Relay, Request, Response, Transport
 from queue_manager.lifecycle.write_causes import Cause
 from queue_manager.scheduler.write_queue import SLOTS
-from queue_manager.simulation.virtual import run_virtual
+from queue_manager.simulation.virtual_time import run_virtual
 from queue_manager.simulation.world import World
 from tests.local.queue.cluster import API, NS, Cluster, condition
 from tests.local.queue.invariants import at_rest

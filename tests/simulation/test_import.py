@@ -17,7 +17,7 @@ from queue_manager.configuration import loads
 from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.transport_protocol import Relay, Request, Response
 from queue_manager.simulation.kubelet import PodScript
-from queue_manager.simulation.virtual import run_virtual
+from queue_manager.simulation.virtual_time import run_virtual
 from queue_manager.simulation.world import World
 from tests.local.queue.cluster import NS, RUNS_WITHOUT_END, Cluster, versions
 from tests.local.queue.invariants import at_rest

@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from queue_manager.scheduling.quota_tree import set_quotas
-from queue_manager.simulation.virtual import run_virtual
+from queue_manager.simulation.virtual_time import run_virtual
 from tests.local.queue.invariants import Broken, History, at_rest, condition, is_true, owner
 from tests.simulation import lives
 from tests.simulation.lives import Move, check_owed, check_quiet

@@ -7,7 +7,7 @@ from typing import Any
 
 from queue_manager.api.api_resources import CLUSTER_QUEUES, LOCAL_QUEUES
 from queue_manager.engine.transport_protocol import Relay, Request, Response
-from queue_manager.simulation.virtual import run_virtual
+from queue_manager.simulation.virtual_time import run_virtual
 from queue_manager.simulation.world import World
 from tests.local.queue.cluster import NS, Cluster
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from queue_manager.api.api_resources import JOBS, WORKLOADS
-from queue_manager.simulation.virtual import run_virtual
+from queue_manager.simulation.virtual_time import run_virtual
 from queue_manager.simulation.world import World
 from tests.local.queue.cluster import API, NS, RUNS_WITHOUT_END, Cluster
 from tests.local.queue.invariants import is_true

@@ -11,7 +11,7 @@ from queue_manager.api.api_resources import JOBS, WORKLOAD_PRIORITY_CLASSES, WOR
 from queue_manager.configuration import loads
 from queue_manager.engine.transport_protocol import ApiError
 from queue_manager.simulation.kubelet import PodScript
-from queue_manager.simulation.virtual import run_virtual
+from queue_manager.simulation.virtual_time import run_virtual
 from queue_manager.simulation.world import World
 from tests.local.queue.cluster import API, NS, Cluster, cluster
 from tests.simulation.test_clock_set_back import clock

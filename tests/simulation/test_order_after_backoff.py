@@ -22,7 +22,7 @@ from queue_manager.api.api_resources import WORKLOADS
 from queue_manager.configuration import loads
 from queue_manager.local.storage.store import StoredChange
 from queue_manager.simulation.kubelet import PodScript
-from queue_manager.simulation.virtual import run_virtual
+from queue_manager.simulation.virtual_time import run_virtual
 from queue_manager.simulation.world import World
 from tests.local.queue.cluster import Cluster, cluster
 from tests.local.queue.invariants import condition, is_true, requeue_state

@@ -15,7 +15,7 @@ from queue_manager.api import metric_families
 from queue_manager.api.api_resources import JOBS, LOCAL_QUEUES, WORKLOADS
 from queue_manager.api.metric_families import FAMILIES, TABLES, render
 from queue_manager.simulation.kubelet import PodScript
-from queue_manager.simulation.virtual import run_virtual
+from queue_manager.simulation.virtual_time import run_virtual
 from tests.local.queue.cluster import NS, Cluster, cluster
 
 HANGS = PodScript(ready_after=None, ends_after=None)

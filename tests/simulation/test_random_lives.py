@@ -9,7 +9,7 @@ from __future__ import annotations
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from queue_manager.simulation.virtual import run_virtual
+from queue_manager.simulation.virtual_time import run_virtual
 from tests.simulation.lives import MOVES, Move, live
 
 moves = st.builds(Move, st.sampled_from([*MOVES, "submit", "submit", "wait", "start"]), *[st.integers(0, 11)] * 3)

@@ -6,7 +6,7 @@ import asyncio
 
 from queue_manager.configuration import loads
 from queue_manager.simulation.kubelet import PodScript
-from queue_manager.simulation.virtual import run_virtual
+from queue_manager.simulation.virtual_time import run_virtual
 from tests.local.queue.cluster import Cluster, cluster
 
 HEAD = "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\n"

@@ -13,7 +13,7 @@ from queue_manager.api.types import Workload
 from queue_manager.configuration import KueueConfig
 from queue_manager.configuration.kueue_config import RequeuingStrategy, WaitForPodsReady
 from queue_manager.simulation.kubelet import PodScript
-from queue_manager.simulation.virtual import run_virtual
+from queue_manager.simulation.virtual_time import run_virtual
 from queue_manager.simulation.world import World
 from tests.simulation.test_one_day import QUEUES, job
 

@@ -9,7 +9,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from queue_manager.api.api_resources import NAMESPACES
 from queue_manager.configuration import loads
 from queue_manager.engine.transport_protocol import Relay
-from queue_manager.simulation.virtual import run_virtual
+from queue_manager.simulation.virtual_time import run_virtual
 from queue_manager.simulation.world import World
 from tests.local.queue.cluster import NS, Cluster
 

@@ -27,7 +27,7 @@ from queue_manager.local.agent import log_trimming
 from queue_manager.local.agent.log_trimming import PIECE_BYTES
 from queue_manager.local.agent.pod_files import Layout, RunFiles
 from queue_manager.local.agent.supervisor import LINGER_SECONDS
-from queue_manager.local.container_logs import LogOptions
+from queue_manager.local.container_logs_protocol import LogOptions
 from queue_manager.local.errors import StatusError, bad_request
 
 POLL_SECONDS = 0.2

@@ -21,13 +21,13 @@ from queue_manager.api.api_resources import CRDS, NAMESPACES, PODS
 from queue_manager.engine.metric_registry import Exposition
 from queue_manager.engine.transport_protocol import Response
 from queue_manager.local import errors
-from queue_manager.local.container_logs import ContainerLogs
+from queue_manager.local.container_logs_protocol import ContainerLogs
 from queue_manager.local.discovery.paths import discovery
 from queue_manager.local.errors import StatusError
 from queue_manager.local.kinds.kind_registry import KindRegistry
 from queue_manager.local.schema.cpu_time_limits import LimitedRequest, NeedsWorkerProcess, Work
 from queue_manager.local.server.access_reviews import review
-from queue_manager.local.server.admission_plugin import AdmissionPlugin, AdmissionReview
+from queue_manager.local.server.admission_plugin_protocol import AdmissionPlugin, AdmissionReview
 from queue_manager.local.server.deletion import DeleteOptions, Deleter
 from queue_manager.local.server.http_messages import ServerRequest, Stream, flag, negotiate, refuse, respond
 from queue_manager.local.server.large_writes import LargeWrites

@@ -22,7 +22,7 @@ from job_controller.pod_facts import grace_period
 from job_controller.times import timestamp
 from queue_manager.api.api_resources import NAMESPACES, PODS, Resource
 from queue_manager.local import errors
-from queue_manager.local.server.admission_plugin import AdmissionPlugin, AdmissionReview
+from queue_manager.local.server.admission_plugin_protocol import AdmissionPlugin, AdmissionReview
 from queue_manager.local.server.event_loop_turns import in_turns
 from queue_manager.local.server.http_messages import flag
 from queue_manager.local.server.listing import Selection

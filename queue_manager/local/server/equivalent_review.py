@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from job_controller.json_tree import Json
 from queue_manager.api.api_resources import Resource
-from queue_manager.local.server.admission_plugin import AdmissionReview
+from queue_manager.local.server.admission_plugin_protocol import AdmissionReview
 from queue_manager.local.server.request_info import Call
 
 

@@ -9,7 +9,7 @@ from job_controller.go_text import NOT_NEGATIVE
 from job_controller.json_tree import Json
 from queue_manager.api.api_resources import Resource
 from queue_manager.local import errors
-from queue_manager.local.container_logs import LogOptions
+from queue_manager.local.container_logs_protocol import LogOptions
 from queue_manager.local.schema import times_and_quantities
 from queue_manager.local.server.http_messages import flag
 from queue_manager.local.server.listing import number

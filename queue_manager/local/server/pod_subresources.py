@@ -15,7 +15,7 @@ from job_controller.times import timestamp
 from queue_manager.api.api_resources import Resource
 from queue_manager.engine.transport_protocol import Response
 from queue_manager.local import errors
-from queue_manager.local.container_logs import ContainerLogs
+from queue_manager.local.container_logs_protocol import ContainerLogs
 from queue_manager.local.server import log_requests
 from queue_manager.local.server.deletion import DeleteOptions, Deleter
 from queue_manager.local.server.http_messages import Stream

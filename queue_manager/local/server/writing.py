@@ -21,7 +21,7 @@ from queue_manager.local import errors
 from queue_manager.local.errors import StatusError
 from queue_manager.local.patching.patch_types import apply_patch, is_merge, is_strategic, require_language, undecodable
 from queue_manager.local.server import applying, field_ownership, object_metadata
-from queue_manager.local.server.admission_plugin import AdmissionPlugin, AdmissionReview
+from queue_manager.local.server.admission_plugin_protocol import AdmissionPlugin, AdmissionReview
 from queue_manager.local.server.equivalent_review import adopt_changes, reviewed_as, reviewed_form
 from queue_manager.local.server.object_decoding import SCHEME, read_object
 from queue_manager.local.server.request_info import Call, check_write_options, name_of

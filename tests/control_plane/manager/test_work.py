@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from queue_manager.api.api_resources import JOBS, NAMESPACES
-from queue_manager.simulation.virtual import run_virtual
+from queue_manager.simulation.virtual_time import run_virtual
 from queue_manager.simulation.world import World
 from tests.control_plane.manager.conftest import Start
 from tests.control_plane.manager.scenario import QUICK, Scenario, is_true, one_job

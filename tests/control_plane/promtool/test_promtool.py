@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from queue_manager.simulation.virtual import run_virtual
+from queue_manager.simulation.virtual_time import run_virtual
 from tests.control_plane.promtool import build
 from tests.local.queue.cluster import cluster
 

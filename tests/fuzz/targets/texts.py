@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from job_controller import intervals, quantities
+from job_controller import index_intervals, quantities
 from job_controller.annotations import integer
 from queue_manager import durations
 from queue_manager.configuration import addresses
@@ -53,9 +53,11 @@ def _duration(text: str) -> None:
 
 
 def _indexes(text: str) -> None:
-    found = intervals.parse_intervals(text, COMPLETIONS)
-    require_stable("the indexes", found, intervals.parse_intervals(intervals.intervals_to_text(found), COMPLETIONS))
-    intervals.check(text, COMPLETIONS)
+    found = index_intervals.parse_intervals(text, COMPLETIONS)
+    require_stable(
+        "the indexes", found, index_intervals.parse_intervals(index_intervals.intervals_to_text(found), COMPLETIONS)
+    )
+    index_intervals.check(text, COMPLETIONS)
 
 
 def _pattern(text: str) -> None:

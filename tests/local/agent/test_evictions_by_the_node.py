@@ -30,7 +30,7 @@ from queue_manager.local.agent.pod_status import Termination
 from queue_manager.local.agent.pod_worker import PodWorker
 from queue_manager.local.node_registration import node_specs
 from queue_manager.scheduling.amounts import Amounts
-from queue_manager.simulation.virtual import run_virtual
+from queue_manager.simulation.virtual_time import run_virtual
 from tests.local.agent.world import Tree, World, condition, running, terminated
 from tests.waiting import until
 

@@ -18,7 +18,7 @@ from queue_manager.local.agent.limit_fields import Limits, limits_of
 from queue_manager.local.agent.oom_killer import OomKiller
 from queue_manager.local.agent.pod_files import Layout
 from queue_manager.local.agent.proc_memory import by_container
-from queue_manager.simulation.virtual import run_virtual
+from queue_manager.simulation.virtual_time import run_virtual
 from tests.local.agent.world import World, running, state, terminated
 from tests.waiting import until
 

@@ -21,7 +21,7 @@ from queue_manager.local.agent.cgroups import Cgroups
 from queue_manager.local.agent.eviction_order import PressurePolicy
 from queue_manager.local.agent.pod_files import Layout
 from queue_manager.local.agent.pod_logs import LogFiles
-from queue_manager.local.container_logs import LogOptions
+from queue_manager.local.container_logs_protocol import LogOptions
 from queue_manager.local.controllers.taint_eviction import TaintEviction
 from queue_manager.local.kinds.kind_registry import KindRegistry
 from queue_manager.local.node_registration import NodeSpec, node_specs, register

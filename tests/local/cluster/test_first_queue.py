@@ -19,7 +19,7 @@ from queue_manager.engine.runtime import Runtime
 from queue_manager.engine.transport_protocol import JSON_PATCH, Relay, Request, Response
 from queue_manager.local.first_queue import DONE, FirstQueue, NodeQuota, create_first_queue
 from queue_manager.local.server.in_process import LocalTransport
-from queue_manager.simulation.virtual import run_virtual
+from queue_manager.simulation.virtual_time import run_virtual
 from queue_manager.simulation.world import World
 from tests.local.cluster.conftest import Up
 from tests.waiting import SECONDS

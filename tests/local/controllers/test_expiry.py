@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from queue_manager.local.controllers.expiry import EventExpiry
+from queue_manager.local.controllers.event_expiry import EventExpiry
 from tests.local.server.world import World
 
 

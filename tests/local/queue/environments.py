@@ -16,9 +16,9 @@ from job_controller.ports import Clock
 from queue_manager.configuration import KueueConfig
 from queue_manager.engine.metric_registry import MetricRegistry
 from queue_manager.engine.rest_client import RestClient
-from queue_manager.local.server.admission_plugin import AdmissionPlugin
+from queue_manager.local.server.admission_plugin_protocol import AdmissionPlugin
 from queue_manager.simulation.kubelet import Script
-from queue_manager.simulation.virtual import run_virtual
+from queue_manager.simulation.virtual_time import run_virtual
 from queue_manager.simulation.world import World
 from queue_manager.wiring import QueueManager
 

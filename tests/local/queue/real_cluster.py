@@ -23,7 +23,7 @@ from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.runtime import Runtime
 from queue_manager.engine.transport_protocol import ApiError, Relay, Request, Response, Transport
 from queue_manager.hosting.job_controller_port import attach_job_controller
-from queue_manager.local.server.admission_plugin import AdmissionPlugin
+from queue_manager.local.server.admission_plugin_protocol import AdmissionPlugin
 from queue_manager.simulation.kubelet import Kubelet, Script
 from queue_manager.wiring import QueueManager, attach_queue_controllers
 from tests.control_plane import webhooks

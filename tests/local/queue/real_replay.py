@@ -31,7 +31,7 @@ from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.runtime import Runtime
 from queue_manager.engine.transport_protocol import Request
 from queue_manager.hosting.job_controller_port import attach_job_controller
-from queue_manager.local.server.admission_plugin import AdmissionPlugin
+from queue_manager.local.server.admission_plugin_protocol import AdmissionPlugin
 from queue_manager.wiring import attach_queue_controllers
 from tests.control_plane import webhooks
 from tests.control_plane.cleanup import clear, forget_events

@@ -21,7 +21,7 @@ from queue_manager.configuration import KueueConfig, loads
 from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.transport_protocol import STRATEGIC_PATCH, ApiError
 from queue_manager.simulation.kubelet import pod_status
-from queue_manager.simulation.virtual import run_virtual
+from queue_manager.simulation.virtual_time import run_virtual
 from queue_manager.simulation.world import World
 from tests.local.queue import compare
 from tests.local.queue.facts import plain

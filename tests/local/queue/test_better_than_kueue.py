@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from queue_manager.api.messages import EQUIVALENT_MESSAGE
-from queue_manager.simulation.virtual import run_virtual
+from queue_manager.simulation.virtual_time import run_virtual
 from tests.local.queue import compare
 from tests.local.queue.compare import Course
 from tests.local.queue.replay import differences, load, play, played

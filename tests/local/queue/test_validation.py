@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from queue_manager.simulation.virtual import run_virtual
+from queue_manager.simulation.virtual_time import run_virtual
 from queue_manager.simulation.world import World
 from tests.local.queue.validation_replay import RECORDS, check, replay
 

@@ -13,7 +13,7 @@ from queue_manager.api.api_resources import CONFIG_MAPS, JOBS
 from queue_manager.engine.transport_protocol import APPLY_PATCH, MERGE_PATCH
 from queue_manager.local.kinds.kind_registry import KindRegistry
 from queue_manager.local.server import large_writes
-from queue_manager.local.server.admission_plugin import AdmissionReview
+from queue_manager.local.server.admission_plugin_protocol import AdmissionReview
 from queue_manager.local.server.api_server import ApiServer
 from queue_manager.local.storage.store import decode
 from queue_manager.local.worker_process import WorkerProcess

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from queue_manager.api.api_resources import PODS
-from queue_manager.local.container_logs import LogOptions
+from queue_manager.local.container_logs_protocol import LogOptions
 from queue_manager.local.server.api_server import Response, ServerRequest, Stream
 from tests.local.server.world import World, path, pod
 

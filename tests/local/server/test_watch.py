@@ -7,7 +7,7 @@ from datetime import timedelta
 
 from queue_manager.api.api_resources import CONFIG_MAPS, PODS
 from queue_manager.local.server.watch import BATCH_WEIGHT, BOOKMARK_SECONDS
-from queue_manager.simulation.virtual import run_virtual
+from queue_manager.simulation.virtual_time import run_virtual
 from tests.local.server.world import World, config_map, path, pod
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from job_controller.api_rules.field_errors import FieldError, invalid
 from queue_manager.api.api_resources import CONFIG_MAPS, CRDS, JOBS, NAMESPACES, PODS
-from queue_manager.local.server.admission_plugin import AdmissionReview
+from queue_manager.local.server.admission_plugin_protocol import AdmissionReview
 from tests.local.server.world import World, config_map, job, path, pod
 
 JOBS_PATH = JOBS.path("default")

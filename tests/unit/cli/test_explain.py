@@ -36,7 +36,7 @@ from queue_manager.local.server.in_process import LocalTransport
 from queue_manager.local.storage.store import Store
 from queue_manager.queueing.queue_set import Queues
 from queue_manager.scheduling.workload_info import info
-from queue_manager.visibility.explanation import Explanation
+from queue_manager.visibility.explain_record import Explanation
 from queue_manager.visibility.job_states import JobState
 from queue_manager.visibility.pending_summary import PendingSummaries
 from tests.unit.queueing.builders import T0, cluster_queue, local_queue, workload

@@ -22,10 +22,10 @@ from queue_manager.visibility.explanation_rows import FlavorRow, HolderRow, Pree
 from queue_manager.visibility.index_map import IndexRow
 from queue_manager.visibility.job_history import Step
 from queue_manager.visibility.job_states import JobRow, JobState
-from queue_manager.visibility.job_view import EventRow
 from queue_manager.visibility.pod_attempts import PodRow
 from queue_manager.visibility.queue_rows import QueueRow, QuotaRow
 from queue_manager.visibility.requested_resources import DemandRow
+from queue_manager.visibility.show_record import EventRow
 
 WIDTH = 80
 PS_COLUMNS = output.columns_of("table", ps.COLUMNS)

@@ -18,7 +18,7 @@ from queue_manager.engine.event_recorder import EventRecorder
 from queue_manager.engine.http_transport import HttpTransport
 from queue_manager.engine.metric_registry import MetricRegistry
 from queue_manager.engine.rest_client import RestClient
-from queue_manager.simulation.virtual import run_virtual
+from queue_manager.simulation.virtual_time import run_virtual
 from queue_manager.simulation.world import World
 from tests.unit.engine.loopback import Loopback, status
 from tests.waiting import until

@@ -12,7 +12,7 @@ from queue_manager.engine.http_transport import HttpTransport
 from queue_manager.engine.metric_registry import MetricRegistry
 from queue_manager.engine.runtime import SILENCE, Runtime
 from queue_manager.engine.watch_lag import WATCH_LAG, WatchLag
-from queue_manager.simulation.virtual import run_virtual
+from queue_manager.simulation.virtual_time import run_virtual
 from tests.local.queue.cluster import cluster
 from tests.unit.engine.loopback import Loopback, pod
 from tests.waiting import SECONDS, until

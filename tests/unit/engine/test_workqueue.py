@@ -15,7 +15,7 @@ from queue_manager.engine.metric_registry import MetricRegistry
 from queue_manager.engine.process_tuning import event_loop
 from queue_manager.engine.transport_protocol import ApiError
 from queue_manager.engine.workqueue import WorkQueue
-from queue_manager.simulation.virtual import run_virtual
+from queue_manager.simulation.virtual_time import run_virtual
 
 Worker = Callable[[str], Awaitable[None]]
 

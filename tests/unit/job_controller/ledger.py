@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any, Protocol
 
+from job_controller.index_intervals import parse_intervals
 from job_controller.index_set import IndexSet
-from job_controller.intervals import parse_intervals
 from job_controller.labels import COMPLETION_INDEX, INDEX_FAILURE_COUNT, INDEX_IGNORED_FAILURE_COUNT
 from job_controller.model import Key
 

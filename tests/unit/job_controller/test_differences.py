@@ -19,7 +19,7 @@ from job_controller.options import JobControllerOptions
 from queue_manager.api.api_resources import JOBS, PODS
 from queue_manager.engine.rest_client import RestClient
 from queue_manager.local.kinds.kind_registry import KindRegistry
-from queue_manager.local.server.admission_plugin import AdmissionReview
+from queue_manager.local.server.admission_plugin_protocol import AdmissionReview
 from queue_manager.local.server.api_server import ApiServer
 from queue_manager.local.server.in_process import LocalTransport
 from queue_manager.simulation.kubelet import PodScript

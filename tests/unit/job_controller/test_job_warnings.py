@@ -11,7 +11,7 @@ import pytest
 from job_controller.model import Job
 from job_controller.options import JobControllerOptions
 from job_controller.pod_adoption import claims
-from job_controller.switches import Switches
+from job_controller.switched_off_features import Switches
 from job_controller.sync import decide
 from queue_manager.api.api_resources import EVENTS
 from queue_manager.simulation.kubelet import PodScript

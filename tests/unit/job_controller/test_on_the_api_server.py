@@ -26,7 +26,7 @@ from queue_manager.local.server.api_server import ApiServer
 from queue_manager.local.server.in_process import LocalTransport
 from queue_manager.local.storage.store import Store, StoredChange
 from queue_manager.simulation.kubelet import Kubelet, PodScript, Script
-from queue_manager.simulation.virtual import run_virtual, virtual_clock
+from queue_manager.simulation.virtual_time import run_virtual, virtual_clock
 
 Tree = dict[str, Any]
 

@@ -20,7 +20,7 @@ from job_controller.labels import CONTROLLER_UID
 from job_controller.model import Job, Key, Object, Pod
 from job_controller.options import JobControllerOptions
 from job_controller.orphan_finalizers import Orphans, OrphanSweeper
-from job_controller.switches import ALL_ON, Switches
+from job_controller.switched_off_features import ALL_ON, Switches
 from tests.unit.job_controller.build import T0, wire
 from tests.unit.job_controller.ledger import Ledger, Tree, is_active
 

@@ -22,7 +22,7 @@ from queue_manager.engine.metric_registry import MetricRegistry
 from queue_manager.engine.process_tuning import event_loop
 from queue_manager.notifications import signing
 from queue_manager.notifications.command_sink import CommandSink, variables
-from queue_manager.notifications.notice_sink import NotDelivered
+from queue_manager.notifications.notice_sink_protocol import NotDelivered
 from queue_manager.notifications.notices import Notice
 from queue_manager.notifications.notifier import MAX_WAITING, _Outbox
 from queue_manager.notifications.webhook_sink import ATTEMPTS, WebhookSink

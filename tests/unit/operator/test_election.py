@@ -17,7 +17,7 @@ from queue_manager.engine.transport_protocol import Relay, Request, Response, Tr
 from queue_manager.local.server.in_process import LocalTransport
 from queue_manager.operator.election import Election, Fence, LeadershipLost
 from queue_manager.operator.preflight import CannotStart
-from queue_manager.simulation.virtual import run_virtual
+from queue_manager.simulation.virtual_time import run_virtual
 from queue_manager.simulation.world import World
 
 NAME = "c1f6bfd2.kueue.x-k8s.io"

@@ -14,7 +14,7 @@ from queue_manager.engine.runtime import Runtime
 from queue_manager.lifecycle.workload_settings import WorkloadSettings
 from queue_manager.scheduler.quota_cache import QuotaCache
 from queue_manager.scheduling.quota_forest import Cycle
-from queue_manager.simulation.virtual import run_virtual, virtual_clock
+from queue_manager.simulation.virtual_time import run_virtual, virtual_clock
 from tests.simulation.stores import NoServer
 from tests.unit.queueing.builders import cluster_queue, cohort
 

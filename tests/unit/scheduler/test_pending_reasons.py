@@ -26,7 +26,7 @@ from queue_manager.scheduler.quota_cache import QuotaCache
 from queue_manager.scheduler.rejections import Rejections
 from queue_manager.scheduler.workload_writer import WorkloadWriter
 from queue_manager.scheduling.workload_info import info
-from queue_manager.simulation.virtual import run_virtual, virtual_clock
+from queue_manager.simulation.virtual_time import run_virtual, virtual_clock
 from tests.simulation.stores import NoServer
 from tests.unit.queueing.builders import workload
 

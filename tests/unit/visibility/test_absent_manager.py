@@ -10,7 +10,7 @@ from job_controller.model import Job, Key
 from queue_manager.api.types import Workload
 from queue_manager.visibility.absent_manager import NOT_SEEN, ONE_RUNS, is_in_doubt, without_manager
 from queue_manager.visibility.dominant_reason import Surroundings
-from queue_manager.visibility.explanation import Explanation, explain
+from queue_manager.visibility.explain_record import Explanation, explain
 from queue_manager.visibility.manager_presence import DeploymentFacts, LeaseFacts, Presence, notice, presence
 from tests.unit.visibility.build import ADMISSION, admitted, at, cluster_queue, job, local_queue, workload
 

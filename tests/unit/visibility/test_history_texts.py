@@ -7,7 +7,7 @@ import pytest
 from queue_manager.api import messages
 from queue_manager.visibility.history_texts import events_beside, short_object, step_text
 from queue_manager.visibility.job_history import Step
-from queue_manager.visibility.job_view import EventRow
+from queue_manager.visibility.show_record import EventRow
 from tests.unit.visibility.build import at
 
 VICTIM = messages.preempted("uid-a", "uid-b", "InClusterQueue", "/cq", "/cq")

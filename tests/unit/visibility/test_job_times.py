@@ -19,8 +19,8 @@ from queue_manager.lifecycle.requeue_history import MAX_ATTEMPTS
 from queue_manager.lifecycle.state_space import CREATED, MOVES, LifeState, new_life, settled, step
 from queue_manager.visibility.job_states import job_row
 from queue_manager.visibility.job_times import JobTimes, Life, Period, job_times
-from queue_manager.visibility.job_view import job_view
 from queue_manager.visibility.predictions import PredictionContext
+from queue_manager.visibility.show_record import job_view
 from tests.examples import examples
 
 STOPS = "the cluster is stopped and started"

@@ -17,7 +17,7 @@ from queue_manager.hosting.job_controller_port import attach_job_controller
 from queue_manager.local.controllers.garbage_collector import GarbageCollector
 from queue_manager.local.server.in_process import LocalTransport
 from queue_manager.simulation.kubelet import Kubelet
-from queue_manager.simulation.virtual import run_virtual
+from queue_manager.simulation.virtual_time import run_virtual
 from tests.control_plane.jobs import snapshot
 from tests.unit.job_controller.crashes.mortal import Fate, MortalTransport
 from tests.unit.job_controller.crashes.scenarios import Scenario

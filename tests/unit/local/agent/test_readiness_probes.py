@@ -9,7 +9,7 @@ import pytest
 
 from queue_manager.local.agent import readiness_probes
 from queue_manager.local.agent.readiness_probes import ProbeContext, ProbeFailure, Readiness
-from queue_manager.simulation.virtual import run_virtual
+from queue_manager.simulation.virtual_time import run_virtual
 
 
 def probe(name: str, **more: int) -> dict[str, Any]:

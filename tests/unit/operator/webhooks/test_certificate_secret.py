@@ -19,7 +19,7 @@ from queue_manager.local.server.in_process import LocalTransport
 from queue_manager.local.storage.store import Store
 from queue_manager.operator.webhooks.certificate_rotation import RENEW_BEFORE, CertificateState, expiry
 from queue_manager.operator.webhooks.certificate_secret import CertificateSecret, data, read
-from queue_manager.simulation.virtual import run_virtual, virtual_clock
+from queue_manager.simulation.virtual_time import run_virtual, virtual_clock
 
 NAMES = ("webhooks.system.svc",)
 START = datetime(2026, 1, 1, tzinfo=UTC)

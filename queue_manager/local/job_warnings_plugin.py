@@ -5,7 +5,7 @@ from __future__ import annotations
 from job_controller.api_rules.field_errors import FieldError
 from job_controller.job_warnings import endless_indexes
 from queue_manager.api.api_resources import JOBS
-from queue_manager.local.server.admission_plugin import AdmissionReview
+from queue_manager.local.server.admission_plugin_protocol import AdmissionReview
 
 
 class JobWarnings:

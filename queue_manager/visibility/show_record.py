@@ -15,7 +15,7 @@ from queue_manager.lifecycle.interruptions import Interruption, interruptions
 from queue_manager.visibility import deactivated_jobs
 from queue_manager.visibility.attempt_counts import count_attempts, count_budget_attempts
 from queue_manager.visibility.attempt_rows import AttemptRow, attempt_rows
-from queue_manager.visibility.explanation import Position
+from queue_manager.visibility.explain_record import Position
 from queue_manager.visibility.index_map import IndexMap, index_map
 from queue_manager.visibility.job_causes import exit_code_of, job_cause, recorded_cause
 from queue_manager.visibility.job_history import Step, history

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from queue_manager.simulation.virtual import Deadlock, Livelock, VirtualLoop, run_virtual, virtual_clock
+from queue_manager.simulation.virtual_time import Deadlock, Livelock, VirtualLoop, run_virtual, virtual_clock
 
 START = datetime(2026, 5, 1, 12, tzinfo=UTC)
 

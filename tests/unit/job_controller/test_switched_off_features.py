@@ -11,12 +11,12 @@ from job_controller.api_rules.dropped_fields import drop
 from job_controller.json_tree import Json
 from job_controller.labels import COMPLETION_INDEX, INDEX_FAILURE_COUNT
 from job_controller.options import JobControllerOptions
-from job_controller.switches import Switches
+from job_controller.switched_off_features import Switches
 from queue_manager.api.api_resources import JOBS, PODS
 from queue_manager.engine.transport_protocol import STRATEGIC_PATCH
 from queue_manager.local.disabled_fields import DisabledFields
 from queue_manager.local.kinds.kind_registry import KindRegistry
-from queue_manager.local.server.admission_plugin import AdmissionPlugin, AdmissionReview
+from queue_manager.local.server.admission_plugin_protocol import AdmissionPlugin, AdmissionReview
 from queue_manager.local.server.api_server import ApiServer
 from queue_manager.local.server.in_process import LocalTransport
 from queue_manager.simulation.kubelet import pod_status

@@ -13,11 +13,11 @@ from job_controller.model import Job, OwnerReference
 from queue_manager.api.types import Workload
 from queue_manager.lifecycle.workload_settings import PodsReadySettings, WorkloadSettings
 from queue_manager.visibility.dominant_reason import Surroundings
-from queue_manager.visibility.explanation import Explanation, Position, explain
+from queue_manager.visibility.explain_record import Explanation, Position, explain
 from queue_manager.visibility.job_states import job_row
-from queue_manager.visibility.job_view import JobView, job_view
 from queue_manager.visibility.obstacles import Obstacle
 from queue_manager.visibility.predictions import NO_WORKLOAD, REFUSED, REFUSED_EVENT, PredictionContext
+from queue_manager.visibility.show_record import JobView, job_view
 from queue_manager.visibility.wire_types import Pod
 from tests.unit.visibility.build import (
     ADMISSION,

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from job_controller import intervals
+from job_controller import index_intervals
 from job_controller.index_set import IndexSet
 
 N = 60
@@ -15,7 +15,7 @@ TEXT = st.text(alphabet="0123456789,-+x ", max_size=20)
 
 
 def read(text: str, completions: int) -> list[int]:
-    return list(IndexSet(intervals.parse_intervals(text, completions)))
+    return list(IndexSet(index_intervals.parse_intervals(text, completions)))
 
 
 def brute_intervals(listed: list[int]) -> list[tuple[int, int]]:
@@ -32,18 +32,20 @@ def brute_intervals(listed: list[int]) -> list[tuple[int, int]]:
 def test_what_is_written_is_read_back_by_both_readers(listed: list[int]) -> None:
     text = IndexSet.of(listed).text
     assert read(text, N) == listed
-    assert intervals.check(text, N) == len(listed)
+    assert index_intervals.check(text, N) == len(listed)
 
 
 @given(SETS)
 def test_compress_finds_the_longest_runs(listed: list[int]) -> None:
-    assert intervals.compress(listed) == brute_intervals(listed)
-    assert intervals.compress(index for index in listed for _ in range(2)) == brute_intervals(listed)
+    assert index_intervals.compress(listed) == brute_intervals(listed)
+    assert index_intervals.compress(index for index in listed for _ in range(2)) == brute_intervals(listed)
 
 
 @given(SETS, SETS)
 def test_the_overlap_of_two_lists_is_the_first_index_in_both(one: list[int], other: list[int]) -> None:
-    assert intervals.overlap(intervals.compress(one), intervals.compress(other)) == min({*one} & {*other}, default=None)
+    assert index_intervals.overlap(index_intervals.compress(one), index_intervals.compress(other)) == min(
+        {*one} & {*other}, default=None
+    )
 
 
 @given(TEXT, st.integers(0, N))
@@ -51,14 +53,14 @@ def test_the_lenient_reader_takes_any_text_and_gives_sorted_intervals(text: str,
     found = read(text, completions)
     assert found == sorted(set(found))
     assert all(0 <= index < completions for index in found)
-    assert intervals.compress(found) == intervals.parse_intervals(text, completions)
+    assert index_intervals.compress(found) == index_intervals.parse_intervals(text, completions)
 
 
 @given(TEXT, st.integers(0, N))
 def test_what_the_strict_reader_accepts_the_lenient_one_reads_alike(text: str, completions: int) -> None:
     try:
-        total = intervals.check(text, completions)
-    except intervals.BadIndexes:
+        total = index_intervals.check(text, completions)
+    except index_intervals.BadIndexes:
         return
     assert len(read(text, completions)) == total
 
@@ -68,7 +70,7 @@ def test_what_the_strict_reader_accepts_the_lenient_one_reads_alike(text: str, c
     [("", ""), ("0", "0"), ("0,1", "0,1"), ("0,1,2", "0-2"), ("01,+2,3,5-7,9", "1-3,5-7,9"), ("3,4", "3,4")],
 )
 def test_runs_of_three_become_an_interval(text: str, written: str) -> None:
-    assert IndexSet(intervals.parse_intervals(text, 10)).text == written
+    assert IndexSet(index_intervals.parse_intervals(text, 10)).text == written
 
 
 @pytest.mark.parametrize(
@@ -104,15 +106,15 @@ def test_the_lenient_reader_skips_clips_and_stops(text: str, found: list[int]) -
     ],
 )
 def test_the_strict_reader_says_what_is_wrong(text: str, message: str) -> None:
-    with pytest.raises(intervals.BadIndexes) as refused:
-        intervals.check(text, 5)
+    with pytest.raises(index_intervals.BadIndexes) as refused:
+        index_intervals.check(text, 5)
     assert str(refused.value) == message
 
 
 def test_overlap_of_texts_passes_over_malformed_fragments() -> None:
-    assert intervals.first_overlap("0,x,3", "1,3", 5) == 3
-    assert intervals.first_overlap("0-3", "2", 5) == 2
-    assert intervals.first_overlap("0,2", "1,3", 5) is None
+    assert index_intervals.first_overlap("0,x,3", "1,3", 5) == 3
+    assert index_intervals.first_overlap("0-3", "2", 5) == 2
+    assert index_intervals.first_overlap("0,2", "1,3", 5) is None
 
 
 @given(SETS, SETS, st.integers(0, N))

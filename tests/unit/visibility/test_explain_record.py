@@ -16,7 +16,7 @@ from queue_manager.lifecycle.unscheduled import Unscheduled
 from queue_manager.lifecycle.workload_settings import WorkloadSettings
 from queue_manager.scheduling.backfill import BackfillRules
 from queue_manager.visibility.dominant_reason import Surroundings
-from queue_manager.visibility.explanation import Explanation, explain
+from queue_manager.visibility.explain_record import Explanation, explain
 from queue_manager.visibility.node_advice import REQUEST_LESS
 from queue_manager.visibility.obstacles import Obstacle
 from queue_manager.visibility.reason_codes import CODES

@@ -53,7 +53,7 @@ def row_of(item: Import, text: str) -> ImportRow:
 
 
 class Importer:
-    """Performs the next write of each import."""
+    """Performs the writes of imports: creates Workloads, waits for admissions, labels Jobs."""
 
     def __init__(self, client: RestClient, around: ImportSurroundings) -> None:
         self._client = client
@@ -96,7 +96,7 @@ class Importer:
         return ""
 
     async def _create(self, item: Import) -> str:
-        """Create the Workload, once: what is gone was deleted, by the end of the Job or by an eviction."""
+        """Create the Workload, at most once: if it is gone later, the end of the Job or an eviction deleted it."""
         key = qualified(item.job)
         if key in self._created:
             return ENDED if await self._has_ended(item.job) else f"{OUTSIDE}: its Workload was deleted meanwhile"

@@ -103,7 +103,7 @@ def own_namespace() -> str:
 
 
 def _written(document: yaml.MappingNode, findings: Findings) -> KueueConfig:
-    """The fields of the file, with defaults where a value is absent or was rejected."""
+    """The configuration that the file contains, with defaults for absent and for rejected values."""
     _identify(document, findings)
     body = [pair for pair in document.value if pair[0].value not in ("apiVersion", "kind")]
     fields = yaml.MappingNode(document.tag, body, document.start_mark, document.end_mark)

@@ -96,7 +96,7 @@ def _wait_for_pods_ready(written: KueueConfig, findings: Findings) -> WaitForPod
 
 
 def _fair_sharing(section: FairSharing | None, findings: Findings) -> FairSharing | None:
-    """Kueue accepts each strategy alone, or both in their order."""
+    """Return the section if its strategies are one, or both in Kueue's order; else report a problem."""
     if section is None:
         return None
     given = section.preemption_strategies if "preemption_strategies" in section.model_fields_set else ()

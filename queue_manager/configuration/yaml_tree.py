@@ -41,7 +41,7 @@ def read_section(node: yaml.MappingNode, model: type[ConfigModel], path: str, fi
 
 
 def _is_empty(node: yaml.Node) -> bool:
-    """Whether a value sets nothing: a printed configuration has such values for what is not set."""
+    """Whether a value counts as unset (null, empty): configurations printed by Kueue contain such values."""
     if isinstance(node, yaml.MappingNode):
         return all(_is_empty(value) for _, value in node.value)
     return not node.value or node.tag == NULL

@@ -28,7 +28,7 @@ _numbers = count(1)
 
 
 class CauseId(msgspec.Struct, frozen=True, gc=False):
-    """One change; `others` are further changes that the same work serves."""
+    """The id of one change. `others`: the ids of further changes that the same work handles."""
 
     uid: str
     resource_version: str

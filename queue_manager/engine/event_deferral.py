@@ -42,7 +42,7 @@ class EventDeferral:
             yield
 
     def _start(self, now: float) -> float:
-        """Take a place in a batch; returns when that starts, `now` or later."""
+        """Reserve a place in a batch of Events; return the time at which the batch starts, `now` or later."""
         if now >= self._batch_at + BATCH_SECONDS:
             self._batch_at, self._left = now, BATCH
         elif not self._left:

@@ -146,7 +146,7 @@ class MetricRegistry(Collector):
         return series.child(labels)
 
     def _begin(self, name: str, labels: Mapping[str, str]) -> _Series:
-        """Register a family with its first value. Labels that the caller does not pass are those that are added."""
+        """Register a family at its first value. Declared labels that the caller does not pass come from `add_label`."""
         family = self._declared.get(name)
         if family is None:
             raise ValueError(f"metric {name} is not declared")

@@ -96,7 +96,7 @@ class Write:
             self._block.__exit__(kind, error, trace)
 
     def _template(self) -> str:
-        """The path without names, by which spans are grouped."""
+        """The request path with placeholders for names, as the span name."""
         name = "{name}" if self._subresource or self._verb != "create" else ""
         return self._collection.path("{namespace}", name, self._subresource)
 

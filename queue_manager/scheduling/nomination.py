@@ -28,7 +28,7 @@ NO_VICTIMS: dict[str, int] = {}
 
 @dataclass(frozen=True, slots=True)
 class Nomination:
-    """The flavors of a head. It fits now, without the victims, or when the planned preemptions are done."""
+    """The flavors of a head. It fits now, or once its victims or planned preemptions have released quota."""
 
     assignment: Assignment
     victims: tuple[Victim, ...] = ()
@@ -64,7 +64,7 @@ def preemptor_of(
 
 @dataclass(frozen=True, slots=True)
 class _Judgement:
-    """One number of pods of one head. It is the `AvailableQuota` of its flavor assignment."""
+    """Judges one head with one number of pods. Implements `AvailableQuota` for its flavor assignment."""
 
     state: SchedulerState
     planned: PlannedUsage

@@ -103,7 +103,7 @@ def _reclaim(given: Preemption, value: str) -> tuple[str, str, Preemption]:
 
 @contextmanager
 def _policy(queue: QueueState, changed: Preemption) -> Iterator[None]:
-    """For the time of a `with` block, the ClusterQueue has this policy."""
+    """Context in which the ClusterQueue has this preemption policy."""
     before = queue.queue
     queue.queue = replace(before, spec=replace(before.spec, preemption=changed))
     try:

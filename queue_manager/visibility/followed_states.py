@@ -17,7 +17,7 @@ STARTED = (JobState.STARTING, JobState.RUNNING)
 
 
 class ShownState(NamedTuple):
-    """A state with its explanation, as `job_states` returns both."""
+    """The state of a Job that was shown last, with its reason and message as `job_states` returns them."""
 
     state: JobState
     reason: str = ""

@@ -124,7 +124,7 @@ def own_obstacle(job: Job | None, workload: Workload | None, queues: ReadableQue
 
 
 def _judged(job: Job | None) -> Job | None:
-    """The Job if its own spec has its requests: those of a prebuilt Workload may differ."""
+    """Return the Job if its requests count; None if it uses a prebuilt Workload, whose requests may differ."""
     return job if job is not None and not prebuilt_name(job) else None
 
 

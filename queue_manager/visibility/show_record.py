@@ -202,7 +202,7 @@ def job_view(
 
 
 def _cause(job: Job | None, workload: Workload | None, pods: Sequence[Pod], failure: Failure | None) -> str:
-    """Return the cause by pods or record, with the last line of the log if only `failure` has it."""
+    """Return the cause from the pods or the last attempt; with the last log line if only `failure` contains it."""
     found = job_cause(job, workload, pods) if job is not None else recorded_cause(workload)
     return failure.text if found and failure is not None and failure.text.startswith(found) else found
 

@@ -127,7 +127,7 @@ def _distance(needs: Needs, pod: Resident) -> float:
 
 
 def _less(needs: Needs, pods: Sequence[Resident]) -> dict[str, int]:
-    """The needs that remain when these pods are gone."""
+    """The parts of `needs` that are not covered once these pods are gone."""
     left = {resource: need - sum(_given(pod, resource) for pod in pods) for resource, need in needs.items()}
     return {resource: need for resource, need in left.items() if need > 0}
 

@@ -142,7 +142,7 @@ class RunFiles:
 
 
 class Layout:
-    """All pods of one data directory."""
+    """Paths of the files of all pods in one data directory."""
 
     def __init__(self, root: Path) -> None:
         self.root = root

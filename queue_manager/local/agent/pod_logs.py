@@ -37,7 +37,7 @@ INDEX_SECONDS = 1.0
 
 @dataclass(slots=True)
 class TimeIndex:
-    """Times at which the log had a given size."""
+    """The index of one log: pairs of a time and the size that the log had then."""
 
     sizes: list[int] = field(default_factory=list)
     times: list[datetime] = field(default_factory=list)

@@ -91,7 +91,7 @@ class PodProcesses:
             self._samples[name] = self.sampled(name).at_least(usage)
 
     def sampled(self, name: str) -> Usage:
-        """The greatest sample of a running container."""
+        """The highest usage sampled of a running container; empty if it was not sampled."""
         return self._samples.get(name, Usage())
 
     def kill_for_memory(self, name: str) -> None:
@@ -254,7 +254,7 @@ def _failed_start(message: str, at: datetime) -> Exit:
 
 
 def _reported_running(status: Json, name: str) -> Mapping[str, Any] | None:
-    """The status of a container that runs according to the API."""
+    """The container's status in the API if it says that the container runs, else None."""
     for entry in [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]:
         if entry["name"] == name and "running" in (entry.get("state") or {}):
             return dict(entry)

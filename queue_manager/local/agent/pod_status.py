@@ -53,7 +53,7 @@ PREEMPTED = Termination(
 
 @dataclass(frozen=True, slots=True)
 class PodFacts:
-    """The inputs of a status. `ending`: no container will start any more."""
+    """The facts from which a pod's status is computed. `ending`: no container will start any more."""
 
     pod: Json
     containers: Sequence[Container]

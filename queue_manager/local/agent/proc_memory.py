@@ -37,7 +37,7 @@ def proportional(pid: int) -> int:
 
 
 def unreclaimable(pid: int) -> int:
-    """Bytes of anonymous and shared memory, which the kernel cannot drop as it drops the pages of files."""
+    """Bytes of the process that the kernel cannot reclaim: anonymous and shared memory, without mapped files."""
     return _rollup(pid, "Pss_Anon", "Pss_Shmem") or _anonymous(pid)
 
 

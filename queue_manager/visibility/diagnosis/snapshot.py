@@ -15,7 +15,7 @@ from queue_manager.visibility.manager_presence import DeploymentFacts, LeaseFact
 
 @dataclass(frozen=True, slots=True)
 class NodeFacts:
-    """A node: its labels, what its pods may use, as quantities, and whether it takes no new pods."""
+    """A node: its labels, its allocatable resources as quantities, and whether it is cordoned."""
 
     name: str
     labels: Mapping[str, str]
@@ -43,7 +43,7 @@ class ClockFacts:
 
 @dataclass(frozen=True, slots=True)
 class WebhookServiceFacts:
-    """A Service that webhooks with failurePolicy Fail lead to, and the names of their configurations."""
+    """A Service that webhooks with failurePolicy Fail call, and the names of their webhook configurations."""
 
     key: Key
     configurations: tuple[str, ...]

@@ -46,7 +46,7 @@ class ImportRow(msgspec.Struct, frozen=True, kw_only=True, order=True, rename="c
 
 
 def row_of(item: Import, text: str) -> ImportRow:
-    """Return the row of a Job. `text`: the result, and after a colon why."""
+    """Return the row of a Job. `text`: the result, or `result: why`."""
     result, _, note = text.partition(": ")
     meta = item.job.metadata
     return ImportRow(namespace=meta.namespace, name=meta.name, queue=item.queue, result=result, note=note)

@@ -167,7 +167,7 @@ def _metric(family: Family, labels: tuple[str, ...]) -> Counter | Gauge | Histog
 
 
 def _served(metric: Metric, added: Mapping[str, str]) -> Metric:
-    """Return the family with labels that all its series have, without times of creation."""
+    """Return a copy of the family with the `added` labels on each series, and without the series of creation times."""
     created = f"{metric.name}_created"
     metric.samples = [
         sample._replace(labels={**sample.labels, **added}) if added else sample

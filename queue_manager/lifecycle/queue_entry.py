@@ -22,7 +22,7 @@ def configure(state: SchedulerState, queues: Queues, settings: WorkloadSettings)
 
 
 def waits(workload: Workload) -> bool:
-    """Whether quota may be reserved: the Workload is active, not gated, deleted or finished, and holds none."""
+    """Whether a Workload waits for quota: it is active, holds no quota, and is not gated, deleted or finished."""
     return (
         workload.spec.active
         and workload.metadata.deletion_timestamp is None

@@ -250,7 +250,9 @@ def pending_reason_is_kept_up_to_date(
 
 
 def _explain_untried(w: Workload, context: WorkloadContext, settings: WorkloadSettings, now: datetime) -> Step | None:
-    """One that is passed over with an equal one gets its reason when it has waited for a period: most start before.
+    """Write the reason of a Workload that was not tried because an equal one was refused, after one period: most start
+    before.
+
 
     Later, while urgent writes wait: a backlog has thousands of them, and their reasons would delay its starts.
     """
@@ -274,7 +276,7 @@ def _pass_over(draft: Draft, refused: PendingReason) -> None:
 
 
 def _update_reason(draft: Draft, context: WorkloadContext) -> None:
-    """Decides on the newest state: the scheduler may have written a reason meanwhile."""
+    """Write the reason of QuotaReserved=False for the newest state, in which the scheduler may have changed it."""
     reserved = draft.condition(condition_types.QUOTA_RESERVED)
     if reserved is not None and reserved.is_true:
         return
@@ -289,7 +291,7 @@ def _update_reason(draft: Draft, context: WorkloadContext) -> None:
 
 
 def blocker(w: Workload, context: WorkloadContext) -> PendingReason | None:
-    """Why no admission of the Workload is tried, because of its LocalQueue or ClusterQueue; None if one is."""
+    """Why the LocalQueue or ClusterQueue of the Workload keeps it from being tried; None if neither does."""
     queue = w.spec.queue_name
     if not context.local_queue_exists:
         return PendingReason(reasons.MISCONFIGURED, messages.does_not_exist("LocalQueue", queue))

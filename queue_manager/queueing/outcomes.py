@@ -30,7 +30,7 @@ def is_active(state: SchedulerState, cluster_queue: str) -> bool:
 
 
 def is_blocked_by_pods(state: SchedulerState, *, block_admission: bool) -> bool:
-    """Whether blockAdmission holds back all admissions: a Workload that holds quota is not PodsReady.
+    """Whether blockAdmission holds back all admissions, because a Workload that holds quota is not PodsReady.
 
     BEHAVIOUR.md#q37-block-admission
     """

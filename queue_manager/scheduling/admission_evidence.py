@@ -1,10 +1,10 @@
-"""The evidence behind the decision about one pending Workload: quota per flavor, who holds it, and who may go. Pure.
+"""The evidence behind the decision about one pending Workload: quota per flavor, its holders, preemption. Pure.
 
 The Workload is judged again by the code of the admission cycle (`nomination.nominate`), with the quota that is kept for
 preemptors as the cycle sees it. Nothing is decided here. The quota tree is the same afterwards.
 
-Of preemption it says per ClusterQueue with running Workloads why they do not have to make room. The first verdict of
-`PreemptionVerdict` that holds is given.
+For each ClusterQueue with running Workloads the first `PreemptionVerdict` that applies says why they are not preempted,
+or that they are.
 """
 
 from __future__ import annotations

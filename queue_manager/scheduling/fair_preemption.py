@@ -269,7 +269,10 @@ class _Search:
         return None, first
 
     def _by_initial_share(self, left: Mapping[QuotaNode, Holding]) -> bool:
-        """Apply LessThanInitialShare to one candidate of each ClusterQueue. True if the preemptor fits."""
+        """Take victims from `left` (one candidate by ClusterQueue) by LessThanInitialShare.
+
+        Return whether the preemptor then fits.
+        """
         targets = _Targets(self, {queue: iter([holding]) for queue, holding in left.items()})
         while (queue := targets.next()) is not None:
             holding = targets.pop(queue)

@@ -110,7 +110,7 @@ class QuotaForest:
         return node
 
     def _named(self, name: str) -> QuotaNode:
-        """The cohort that a ClusterQueue or Cohort has begun to name as its parent."""
+        """Count one more reference to a cohort by a ClusterQueue or Cohort below it, and return the cohort's node."""
         self._references[name] = self._references.get(name, 0) + 1
         return self._node(name)
 

@@ -258,5 +258,5 @@ def _is_refusal_of_twin(outcome: Outcome, info: Info, cluster_queue: str) -> boo
 
 
 def victims_of(judgement: Judgement) -> int:
-    """How many Workloads are preempted for the judged one."""
+    """The number of Workloads that are preempted for the judged Workload."""
     return len(judgement.outcome.victims) if isinstance(judgement.outcome, Preempt) else 0

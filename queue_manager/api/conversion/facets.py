@@ -52,7 +52,7 @@ class Facet:
 
     @property
     def name(self) -> str:
-        """The field that names this facet among those of the parent."""
+        """The name of the facet, unique among the facets of its parent: its first field."""
         return (self.v1beta2 or self.v1beta1)[0]
 
 

@@ -86,7 +86,7 @@ def admit_critical(
 
 
 def known_resources(wanted: Amounts, allocatable: Amounts) -> Amounts:
-    """The requests without extended resources that the node does not have, which the kubelet ignores."""
+    """The requests of a pod, without extended resources that the node lacks: the kubelet ignores those."""
     return {name: value for name, value in wanted.items() if name in allocatable or not _is_extended(name)}
 
 

@@ -73,7 +73,7 @@ class TimeIndex:
         return TimeIndex(self.sizes[first:], self.times[first:])
 
     def time_at(self, offset: int, otherwise: datetime) -> datetime:
-        """The time by which the log had `offset` bytes; `otherwise` if none is recorded."""
+        """The earliest recorded time at which the log had at least `offset` bytes; `otherwise` if none is recorded."""
         i = bisect.bisect_left(self.sizes, offset)
         return min(self.times[i], otherwise) if i < len(self.times) else otherwise
 

@@ -22,7 +22,7 @@ GONE = (FileNotFoundError, ProcessLookupError, PermissionError)
 
 
 class Limit(NamedTuple):
-    """Pods that share a bound. Only above it, in bytes, is the exact size of each process read, which is expensive."""
+    """A limit in bytes on the memory of some pods. Exact sizes, which are expensive, are read only above it."""
 
     pods: Collection[str]
     max_bytes: int

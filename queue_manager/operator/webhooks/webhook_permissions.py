@@ -30,5 +30,8 @@ CA_INJECTION = (
 
 
 def certificate_secret(name: str) -> Need:
-    """Granted by a Role in the manager's namespace. An installation creates the Secret, as `create` knows no names."""
+    """The permission to read and write the Secret `name`, granted by a Role in the manager's namespace.
+
+    It lacks `create`, which RBAC cannot restrict to a name: an installation creates the Secret.
+    """
     return Need(SECRETS, ("get", "update"), names=(name,))

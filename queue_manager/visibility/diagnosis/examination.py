@@ -1,4 +1,4 @@
-"""All rules over one snapshot, and the exit code of their findings. Pure."""
+"""Applies all rules to a snapshot, and tells temporary problems from lasting ones by a second snapshot. Pure."""
 
 from __future__ import annotations
 

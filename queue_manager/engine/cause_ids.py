@@ -71,7 +71,7 @@ CURRENT: ContextVar[CauseId | None] = ContextVar("cause", default=None)
 def join(causes: Iterable[CauseId | None]) -> CauseId | None:
     """The id of work that serves all of these changes; None if it follows from none.
 
-    The first names it, and it follows from the span of the first.
+    The result has the uid, revision and span of the first change; the others are in `others`.
     """
     result: CauseId | None = None
     for cause in causes:

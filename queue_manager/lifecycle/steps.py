@@ -15,7 +15,7 @@ from queue_manager.queueing.pending import PendingReason
 
 @dataclass(frozen=True, slots=True)
 class WorkloadContext:
-    """Facts from other objects. Stop policies are "" if the queue does not exist."""
+    """What the rules need to know from other objects than the Workload. A missing queue has the stop policy ""."""
 
     local_queue_exists: bool = True
     local_queue_stop: str = policy_values.STOP_NONE

@@ -31,7 +31,7 @@ class QueueMetrics:
     """Counts the changes of Workloads, and sets the gauges before each exposition."""
 
     def __init__(self, runtime: Runtime, quota_cache: QuotaCache, writer: WorkloadWriter, config: Metrics) -> None:
-        """`config` may be replaced at any time."""
+        """`config`: the initial configuration; set the attribute to apply a new one."""
         self.config = config
         self._metrics: MetricRegistry = runtime.metrics
         self._quota_cache = quota_cache

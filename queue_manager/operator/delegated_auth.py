@@ -126,7 +126,7 @@ MAY_NOT_ASK = (
 
 
 class AccessDecision(NamedTuple):
-    """200, or the status of the refusal; the user, if one is known; what prevented an answer, with 503."""
+    """The HTTP status (200, 401, 403 or 503), the user if known, and with 503 the error that prevented a decision."""
 
     status: int
     identity: Identity | None
@@ -203,7 +203,7 @@ class _Verdict(msgspec.Struct):
 
 
 class _Answer(msgspec.Struct):
-    """A TokenReview or SubjectAccessReview as it comes back."""
+    """The status of a TokenReview or SubjectAccessReview in the API server's response."""
 
     status: _Verdict | None = None
 

@@ -153,7 +153,7 @@ Shape = tuple[Key, bytes]
 
 
 def refused_shapes(workloads: Iterable[Workload]) -> dict[Shape, Workload]:
-    """Return Workloads that the scheduler tried and that do not fit, by shape. It skips others of the same shape."""
+    """Return Workloads that the scheduler tried and that do not fit, by shape. It does not try others of that shape."""
     found: dict[Shape, Workload] = {}
     for workload in workloads:
         waits = workload.condition(condition_types.QUOTA_RESERVED)

@@ -116,7 +116,6 @@ def qos_class(spec: Json) -> str:
 
     Guaranteed: every container has cpu and memory limits equal to its requests. BestEffort: none has requests or
     limits. Burstable: all others.
-
     """
     containers = [*(spec.get("initContainers") or []), *(spec.get("containers") or [])]
     asked = guaranteed = False

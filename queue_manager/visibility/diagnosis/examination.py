@@ -1,4 +1,4 @@
-"""Applies all rules to a snapshot, and tells temporary problems from lasting ones by a second snapshot. Pure."""
+"""Applies all rules to a snapshot; a second snapshot confirms problems that may be temporary. Pure."""
 
 from __future__ import annotations
 

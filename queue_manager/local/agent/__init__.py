@@ -11,7 +11,8 @@ One pod
   container_starts                  which containers to start and when, restarts and their backoff (pure)
   pod_status, readiness_probes,     what is reported about them
   termination_message
-  environment, limit_fields         what a container is started with
+  environment, container_program,   what a container is started with
+  limit_fields
 
 Processes
   pod_processes, supervisor,        started, found again after a crash, signalled, killed; their exit codes

@@ -22,7 +22,7 @@ def test_the_words_of_a_command_are_expanded_one_by_one() -> None:
 def test_the_command_of_a_probe_expands_plain_values_of_its_container() -> None:
     env: list[Json] = [
         {"name": "A", "value": "$(B)"},
-        {"name": "TOKEN", "valueFrom": {"secretKeyRef": {"name": "keys", "key": "TOKEN"}}},
+        {"name": "V", "valueFrom": {"secretKeyRef": {"name": "keys", "key": "TOKEN"}}},
         {"name": "E"},
     ]
     assert probe_command({"env": env}, ["$(A)", "<$(V)$(E)>", "$(HOME) $$(A)"]) == ["$(B)", "<>", "$(HOME) $(A)"]

@@ -43,7 +43,7 @@ class Authorization(Protocol):
         ...
 
     def renew(self) -> None:
-        """The server has rejected the value (401): obtain a new one at the next call."""
+        """Discard the value, which the server has rejected (401): the next call obtains a new one."""
         ...
 
 

@@ -266,7 +266,7 @@ def job_of_finished_workload_is_stopped(s: JobSituation) -> PlannedWrite | None:
 
 
 def edited_job_is_stopped(s: JobSituation) -> PlannedWrite | None:
-    """A Job that no longer matches the request of its Workload is stopped."""
+    """Stop a Job that no longer matches the request of its Workload."""
     if s.workload is None or s.matches:
         return None
     return start_stop.stop_step(s, s.workload, messages.STOP_NO_MATCH)
@@ -301,7 +301,7 @@ def reclaimable_pods_of_edited_job_are_lowered(s: JobSituation) -> PlannedWrite 
 
 
 def pending_workload_follows_edited_job(s: JobSituation) -> PlannedWrite | None:
-    """A pending Workload is updated to the current pods and execution time of the Job."""
+    """Update a pending Workload to the current pods and execution time of its Job."""
     if s.workload is None or s.matches:
         return None
     spec = {"podSets": [pod_set(s.job)], "maximumExecutionTimeSeconds": max_execution_time(s.job)}

@@ -86,7 +86,7 @@ def over_tls(served: Mapping[Address, list[str]]) -> Address | None:
 
 
 def without_readers(served: Mapping[Address, list[str]]) -> dict[Address, list[str]]:
-    """Move metrics that other machines could read to loopback: without the right, who reads them is unknown.
+    """Move metrics to loopback if other machines could read them, since this process may not check who reads them.
 
     Raises CannotStart if the probes have the same address.
     """

@@ -109,7 +109,7 @@ class Queues:
                 self._enqueue(info, now)
 
     def drop_local_queue(self, key: Key) -> None:
-        """The LocalQueue is deleted: its Workloads are pending in no ClusterQueue."""
+        """Remove a deleted LocalQueue: its Workloads are then pending in no ClusterQueue."""
         pending = self._pending(key)
         local = self.local_queues.pop(key, None)
         self.ledger.forget(key)

@@ -61,7 +61,7 @@ class QuotaForest:
             self._unnamed(before)
 
     def drop_cohort(self, name: str) -> None:
-        """The Cohort object is deleted: without it the cohort has no quota of its own and no parent."""
+        """Remove a deleted Cohort object: without it the cohort has no quota of its own and no parent."""
         self.set_cohort(name, {}, "")
         del self._parents[name]
         self._prune(name)

@@ -157,7 +157,7 @@ def _text(value: object) -> str:
 
 
 def _escape(found: re.Match[str]) -> str:
-    """A control character as in JSON: a name or an error cannot begin a line of its own."""
+    """Return the JSON escape of a control character, so that text in a name or an error cannot start a new line."""
     return json.dumps(found[0])[1:-1]
 
 

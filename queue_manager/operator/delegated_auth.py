@@ -210,7 +210,7 @@ class _Answer(msgspec.Struct):
 
 class DelegatedAuth:
     """Asks the API server. Raises ApiError if it refuses the question, OSError without a response, and what
-    `codec.UNDECODABLE` names if the answer has another shape.
+    `json_codec.UNDECODABLE` names if the answer has another shape.
     """
 
     def __init__(self, client: RestClient, front_proxy: FrontProxy | None) -> None:

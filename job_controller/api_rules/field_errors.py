@@ -41,7 +41,7 @@ def required(field: str, detail: str = "") -> FieldError:
 
 
 def not_supported(field: str, value: object, supported: Sequence[str]) -> FieldError:
-    """Error: the value is none of the supported ones (field.NotSupported)."""
+    """Error: the value is not supported (field.NotSupported)."""
     values = ", ".join(json.dumps(v) for v in supported)
     return FieldError("FieldValueNotSupported", field, f"Unsupported value: {show(value)}: supported values: {values}")
 

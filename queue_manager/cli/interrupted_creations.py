@@ -1,4 +1,4 @@
-"""How far a command that creates Jobs has come, for what it reports after Ctrl-C. Pure."""
+"""Records which Jobs a command has created, for its message after Ctrl-C. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From the fields of a file to the effective configuration, for both versions of the API.
+"""Computes the effective configuration from the fields of a file, with the defaults of the file's API version.
 
 The versions differ where presence has a meaning. In v1beta2 waitForPodsReady is on unless a feature gate switches it
 off; in v1beta1 it is off until `enable`, and then has a shorter timeout and blocks admission (Kueue's

@@ -1,4 +1,4 @@
-"""From YAML nodes to the plain tree that pydantic validates, with the place of every field.
+"""Converts YAML nodes to the plain tree that pydantic validates, and records the place of every field.
 
 Reads what pydantic does not see: lines, keys that are given twice, merge keys (`<<`), nulls (the same as an absent
 field), and fields that only another version of the API has. The annotations of the models direct the descent, so that

@@ -1,4 +1,4 @@
-"""When the Events of a runtime may be written: after what lets work run.
+"""Decides when the Events of a runtime may be written: after the writes that let work run.
 
 All recorders of a runtime share one pace, because they share the connections to the API server. At most IN_FLIGHT
 Events are written at a time, so half of the connections are left for other writes. During a backlog of those, BATCH

@@ -1,4 +1,4 @@
-"""What each write leaves behind: its duration, a log line at level debug, its cause in the audit log, a span.
+"""Reports each write: its duration as a metric, a log line at level debug, its cause in the audit log, a span.
 
 The header Audit-ID carries the cause id: kube-apiserver takes it for the id of the request, so that its audit log and
 ours can be joined. BEHAVIOUR.md#q95-cause-ids.

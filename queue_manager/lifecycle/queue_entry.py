@@ -1,4 +1,4 @@
-"""How settings and Workloads enter the queues: what is pending for quota, and what the scheduler reads of it. Pure."""
+"""Decides which Workloads wait for quota, and converts Workloads and settings to what the queues read. Pure."""
 
 from __future__ import annotations
 

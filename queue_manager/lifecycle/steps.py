@@ -1,4 +1,4 @@
-"""What a step of the life cycle can be, and what surrounds a Workload when it is decided."""
+"""Types of the life cycle: its possible steps, and WorkloadContext, which has the facts from other objects."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who makes a request, and whether that is allowed: both are asked of the API server, as aggregated API servers do.
+"""Asks the API server who makes a request, and whether that is allowed, as aggregated API servers do.
 
     through the API server   the client certificate is that of its front proxy, and headers name the user
     directly                 a bearer token, checked by a TokenReview

@@ -1,4 +1,4 @@
-"""From which change each decision of an admission cycle follows, and what is logged and traced of a cycle.
+"""Attributes each decision of an admission cycle to the change that it follows from; logs and traces cycles.
 
 A cycle serves all changes since the previous ones found nothing more to do. A decision about a Workload that is among
 those changes follows from the change of that Workload; any other decision from the first change, for example the end

@@ -1,4 +1,4 @@
-"""What the webhook server needs permission for, beyond the controllers: its certificate, and who is to trust it."""
+"""Permissions of the webhook server beyond those of the controllers: for its certificate, and to write caBundles."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Queues, flavors, admission checks and quotas that do not fit each other, or the nodes. Pure."""
+"""Rules of `sluice doctor` on queues, flavors, checks and quotas that do not fit each other or the nodes. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Objects whose deletion does not end, and Workloads whose Job is gone. Pure.
+"""Rules of `sluice doctor` on objects whose deletion does not end, and Workloads whose Job is gone. Pure.
 
 A snapshot is not taken at one moment: the Job of a Workload may have been deleted while it was read, and the garbage
 collector needs a while. So `TRANSIENT` findings count only if a second snapshot has them too.

@@ -9,7 +9,7 @@ host provides the ports (`ports.py`) and runs the controllers.
       labels.py                   label keys, annotations, finalizers
       condition_types.py, reasons.py, event_reasons.py, messages.py   the texts on which clients match
       conditions.py, times.py     reading and writing conditions; times as the API stores them
-      intervals.py, index_set.py  completion indexes as text, as intervals, as a set
+      index_intervals.py, index_set.py  completion indexes as text, as intervals, as a set
       annotations.py, quantities.py, go_text.py   numbers, quantities and quoted text as Go reads and prints them
 
     What one sync decides (pure functions)
@@ -21,7 +21,8 @@ host provides the ports (`ports.py`) and runs the controllers.
       pod_adoption.py             which pods belong to a Job; which it adopts or releases
       accounting.py               counting finished pods exactly once
       completion_indexes.py, backoff.py, failure_history.py, pod_failure_policy.py, success_policy.py   one policy each
-      switches.py, job_warnings.py  features switched off; Events about Jobs that cannot be handled as written
+      switched_off_features.py    Jobs while a feature is switched off
+      job_warnings.py             Events about Jobs that cannot be handled as written
 
     What talks to an API server
       ports.py, options.py        what the controllers need from their host; what an admin can tune

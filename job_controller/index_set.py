@@ -20,7 +20,7 @@ class IndexSet(Set[int]):
     """
 
     def __init__(self, intervals: Iterable[Interval] = ()) -> None:
-        """The intervals are sorted and do not touch, as intervals.parse_intervals returns them."""
+        """The intervals are sorted and do not touch, as index_intervals.parse_intervals returns them."""
         self.intervals: Intervals = list(intervals)
         self._firsts = [first for first, _ in self.intervals]
         self._size = sum(last - first + 1 for first, last in self.intervals)

@@ -25,7 +25,7 @@ from job_controller.sync_steps import PodPlan
 
 @dataclass(frozen=True, slots=True)
 class PodChanges:
-    """Pods to delete uncounted, or pods to create; never both.
+    """Pods to delete without counting them, or pods to create; never both.
 
     `wait`: seconds until the next sync is needed, None if only a change can require one.
     """

@@ -6,7 +6,7 @@ A controller is attached before its runtime starts, in one of two equivalent way
                                     registers its workers and tasks with the runtime
     attach_...(runtime, ...)        in `hosting`, for the controllers of `job_controller`, which know no Runtime
 
-A shell (`local.local_cluster`, `operator.leadership_terms`, `simulation.world`) makes one call, to `attach_controllers`.
+A shell (`local.local_cluster`, `operator.leadership_terms`, `simulation.world`) calls `attach_controllers` once.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ class FieldError(NamedTuple):
 
 
 def invalid(field: str, value: object, detail: str) -> FieldError:
-    """The value is not allowed here; `detail` says what is (field.Invalid)."""
+    """Error: the value is not allowed here; `detail` names the allowed values (field.Invalid)."""
     return FieldError("FieldValueInvalid", field, f"Invalid value: {show(value)}: {detail}")
 
 
@@ -36,38 +36,38 @@ def invalid_here(field: str, detail: str) -> FieldError:
 
 
 def required(field: str, detail: str = "") -> FieldError:
-    """The value is missing (field.Required)."""
+    """Error: the value is missing (field.Required)."""
     return FieldError("FieldValueRequired", field, f"Required value: {detail}" if detail else "Required value")
 
 
 def not_supported(field: str, value: object, supported: Sequence[str]) -> FieldError:
-    """The value is not a supported one (field.NotSupported)."""
+    """Error: the value is not supported (field.NotSupported)."""
     values = ", ".join(json.dumps(v) for v in supported)
     return FieldError("FieldValueNotSupported", field, f"Unsupported value: {show(value)}: supported values: {values}")
 
 
 def duplicate(field: str, value: object) -> FieldError:
-    """The value occurs more than once (field.Duplicate)."""
+    """Error: the value occurs more than once (field.Duplicate)."""
     return FieldError("FieldValueDuplicate", field, f"Duplicate value: {show(value)}")
 
 
 def forbidden(field: str, detail: str) -> FieldError:
-    """The field may not be set here (field.Forbidden)."""
+    """Error: the field may not be set here (field.Forbidden)."""
     return FieldError("FieldValueForbidden", field, f"Forbidden: {detail}")
 
 
 def not_found(field: str, value: object, detail: str = "") -> FieldError:
-    """The value refers to something that does not exist (field.NotFound)."""
+    """Error: the value refers to something that does not exist (field.NotFound)."""
     return FieldError("FieldValueNotFound", field, f"Not found: {show(value)}" + (f": {detail}" if detail else ""))
 
 
 def too_many(field: str, actual: int, limit: int) -> FieldError:
-    """The list has more than `limit` items (field.TooMany)."""
+    """Error: the list has more than `limit` items (field.TooMany)."""
     return FieldError("FieldValueTooMany", field, f"Too many: {actual}: must have at most {_several(limit, 'item')}")
 
 
 def too_long(field: str, limit: int) -> FieldError:
-    """The text has more than `limit` bytes (field.TooLong)."""
+    """Error: the text has more than `limit` bytes (field.TooLong)."""
     return FieldError("FieldValueTooLong", field, f"Too long: may not be more than {_several(limit, 'byte')}")
 
 

@@ -1,4 +1,4 @@
-"""Defaults and validation of pod templates and pod specs, for every kind that contains them."""
+"""Validation of pod templates; re-exports defaults and validation of pod specs for kinds that contain them."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ class HistoryUnavailable(Exception):
 
 
 class NoHistoryUrl(HistoryUnavailable):
-    """The URL names no kind of database that a history can be in."""
+    """The URL is not of a kind of database that can store the history."""
 
 
 def open_for_writing(url: str) -> Engine:
@@ -92,7 +92,7 @@ def _engine(url: URL) -> Engine:
 
 
 def _prepare_sqlite(connection: DBAPIConnection, entry: ConnectionPoolEntry) -> None:
-    """Readers and the writer do not block each other (WAL); a crash of the machine may lose the last writes."""
+    """Turn on WAL: readers and writer do not block each other, a machine crash may lose the last writes."""
     cursor = connection.cursor()
     cursor.execute("PRAGMA journal_mode=WAL")
     cursor.execute("PRAGMA synchronous=NORMAL")

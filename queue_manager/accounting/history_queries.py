@@ -27,7 +27,7 @@ class HistoryFilter(NamedTuple):
 
 
 class JobHistory(NamedTuple):
-    """All that is stored about one Job."""
+    """A Job with its steps and its ended pods, as the history stores them."""
 
     job: JobRecord
     steps: list[StepRecord]
@@ -35,7 +35,7 @@ class JobHistory(NamedTuple):
 
 
 def read_history(url: str, wanted: HistoryFilter) -> list[JobHistory]:
-    """The chosen Jobs in the order of their submission. Raises HistoryUnavailable."""
+    """The Jobs that `wanted` selects, in the order of their submission. Raises HistoryUnavailable."""
     engine = open_for_reading(url)
     try:
         return _read(engine, wanted)

@@ -1,4 +1,4 @@
-"""How long the history keeps Jobs, and how often it deletes others (`HistoryStore.prune`). It knows no database."""
+"""Bounds of the history: which Jobs are kept, and how often `HistoryStore.prune` runs. Imports no database library."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the writer of the history needs of a store. It knows no database, whose libraries take long to import."""
+"""Protocol of the store to which `history_writer` writes. Imports no database library, which would take long."""
 
 from __future__ import annotations
 

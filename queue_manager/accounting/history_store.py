@@ -93,7 +93,7 @@ class HistoryStore:
         return total
 
     def _remove_orphans(self, before: datetime) -> None:
-        """Delete what was written about Jobs that had been deleted from the history."""
+        """Delete steps and pods, older than `before`, whose Job is no longer in the history."""
         known = select(sql_tables.jobs.c.uid)
         with self._engine.begin() as connection:
             for table, at in ((sql_tables.steps, sql_tables.steps.c.at), (sql_tables.pods, sql_tables.pods.c.ended_at)):
@@ -125,7 +125,7 @@ def open_store(url: str) -> HistoryStore:
 
 
 def _row(record: Record) -> dict[str, Any]:
-    """PostgreSQL stores no NUL, which a message of an API object may contain."""
+    """A record as a row, without NUL characters: API messages may contain them, PostgreSQL rejects them."""
     values = msgspec.structs.asdict(record)
     return {name: value.replace("\0", "") if isinstance(value, str) else value for name, value in values.items()}
 

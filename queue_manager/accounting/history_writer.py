@@ -41,7 +41,7 @@ Missed: TypeAlias = Callable[[Mapping[str, Sequence[StepRecord]]], Iterable[Reco
 
 @dataclass(slots=True)
 class WriteCounts:
-    """Totals since the start."""
+    """Numbers of written, dropped and refused records since the start of the process."""
 
     written: int = 0
     queue_full: int = 0  # dropped for want of room in the queue
@@ -80,11 +80,11 @@ class HistoryWriter:
 
     @property
     def queued(self) -> int:
-        """The number of records that wait, or are being written."""
+        """The number of records that are queued or are being written."""
         return len(self._queued) + self._writing
 
     def put(self, records: Iterable[Record]) -> None:
-        """Queue these records, as far as there is room. Never waits for the database."""
+        """Queue these records; records for which the queue has no room are dropped. Never waits for the database."""
         with self._changed:
             for record in records:
                 if len(self._queued) >= self._max_queued:
@@ -194,7 +194,7 @@ class HistoryWriter:
             self._prune_due = True
 
     def _prune(self, store: HistorySink) -> float:
-        """Delete what is no longer kept; return when to do so again, as a POSIX time."""
+        """Delete the Jobs that the retention no longer keeps; return the POSIX time of the next deletion."""
         now = self._now()
         with self._changed:
             kept, self._prune_due = self._retention, False

@@ -49,7 +49,7 @@ class JobOutcome(StrEnum):
 
 
 class Waste(StrEnum):
-    """Why an attempt led to nothing."""
+    """Why the CPU time of an attempt counts as wasted."""
 
     FAILED = "failed"
     PREEMPTED = "preempted"
@@ -143,7 +143,7 @@ class AttemptSummary(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def summary(job: JobRecord, steps: Iterable[StepRecord], pods: Sequence[PodRecord], now: datetime) -> JobSummary:
-    """Fold the steps and pods of a Job."""
+    """Summarize the steps and pods of one Job, up to `now`."""
     ordered = in_order(steps)
     runs = attempts(ordered, pods, now)
     end = next((step for step in ordered if step.kind in ENDS_OF_JOB), None)
@@ -256,7 +256,7 @@ def _wasted(runs: Iterable[AttemptSummary]) -> dict[Waste, float]:
 
 
 def _state(ordered: Sequence[StepRecord], end: StepRecord | None) -> JobOutcome:
-    """A Job that was deactivated when it was deleted stays that: nothing went wrong with its deletion."""
+    """The state of the Job. One that was deactivated when it was deleted counts as deactivated, not as deleted."""
     if end is not None and end.kind is StepKind.FINISHED:
         return JobOutcome.SUCCEEDED if end.reason == SUCCEEDED else JobOutcome.FAILED
     interruptions = (StepKind.INTERRUPTED, StepKind.CONTINUED)
@@ -267,7 +267,7 @@ def _state(ordered: Sequence[StepRecord], end: StepRecord | None) -> JobOutcome:
 
 
 def _last_failed(pods: Iterable[PodRecord]) -> PodRecord | None:
-    """The last pod that failed, or was disrupted: it is deleted then, and has a message as no other deleted pod."""
+    """The last pod that failed or was disrupted; of deleted pods only disrupted ones have a message."""
     failed = (pod for pod in pods if (pod.message if pod.phase == DELETED_POD else pod.exit_code))
     return max(failed, key=lambda pod: pod.ended_at, default=None)
 

@@ -32,7 +32,7 @@ ACTIVATIONS = (StepKind.DEACTIVATED, StepKind.REACTIVATED)
 
 
 def missed_steps(first: Workload, stored: Sequence[StepRecord], now: datetime) -> Iterator[StepRecord]:
-    """The steps that lead from the stored ones to the first state that this process saw of the Workload."""
+    """The missing steps between `stored` and `first`, the state in which this process first saw the Workload."""
     if not first.job_uid or first.is_true(condition_types.FINISHED):
         return
     own = [step for step in stored if step.uid == first.metadata.uid]  # a Job may have had another Workload

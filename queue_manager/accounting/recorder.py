@@ -65,13 +65,13 @@ class HistoryRecorder:
         runtime.task(self._compare)
 
     def reconfigure(self, config: History) -> None:
-        """Apply new bounds of what is kept."""
+        """Apply a changed retention (history.maxAge, history.maxRows)."""
         self._writer.reconfigure(retention(config))
 
     def _putting(
         self, read: Callable[[T | None, T | None, datetime], Iterable[Record]]
     ) -> Callable[[T | None, T | None], None]:
-        """A subscriber that queues what `read` finds in a change."""
+        """Return a cache subscriber that passes the records that `read` makes of a change to the writer."""
 
         def changed(old: T | None, new: T | None) -> None:
             self._writer.put(list(read(old, new, self._clock.now())))

@@ -12,7 +12,7 @@ from sqlalchemy.types import TypeDecorator
 
 
 class UtcDateTime(TypeDecorator[datetime]):
-    """A datetime with time zone UTC, whatever the database keeps."""
+    """Column type of datetimes in UTC, also on databases that store no time zone."""
 
     impl = DateTime(timezone=True)
     cache_ok = True

@@ -55,7 +55,7 @@ def timeline(steps: Iterable[StepRecord], pods: Iterable[PodRecord]) -> list[Ste
 
 
 def _place(pod: PodRecord, same: Sequence[StepRecord | PodRecord]) -> int:
-    """Where a pod belongs among what happened in its second."""
+    """The index at which a pod is inserted into `same`, the steps and pods of its second."""
     kinds = [entry.kind if isinstance(entry, StepRecord) else None for entry in same]
     if pod.phase == DELETED_POD:
         return next((i for i, kind in enumerate(kinds) if kind in _STOPPED), len(kinds))

@@ -43,7 +43,7 @@ MAX_TEXT = 500  # characters of a message that are kept
 
 
 def job_record(job: Job) -> JobRecord | None:
-    """The record of a Job; None before the API server has dated it."""
+    """The record of a Job; None if it has no creationTimestamp."""
     meta = job.metadata
     if meta.creation_timestamp is None:
         return None
@@ -58,12 +58,12 @@ def job_record(job: Job) -> JobRecord | None:
 
 
 def user_of(meta: ObjectMeta) -> str:
-    """The annotation or label sluice/user, else the namespace."""
+    """The user of a Job: its annotation or label sluice/user, else its namespace."""
     return meta.annotations.get(keys.USER) or meta.labels.get(keys.USER) or meta.namespace
 
 
 def job_records(old: Job | None, new: Job | None, now: datetime) -> Iterator[Record]:
-    """What a change of a Job adds to the history."""
+    """The records that a change of a Job from `old` to `new` adds to the history."""
     job = new or old
     record = job_record(job) if job is not None else None
     if job is None or record is None:
@@ -124,7 +124,7 @@ def _of_job(job: Job, kind: StepKind, at: datetime, reason: str = "", message: s
 
 
 def workload_records(old: Workload | None, new: Workload | None, now: datetime) -> Iterator[Record]:
-    """What a change of a Workload adds to the history; without a Job nothing."""
+    """The records that a change of a Workload adds to the history; none if no Job owns it."""
     if new is None or not new.job_uid:
         return
     known = {step.key for step in _steps_of_state(old)} if old is not None else frozenset()

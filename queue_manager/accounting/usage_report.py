@@ -49,7 +49,7 @@ class UsageRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
     @property
     def wasted_cpu_hours(self) -> float:
-        """The sum over all causes."""
+        """Wasted CPU hours, summed over all causes."""
         return (
             self.wasted_failed_cpu_hours
             + self.wasted_preempted_cpu_hours

@@ -124,7 +124,7 @@ def workload_for(job: Job, queue: str, around: ImportSurroundings) -> Json:
 
 
 def label_patch(job: Job, queue: str) -> Json:
-    """Return the patch that puts this very Job, as it was read, into the queue."""
+    """Return the patch that adds the queue label, on the condition that the Job has not changed since it was read."""
     meta = job.metadata
     only_this = {"uid": meta.uid, "resourceVersion": meta.resource_version}
     return {"metadata": {**only_this, "labels": {keys.QUEUE_NAME: queue}}}

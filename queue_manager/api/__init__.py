@@ -10,9 +10,9 @@ Modules:
     queue_validation, workload_validation    what Kueue's webhooks validate and default; `queue_admission` mounts them
     without_effect         fields that are accepted and have no effect
     keys                   labels, annotations, finalizers
-    condition_types, reasons, event_reasons, messages, policies    the strings of conditions, Events and specs
+    condition_types, reasons, event_reasons, messages, policy_values    the strings of conditions, Events and specs
     component_names        names of the manager's Services, Secret, ConfigMap and service account
-    resources              group, version, plural and kind of each resource
+    api_resources          group, version, plural and kind of each resource
     workload_names         the name of the Workload of a Job
     metric_families        names, types, labels and help texts of all metrics
 """

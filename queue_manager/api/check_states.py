@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class CheckState(StrEnum):
-    """The answer of an admission check. An unknown state, from a later version, is read as text."""
+    """The states of an admission check. An unknown state, of a later API version, stays a plain string."""
 
     PENDING = "Pending"  # not answered yet
     READY = "Ready"  # the Workload may start

@@ -119,7 +119,7 @@ def _cluster_queue_schema_rules(spec: Json) -> list[FieldError]:
 
 
 def _validate_check_flavors(spec: Json) -> list[FieldError]:
-    """An admission check can be limited only to flavors of this ClusterQueue."""
+    """The errors of admission checks limited to flavors that are not of this ClusterQueue."""
     known = sorted({flavor["name"] for _, flavor in _flavors(spec)})
     path = "spec.admissionChecksStrategy.admissionChecks"
     return [

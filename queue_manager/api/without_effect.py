@@ -48,7 +48,7 @@ def without_effect(resource: str, obj: Json) -> list[str]:
 
 
 def _given(*path: str) -> Callable[[Json], bool]:
-    """Return a predicate: whether an object has a value at this path that is not empty."""
+    """Return a predicate that is true for objects with a non-empty value at this path."""
     return lambda obj: bool(_at(obj, *path))
 
 

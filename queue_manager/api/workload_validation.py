@@ -146,7 +146,7 @@ def _transition_rules(new: Json, old: Json) -> list[FieldError]:
 
 
 def _changed_priority_class(new: Json, old: Json) -> list[str]:
-    """The name may change within kueue.x-k8s.io: the priority then follows the new class."""
+    """The errors of a changed priority class. Another WorkloadPriorityClass is allowed; the priority follows it."""
     suffix = "is immutable while workload quota reserved"
     if (new is None) != (old is None):
         return [f"priorityClassRef {suffix}"]
@@ -235,7 +235,7 @@ def admission_gates(annotations: Mapping[str, str]) -> list[str]:
 
 
 def validate_admission_gates(annotations: Mapping[str, str], path: str = "metadata.annotations") -> list[FieldError]:
-    """Gate names must be domain-prefixed, unique, and of at most 63 bytes; the same for Jobs and Workloads."""
+    """The errors of gate names, which must be domain-prefixed, unique, and of at most 63 bytes (Jobs and Workloads)."""
     where = f"{path}[{ADMISSION_GATED_BY}]"
     whole = annotations.get(ADMISSION_GATED_BY, "")
     errors: list[FieldError] = []
@@ -256,7 +256,7 @@ def validate_admission_gates(annotations: Mapping[str, str], path: str = "metada
 def validate_admission_gates_update(
     new: Mapping[str, str], old: Mapping[str, str], path: str = "metadata.annotations"
 ) -> list[FieldError]:
-    """After creation, gates can only be removed; the same for Jobs and Workloads."""
+    """The errors of changed gates: after creation they can only be removed (Jobs and Workloads)."""
     added = set(admission_gates(new)) - set(admission_gates(old))
     if not added:
         return []
@@ -285,7 +285,7 @@ def _validate_admission(new: Json, old: Json | None) -> list[FieldError]:
 
 
 def _validate_usage(assignment: Json, path: str) -> list[FieldError]:
-    """The usage of a pod set must be a multiple of its number of pods."""
+    """The errors of a pod set's usage, which must be a multiple of its number of pods."""
     count = assignment.get("count") or 0
     if count <= 0:
         return []
@@ -346,7 +346,7 @@ def _validate_change(new: Json, old: Json) -> list[FieldError]:
 
 
 def _validate_pod_sets_unchanged(new: list[Json], old: list[Json]) -> list[FieldError]:
-    """Pod sets are immutable while quota is reserved, except that a count may be lowered."""
+    """The errors of changed pod sets: while quota is reserved, only a count may be lowered."""
     if len(new) != len(old):
         return [invalid("spec.podSets", [_printed(pod_set) for pod_set in new], IMMUTABLE)]
     return [

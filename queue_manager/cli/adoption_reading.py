@@ -88,7 +88,7 @@ def stored_versions(crd: Json) -> list[str]:
 
 
 def is_rewritable(crd: Json) -> bool:
-    """Whether a write stores an object in Sluice's version. With a CRD of an older Kueue it does not."""
+    """Whether the CRD stores written objects in Sluice's version (v1beta2); that of an older Kueue does not."""
     return any(version["name"] == STORED and version.get("storage") for version in crd["spec"]["versions"])
 
 

@@ -19,7 +19,7 @@ CONTROLLER = "clusterrole-aggregation-controller"  # field manager
 
 
 def is_aggregated(role: Json) -> bool:
-    """Whether the rules of a ClusterRole are collected."""
+    """Whether a ClusterRole has an aggregationRule, so that its rules are collected from other roles."""
     return bool((role.get("aggregationRule") or {}).get("clusterRoleSelectors"))
 
 

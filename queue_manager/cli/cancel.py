@@ -89,5 +89,5 @@ async def _gone(client: RestClient, target: JobTarget, report: ChangeReport, *, 
 
 
 def note(job: Job | None) -> str:
-    """Return the effect of the deletion on pods and quota."""
+    """Return the note of a row: what the deletion does to the Job's pods and its quota."""
     return LEFT_QUEUE if job is not None and job.spec.suspend else RELEASED

@@ -60,7 +60,7 @@ async def _objects(texts: Mapping[str, str], source: str, config: KueueConfig) -
 
 
 class _Rules:
-    """The rules of the webhooks, as rules of the API server itself, which names the field of each mistake."""
+    """Admission plugin that applies the webhooks' rules, so that each error names its field."""
 
     def __init__(self, config: KueueConfig) -> None:
         bounds = settings_of(config).bounds
@@ -132,7 +132,7 @@ def _remove(tree: dict[str, Any], field: str) -> bool:
 
 
 def _unknown(manifest: Manifest) -> str:
-    """Return why an object is of no kind that can be given."""
+    """Return the error for a manifest whose kind --cluster-objects does not take."""
     missing = [field for field in ("apiVersion", "kind") if not manifest.tree.get(field)]
     kind = manifest.tree.get("kind")
     if not missing:
@@ -161,7 +161,7 @@ def _name(manifest: Manifest) -> str:
 
 
 def _absent(queue: Manifest, flavors: Collection[str]) -> Iterator[str]:
-    """Yield what a ClusterQueue refers to and no file can have or has: it would be inactive."""
+    """Yield an error for each missing flavor or check of a ClusterQueue, which would be inactive."""
     spec = _mapping(queue.tree.get("spec"))
     for i, group in enumerate(_list(spec.get("resourceGroups"))):
         for j, flavor in enumerate(_list(_mapping(group).get("flavors"))):
@@ -188,7 +188,7 @@ def _list(value: object) -> list[Any]:
 
 
 def _repeated(given: list[Manifest]) -> Iterator[str]:
-    """Yield the objects that are given twice."""
+    """Yield an error for each object that the files contain twice."""
     first: dict[tuple[str, str], Manifest] = {}
     for manifest in given:
         kind, name = _kind(manifest), _name(manifest)

@@ -67,7 +67,7 @@ def attach(parser: argparse.ArgumentParser) -> None:
 
 
 def _choices_of(action: argparse.Action) -> Any:
-    """Complete the choices, each with what it means: argcomplete would repeat the help of the option for each."""
+    """Return a completer of the action's choices with a description of each; argcomplete has only the option's help."""
     if action.choices is None or isinstance(action, argparse._SubParsersAction):
         return None
     described = {choice: CHOICES.get(choice, "") for choice in action.choices}

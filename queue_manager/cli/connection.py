@@ -88,7 +88,7 @@ class NoResponse(Exception):
 
 
 class _NoResponseTransport(Relay):
-    """`renew`: called after a request that had no response."""
+    """Raises NoResponse if a request has no response. `renew`: called then, before the request is repeated."""
 
     def __init__(self, inner: Transport, renew: Callable[[], None]) -> None:
         super().__init__(inner)
@@ -116,7 +116,7 @@ class _NoResponseTransport(Relay):
 
 
 def _unanswered(path: Path, context: str, why: str) -> str:
-    """Which cluster does not answer at which address, why, and what to do."""
+    """Return the error message for a cluster that does not answer: its address, the cause, and the remedy."""
     try:
         address = f" at {kubeconfigs.load(path, context).server}"
     except (OSError, ValueError, KeyError):  # the file is gone, or is being written

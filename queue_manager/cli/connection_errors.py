@@ -30,7 +30,7 @@ def plain_reason(error: BaseException) -> str:
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
-    """The error, and what it was raised from; aiohttp keeps some errors in attributes alone."""
+    """Yield the error and its causes; some aiohttp errors have their cause only in an attribute."""
     seen: BaseException | None = error
     while seen is not None:
         yield seen

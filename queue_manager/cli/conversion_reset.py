@@ -39,7 +39,7 @@ async def reset_conversions(
 
 
 async def _unanswered(client: RestClient, definitions: list[Json], removed: Collection[Key]) -> AsyncIterator[Json]:
-    """Yield the CRDs whose conversion has no server any more, or that an interrupted command has left half-way."""
+    """Yield the CRDs whose conversion Service is gone, or whose reset an interrupted command did not complete."""
     exists: dict[Key, bool] = dict.fromkeys(removed, False)
     for definition in definitions:
         service = conversion_service(definition)

@@ -98,7 +98,7 @@ def foreground_arguments(args: argparse.Namespace, data_dir: Path) -> list[str]:
 
 @contextmanager
 def _log(data_dir: Path) -> Iterator[BinaryIO]:
-    """The log, opened for its owner only; an earlier one that is long is put aside."""
+    """Open the log file, readable by its owner only; rename an old log longer than MAX_LOG_BYTES first."""
     path = data_dir / UP_LOG
     if path.exists() and path.stat().st_size > MAX_LOG_BYTES:
         path.replace(data_dir / OLD_UP_LOG)

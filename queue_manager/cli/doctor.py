@@ -124,7 +124,7 @@ def paragraph(problem: Problem, width: int) -> Iterator[str]:
 
 
 def folded(command: str, width: int) -> Iterator[str]:
-    """Yield the lines of a command that a shell reads as one. What follows a colon is prose, and is wrapped as such."""
+    """Yield the lines of a command, joined by backslashes for the shell; text after a colon is wrapped as prose."""
     command, _, prose = printable(command).partition(": ")
     line = ""
     for word in _QUOTED.split(command):
@@ -140,7 +140,7 @@ def folded(command: str, width: int) -> Iterator[str]:
 
 
 def _cut(line: str, width: int) -> int:
-    """Where the JSON in a line may have a line break, which changes nothing in it: behind a comma; 0 for nowhere."""
+    """Return the last position before `width` after a comma of JSON, where the line may be broken; 0 without one."""
     return max((match.end() for match in _JSON_COMMA.finditer(line, 0, width)), default=0)
 
 

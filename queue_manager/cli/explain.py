@@ -114,7 +114,7 @@ def preemption_columns(now: datetime) -> list[output.TableColumn]:
 
 
 def _verdict(row: PreemptionRow, now: datetime) -> str:
-    """With the end of the first minimum runtime, if one is in the way."""
+    """Return the verdict of a row, with the end of the first minimum runtime that protects a Workload."""
     if row.protected_until is None:
         return row.text
     until = f"until {deadline(row.protected_until, now)}"
@@ -141,7 +141,7 @@ def render(found: Explanation, now: datetime, most: int | None = MOST) -> Group:
 
 
 def _cause(found: Explanation) -> str:
-    """The cause of its pods, marked if the Job waits for its next attempt."""
+    """Return the cause of the Job's pods, marked as that of the last attempt if the Job waits for the next."""
     is_requeued_later = found.state == JobState.BACKOFF and bool(found.code)  # not between two tries of an attempt
     waits = found.state in AFTER_AN_ATTEMPT or is_requeued_later
     return of_last_attempt(found.cause) if waits else found.cause
@@ -203,5 +203,5 @@ def _position(found: Explanation) -> list[str]:
 
 
 def _is_shown(found: Explanation) -> bool:
-    """Whether the table of flavors is printed: it says the same as the message, in other words."""
+    """Whether the table of flavors is printed. The scheduler's message, which says the same, is then left out."""
     return any(row.free is not None for row in found.flavors)

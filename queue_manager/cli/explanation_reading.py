@@ -91,7 +91,7 @@ def with_pods(
 
 
 def _with_newest(objects: ClusterObjects | None, workload: Workload | None) -> ClusterObjects | None:
-    """The objects with this Workload, so that what is explained is what the reader is shown."""
+    """Return the objects with `workload` in place of an older copy of it, so that both tables show one state."""
     if objects is None or workload is None:
         return objects
     others = [other for other in objects.workloads if other.metadata.uid != workload.metadata.uid]
@@ -124,6 +124,6 @@ def position_text(position: Position, cluster_queue: str, queue: str) -> str:
 
 
 def first_of(names: Sequence[str]) -> str:
-    """The first names, and how many follow."""
+    """Join the first names of a list, and count the others: `a, b and 3 more`."""
     more = len(names) - MOST
     return ", ".join(names[:MOST]) + (f" and {more} more" if more > 0 else "")

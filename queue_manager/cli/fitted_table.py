@@ -44,7 +44,7 @@ class TableColumn:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where a column is drawn: `start` of it in its line, and its width."""
+    """The position of a column: the offset (`start`) in its line, and its width, both in characters."""
 
     column: int
     start: int
@@ -84,7 +84,7 @@ class FittedTable:
                 yield from self._band_of_row(number, band)
 
     def _band_of_row(self, number: int, band: Sequence[_Place]) -> Iterator[list[Part]]:
-        """The lines of a row in one band; row 0 has the headings. None for a continued line without any text."""
+        """Yield the lines of a row in one band (a line of columns). Row 0: the headings. Empty bands yield nothing."""
         texts = [self._cells[place.column][number] for place in band]
         if band[0].start and not any(texts):
             return

@@ -108,7 +108,7 @@ async def _running_store(args: argparse.Namespace) -> str:
 
 
 async def _where(args: argparse.Namespace) -> str:
-    """Where the manager of the cluster keeps its history, as far as its configuration can be read, and what to type."""
+    """Return advice on the database that the cluster's manager uses, from its configuration if that can be read."""
     async with connect(args.kubeconfig, args.context) as client:
         config = await published(client)
     if config is None:

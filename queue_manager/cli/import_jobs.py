@@ -154,7 +154,7 @@ async def carry_out(client: RestClient, plans: list[Import], view: ImportView, t
 
 
 async def _advance(importer: Importer, wanted: Mapping[str, Import], timeout: float) -> dict[str, ImportRow]:
-    """Write and wait until all imports are decided, or none has been for `timeout` seconds. Return those results."""
+    """Perform writes until all imports are decided, or none was decided for `timeout` seconds. Return their results."""
     done: dict[str, ImportRow] = {}
     clock = asyncio.get_running_loop().time
     progress = reported = clock()

@@ -47,14 +47,14 @@ class ImportRow(msgspec.Struct, frozen=True, kw_only=True, order=True, rename="c
 
 
 def row_of(item: Import, text: str) -> ImportRow:
-    """Return the row of a Job. `text`: the result, and after a colon why."""
+    """Return the row of a Job. `text`: the result, or `result: why`."""
     result, _, note = text.partition(": ")
     meta = item.job.metadata
     return ImportRow(namespace=meta.namespace, name=meta.name, queue=item.queue, result=result, note=note)
 
 
 class Importer:
-    """Performs the next write of each import."""
+    """Performs the writes of imports: creates Workloads, waits for admissions, labels Jobs."""
 
     def __init__(self, client: RestClient, around: ImportSurroundings) -> None:
         self._client = client
@@ -97,7 +97,7 @@ class Importer:
         return ""
 
     async def _create(self, item: Import) -> str:
-        """Create the Workload, once: what is gone was deleted, by the end of the Job or by an eviction."""
+        """Create the Workload, at most once: if it is gone later, the end of the Job or an eviction deleted it."""
         key = qualified(item.job)
         if key in self._created:
             return ENDED if await self._has_ended(item.job) else f"{OUTSIDE}: its Workload was deleted meanwhile"

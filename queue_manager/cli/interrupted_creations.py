@@ -1,4 +1,4 @@
-"""How far a command that creates Jobs has come, for what it reports after Ctrl-C. Pure."""
+"""Records which Jobs a command has created, for its message after Ctrl-C. Pure."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Creations:
     complete: bool = False  # all Jobs are created, and what the command does from now on reports its own interruption
 
     def interrupted(self) -> str:
-        """Return the message of an interruption: what was, and may have been, created; "" if all Jobs are created."""
+        """Return the message after Ctrl-C: which Jobs were created, and which may have been; "" if all were created."""
         if self.complete:
             return ""
         if self.removing is not None:

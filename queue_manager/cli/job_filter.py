@@ -24,7 +24,7 @@ class JobFilter:
     every: bool = False
 
     def selects(self, row: JobRow, now: datetime) -> bool:
-        """Whether the list has this Job at this time."""
+        """Whether the filter selects this Job at the time `now`."""
         if self.states and row.state not in self.states:
             return False
         earliest = self._earliest_end(now)
@@ -36,12 +36,12 @@ class JobFilter:
         return None if self.every or self.states else now - RECENT
 
     def chosen(self, rows: Iterable[JobRow], now: datetime) -> list[JobRow]:
-        """Return the rows that the list has."""
+        """Return the rows that the filter selects."""
         return [row for row in rows if self.selects(row, now)]
 
 
 def hidden_text(count: int) -> str:
-    """Return the line about Jobs that only their age keeps out of the list; "" for a count of 0."""
+    """Return the line that counts the Jobs hidden because they ended long ago; "" for 0."""
     if not count:
         return ""
     jobs = "1 Job that" if count == 1 else f"{count} Jobs that"

@@ -133,7 +133,7 @@ class JobWait:
     async def _reason(
         self, job: Job, workload: Workload | None, result: Result, found: Obstacle | None, now: datetime
     ) -> str:
-        """Return why waiting for a Job has ended otherwise than it should; "" if it has reached the goal."""
+        """Return why a Job did not reach the goal; "" if it did."""
         if result == Result.REACHED:
             return ""
         row = job_row(job, workload, now)

@@ -83,7 +83,7 @@ class LogPrinter:
                 await pace.pause(changed=False)
 
     async def _reopened(self, source: LogSource) -> LogSource | None:
-        """Return where the log is after a connection was lost; None if the logs of later starts have replaced it."""
+        """Return the source to reopen a log after a lost connection; None if later starts have replaced the log."""
         pod = await get_or_none(self._client, PODS, Key(self._namespace, source.pod), Pod)
         statuses = (*pod.status.init_container_statuses, *pod.status.container_statuses) if pod is not None else ()
         for status in statuses:
@@ -118,7 +118,7 @@ class LogPrinter:
             yield rest
 
     def _name_others(self, source: LogSource) -> None:
-        """Report once which container of several is printed, as kubectl does."""
+        """Report once which of several containers is printed, and the names of the others, as kubectl does."""
         choice = source.container, source.others
         if source.others and choice not in self._chosen:
             self._chosen.add(choice)

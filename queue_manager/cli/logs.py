@@ -153,7 +153,7 @@ class Ending:
         return exit_code([outcome])
 
     def _observed(self, key: Key, state: JobState | None, why: str) -> None:
-        """Called at each new state, the last one included: whether it is the last is known after this step."""
+        """Record a new state of the followed Job. JobWait calls this also for the last state."""
         asyncio.get_running_loop().call_soon(self._report_waiting)
 
     def _report_waiting(self) -> None:

@@ -116,7 +116,7 @@ def keys_of(row_type: type[object]) -> list[str]:
 
 
 def csv_lines(rows: Iterable[object]) -> str:
-    """Return a line per record."""
+    """Return the records as CSV lines without a header."""
     return _csv([[_cell(value) for value in _versioned(row).values()] for row in rows])
 
 

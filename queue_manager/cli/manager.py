@@ -197,7 +197,7 @@ class _Process:
             self.hooks.reconfigure(config)
 
     def print_start(self, version: str, urls: list[str]) -> None:
-        """Print what runs where, and which parts are off although nothing turned them off."""
+        """Print the URLs of the servers, and the parts that are off without having been switched off."""
         args = self.args
         where = f", only of {', '.join(args.namespace)}" if args.namespace else ""
         print_line(f"{', '.join(args.controllers)} on {self.transport.access.server} ({version}){where}")

@@ -117,7 +117,7 @@ class _Unreadable(Exception):
 
 
 def _documents(name: str, text: str) -> Iterator[Manifest | str]:
-    """Yield each document, and each mistake behind which others can be read. Raises _Unreadable with the last one."""
+    """Yield each document, or the error in its place if the next can still be read; else raise _Unreadable."""
     if name.endswith(".json"):
         text = text.replace("\t", " ")  # JSON allows tabs as white space, YAML not as indentation
     loader = kube_yaml.Loader(text, 2 * MAX_NODES)

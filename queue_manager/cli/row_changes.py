@@ -1,4 +1,4 @@
-"""What changes between two lists of Jobs, and what passing time alone changes. Pure."""
+"""Finds the rows that differ between two lists of Jobs, and updates the times of unchanged ones. Pure."""
 
 from __future__ import annotations
 

@@ -289,7 +289,7 @@ def facts(view: JobView, now: datetime) -> Table:
 
 
 def _why(view: JobView) -> str:
-    """The cause of its pods, then the reason and message of the API, unless other words are plainer."""
+    """Return the cause of the Job's pods, then the reason and message of its state in plain words."""
     text = reason(view)
     if view.reason == GAVE_UP:
         text = gave_up(view.retries.budget_attempts)

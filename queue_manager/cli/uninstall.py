@@ -124,7 +124,7 @@ async def uninstall(client: RestClient, report: ChangeReport, removal: _Removal,
 
 
 def _refuse_release(found: list[Live]) -> None:
-    """An installation by Helm is removed by Helm, which would keep its record of the release otherwise."""
+    """Raise CommandRefused for an installation by Helm: `helm uninstall` must remove it, with its release record."""
     for release in releases(found):
         raise CommandRefused(
             f"installed by Helm: run `helm uninstall {release.name} --namespace {release.namespace}`, which keeps Jobs "

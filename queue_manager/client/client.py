@@ -176,7 +176,7 @@ class Client:
     # --- following ---
 
     def _follow(self, job: V1Job | str, timeout: float | None) -> Iterator[Seen]:
-        """Yield the Job now and whenever it may have changed; the last one has ended."""
+        """Yield the state of the Job now and at each possible change; ends after a state in which the Job has ended."""
         key, uid = self._identity(job)
         deadline = math.inf if timeout is None else time.monotonic() + timeout
         watch = Watch()
@@ -224,7 +224,7 @@ class Client:
                 raise
 
     def _see(self, key: Key, uid: str) -> Seen:
-        """The Job, read after the time and its Workload.
+        """Read the clock, the Workload and then the Job, in this order.
 
         Raises JobDeleted if it is not the one with this UID any more, and JobNotFound if none is given or found.
         """
@@ -254,7 +254,7 @@ class Client:
     # --- ends ---
 
     def _check(self, created: V1Job) -> None:
-        """Raise NeverStarts if a Job that was just created can never start; nothing if that cannot be read now."""
+        """Raise NeverStarts if a Job that was just created can never start. A failed read is ignored."""
         checks = ObstacleChecks(self.api_client, self.namespace)
         try:
             while True:
@@ -273,7 +273,7 @@ class Client:
         return JobFailed(update, seen.job.metadata.key, self._failure(seen))
 
     def _lost(self, seen: Seen) -> NeverStarts:
-        """A Job that only a person can let start again, with what failed in it before."""
+        """The exception for a Job that stays stopped until a user changes it, with the failure of its last attempt."""
         update, key = seen.update, seen.job.metadata.key
         attempts = count_budget_attempts(seen.workload) if seen.workload is not None else 0
         text = plain(update.reason, update.message, attempts=attempts)
@@ -309,12 +309,12 @@ class Client:
 
 
 def _agreed(what: str, own: str | None, given: str | None) -> str:
-    """The value of the Job itself, or the argument. Raises ValueError if they differ."""
+    """The value that the Job has (`own`), else the argument (`given`). Raises ValueError if both are set and differ."""
     if own and given and own != given:
         raise ValueError(f"the Job names {what} {own}, the call names {given}")
     return own or given or ""
 
 
 def _is_passing(error: Exception) -> bool:
-    """Whether the same request may succeed a little later; 410: the watch has to begin anew."""
+    """Whether to repeat a request after this error; after 410 the watch begins anew."""
     return not isinstance(error, ApiException) or error.status in (*PASSING_STATUSES, HTTPStatus.GONE)

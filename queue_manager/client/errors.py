@@ -1,4 +1,4 @@
-"""What can go wrong with a Job, as exceptions. The text of each is one line for a user, and one for a remedy."""
+"""Exceptions of the client. The text of each has one line that says what happened, and one with a remedy."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ UNREADABLE = (400, 404, 500, 502, 503, 504)  # the container has not started, th
 
 
 class LoggedContainer(NamedTuple):
-    """A container; "": the only one of its pod."""
+    """A container of a pod. An empty container name means the only container of the pod."""
 
     namespace: str
     pod: str

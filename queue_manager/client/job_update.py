@@ -61,7 +61,7 @@ def see(official: V1Job, job: Job, workloads: Sequence[Workload], pods: Sequence
 
 
 def follow(last: Seen | None, now: Seen) -> Seen:
-    """Return `now` as it is shown to a reader who has seen `last` (`followed_states`)."""
+    """Return `now`, adjusted so that no state goes backwards for a reader who was shown `last` (`followed_states`)."""
     update = now.update
     state = ShownState(update.state, update.reason, update.message)
     before = ShownState(last.update.state, last.update.reason, last.update.message) if last is not None else None
@@ -83,7 +83,7 @@ def differs(new: Seen, old: Seen | None) -> bool:
 
 
 def _visible(seen: Seen) -> tuple[str | int, ...]:
-    """What people see. The rest of a status (times, conditions, UIDs of pods) changes within one state."""
+    """The parts of an update that users see; times, conditions and pod UIDs change without a visible change."""
     update, status = seen.update, seen.job.status
     counts = (status.active, status.ready or 0, status.succeeded, status.failed)
     return update.state, update.reason, update.message, update.cause, *counts

@@ -18,7 +18,7 @@ AGAIN_SECONDS = 10.0  # between checks while nothing is wrong
 
 
 class ObstacleChecks:
-    """The checks of one Job.
+    """Checks repeatedly whether one Job can ever start.
 
     An obstacle counts only once it has lasted CONFIRM_SECONDS: a queue that was created a moment ago, together with the
     Job, may not be active yet.
@@ -36,7 +36,7 @@ class ObstacleChecks:
         return self._since is not None
 
     def obstacle(self, seen: Seen) -> Obstacle | None:
-        """What keeps the Job from ever starting; None if nothing does, or if no check is due yet."""
+        """The confirmed obstacle that keeps the Job from ever starting; None without one, or if no check is due yet."""
         now = time.monotonic()
         if now < self._next_check:
             return None

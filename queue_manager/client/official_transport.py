@@ -53,7 +53,7 @@ class OfficialTransport:
         raise NotImplementedError
 
     async def close(self) -> None:
-        """Does nothing: the official client belongs to the user."""
+        """Does nothing: the user of the official client closes it."""
 
     def _headers(self, request: Request) -> dict[str, str]:
         headers = {**self._api_client.default_headers, "Accept": request.accept}
@@ -66,7 +66,7 @@ class OfficialTransport:
 
 
 def _content(answer: Any) -> bytes:
-    """The body of a response. Version 37 reads it on demand; before, it was text, read already."""
+    """The body of a response: read on demand since version 37 of the client, already read as text before."""
     data = answer.read() if answer.data is None else answer.data
     return data.encode() if isinstance(data, str) else data
 

@@ -18,7 +18,7 @@ def as_tree(config: KueueConfig) -> Json:
 
 
 def as_yaml(config: KueueConfig) -> str:
-    """As a v1beta2 file that loads to the same configuration, whatever version the original was in.
+    """The text of a v1beta2 file that loads to this configuration, also if the original file was v1beta1.
 
     Except the visibility API, which v1beta1 does not have and v1beta2 cannot switch off.
     """

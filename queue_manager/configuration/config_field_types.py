@@ -91,7 +91,7 @@ class AtStart:
 
 
 def _quantity(value: object) -> str:
-    """Numbers are given as the text that they had in the file."""
+    """Validate a quantity. `value` is its text in the file, also for a number."""
     try:
         if isinstance(value, str):
             quantities.quantity(value)
@@ -174,7 +174,7 @@ def restart_reason(field: FieldInfo) -> str:
 
 
 def metadata(field: FieldInfo) -> Iterator[object]:
-    """Marks and bounds of a field, and of its elements."""
+    """The marks and bounds in the annotations of a field and of its elements."""
     yield from field.metadata
     yield from _metadata(field.annotation)
 
@@ -213,7 +213,7 @@ def is_list(annotation: Any) -> bool:
 
 
 def is_literal(annotation: Any) -> bool:
-    """Whether the annotation lists the allowed texts."""
+    """Whether the annotation is a Literal of the allowed texts."""
     return typing.get_origin(core_type(annotation)) is typing.Literal
 
 

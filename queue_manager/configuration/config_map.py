@@ -17,7 +17,7 @@ def is_config_map(document: yaml.MappingNode) -> bool:
 
 
 def unwrap(document: yaml.MappingNode, findings: Findings) -> yaml.MappingNode | None:
-    """The document that the ConfigMap has under KEY; None if it has a problem or is empty.
+    """The configuration document under KEY of the ConfigMap; None if the text is empty or invalid.
 
     Lines are those of the file if the text is a block scalar ("|"), else those of the text.
     """

@@ -180,7 +180,7 @@ def _job_controller(config: KueueConfig, findings: Findings) -> None:
 
 
 def _notifications(config: KueueConfig, findings: Findings) -> None:
-    """A webhook has one URL and one secret, and neither stands in the URL's user part, which would be logged."""
+    """Check that the webhook has one URL without a user part (it would be logged), and one secret."""
     settings = config.notifications
     if settings is None:
         return

@@ -28,7 +28,7 @@ DIFFERENT_IN_V1BETA1 = ("timeout", "recoveryTimeout", "blockAdmission")
 
 
 class _Generator(GenerateJsonSchema):
-    """Writes default durations as they are written in files."""
+    """JSON Schema generator of pydantic that writes default durations as in configuration files ("5m0s")."""
 
     def encode_default(self, dft: Any) -> Any:
         return durations.render(dft) if isinstance(dft, timedelta) else super().encode_default(dft)
@@ -46,7 +46,7 @@ def schema() -> Json:
 
 
 def render() -> str:
-    """The schema as the text of its file."""
+    """The JSON text of the schema file."""
     return json.dumps(schema(), indent=2, ensure_ascii=False) + "\n"
 
 
@@ -65,7 +65,7 @@ def document(version: str) -> Json:
 
 
 def _inlined(schema: Json, version: str, definitions: Mapping[str, Json]) -> Json:
-    """A node without references and nulls, with the fields of one version."""
+    """Return a schema node with references replaced, without nulls, with only the fields of this version."""
     node = _merged(schema, definitions)
     result = {key: value for key, value in node.items() if key not in FOLDED}
     if "properties" in node:
@@ -93,7 +93,7 @@ def _property(schema: Json, version: str, definitions: Mapping[str, Json]) -> Js
 
 
 def _merged(schema: Json, definitions: Mapping[str, Json]) -> Json:
-    """The node over what it refers to, or over its choice that is not null."""
+    """Return the definition that the node refers to, or its non-null alternative, overridden by the node's own keys."""
     base: Json = {}
     if "$ref" in schema:
         base = definitions[schema["$ref"].removeprefix("#/$defs/")]

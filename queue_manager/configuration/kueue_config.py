@@ -203,7 +203,7 @@ class AdmissionFairSharing(ConfigModel):
 
 
 class Preemption(ConfigModel):
-    """What Jobs may say about their preemption. Sluice's own section."""
+    """Bounds of what Jobs may set about their preemption. Sluice's own section."""
 
     max_min_runtime: PositiveDuration | None = None
     """The most that the annotation sluice/min-runtime may say, on a Job or on its WorkloadPriorityClass: for this time

@@ -1,7 +1,7 @@
 """Reading a configuration file.
 
-The flow: YAML nodes (`document`, `config_map`), a plain tree with the place of every field (`yaml_tree`), pydantic's
-validation (`kueue_config`, `mistakes`), defaults and differences of the versions (`config_versions`), values that
+The flow: YAML nodes (`yaml_places`, `config_map`), a plain tree with the place of every field (`yaml_tree`), pydantic's
+validation (`kueue_config`, `value_errors`), defaults and differences of the versions (`version_defaults`), values that
 depend on each other (`config_validation`).
 """
 
@@ -103,7 +103,7 @@ def own_namespace() -> str:
 
 
 def _written(document: yaml.MappingNode, findings: Findings) -> KueueConfig:
-    """The fields of the file, with defaults where a value is absent or was rejected."""
+    """The configuration that the file contains, with defaults for absent and for rejected values."""
     _identify(document, findings)
     body = [pair for pair in document.value if pair[0].value not in ("apiVersion", "kind")]
     fields = yaml.MappingNode(document.tag, body, document.start_mark, document.end_mark)

@@ -32,7 +32,7 @@ class NotificationWebhook(ConfigModel):
 
 
 class Notifications(ConfigModel):
-    """Reports what happens to Jobs that name a queue."""
+    """Notifications about events of Jobs that name a queue."""
 
     events: List[str] = EVENT_TYPES
     """What is reported: JobSucceeded, JobFailed, JobDeactivated or JobPreempted."""

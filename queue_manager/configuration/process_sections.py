@@ -1,4 +1,4 @@
-"""How the process works: its servers, its requests to the API server, its Job controller."""
+"""Sections about the process: metrics, probes, client, leader election, Job controller, visibility server."""
 
 from __future__ import annotations
 
@@ -96,12 +96,12 @@ class ClientConnection(ConfigModel):
 
     @property
     def limit(self) -> tuple[float, int] | None:
-        """Requests per second and at once; None: no limit."""
+        """Requests per second, and the burst; None means no limit."""
         return None if self.qps < 0 else (self.qps or 5.0, max(self.burst, 0) or 10)
 
 
 class LeaderElection(ConfigModel):
-    """One of several replicas works, the others wait."""
+    """Leader election: one of several replicas runs the controllers, the others wait."""
 
     leader_elect: bool = True
     """Whether to elect a leader. On one machine (sluice up) there is nothing to elect."""

@@ -72,7 +72,7 @@ OMITTED = "Omitted: "
 
 
 class FieldRow(NamedTuple):
-    """One field. `values`: what the file may say; `omitted`: what holds if it says nothing."""
+    """One field of the file. `values`: which values it may have; `omitted`: the effect of leaving it out."""
 
     path: str
     values: str
@@ -83,7 +83,7 @@ class FieldRow(NamedTuple):
 
 
 def render() -> str:
-    """The whole page."""
+    """The text of the page (Markdown)."""
     found = [*rows(KueueConfig, document(V1BETA2))]
     sections = {name: field for name, field in fields_of(KueueConfig, V1BETA2).items() if _is_section(field)}
     plain = [row for row in found if row.path in fields_of(KueueConfig, V1BETA2) and row.path not in sections]
@@ -125,7 +125,7 @@ def rows(model: type[ConfigModel], schema: Json, path: str = "", around: str = "
 
 
 def values(field: FieldInfo, schema: Json) -> str:
-    """What the file may say, with unit and bounds."""
+    """Describe the allowed values of a field, with unit and bounds."""
     if section_model(field.annotation) is not None:
         return "label selector" if section_model(field.annotation) is LabelSelector else "section"
     if schema.get("pattern") == DURATION:
@@ -166,7 +166,7 @@ def _plural(values: str) -> str:
 
 
 def _positive(field: FieldInfo) -> bool:
-    """Whether zero is refused."""
+    """Whether the number must be greater than zero."""
     return any(getattr(mark, "gt", None) == timedelta(0) for mark in metadata(field))
 
 
@@ -180,7 +180,7 @@ def _text_of(field: FieldInfo) -> str:
 
 
 def _split(text: str) -> tuple[str, str]:
-    """The description without its sentence `Omitted: ...`, and what that says."""
+    """Split a description into the text without its sentence `Omitted: ...`, and the rest of that sentence."""
     before, marker, after = text.partition(OMITTED)
     if not marker:
         return text, ""

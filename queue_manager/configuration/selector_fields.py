@@ -1,4 +1,4 @@
-"""Label selectors in the configuration."""
+"""Label selectors in the configuration, and the default for managedJobsNamespaceSelector (`outside`)."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ def validated(tree: dict[str, Any], findings: Findings) -> tuple[KueueConfig, li
 
 
 def _validate(tree: dict[str, Any]) -> KueueConfig:
-    """The names of fields in Python are unknown in a file."""
+    """Validate by the names that fields have in a file; their Python names are unknown fields."""
     return KueueConfig.model_validate(tree, by_alias=True, by_name=False)
 
 
@@ -156,7 +156,7 @@ def _choices(field: FieldInfo) -> tuple[str, ...]:
 
 
 def _bounds(field: FieldInfo, value: object) -> str:
-    """What a number must be. Durations have no other bound than zero."""
+    """The bounds of a number as text. The only bound of a duration is zero."""
     if _exceeds_int32(value) and _bound(field, "lt"):
         return "a 32-bit integer"
     least, most = _bound(field, "ge"), _bound(field, "le")
@@ -174,7 +174,7 @@ def _exceeds_int32(value: object) -> bool:
 
 
 def _instead(key: str, known: Iterable[str]) -> str:
-    """The field that may be meant by an unknown one, else those that are allowed."""
+    """Suggest the known field that resembles `key`, else list all known fields."""
     names = sorted(known)
     close = difflib.get_close_matches(key, names, n=1, cutoff=0.75)
     return f'did you mean "{close[0]}"?' if close else f"allowed here: {', '.join(names)}"

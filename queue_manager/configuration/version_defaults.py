@@ -1,4 +1,4 @@
-"""From the fields of a file to the effective configuration, for both versions of the API.
+"""Computes the effective configuration from the fields of a file, with the defaults of the file's API version.
 
 The versions differ where presence has a meaning. In v1beta2 waitForPodsReady is on unless a feature gate switches it
 off; in v1beta1 it is off until `enable`, and then has a shorter timeout and blocks admission (Kueue's
@@ -96,7 +96,7 @@ def _wait_for_pods_ready(written: KueueConfig, findings: Findings) -> WaitForPod
 
 
 def _fair_sharing(section: FairSharing | None, findings: Findings) -> FairSharing | None:
-    """Kueue accepts each strategy alone, or both in their order."""
+    """Return the section if its strategies are one, or both in Kueue's order; else report a problem."""
     if section is None:
         return None
     given = section.preemption_strategies if "preemption_strategies" in section.model_fields_set else ()

@@ -63,7 +63,7 @@ class Findings:
         self.problems.append(ConfigurationProblem(self.file, line or self.line(path), path, message))
 
     def unreadable(self, path: str, message: str, line: int = 0) -> None:
-        """Report a value that has the wrong type or is out of its bounds. The field then has its default."""
+        """Report a value of the wrong type or out of bounds; the field gets its default for further checks."""
         self._unread.append(path)
         self.refuse(path, message, line)
 
@@ -112,7 +112,7 @@ def line_of(node: yaml.Node) -> int:
 
 
 def compose(text: str, findings: Findings) -> yaml.MappingNode | None:
-    """The document's mapping; None when it is empty or a problem was found."""
+    """Parse the text to the mapping of its document; None if it is empty, or a problem was added to `findings`."""
     try:
         documents = list(yaml.compose_all(text, Loader=Loader))
     except yaml.YAMLError as error:
@@ -137,7 +137,7 @@ def compose(text: str, findings: Findings) -> yaml.MappingNode | None:
 
 
 def shown(node: yaml.Node) -> str:
-    """A value and what it is: `"soon" is a string`, `a list`."""
+    """Describe a value with its type for a message: `"soon" is a string`, `a list`."""
     if isinstance(node, yaml.MappingNode):
         return "is a mapping"
     if isinstance(node, yaml.SequenceNode):

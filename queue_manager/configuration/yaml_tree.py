@@ -1,4 +1,4 @@
-"""From YAML nodes to the plain tree that pydantic validates, with the place of every field.
+"""Converts YAML nodes to the plain tree that pydantic validates, and records the place of every field.
 
 Reads what pydantic does not see: lines, keys that are given twice, merge keys (`<<`), nulls (the same as an absent
 field), and fields that only another version of the API has. The annotations of the models direct the descent, so that
@@ -41,7 +41,7 @@ def read_section(node: yaml.MappingNode, model: type[ConfigModel], path: str, fi
 
 
 def _is_empty(node: yaml.Node) -> bool:
-    """Whether a value sets nothing: a printed configuration has such values for what is not set."""
+    """Whether a value counts as unset (null, empty): configurations printed by Kueue contain such values."""
     if isinstance(node, yaml.MappingNode):
         return all(_is_empty(value) for _, value in node.value)
     return not node.value or node.tag == NULL

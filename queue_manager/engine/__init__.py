@@ -3,11 +3,11 @@
 Modules:
 
     runtime             starts and stops everything below together; what a controller takes in its constructor
-    reflector, cache    list and watch a collection into memory; `codec` decodes, `interning` shares equal values
+    reflector, cache    list and watch a collection into memory; `json_codec` decodes, `interning` shares equal values
     rest_client         reads and writes; the response of each write goes into the caches immediately
     workqueue           keys to sync, each at most once, with delays and retries (client-go's workqueue)
     event_recorder      Events, sent in the background; `event_correlation` aggregates and limits them
-    transport           the protocol of one API server; `http_transport` over HTTP, `throttle` with QPS and burst
+    transport_protocol  the protocol of one API server; `http_transport` over HTTP, `request_throttle` limits QPS
     renewing_transport  a transport that picks up renewed credentials, for client commands and the manager
     kubeconfig          server, credentials, certificates; `kubeconfig_shape` checks the file, `exec_plugin` runs `exec`
     metric_registry     counters, gauges, histograms and their text format
@@ -15,6 +15,6 @@ Modules:
     clock, clock_jumps  the wall clock, and what happens when it jumps
     call_backoff        delays between the attempts of a call: exponential, with jitter
     api_warnings        Warning headers of a response
-    connections         connections to the servers of this process: how many, and how long without trust
-    log, tuning, file_descriptors   the process: log format, garbage collector and event loop, open files
+    anonymous_connections   connections to the servers of this process: how many, and how long without trust
+    log, process_tuning, file_descriptors   the process: log format, garbage collector and event loop, open files
 """

@@ -100,7 +100,7 @@ class Connections:
                 await asyncio.sleep(RETRY_SECONDS)
 
     async def _make_room(self) -> None:
-        """Wait until another anonymous connection is allowed. Close the oldest one after `GRACE_SECONDS`."""
+        """Wait until there are fewer than MAX_ANONYMOUS anonymous connections; after GRACE_SECONDS close the oldest."""
         loop = asyncio.get_running_loop()
         while len(self._anonymous) >= min(MAX_ANONYMOUS, self._max_open // 2):
             handler, oldest = next(iter(self._anonymous.items()))

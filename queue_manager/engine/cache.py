@@ -222,7 +222,7 @@ class Cache(Generic[T]):
         self._changed(old, new, meta)
 
     def _remove(self, old: T, deleted: ObjectMeta | None = None) -> None:
-        """`deleted`: the metadata in the watch event of the deletion."""
+        """Remove an object and notify subscribers. `deleted`: the metadata in the watch event of the deletion."""
         del self._objects[old.metadata.namespace, old.metadata.name]
         del self._by_uid[old.metadata.uid]
         self._changed(old, None, deleted or old.metadata)

@@ -28,7 +28,7 @@ _numbers = count(1)
 
 
 class CauseId(msgspec.Struct, frozen=True, gc=False):
-    """One change; `others` are further changes that the same work serves."""
+    """The id of one change. `others`: the ids of further changes that the same work handles."""
 
     uid: str
     resource_version: str
@@ -71,7 +71,7 @@ CURRENT: ContextVar[CauseId | None] = ContextVar("cause", default=None)
 def join(causes: Iterable[CauseId | None]) -> CauseId | None:
     """The id of work that serves all of these changes; None if it follows from none.
 
-    The first names it, and it follows from the span of the first.
+    The result has the uid, revision and span of the first change; the others are in `others`.
     """
     result: CauseId | None = None
     for cause in causes:

@@ -78,7 +78,7 @@ class Correlator:
         return occurrence if self._has_token(group, now) else None
 
     def written(self, occurrence: Occurrence, name: str) -> None:
-        """The Event was created under this name; further occurrences increase its count."""
+        """Record that the Event was created under this name; later occurrences then increase its count."""
         occurrence.name = name
 
     def _is_combined(self, key: Hashable, message: str, now: datetime) -> bool:

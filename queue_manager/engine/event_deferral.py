@@ -1,4 +1,4 @@
-"""When the Events of a runtime may be written: after what lets work run.
+"""Decides when the Events of a runtime may be written: after the writes that let work run.
 
 All recorders of a runtime share one pace, because they share the connections to the API server. At most IN_FLIGHT
 Events are written at a time, so half of the connections are left for other writes. During a backlog of those, BATCH
@@ -42,7 +42,7 @@ class EventDeferral:
             yield
 
     def _start(self, now: float) -> float:
-        """Take a place in a batch; returns when that starts, `now` or later."""
+        """Reserve a place in a batch of Events; return the time at which the batch starts, `now` or later."""
         if now >= self._batch_at + BATCH_SECONDS:
             self._batch_at, self._left = now, BATCH
         elif not self._left:

@@ -58,7 +58,7 @@ class ObjectReference(NamedTuple):
 
 
 class Pending(NamedTuple):
-    """An Event that is not written yet; `time` is when it was recorded."""
+    """An Event that was recorded at `time` and is not written yet."""
 
     regarding: ObjectReference
     type: str

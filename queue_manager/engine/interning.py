@@ -73,7 +73,7 @@ def sharer(resource: Resource, type: type[Any]) -> Callable[[Any, Any], None]:
             force_setattr(status, "conditions", last)
 
     def share_known(meta: Any, before: Any) -> None:
-        """Share with the previous state: most changes of an object leave its metadata unchanged."""
+        """Replace metadata that did not change by that of the previous state, as in most changes of an object."""
         force_setattr(meta, "namespace", before.namespace)
         if meta.labels == before.labels:
             force_setattr(meta, "labels", before.labels)
@@ -106,7 +106,7 @@ def sharer(resource: Resource, type: type[Any]) -> Callable[[Any, Any], None]:
         force_setattr(meta, "labels", {intern(name): intern(value) for name, value in meta.labels.items()})
 
     def share_annotations(meta: Any) -> None:
-        """Share the keys only: values can be long and are rarely equal."""
+        """Replace the keys of annotations by shared ones. Values stay: they can be long and are rarely equal."""
         force_setattr(meta, "annotations", {intern(name): value for name, value in meta.annotations.items()})
 
     def share_pod_sets(obj: Any, before: Any) -> None:

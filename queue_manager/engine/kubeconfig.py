@@ -43,7 +43,7 @@ class Authorization(Protocol):
         ...
 
     def renew(self) -> None:
-        """The server has rejected the value (401): obtain a new one at the next call."""
+        """Discard the value, which the server has rejected (401): the next call obtains a new one."""
         ...
 
 
@@ -192,7 +192,7 @@ def _authorization(path: Path, context: str, cluster: Mapping[str, Any], user: M
 
 
 def _impersonation(path: Path, user: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Impersonation headers. Without them, requests would run with our own rights, which may be wider."""
+    """Yield the impersonation headers of a user entry. Without them requests would have the rights of the real user."""
     name, uid = user.get("as"), user.get("as-uid")
     groups, extra = user.get("as-groups") or (), user.get("as-user-extra") or {}
     if not name:

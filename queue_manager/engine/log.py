@@ -118,7 +118,7 @@ class JsonFormatter(logging.Formatter):
 
 
 def fields(record: logging.LogRecord) -> dict[str, object]:
-    """The extras of a line, its cause and its trace."""
+    """The fields of a log line: its extras, its cause id, and the ids of its trace and span."""
     result = {name: value for name, value in vars(record).items() if name not in _STANDARD}
     if "k8s_ref" in result:  # as kopf names the object
         result = {**_kopf_object(result.pop("k8s_ref")), **result}
@@ -157,7 +157,7 @@ def _text(value: object) -> str:
 
 
 def _escape(found: re.Match[str]) -> str:
-    """A control character as in JSON: a name or an error cannot begin a line of its own."""
+    """Return the JSON escape of a control character, so that text in a name or an error cannot start a new line."""
     return json.dumps(found[0])[1:-1]
 
 

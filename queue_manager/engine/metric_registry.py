@@ -146,7 +146,7 @@ class MetricRegistry(Collector):
         return series.child(labels)
 
     def _begin(self, name: str, labels: Mapping[str, str]) -> _Series:
-        """Register a family with its first value. Labels that the caller does not pass are those that are added."""
+        """Register a family at its first value. Declared labels that the caller does not pass come from `add_label`."""
         family = self._declared.get(name)
         if family is None:
             raise ValueError(f"metric {name} is not declared")
@@ -167,7 +167,7 @@ def _metric(family: Family, labels: tuple[str, ...]) -> Counter | Gauge | Histog
 
 
 def _served(metric: Metric, added: Mapping[str, str]) -> Metric:
-    """Return the family with labels that all its series have, without times of creation."""
+    """Return a copy of the family with the `added` labels on each series, and without the series of creation times."""
     created = f"{metric.name}_created"
     metric.samples = [
         sample._replace(labels={**sample.labels, **added}) if added else sample

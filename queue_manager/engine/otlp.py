@@ -155,7 +155,7 @@ class _Write:
 
 
 def _fail(span: Span, error: Exception) -> None:
-    """Set what the conventions say about errors: the status of the response, or the class of the exception."""
+    """Mark a span as failed, with error.type: the HTTP status of the response, or the class of the exception."""
     if isinstance(error, ApiError):
         span.set_attribute("http.response.status_code", error.status)
     span.set_attribute("error.type", str(error.status) if isinstance(error, ApiError) else type(error).__qualname__)

@@ -240,7 +240,7 @@ class Reflector(Generic[T]):
             self._lag.delivered(self.cache.progress)
 
     def _take_singly(self, lines: bytes) -> int:
-        """The slow path, for bookmarks of strict types, errors, and objects that cannot be decoded."""
+        """Decode and apply lines one by one, after `take` could not decode them all; returns their number."""
         events = [line for line in lines.splitlines() if line.strip()]
         for line in events:
             raw = _RAW_EVENT.decode(line)
@@ -273,7 +273,7 @@ class Reflector(Generic[T]):
                 raise _UnexpectedEvent(other)
 
     def _apply_raw(self, event: _RawEvent) -> None:
-        """Apply an event whose object does not have our type."""
+        """Apply an event whose object cannot be decoded as the reflector's type: a bookmark, an error, or malformed."""
         if event.type == "ERROR":
             self._raise(event.object)
         if event.type not in CHANGES:

@@ -75,7 +75,7 @@ class ClusterTransport:
 
     @asynccontextmanager
     async def stream(self, path: str, *, query: Mapping[str, str] | None = None) -> AsyncIterator[AsyncIterator[bytes]]:
-        """Open a stream with the credentials of now. If they are rejected, new ones are read and ApiError is raised."""
+        """Open a stream with the current credentials. If they are rejected, read new ones and raise ApiError."""
         used = await self.access.authorization()
         link = self._link
         link.requests += 1  # counts until the response head arrives; after that the link may be closed

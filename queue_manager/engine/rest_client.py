@@ -259,7 +259,7 @@ class RestClient:
                 attached.apply_response(head, body, obj)
 
     def _apply_delete_to_caches(self, resource: Resource, body: bytes) -> None:
-        """The response to DELETE is the object, which may live on until its finalizers are removed, or a Status."""
+        """Apply the response to a DELETE to the caches: the object, if finalizers keep it for now, or a Status."""
         head = decoder(Head).decode(body)
         if head.kind == resource.kind and head.metadata.deletion_timestamp is not None and not head.is_gone:
             for attached in self._attached[resource]:

@@ -62,7 +62,7 @@ class _Part:
 
 
 class Runtime:
-    """What a program needs to run controllers on one API server: client, caches fed by watches, work queues, Events."""
+    """Runs controllers on one API server, with a client, caches fed by watches, work queues and Event recorders."""
 
     def __init__(
         self,
@@ -242,7 +242,7 @@ class Runtime:
     # --- parts ---
 
     def _cache(self, resource: Resource, type: type[T], selectors: Mapping[str, str]) -> Cache[T]:
-        """A cache with the reflectors that fill it."""
+        """Create a cache and the reflectors that fill it."""
         if not resource.namespaced or not self.namespaces:
             return self._reflected(resource, type, selectors)
         parts = {each: self._reflected(resource, type, selectors, each) for each in self.namespaces}

@@ -1,4 +1,4 @@
-"""What each write leaves behind: its duration, a log line at level debug, its cause in the audit log, a span.
+"""Reports each write: its duration as a metric, a log line at level debug, its cause in the audit log, a span.
 
 The header Audit-ID carries the cause id: kube-apiserver takes it for the id of the request, so that its audit log and
 ours can be joined. BEHAVIOUR.md#q95-cause-ids.
@@ -96,7 +96,7 @@ class Write:
             self._block.__exit__(kind, error, trace)
 
     def _template(self) -> str:
-        """The path without names, by which spans are grouped."""
+        """The request path with placeholders for names, as the span name."""
         name = "{name}" if self._subresource or self._verb != "create" else ""
         return self._collection.path("{namespace}", name, self._subresource)
 

@@ -2,6 +2,6 @@
 
 Modules:
 
-    job_cluster    the Job controller, its orphan sweeper and its TTL controller
-    pod_controllers    pod garbage collection and stale disruptions, for clusters without kube-controller-manager
+    job_controller_port   the Job controller, its orphan sweeper and its TTL controller
+    pod_controllers       pod garbage collection and stale disruptions, for clusters without kube-controller-manager
 """

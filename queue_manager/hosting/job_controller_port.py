@@ -106,7 +106,7 @@ class JobCluster:
 
     @staticmethod
     def _forget(cache: Cache[Job] | Cache[Pod], key: Key, uid: str = "") -> None:
-        """The API server has no object of this name: drop the one that the cache still has."""
+        """Drop an object from the cache after the API server answered 404 for it."""
         known = cache.get(*key)
         if known is not None and uid in ("", known.metadata.uid):
             cache.forget_uid(known.metadata.uid)

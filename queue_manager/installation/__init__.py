@@ -7,13 +7,13 @@ The objects are written once, as templates (`template`): JSON whose leaves may b
 
 Modules:
 
-    settings, values       what an admin may set; values.yaml and values.schema.json
+    settings, helm_values  what an admin may set; values.yaml and values.schema.json
     template, helm_text    templates and their two renderers
     rbac_objects, user_roles   service accounts and RBAC of the components; roles for people
-    deployments, network   processes; Services, APIServices, NetworkPolicy
+    deployments, network_objects   processes; Services, APIServices, NetworkPolicy
     alerts, dashboard, monitoring   alert rules with their runbook, Grafana panels, and the objects that carry them
     webhook_configurations, admission_policies   webhooks, and the rules that need no server (`job_policies`,
-                           `tracking_policies`)
+                           `controller_only_policies`)
     objects                everything, in the order in which it is applied
-    files                  the generated files below deploy/
+    generated_files        the generated files below deploy/
 """

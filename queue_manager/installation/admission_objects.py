@@ -92,7 +92,7 @@ def if_served(then: Node, otherwise: Node) -> Node:
 
 
 def filled(tree: Json) -> Node:
-    """Return the tree with settings in the place of the placeholders."""
+    """Return the tree with each placeholder replaced by its setting."""
     if isinstance(tree, dict):
         return {key: _entry(value) for key, value in tree.items()}
     if isinstance(tree, list):
@@ -158,13 +158,13 @@ def _webhooks() -> Iterator[Template]:
 
 
 def _hook(hook: Json) -> Node:
-    """A webhook with the chosen policy and timeout, except the one whose failure never matters."""
+    """Return a webhook with the configured failurePolicy and timeout; one with failurePolicy Ignore keeps it."""
     chosen = ("failurePolicy", "timeoutSeconds") if hook["failurePolicy"] == "Fail" else ()
     return {key: Setting(f"webhook.{key}") if key in chosen else _entry(value) for key, value in hook.items()}
 
 
 def _policies() -> Iterator[Template]:
-    """Each policy under its own setting. The Job controller's account is exempt whether or not it is its own."""
+    """Yield each policy under the setting that installs it. The Job controller's account is always exempt."""
     queue, job_controller = (
         service_account(PLACEHOLDER, name) for name in (object_names.MANAGER, object_names.JOB_CONTROLLER)
     )

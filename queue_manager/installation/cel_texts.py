@@ -17,22 +17,22 @@ VALUE = "<value>"  # in a field error: what only the policy knows, once a reques
 
 
 def text(value: str) -> str:
-    """The string literal of a value."""
+    """Return a CEL string literal."""
     return json.dumps(value, ensure_ascii=False)
 
 
 def texts(values: Iterable[str]) -> str:
-    """The list of string literals."""
+    """Return a CEL list of string literals."""
     return f"[{', '.join(map(text, values))}]"
 
 
 def label(of: str, key: str, meta: str = "metadata") -> str:
-    """The value of a label, "" if it is absent. `meta`: the path of the metadata."""
+    """Return the CEL expression of a label's value, "" if it is absent. `meta`: the path of the metadata."""
     return _entry(of, f"{meta}.?labels", key)
 
 
 def annotation(of: str, key: str) -> str:
-    """The value of an annotation, "" if it is absent."""
+    """Return the CEL expression of an annotation's value, "" if it is absent."""
     return _entry(of, "metadata.?annotations", key)
 
 
@@ -41,28 +41,28 @@ def _entry(of: str, path: str, key: str) -> str:
 
 
 def suspended(of: str) -> str:
-    """Whether a Job is suspended."""
+    """Return the CEL expression whether a Job is suspended."""
     return f"{of}.spec.?suspend.orValue(false)"
 
 
 def finalizers(of: str) -> str:
-    """The finalizers of an object."""
+    """Return the CEL expression of an object's finalizers."""
     return f"{of}.metadata.?finalizers.orValue([])"
 
 
 def is_child_of_job(of: str) -> str:
-    """Whether a Job controls the object."""
+    """Return the CEL expression whether a Job controls the object."""
     owner = 'o.kind == "Job" && o.apiVersion.startsWith("batch/") && o.?controller.orValue(false)'
     return f"{of}.metadata.?ownerReferences.orValue([]).exists(o, {owner})"
 
 
 def condition_status(of: str, type: str) -> str:
-    """The status of a condition, as a list of one string; empty if the condition is absent."""
+    """Return the CEL expression of a condition's status: a list of one string, empty if the condition is absent."""
     conditions = f"{of}.?status.?conditions.orValue([])"
     return f"{conditions}.filter(c, c.type == {text(type)}).map(c, c.status)"
 
 
 def message(error: FieldError, value: str = '""') -> str:
-    """The text of a field error, in which the value of an expression replaces VALUE."""
+    """Return the CEL expression of an error message, in which the value of an expression replaces VALUE."""
     before, found, after = str(error).partition(VALUE)
     return f"{text(before)} + {value} + {text(after)}" if found else text(before)

@@ -22,7 +22,7 @@ FINALIZERS = tuple(sorted(TRACKING_FINALIZERS))
 
 
 def job_status(settings: PolicySettings) -> Validating:
-    """Only Job controllers write the status of a managed Job; Jobs of other controllers than these two are left out."""
+    """Return the policy by which only Job controllers write the status of a Job, if it is managed by one of the two."""
     manager = f"object.spec.?managedBy.orValue({cel_texts.text(BUILT_IN_MANAGER)})"
     conditions = {
         "is-managed": managed("object", settings),
@@ -35,7 +35,9 @@ def job_status(settings: PolicySettings) -> Validating:
 
 
 def pod_tracking(settings: PolicySettings) -> Validating:
-    """Only Job controllers change what a pod of a managed Job is counted by, and what shows that it is such a pod."""
+    """Return the policy by which only Job controllers change the finalizers, labels and annotations by which pods are
+    counted.
+    """
     had = f"f in {cel_texts.finalizers('oldObject')}"
     podset = f'{cel_texts.label("oldObject", keys.PODSET)} != ""'
     own = f"{cel_texts.text(OWN_TRACKING_FINALIZER)} in {cel_texts.finalizers('oldObject')}"
@@ -66,7 +68,9 @@ def pod_tracking(settings: PolicySettings) -> Validating:
 
 
 def workload_admission(settings: PolicySettings) -> Validating:
-    """Only the queue's controllers write the admission of a Workload; others may write states of admission checks."""
+    """Return the policy by which only the queue's controllers write the admission of a Workload; anyone may write the
+    states of admission checks.
+    """
     changes = ["object.?status.?admission != oldObject.?status.?admission"]
     changes += [_differs(condition) for condition in (condition_types.QUOTA_RESERVED, condition_types.ADMITTED)]
     conditions = {"changes-admission": " || ".join(changes)}
@@ -85,7 +89,7 @@ def _is_job_controller(settings: PolicySettings) -> str:
 
 
 def _some_finalizer(condition: str) -> str:
-    """Whether the condition is true for one of the tracking finalizers `f`."""
+    """Return the CEL expression whether the condition is true for one of the tracking finalizers (`f` in it)."""
     return f"{cel_texts.texts(FINALIZERS)}.exists(f, {condition})"
 
 

@@ -38,7 +38,7 @@ def served_alone(definition: Json) -> str:
 def next_step(definition: Json) -> Json | None:
     """Return the merge patch that brings a CRD closer to its state without conversion; None if it has that state.
 
-    To be written with FIELD_MANAGER, and repeated with the CRD as it is then.
+    Write the patch with FIELD_MANAGER, read the CRD again, and repeat until the result is None.
     """
     metadata, spec = definition["metadata"], definition["spec"]
     precondition = {"resourceVersion": metadata["resourceVersion"]}

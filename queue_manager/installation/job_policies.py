@@ -24,25 +24,25 @@ RUNS = f"!{cel_texts.suspended('object')}"
 
 
 def managed(of: str, settings: PolicySettings) -> str:
-    """Whether the Job is managed, as far as a policy can read that."""
+    """Return the CEL expression that is true for a managed Job, as far as a policy can read that."""
     named = f'{cel_texts.label(of, keys.QUEUE_NAME)} != ""'
     return f"{named} || !{cel_texts.is_child_of_job(of)}" if settings.manage_all else named
 
 
 def suspend_on_create(settings: PolicySettings) -> Mutating:
-    """A managed Job is created suspended, as by the webhook."""
+    """Return the policy that suspends managed Jobs at their creation, as the webhook does."""
     conditions = {"is-managed": managed("object", settings), "is-not-suspended": RUNS}
     return Mutating(CREATED, conditions, "Object{spec: Object.spec{suspend: true}}")
 
 
 def managed_by(settings: PolicySettings) -> Mutating:
-    """Set spec.managedBy of a managed Job that names no Job controller to that of Sluice, when the Job is created."""
+    """Return the policy that sets spec.managedBy of a new managed Job to Sluice, if it names no Job controller."""
     conditions = {"is-managed": managed("object", settings), "has-no-manager": "!has(object.spec.managedBy)"}
     return Mutating(CREATED, conditions, f"Object{{spec: Object.spec{{managedBy: {cel_texts.text(OWN_MANAGER)}}}}}")
 
 
 def known_manager(settings: PolicySettings) -> Validating:
-    """A warning about spec.managedBy of a managed Job that names neither Job controller: it may get no pods."""
+    """Return the policy that warns if spec.managedBy of a managed Job names neither Job controller."""
     known = (BUILT_IN_MANAGER, OWN_MANAGER)
     conditions = {"is-managed": managed("object", settings), "has-manager": "has(object.spec.managedBy)"}
     detail = f"is neither {' nor '.join(known)}; the Job gets no pods unless a controller of that name runs"
@@ -52,7 +52,7 @@ def known_manager(settings: PolicySettings) -> Validating:
 
 
 def queue_name(settings: PolicySettings) -> Validating:
-    """The queue of a Job that runs cannot change (`validate_job_update`).
+    """Return the policy that refuses a changed queue of a running Job (`validate_job_update`).
 
     A user who may create Workloads may give a queue to a Job without one, for `sluice import`. A policy cannot read
     whether the Job's Workload is admitted; the controllers suspend the Job if it is not.
@@ -64,7 +64,7 @@ def queue_name(settings: PolicySettings) -> Validating:
 
 
 def queue_name_kept(settings: PolicySettings) -> Validating:
-    """A Job cannot leave its queue: it would run without quota."""
+    """Return the policy that refuses to remove a Job from its queue: it would run without quota."""
     conditions = {"leaves-queue": f'{OLD_QUEUE} != "" && {QUEUE} == ""'}
     detail = (
         f"cannot be removed from a Job in a queue; {_ask(settings, 'delete the Job and create it without the label')}"
@@ -73,7 +73,7 @@ def queue_name_kept(settings: PolicySettings) -> Validating:
 
 
 def priority_class(settings: PolicySettings) -> Validating:
-    """A running Job gets no class, and no Job loses its class (`validate_job_update`)."""
+    """Return the policy that refuses a new class for a running Job, and a removed class (`validate_job_update`)."""
     conditions = {"changes-class": f"{CLASS} != {OLD_CLASS}", "is-queued": f'{QUEUE} != ""'}
     added = invalid(CLASS_PATH, cel_texts.VALUE, messages.CLASS_ADDED_TO_RUNNING)
     removed = invalid(CLASS_PATH, cel_texts.VALUE, messages.CLASS_REMOVED)
@@ -85,7 +85,7 @@ def priority_class(settings: PolicySettings) -> Validating:
 
 
 def unsuspend(settings: PolicySettings) -> Validating:
-    """Only the queue's controllers unsuspend a managed Job."""
+    """Return the policy by which only the queue's controllers may unsuspend a managed Job."""
     conditions = {
         "is-unsuspended": f"{cel_texts.suspended('oldObject')} && {RUNS}",
         "was-managed": managed("oldObject", settings),
@@ -100,7 +100,7 @@ def unsuspend(settings: PolicySettings) -> Validating:
 
 
 def priority_class_use(settings: PolicySettings) -> Validating:
-    """A user needs the verb `use` on the WorkloadPriorityClass of the Jobs that the user creates.
+    """Return the policy by which a user needs the verb `use` on the WorkloadPriorityClass of created Jobs.
 
     A Job of a CronJob was checked when the CronJob was written.
     """
@@ -109,7 +109,7 @@ def priority_class_use(settings: PolicySettings) -> Validating:
 
 
 def priority_class_use_in_cron_jobs(settings: PolicySettings) -> Validating:
-    """A user needs the verb `use` on the WorkloadPriorityClass of the Jobs that the user's CronJob will create."""
+    """Return the policy by which a user needs the verb `use` on the WorkloadPriorityClass in a CronJob's template."""
     return _use(Target(CRON_JOBS, ("CREATE", "UPDATE")), "spec.jobTemplate.?metadata", {}, settings)
 
 
@@ -126,12 +126,12 @@ def _use(target: Target, meta: str, more: dict[str, str], settings: PolicySettin
 
 
 def _may(resource: Resource, verb: str, name: str = "") -> str:
-    """Whether the user may do this in the namespace of the request. `name`: names one object."""
+    """Return the CEL expression whether the user may do this in the request's namespace. `name`: selects one object."""
     authorizer = f"authorizer.group({cel_texts.text(resource.group)}).resource({cel_texts.text(resource.plural)})"
     return f"{authorizer}.namespace(request.namespace){name}.check({cel_texts.text(verb)}).allowed()"
 
 
 def _ask(settings: PolicySettings, instead: str) -> str:
-    """The end of a message: what to do instead, and who is exempt."""
+    """Return the end of a refusal's message: what to do instead, and who is exempt."""
     group = settings.break_glass_group
     return f"{instead}, or act as the group {group} in an emergency" if group else instead

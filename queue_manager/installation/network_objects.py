@@ -56,7 +56,7 @@ def network_templates() -> list[Template]:
 def _service(
     name: str, deployment: str, port: str, number: int, more: Mapping[str, Node] = MappingProxyType({})
 ) -> Template:
-    """`more`: further fields of its spec."""
+    """Return the Service of a Deployment's port. `more`: further fields of its spec."""
     return {
         "apiVersion": "v1",
         "kind": "Service",

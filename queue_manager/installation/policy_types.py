@@ -24,7 +24,7 @@ BREAKS_GLASS = "variables.breaksGlass"
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """The requests that a policy is about."""
+    """The resource and operations of the requests to which a policy applies."""
 
     resource: Resource
     operations: tuple[Literal["CREATE", "UPDATE"], ...]

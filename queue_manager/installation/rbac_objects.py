@@ -37,7 +37,7 @@ EVENTS_ROLE = "kueue-cluster-events-role"
 
 
 def account_templates() -> list[Template]:
-    """Return the service accounts; pods mount the token themselves."""
+    """Return the service accounts. They mount no token by default: the pods request it."""
     return [
         when(_account(object_names.MANAGER), QUEUE_RUNS),
         when(_account(object_names.JOB_CONTROLLER), OWN_DEPLOYMENT),
@@ -95,7 +95,7 @@ def _component(component: str, name: str, accounts: Accounts, runs: TemplateCond
 
 
 def _cluster_events() -> list[Template]:
-    """Events about ClusterQueues, of a queue that may write Events in listed namespaces only."""
+    """Return the Role to write Events about ClusterQueues, for a queue restricted to listed namespaces."""
     where = {"namespace": required_permissions.CLUSTER_EVENTS_NAMESPACE}
     role = account_role("Role", EVENTS_ROLE, [required_permissions.rule(required_permissions.CLUSTER_EVENTS)], where)
     binding = account_binding("RoleBinding", "Role", EVENTS_ROLE, ((object_names.MANAGER, QUEUE_RUNS),), where)
@@ -103,7 +103,7 @@ def _cluster_events() -> list[Template]:
 
 
 def _leader_election() -> list[Template]:
-    """Leases in the namespace of the installation."""
+    """Return the Role for the Leases of leader election, in the namespace of the installation."""
     own = {"namespace": NAMESPACE}
     accounts = ((object_names.MANAGER, QUEUE_RUNS), (object_names.JOB_CONTROLLER, OWN_DEPLOYMENT))
     return [
@@ -140,7 +140,7 @@ def _delegated_auth() -> list[Template]:
 
 
 def _metrics_reader() -> Template:
-    """A role for Prometheus."""
+    """Return the ClusterRole with which Prometheus may read /metrics."""
     rule: Node = {"nonResourceURLs": ["/metrics"], "verbs": ["get"]}
     return when(account_role("ClusterRole", "kueue-metrics-reader", [rule]), CLUSTER_WIDE)
 

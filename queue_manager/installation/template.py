@@ -27,14 +27,14 @@ from job_controller.json_tree import Json
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """The value of a setting, by its path in values.yaml."""
+    """Template node that stands for the value of a setting, by its path in values.yaml."""
 
     path: str
 
 
 @dataclass(frozen=True, slots=True)
 class _Item:
-    """The value of the innermost Each."""
+    """Template node that stands for the current item of the innermost Each."""
 
 
 ITEM = _Item()

@@ -18,7 +18,7 @@ MAX_SHOWN = 40  # characters of a value
 
 @dataclass(frozen=True, slots=True)
 class FieldChange:
-    """A field that differs; None: absent."""
+    """A field that an upgrade changes, with its old and new value; None if the field is absent."""
 
     path: str
     old: object
@@ -45,7 +45,7 @@ class Release(NamedTuple):
 
 
 def release_of(live: Json) -> Release | None:
-    """Return the Helm release that an object belongs to."""
+    """Return the Helm release that an object's annotations name; None if they name none."""
     annotations = live["metadata"].get("annotations") or {}
     if not annotations.get(RELEASE):
         return None

@@ -144,7 +144,7 @@ def _hook(webhook: WebhookRule, scope: WebhookScope, **conditions: str) -> Json:
 
 
 def _namespaces(webhook: WebhookRule, scope: WebhookScope) -> Json:
-    """Jobs: only in managed namespaces. A Workload is validated wherever the manager sees it."""
+    """Return the namespaceSelector of a webhook: managed namespaces for Jobs, else all that the manager watches."""
     chosen = (scope.managed_namespaces or {}) if webhook.resource == JOBS else {}
     values = ["kube-system", scope.namespace]
     outside = {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": values}

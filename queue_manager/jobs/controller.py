@@ -152,13 +152,13 @@ class JobQueueController:
             self.queue.add(job.metadata.key)
 
     def _on_namespace(self, old: Namespace | None, new: Namespace | None) -> None:
-        """A namespace's labels decide whether its Jobs are managed. Jobs may be in the cache before their namespace."""
+        """Resync the Jobs of a changed namespace: its labels decide whether its Jobs are managed."""
         if new is not None and (old is None or old.metadata.labels != new.metadata.labels):
             for job in self._jobs.lookup(_BY_NAMESPACE, new.metadata.name):
                 self._resync(job)
 
     def _on_place(self, old: ResourceFlavor | ClusterQueue | None, new: ResourceFlavor | ClusterQueue | None) -> None:
-        """Jobs admitted to a flavor or ClusterQueue that was deleted, or is not in the cache yet, wait for it."""
+        """Resync the Jobs that wait for a flavor or ClusterQueue that was missing, when it appears."""
         if old is None and new is not None:
             for job in self._jobs.values():
                 if job.spec.suspend:

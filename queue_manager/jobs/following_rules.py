@@ -23,7 +23,7 @@ _ANY_TIME = datetime(1970, 1, 1, tzinfo=UTC)  # for drafts that only answer whet
 
 
 def pods_are_reported(s: JobSituation) -> PlannedWrite | None:
-    """PodsReady and reclaimable pods of an admitted Workload follow the Job's status."""
+    """Write PodsReady and the reclaimable pods of an admitted Workload if the Job's status has changed them."""
 
     def report(draft: Draft) -> None:
         if s.context.waits_for_pods and not draft.is_true(condition_types.FINISHED):
@@ -38,7 +38,7 @@ def pods_are_reported(s: JobSituation) -> PlannedWrite | None:
 
 
 def pods_are_expected(s: JobSituation) -> PlannedWrite | None:
-    """PodsReady is False before the admission. The admission sets it too, so this write has the lowest priority."""
+    """Write PodsReady=False before the admission, with the lowest priority: the admission writes it too."""
     if s.workload is None or not s.context.waits_for_pods or s.workload.is_true(condition_types.FINISHED):
         return None
     return _write_if_changed(s.workload, transitions.pods_awaited, Cause.PODS_EXPECTED)
@@ -51,7 +51,7 @@ def _write_if_changed(workload: Workload, transition: transitions.Transition, ca
 
 
 def workload_follows_queue_name(s: JobSituation) -> PlannedWrite | None:
-    """The queue of a Workload can change while it holds no quota."""
+    """Copy a changed queue name to the Workload while it holds no quota."""
     w, name = s.workload, queue_name(s.job)
     if w is None or w.spec.queue_name == name or w.is_true(condition_types.QUOTA_RESERVED) or not s.context.managed:
         return None
@@ -59,7 +59,9 @@ def workload_follows_queue_name(s: JobSituation) -> PlannedWrite | None:
 
 
 def workload_follows_priority_class(s: JobSituation) -> PlannedWrite | None:
-    """With reserved quota only the name of a WorkloadPriorityClass can change, not the kind of class."""
+    """Copy a changed priority class to the Workload. With reserved quota only to another
+    WorkloadPriorityClass.
+    """
     w, wanted, priority = s.workload, s.job.metadata.labels.get(keys.PRIORITY_CLASS, ""), s.context.priority
     if w is None or not wanted or priority is None:
         return None
@@ -74,7 +76,7 @@ def workload_follows_priority_class(s: JobSituation) -> PlannedWrite | None:
 
 
 def workload_follows_admission_gates(s: JobSituation) -> PlannedWrite | None:
-    """The annotation that names the gates is copied from the Job."""
+    """Copy the annotation that names the admission gates from the Job to the Workload."""
     gates = s.job.metadata.annotations.get(keys.ADMISSION_GATED_BY)
     if s.workload is None or gates == s.workload.metadata.annotations.get(keys.ADMISSION_GATED_BY):
         return None
@@ -83,7 +85,7 @@ def workload_follows_admission_gates(s: JobSituation) -> PlannedWrite | None:
 
 
 def workload_follows_overrides(s: JobSituation) -> PlannedWrite | None:
-    """The overrides are copied from the Job or its priority class; a prebuilt Workload has its own."""
+    """Copy the overrides from the Job or its priority class to the Workload, unless that is prebuilt."""
     w = s.workload
     if w is None or s.context.prebuilt is not None:
         return None
@@ -96,7 +98,7 @@ def workload_follows_overrides(s: JobSituation) -> PlannedWrite | None:
 
 
 def unknown_priority_class_is_reported(s: JobSituation) -> PlannedWrite | None:
-    """The Job names another WorkloadPriorityClass, which does not exist: the Workload keeps the priority it has."""
+    """Record an Event if the Job names a WorkloadPriorityClass that does not exist. The Workload keeps its priority."""
     if s.workload is None or s.context.priority is not None:
         return None
     current = s.workload.spec.priority_class_ref

@@ -20,7 +20,9 @@ from queue_manager.jobs.workload_manifest import is_imported, is_made_for
 
 
 def job_outside_its_queue_runs_on(s: JobSituation) -> PlannedWrite | None:
-    """A Job without the label of a queue runs whatever happens to the Workload of its import."""
+    """Never stop a Job that is being imported and has no queue label: delete its Workload once that is evicted, release
+    it once it is deleted, else report pods.
+    """
     w = _running_import(s)
     if w is None or s.context.managed:
         return None
@@ -32,7 +34,7 @@ def job_outside_its_queue_runs_on(s: JobSituation) -> PlannedWrite | None:
 
 
 def imported_job_awaits_its_admission(s: JobSituation) -> PlannedWrite | None:
-    """A Job is labelled once its Workload is admitted, but the label may be seen first.
+    """Do nothing for a labelled Job whose Workload is not seen as admitted yet: the label may be seen first.
 
     A Workload loses its quota by an eviction, whose condition stays: without it no admission has been seen yet.
     """
@@ -44,7 +46,7 @@ def imported_job_awaits_its_admission(s: JobSituation) -> PlannedWrite | None:
 
 
 def _running_import(s: JobSituation) -> Workload | None:
-    """The Workload of the import of a Job that runs; None for other Jobs."""
+    """The Workload that `sluice import` created for a running Job; None for other Jobs."""
     w = s.current
     if w is None or s.job.spec.suspend or s.end is not None:
         return None

@@ -90,7 +90,7 @@ class JobPermits:
         return [w for w in self._workloads.lookup(BY_OWNER, job.metadata.uid) if _is_own(job, w)]
 
     def is_followed(self, workload: Workload) -> bool:
-        """Whether a Workload has the request of its Job, as far as the Job is known.
+        """Whether a Workload requests what its Job now requests; True if the Job is not in the cache.
 
         An edit that the Workload does not have yet, e.g. one that was made while no manager ran, is written to it
         first. A prebuilt Workload is not updated: its Job takes it over as it is, or finishes it as OutOfSync.

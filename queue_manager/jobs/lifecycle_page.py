@@ -53,7 +53,7 @@ Workload to the Job is a write to the Job because of the Workload's state, and v
 
 
 def render() -> str:
-    """The whole page."""
+    """The text of the page (Markdown)."""
     lines = [_INTRODUCTION, *walk_diagram(walk()), ""]
     lines += ["## Phases of a Workload", "", *phase_table(), "", *phase_diagram(PLACES), ""]
     lines += ["## Rules", "", "The first rule that applies gives the next step.", ""]

@@ -40,12 +40,14 @@ from queue_manager.lifecycle.write_causes import Cause
 
 
 def deleted_job_is_ignored(s: JobSituation) -> PlannedWrite | None:
-    """The garbage collector deletes the Workload of a deleted Job, and the lifecycle rules release that Workload."""
+    """Do nothing for a Job that is being deleted: the garbage collector deletes its Workload, and the lifecycle rules
+    release that.
+    """
     return Nothing() if s.job.metadata.deletion_timestamp is not None else None
 
 
 def lost_owner_reference_is_restored(s: JobSituation) -> PlannedWrite | None:
-    """A Workload that carries the Job's UID label but no owner reference gets its owner reference back."""
+    """Restore the owner reference of a Workload that carries the Job's UID label but has none."""
     lost = next((w for w in s.owned if w.metadata.controller is None), None)
     return UpdateWorkload(lost, adopt(s.job, lost)) if lost is not None else None
 
@@ -54,7 +56,7 @@ def lost_owner_reference_is_restored(s: JobSituation) -> PlannedWrite | None:
 
 
 def child_leaves_its_queue(s: JobSituation) -> PlannedWrite | None:
-    """A Job that becomes the child of a managed Job stops and leaves the queue it was in."""
+    """Stop a Job that has become the child of a managed Job, and delete its Workload."""
     if not s.is_child:
         return None
     action = _leave_queue(s)
@@ -62,7 +64,7 @@ def child_leaves_its_queue(s: JobSituation) -> PlannedWrite | None:
 
 
 def too_deep_child_is_reported(s: JobSituation) -> PlannedWrite | None:
-    """The chain of owners is too long to find out whether a managed Job stands above."""
+    """Record an Event if the chain of owners is too long to find out whether a managed Job is above this one."""
     if not s.is_child or s.context.parent is None or not s.context.parent.too_deep:
         return None
     message = f"The job has more than {MAX_ANCESTORS} managed or unmanaged ancestors"
@@ -70,7 +72,7 @@ def too_deep_child_is_reported(s: JobSituation) -> PlannedWrite | None:
 
 
 def child_of_pending_parent_is_suspended(s: JobSituation) -> PlannedWrite | None:
-    """A child is suspended until its parent is admitted. Whoever created the child unsuspends it then."""
+    """Suspend a child whose parent is not admitted. The creator of the child unsuspends it afterwards."""
     if not s.is_child or s.context.parent is None:
         return None
     if s.context.parent.admitted or s.job.spec.suspend or s.end is not None:
@@ -83,7 +85,7 @@ def child_of_pending_parent_is_suspended(s: JobSituation) -> PlannedWrite | None
 
 
 def unmanaged_job_leaves_queue(s: JobSituation) -> PlannedWrite | None:
-    """A Job whose queue label was removed stops, and its Workload is deleted."""
+    """Stop a Job whose queue label was removed, and delete its Workload."""
     return _leave_queue(s) if s.has_left_queue else None
 
 
@@ -120,7 +122,7 @@ def _delete_or_disown(s: JobSituation, workloads: Sequence[Workload]) -> Planned
 
 
 def workload_of_ended_job_is_finished(s: JobSituation) -> PlannedWrite | None:
-    """A Job that is Complete or Failed finishes its Workloads; those being deleted lose their finalizer."""
+    """Finish the Workloads of a Job that is Complete or Failed; remove the finalizer of deleted ones."""
     end = s.end
     if end is None:
         return None
@@ -144,7 +146,7 @@ def workload_of_ended_job_is_finished(s: JobSituation) -> PlannedWrite | None:
 
 
 def job_naming_another_workload_leaves_the_one_before(s: JobSituation) -> PlannedWrite | None:
-    """A suspended Job leaves its Workload when it names another prebuilt one, or names one for the first time."""
+    """Delete or disown the previous Workload of a suspended Job that now names another, prebuilt one."""
     others = [w for w in s.owned if w.metadata.name != prebuilt_name(s.job)]
     if not s.has_prebuilt_workload or not others or not s.job.spec.suspend:
         return None
@@ -152,7 +154,7 @@ def job_naming_another_workload_leaves_the_one_before(s: JobSituation) -> Planne
 
 
 def job_without_its_prebuilt_workload_is_suspended(s: JobSituation) -> PlannedWrite | None:
-    """The named Workload does not exist, is another Job's, or is being deleted: without quota the Job must not run."""
+    """Suspend a Job whose prebuilt Workload does not exist, is another Job's, or is being deleted: it has no quota."""
     if not s.has_prebuilt_workload or _is_available(s, s.workload) or s.job.spec.suspend:
         return None
     event = WorkloadEvent("Normal", event_reasons.JOB_STOPPED, messages.STOP_MISSING_PREBUILT)
@@ -160,7 +162,7 @@ def job_without_its_prebuilt_workload_is_suspended(s: JobSituation) -> PlannedWr
 
 
 def prebuilt_workload_of_another_job_is_reported(s: JobSituation) -> PlannedWrite | None:
-    """The Job waits for a Workload that it cannot have yet; it reports one that belongs to another owner."""
+    """Wait for a prebuilt Workload that the Job cannot adopt yet; record an Event if it belongs to another owner."""
     workload = s.workload
     if not s.has_prebuilt_workload or _is_available(s, workload):
         return None
@@ -172,7 +174,7 @@ def prebuilt_workload_of_another_job_is_reported(s: JobSituation) -> PlannedWrit
 
 
 def prebuilt_workload_is_adopted(s: JobSituation) -> PlannedWrite | None:
-    """The Job becomes the controlling owner of the Workload that it names."""
+    """Make the Job the controlling owner of the prebuilt Workload that it names."""
     workload = s.workload
     if not s.has_prebuilt_workload or workload is None or workload.metadata.controller is not None:
         return None
@@ -191,7 +193,7 @@ def _is_available(s: JobSituation, workload: Workload | None) -> bool:
 
 
 def running_job_without_workload_is_suspended(s: JobSituation) -> PlannedWrite | None:
-    """The Job holds no quota. Without a Workload its template cannot be restored, so one write ends the stop."""
+    """Suspend a running Job without a Workload, in one write: there is no stored template to restore."""
     if s.workload is not None or s.job.spec.suspend:
         return None
     event = WorkloadEvent("Normal", event_reasons.JOB_STOPPED, messages.STOP_MISSING)
@@ -199,22 +201,22 @@ def running_job_without_workload_is_suspended(s: JobSituation) -> PlannedWrite |
 
 
 def stop_without_workload_is_ended(s: JobSituation) -> PlannedWrite | None:
-    """The Workload was lost during a stop: the mark is removed without a restored template."""
+    """Remove the stop mark of a Job whose Workload was lost during the stop; its template cannot be restored."""
     return PatchJob(start_stop.unmark(s.job)) if s.workload is None and s.is_stopping else None
 
 
 def pods_of_earlier_run_are_awaited(s: JobSituation) -> PlannedWrite | None:
-    """No Workload is created while pods of the Job still use nodes."""
+    """Wait before creating a Workload while pods of an earlier run still use nodes."""
     return Nothing() if s.workload is None and not pod_progress.is_idle(s.job, s.context.uses_nodes) else None
 
 
 def new_job_of_unknown_priority_class_is_reported(s: JobSituation) -> PlannedWrite | None:
-    """No Workload is created for a Job whose WorkloadPriorityClass does not exist."""
+    """Record an Event instead of creating a Workload if the Job's WorkloadPriorityClass does not exist."""
     return unknown_priority_class(s) if s.workload is None and s.context.priority is None else None
 
 
 def workload_is_created(s: JobSituation) -> PlannedWrite | None:
-    """A suspended Job without pods gets a Workload."""
+    """Create the Workload of a suspended Job without pods."""
     if s.workload is not None or s.context.priority is None:
         return None
     tree = new_workload(s.job, s.context.priority, s.context.labels_to_copy, s.context.overrides)
@@ -233,7 +235,7 @@ def unknown_priority_class(s: JobSituation) -> PlannedWrite:
 
 
 def surplus_workload_is_deleted(s: JobSituation) -> PlannedWrite | None:
-    """A Job has one Workload: the one that matches stays, and the others that the Job owns are deleted."""
+    """Delete the Workloads that the Job owns besides the one that matches it."""
     if s.has_prebuilt_workload:
         return None
     for other in s.owned:
@@ -243,35 +245,35 @@ def surplus_workload_is_deleted(s: JobSituation) -> PlannedWrite | None:
 
 
 def job_of_deleted_workload_is_stopped(s: JobSituation) -> PlannedWrite | None:
-    """The finalizer keeps a deleted Workload, and its quota, until its Job has stopped."""
+    """Stop the Job of a Workload that is being deleted. The finalizer keeps the Workload and its quota until then."""
     if s.workload is None or s.workload.metadata.deletion_timestamp is None:
         return None
     return start_stop.stop_step(s, s.workload, messages.STOP_WORKLOAD_DELETED)
 
 
 def deleted_workload_is_released(s: JobSituation) -> PlannedWrite | None:
-    """The Job has stopped: nothing holds the deleted Workload any longer."""
+    """Remove the finalizer of a Workload that is being deleted, once its Job has stopped."""
     if s.workload is None or s.workload.metadata.deletion_timestamp is None:
         return None
     return ReleaseWorkload(s.workload) if keys.FINALIZER in s.workload.metadata.finalizers else Nothing()
 
 
 def job_of_finished_workload_is_stopped(s: JobSituation) -> PlannedWrite | None:
-    """A Workload is finished before its Job when the Job could not be started or is out of sync: it holds no quota."""
+    """Stop a Job whose Workload finished before it (the Job could not start, or is OutOfSync): it has no quota."""
     if s.workload is None or not s.workload.is_true(condition_types.FINISHED):
         return None
     return start_stop.stop_step(s, s.workload, messages.STOP_NOT_ADMITTED) or Nothing()
 
 
 def edited_job_is_stopped(s: JobSituation) -> PlannedWrite | None:
-    """A Job that no longer matches the request of its Workload is stopped."""
+    """Stop a Job that no longer matches the request of its Workload."""
     if s.workload is None or s.matches:
         return None
     return start_stop.stop_step(s, s.workload, messages.STOP_NO_MATCH)
 
 
 def prebuilt_workload_of_edited_job_is_finished(s: JobSituation) -> PlannedWrite | None:
-    """A Workload that its user made is not edited: it is finished as OutOfSync."""
+    """Finish a prebuilt Workload that its Job no longer matches as OutOfSync; prebuilt Workloads are never edited."""
     if s.workload is None or s.matches or not s.has_prebuilt_workload:
         return None
     return WriteWorkloadStatus(
@@ -280,7 +282,7 @@ def prebuilt_workload_of_edited_job_is_finished(s: JobSituation) -> PlannedWrite
 
 
 def workload_with_quota_of_edited_job_is_deleted(s: JobSituation) -> PlannedWrite | None:
-    """Quota was reserved for the old size: the Job gets a new Workload and a new admission."""
+    """Delete the Workload of an edited Job if it holds quota, which was for the old size. A new one is created next."""
     if s.workload is None or s.matches or not s.workload.is_true(condition_types.QUOTA_RESERVED):
         return None
     return DeleteWorkload(s.workload, _deleted_event(s.workload))
@@ -299,7 +301,7 @@ def reclaimable_pods_of_edited_job_are_lowered(s: JobSituation) -> PlannedWrite 
 
 
 def pending_workload_follows_edited_job(s: JobSituation) -> PlannedWrite | None:
-    """A pending Workload is updated to the current pods and execution time of the Job."""
+    """Update a pending Workload to the current pods and execution time of its Job."""
     if s.workload is None or s.matches:
         return None
     spec = {"podSets": [pod_set(s.job)], "maximumExecutionTimeSeconds": max_execution_time(s.job)}

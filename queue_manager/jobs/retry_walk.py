@@ -46,7 +46,7 @@ class WalkStep(NamedTuple):
 
 
 def walk() -> list[WalkStep]:
-    """All writes from submission to the end."""
+    """Return all writes from the submission of the Job to its end."""
     scenario = _Scenario()
     scenario.rules()
     for _ in ("retried", "deactivated, since the limit is one retry"):
@@ -101,7 +101,7 @@ class _Scenario:
         self.rules()
 
     def time_passes(self) -> None:
-        """To the time for which the lifecycle rules wait, if they wait."""
+        """Move the clock to the time for which the lifecycle rules wait, if they wait."""
         step = state_space.next_step(self._life())
         if isinstance(step, Wait):
             seconds = (step.until - self.base.now).total_seconds()

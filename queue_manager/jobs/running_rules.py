@@ -19,7 +19,7 @@ from queue_manager.lifecycle.write_causes import Cause
 
 
 def job_of_evicted_workload_is_stopped(s: JobSituation) -> PlannedWrite | None:
-    """The Job of an evicted Workload is suspended; its quota is released by a later write, when no pod is left."""
+    """Suspend the Job of an evicted Workload. A later write releases the quota, when no pod is left."""
     evicted = s.workload.condition(condition_types.EVICTED) if s.workload is not None else None
     if s.workload is None or evicted is None or not evicted.is_true:
         return None
@@ -27,7 +27,7 @@ def job_of_evicted_workload_is_stopped(s: JobSituation) -> PlannedWrite | None:
 
 
 def quota_of_stopped_job_is_released(s: JobSituation) -> PlannedWrite | None:
-    """The Job of an evicted Workload has stopped and has no pods left, not even terminating ones."""
+    """Release the quota of an evicted Workload once its Job has stopped and has no pods, not even terminating ones."""
     w = s.workload
     if w is None or not w.is_true(condition_types.EVICTED) or not w.is_true(condition_types.QUOTA_RESERVED):
         return None
@@ -38,7 +38,7 @@ def quota_of_stopped_job_is_released(s: JobSituation) -> PlannedWrite | None:
 
 
 def admitted_job_is_started(s: JobSituation) -> PlannedWrite | None:
-    """One write unsuspends the Job and injects the fields of flavors and admission checks.
+    """Start the Job of an admitted Workload: one write unsuspends it and injects the fields of flavors and checks.
 
     A Workload whose template contradicts that can never run and is finished. A missing flavor or ClusterQueue is
     awaited: what runs there would count against no quota.
@@ -69,7 +69,7 @@ def job_that_is_not_admitted_is_stopped(s: JobSituation) -> PlannedWrite | None:
 
 
 def missing_flavor_or_queue_is_reported(s: JobSituation) -> PlannedWrite | None:
-    """A Job admitted to a ResourceFlavor or ClusterQueue that does not exist waits: it starts once it does."""
+    """Record an Event for a Job admitted to a ResourceFlavor or ClusterQueue that does not exist; it starts later."""
     if s.workload is None or not _may_run(s, s.workload) or not s.job.spec.suspend:
         return None
     admission = s.workload.status.admission
@@ -84,7 +84,7 @@ def missing_flavor_or_queue_is_reported(s: JobSituation) -> PlannedWrite | None:
 
 
 def pending_admission_checks_are_reported(s: JobSituation) -> PlannedWrite | None:
-    """The messages of the admission checks that a stopped Job with reserved quota waits for."""
+    """Record an Event with the messages of the admission checks that a stopped Job with reserved quota waits for."""
     w = s.workload
     if w is None or not w.is_true(condition_types.QUOTA_RESERVED) or not _must_not_run(s, w):
         return None
@@ -101,7 +101,7 @@ def _may_run(s: JobSituation, w: Workload) -> bool:
 
 
 def _must_not_run(s: JobSituation, w: Workload) -> bool:
-    """Whether the Job has no quota to run on, for another cause than an eviction."""
+    """Whether the Job must stop because it has no quota, for a reason other than an eviction."""
     return not w.is_true(condition_types.EVICTED) and not _may_run(s, w)
 
 

@@ -1,4 +1,4 @@
-"""What the webhook rules of Jobs read of a cluster, from caches: see `webhook.SubmissionContext`."""
+"""Builds the `webhook.SubmissionContext` of a Job from caches: what the webhook rules read of a cluster."""
 
 from __future__ import annotations
 

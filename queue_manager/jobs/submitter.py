@@ -43,5 +43,5 @@ class SubmitterAdmission:
         return queued and self._context.managed and not self._context.owner_managed
 
     def validate(self, review: AdmissionReview) -> list[FieldError]:
-        """No write is refused."""
+        """Return no errors: this rule refuses no write."""
         return []

@@ -162,7 +162,7 @@ def validate_job_update(new: Json, old: Json, context: SubmissionContext) -> lis
 
 
 def _validate_elastic_change(now: Json, was: Json) -> list[FieldError]:
-    """A Job cannot become elastic or stop being so.
+    """The error of a Job that becomes elastic or stops being so.
 
     As in Kueue, the message prints the new value as a boolean, and names the annotation as if it were a label.
     """
@@ -172,7 +172,7 @@ def _validate_elastic_change(now: Json, was: Json) -> list[FieldError]:
 
 
 def _validate_override_change(now: Json, was: Json, context: SubmissionContext) -> list[FieldError]:
-    """Only changed overrides must be within the bounds, which may have been different at the Job's creation."""
+    """The errors of changed overrides. Unchanged ones are not checked: the bounds may have changed since then."""
     changed = {key: now[key] for key in overrides.KEYS if key in now and now[key] != was.get(key)}
     return overrides.errors(changed, context.bounds)
 

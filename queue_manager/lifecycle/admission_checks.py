@@ -35,7 +35,7 @@ def synchronise(draft: Draft, names: Sequence[str]) -> None:
 
 
 def act(draft: Draft) -> None:
-    """React to the states of the checks, if the Workload holds quota and is not evicted."""
+    """Deactivate, evict or admit a Workload with quota by the states of its checks; do nothing for an evicted one."""
     if not draft.is_true(condition_types.QUOTA_RESERVED) or draft.is_true(condition_types.EVICTED):
         return
     rejected, retried = in_state(draft, CheckState.REJECTED), in_state(draft, CheckState.RETRY)

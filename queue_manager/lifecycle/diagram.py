@@ -84,7 +84,7 @@ def deciding_rule(life: LifeState) -> Rule:
 
 
 def changed_condition(before: Workload, after: Workload) -> str:
-    """A write in the words of the most important condition that it changes."""
+    """Describe a write by the most important condition that it changes, such as `Evicted=True`."""
     if before.spec.active != after.spec.active:
         target = before.condition(condition_types.DEACTIVATION_TARGET)
         return f"DeactivationTarget {target.reason}" if target is not None else "spec.active"
@@ -96,7 +96,7 @@ def changed_condition(before: Workload, after: Workload) -> str:
 
 
 def _outline(life: LifeState) -> tuple[object, ...]:
-    """What decides which moves are possible from here on, without times and messages."""
+    """Return a key of the state that decides which moves are possible next; times and messages are left out."""
     w = life.workload
     state = w.status.requeue_state
     at = state.requeue_at if state is not None else None

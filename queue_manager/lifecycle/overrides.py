@@ -73,7 +73,7 @@ def _check(key: str, text: str, bounds: Bounds) -> FieldError | None:
 
 
 def _duration(text: str, least: float, most: float | None) -> str:
-    """What is wrong with a duration, or "". Bounds in seconds; `most` None: no bound."""
+    """Return what is wrong with the text of a duration, or "". Bounds in seconds; `most` None: no bound."""
     try:
         seconds = durations.parse(text).total_seconds()
     except ValueError:

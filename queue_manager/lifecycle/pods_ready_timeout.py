@@ -126,7 +126,7 @@ def time_out(
 
 
 def give_up(draft: Draft, unscheduled: Unscheduled | None = None, pod_cause: str = "") -> None:
-    """Announce the deactivation: giveUpAfter is over."""
+    """Announce the deactivation of a Workload whose giveUpAfter is over."""
     message = _with_pods(messages.REQUEUING_TIME_MESSAGE, unscheduled, pod_cause)
     transitions.target_deactivation(draft, reasons.REQUEUING_LIMIT_EXCEEDED, message)
 

@@ -1,4 +1,4 @@
-"""How settings and Workloads enter the queues: what is pending for quota, and what the scheduler reads of it. Pure."""
+"""Decides which Workloads wait for quota, and converts Workloads and settings to what the queues read. Pure."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def configure(state: SchedulerState, queues: Queues, settings: WorkloadSettings)
 
 
 def waits(workload: Workload) -> bool:
-    """Whether quota may be reserved: the Workload is active, not gated, deleted or finished, and holds none."""
+    """Whether a Workload waits for quota: it is active, holds no quota, and is not gated, deleted or finished."""
     return (
         workload.spec.active
         and workload.metadata.deletion_timestamp is None

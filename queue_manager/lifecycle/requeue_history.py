@@ -44,7 +44,7 @@ def record(draft: Draft, reason: str, cause: str, retry_at: datetime | None = No
 
 
 def record_failure(draft: Draft, pod_cause: str) -> None:
-    """Keep why the pods of a failed Job failed: what drains their node, or cleans up, deletes them."""
+    """Store why the pods of a failed Job failed, since a drain or a cleanup may delete them."""
     known = draft.status.requeue_history or RequeueHistory()
     draft.put(requeue_history=msgspec.structs.replace(known, pod_cause=pod_cause))
 
@@ -87,7 +87,7 @@ def begin_inactivity(draft: Draft) -> None:
 
 
 def _unrecorded(draft: Draft) -> datetime | None:
-    """Since when a Workload is inactive that Kueue or an older Sluice deactivated; None if it is only now."""
+    """When Kueue or an older Sluice deactivated a Workload, without recording it; None if it is active until now."""
     evicted, reserved = (draft.original.condition(t) for t in (condition_types.EVICTED, condition_types.QUOTA_RESERVED))
     if evicted is None or reserved is None or reserved.is_true or reserved.reason != reasons.DEACTIVATED:
         return None

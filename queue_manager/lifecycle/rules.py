@@ -62,7 +62,7 @@ def next_step(workload: Workload, context: WorkloadContext, settings: WorkloadSe
 def workload_without_owner_is_finished(
     w: Workload, context: WorkloadContext, settings: WorkloadSettings, now: datetime
 ) -> Step | None:
-    """If its Job is gone, a Workload is Finished with OwnerNotFound; if it is being deleted, it loses its finalizer."""
+    """Finish a Workload without a Job as OwnerNotFound; if it is being deleted, remove its finalizer."""
     if not context.owner_gone or w.is_true(condition_types.FINISHED):
         return None
     if w.metadata.deletion_timestamp is not None:
@@ -74,7 +74,7 @@ def workload_without_owner_is_finished(
 def finished_workload_is_released_and_expires(
     w: Workload, context: WorkloadContext, settings: WorkloadSettings, now: datetime
 ) -> Step | None:
-    """A finished Workload loses its finalizer immediately, and is deleted after the retention."""
+    """Remove the finalizer of a finished Workload immediately, and delete the Workload after the retention."""
     finished = w.condition(condition_types.FINISHED)
     if finished is None or not finished.is_true:
         return None
@@ -89,7 +89,7 @@ def finished_workload_is_released_and_expires(
 def deleted_workload_without_job_is_released(
     w: Workload, context: WorkloadContext, settings: WorkloadSettings, now: datetime
 ) -> Step | None:
-    """A deleted Workload loses its finalizer; if it has a Job, `jobs` removes the finalizer after stopping the Job."""
+    """Remove the finalizer of a deleted Workload without a Job. With one, `jobs` does so after stopping the Job."""
     if w.metadata.deletion_timestamp is None:
         return None
     return Idle() if w.job_uid else _remove_finalizer(w)
@@ -113,7 +113,7 @@ def _expire(since: datetime | None, keep: float | None, now: datetime, *, owner:
 def times_in_the_future_are_corrected(
     w: Workload, context: WorkloadContext, settings: WorkloadSettings, now: datetime
 ) -> Step | None:
-    """Times in the future are corrected, before the rules below count from them."""
+    """Correct times in the future, before the rules below count from them."""
     return ApplyTransition(clock_set_back.correct, Cause.CLOCK) if clock_set_back.is_ahead(w, now) else None
 
 
@@ -123,9 +123,9 @@ def times_in_the_future_are_corrected(
 def announced_deactivation_is_written(
     w: Workload, context: WorkloadContext, settings: WorkloadSettings, now: datetime
 ) -> Step | None:
-    """DeactivationTarget sets spec.active to false, once per announcement. If a user has reactivated the Workload
-    before the eviction was written, the eviction is still written, without setting spec.active again: its cause
-    persists, and would be announced again immediately.
+    """Set spec.active to false once DeactivationTarget is True, once per announcement. If a user has reactivated the
+    Workload before the eviction was written, the eviction is still written, without setting spec.active again: its
+    cause persists, and would be announced again immediately.
     """
     target = w.condition(condition_types.DEACTIVATION_TARGET)
     if not w.spec.active or target is None or not target.is_true:
@@ -139,7 +139,7 @@ def announced_deactivation_is_written(
 def inactive_workload_is_evicted(
     w: Workload, context: WorkloadContext, settings: WorkloadSettings, now: datetime
 ) -> Step | None:
-    """An inactive Workload with quota is evicted. If a rule deactivated it, its Job is deleted after the retention."""
+    """Evict an inactive Workload with quota. If a rule deactivated it, delete its Job after the retention."""
     if w.spec.active:
         return None
     draft = Draft(w, now)
@@ -167,7 +167,7 @@ def _deactivate(context: WorkloadContext) -> Callable[[Draft], None]:
 def gated_workload_is_not_enqueued(
     w: Workload, context: WorkloadContext, settings: WorkloadSettings, now: datetime
 ) -> Step | None:
-    """A Workload whose annotation names admission gates is not enqueued."""
+    """Report a Workload whose annotation names admission gates, which is not enqueued."""
     gates = w.metadata.annotations.get(keys.ADMISSION_GATED_BY, "")
     reserved = w.condition(condition_types.QUOTA_RESERVED)
     if reserved is not None and reserved.is_true:
@@ -198,7 +198,7 @@ def _open_gate(draft: Draft) -> None:
 def workload_in_backoff_is_requeued(
     w: Workload, context: WorkloadContext, settings: WorkloadSettings, now: datetime
 ) -> Step | None:
-    """A Workload without quota waits until requeueAt, or until the cause of Requeued=False ends, and is requeued."""
+    """Requeue an evicted Workload without quota once requeueAt has passed, or the cause of Requeued=False has ended."""
     if w.is_true(condition_types.QUOTA_RESERVED):
         return None
     state = w.status.requeue_state
@@ -240,7 +240,7 @@ _BY_SCHEDULER = (
 def pending_reason_is_kept_up_to_date(
     w: Workload, context: WorkloadContext, settings: WorkloadSettings, now: datetime
 ) -> Step | None:
-    """The reason of QuotaReserved=False is kept up to date."""
+    """Update the reason of QuotaReserved=False if it no longer holds."""
     reserved = w.condition(condition_types.QUOTA_RESERVED)
     if reserved is not None and reserved.is_true:
         return None
@@ -250,7 +250,9 @@ def pending_reason_is_kept_up_to_date(
 
 
 def _explain_untried(w: Workload, context: WorkloadContext, settings: WorkloadSettings, now: datetime) -> Step | None:
-    """One that is passed over with an equal one gets its reason when it has waited for a period: most start before.
+    """Write the reason of a Workload that was not tried because an equal one was refused, after one period: most start
+    before.
+
 
     Later, while urgent writes wait: a backlog has thousands of them, and their reasons would delay its starts.
     """
@@ -274,7 +276,7 @@ def _pass_over(draft: Draft, refused: PendingReason) -> None:
 
 
 def _update_reason(draft: Draft, context: WorkloadContext) -> None:
-    """Decides on the newest state: the scheduler may have written a reason meanwhile."""
+    """Write the reason of QuotaReserved=False for the newest state, in which the scheduler may have changed it."""
     reserved = draft.condition(condition_types.QUOTA_RESERVED)
     if reserved is not None and reserved.is_true:
         return
@@ -289,7 +291,7 @@ def _update_reason(draft: Draft, context: WorkloadContext) -> None:
 
 
 def blocker(w: Workload, context: WorkloadContext) -> PendingReason | None:
-    """Why no admission of the Workload is tried, because of its LocalQueue or ClusterQueue; None if one is."""
+    """Why the LocalQueue or ClusterQueue of the Workload keeps it from being tried; None if neither does."""
     queue = w.spec.queue_name
     if not context.local_queue_exists:
         return PendingReason(reasons.MISCONFIGURED, messages.does_not_exist("LocalQueue", queue))
@@ -323,7 +325,7 @@ def _change_or_idle(w: Workload, now: datetime, apply: Callable[[Draft], None]) 
 
 
 def _release_without_job(w: Workload) -> Step | None:
-    """An evicted Workload without a Job releases its quota immediately: there is nothing to stop."""
+    """Release the quota of an evicted Workload without a Job immediately: there is nothing to stop."""
     if not w.job_uid and w.is_true(condition_types.EVICTED) and w.is_true(condition_types.QUOTA_RESERVED):
         return ApplyTransition(lambda d: transitions.unreserve(d, waits_for_pods=False), Cause.RELEASE)
     return None
@@ -332,7 +334,7 @@ def _release_without_job(w: Workload) -> Step | None:
 def evicted_workload_keeps_quota_until_job_stops(
     w: Workload, context: WorkloadContext, settings: WorkloadSettings, now: datetime
 ) -> Step | None:
-    """An evicted Workload keeps its quota until `jobs` has stopped its Job. Without a Job the quota is free at once."""
+    """Wait until `jobs` has stopped the Job of an evicted Workload. Without a Job, release the quota at once."""
     if not w.is_true(condition_types.EVICTED) or not w.is_true(condition_types.QUOTA_RESERVED):
         return None
     return _release_without_job(w) or Idle()
@@ -341,7 +343,7 @@ def evicted_workload_keeps_quota_until_job_stops(
 def admission_checks_take_effect(
     w: Workload, context: WorkloadContext, settings: WorkloadSettings, now: datetime
 ) -> Step | None:
-    """The list of admission checks is kept up to date, and their states take effect (see `admission_checks`)."""
+    """Update the list of admission checks, and carry out what their states require (see `admission_checks`)."""
     if w.is_true(condition_types.EVICTED) and w.is_true(condition_types.QUOTA_RESERVED):
         return None
 
@@ -358,7 +360,7 @@ def admission_checks_take_effect(
 def reservation_of_stopped_queue_is_released(
     w: Workload, context: WorkloadContext, settings: WorkloadSettings, now: datetime
 ) -> Step | None:
-    """A reservation without admission is released if one of its queues is stopped, terminating or missing."""
+    """Release a reservation without admission if one of its queues is stopped, terminating or missing."""
     if (
         not w.is_true(condition_types.QUOTA_RESERVED)
         or w.is_true(condition_types.ADMITTED)
@@ -385,7 +387,7 @@ def _why_released(w: Workload, context: WorkloadContext) -> tuple[str, str] | No
 def workload_of_draining_queue_is_evicted(
     w: Workload, context: WorkloadContext, settings: WorkloadSettings, now: datetime
 ) -> Step | None:
-    """A queue with stopPolicy HoldAndDrain evicts the Workloads that it has admitted."""
+    """Evict an admitted Workload if one of its queues has the stopPolicy HoldAndDrain."""
     if not w.is_true(condition_types.ADMITTED) or context.draining is None:
         return None
     reason, message = context.draining
@@ -400,7 +402,7 @@ def _evict_once(draft: Draft, reason: str, message: str) -> None:
 def workload_past_deadline_is_evicted(
     w: Workload, context: WorkloadContext, settings: WorkloadSettings, now: datetime
 ) -> Step | None:
-    """An admitted Workload is evicted or deactivated at its deadline for ready pods, or for the execution time."""
+    """Evict or deactivate an admitted Workload at its deadline for ready pods, or at the end of its execution time."""
     if not w.is_true(condition_types.ADMITTED) or w.is_true(condition_types.EVICTED):
         return None
     ready = pods_ready_timeout.pods_deadline(w, settings, context.unscheduled)

@@ -118,6 +118,6 @@ def make_condition(
 
 
 def _wire(value: object) -> Json:
-    """As JSON. Empty lists and records become null, which removes them in a merge patch; the number 0 stays."""
+    """Convert a value to JSON for a merge patch. Empty lists and records become null, which removes them; 0 stays."""
     tree = msgspec.to_builtins(value)
     return tree if tree or isinstance(tree, int) else None

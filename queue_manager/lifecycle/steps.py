@@ -1,4 +1,4 @@
-"""What a step of the life cycle can be, and what surrounds a Workload when it is decided."""
+"""Types of the life cycle: its possible steps, and WorkloadContext, which has the facts from other objects."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from queue_manager.queueing.pending import PendingReason
 
 @dataclass(frozen=True, slots=True)
 class WorkloadContext:
-    """Facts from other objects. Stop policies are "" if the queue does not exist."""
+    """What the rules need to know from other objects than the Workload. A missing queue has the stop policy ""."""
 
     local_queue_exists: bool = True
     local_queue_stop: str = policy_values.STOP_NONE

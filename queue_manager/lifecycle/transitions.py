@@ -37,7 +37,7 @@ STOPPED_QUEUES = {
 
 
 def refuse(draft: Draft, reason: str, message: str, requests: Mapping[str, Amounts]) -> None:
-    """The scheduler could not admit the Workload. Records one Event per changed reason or message.
+    """Set QuotaReserved=False because the scheduler refused the Workload. Records an Event if they changed.
 
     `requests` are those of all its pods, by pod set; they are written to status.resourceRequests.
     """
@@ -50,7 +50,7 @@ def refuse(draft: Draft, reason: str, message: str, requests: Mapping[str, Amoun
 
 
 def block(draft: Draft, reason: str, message: str) -> None:
-    """The Workload cannot be tried: its queue, its spec or a gate prevents it."""
+    """Set QuotaReserved=False because the queue, the spec or a gate keeps the Workload from being tried."""
     requeue_history.end_inactivity(draft)
     draft.set(condition_types.QUOTA_RESERVED, "False", reason, message)
     draft.set(condition_types.ADMITTED, "False", reasons.NO_RESERVATION, messages.NO_RESERVATION_MESSAGE)
@@ -255,7 +255,7 @@ def deactivate(draft: Draft, pod_cause: str = "") -> None:
 
 
 def unreserve(draft: Draft, *, waits_for_pods: bool) -> None:
-    """The Job has stopped: release the quota and reset what belongs to the old run, in one write.
+    """Release the quota after the Job has stopped, and reset the conditions of the old run, in one write.
 
     `waits_for_pods`: waitForPodsReady is on, so PodsReady is reset in the same write. BEHAVIOUR.md#q27-quota-release.
     """
@@ -310,7 +310,7 @@ def _needs_more_than_time(reason: str) -> bool:
 
 
 def requeue(draft: Draft) -> None:
-    """Set Requeued=True, with the reason that answers the one for which it was False.
+    """Set Requeued=True, with the reason that corresponds to the previous reason of Requeued=False.
 
     Any reason that begins with Deactivated counts, so that a Workload deactivated by a rule can be reactivated too; it
     then has a new budget of retries and of execution time. BEHAVIOUR.md#q22-reactivation.

@@ -55,7 +55,7 @@ class PodsReadySettings:
 
 @dataclass(frozen=True, slots=True)
 class WorkloadSettings:
-    """`pods_ready` None: waitForPodsReady is off. Retention None: forever."""
+    """Settings of the life cycle. `pods_ready` None: waitForPodsReady is off. A retention of None: forever."""
 
     pods_ready: PodsReadySettings | None = field(default_factory=PodsReadySettings)
     manage_all: bool = False  # also Jobs without the queue-name label

@@ -1,8 +1,8 @@
 """Why the status of a Workload is written: passed with each transition, and counted with each write.
 
-A cause that only *explains* lets no work run: whoever waits for it is a reader. Such a write gives way to all others
-(`scheduler.write_queue`). Transitions of several causes can share one write, which then counts for the first of them in
-the order of this list. BEHAVIOUR.md#q39-status-writes.
+A cause that only *explains* changes no decision: only people who read the status wait for it. Such a write gives way to
+all others (`scheduler.write_queue`). Transitions of several causes can share one write, which then counts for the first
+of them in the order of this list. BEHAVIOUR.md#q39-status-writes.
 """
 
 from __future__ import annotations

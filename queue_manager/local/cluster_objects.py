@@ -73,7 +73,7 @@ class ClusterObjectServer:
             await self._label(name, labels)
 
     async def follow_namespaces(self, cluster: RestClient, names: Iterable[str]) -> None:
-        """Copy them again and again: a Role cannot grant a watch of them."""
+        """Repeat `read_namespaces` every NAMESPACE_SECONDS: a Role cannot grant a watch of namespaces."""
         names = list(names)
         while True:
             await asyncio.sleep(NAMESPACE_SECONDS)

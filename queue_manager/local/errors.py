@@ -186,7 +186,7 @@ def unexplained(message: str) -> StatusError:
 
 
 def internal(message: str) -> StatusError:
-    """500: the server failed."""
+    """Return a StatusError 500 for a failure of the server itself."""
     cause = {"message": message}
     return StatusError(500, "InternalError", f"Internal error occurred: {message}", {"causes": [cause]})
 

@@ -229,7 +229,7 @@ class LocalCluster:
 
 
 def _limit(config: KueueConfig) -> RateLimit | None:
-    """The client's rate limit: none unless the configuration sets one, as all requests stay in this process."""
+    """The client's rate limit as configured, by default none: all requests stay in this process."""
     unset = config.client_connection == KueueConfig().client_connection
     return None if unset else config.client_connection.limit
 

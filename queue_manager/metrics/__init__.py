@@ -2,8 +2,8 @@
 
 Modules:
 
-    queue_metrics   counters and histograms, from the conditions of Workloads
-    gauges          gauges, computed for each exposition
-    evictions       counters of evictions
-    build_info      the version that runs
+    queue_metrics       counters and histograms, from the conditions of Workloads
+    gauges              gauges, computed for each exposition
+    eviction_counters   counters of evictions
+    build_info          the version that runs
 """

@@ -37,7 +37,7 @@ class Gauge(NamedTuple):
 def gauges(
     quota_cache: QuotaCache, workloads: Iterable[Workload], is_exported: Callable[[Key], bool], *, resources: bool
 ) -> Iterator[Gauge]:
-    """All series. `is_exported`: whether a LocalQueue has series; `resources`: also quotas and usage."""
+    """Yield all series. `is_exported`: whether a LocalQueue has series. `resources`: with quotas and usage."""
     for name in quota_cache.state.queues:
         yield from _of_cluster_queue(quota_cache, name)
         if resources:

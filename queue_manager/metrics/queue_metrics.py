@@ -2,7 +2,7 @@
 
 Counters and histograms follow the conditions of Workloads: each change of a condition to True counts once, whoever
 wrote it. The content of the caches at the start does not count. Gauges are computed for each exposition (`gauges`),
-evictions are counted where they are written (`evictions`). BEHAVIOUR.md#q42-metrics.
+evictions are counted where they are written (`eviction_counters`). BEHAVIOUR.md#q42-metrics.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class QueueMetrics:
     """Counts the changes of Workloads, and sets the gauges before each exposition."""
 
     def __init__(self, runtime: Runtime, quota_cache: QuotaCache, writer: WorkloadWriter, config: Metrics) -> None:
-        """`config` may be replaced at any time."""
+        """`config`: the initial configuration; set the attribute to apply a new one."""
         self.config = config
         self._metrics: MetricRegistry = runtime.metrics
         self._quota_cache = quota_cache

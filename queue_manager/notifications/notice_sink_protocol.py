@@ -1,4 +1,4 @@
-"""What a sink of notices has to offer."""
+"""Protocol of the sinks that deliver notices, and their exception."""
 
 from __future__ import annotations
 

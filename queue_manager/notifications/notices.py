@@ -86,7 +86,7 @@ def of_job(
 
 
 def of_workload(old: Workload | None, new: Workload | None, begun: datetime, now: datetime) -> Notice | None:
-    """The deactivation or the preemption of a Workload of a Job. `now`: the time of a change that is not dated."""
+    """The notice of a deactivation or preemption of a Job's Workload, else None. `now`: for undated changes."""
     if new is None or not new.job_uid:
         return None
     evicted, event = _eviction(new)
@@ -160,7 +160,7 @@ def _pod_cause(workload: Workload) -> str:
 
 
 def _preempted_for(workload: Workload) -> str:
-    """For which priority and queue the Workload was preempted; the condition's message names the other Workload."""
+    """Return for which priority and queue the Workload was preempted, without the name of the preemptor."""
     last = workload.last_attempt
     return last.cause if last is not None else ""
 

@@ -33,7 +33,7 @@ METRIC = "sluice_notifications_total"
 
 
 class Notifier:
-    """Watches Jobs and Workloads. Construct it before the runtime starts."""
+    """Makes notices of changes of Jobs and Workloads, and queues them. Construct it before the runtime starts."""
 
     def __init__(
         self, runtime: Runtime, events: Collection[str], sinks: Collection[Sink], disruptions: Disruptions
@@ -68,7 +68,7 @@ class Notifier:
 
 
 class _Outbox:
-    """The notices that wait for one sink."""
+    """The bounded queue of notices for one sink, and the task that delivers them."""
 
     def __init__(self, sink: Sink, metrics: MetricRegistry) -> None:
         self._sink = sink
@@ -76,7 +76,7 @@ class _Outbox:
         self._queue: asyncio.Queue[Notice] = asyncio.Queue(MAX_WAITING)
 
     def put(self, notice: Notice) -> None:
-        """Add a notice, or drop it if the sink is that far behind."""
+        """Add a notice, or drop it if the queue is full."""
         try:
             self._queue.put_nowait(notice)
         except asyncio.QueueFull:

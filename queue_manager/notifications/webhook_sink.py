@@ -36,7 +36,7 @@ class _NotNow(Exception):
 
 
 class WebhookSink:
-    """Delivers to one URL."""
+    """Delivers notices to one URL by signed POST requests, with retries."""
 
     name = "webhook"
 

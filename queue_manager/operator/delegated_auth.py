@@ -1,4 +1,4 @@
-"""Who makes a request, and whether that is allowed: both are asked of the API server, as aggregated API servers do.
+"""Asks the API server who makes a request, and whether that is allowed, as aggregated API servers do.
 
     through the API server   the client certificate is that of its front proxy, and headers name the user
     directly                 a bearer token, checked by a TokenReview
@@ -126,7 +126,7 @@ MAY_NOT_ASK = (
 
 
 class AccessDecision(NamedTuple):
-    """200, or the status of the refusal; the user, if one is known; what prevented an answer, with 503."""
+    """The HTTP status (200, 401, 403 or 503), the user if known, and with 503 the error that prevented a decision."""
 
     status: int
     identity: Identity | None
@@ -203,14 +203,14 @@ class _Verdict(msgspec.Struct):
 
 
 class _Answer(msgspec.Struct):
-    """A TokenReview or SubjectAccessReview as it comes back."""
+    """The status of a TokenReview or SubjectAccessReview in the API server's response."""
 
     status: _Verdict | None = None
 
 
 class DelegatedAuth:
     """Asks the API server. Raises ApiError if it refuses the question, OSError without a response, and what
-    `codec.UNDECODABLE` names if the answer has another shape.
+    `json_codec.UNDECODABLE` names if the answer has another shape.
     """
 
     def __init__(self, client: RestClient, front_proxy: FrontProxy | None) -> None:

@@ -71,12 +71,12 @@ async def _run_in_kopf(
     work: asyncio.Task[None],
     stop: asyncio.Event,
 ) -> None:
-    """Hand over to kopf until it ends."""
+    """Run kopf until it ends."""
     ours = asyncio.all_tasks()
     kopfs: set[asyncio.Task[object]] = set()
 
     async def finish() -> None:
-        """First the controllers, then what they write through, and last what kopf left behind."""
+        """Stop the controllers, then the webhooks and connections, and last the remaining tasks of kopf."""
         await _finish(controllers, transport, webhooks, work)
         for task in asyncio.all_tasks() - ours - kopfs - {asyncio.current_task()}:
             task.cancel()
@@ -106,7 +106,7 @@ def _registry(
     *,
     may_wait: bool,
 ) -> Any:
-    """`may_wait`: whether kopf starts only with the controllers, because no webhook needs it before."""
+    """Return kopf's handlers. `may_wait`: kopf starts only once the controllers run, as no webhook needs it earlier."""
     registry = kopf.OperatorRegistry()
 
     @kopf.on.startup(registry=registry)  # type: ignore[untyped-decorator]

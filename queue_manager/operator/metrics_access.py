@@ -49,7 +49,7 @@ class _Expiring(Generic[K, V]):
 
 
 class CachedAuth:
-    """Remembers what another Authorizer answered. That one must know users by their tokens only.
+    """Caches the answers of another Authorizer, which must identify users by their tokens only.
 
     `now` returns seconds of a clock that never goes back.
     """

@@ -7,8 +7,8 @@
 
 Every client that reaches the port of the probes may ask; for metrics over TLS, see `metrics_access`. So a connection
 serves one request and is then closed, and one without a complete request is closed after seconds
-(`engine.anonymous_connections`): idle connections cannot use up the file descriptors. A connection over TLS is closed after
-these seconds in any case.
+(`engine.anonymous_connections`): idle connections cannot use up the file descriptors. A connection over TLS is closed
+after these seconds in any case.
 
 kopf's own probe server is not used: it always returns 200, so it cannot express "not ready"; it caches a result for
 ten seconds, longer than the start takes; and it serves one path on one address.
@@ -86,7 +86,7 @@ def over_tls(served: Mapping[Address, list[str]]) -> Address | None:
 
 
 def without_readers(served: Mapping[Address, list[str]]) -> dict[Address, list[str]]:
-    """Move metrics that other machines could read to loopback: without the right, who reads them is unknown.
+    """Move metrics to loopback if other machines could read them, since this process may not check who reads them.
 
     Raises CannotStart if the probes have the same address.
     """

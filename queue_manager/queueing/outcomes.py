@@ -30,7 +30,7 @@ def is_active(state: SchedulerState, cluster_queue: str) -> bool:
 
 
 def is_blocked_by_pods(state: SchedulerState, *, block_admission: bool) -> bool:
-    """Whether blockAdmission holds back all admissions: a Workload that holds quota is not PodsReady.
+    """Whether blockAdmission holds back all admissions, because a Workload that holds quota is not PodsReady.
 
     BEHAVIOUR.md#q37-block-admission
     """
@@ -40,7 +40,7 @@ def is_blocked_by_pods(state: SchedulerState, *, block_admission: bool) -> bool:
 def assume(
     state: SchedulerState, queues: Queues, decision: Admit, now: datetime, min_runtime: float | None = None
 ) -> None:
-    """The Workload is admitted: it is not pending, and its usage counts.
+    """Apply an admission in memory: the Workload is no longer pending, and its usage counts.
 
     `min_runtime`: seconds from its admission for which it is not preempted.
     """
@@ -106,7 +106,10 @@ def concerned_by(state: SchedulerState, admissions: Iterable[Admit]) -> set[str]
 
 @dataclass(frozen=True, slots=True)
 class Rehearsal:
-    """Cycles in memory, without a write, at one time. `block_admission`, `backfilling`: as configured."""
+    """Runs admission cycles in memory, at one point in time, and writes nothing.
+
+    `block_admission`, `backfilling`: as configured.
+    """
 
     state: SchedulerState
     queues: Queues
@@ -155,6 +158,6 @@ class Rehearsal:
 
 
 def held_back(info: Info, cluster_queue: str) -> Refuse:
-    """The outcome of a Workload that might be admitted if blockAdmission did not hold back admissions."""
+    """Return the refusal of a Workload that could be admitted, but that blockAdmission holds back."""
     message = messages.WAITING_FOR_PODS_READY_MESSAGE
     return Refuse(info, cluster_queue, reasons.WAITING_FOR_PODS_READY, message, Retry.NEXT_CYCLE)

@@ -190,7 +190,7 @@ class PendingWorkloads:
             self._delayed[info.key] = hold
 
     def _replace(self, known: Info, info: Info) -> None:
-        """Replace the data of a Workload, which keeps its place in the queue and its last refusal."""
+        """Store the newest state of a pending Workload; its place in the queue and its last refusal stay."""
         self._where[info.key] = info
         if self._in_shape(info.key):
             self._shape_of(known).take(info)
@@ -234,7 +234,7 @@ class PendingWorkloads:
         heapq.heappush(self._shape_heads.setdefault(key[0], []), (self._order(first), key))
 
     def _order(self, info: Info) -> Order:
-        """By rank; behind an aged head, within one priority, the shortest declared run first."""
+        """Sort key: the rank; behind an aged head, within one priority, the shortest declared run first."""
         longest = inf if info.longest_run is None else info.longest_run
         return info.rank.minus_priority, longest if self._shortest_first else 0, info.rank
 

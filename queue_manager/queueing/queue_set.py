@@ -109,7 +109,7 @@ class Queues:
                 self._enqueue(info, now)
 
     def drop_local_queue(self, key: Key) -> None:
-        """The LocalQueue is deleted: its Workloads are pending in no ClusterQueue."""
+        """Remove a deleted LocalQueue: its Workloads are then pending in no ClusterQueue."""
         pending = self._pending(key)
         local = self.local_queues.pop(key, None)
         self.ledger.forget(key)
@@ -165,7 +165,7 @@ class Queues:
             self.ledger.admit(queue, consumption([usage]), now, undo=undo)
 
     def restore_usage(self, local: LocalQueue) -> None:
-        """Take the past usage in the status, which another process may have written."""
+        """Load the past usage of a LocalQueue from its status, which another process may have written."""
         status = local.status.fair_sharing
         past = status.admission_fair_sharing_status if status is not None else None
         if past is not None and past.last_update is not None:
@@ -175,7 +175,7 @@ class Queues:
         return self.weighted_usage if self.is_ordered_by_usage(cluster_queue) else None
 
     def sample_usage(self, queue: Key, running: Consumption, now: datetime) -> None:
-        """Bring the past usage of a LocalQueue up to date: another one may be first then."""
+        """Update the past usage of a LocalQueue to `now`, which may change the order of the LocalQueues."""
         self.ledger.sample(queue, running, now)
         local = self.local_queues.get(queue)
         if local is not None:
@@ -215,7 +215,7 @@ class Queues:
         return {n: p.waiting_head for n, p in self.cluster_queues.items() if p.waiting_head is not None}
 
     def refused(self, refusal: Refuse | Preempt, *, never: bool = False, behind: HeadOrder | None = None) -> None:
-        """Record that a head was not admitted, or not yet: see PendingWorkloads.refused."""
+        """Record that a head was refused or has to wait: see PendingWorkloads.refused."""
         pending = self.cluster_queues.get(refusal.cluster_queue)
         if pending is not None:
             why = PendingReason(refusal.reason, refusal.message)

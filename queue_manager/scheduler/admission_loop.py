@@ -42,7 +42,7 @@ BUDGET_SECONDS = 0.01  # of consecutive cycles, before watches and writes procee
 
 
 class Scheduler:
-    """Admits Workloads."""
+    """Runs admission cycles over the pending Workloads, and starts the writes of their outcomes."""
 
     def __init__(
         self,
@@ -71,7 +71,7 @@ class Scheduler:
         runtime.task(self.run)
 
     def reconfigure(self, settings: WorkloadSettings) -> None:
-        """Use these settings from the next cycle on."""
+        """Apply changed settings from the next cycle on."""
         self._settings = settings
         self._backfilling = _backfilling(settings)
         self._reasons.reconfigure(settings)

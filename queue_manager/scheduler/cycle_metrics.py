@@ -1,4 +1,4 @@
-"""What an admission cycle counts, under Kueue's names (config/METRICS.md).
+"""Metrics of admission cycles, under Kueue's names (config/METRICS.md).
 
 `preemption_target_recomputations_total` of Kueue has no counterpart: its cycle searches new victims for an entry whose
 victims were taken, while here such an entry is nominated from scratch in the next cycle.

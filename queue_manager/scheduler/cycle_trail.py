@@ -1,4 +1,4 @@
-"""From which change each decision of an admission cycle follows, and what is logged and traced of a cycle.
+"""Attributes each decision of an admission cycle to the change that it follows from; logs and traces cycles.
 
 A cycle serves all changes since the previous ones found nothing more to do. A decision about a Workload that is among
 those changes follows from the change of that Workload; any other decision from the first change, for example the end
@@ -35,7 +35,7 @@ class CycleTrigger(asyncio.Event):
         super().set()
 
     def forget(self) -> None:
-        """Cycles have found nothing more to do: the next change is the first again, unless it has come already."""
+        """Reset the cause after cycles have found nothing more to do, unless a change has set the trigger meanwhile."""
         if not self.is_set():
             self.cause = None
 
@@ -50,7 +50,7 @@ class CycleTrail:
         self._causes: list[CauseId | None] = []
 
     def changed(self, uid: str) -> None:
-        """Remember the current cause as that of the change of the Workload, for `follow`."""
+        """Remember that the current cause changed this Workload, so that `follow` can name it."""
         cause = CURRENT.get()
         if cause is not None:
             self._own[uid] = cause

@@ -28,7 +28,7 @@ def usage_status(sample: Sample | None) -> FairSharingStatus | None:
 
 
 def merge_patch(old: FairSharingStatus | None, new: FairSharingStatus | None) -> Json | None:
-    """The patch that makes `new` of `old`: what has gone is null."""
+    """The JSON merge patch from `old` to `new`, with null for removed resources; None without a new status."""
     if new is None:
         return None
     past, before = new.admission_fair_sharing_status, old.admission_fair_sharing_status if old is not None else None

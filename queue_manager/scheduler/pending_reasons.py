@@ -39,7 +39,7 @@ SLOT = "scheduler"
 
 @dataclass(slots=True)
 class _Finding:
-    """The newest finding about a Workload, which is to be written. A newer one may take its place until then."""
+    """A reason of a pending Workload that is not written yet; a newer one replaces it."""
 
     info: Info
     transition: Transition
@@ -48,7 +48,7 @@ class _Finding:
     timer: asyncio.TimerHandle | None = None  # until a mere message is written; None: the write is queued
 
     def is_like(self, workload: Workload, refusal: PendingReason | None) -> bool:
-        """Whether this refusal of the Workload is written for the same cause, at the same time."""
+        """Whether `refusal` would be written for the same cause and at the same time as this finding."""
         if refusal is None or self.refusal is None or self.workload is not workload:
             return False
         kept = messages.KEPT_FOR_HEAD_MESSAGE
@@ -59,7 +59,7 @@ class _Finding:
 
 
 class PendingReasons:
-    """Writes what the scheduler has found about Workloads that stay pending."""
+    """Writes why Workloads stay pending (QuotaReserved=False), at most once per period unless the reason changes."""
 
     def __init__(
         self,
@@ -80,7 +80,7 @@ class PendingReasons:
         self._workloads.subscribe(self._on_workload)
 
     def reconfigure(self, settings: WorkloadSettings) -> None:
-        """Use this period for the next messages."""
+        """Apply a changed period to the next messages."""
         self._period = settings.pending_reason_period
 
     def close(self) -> None:

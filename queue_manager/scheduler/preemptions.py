@@ -60,7 +60,7 @@ class Preemptions:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def close(self) -> None:
-        """Stop: no further write is started."""
+        """Stop starting writes."""
         for task in self._tasks:
             task.cancel()
 
@@ -72,7 +72,7 @@ class Preemptions:
         task.add_done_callback(self._tasks.discard)
 
     async def _carry_out(self, decision: Preempt, victims: Iterable[Victim]) -> None:
-        """Evict, then say what the preemptor waits for."""
+        """Evict the victims, then write to the preemptor that it waits for them."""
         await asyncio.gather(*(self._evict(decision, victim) for victim in victims))
         info, state = decision.info, self._quota_cache.state
         if decision.victims and not any(victim.holding.uid in state.holdings for victim in decision.victims):

@@ -40,7 +40,7 @@ class Protections:
         self.queue.add(uid)
 
     async def sync(self, uid: str) -> None:
-        """Wait while this Workload is protected; then those that it has held back are eligible again."""
+        """Requeue this key while its Workload is protected; afterwards make those that it held back eligible."""
         if uid not in self._protected:
             return  # it ended together with another one
         now, workload = self._clock.now(), self._workloads.by_uid(uid)

@@ -106,7 +106,10 @@ class QueueStatusController:
                 self._usage_changed(admission.cluster_queue)
 
     def _on_recount(self, holding: Holding) -> None:
-        """No event of the Workload follows: its admission failed, or a LimitRange or RuntimeClass changed its usage."""
+        """Enqueue the queues of a holding whose usage changed without an event of its Workload.
+
+        Its admission failed, or a LimitRange or RuntimeClass has changed.
+        """
         self._enqueue_later("lq", holding.queue)
         self._usage_changed(holding.cluster_queue)
 
@@ -120,7 +123,7 @@ class QueueStatusController:
                     self._enqueue_later("co", Key("", node.name))
 
     def _quotas_changed(self, cohort: str) -> None:
-        """Quotas decide how much a cohort can lend, and so the share of each member of its tree."""
+        """Enqueue all members of the cohort's tree, whose shares depend on what the cohort can lend."""
         node = self._quota_cache.state.forest.cohorts.get(cohort)
         if node is not None and self._quota_cache.state.fair_sharing:
             for member in node.root.below():

@@ -92,7 +92,7 @@ class QuotaCache:
         self._workloads.subscribe(self._on_workload)
 
     def reconfigure(self, settings: WorkloadSettings) -> None:
-        """Use these settings from now on: every Workload is read again, and refused ones are eligible again."""
+        """Apply changed settings: read every Workload again, and make refused ones eligible."""
         self._take_settings(settings)
         for local in self.queues.local_queues.values():
             self.queues.restore_usage(local)
@@ -136,7 +136,7 @@ class QuotaCache:
         return min_runtime(workload, self._settings.max_min_runtime) if workload is not None else None
 
     def resolve_assumption(self, candidate: Info, *, written: bool, retry_after: float = 0.0) -> None:
-        """The write of an assumed admission has ended. Unless `written`, quota is free and the Workload pending again.
+        """End an assumption after its write. Unless `written`, free the quota and make the Workload pending again.
 
         Then it is not tried before `retry_after` seconds have passed, unless it changes; other Workloads may use the
         quota.
@@ -232,7 +232,7 @@ class QuotaCache:
         self.changed.set()
 
     def _hold(self, workload: Workload) -> None:
-        """Count what a Workload holds; what it no longer holds is free."""
+        """Count the quota that a Workload holds now, and free what it held before."""
         before = self.state.holdings.get(workload.metadata.uid)
         holding = holding_of(workload, self.read(workload), self._settings.max_min_runtime)
         if holding is None:
@@ -268,7 +268,7 @@ class QuotaCache:
             self.queues.remove(workload.metadata.key)
 
     def _end_reservation(self, uid: str) -> None:
-        """The Workload cannot use the quota that is kept for it: others may."""
+        """End the reservation of a preemptor that cannot use it, so that other Workloads can use the quota."""
         reservation = self.state.reservations.get(uid)
         if reservation is not None:
             self.state.end_reservation(uid)
@@ -279,7 +279,7 @@ class QuotaCache:
             self._free(holding.cluster_queue)
 
     def _free(self, cluster_queue: str) -> None:
-        """The ClusterQueue has released quota: its relatives are tried."""
+        """Record that the ClusterQueue has released quota, so that its cohort is tried again."""
         queue, loop = self.state.queues.get(cluster_queue), asyncio.get_running_loop()
         pause = self._released_quota.add(cluster_queue, queue.node.root if queue is not None else None, loop.time())
         if pause:
@@ -334,7 +334,9 @@ class QuotaCache:
         return {name: self.state.cycle_above(name) for name in names}
 
     def _quotas_changed(self, concerned: Sequence[str], *, again: bool) -> None:
-        """`again`: the admissions that follow change the messages of those that stay pending."""
+        """Try these ClusterQueues again after changed quotas. `again`: once more after SECOND_TRY_SECONDS, since the
+        admissions that follow change the messages of Workloads that stay pending.
+        """
         self.requeue_inadmissible(concerned)
         if again:
             asyncio.get_running_loop().call_later(SECOND_TRY_SECONDS, self.requeue_inadmissible, concerned)

@@ -36,7 +36,7 @@ class Rejections:
         return float(min(MAX_RETRY_SECONDS, RETRY_SECONDS * 2.0 ** min(before, 32)))
 
     def forget(self, uid: str) -> None:
-        """A write has succeeded, or the Workload is gone."""
+        """Reset the count of rejections, after a successful write or when the Workload is gone."""
         self._counts.pop(uid, None)
 
 

@@ -25,7 +25,7 @@ class ReleasedQuota:
         self._pauses: dict[QuotaNode | None, float] = {}  # until when
 
     def add(self, cluster_queue: str, root: QuotaNode | None, now: float) -> float | None:
-        """Take note of a release. Return for how many seconds it waits, None if that is known from an earlier one."""
+        """Record a release. Return the seconds until it may be tried; None if an earlier release has returned them."""
         known = root in self._queues
         self._queues.setdefault(root, {})[cluster_queue] = None
         return None if known else max(0.0, self._pauses.get(root, now) - now)

@@ -68,7 +68,7 @@ class WorkloadController:
         runtime.worker(self.queue, self.sync, WORKERS)
 
     def reconfigure(self, settings: WorkloadSettings) -> None:
-        """Use these settings from now on: every Workload is synced, since its deadlines may have changed."""
+        """Apply changed settings, and sync every Workload, since its deadlines may have changed."""
         self._settings = settings
         for workload in self._workloads.values():
             self.queue.add(workload.metadata.key)
@@ -103,14 +103,14 @@ class WorkloadController:
             self._enqueue_cluster_queues([q for q in state.queues if check.metadata.name in state.checks_of(q)])
 
     def _on_unschedulable(self, job_uid: str) -> None:
-        """unschedulableTimeout may apply now, or no longer."""
+        """Enqueue the Workload of a Job whose pods became unschedulable or were placed (unschedulableTimeout)."""
         waiting = self._settings.pods_ready
         if waiting is not None and waiting.unschedulable_timeout is not None:
             for workload in self._workloads.lookup(BY_OWNER, job_uid):
                 self.queue.add(workload.metadata.key)
 
     def _on_running(self, job_uid: str) -> None:
-        """The Workload of a deleted Job can finish once the last pod has ended."""
+        """Enqueue the Workload of a deleted Job when one of its pods ends: it can finish after the last."""
         job = self._jobs.by_uid(job_uid)
         gone = job is None or job.metadata.deletion_timestamp is not None
         if gone and not self._running.any_of(job_uid):
@@ -227,7 +227,7 @@ class WorkloadController:
             recorder.event(job, "Normal", "Deleted", message)
 
     async def _leave_cause(self, workload: Workload) -> None:
-        """Write the cause that the Workload of a failed Job has to the Job, which outlives it."""
+        """Copy the cause of failure from a Workload to its failed Job, before a retention deletes the Workload."""
         history, job = workload.status.requeue_history, self._jobs.by_uid(workload.job_uid)
         if job is not None and history is not None and history.pod_cause:
             await self._annotate(job, keys.POD_CAUSE, history.pod_cause)
@@ -275,7 +275,7 @@ class WorkloadController:
 
 
 def _awaits_pods(workload: Workload) -> bool:
-    """Whether it is admitted for a Job whose pods are not all ready."""
+    """Whether the Workload is admitted and not all pods of its Job are ready."""
     ready = workload.is_true(condition_types.PODS_READY)
     return bool(workload.job_uid) and workload.is_true(condition_types.ADMITTED) and not ready
 

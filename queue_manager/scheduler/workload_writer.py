@@ -60,7 +60,7 @@ class WorkloadWriter:
         runtime.support(self._pace_explanations)
 
     def reconfigure(self, settings: WorkloadSettings) -> None:
-        """Use these settings from now on."""
+        """Apply changed settings."""
         self._queue.period = settings.pending_reason_period
         self._explanation_added.set()
 
@@ -112,7 +112,7 @@ class WorkloadWriter:
         self._explanation_added.set()
 
     def withdraw(self, key: Key, slot: str) -> None:
-        """Drop the queued explanation of this slot, if any: it is no longer true."""
+        """Drop the queued explanation of this slot, if any, because it no longer holds."""
         self._remove(key, slot)
         if key not in self._pending:
             self._queue.discard(key)
@@ -229,7 +229,7 @@ class WorkloadWriter:
 
 
 def _for(current: Workload | None, writes: list[_PendingWrite]) -> list[_PendingWrite]:
-    """The writes about this very Workload; the others fail with Gone."""
+    """Return the writes for the Workload with the UID of `current`; writes for another UID fail with Gone."""
     uid = current.metadata.uid if current is not None else ""
     _fail([write for write in writes if write.uid != uid], Gone("the Workload is gone"))
     return [write for write in writes if write.uid == uid]

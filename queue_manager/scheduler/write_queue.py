@@ -87,7 +87,7 @@ class WriteQueue:
         return key
 
     def done(self, key: Key, now: float) -> None:
-        """The write of the key has ended; what was added meanwhile is queued."""
+        """Record that the write of the key has ended; queue the key again if it was added meanwhile."""
         del self._writing[key]
         explains = self._added.pop(key, None)
         if explains is not None:

@@ -1,10 +1,10 @@
-"""The evidence behind the decision about one pending Workload: quota per flavor, who holds it, and who may go. Pure.
+"""The evidence behind the decision about one pending Workload: quota per flavor, its holders, preemption. Pure.
 
 The Workload is judged again by the code of the admission cycle (`nomination.nominate`), with the quota that is kept for
 preemptors as the cycle sees it. Nothing is decided here. The quota tree is the same afterwards.
 
-Of preemption it says per ClusterQueue with running Workloads why they do not have to make room. The first verdict of
-`PreemptionVerdict` that holds is given.
+For each ClusterQueue with running Workloads the first `PreemptionVerdict` that applies says why they are not preempted,
+or that they are.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ class Evidence:
 
 
 def evidence(state: SchedulerState, cluster_queue: str, info: Info, now: datetime) -> Evidence:
-    """Judge a Workload in an existing ClusterQueue, alone."""
+    """Judge one Workload in an existing ClusterQueue, as if no other were pending."""
     queue = state.queues[cluster_queue]
     with PlannedUsage(state) as planned, planned.without(planned.passed_by(info, queue)):
         return _Judge(state, planned, queue, info, now).evidence()
@@ -244,7 +244,7 @@ class _Judge:
         return f"maxPriorityThreshold {threshold}" if is_above else ""
 
     def _threshold(self) -> int | None:
-        """maxPriorityThreshold, where it applies: fair sharing has none."""
+        """The maxPriorityThreshold of borrowWithinCohort if it applies, else None, as always under fair sharing."""
         borrowing = self.queue.queue.spec.preemption.borrow_within_cohort
         if self.state.fair_sharing or borrowing is None or borrowing.policy == policy_values.NEVER:
             return None
@@ -282,7 +282,7 @@ class _Judge:
         return PreemptionVerdict.RECLAIMED_BEFORE if policy == policy_values.ANY else PreemptionVerdict.NOT_LOWER
 
     def _among_candidates(self, preemptor: Preemptor, group: _Group, found: Nomination) -> PreemptionVerdict:
-        """Why candidates are not victims."""
+        """Why the candidates of this group are not chosen as victims."""
         if found.victims or found.will_fit:
             return PreemptionVerdict.SPARED
         if group.usable or group.cluster_queue == self.queue.name:
@@ -294,7 +294,7 @@ class _Judge:
         return PreemptionVerdict.MUST_BORROW if self._must_borrow(preemptor) else PreemptionVerdict.NOT_ENOUGH
 
     def _must_borrow(self, preemptor: Preemptor) -> bool:
-        """Whether it would use more than the quota of its ClusterQueue, if nothing there were stopped."""
+        """Whether the preemptor would exceed the quota of its ClusterQueue if no Workload there were stopped."""
         node = self.queue.node
         return any(node.usage.get(fr, 0) + value > node.subtree.get(fr, 0) for fr, value in preemptor.usage.items())
 

@@ -34,7 +34,7 @@ NEVER = LATEST  # no start can be promised
 
 
 class HeadOrder(Enum):
-    """The order of the Workloads behind a head that they may not delay."""
+    """How the Workloads behind a waiting head are ordered, which may not delay it."""
 
     RANK = "Queue"
     SHORTEST = "ShortestFirst"
@@ -50,7 +50,7 @@ class BackfillRules:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A Workload that fits now, and how."""
+    """A Workload that fits now, with its ClusterQueue and flavor assignment."""
 
     queue: QueueState
     info: Info
@@ -172,7 +172,7 @@ def _assign(state: SchedulerState, queue: QueueState, info: Info) -> Assignment:
 
 
 def _sharing(state: SchedulerState, queue: QueueState) -> Iterator[Holding]:
-    """What Workloads hold that share quota with this ClusterQueue."""
+    """Yield the holdings of all Workloads that share quota with this ClusterQueue."""
     for name in state.relatives(queue.name):
         yield from state.queues[name].holdings.values()
 
@@ -184,7 +184,7 @@ def _end(holding: Holding, now: datetime) -> datetime:
 
 @contextmanager
 def _without(state: SchedulerState, holdings: Iterable[Holding]) -> Iterator[None]:
-    """For the time of a `with` block, the quota tree lacks the usage of these Workloads."""
+    """Context in which the usage of these Workloads is removed from the quota tree."""
     removed = [(state.queues[h.cluster_queue].node, h.usage) for h in holdings]
     for node, usage in removed:
         node.remove_all(usage)
@@ -197,7 +197,7 @@ def _without(state: SchedulerState, holdings: Iterable[Holding]) -> Iterator[Non
 
 @contextmanager
 def _added(node: QuotaNode, usage: Usage) -> Iterator[None]:
-    """The quota tree with this additional usage."""
+    """Context in which this usage is added to the quota tree."""
     node.add_all(usage)
     try:
         yield

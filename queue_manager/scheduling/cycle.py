@@ -153,7 +153,7 @@ def _entry(state: SchedulerState, planned: PlannedUsage, queue: QueueState, info
 
 
 def _in_order(state: SchedulerState, entries: list[_Entry], freed: list[QuotaNode]) -> Iterator[_Entry]:
-    """The entries as they are to be processed. With fair sharing the usage decides that those before have left."""
+    """Yield the entries in processing order, which under fair sharing depends on the usage of earlier entries."""
 
     def waits(entry: _Entry) -> bool:
         return entry.info.preempting or entry.info.uid in state.reservations
@@ -223,7 +223,7 @@ class _HeadGuard:
 
 
 def _process(planned: PlannedUsage, entry: _Entry, taken: set[str], guard: _HeadGuard | None) -> Outcome:
-    """The outcome of an entry, after those before it. What it is promised counts for those after it."""
+    """Decide one entry, given the outcomes of the entries before it. Its usage or reservation counts for later ones."""
     if entry.nomination.fits:
         if guard is not None and guard.delays(entry, planned):
             planned.forget(entry.info.uid)
@@ -288,7 +288,7 @@ def _reservable(entry: _Entry) -> Usage:
 
 
 def _lost(entry: _Entry, message: str) -> Refuse:
-    """The quota or the victims of a nominated Workload went to another one in this cycle."""
+    """Return the refusal of a nominated Workload whose quota or victims another Workload took in this cycle."""
     skips_preemption = not entry.nomination.fits
     waits = reasons.WAITING_FOR_QUOTA
     return Refuse(entry.info, entry.queue.name, waits, message, Retry.NEXT_CYCLE, skips_preemption)

@@ -178,7 +178,7 @@ class _Search:
         return node in self.ancestors or not is_within_quota(node, self._preemptor.needs)
 
     def fits(self) -> bool:
-        """Whether the preemptor, which is counted, fits."""
+        """Whether the preemptor fits; its usage is counted in the quota tree already."""
         return all(self._own.available(fr) >= 0 for fr in self._preemptor.usage)
 
     def _stop(self, victim: Victim) -> None:
@@ -213,7 +213,7 @@ class _Search:
         return found
 
     def _give_back(self) -> None:
-        """Count victims again that the preemptor does not need, from the last but one to the first."""
+        """Put back victims that the preemptor does not need, from the last but one to the first."""
         for i in reversed(range(len(self.victims) - 1)):
             self._resume(self.victims[i])
             if self.fits():
@@ -234,7 +234,9 @@ class _Search:
         return reasons.IN_COHORT_RECLAMATION if self._within_nominal else reasons.IN_COHORT_FAIR_SHARING
 
     def _by_first_strategy(self, strategy: str) -> dict[QuotaNode, Holding] | None:
-        """None if the preemptor fits; else, by ClusterQueue, the first candidate that did not satisfy the strategy."""
+        """Take victims by the first strategy. None if the preemptor then fits; else the first candidate of each
+        ClusterQueue that did not satisfy the strategy.
+        """
         targets = _Targets(self, self._candidates.running())
         left: dict[QuotaNode, Holding] = {}
         while (queue := targets.next()) is not None:
@@ -267,7 +269,10 @@ class _Search:
         return None, first
 
     def _by_initial_share(self, left: Mapping[QuotaNode, Holding]) -> bool:
-        """Apply LessThanInitialShare to one candidate of each ClusterQueue. True if the preemptor fits."""
+        """Take victims from `left` (one candidate by ClusterQueue) by LessThanInitialShare.
+
+        Return whether the preemptor then fits.
+        """
         targets = _Targets(self, {queue: iter([holding]) for queue, holding in left.items()})
         while (queue := targets.next()) is not None:
             holding = targets.pop(queue)
@@ -377,7 +382,7 @@ class _Targets:
 
 
 class _Place(NamedTuple):
-    """Orders the children of a cohort; no two of them have the same."""
+    """Sort key of the children of a cohort; no two children have equal keys."""
 
     finite: bool
     minus_share: Fraction

@@ -74,7 +74,7 @@ class Shares:
 
 
 def _lendable(parent: QuotaNode) -> Mapping[str, int]:
-    """What a node could use if nothing else ran, by resource, over the flavors of its whole tree."""
+    """The most that a node could use if nothing else ran, by resource, summed over all flavors."""
     result: dict[str, int] = {}
     for fr in parent.root.subtree:
         result[fr.resource] = result.get(fr.resource, 0) + parent.potential(fr)
@@ -85,7 +85,7 @@ def _lendable(parent: QuotaNode) -> Mapping[str, int]:
 
 
 class Claim(NamedTuple):
-    """What a head would use, and where."""
+    """The usage that a head would add, and its ClusterQueue."""
 
     node: QuotaNode  # its ClusterQueue
     usage: Usage
@@ -93,7 +93,7 @@ class Claim(NamedTuple):
 
 
 class _Place(NamedTuple):
-    """Orders the children of a cohort by the head that each nominates; the smallest wins."""
+    """Sort key of the children of a cohort, by the head that each nominates; the smallest wins."""
 
     borrows: bool
     share: Share
@@ -165,7 +165,7 @@ def fair_order(entries: Iterable[T], claim_of: Callable[[T], Claim], freed: list
 
 
 def _tournament(brackets: Mapping[QuotaNode, _Bracket[T]], root: QuotaNode, freed: list[QuotaNode]) -> Iterator[T]:
-    """The entries of one root."""
+    """Yield the entries of one quota tree in the order in which they win."""
     without_place = list(brackets.values())
     shares = Shares()
     while True:

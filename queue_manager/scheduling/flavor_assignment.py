@@ -47,7 +47,7 @@ MODE_TEXTS = {
 
 
 class AvailableQuota(Protocol):
-    """What the ClusterQueue of the Workload has free, and could have free after preemption."""
+    """Answers how much quota is free for the Workload's ClusterQueue, now and after preemption."""
 
     def free(self, fr: FlavorResource) -> int:
         """The amount that is available."""
@@ -196,7 +196,7 @@ def assign(
 
 
 class _Assigner:
-    """The assignment of one Workload: what its pod sets use adds up."""
+    """Assigns flavors to the pod sets of one Workload; the usage of earlier pod sets counts for later ones."""
 
     def __init__(
         self,

@@ -45,7 +45,7 @@ class Holding(NamedTuple):
 
     @property
     def ranking(self) -> Ranking:
-        """Its place among the candidates for preemption in its ClusterQueue."""
+        """Sort key of the holding among the candidates for preemption of its ClusterQueue."""
         reserved, queued = int(self.reserved_at.timestamp()), int(self.queued_at.timestamp())
         return not self.evicted, self.priority, -reserved, -queued, -self.arrival, self.uid
 
@@ -75,7 +75,7 @@ def reserves_quota(workload: Workload) -> bool:
 
 
 def holding_of(workload: Workload, info: Info, max_min_runtime: float | None) -> Holding | None:
-    """What a Workload holds, with its requests and rank from `info`; None if it holds nothing.
+    """The holding of a Workload, with requests and rank from `info`; None if it holds no quota.
 
     `max_min_runtime`: the bound of its minimum runtime, in seconds; None: it may have none.
 

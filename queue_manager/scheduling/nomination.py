@@ -1,11 +1,11 @@
 """What one head could get: flavors, and victims if it fits only without them. Pure.
 
 Kueue remembers between cycles which flavors it has tried (LastAssignment). Here a head is judged from scratch in each
-cycle, so what it remembers is within one judgement: if the chosen flavors need preemption and no victims suffice for
-all of them together, they are *lost*, and the flavors are assigned again. Each round loses a flavor, so this ends, with
-flavors in which the head fits or with all of them tried. A head whose choice is taken by another one in the same cycle
-is judged again in the next cycle, when what the other one got counts. Kueue: Scheduler.nominate,
-BEHAVIOUR.md#q13-flavor-assignment.
+cycle, and excluded flavors are remembered only within one judgement: if the chosen flavors need preemption and no
+victims suffice for all of them together, they are *lost*, and the flavors are assigned again. Each round excludes one
+more flavor, so the search ends with flavors in which the head fits, or with none left. A head whose quota or victims
+another head takes in the same cycle is judged again in the next cycle, with the usage of the other head counted.
+Kueue: Scheduler.nominate, BEHAVIOUR.md#q13-flavor-assignment.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from queue_manager.scheduling.workload_info import Info
 
 
 class Nomination(NamedTuple):
-    """The flavors of a head. It fits now, without the victims, or when the planned preemptions are done."""
+    """The flavors of a head. It fits now, or once its victims or planned preemptions have released quota."""
 
     assignment: Assignment
     victims: tuple[Victim, ...] = ()
@@ -62,7 +62,7 @@ def preemptor_of(
 
 @dataclass(slots=True)
 class _Judgement:
-    """One number of pods of one head. It is the `AvailableQuota` of its flavor assignment."""
+    """Judges one head with one number of pods. Implements `AvailableQuota` for its flavor assignment."""
 
     state: SchedulerState
     planned: PlannedUsage

@@ -30,7 +30,7 @@ R = TypeVar("R")
 
 
 class PlannedUsage:
-    """The two versions, and the reservations that are planned. To be used in a `with` statement."""
+    """Both versions of the usage (now and planned), and the planned reservations. Use it in a `with` statement."""
 
     def __init__(self, state: SchedulerState, concerned: Iterable[str] | None = None) -> None:
         """`concerned`: the ClusterQueues about which questions follow; only their trees are planned. None: all."""
@@ -57,7 +57,7 @@ class PlannedUsage:
 
     @property
     def victims(self) -> Counter[str]:
-        """The uids of the Workloads that are planned to be gone."""
+        """UIDs of the Workloads that planned preemptions remove, each with the number of its preemptors."""
         return self._victims
 
     def _is_concerned(self, cluster_queue: str) -> bool:
@@ -155,7 +155,7 @@ class PlannedUsage:
         (node.add_all if sign > 0 else node.remove_all)(holding.usage)
 
     def without(self, concerned: frozenset[str]) -> AbstractContextManager[None]:
-        """For the time of a `with` block, plan nothing for these preemptors."""
+        """Context in which nothing is planned for these preemptors."""
         return self._without(concerned) if concerned else nullcontext()
 
     @contextmanager
@@ -191,7 +191,7 @@ class PlannedUsage:
                 self._now[each] = dict(each.usage)
 
     def _as_now(self, node: QuotaNode, call: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-        """Call this while the node and its ancestors have the usage of now."""
+        """Call `call` while the node and its ancestors have the current usage; return its result."""
         path = [each for each in node.path() if each in self._now]
         self._swap(path)
         try:

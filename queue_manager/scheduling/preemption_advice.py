@@ -28,7 +28,7 @@ class Ways(NamedTuple):
     `protected_until`: when the first minimum runtime ends, if it could preempt were all of them over.
     """
 
-    policy_values: tuple[tuple[str, str], ...] = ()
+    policies: tuple[tuple[str, str], ...] = ()
     priority: bool = False
     protected_until: datetime | None = None
 
@@ -103,7 +103,7 @@ def _reclaim(given: Preemption, value: str) -> tuple[str, str, Preemption]:
 
 @contextmanager
 def _policy(queue: QueueState, changed: Preemption) -> Iterator[None]:
-    """For the time of a `with` block, the ClusterQueue has this policy."""
+    """Context in which the ClusterQueue has this preemption policy."""
     before = queue.queue
     queue.queue = replace(before, spec=replace(before.spec, preemption=changed))
     try:

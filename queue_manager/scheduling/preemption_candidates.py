@@ -61,7 +61,7 @@ class Preemptor(NamedTuple):
 
 
 def candidate_rule(preemptor: Preemptor, policy: str, now: datetime) -> Callable[[Holding], bool]:
-    """Whether a Workload is a candidate under a policy, withinClusterQueue or reclaimWithinCohort, and not protected.
+    """Return the predicate whether a Workload is a candidate under this policy and not protected at `now`.
 
     BEHAVIOUR.md#q53-minimum-runtime
     """
@@ -87,7 +87,7 @@ def protected_candidates(state: SchedulerState, preemptor: Preemptor, now: datet
 
 
 def _policy_rule(preemptor: Preemptor, policy: str) -> Callable[[Holding], bool]:
-    """Whether the policy allows to preempt a Workload. Runs once per candidate, so it reads the preemptor only once."""
+    """Return the predicate whether this policy allows to preempt a Workload. It reads the preemptor only once."""
     priority, queued_at = preemptor.info.priority, preemptor.info.queued_at
     taken, needs, preempted = preemptor.taken_victims, preemptor.needs, preemptor.preempted
 

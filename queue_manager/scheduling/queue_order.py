@@ -17,7 +17,7 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Rank(NamedTuple):
-    """The place in the queue; the smallest rank is first. Total: no two Workloads are equal."""
+    """Sort key of a Workload in its queue; the smallest is first. No two Workloads have equal ranks."""
 
     minus_priority: int
     seconds: int  # queue time, as API times in whole seconds

@@ -14,7 +14,7 @@ Cycle = tuple[str, ...]
 
 
 class QuotaForest:
-    """The nodes by name. A change costs O(depth of its tree), however many nodes exist."""
+    """The nodes of all quota trees, by name. A change costs O(depth of its tree), however many nodes exist."""
 
     def __init__(self) -> None:
         self.queues: dict[str, QuotaNode] = {}
@@ -61,7 +61,7 @@ class QuotaForest:
             self._unnamed(before)
 
     def drop_cohort(self, name: str) -> None:
-        """The Cohort object is deleted: without it the cohort has no quota of its own and no parent."""
+        """Remove a deleted Cohort object: without it the cohort has no quota of its own and no parent."""
         self.set_cohort(name, {}, "")
         del self._parents[name]
         self._prune(name)
@@ -110,7 +110,7 @@ class QuotaForest:
         return node
 
     def _named(self, name: str) -> QuotaNode:
-        """The cohort that a ClusterQueue or Cohort has begun to name as its parent."""
+        """Count one more reference to a cohort by a ClusterQueue or Cohort below it, and return the cohort's node."""
         self._references[name] = self._references.get(name, 0) + 1
         return self._node(name)
 

@@ -111,7 +111,7 @@ class SchedulerState:
         self.cohorts[name] = cohort
 
     def drop_cohort(self, name: str) -> None:
-        """The Cohort is deleted: ClusterQueues that name it still share their quota."""
+        """Remove a deleted Cohort. ClusterQueues that name it still share their quota."""
         self.changes += 1
         if self.cohorts.pop(name, None) is not None:
             self.forest.cohorts[name].weight = weight_of(None)
@@ -232,7 +232,7 @@ class SchedulerState:
             state.node.add_all(counted.usage)
 
     def _recount(self, state: QueueState) -> None:
-        """Quotas have changed, and with them the flavors in which requests without a flavor count."""
+        """Count holdings anew after changed quotas, on which the flavors of requests without a flavor depend."""
         for uid, counted in state.holdings.items():
             state.holdings[uid] = new = with_all_requests(self.holdings[uid], state.node.quotas)
             state.node.remove_all(counted.usage)
@@ -275,7 +275,7 @@ class SchedulerState:
         self.reservations[uid] = reservation
 
     def end_reservation(self, uid: str) -> Reservation | None:
-        """The preemptor was admitted, refused or deleted, or it changed. Returns what was kept for it.
+        """Remove and return the reservation of a preemptor that was admitted, refused, deleted or changed.
 
         Unless it was admitted, its relatives can be tried again.
         """
@@ -283,7 +283,7 @@ class SchedulerState:
         return self.reservations.pop(uid, None)
 
     def forget(self, uid: str) -> Reservation | None:
-        """The Workload is finished or deleted: it preempts no more. Returns what was kept for it."""
+        """Forget a finished or deleted Workload as a preemptor. Returns its reservation."""
         self.preempted.pop(uid, None)
         return self.end_reservation(uid)
 

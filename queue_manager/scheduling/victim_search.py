@@ -79,7 +79,7 @@ def stoppable(state: SchedulerState, preemptor: Preemptor, now: datetime) -> fro
 
 
 def prospect(state: SchedulerState, preemptor: Preemptor, now: datetime, victims_of: FindVictims) -> tuple[Mode, int]:
-    """How well the preemptor would fit after preemption, and the borrow level that it would have then.
+    """Return (how well the preemptor would fit after preemption, its borrow level then).
 
     Kueue: PreemptionOracle.SimulatePreemption
     """

@@ -200,7 +200,7 @@ def _out_of_bounds(written: Sequence[Json], complete: Sequence[Json], surroundin
 
 
 def _shape(workload: Workload, pod_sets: tuple[PodSetInfo, ...]) -> bytes:
-    """A digest: the values themselves would be most of what a pending Workload takes."""
+    """The shape of a Workload, as a digest of requests, priority and namespace: the values would take more memory."""
     parts = [(p.name, p.count, p.minimum, p.single, p.placement) for p in pod_sets]
     where = (workload.metadata.namespace, workload.spec.priority or 0, longest_run(workload), _may_preempt(workload))
     return blake2b(msgspec.json.encode((where, parts), order="sorted"), digest_size=16).digest()

@@ -2,7 +2,7 @@
 
 Modules:
 
-    virtual    an event loop and a clock whose time moves from timer to timer
-    world      store, API server and controllers
-    kubelet    pods that follow a script
+    virtual_time  an event loop and a clock whose time moves from timer to timer
+    world         store, API server and controllers
+    kubelet       pods that follow a script
 """

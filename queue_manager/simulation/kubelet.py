@@ -77,7 +77,7 @@ class Kubelet:
             await self._report(pod, "Failed" if outcome.exit_code else "Succeeded", outcome)
 
     def _due(self, pod: Pod, after: float | None) -> bool:
-        """Whether the time has come; if not, sync the pod again then."""
+        """Whether `after` seconds have passed since the creation of the pod; if not, sync the pod again then."""
         if after is None:
             return False
         created = pod.metadata.creation_timestamp

@@ -1,4 +1,4 @@
-"""What an explanation says of a Job for which no manager runs. Pure.
+"""Changes the explanation of a Job if no manager runs: that comes first, as nothing else would start the Job. Pure.
 
 BEHAVIOUR.md#q164-explanations-without-a-manager.
 """

@@ -120,7 +120,8 @@ def _released(attempt: Attempt) -> datetime | None:
 
 
 def _with_due_retry(row: AttemptRow, workload: Workload) -> AttemptRow:
-    """Clear the retry time of a deactivated Workload; set it to the reactivation if that ended the backoff early."""
+    """Return the row without a retry time if the Workload is deactivated; with the reactivation as the retry time if
+    that ended the backoff early."""
     requeued = workload.condition(condition_types.REQUEUED)
     again = requeued.last_transition_time if requeued is not None and requeued.is_true else None
     if not workload.spec.active:

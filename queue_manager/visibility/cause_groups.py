@@ -60,14 +60,14 @@ def short_action(groups: Sequence[CauseGroup]) -> str:
 
 
 def _beginning(cause: str) -> str:
-    """The words of a cause that have room in MOST_TEXT characters, at least one."""
+    """The first words of a cause, as many as fit in MOST_TEXT characters, but at least one."""
     if len(cause) <= MOST_TEXT:
         return cause
     return cause[: MOST_TEXT + 1].rpartition(" ")[0] or cause[:MOST_TEXT]
 
 
 def general(row: DeactivatedJob) -> str:
-    """The cause with an ellipsis in place of what varies between Jobs."""
+    """The cause of a Job with an ellipsis for each number, time, UID and Job name, which vary between Jobs."""
     cause = row.cause
     if _NUMBERED.search(row.name):
         cause = re.sub(rf"(?<![\w-]){re.escape(row.name)}(?!\w)", VARIES, cause)

@@ -2,7 +2,7 @@
 
 The cause is derived from four sources: the Evicted condition (its reason names the cause, unless another eviction came
 first), status.schedulingStats (the number of attempts; requeueState is reset on deactivation), the pods that failed
-(`failures`; running pods are deleted), the record of the last attempt, which outlives its pods, and Warning Events
+(`pod_failures`; running pods are deleted), the record of the last attempt, which outlives its pods, and Warning Events
 about pods. A Workload whose pods were not ready because they failed is reported as crashing.
 """
 
@@ -134,7 +134,7 @@ def job_argument(workload: Workload, default_ns: str = "default") -> str:
 
 
 def deactivation(workload: Workload) -> tuple[str, str]:
-    """Return (reason, message) of the deactivation, those of its eviction, also while that is not written yet.
+    """Return (reason, message) of the deactivation: those of the Evicted condition that it causes, even if not yet set.
 
     The message names the user who deactivated the Workload, if that is known.
     """
@@ -191,7 +191,7 @@ def _unready(workload: Workload, failure: Failure | None, warning: Event | None)
 def action(
     why: str, job: str, failure: Failure | None = None, default_ns: str = "default", last_error: str = ""
 ) -> str:
-    """Return the suggested next step of an operator. `job`: as a command-line argument.
+    """Return the command or advice that is suggested to an operator. `job`: as a command-line argument.
 
     The command of a Job cannot be changed: one whose program does not start is submitted again.
     """
@@ -259,7 +259,7 @@ def newest_error(events: Sequence[Event]) -> str:
 
 
 def warning_text(event: Event | None) -> str:
-    """Return the Event's message, without a colon after which nothing follows: the output of a probe may be empty.
+    """Return the Event's message without a trailing colon, which a probe with empty output leaves.
 
     For a BackOff Event without the pod's name and UID.
     """

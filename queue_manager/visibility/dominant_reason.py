@@ -14,7 +14,7 @@ The first line that applies decides; each gives one code of `reason_codes`.
     its queues are stopped                   the NEVER that holds after their release too, else HOLD/Suspended
     in its last attempt no node was large    NEVER/ExceedsLargestNode
     it waits for requeueAt                   WAIT/Backoff
-    it is pending                            the decision of the scheduler at this moment (`cluster_state.judge`)
+    it is pending                            the decision of the scheduler at this moment (`scheduler_judgement.judge`)
 
 `absent_manager` then makes FAULT/ControllerStale of a WAIT for which no manager runs.
 BEHAVIOUR.md#q51-explanations.
@@ -171,7 +171,7 @@ def _without_workload(case: Case) -> Finding:
 
 
 def _held_back(case: Case, workload: Workload) -> Finding | None:
-    """The reasons that are in the Workload itself."""
+    """The reason of a Job that is refused, is deactivated, holds quota or is gated; None for any other."""
     if case.state == JobState.REFUSED:
         _, message = explain_state(case.job, workload, case.state, case.now)
         sentence = "Its Workload is finished although the Job has not run."
@@ -241,7 +241,7 @@ def _pending(case: Case, workload: Workload) -> Finding:
 
 
 def _closed_to(case: Case, workload: Workload) -> Finding | None:
-    """Its queues do not exist or do not admit, as far as the reader may see them."""
+    """The reason that the Job's queues do not exist or do not admit; None if they do, or may not be read."""
     around = case.around
     if not around.sees_queues or not queue_obstacle(workload.local_queue, around.local, around.above):
         return None
@@ -249,7 +249,7 @@ def _closed_to(case: Case, workload: Workload) -> Finding | None:
 
 
 def _closed(case: Case, workload: Workload, found: Judgement | None) -> Finding:
-    """Its queues do not exist or do not admit. `found`: by their specs; else their status says so."""
+    """The reason that the Job's queues do not exist or do not admit. `found`: the scheduler's judgement, if known."""
     local, above, default_ns = case.around.local, case.around.above, case.around.default_ns
     if local is None or above is None:
         text = queue_obstacle(workload.local_queue, local and released(local), above, default_ns)
@@ -278,7 +278,7 @@ def _closed(case: Case, workload: Workload, found: Judgement | None) -> Finding:
 
 
 def _once_released(case: Case, workload: Workload, local: LocalQueue, above: ClusterQueue) -> Finding | None:
-    """The reason why it is not admitted after the release of its queues either; None if it may be."""
+    """The reason why the Job can never be admitted, even after its stopped queues are released; None if it may be."""
     objects = case.around.objects
     if objects is None:
         return None
@@ -324,7 +324,7 @@ def _about_to_be_requeued(case: Case) -> Finding:
 
 
 def _published(case: Case, workload: Workload) -> Finding:
-    """The reason that the scheduler has written, for a reader who may not see enough to repeat its decision."""
+    """The reason in the QuotaReserved condition, for a user who may not read all that the scheduler decides on."""
     reason, message = explain_state(case.job, workload, JobState.PENDING, case.now)
     reason = reason or reasons.PENDING_EVALUATION
     sentence = REASON_TEXTS.get(reason, "It waits for its turn in its queue.")

@@ -11,7 +11,7 @@ from queue_manager.api.types import ClusterQueue, LocalQueue, Workload, stops
 
 
 class Load(NamedTuple):
-    """The number of Workloads of a queue that are pending, and of those that hold quota."""
+    """How many Workloads of a queue are pending, and how many hold quota."""
 
     waiting: int = 0
     running: int = 0

@@ -128,7 +128,8 @@ def _end_of_protection(judgement: Judgement | None) -> list[Prediction]:
 
 
 def _starts_by(judgement: Judgement | None, now: datetime) -> datetime | None:
-    """None: unknown. A Workload that is being stopped, or runs for longer than declared, has no known end."""
+    """The latest start that backfilling promises. None if unknown: a Workload that is being stopped, or runs for
+    longer than declared, has no known end."""
     promised = judgement.promise if judgement is not None else None
     return promised.starts_by if promised is not None and now < promised.starts_by < NEVER else None
 

@@ -97,7 +97,7 @@ def _fits(row: FlavorEvidence) -> str:
 
 
 def holder_row(held: HeldQuota, jobs: Mapping[Key, str]) -> HolderRow:
-    """`jobs`: names of Jobs by the key of their Workload."""
+    """Return the row of one LocalQueue's holders. `jobs`: names of Jobs by the key of their Workload."""
     return HolderRow(
         cluster_queue=held.cluster_queue,
         namespace=held.queue.namespace,
@@ -149,7 +149,7 @@ _VERDICTS = {
 
 
 def nearest(rows: Sequence[FlavorEvidence], reason: str) -> list[FlavorEvidence]:
-    """The short resources of the flavor that lacks the fewest, among flavors refused for this reason."""
+    """Of the flavors refused for `reason`, return the missing resources of the one that misses the fewest."""
     found: dict[tuple[str, str], list[FlavorEvidence]] = {}
     for row in rows:
         if row.reason == reason and row.requested > (row.limit if reason == reasons.EXCEEDS_MAX_QUOTA else row.free):

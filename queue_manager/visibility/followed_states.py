@@ -17,7 +17,7 @@ STARTED = (JobState.STARTING, JobState.RUNNING)
 
 
 class ShownState(NamedTuple):
-    """A state with its explanation, as `job_states` returns both."""
+    """The state of a Job that was shown last, with its reason and message as `job_states` returns them."""
 
     state: JobState
     reason: str = ""
@@ -32,7 +32,7 @@ def is_outdated(last: JobState | None, now: JobState) -> bool:
 def continued(last: ShownState | None, now: ShownState) -> ShownState:
     """Return `now`, with the reason WaitForRecovery if the Job is starting, or waits for its next pod, and ran before.
 
-    Its objects do not always say so (`started_jobs`). It holds until a pod is ready, or the Job stops.
+    Its objects do not always say so (`running_or_starting`). It holds until a pod is ready, or the Job stops.
     """
     between = now.state == JobState.BACKOFF and now.reason == WAIT_FOR_START
     if not (now.state == JobState.STARTING or between) or last is None or now.reason == WAIT_FOR_RECOVERY:

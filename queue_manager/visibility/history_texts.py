@@ -1,4 +1,4 @@
-"""What people read of the history of a Job: a short text per step, and the Events that add something. Pure.
+"""Texts of a Job's history for people: one per step, and the Events that report something else. Pure.
 
 Machine formats keep all reasons, messages and Events.
 """

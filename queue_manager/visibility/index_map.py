@@ -47,7 +47,7 @@ class IndexRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class IndexMap(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """The map covers the first DRAWN indexes, the counts cover all."""
+    """The drawn map of the first DRAWN indexes, and counts over all indexes."""
 
     map: str
     counts: dict[str, int]

@@ -29,7 +29,7 @@ def cause_of(job: Job | None, workload: Workload | None, pods: Iterable[model.Po
 
 
 def job_cause(job: Job, workload: Workload | None, pods: Iterable[model.Pod]) -> str:
-    """The cause of a Job by its pods, else by the record of its last attempt; "" if it needs none."""
+    """The cause that the Job's pods show, else the one recorded with its last attempt; "" for a Job without trouble."""
     end = conditions.finished(job.status)
     if end is not None:
         return (_kept_cause(job, workload) if end.type == FAILED else "") or cause_of_failure(job.status, pods)
@@ -40,13 +40,13 @@ def job_cause(job: Job, workload: Workload | None, pods: Iterable[model.Pod]) ->
 
 
 def _kept_cause(job: Job, workload: Workload | None) -> str:
-    """The cause that the Workload of a failed Job has, or the Job once a retention has deleted the Workload."""
+    """The cause of a failed Job as its Workload keeps it; if a retention has deleted that, as the Job keeps it."""
     history = workload.status.requeue_history if workload is not None else None
     return history.pod_cause if history is not None else one_line(job.metadata.annotations.get(keys.POD_CAUSE, ""))
 
 
 def exit_code_of(cause: str, pods: Iterable[model.Pod]) -> int | None:
-    """Return the highest exit code of the failed pods; None if no pod has failed, or its end is not the `cause`."""
+    """Return the highest exit code of the failed pods' containers; None if `cause` is "" or no container failed."""
     failed = [pod for pod in pods if pod.status.has_failed] if cause else []
     containers = (c for pod in failed for c in (*pod.status.init_container_statuses, *pod.status.container_statuses))
     ends = (container.state.terminated for container in containers)

@@ -75,7 +75,7 @@ def _plain(at: datetime | None, kind: str, what: str) -> Step:
 
 
 def _note(condition: Condition, workload: Workload) -> str:
-    """Pods that are stopped for an eviction make PodsReady False as failed ones do."""
+    """Explain PodsReady=False that an eviction caused by stopping the pods; "" for any other condition."""
     evicted = workload.condition(condition_types.EVICTED)
     if evicted is None or not evicted.is_true or condition.type != condition_types.PODS_READY or condition.is_true:
         return ""

@@ -11,7 +11,7 @@ the same state:
     Backoff      evicted, and requeueAt is in the future; or not suspended, and between two tries of its pods
     Evicted      evicted, and still holding quota: its pods are terminating
     Running      not suspended, and a pod is ready or has succeeded, or the end of the Job is decided
-    Starting     not suspended, and no pod is ready yet, or none any more (WaitForRecovery): `started_jobs`
+    Starting     not suspended, and no pod is ready yet, or none any more (WaitForRecovery): `running_or_starting`
     Reserved     quota is reserved, and the Job is not started yet
     Suspended    suspended, and not managed by any queue: only a user can start it
     Pending      pending in its queue
@@ -155,7 +155,7 @@ Shape = tuple[Key, bytes]
 
 
 def refused_shapes(workloads: Iterable[Workload]) -> dict[Shape, Workload]:
-    """Return Workloads that the scheduler tried and that do not fit, by shape. It skips others of the same shape."""
+    """Return Workloads that the scheduler tried and that do not fit, by shape. It does not try others of that shape."""
     found: dict[Shape, Workload] = {}
     for workload in workloads:
         waits = workload.condition(condition_types.QUOTA_RESERVED)

@@ -27,7 +27,7 @@ from queue_manager.lifecycle.interruptions import Interruption, interruptions, r
 
 
 class Period(NamedTuple):
-    """A part of a life. `until`: None if it lasts."""
+    """A period in the life of a Job. `until`: None if it has not ended."""
 
     since: datetime
     until: datetime | None
@@ -115,13 +115,13 @@ def times_of(job: Job, workload: Workload | None, now: datetime) -> tuple[float 
 
 
 def last_run_seconds(job: Job, now: datetime) -> float | None:
-    """Return the seconds that the run lasts, or lasted with which the Job ended; None while it does not run."""
+    """Return the seconds of the current run, or of the run in which the Job ended; None while it does not run."""
     started = job.status.start_time
     return running_seconds(started, ended_at(job) or now, interruptions(job.metadata)) if started else None
 
 
 def life_of(job: Job, workload: Workload | None, now: datetime) -> Life:
-    """Return the life of a Job. What its Workload adds up of former attempts has no dates."""
+    """Return the life of a Job. The Workload has only the sum of former attempts, without dates."""
     history = (workload.status.requeue_history if workload is not None else None) or RequeueHistory()
     past = workload.status.accumulated_past_execution_time_seconds or 0 if workload is not None else 0
     run, off = _run(job, workload), history.inactive_since
@@ -141,7 +141,7 @@ def life_of(job: Job, workload: Workload | None, now: datetime) -> Life:
 
 
 def _run(job: Job, workload: Workload | None) -> datetime | None:
-    """Since when the Job runs, or ran when it ended. One that was running when it was imported started earlier."""
+    """The start of the current or last run; for a Job that was imported while it ran, its start before the import."""
     admitted = workload.condition(condition_types.ADMITTED) if workload is not None else None
     times = [
         job.status.start_time,

@@ -38,7 +38,7 @@ class LogSource(NamedTuple):
 
     @property
     def log(self) -> LogSource:
-        """The same log for each process that writes to it, and whether or not another restart has followed."""
+        """Return the source without what differs between the processes that write to the same log, for comparison."""
         return self._replace(before_restart=False, started=None, others=())
 
 
@@ -98,7 +98,7 @@ def _attempt(job: Job, slot: Sequence[Pod], container: str, *, previous: bool) -
 
 
 def _source(job: Job, pod: Pod, container: str) -> LogSource | None:
-    """Return the log of a pod's container that has started, of the failed one if none is named."""
+    """Return the log of the named container, by default of the failed one; None if it has not started."""
     status = _container(pod, container)
     if status is None or not has_started(status):
         return None

@@ -18,7 +18,7 @@ MISSED_LEASES = 4  # lease durations without renewal: another manager would have
 
 @dataclass(frozen=True, slots=True)
 class LeaseFacts:
-    """The Lease of the managers, `namespace/name`; no holder: released."""
+    """The Lease of the managers, `namespace/name`. An empty holder means that the Lease was released."""
 
     name: str
     holder: str

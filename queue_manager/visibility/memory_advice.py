@@ -34,7 +34,7 @@ class MemoryOf(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def killed_for_memory(job: Job, pods: Sequence[Pod]) -> MemoryOf | None:
-    """The container of the newest of these pods that was killed; without such a pod, the only one with a limit."""
+    """The container that was killed in the newest such pod; if no pod is left, the only container with a limit."""
     killed = [(pod, one) for pod in sorted(pods, key=creation_order) for one in _statuses(pod) if was_oom_killed(one)]
     containers = _containers(job)
     if killed:
@@ -63,7 +63,7 @@ def was_oom_killed(status: ContainerStatus) -> bool:
 
 
 def _above(found: MemoryOf) -> str:
-    """The limit; and the peak, which may be beyond it where memory is sampled."""
+    """The limit as text, with the peak if that is higher, as is possible where memory is sampled."""
     return found.limit if found.peak is None else f"{found.limit} (it had {_mebibytes(found.peak)} and needed more)"
 
 

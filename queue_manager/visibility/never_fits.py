@@ -39,7 +39,7 @@ def never(
     rules: ResourceRules = COUNT_ALL,
     cohorts: Iterable[Cohort] = (),
 ) -> str:
-    """Return in a few words why the Job can never start in this ClusterQueue, or "" if it may.
+    """Return in a few words why the Job cannot start even if the ClusterQueue is empty; "" if it can.
 
     `others` and `cohorts`: all ClusterQueues and Cohorts, to compute what can be borrowed. `flavors`: by name.
     """

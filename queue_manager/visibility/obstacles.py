@@ -124,7 +124,7 @@ def own_obstacle(job: Job | None, workload: Workload | None, queues: ReadableQue
 
 
 def _judged(job: Job | None) -> Job | None:
-    """The Job if its own spec has its requests: those of a prebuilt Workload may differ."""
+    """Return the Job if its requests count; None if it uses a prebuilt Workload, whose requests may differ."""
     return job if job is not None and not prebuilt_name(job) else None
 
 
@@ -149,7 +149,7 @@ def local_queue_of(job: Job | None, workload: Workload | None) -> Key:
 
 
 def _of_class(job: Job, workload: Workload | None, queues: ReadableQueues) -> Obstacle | None:
-    """Check the priority class. An existing Workload keeps its priority if the label names a missing class."""
+    """The obstacle of a Job whose priority class is missing; None once it has a Workload, which keeps its priority."""
     name = job.metadata.labels.get(keys.PRIORITY_CLASS, "")
     if not name or workload is not None:
         return None

@@ -117,7 +117,7 @@ def _waits_for_quota(found: Judgement) -> Text:
 
 
 def _release(found: Judgement, nearest_one: Sequence[FlavorEvidence]) -> str:
-    """The amounts that must be released, in any one of the tried flavors if the Workload has one pod set."""
+    """Describe the amounts that others must release, for one pod set in any one of the tried flavors."""
     choices = {
         row.flavor: nearest([r for r in _rows(found) if r.flavor == row.flavor], found.reason) for row in _rows(found)
     }

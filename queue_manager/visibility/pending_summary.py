@@ -67,7 +67,7 @@ class QueuePath(NamedTuple):
 
     @property
     def resource(self) -> str:
-        """As RBAC names it, without the subresource."""
+        """The resource name as in RBAC rules, without the subresource."""
         return "localqueues" if self.namespace else "clusterqueues"
 
 
@@ -140,7 +140,7 @@ class PendingSummaries:
         return _resources()
 
     def described(self) -> list[Json]:
-        """What aggregated discovery lists for the visibility API."""
+        """The entries of the visibility API in aggregated discovery (APIGroupDiscovery)."""
         return [_described(plural, namespaced) for plural, namespaced in _PLURALS]
 
 
@@ -148,7 +148,7 @@ _PLURALS = (("clusterqueues", False), ("localqueues", True))
 
 
 def _number(query: Mapping[str, str], name: str, default: int) -> int:
-    """Raises ValueError for anything but digits, as the conversion of query parameters in Kubernetes does."""
+    """Parse a query parameter as a number. Raises ValueError for anything but digits, as Kubernetes does."""
     text = query.get(name, "")
     if not text:
         return default

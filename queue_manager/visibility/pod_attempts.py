@@ -158,7 +158,7 @@ def has_started(status: ContainerStatus) -> bool:
 
 
 def shell_exit_code(pod: Pod) -> int | None:
-    """Return `exit_code`, but that of a shell if the program of the pod could not be executed."""
+    """Return `exit_code`; if the pod's program could not be executed, the code a shell returns then (126 or 127)."""
     bad = _bad_end(pod)
     if bad is not None and bad.reason in START_ERRORS:
         return EXIT_NOT_FOUND if no_program(bad.message) else EXIT_NOT_EXECUTABLE

@@ -94,7 +94,7 @@ def failures(
 
 
 def _led_here(workload: Workload, failed: datetime, replaced: datetime) -> bool:
-    """Whether this pod failure kept the Job's pods from being ready in the attempts since the last activation.
+    """Whether this pod failure kept the pods from becoming ready in the attempts since the last activation.
 
     True if the pod failed during these attempts, or if the Job's backoff after the failure outlasted them, so that
     the pod was not replaced.

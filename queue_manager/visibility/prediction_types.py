@@ -1,4 +1,4 @@
-"""What happens to a Job next, and when: the record that `predictions` returns and that explanations contain. Pure."""
+"""The record of a predicted event of a Job, which `predictions` returns and explanations contain. Pure."""
 
 from __future__ import annotations
 

@@ -332,7 +332,7 @@ def _subject(workload: Workload) -> str:
 
 
 def _end_of_attempts(workload: Workload, settings: WorkloadSettings | None) -> datetime | None:
-    """Return when giveUpAfter ends a backoff, or None if unknown."""
+    """Return when giveUpAfter ends the attempts during a backoff; None if unknown."""
     evicted = workload.condition(condition_types.EVICTED)
     if settings is None or evicted is None or evicted.reason != reasons.PODS_READY_TIMEOUT:
         return None

@@ -13,7 +13,7 @@ FOR_ANOTHER = "for another Workload"  # in a history that another program or an 
 
 
 def preempted_for(workload: Workload) -> str:
-    """`for priority 100 of ClusterQueue a`, if a preemption ended its last run; "" otherwise."""
+    """Return `for priority 100 of ClusterQueue a` if a preemption ended the Workload's last attempt; else ""."""
     evicted, last = workload.condition(condition_types.EVICTED), workload.last_attempt
     if evicted is None or not evicted.is_true or evicted.reason != reasons.PREEMPTED:
         return ""

@@ -151,7 +151,7 @@ def _names(local_queues: Iterable[LocalQueue]) -> list[str]:
 
 
 def _waited(workload: Workload, now: datetime) -> float:
-    """The seconds that `sluice ps` shows, but since the creation of the Workload, which soon follows its Job."""
+    """The seconds that a Workload has waited: as in `sluice ps`, but from its own creation and not the Job's."""
     return job_times(life_of(Job(metadata=workload.metadata), workload, now), now).waited
 
 

@@ -74,7 +74,7 @@ def find_page(word: str, pages: Mapping[str, ReasonPage]) -> ReasonPage | None:
 
 
 def words(pages: Mapping[str, ReasonPage]) -> Sequence[str]:
-    """The words by which pages are found, in their order."""
+    """All words that `find_page` accepts, in the order of the pages."""
     return [word for page in pages.values() for word in (word_of(page.reason), *page.also)]
 
 

@@ -20,5 +20,5 @@ class Finding:
 
 
 def sentence_of(text: str) -> str:
-    """The text with a capital and a full stop."""
+    """Return the text as a sentence: capitalized, with a full stop."""
     return f"{text[:1].upper()}{text[1:].rstrip('.')}."

@@ -25,7 +25,7 @@ class DemandRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 def demand(job: Job | None, workload: Workload | None) -> list[DemandRow]:
-    """Return one row per pod set and resource."""
+    """Return the requests of a Job and the quota assigned to it, one row per pod set and resource."""
     if workload is None:
         pod_sets = (PodSet(count=pod_count(job.spec), template=job.spec.template),) if job is not None else ()
         return [row for pod_set in pod_sets for row in _rows(pod_set, None)]

@@ -45,7 +45,7 @@ def is_between_tries(status: JobStatus) -> bool:
 
 
 def explain_running(job: Job) -> tuple[str, str]:
-    """Return (reason, message) of the failure that is being carried out; both are "" for any other running Job."""
+    """Return (reason, message) of a running Job whose failure is decided (FailureTarget); "" and "" otherwise."""
     target = conditions.find(job.status.conditions, FAILURE_TARGET)
     return (target.reason, target.message) if target is not None and target.is_true else ("", "")
 

@@ -61,7 +61,7 @@ class ClusterObjects:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """The position of a Workload among the pending ones of its ClusterQueue, 1 is first; who is before it."""
+    """The position of a Workload among the pending ones of its ClusterQueue (1 is first), and those before it."""
 
     position: int
     of: int
@@ -218,7 +218,7 @@ class ClusterState:
         return Judgement(reason, message, name, info, outcome, place, head, twin, shown, promise=promised)
 
     def _promise(self, name: str, info: Info) -> Promise | None:
-        """What backfilling promises this Workload: nothing unless it is the head that found no quota."""
+        """Return backfilling's promise to this Workload; None unless it is a head that found no quota."""
         backfilling, head = self._rehearsal.backfilling, self.queues.waiting_heads().get(name)
         if backfilling is None or head is not info or not backfilling.is_aged(info, self._now):
             return None
@@ -227,13 +227,15 @@ class ClusterState:
         return promise(self.state, self.state.queues[name], info, self._now)
 
     def _is_behind_a_preemptor(self, name: str, info: Info) -> bool:
-        """Whether quota of its cohort is kept for another Workload, which takes it first."""
+        """Whether quota in the cohort is reserved for a preemptor other than this Workload."""
         queue, around = self.state.queues[name], set(self.state.relatives(name))
         others = (r for r in self.state.reservations.values() if r.info.uid != info.uid and r.cluster_queue in around)
         return any(not passes(self.state, info, queue, r) for r in others)
 
     def _alone(self, name: str, info: Info) -> Outcome:
-        """The decision if nothing were before it in its queue. With blockAdmission it waits for pods, or forever."""
+        """Return the decision of a cycle with this Workload alone; while blockAdmission holds admissions back, that it
+        waits, unless it can never fit.
+        """
         outcome = self._rehearsal.decide([(name, info)])[0]
         if not self._rehearsal.is_blocked:
             return outcome
@@ -256,5 +258,5 @@ def _is_refusal_of_twin(outcome: Outcome, info: Info, cluster_queue: str) -> boo
 
 
 def victims_of(judgement: Judgement) -> int:
-    """How many Workloads are preempted for the judged one."""
+    """The number of Workloads that are preempted for the judged Workload."""
     return len(judgement.outcome.victims) if isinstance(judgement.outcome, Preempt) else 0

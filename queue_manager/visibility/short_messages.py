@@ -52,7 +52,7 @@ def plain(
     """Return one sentence. `equivalent`: a Job with equal requests that was tried, and `equivalent_reason` why it does
     not fit.
 
-    `preempted_for`: of a victim, who needed its quota (`preempted.preempted_for`).
+    `preempted_for`: of a victim, who needed its quota (`preempted_for.preempted_for`).
     """
     if preempted_for:
         rest = (

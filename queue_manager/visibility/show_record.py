@@ -207,7 +207,7 @@ def job_view(
 
 
 def _cause(job: Job | None, workload: Workload | None, pods: Sequence[Pod], failure: Failure | None) -> str:
-    """Return the cause by pods or record, with the last line of the log if only `failure` has it."""
+    """Return the cause from the pods or the last attempt; with the last log line if only `failure` contains it."""
     found = cause_of(job, workload, pods)
     return failure.text if found and failure is not None and failure.text.startswith(found) else found
 

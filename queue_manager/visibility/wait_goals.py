@@ -46,7 +46,7 @@ class Result(StrEnum):
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """The end of waiting for one Job. `state`: None once the Job is deleted. `reason`: "" if it needs none."""
+    """How waiting for one Job ended. `state`: None if the Job was deleted. `reason`: "" if it needs none."""
 
     namespace: str
     name: str

@@ -52,7 +52,7 @@ class Facet:
 
     @property
     def name(self) -> str:
-        """The field that names this facet among those of the parent."""
+        """The name of the facet, unique among the facets of its parent: its first field."""
         return (self.v1beta2 or self.v1beta1)[0]
 
 
@@ -82,7 +82,7 @@ def only_in_v1beta2(parent: tuple[str, ...], field: str) -> Facet:
 
 
 class _Way(NamedTuple):
-    """A facet in one direction."""
+    """A facet with its translation in one direction."""
 
     source: tuple[str, ...]
     target: tuple[str, ...]
@@ -193,7 +193,7 @@ def _is_object(fields: Json) -> bool:
 
 
 def _is_valid(facet: Facet, fields: Json) -> bool:
-    """Whether kept fields are fields of the facet in v1beta2, with valid values."""
+    """Whether the kept `fields` belong to this facet in v1beta2 and have valid values."""
     if not isinstance(fields, dict):
         return False
 

@@ -45,7 +45,7 @@ def are_valid(parent: tuple[str, ...], fields: Mapping[str, Json]) -> bool:
 
 @cache
 def _model(parent: tuple[str, ...], alias: str) -> type[ApiModel]:
-    """A model that has one field only."""
+    """Create a model with only this field, to validate its value alone."""
     fields = PARENTS[parent, alias].model_fields
     known: dict[str, Any] = {name: (field.annotation, field) for name, field in fields.items() if field.alias == alias}
     return create_model("KeptField", __base__=ApiModel, **known)

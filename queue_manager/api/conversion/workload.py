@@ -22,7 +22,7 @@ def _to_ref(fields: Fields) -> Fields:
 
 
 def _to_name_and_source(fields: Fields) -> Fields:
-    """An absent class has the source "", the default of v1beta1."""
+    """Translate priorityClassRef to name and source; without a class the source is "", the default of v1beta1."""
     ref = fields.get(REF)
     if not isinstance(ref, dict) or not isinstance(ref.get("name"), str):
         return {SOURCE: ""}

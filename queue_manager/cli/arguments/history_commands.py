@@ -43,7 +43,7 @@ def add_history_commands(commands: Commands) -> None:
 
 
 def _add_choice(command: argparse.ArgumentParser) -> None:
-    """Add the options that choose Jobs and the store."""
+    """Add the options that select Jobs and name the history's database."""
     command.add_argument(
         "--since", type=past_time, default="7d", metavar="TIME", help="not ended before this time (default: 7d)"
     )

@@ -1,7 +1,7 @@
 """The node agent: runs the pods bound to the local nodes as processes of this machine and reports their status.
 
 Which pods a node takes, and keeps
-  node_admission, pod_admitter      may a pod start here (pure); the state on which that is decided
+  node_admission, admitted_pods     may a pod start here (pure); the pods that hold room on the node
   eviction_order, eviction_loop     which pod is evicted when memory runs out (pure); when
   node_conditions                   allocatable resources, and MemoryPressure
 
@@ -11,14 +11,15 @@ One pod
   container_starts                  which containers to start and when, restarts and their backoff (pure)
   pod_status, readiness_probes,     what is reported about them
   termination_message
-  environment, limits               what a container is started with
+  environment, container_program,   what a container is started with
+  limit_fields
 
 Processes
   pod_processes, supervisor,        started, found again after a crash, signalled, killed; their exit codes
   escaped_processes
-  cgroups, oom_killer, memory_use   limits of memory and CPU, by the kernel or by samples
-  resource_usage, usage_samples,    what the containers used
-  usage_sampler
+  cgroups, oom_killer, proc_memory  limits of memory and CPU, by the kernel or by samples of /proc
+  resource_usage, usage_sampler,    what the containers used: reported, sampled while they run, read from /proc
+  proc_usage
   pod_files, stop_order_file        the files that survive a crash of the agent
   pod_logs, log_trimming            logs, and how their length is limited
 """

@@ -54,7 +54,7 @@ class PodAdmitter:
         self._nominated: dict[str, None] = {}
 
     def observe(self, uid: str, pod: NodePod | None) -> list[str]:
-        """Record a changed pod, or one that is gone (None). Returns the pods to try again, as room was released."""
+        """Record a changed pod, or its removal (`pod` is None). Returns UIDs of pods to decide again."""
         if pod is None or pod.is_over:
             self._nominated.pop(uid, None)
             self._quality.pop(uid, None)

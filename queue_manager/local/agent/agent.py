@@ -183,7 +183,7 @@ class Agent:
             self._sampler.wake()
 
     async def _begin_pod(self, uid: str, pod: NodePod | None) -> PodWorker | None:
-        """The worker of a pod that runs or may start here; None if the pod is finished, gone or not admitted."""
+        """Return a new worker for a pod that may run on its node; None if the pod is finished, gone or not admitted."""
         if pod is None:
             self._forget(uid)
             return None
@@ -294,7 +294,7 @@ class Agent:
         self._events.event(pod, "Warning" if type == "Warning" else "Normal", reason, message)
 
     async def _source(self, kind: str, namespace: str, name: str) -> Mapping[str, str] | None:
-        """The data of a ConfigMap or Secret, read from the API server now."""
+        """Read the data of a ConfigMap or Secret from the API server; None if it does not exist."""
         resource = CONFIG_MAPS if kind == "configmap" else SECRETS
         try:
             found = await self._runtime.client.get(resource, namespace, name)

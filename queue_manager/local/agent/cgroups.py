@@ -64,7 +64,7 @@ class Cgroups:
 
 
 def settings(limits: Limits) -> dict[str, str]:
-    """The files of a container's cgroup that are written, with their content."""
+    """The cgroup files to write for these limits, with their content."""
     written: dict[str, str] = {}
     if limits.memory is not None:
         written |= {"memory.max": str(limits.memory), "memory.oom.group": "1", "memory.swap.max": "0"}

@@ -100,7 +100,7 @@ class Container:
         return self.previous.number if self.previous is not None else 0  # an interrupted attempt does not count
 
     def started(self, attempt: ContainerRun) -> None:
-        """A new attempt runs; the backoff for the one after it grows."""
+        """Record that a new attempt runs, and lengthen the backoff before the next one."""
         old = self.exit
         if old is not None and self.current is not None:
             healthy = old.finished_at - self.current.started_at >= CRASH_BACKOFF_RESET
@@ -146,7 +146,9 @@ class Container:
 
 @dataclass(slots=True)
 class ContainerPlan:
-    """What to do now. `finished`: no container will start again; running sidecars have to be stopped."""
+    """Which containers to start now, and when to plan again.
+
+    `finished`: no container will start again; running sidecars have to be stopped."""
 
     start: list[Container] = field(default_factory=list)
     wake: datetime | None = None

@@ -1,6 +1,6 @@
-"""The environment variables, arguments, working directory and executable of a container.
+"""The environment variables of a container: declared in its spec, or set by its runtime.
 
-Nothing of the agent's own environment is inherited.
+Nothing of the agent's own environment is inherited. `container_program` has what the container executes.
 """
 
 from __future__ import annotations
@@ -56,19 +56,20 @@ def expand(text: str, variables: Mapping[str, str]) -> str:
             found = variables.get(match[1], match[0])
         else:
             found = match[0].replace("$$", "$")
-        room = _less(room, len(found))
+        room = remaining_room(room, len(found))
         return found
 
     return _REFERENCE.sub(value, text)
 
 
-def _less(room: int, length: int) -> int:
+def remaining_room(room: int, length: int) -> int:
+    """The characters left of `room` after a text of this length. Raises StartError if there are too few."""
     if length > room:
         raise StartError("argument list too long")
     return room - length
 
 
-def _check_zeros(what: str, text: str) -> None:
+def check_zeros(what: str, text: str) -> None:
     """Raise StartError on a zero byte, which the API allows but which ends a string passed to execve(2)."""
     if "\0" in text:
         raise StartError(f"{what} has a zero byte, which no program can be given")
@@ -83,15 +84,15 @@ async def declared(pod: Json, container: Json, host: Host, source: Source) -> di
     room = MAX_TEXTS
     for entry in container.get("envFrom") or ():
         more = await _env_from(entry, pod["metadata"]["namespace"], source)
-        room = _less(room, sum(map(len, more.values())))
+        room = remaining_room(room, sum(map(len, more.values())))
         own |= more
     for entry in container.get("env") or ():
         value = await _env_value(entry, own, pod, container, host, source)
         if value is not None:
-            room = _less(room, len(value))
+            room = remaining_room(room, len(value))
             own[entry["name"]] = value
     for name, value in own.items():
-        _check_zeros(f"the value of the variable {name}", value)
+        check_zeros(f"the value of the variable {name}", value)
     return own
 
 
@@ -104,56 +105,6 @@ def environment(pod: Json, own: Mapping[str, str], home: str) -> dict[str, str]:
     variables = {"PATH": PATH, "HOME": home, "LANG": "C.UTF-8"}
     variables["HOSTNAME"] = pod["spec"].get("hostname") or metadata["name"]
     return {**variables, **own, MARK: metadata["uid"], PLACE: os.path.dirname(os.path.dirname(home))}
-
-
-def arguments(container: Json, own: Mapping[str, str]) -> list[str]:
-    """command and args with their references expanded. Raises StartError."""
-    expanded, room = [], MAX_TEXTS
-    for text in (*(container.get("command") or ()), *(container.get("args") or ())):
-        expanded.append(expand(text, own))
-        room = _less(room, len(expanded[-1]))
-        _check_zeros("an argument", expanded[-1])
-    return expanded
-
-
-def probe_command(container: Json, command: list[str]) -> list[str]:
-    """The command of a probe, expanded only with the literal values of the container's `env`. Raises StartError."""
-    plain = {entry["name"]: entry.get("value") or "" for entry in container.get("env") or ()}
-    return [expand(text, plain) for text in command]
-
-
-def executable(command: str, directory: str, path: str) -> str:
-    """The absolute path of the program `command`. Raises StartError with the message of a container runtime."""
-    if "/" in command:
-        candidate = os.path.join(directory, command)
-        if not os.path.exists(candidate):
-            raise StartError(f'exec: "{command}": stat {command}: no such file or directory')
-        if not _can_run(candidate):
-            raise StartError(f'exec: "{command}": permission denied')
-        return candidate
-    for folder in path.split(":"):
-        candidate = os.path.join(directory, folder, command)
-        if command and _can_run(candidate):
-            return candidate
-    raise StartError(f'exec: "{command}": executable file not found in $PATH')
-
-
-def working_directory(container: Json, home: str) -> str:
-    """The directory that the container starts in: its workingDir, or its own directory `home`. Raises StartError.
-
-    A missing directory inside `home` is created, as container runtimes do. One elsewhere on this machine has to exist.
-    """
-    named = container.get("workingDir") or ""
-    _check_zeros("workingDir", named)
-    directory = os.path.join(home, named)
-    if os.path.commonpath((home, os.path.normpath(directory))) == home:
-        try:
-            os.makedirs(directory, exist_ok=True)
-        except OSError as error:
-            raise StartError(f'workingDir "{named}": {error.strerror}') from error
-    elif not os.path.isdir(directory):
-        raise StartError(f'workingDir "{named}": no such directory on this machine')
-    return directory
 
 
 def field(path: str, pod: Json, host: Host) -> str:
@@ -229,7 +180,3 @@ async def _key(kind: str, title: str, reference: Json, namespace: str, source: S
     if data is None:
         raise ConfigError(f'{kind} "{name}" not found')
     raise ConfigError(f"couldn't find key {key} in {title} {namespace}/{name}")
-
-
-def _can_run(path: str) -> bool:
-    return os.path.isfile(path) and os.access(path, os.X_OK)

@@ -41,7 +41,7 @@ class AllocatableNodes(Protocol):
 
 
 class Evictor:
-    """Run `run` as a task; call `wake` when a container runs."""
+    """Evicts pods from nodes that run out of memory. Run `run` as a task; call `wake` when a container starts."""
 
     def __init__(self, pods: EvictablePods, nodes: AllocatableNodes, policy: PressurePolicy, root: Path) -> None:
         self._pods = pods

@@ -60,7 +60,7 @@ class PressureEviction(NamedTuple):
 
 
 def available(capacity: int, pods: Iterable[PodUse]) -> int:
-    """The memory of a node that its pods leave free."""
+    """The memory of a node in bytes that its pods do not use."""
     return max(0, capacity - sum(pod.used for pod in pods))
 
 

@@ -48,7 +48,7 @@ def _log_unsupported(where: Path, why: str) -> None:
 
 @cache
 def _fallocate() -> Any:
-    """The system call, which Python offers without the mode argument. Raises OSError if it does not exist."""
+    """The C function fallocate(2), since os.posix_fallocate takes no mode. Raises OSError if it does not exist."""
     try:
         call = ctypes.CDLL(None, use_errno=True).fallocate
     except AttributeError:

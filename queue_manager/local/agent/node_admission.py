@@ -86,7 +86,7 @@ def admit_critical(
 
 
 def known_resources(wanted: Amounts, allocatable: Amounts) -> Amounts:
-    """The requests without extended resources that the node does not have, which the kubelet ignores."""
+    """The requests of a pod, without extended resources that the node lacks: the kubelet ignores those."""
     return {name: value for name, value in wanted.items() if name in allocatable or not _is_extended(name)}
 
 
@@ -127,7 +127,7 @@ def _distance(needs: Needs, pod: Resident) -> float:
 
 
 def _less(needs: Needs, pods: Sequence[Resident]) -> dict[str, int]:
-    """The needs that remain when these pods are gone."""
+    """The parts of `needs` that are not covered once these pods are gone."""
     left = {resource: need - sum(_given(pod, resource) for pod in pods) for resource, need in needs.items()}
     return {resource: need for resource, need in left.items() if need > 0}
 

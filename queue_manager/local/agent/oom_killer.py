@@ -22,7 +22,7 @@ PERIOD = 1.0  # seconds between two samples
 
 
 class OomKiller:
-    """Run `run` as a task; call `wake` when a container runs."""
+    """Kills containers above limits.memory. Run `run` as a task; call `wake` when a container starts."""
 
     def __init__(self, pods: Callable[[], Collection[PodWorker]], root: Path) -> None:
         """`pods`: returns the workers of pods that are not finished. `root`: root of the pods' files."""

@@ -137,12 +137,12 @@ class RunFiles:
             path.unlink(missing_ok=True)
 
     def read_exit(self) -> tuple[int, datetime] | None:
-        """The exit code (128 + signal for a killed process) and the finish time."""
+        """The exit code (128 + signal for a killed process) and the finish time; None while none is recorded."""
         return _number_and_time(self.exit)
 
 
 class Layout:
-    """All pods of one data directory."""
+    """Paths of the files of all pods in one data directory."""
 
     def __init__(self, root: Path) -> None:
         self.root = root

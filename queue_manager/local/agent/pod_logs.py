@@ -37,7 +37,7 @@ INDEX_SECONDS = 1.0
 
 @dataclass(slots=True)
 class TimeIndex:
-    """Times at which the log had a given size."""
+    """The index of one log: pairs of a time and the size that the log had then."""
 
     sizes: list[int] = field(default_factory=list)
     times: list[datetime] = field(default_factory=list)
@@ -73,7 +73,7 @@ class TimeIndex:
         return TimeIndex(self.sizes[first:], self.times[first:])
 
     def time_at(self, offset: int, otherwise: datetime) -> datetime:
-        """The time by which the log had `offset` bytes; `otherwise` if none is recorded."""
+        """The earliest recorded time at which the log had at least `offset` bytes; `otherwise` if none is recorded."""
         i = bisect.bisect_left(self.sizes, offset)
         return min(self.times[i], otherwise) if i < len(self.times) else otherwise
 

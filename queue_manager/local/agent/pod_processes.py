@@ -14,8 +14,8 @@ from functools import partial
 from typing import Any
 
 from job_controller.json_tree import Json
+from queue_manager.local.agent import container_program, resource_usage, supervisor
 from queue_manager.local.agent import environment as env
-from queue_manager.local.agent import resource_usage, supervisor
 from queue_manager.local.agent.cgroups import was_oom_killed
 from queue_manager.local.agent.container_starts import (
     START_ERROR,
@@ -91,7 +91,7 @@ class PodProcesses:
             self._samples[name] = self.sampled(name).at_least(usage)
 
     def sampled(self, name: str) -> Usage:
-        """The greatest sample of a running container."""
+        """The highest usage sampled of a running container; empty if it was not sampled."""
         return self._samples.get(name, Usage())
 
     def kill_for_memory(self, name: str) -> None:
@@ -116,8 +116,8 @@ class PodProcesses:
         run = self._layout.run(self._uid, container.name, container.next_number)
         declared = await self._declared(container.spec)
         variables, directory = self._surroundings(container.spec, declared, str(run.work))
-        command, *arguments = env.arguments(container.spec, declared)
-        program = env.executable(command, directory, variables["PATH"])
+        command, *arguments = container_program.arguments(container.spec, declared)
+        program = container_program.executable(command, directory, variables["PATH"])
         process = supervisor.spawn(run, [program, *arguments], variables, directory, self._confine(container, run))
         self._watch(container, process, run)
         container.started(ContainerRun(run.number, self._now()))
@@ -142,7 +142,9 @@ class PodProcesses:
         return await env.declared(self._tree, spec, self._tools.host, self._tools.source)
 
     def _surroundings(self, spec: Json, declared: Mapping[str, str], home: str) -> ProbeContext:
-        return ProbeContext(env.environment(self._tree, declared, home), env.working_directory(spec, home))
+        return ProbeContext(
+            env.environment(self._tree, declared, home), container_program.working_directory(spec, home)
+        )
 
     async def _surroundings_of_probe(self, spec: Json, home: str) -> ProbeContext:
         return self._surroundings(spec, await self._declared(spec), home)
@@ -254,7 +256,7 @@ def _failed_start(message: str, at: datetime) -> Exit:
 
 
 def _reported_running(status: Json, name: str) -> Mapping[str, Any] | None:
-    """The status of a container that runs according to the API."""
+    """The container's status in the API if it says that the container runs, else None."""
     for entry in [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]:
         if entry["name"] == name and "running" in (entry.get("state") or {}):
             return dict(entry)

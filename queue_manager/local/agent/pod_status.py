@@ -53,7 +53,7 @@ PREEMPTED = Termination(
 
 @dataclass(frozen=True, slots=True)
 class PodFacts:
-    """The inputs of a status. `ending`: no container will start any more."""
+    """The facts from which a pod's status is computed. `ending`: no container will start any more."""
 
     pod: Json
     containers: Sequence[Container]
@@ -305,7 +305,7 @@ def status_patch(old: Json, new: Json) -> Json:
 
 
 def _gone(old: Json | None, new: Json) -> list[str]:
-    """The texts that a condition had and has no longer."""
+    """Return the names of text fields (reason, message) that `old` has and `new` lacks."""
     return [key for key in ("reason", "message") if old and old.get(key) and not new.get(key)]
 
 

@@ -65,7 +65,7 @@ TIMESTAMP_PRECISION = 1  # seconds that a stored time may be too early
 
 @dataclass(slots=True)
 class Stop:
-    """The pod is being stopped. `kill_at`: event loop time of the SIGKILL."""
+    """The stop of a pod that is under way. `kill_at`: event loop time of the SIGKILL."""
 
     verdict: Termination | None
     kill_at: float
@@ -316,7 +316,7 @@ class PodWorker:
     # --- clock ---
 
     def _observe_clock(self) -> None:
-        """No backoff or deadline becomes longer because the clock was set back."""
+        """Shorten backoffs and the deadline if the clock was set back, so that none lasts longer than configured."""
         now = self._now()
         self._deadline_start = wait_start(self._start_time, self._deadline_start, now)
         for container in self.containers:

@@ -1,4 +1,4 @@
-"""What the worker of a pod is given: its pod, where it reports to, and what all workers of a node share."""
+"""Types that the agent passes to a PodWorker: the pod, the receiver of reports, and what all workers share."""
 
 from __future__ import annotations
 

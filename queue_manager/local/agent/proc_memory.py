@@ -22,7 +22,7 @@ GONE = (FileNotFoundError, ProcessLookupError, PermissionError)
 
 
 class Limit(NamedTuple):
-    """Pods that share a bound. Only above it, in bytes, is the exact size of each process read, which is expensive."""
+    """A limit in bytes on the memory of some pods. Exact sizes, which are expensive, are read only above it."""
 
     pods: Collection[str]
     max_bytes: int
@@ -37,7 +37,7 @@ def proportional(pid: int) -> int:
 
 
 def unreclaimable(pid: int) -> int:
-    """Bytes of anonymous and shared memory, which the kernel cannot drop as it drops the pages of files."""
+    """Bytes of the process that the kernel cannot reclaim: anonymous and shared memory, without mapped files."""
     return _rollup(pid, "Pss_Anon", "Pss_Shmem") or _anonymous(pid)
 
 

@@ -25,7 +25,8 @@ from typing import IO, NamedTuple
 
 from job_controller.json_tree import Json
 from queue_manager.last_line import last_line
-from queue_manager.local.agent.environment import StartError, executable, probe_command
+from queue_manager.local.agent.container_program import executable, probe_command
+from queue_manager.local.agent.environment import StartError
 from queue_manager.local.agent.pod_status import go_duration
 
 log = logging.getLogger(__name__)

@@ -3,7 +3,7 @@
 A container with a cgroup is measured by it, with all its processes. Else the kernel's account of the ended supervisor
 is read (wait4): the CPU time of all its descendants that were waited for, and the peak of the largest one. The kernel
 counts the memory of the process that started the supervisor, this one, into that peak; so it is known only if it is
-larger than ours. A sample of the running container (usage_samples.py) counts where it is greater. Of a container that
+larger than ours. A sample of the running container (proc_usage.py) counts where it is greater. Of a container that
 an earlier agent started, whose parent is gone, the supervisor's own record of CPU time is read.
 
 Each end of a container adds a line to the file `use` of the container, `<time of the exit> <cpu seconds> <peak bytes>`
@@ -34,14 +34,14 @@ class Usage(NamedTuple):
     peak_bytes: int | None = None
 
     def over(self, other: Usage) -> Usage:
-        """These values, and those of `other` for what is not known."""
+        """Return these values, with those of `other` in place of unknown ones."""
         return Usage(
             other.cpu_seconds if self.cpu_seconds is None else self.cpu_seconds,
             other.peak_bytes if self.peak_bytes is None else self.peak_bytes,
         )
 
     def at_least(self, other: Usage) -> Usage:
-        """The greater of both for each value that is known."""
+        """Return the greater of both values, for CPU time and for memory; an unknown value counts as smaller."""
         return Usage(
             max((s for s in (self.cpu_seconds, other.cpu_seconds) if s is not None), default=None),
             max((b for b in (self.peak_bytes, other.peak_bytes) if b is not None), default=None),
@@ -78,7 +78,7 @@ def of_times(run: RunFiles) -> Usage:
 
 
 def record(run: RunFiles, ended_at: float, usage: Usage) -> None:
-    """Add the end of a container to its file."""
+    """Append the usage of a container that ended at `ended_at` to its file."""
     cpu = "-" if usage.cpu_seconds is None else f"{usage.cpu_seconds:.3f}"
     peak = "-" if usage.peak_bytes is None else str(usage.peak_bytes)
     with open(run.usage, "a") as file:

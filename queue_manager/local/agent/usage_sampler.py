@@ -23,7 +23,7 @@ PAUSE_FACTOR = 20  # a pause is at least this many times as long as the sampling
 
 
 class UsageSampler:
-    """Run `run` as a task; call `wake` when a container runs."""
+    """Samples running containers periodically. Run `run` as a task; call `wake` when a container starts."""
 
     def __init__(self, pods: Callable[[], Collection[PodWorker]]) -> None:
         """`pods`: returns the workers of pods that are not finished."""

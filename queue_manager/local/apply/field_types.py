@@ -38,7 +38,7 @@ class ListType:
         self.kind = kind  # atomic, set or map
         self.item = item
         self.keys = keys
-        self.memo: dict[bytes, dict[str, Any]] = {}  # cache of field_values
+        self.memo: dict[bytes, dict[str, Any]] = {}  # cache of changed_fields
 
 
 class MapType:

@@ -38,7 +38,7 @@ _MAX_MESSAGE = 5 * 1024
 
 @dataclass(frozen=True, slots=True)
 class CompiledRule:
-    """One rule, compiled."""
+    """A compiled rule of x-kubernetes-validations, with the message and reason of its error."""
 
     text: str
     program: Program

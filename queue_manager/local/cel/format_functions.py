@@ -20,7 +20,7 @@ def _prefix(check: Check) -> Check:
 
 
 def _as(name: str, problem: str) -> Check:
-    """A check for the schema format of this name."""
+    """Return a check that reports `problem` for texts without the schema format of this name."""
     return lambda text: [] if has_format(text, name) else [problem]
 
 

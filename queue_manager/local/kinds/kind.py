@@ -44,7 +44,7 @@ class Column:
 
 
 def nothing(*_: Json) -> None:
-    """Defaulting of a kind without defaults."""
+    """Default of `Kind` fields that edit objects: do nothing."""
 
 
 def no_errors(*_: Json) -> list[FieldError]:

@@ -112,8 +112,10 @@ def _prepare_status(new: Json, old: Json) -> None:
 
 
 def qos_class(spec: Json) -> str:
-    """Guaranteed: every container has cpu and memory limits equal to its requests. BestEffort: none has requests or
-    limits.
+    """Return the QoS class.
+
+    Guaranteed: every container has cpu and memory limits equal to its requests. BestEffort: none has requests or
+    limits. Burstable: all others.
     """
     containers = [*(spec.get("initContainers") or []), *(spec.get("containers") or [])]
     asked = guaranteed = False

@@ -1,7 +1,7 @@
 """Strategic merge patches: merge patches that know which lists are maps, sets or atomic.
 
 The patch is merged into the object map by map, as in a merge patch. A list whose field has the strategy "merge" is
-merged item by item: maps are matched by the field's merge key, plain values form a set. `schema.shapes` has the
+merged item by item: maps are matched by the field's merge key, plain values form a set. `schema.builtin_types` has the
 strategy and the merge key of each field. Directives in the patch replace the strategy:
 
     $patch: replace | delete | merge        of the map that contains it, or of the list item

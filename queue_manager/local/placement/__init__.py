@@ -3,7 +3,7 @@
 node_choice       the node that a pod gets, and why others do not fit (pure)
 pod_preemption    victims for a pod that fits nowhere (pure)
 node_usage        requests held and reserved on the nodes
-loop              the pending pods and the rounds that place them
+placement_loop    the pending pods and the rounds that place them
 placement_writes  bindings, conditions and Events
 """
 

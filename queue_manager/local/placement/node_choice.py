@@ -99,7 +99,7 @@ def tolerates_pressure(quality: str, spec: Json) -> bool:
 
 
 class Shortage(NamedTuple):
-    """A resource of which a node has too little for a pod, in the unit of its amounts."""
+    """A resource of which a node has less than a pod requests, with both amounts."""
 
     resource: str
     requested: int
@@ -135,7 +135,7 @@ def _load(requests: Amounts, allocatable: Amounts, used: Amounts) -> float:
 
 
 def _affinity_matches(spec: Json, node: NodeRoom) -> bool:
-    """nodeSelector and required node affinity."""
+    """Whether the node matches the pod's nodeSelector and required node affinity."""
     if any(node.labels.get(key) != value for key, value in (spec.get("nodeSelector") or {}).items()):
         return False
     affinity = (spec.get("affinity") or {}).get("nodeAffinity") or {}

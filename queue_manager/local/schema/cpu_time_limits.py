@@ -158,7 +158,7 @@ def run_with_limit(seconds: float, work: Callable[P, T], *args: P.args, **kwargs
 
 
 def _can_limit() -> bool:
-    """Return whether work can be limited here. False within limited work, too."""
+    """Return whether the timer can be used: in the main thread, and not within work that is limited already."""
     if _alarm.working or threading.current_thread() is not threading.main_thread():
         return False
     handler = signal.getsignal(signal.SIGPROF)

@@ -1,6 +1,6 @@
 """Strict decoding of the built-in kinds, and the form in which their objects are stored.
 
-One walk over an object and the shape of its kind (`shapes`) does what the decoder of an API server does
+One walk over an object and the shape of its kind (`builtin_types`) does what the decoder of an API server does
 (sigs.k8s.io/json in strict mode): it rejects wrong JSON types with the same messages, finds unknown and repeated
 fields, drops them, and converts times and quantities to their stored form.
 

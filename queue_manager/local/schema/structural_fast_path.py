@@ -1,8 +1,8 @@
 """Fast path of structural schemas: test in a single pass, in C, that a value needs no further processing.
 
 Nearly every value that is written has no unknown field, no default to set, no error and no duplicate. For such a value
-the walks of structural.py visit every field and change nothing. So a schema is converted to a `msgspec` type that
-accepts only values on which none of the walks would act. A value that the type rejects may still be valid, and is
+the walks of structural_schemas.py visit every field and change nothing. So a schema is converted to a `msgspec` type
+that accepts only values on which none of the walks would act. A value that the type rejects may still be valid, and is
 walked. Parts of a schema that have no such type (oneOf, formats other than date-time, ...) accept nothing here.
 """
 

@@ -357,7 +357,7 @@ def _shown(number: Json) -> str:
 
 
 def duplicate_fields(value: Json, path: str = "") -> list[str]:
-    """Return a message for each field that a sent object repeats (see jsontext.Repeated)."""
+    """Return a message for each field that a sent object repeats (see json_parsing.Repeated)."""
     found: list[str] = []
     if isinstance(value, list):
         for index, item in enumerate(value):

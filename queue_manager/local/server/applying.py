@@ -26,7 +26,7 @@ from queue_manager.local.storage.store import Stored, WritableStore
 
 
 class Writes(Protocol):
-    """The methods of the Writer that apply uses."""
+    """Protocol of the methods of Writer that the apply verb uses."""
 
     def applied_create(self, call: Call, new: Json) -> bytes: ...
 

@@ -126,5 +126,5 @@ class StoreSnapshot:
 
 
 def _values(data: bytes) -> int:
-    """Return how many values a text has, roughly: in JSON each is followed by a comma, in YAML by a new line."""
+    """Estimate the number of values in a JSON or YAML text by its commas and line breaks; 0 for a short text."""
     return data.count(b",") + data.count(b"\n") if len(data) > SHORT else 0

@@ -30,7 +30,7 @@ _SHOWN = 30  # bytes of the body quoted in an error
 def read_object(request: ServerRequest, kind: Kind, warnings: list[str]) -> Json:
     """Decode the body as an object of this kind. Raises StatusError 400, 413, 415.
 
-    Repeated names survive in JSON as jsontext.Repeated. In YAML they are rejected here, or added to `warnings`.
+    Repeated names survive in JSON as json_parsing.Repeated. In YAML they are rejected here, or added to `warnings`.
     """
     media, body = media_type(request), request.body
     if media == PROTOBUF and len(body) <= MAX_BODY:

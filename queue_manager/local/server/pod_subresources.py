@@ -106,7 +106,7 @@ async def _relay(lines: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
 
 
 def _may_be_announced(pod: Json) -> bool:
-    """Return whether the pod gets the condition: it has not ended, is not being deleted and has no such cause yet."""
+    """Whether the pod gets DisruptionTarget: it has not ended, is not being deleted, and does not have it yet."""
     status = pod.get("status") or {}
     if status.get("phase") in ("Succeeded", "Failed") or "deletionTimestamp" in pod["metadata"]:
         return False

@@ -35,7 +35,7 @@ _EVENT_TAIL = b"}\n"
 
 
 class ResponseView:
-    """The form in which one request gets objects of one kind."""
+    """How the response to one request shows objects of one kind: version, and whole, as a Table or as metadata."""
 
     def __init__(self, kind: Kind, form: Form, include_object: str = "Metadata") -> None:
         self._kind = kind

@@ -88,7 +88,7 @@ class _WrongRequirement(_Wrong):
 
 
 def parse_labels(text: str) -> LabelMatcher:
-    """`a=b,c!=d,e in (f,g),h notin (i),j,!k,l>1`. Raises StatusError 400."""
+    """Parse a label selector such as `a=b,c!=d,e in (f,g),h notin (i),j,!k,l>1`. Raises StatusError 400."""
     if not text.strip():
         return LabelMatcher()
     try:

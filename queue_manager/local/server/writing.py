@@ -87,7 +87,7 @@ class Writer:
     # --- update --------------------------------------------------------------------------------------------
 
     def update(self, call: Call) -> bytes:
-        """PUT of an object (for some kinds also of a new one) or of its status. Raises as `create` and `patch` do."""
+        """Replace an object or its status (PUT); some kinds are created by it. Raises StatusError as `create` does."""
         check_write_options(call, "UpdateOptions")
         new = read_object(call.request, call.kind, call.warnings)
         self._decoded(call, new)

@@ -51,7 +51,7 @@ def has_open(pid: int, path: Path) -> bool:
 
 
 def _holder_of_lock(path: Path, pid: int) -> int | None:
-    """The answer of the lock itself: None if no process holds it. The pid counts only where there is no /proc."""
+    """Try the lock itself. None if it is free; else `pid` on systems without /proc, and UNKNOWN_PID on others."""
     with contextlib.suppress(OSError), open(path, "rb") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)

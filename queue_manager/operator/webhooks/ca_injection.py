@@ -91,7 +91,9 @@ def change_of(resource: Resource, obj: Json, bundle: str, services: OwnServices)
 
 
 def _webhook_steps(webhooks: Iterable[Json], encoded: str, services: OwnServices) -> Iterator[Json]:
-    """A list has no merge patch. The tests make the patch fail if another client has changed the order meanwhile."""
+    """Yield the JSON patch operations for a list of webhooks. `test` operations make the patch fail if another client
+    has reordered the list.
+    """
     for i, webhook in enumerate(webhooks):
         config = webhook.get("clientConfig") or {}
         if _is_ours(config, services.namespace, services.webhook) and config.get("caBundle") != encoded:

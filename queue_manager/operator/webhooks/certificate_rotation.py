@@ -1,4 +1,4 @@
-"""When the certificate of the webhook server is issued, announced, put to use and forgotten. The time is an argument.
+"""Decides when the webhook server's certificate is issued, announced, used and removed. The time is an argument.
 
 Each certificate is issued by a CA of its own, whose key is discarded: who reads the Secret can act as this server, and
 cannot issue further certificates. So each renewal also renews the CA, and clients must trust the new CA before a server

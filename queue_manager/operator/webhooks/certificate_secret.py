@@ -85,7 +85,7 @@ def read(secret: Mapping[str, Json] | None) -> CertificateState:
 
 
 def data(state: CertificateState) -> dict[str, str]:
-    """The data of the Secret."""
+    """Return the `data` of the Secret that stores this state, in base64."""
     texts = {AUTHORITIES: state.bundle}
     for (certificate, key), pair in ((SERVING, state.serving), (SUCCESSOR, state.successor)):
         if pair is not None:

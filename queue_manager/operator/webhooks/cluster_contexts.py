@@ -1,4 +1,4 @@
-"""What the rules of Jobs read of a real cluster, on every replica.
+"""Builds the SubmissionContext of a Job on a real cluster, on every replica: what the rules of Jobs read.
 
 Namespaces and the default LocalQueues and WorkloadPriorityClass come from small caches with a runtime of their own: the
 controllers' caches exist only while this replica leads. The owner of a Job is read when a Job is owned by a Job, which

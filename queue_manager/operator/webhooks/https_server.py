@@ -39,7 +39,7 @@ class NotServing(Exception):
 
 
 class NotAReview(ValueError):
-    """The body of a request has another shape: 400."""
+    """The body of a request is not a review; the answer is 400."""
 
 
 class Closing(Protocol):

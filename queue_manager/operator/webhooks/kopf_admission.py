@@ -103,7 +103,7 @@ class KopfAdmission:
             raise self._refusal(text, code=FORBIDDEN)
 
     async def _guarded(self, work: Any) -> Any:
-        """A failure is one of ours, not of the object: 500, so that the API server applies the failure policy."""
+        """Run a handler; answer 500 if it fails for another reason than the object, so that failurePolicy applies."""
         try:
             return await work
         except Exception as error:

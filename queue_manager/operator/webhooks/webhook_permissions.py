@@ -1,4 +1,4 @@
-"""What the webhook server needs permission for, beyond the controllers: its certificate, and who is to trust it."""
+"""Permissions of the webhook server beyond those of the controllers: for its certificate, and to write caBundles."""
 
 from __future__ import annotations
 
@@ -30,5 +30,8 @@ CA_INJECTION = (
 
 
 def certificate_secret(name: str) -> Need:
-    """Granted by a Role in the manager's namespace. An installation creates the Secret, as `create` knows no names."""
+    """The permission to read and write the Secret `name`, granted by a Role in the manager's namespace.
+
+    It lacks `create`, which RBAC cannot restrict to a name: an installation creates the Secret.
+    """
     return Need(SECRETS, ("get", "update"), names=(name,))

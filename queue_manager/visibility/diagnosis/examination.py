@@ -1,4 +1,4 @@
-"""All rules over one snapshot, and the exit code of their findings. Pure."""
+"""Applies all rules to a snapshot; a second snapshot confirms problems that may be temporary. Pure."""
 
 from __future__ import annotations
 
@@ -47,17 +47,17 @@ TRANSIENT = manager_and_certificate_rules.TRANSIENT | stuck_object_rules.TRANSIE
 
 
 def examine(snapshot: ClusterSnapshot) -> list[Problem]:
-    """All findings: errors first, each group in the order of the rules."""
+    """Apply all rules; return the problems, errors before warnings, each in the order of the rules."""
     found = [problem for rule in RULES for problem in rule(snapshot)]
     return sorted(found, key=lambda problem: problem.severity != "error")
 
 
 def needs_confirmation(problems: Iterable[Problem]) -> bool:
-    """Whether a finding may be of a state that is passing, so that a second snapshot has to confirm it."""
+    """Whether a problem may be temporary (code in TRANSIENT), so that a second snapshot has to confirm it."""
     return any(problem.code in TRANSIENT for problem in problems)
 
 
 def confirmed(first: Collection[Problem], second: Collection[Problem]) -> list[Problem]:
-    """The findings of the second examination, of those that may pass only the ones that the first had too."""
+    """The problems of the second examination; temporary ones (TRANSIENT) only if the first had them too."""
     before = {(problem.code, problem.place) for problem in first}
     return [problem for problem in second if problem.code not in TRANSIENT or (problem.code, problem.place) in before]

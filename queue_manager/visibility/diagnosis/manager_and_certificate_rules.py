@@ -1,4 +1,4 @@
-"""Certificates, clocks, and whether managers lead and their webhooks answer. Pure."""
+"""Rules of `sluice doctor` on certificates, clocks, leadership of managers, and webhooks that answer. Pure."""
 
 from __future__ import annotations
 

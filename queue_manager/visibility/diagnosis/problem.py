@@ -20,10 +20,10 @@ class Problem(Struct, frozen=True, rename="camel"):
 
 
 def error(code: str, place: str, sentence: str, command: str) -> Problem:
-    """A problem because of which Jobs cannot run, or something is not seen."""
+    """Return a problem of severity error: Jobs cannot run, or a fault stays unnoticed."""
     return Problem("error", code, place, sentence, command)
 
 
 def warning(code: str, place: str, sentence: str, command: str) -> Problem:
-    """A problem with which Jobs can still run: a setting has no effect, or some Jobs will fail or wait forever."""
+    """Return a problem of severity warning: a setting has no effect, or some Jobs will fail or wait forever."""
     return Problem("warning", code, place, sentence, command)

@@ -1,4 +1,4 @@
-"""Queues, flavors, admission checks and quotas that do not fit each other, or the nodes. Pure."""
+"""Rules of `sluice doctor` on queues, flavors, checks and quotas that do not fit each other or the nodes. Pure."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _EXPECTED = (reasons.READY, reasons.STOPPED, reasons.TERMINATING)  # what a user
 
 
 def missing_cluster_queues(snapshot: ClusterSnapshot) -> Iterator[Problem]:
-    """LocalQueues that lead nowhere: their Jobs wait forever."""
+    """LocalQueues whose ClusterQueue does not exist: their Jobs wait forever."""
     if snapshot.local_queues is None or snapshot.cluster_queues is None:
         return
     known = [queue.metadata.name for queue in snapshot.cluster_queues]
@@ -101,7 +101,7 @@ def inactive_cluster_queues(snapshot: ClusterSnapshot) -> Iterator[Problem]:
 
 
 def _cut(cohort: str, cohorts: Sequence[Cohort]) -> str:
-    """The command that takes its parent from a Cohort of the cycle above this one; "" without a cycle."""
+    """The command that removes the parent of a Cohort, to break the cycle above `cohort`; "" without a cycle."""
     parents = {one.metadata.name: one.spec.parent_name for one in cohorts}
     seen: set[str] = set()
     while parents.get(cohort) and cohort not in seen:
@@ -192,7 +192,7 @@ def _flavors_of(queue: ClusterQueue) -> list[str]:
 
 
 def _quotas(groups: Sequence[ResourceGroup]) -> Iterator[tuple[str, ResourceQuota, str]]:
-    """Each quota with the name of its flavor before it, and its JSON pointer in the object behind it."""
+    """Yield (name of the flavor, quota, JSON pointer of the quota in the object)."""
     for i, group in enumerate(groups):
         for j, flavor in enumerate(group.flavors):
             for k, quota in enumerate(flavor.resources):
@@ -206,7 +206,7 @@ def _patch(queue: ClusterQueue, path: str, value: str) -> str:
 
 
 def _renamed(name: str, namespace: str, cluster_queue: str) -> str:
-    """The command that makes a LocalQueue anew, because the name of its ClusterQueue cannot be changed."""
+    """The command that deletes and recreates a LocalQueue: the name of its ClusterQueue is immutable."""
     return (
         f"kubectl get localqueue {name} -n {namespace} -o yaml | "
         f"sed 's/^  clusterQueue: .*/  clusterQueue: {cluster_queue}/' | kubectl replace --force -f -"
@@ -220,7 +220,7 @@ def _new_flavor(name: str) -> str:
 def _members(
     queues: Sequence[ClusterQueue], cohorts: Sequence[Cohort], parents: Mapping[str, str]
 ) -> Iterator[tuple[str, Sequence[ResourceGroup], bool]]:
-    """The root cohort, the quotas, and whether it is a ClusterQueue, of everything in a cohort."""
+    """Yield (root cohort, quotas, whether it is a ClusterQueue) of each ClusterQueue and Cohort."""
     for queue in queues:
         yield _root(queue.spec.cohort_name, parents), queue.spec.resource_groups, True
     for cohort in cohorts:
@@ -228,7 +228,7 @@ def _members(
 
 
 def _root(cohort: str, parents: Mapping[str, str]) -> str:
-    """The cohort at the top of the tree; "" without a cohort, and for a cycle, which has no top."""
+    """The root of the cohort's tree; "" without a cohort, or if the parents form a cycle."""
     seen: set[str] = set()
     while parents.get(cohort) and cohort not in seen:
         seen.add(cohort)
@@ -237,7 +237,7 @@ def _root(cohort: str, parents: Mapping[str, str]) -> str:
 
 
 def _lendable(quota: ResourceQuota, *, limited: bool) -> int:
-    """What others may borrow. The lending limits of Cohorts are left out: they would only lower the sum."""
+    """The amount that others may borrow. Lending limits of Cohorts are ignored; they could only lower the sum."""
     nominal = parse(quota.nominal_quota, quota.name)
     if not limited or quota.lending_limit is None:
         return nominal

@@ -45,7 +45,7 @@ def without_retry_limit(snapshot: ClusterSnapshot) -> Iterator[Problem]:
 
 
 def timeout_too_short(snapshot: ClusterSnapshot) -> Iterator[Problem]:
-    """A timeout that is shorter than the slowest start seen, or hardly longer."""
+    """A warning if the waitForPodsReady timeout is shorter than the slowest observed start, or hardly longer."""
     chosen = snapshot.config.wait_for_pods_ready if snapshot.config is not None else None
     starts = {
         each.metadata.key: start for each in snapshot.workloads or () if (start := observed_start(each)) is not None

@@ -34,7 +34,7 @@ class ClockFacts:
 
 @dataclass(frozen=True, slots=True)
 class WebhookServiceFacts:
-    """A Service that webhooks with failurePolicy Fail lead to, and the names of their configurations."""
+    """A Service that webhooks with failurePolicy Fail call, and the names of their webhook configurations."""
 
     key: Key
     configurations: tuple[str, ...]

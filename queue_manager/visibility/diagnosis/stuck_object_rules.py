@@ -1,4 +1,4 @@
-"""Objects whose deletion does not end, and Workloads whose Job is gone. Pure.
+"""Rules of `sluice doctor` on objects whose deletion does not end, and Workloads whose Job is gone. Pure.
 
 A snapshot is not taken at one moment: the Job of a Workload may have been deleted while it was read, and the garbage
 collector needs a while. So `TRANSIENT` findings count only if a second snapshot has them too.
@@ -23,7 +23,7 @@ STUCK_AFTER = timedelta(minutes=5)  # past the grace period: controllers retry a
 
 
 def stuck_finalizers(snapshot: ClusterSnapshot) -> Iterator[Problem]:
-    """Objects that are being deleted for long, and are not waiting for others that still exist."""
+    """Objects whose deletion has lasted longer than STUCK_AFTER and waits for no object that still exists."""
     used_queues, used_flavors = _queues_in_use(snapshot.workloads or ()), _flavors_in_use(snapshot.cluster_queues or ())
     owners = {owner.uid for pod in snapshot.pods or () for owner in pod.metadata.owner_references}
     kinds: Sequence[tuple[str, Iterable[Object], Collection[str]]] = (
@@ -79,7 +79,7 @@ def _stuck(kind: str, each: Object) -> Problem:
 
 
 def _queues_in_use(workloads: Iterable[Workload]) -> set[str]:
-    """Names of ClusterQueues whose deletion waits for Workloads with quota."""
+    """Names of the ClusterQueues in which Workloads hold quota, so that their deletion has to wait."""
     return {
         each.status.admission.cluster_queue
         for each in workloads

@@ -17,7 +17,10 @@ from queue_manager.cli.change_report import ChangeReport
 PYTHON = shlex.quote(sys.executable)
 CRDS = f"{PYTHON} -m queue_manager.cli.main crds"
 # Prints characters that are not in ASCII, as `sluice up` and `sluice queues` do.
-MARK = "from queue_manager.cli import streams, up; streams.prepare(); up.print_step(chr(0x2714), 'store', 'x')"
+MARK = (
+    "from queue_manager.cli import standard_streams, up; standard_streams.prepare(); "
+    "up.print_step(chr(0x2714), 'store', 'x')"
+)
 
 
 def shell(command: str) -> subprocess.CompletedProcess[str]:

@@ -1,27 +1,23 @@
-"""Environment and command of a container: variables from all sources, the downward API, the executable."""
+"""Environment variables of a container: from all sources, from the downward API, and in its command."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from job_controller.json_tree import Json
+from queue_manager.local.agent.container_program import arguments
 from queue_manager.local.agent.environment import (
     ConfigError,
     Host,
     StartError,
-    arguments,
     declared,
     environment,
-    executable,
     expand,
     field,
-    probe_command,
     resource_field,
-    working_directory,
 )
 
 HOST = Host("node-1", "10.0.0.1", {"cpu": "4", "memory": "8Gi"})
@@ -171,97 +167,12 @@ def test_missing_resources_are_refused(reference: Json, message: str) -> None:
         resource_field(reference, POD, CONTAINERS[0], HOST)
 
 
-def test_the_words_of_a_command_are_expanded_one_by_one() -> None:
-    container = {"command": ["$(A)", "x"], "args": ["$(A) $(B)"]}
-    assert arguments(container, {"A": "a b"}) == ["a b", "x", "a b $(B)"]
-    assert arguments({"args": None}, {}) == []
-
-
 async def test_references_expand_only_declared_variables() -> None:
     """Variables that the container runtime adds are not expanded, such as $(HOME)."""
     container = {"command": ["$(HOME) $(PATH) $(HOSTNAME) $(A) $$(A)"], "env": [{"name": "A", "value": "$(HOME)1"}]}
     seen = await variables(**container)
     assert seen == {"A": "$(HOME)1"}
     assert arguments(container, seen) == ["$(HOME) $(PATH) $(HOSTNAME) $(HOME)1 $(A)"]
-
-
-def test_the_command_of_a_probe_expands_plain_values_of_its_container() -> None:
-    env: list[Json] = [{"name": "A", "value": "$(B)"}, *key_of("secret", "keys", "TOKEN"), {"name": "E"}]
-    assert probe_command({"env": env}, ["$(A)", "<$(V)$(E)>", "$(HOME) $$(A)"]) == ["$(B)", "<>", "$(HOME) $(A)"]
-    assert probe_command({}, ["test", "$(A)"]) == ["test", "$(A)"]
-
-
-def a_file(path: Path, mode: int = 0o755) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("#!/bin/sh\n")
-    path.chmod(mode)
-    return path
-
-
-def test_an_executable_is_found_in_path_or_relative_to_the_working_directory(tmp_path: Path) -> None:
-    tool, script = a_file(tmp_path / "bin" / "tool"), a_file(tmp_path / "run.sh")
-    a_file(tmp_path / "no" / "tool", 0o644)
-    (tmp_path / "folder" / "tool").mkdir(parents=True)
-    path = f"{tmp_path / 'no'}:{tmp_path / 'folder'}:{tool.parent}"
-    assert executable("tool", "/", path) == str(tool)
-    assert executable("tool", str(tmp_path), "no:bin") == str(tool)
-    assert Path(executable("./run.sh", str(tmp_path), "")).samefile(script)
-    assert executable(str(tool), "/nowhere", "") == str(tool)
-
-
-@pytest.mark.parametrize(
-    ("command", "message"),
-    [
-        ("none", 'exec: "none": executable file not found in $PATH'),
-        ("", 'exec: "": executable file not found in $PATH'),
-        ("./none", 'exec: "./none": stat ./none: no such file or directory'),
-        ("./plain", 'exec: "./plain": permission denied'),
-        ("./bin", 'exec: "./bin": permission denied'),
-    ],
-)
-def test_a_missing_executable_has_the_message_of_a_runtime(tmp_path: Path, command: str, message: str) -> None:
-    a_file(tmp_path / "bin" / "tool")
-    a_file(tmp_path / "plain", 0o644)
-    with pytest.raises(StartError) as refused:
-        executable(command, str(tmp_path), str(tmp_path / "bin"))
-    assert str(refused.value) == message
-
-
-def test_the_default_working_directory_is_the_containers_own(tmp_path: Path) -> None:
-    (tmp_path / "sub").mkdir()
-    home = str(tmp_path)
-    assert Path(working_directory({}, home)).samefile(home)
-    assert Path(working_directory({"workingDir": "sub"}, home)).samefile(tmp_path / "sub")
-    assert working_directory({"workingDir": "/"}, home) == "/"
-
-
-@pytest.mark.parametrize("named", ["out", "out/", "sub/dir", "./a/../b"])
-def test_a_working_directory_inside_the_containers_own_is_created(tmp_path: Path, named: str) -> None:
-    (tmp_path / "home").mkdir()
-    made = Path(working_directory({"workingDir": named}, str(tmp_path / "home")))
-    assert made.is_dir()
-    assert made.resolve().is_relative_to(tmp_path / "home")
-    assert Path(working_directory({"workingDir": named}, str(tmp_path / "home"))).samefile(made)
-
-
-@pytest.mark.parametrize(
-    ("named", "message"),
-    [
-        ("../out", 'workingDir "../out": no such directory on this machine'),
-        ("/no/dir", 'workingDir "/no/dir": no such directory on this machine'),
-        ("file", 'workingDir "file": File exists'),
-        ("file/sub", 'workingDir "file/sub": Not a directory'),
-        ("a\0b", "workingDir has a zero byte, which no program can be given"),
-    ],
-)
-def test_an_unusable_working_directory_is_refused(tmp_path: Path, named: str, message: str) -> None:
-    home = tmp_path / "home"
-    home.mkdir()
-    (home / "file").touch()
-    with pytest.raises(StartError) as refused:
-        working_directory({"workingDir": named}, str(home))
-    assert str(refused.value) == message
-    assert [path.name for path in tmp_path.iterdir()] == ["home"]
 
 
 @pytest.mark.parametrize(
@@ -311,9 +222,3 @@ async def test_a_zero_byte_is_refused_before_a_program_is_started_with_it() -> N
         await declared(pod, {"env": [{"name": "A", "value": "a\0b"}]}, HOST, from_big)
     with pytest.raises(StartError, match="an argument has a zero byte"):
         arguments({"command": ["echo"], "args": ["a\0b"]}, {})
-
-
-@pytest.mark.parametrize("args", [["$(A)" * 1000], ["$(A)"] * 10_000])
-def test_arguments_beyond_the_size_limit_of_a_program_are_refused(args: list[str]) -> None:
-    with pytest.raises(StartError, match=TOO_LONG):
-        arguments({"command": ["echo"], "args": args}, {"A": "x" * 1000})

@@ -1,4 +1,4 @@
-"""What commands print of an error of the API server. Pure.
+"""What commands print of an error of the API server.
 
 An API server that cannot call a webhook answers with the request that failed, and not with what that means.
 """

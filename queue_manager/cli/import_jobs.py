@@ -34,7 +34,7 @@ from queue_manager.cli.import_steps import IMPORTED, OUTSIDE, Importer, ImportRo
 from queue_manager.cli.machine_formats import MACHINE_FORMS, job_names
 from queue_manager.cli.manager_reading import read_presence
 from queue_manager.cli.output import TableColumn
-from queue_manager.cli.own_rights import Access
+from queue_manager.cli.own_rights import Right
 from queue_manager.cli.standard_streams import say, write
 from queue_manager.engine.request_throttle import throttled
 from queue_manager.engine.rest_client import RestClient
@@ -77,10 +77,10 @@ async def _run(args: argparse.Namespace, rules: list[QueueRule]) -> int:
     return report(rows, view.left_out, quiet=args.output in MACHINE_FORMS)
 
 
-def needed(namespace: str) -> Iterator[Access]:
+def needed(namespace: str) -> Iterator[Right]:
     """Yield what `--apply` needs in a namespace."""
-    yield from (Access(verb, WORKLOADS, namespace) for verb in ("create", "delete"))
-    yield Access("patch", JOBS, namespace)
+    yield from (Right(verb, WORKLOADS, namespace) for verb in ("create", "delete"))
+    yield Right("patch", JOBS, namespace)
 
 
 def show(args: argparse.Namespace, rows: Sequence[ImportRow]) -> None:

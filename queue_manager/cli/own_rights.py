@@ -13,8 +13,8 @@ from queue_manager.engine.transport_protocol import ApiError
 REVIEWS = Resource("authorization.k8s.io", "v1", "selfsubjectaccessreviews", "SelfSubjectAccessReview", False)
 
 
-class Access(NamedTuple):
-    """One right: a verb on an object; `name` is "" for all objects of the kind."""
+class Right(NamedTuple):
+    """A verb that a command needs on an object; `name` is "" for all objects of the kind."""
 
     verb: str
     resource: Resource
@@ -27,23 +27,23 @@ class Access(NamedTuple):
         return f"{self.verb} {what}{f' in namespace {self.namespace}' if self.namespace else ''}"
 
 
-async def check(client: RestClient, wanted: Iterable[Access]) -> None:
+async def check(client: RestClient, wanted: Iterable[Right]) -> None:
     """Raise CommandRefused with every right that the user lacks."""
     denied = [each for each in dict.fromkeys(wanted) if not await is_allowed(client, each)]
     if denied:
         raise CommandRefused(f"you lack these rights, so nothing was changed: {'; '.join(map(str, denied))}")
 
 
-async def is_allowed(client: RestClient, access: Access) -> bool:
-    """Return whether the user has a right, as far as the user may ask that."""
+async def is_allowed(client: RestClient, right: Right) -> bool:
+    """Return whether the user has this right, as far as the user may ask that."""
     attributes = {
-        "verb": access.verb,
-        "group": access.resource.group,
-        "version": access.resource.version,
-        "resource": access.resource.plural,
-        "subresource": access.subresource,
-        "namespace": access.namespace,
-        "name": access.name,
+        "verb": right.verb,
+        "group": right.resource.group,
+        "version": right.resource.version,
+        "resource": right.resource.plural,
+        "subresource": right.subresource,
+        "namespace": right.namespace,
+        "name": right.name,
     }
     try:
         review = await client.create(REVIEWS, "", {"spec": {"resourceAttributes": attributes}})

@@ -47,7 +47,7 @@ from queue_manager.cli.installed_objects import (
     releases,
     roles_only,
 )
-from queue_manager.cli.own_rights import Access, is_allowed
+from queue_manager.cli.own_rights import Right, is_allowed
 from queue_manager.cli.standard_streams import say
 from queue_manager.configuration.process_sections import LeaderElection
 from queue_manager.engine.rest_client import RestClient
@@ -196,7 +196,7 @@ class _Removal:
         The owner of an installation with Roles only may lack the right to do so.
         """
         for name in LEASE_NAMES:
-            right = Access("delete", LEASES, self._namespace, name)
+            right = Right("delete", LEASES, self._namespace, name)
             if self.where is not None and not await is_allowed(self._client, right):
                 continue
             try:

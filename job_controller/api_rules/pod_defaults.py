@@ -39,7 +39,7 @@ def default_pod_spec(spec: Json) -> None:
     if spec.get("hostNetwork"):
         _default_host_ports(spec)
     if "overhead" in spec:
-        default_quantities(spec["overhead"])
+        write_canonically(spec["overhead"])
     if "resources" in spec:
         _default_resources(spec["resources"])
 
@@ -58,7 +58,7 @@ def default_pod(spec: Json) -> None:
     default_pod_requests(spec)
 
 
-def default_quantities(amounts: dict[str, Any]) -> None:
+def write_canonically(amounts: dict[str, Any]) -> None:
     """Rewrite quantities in canonical form, in place; malformed ones are left for validation."""
     for name, amount in amounts.items():
         try:
@@ -112,7 +112,7 @@ def _default_container(container: Json) -> None:
 def _default_resources(resources: Json) -> None:
     for name in ("limits", "requests"):
         if name in resources:
-            default_quantities(resources[name])
+            write_canonically(resources[name])
 
 
 def is_latest(image: str) -> bool:
@@ -129,15 +129,15 @@ def _default_field_source(source: Json) -> None:
     if "resourceFieldRef" in source:
         reference = source["resourceFieldRef"]
         reference.setdefault("divisor", "0")
-        default_quantities_of(reference, "divisor")
+        write_quantity_canonically(reference, "divisor")
     if "fileKeyRef" in source:
         source["fileKeyRef"].setdefault("optional", False)
 
 
-def default_quantities_of(node: Json, key: str) -> None:
+def write_quantity_canonically(node: Json, key: str) -> None:
     """Rewrite one quantity field in canonical form, in place."""
     amount = {key: node[key]}
-    default_quantities(amount)
+    write_canonically(amount)
     node[key] = amount[key]
 
 
@@ -167,7 +167,7 @@ def _default_volume(volume: Json) -> None:
         if kind in volume:
             volume[kind].setdefault("defaultMode", _FILE_MODE)
     if "emptyDir" in volume and "sizeLimit" in volume["emptyDir"]:
-        default_quantities_of(volume["emptyDir"], "sizeLimit")
+        write_quantity_canonically(volume["emptyDir"], "sizeLimit")
     if "downwardAPI" in volume:
         _default_downward(volume["downwardAPI"])
     if "hostPath" in volume:

@@ -44,7 +44,7 @@ def _rank(step: StepRecord, ends: Mapping[tuple[str, int], datetime]) -> float:
 
 
 def timeline(steps: Iterable[StepRecord], pods: Iterable[PodRecord]) -> list[StepRecord | PodRecord]:
-    """Steps and ended pods together."""
+    """Return steps and ended pods in one list, by time; within a second in the order of their causes."""
     seconds: dict[datetime, list[StepRecord | PodRecord]] = {}
     for step in in_order(steps):
         seconds.setdefault(step.at.replace(microsecond=0), []).append(step)

@@ -22,7 +22,6 @@ from queue_manager.api.types import PriorityClass, Workload, WorkloadPriorityCla
 from queue_manager.jobs.workload_manifest import (
     is_imported,
     is_made_for,
-    matches,
     min_parallelism,
     new_workload,
     permits_pods,
@@ -30,6 +29,7 @@ from queue_manager.jobs.workload_manifest import (
     priority_of,
     queue_name,
 )
+from queue_manager.jobs.workload_match import matches
 
 CRON_JOB = "CronJob"
 

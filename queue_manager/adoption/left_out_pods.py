@@ -31,7 +31,9 @@ def sentence(counts: dict[str, int]) -> str:
 
 
 def _whose(pod: Pod) -> str:
-    """The kind of the owner of a pod; "" if the pod has ended, or belongs to a Job."""
+    """Return `of kind K` for a pod of another owner than a Job, NO_CONTROLLER without one; "" if it has ended or is a
+    Job's.
+    """
     owner = pod.metadata.controller
     if pod.status.phase in TERMINATED or (owner is not None and owner.is_job):
         return ""

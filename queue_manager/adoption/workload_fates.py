@@ -24,7 +24,7 @@ from job_controller.conditions import finished
 from job_controller.model import Job
 from queue_manager.api import condition_types
 from queue_manager.api.types import Workload
-from queue_manager.jobs.workload_manifest import matches
+from queue_manager.jobs.workload_match import matches
 
 
 class Fate(StrEnum):

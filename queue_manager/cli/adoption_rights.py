@@ -1,5 +1,7 @@
-"""Whether the user may make all changes of `sluice adopt`: one that fails in the middle leaves the cluster without a
-manager, and with webhooks that refuse each new Job.
+"""The rights that `sluice adopt` needs for all its changes.
+
+They are checked before the first change: one that fails later would leave the cluster without a manager, and with
+webhooks that refuse each new Job.
 """
 
 from __future__ import annotations

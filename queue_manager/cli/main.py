@@ -25,9 +25,10 @@ if TYPE_CHECKING:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; return the exit code, see `exit_codes`: 0 success, 1 unexpected result, 2 never, 3 error.
+    """Run one command; return the exit code, see `exit_codes`.
 
-    130 after Ctrl-C, and 141 if the reader of the output exited, as for a program that SIGPIPE ends.
+    0 success, 1 not the wanted result, 2 a wrong request or a Job that can never start, 3 not now, 4 refused and
+    nothing created, 130 after Ctrl-C, 141 if the reader of the output exited, as for a program that SIGPIPE ends.
     """
     try:
         return command(argv)

@@ -154,7 +154,8 @@ class Client:
     ) -> Iterator[str]:
         """Yield the lines of the log that `logs` returns, as they are written, until the container ends.
 
-        Waits at most `timeout` seconds for the start of the pod. Raises NoLogs, JobNotFound, JobDeleted and Timeout.
+        Waits at most `timeout` seconds for the start of the pod. Raises NoLogs, JobNotFound, JobDeleted and Timeout;
+        if the connection breaks, urllib3's HTTPError: `logs` has the whole log then.
         """
         for seen in self._follow(job, timeout):
             source = job_logs.source(self.api_client, seen.job, index, container, wait=seen.update.state not in ENDED)

@@ -45,7 +45,10 @@ def changes(old: KueueConfig, new: KueueConfig) -> Changes:
 
 
 def _differences(old: ConfigModel, new: ConfigModel, around: SettingChange) -> Iterator[SettingChange]:
-    """Yield the differences of two sections. The marks of `around`, their field, also hold for its fields."""
+    """Yield the differences of two sections.
+
+    `around`: the field that holds them. If it needs a restart or has no effect, the same holds for its fields.
+    """
     for name, field in type(old).model_fields.items():
         before, after = getattr(old, name), getattr(new, name)
         if before == after:

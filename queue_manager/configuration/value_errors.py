@@ -78,7 +78,7 @@ def report(mistake: Mistake, findings: Findings) -> None:
 
 
 def is_beyond(mistake: Mistake, findings: Findings) -> bool:
-    """Whether a value has the right type, but is out of bounds or none of the allowed words."""
+    """Whether the mistake is a value of the right type that is out of bounds, or none of the allowed words."""
     node = findings.places[mistake.path].value
     if mistake.kind == "literal_error":
         return node.tag == STR

@@ -26,14 +26,8 @@ from queue_manager.engine.cache import Cache
 from queue_manager.engine.runtime import Runtime
 from queue_manager.jobs.job_situation import MAX_ANCESTORS, ParentJob
 from queue_manager.jobs.managed_jobs import is_queued
-from queue_manager.jobs.workload_manifest import (
-    is_imported,
-    is_made_for,
-    matches,
-    permits_pods,
-    prebuilt_name,
-    queue_name,
-)
+from queue_manager.jobs.workload_manifest import is_imported, is_made_for, permits_pods, prebuilt_name, queue_name
+from queue_manager.jobs.workload_match import matches
 from queue_manager.lifecycle.workload_settings import WorkloadSettings
 from queue_manager.scheduler.job_pods import JobPods
 from queue_manager.scheduler.workload_controller import BY_OWNER

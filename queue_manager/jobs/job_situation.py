@@ -14,7 +14,7 @@ from job_controller.model import Condition, Job
 from queue_manager.api import condition_types, keys
 from queue_manager.api.types import ResourceFlavor, Workload
 from queue_manager.api.workload_names import workload_name
-from queue_manager.jobs import workload_manifest
+from queue_manager.jobs import workload_match
 from queue_manager.jobs.planned_writes import PlannedWrite
 from queue_manager.jobs.workload_manifest import Priority, prebuilt_name
 
@@ -62,7 +62,7 @@ class JobSituation:
             self.owned,
             key=lambda w: (
                 w.metadata.deletion_timestamp is None,
-                workload_manifest.matches(job, w),
+                workload_match.matches(job, w),
                 w.metadata.name == name,
             ),
             default=None,
@@ -108,7 +108,7 @@ class JobSituation:
     @cached_property
     def matches(self) -> bool:
         """Whether there is a Workload with the pod set and the execution time of the Job."""
-        return self.workload is not None and workload_manifest.matches(self.job, self.workload)
+        return self.workload is not None and workload_match.matches(self.job, self.workload)
 
 
 Rule = Callable[[JobSituation], PlannedWrite | None]

@@ -23,7 +23,7 @@ from queue_manager.api.types import ResourceFlavor, Workload
 from queue_manager.jobs import planned_writes
 from queue_manager.jobs.decide import RULES
 from queue_manager.jobs.job_situation import JobContext, JobSituation
-from queue_manager.jobs.workload_manifest import is_injected
+from queue_manager.jobs.workload_match import is_injected
 from queue_manager.lifecycle import state_space
 from queue_manager.lifecycle.diagram import deciding_rule, place
 from queue_manager.lifecycle.state_space import LifeState, phase

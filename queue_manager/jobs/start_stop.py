@@ -19,7 +19,8 @@ from queue_manager.api.types import ResourceFlavor, Workload
 from queue_manager.jobs import pod_progress
 from queue_manager.jobs.job_situation import JobSituation
 from queue_manager.jobs.planned_writes import Nothing, PatchJob, PlannedWrite
-from queue_manager.jobs.workload_manifest import is_injected, is_synchronous, reclaimed
+from queue_manager.jobs.workload_manifest import is_synchronous, reclaimed
+from queue_manager.jobs.workload_match import is_injected
 from queue_manager.lifecycle.status_draft import WorkloadEvent
 
 _LABEL_VALUE = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?\Z")

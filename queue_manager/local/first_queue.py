@@ -138,7 +138,10 @@ class FirstQueue:
 
 
 def quota_message(quota: NodeQuota, nodes: NodeQuota, others: Mapping[str, Json]) -> str:
-    """How the quota of the first queue is calculated. `others`: all other ClusterQueues, and Cohorts, by name."""
+    """Return a sentence that says how the quota of the first queue was calculated.
+
+    `nodes`: what the nodes have. `others`: all other ClusterQueues, and Cohorts, by name.
+    """
     if not others:
         return f"quota is {quota}: all that the nodes have"
     names = ", ".join(sorted(others)[:MAX_NAMES])

@@ -111,7 +111,7 @@ class MetricsSource(Protocol):
 
 
 def routes(config: KueueConfig, registry: MetricsSource, unready: Callable[[], str]) -> Mapping[str, dict[str, Answer]]:
-    """Return the handlers by path for "health" and "metrics". `unready` returns what is missing, "" if ready."""
+    """Return by port ("health", "metrics") the handlers by path. `unready` returns what is missing, "" if ready."""
 
     async def healthz(request: web.Request) -> web.Response:
         return web.Response(text="ok\n")

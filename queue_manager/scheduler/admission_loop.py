@@ -31,7 +31,7 @@ from queue_manager.scheduler.cycle_trail import CycleTrail
 from queue_manager.scheduler.pending_reasons import PendingReasons
 from queue_manager.scheduler.preemptions import Preemptions
 from queue_manager.scheduler.quota_cache import QuotaCache
-from queue_manager.scheduler.rejections import RETRY_SECONDS, Rejections, is_rejection, report
+from queue_manager.scheduler.rejection_delays import RETRY_SECONDS, Rejections, is_rejection, report
 from queue_manager.scheduler.workload_writer import Gone, WorkloadWriter
 from queue_manager.scheduling.backfill import Backfilling
 from queue_manager.scheduling.cycle import Admit, Preempt, Refuse, Retry, run_cycle

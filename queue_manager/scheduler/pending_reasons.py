@@ -30,7 +30,7 @@ from queue_manager.lifecycle.workload_settings import WorkloadSettings
 from queue_manager.lifecycle.write_causes import Cause
 from queue_manager.queueing.pending import PendingReason
 from queue_manager.scheduler.quota_cache import QuotaCache
-from queue_manager.scheduler.rejections import Rejections, report
+from queue_manager.scheduler.rejection_delays import Rejections, report
 from queue_manager.scheduler.workload_writer import Gone, WorkloadWriter
 from queue_manager.scheduling.workload_info import Info
 

@@ -29,7 +29,7 @@ from queue_manager.lifecycle.write_causes import Cause
 from queue_manager.queueing.outcomes import await_victims
 from queue_manager.scheduler.pending_reasons import PendingReasons
 from queue_manager.scheduler.quota_cache import QuotaCache
-from queue_manager.scheduler.rejections import Rejections, report
+from queue_manager.scheduler.rejection_delays import Rejections, report
 from queue_manager.scheduler.workload_writer import Gone, WorkloadWriter
 from queue_manager.scheduling.cycle import Preempt
 from queue_manager.scheduling.quota_state import SchedulerState

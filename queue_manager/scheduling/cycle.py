@@ -187,10 +187,10 @@ def _inadmissible(state: SchedulerState, name: str, info: Info, now: datetime) -
 
 
 def concerned_by(state: SchedulerState, admitted: Admit) -> set[str]:
-    """The ClusterQueues to try again because of an admission that counts now.
+    """Return the ClusterQueues to try again because of an admission, once the usage of the quota tree includes it.
 
-    In some of them it makes candidates for preemption; in others a preemptor waits for quota that the admitted Workload
-    was allowed to take. To be called when all outcomes of the cycle are carried out.
+    In some of them Workloads may preempt the admitted one; in others a preemptor waits for quota which was kept for it
+    and which the admitted Workload has taken. To be called when all outcomes of the cycle are carried out.
     """
     queue = state.queues.get(admitted.cluster_queue)
     if queue is None:

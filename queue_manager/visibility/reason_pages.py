@@ -56,7 +56,7 @@ def _page(reason: str, body: str) -> ReasonPage:
 
 
 def _plain(paragraph: str) -> str:
-    """The sentences of a paragraph without its label and line breaks."""
+    """Return the sentences of a paragraph on one line, without its beginning up to the colon (`What helps:`)."""
     return " ".join(paragraph.partition(":")[2].split())
 
 

@@ -3,7 +3,7 @@
 Which pods a node takes, and keeps
   node_admission, admitted_pods     may a pod start here (pure); the pods that hold room on the node
   eviction_order, eviction_loop     which pod is evicted when memory runs out (pure); when
-  node_conditions                   allocatable resources, and MemoryPressure
+  memory_pressure                   the condition MemoryPressure, and allocatable resources
 
 One pod
   agent, pod_worker,                a worker for each pod, from its binding to its end

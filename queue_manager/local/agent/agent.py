@@ -32,8 +32,8 @@ from queue_manager.local.agent.environment import ConfigError, Host
 from queue_manager.local.agent.escaped_processes import Sweeper
 from queue_manager.local.agent.eviction_loop import Evictor
 from queue_manager.local.agent.eviction_order import PressurePolicy
+from queue_manager.local.agent.memory_pressure import OwnNodes
 from queue_manager.local.agent.node_admission import REJECTED, Preempting, Rejected
-from queue_manager.local.agent.node_conditions import OwnNodes
 from queue_manager.local.agent.oom_killer import OomKiller
 from queue_manager.local.agent.pod_files import Layout
 from queue_manager.local.agent.pod_logs import LogIndexer

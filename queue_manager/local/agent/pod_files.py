@@ -4,7 +4,7 @@
     <root>/<pod uid>/<container>/work      the working directory and HOME of the container
     <root>/<pod uid>/<container>/<n>.log   stdout and stderr of its n-th start (n counts restarts from 0)
     <root>/<pod uid>/<container>/<n>.eof   the log is complete
-    <root>/<pod uid>/<container>/<n>.idx   times at which the log had a given size (see logs.py)
+    <root>/<pod uid>/<container>/<n>.idx   times at which the log had a given size (pod_logs.py)
     <root>/<pod uid>/<container>/<n>.pid   pid of the supervisor; its mtime is the start time
     <root>/<pod uid>/<container>/<n>.not   why its program could not be executed; its mtime is the time of the attempt
     <root>/<pod uid>/<container>/<n>.exit  exit code and a newline; its mtime is the finish time

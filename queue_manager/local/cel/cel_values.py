@@ -118,7 +118,7 @@ def less(left: Any, right: Any) -> bool:
 
 
 def whole(value: int) -> int:
-    """The result of integer arithmetic. Raises CelError if it exceeds 64 bits."""
+    """Return `value`, the result of integer arithmetic. Raises CelError if it does not fit in 64 bits."""
     if isinstance(value, Uint):
         if not 0 <= value < 2**64:
             raise CelError("unsigned integer overflow")

@@ -39,7 +39,7 @@ def from_core(event: Json) -> Json:
 
 
 def _prepare(event: Json, _old: Json | None = None) -> None:
-    """Set absent times to null: core/v1 Events are always written with all their times."""
+    """Fill in what core/v1 Events are always written with: absent times are null, objects and sources empty."""
     for field in ("involvedObject", "source"):
         event.setdefault(field, {})
     for field in ("firstTimestamp", "lastTimestamp", "eventTime"):

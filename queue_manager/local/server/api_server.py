@@ -28,8 +28,9 @@ from queue_manager.local.kinds.kind_registry import KindRegistry
 from queue_manager.local.schema.cpu_time_limits import LimitedRequest, NeedsWorkerProcess, Work
 from queue_manager.local.server.access_reviews import review
 from queue_manager.local.server.admission_plugin_protocol import AdmissionPlugin, AdmissionReview
+from queue_manager.local.server.content_negotiation import negotiate
 from queue_manager.local.server.deletion import DeleteOptions, Deleter
-from queue_manager.local.server.http_messages import ServerRequest, Stream, flag, negotiate, refuse, respond
+from queue_manager.local.server.http_messages import ServerRequest, Stream, flag, refuse, respond
 from queue_manager.local.server.large_writes import LargeWrites
 from queue_manager.local.server.listing import list_objects, version
 from queue_manager.local.server.namespace_finalize import finalize

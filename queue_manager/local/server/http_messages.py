@@ -1,10 +1,10 @@
-"""Requests and responses of the API server, content negotiation (Accept, 406), and the Warning header."""
+"""Requests and responses of the API server, and the Warning header."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import orjson
 
@@ -36,36 +36,6 @@ class Stream:
     status: int
     headers: Mapping[str, str]
     chunks: AsyncGenerator[bytes, None]
-
-
-Form = Literal["json", "table", "partial"]
-
-
-def negotiate(accept: str) -> Form:
-    """Return the response format: the first in the Accept header that the server supports. Raises 406."""
-    if not accept or accept == JSON_TYPE:
-        return "json"
-    for clause in accept.split(","):
-        media, *parameters = (part.strip() for part in clause.split(";"))
-        options = dict(part.split("=", 1) for part in parameters if "=" in part)
-        if media not in (JSON_TYPE, "*/*", "application/*"):
-            continue
-        match options.get("as", ""):
-            case "":
-                return "json"
-            case "Table" if options.get("v", "v1") == "v1":
-                return "table"
-            case "PartialObjectMetadata" | "PartialObjectMetadataList" if options.get("v", "v1") == "v1":
-                return "partial"
-            case _:
-                continue
-    raise errors.not_acceptable(
-        [
-            JSON_TYPE,
-            f"{JSON_TYPE};as=Table;v=v1;g=meta.k8s.io",
-            f"{JSON_TYPE};as=PartialObjectMetadata;v=v1;g=meta.k8s.io",
-        ]
-    )
 
 
 def media_type(request: ServerRequest) -> str:

@@ -136,7 +136,7 @@ def version(call: Call) -> int:
 
 
 async def list_objects(store: Store, call: Call) -> bytes:
-    """Return the body of a list. Raises 400, 410, 422, 504; OSError when the state it shows could not be committed."""
+    """Return the body of a list. Raises 400, 410, 422, 504; OSError if a write that it shows cannot be committed."""
     limit = max(0, number(call, "limit"))
     number(call, "timeoutSeconds")
     problems = _list_problems(call)

@@ -8,10 +8,9 @@ from typing import Any
 from job_controller.api_rules.field_errors import IMMUTABLE, FieldError, invalid, required
 from job_controller.json_tree import Json
 from job_controller.times import timestamp
-from queue_manager.api.api_resources import NAMESPACES
 from queue_manager.local import errors
 from queue_manager.local.server.request_info import Call
-from queue_manager.local.storage.store import WritableStore, decode
+from queue_manager.local.storage.store import WritableStore
 
 FINALIZING = ("deletionTimestamp", "deletionGracePeriodSeconds")
 # Set only at creation and deletion; an update copies them from the stored object.
@@ -77,21 +76,6 @@ def require_version(call: Call, meta: dict[str, Any]) -> None:
         problem = invalid("metadata.resourceVersion", 0, "must be specified for an update")
         named = replace(call.resource, kind=call.resource.plural)
         raise errors.invalid(named, call.name, [problem])
-
-
-def require_namespace(store: WritableStore, call: Call, name: str) -> None:
-    """Check that the namespace of a new object exists (404) and is not being deleted (403)."""
-    namespace = store.get(str(NAMESPACES), "", call.namespace)
-    if namespace is None:
-        raise errors.not_found(NAMESPACES, call.namespace)
-    if b'"deletionTimestamp"' in namespace.data and "deletionTimestamp" in decode(namespace)["metadata"]:
-        text = f"namespace {call.namespace} is being terminated"
-        raise errors.forbidden(
-            call.resource,
-            name,
-            f"unable to create new content in namespace {call.namespace} because it is being terminated",
-            [FieldError("NamespaceTerminating", "metadata.namespace", text)],
-        )
 
 
 def set_new_metadata(store: WritableStore, call: Call, meta: dict[str, Any]) -> None:

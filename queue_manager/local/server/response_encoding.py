@@ -18,8 +18,8 @@ from queue_manager.api.api_resources import Resource
 from queue_manager.local.kinds.custom_kinds import CustomSchema
 from queue_manager.local.kinds.kind import Kind
 from queue_manager.local.kinds.tables import to_row, to_table
+from queue_manager.local.server.content_negotiation import Form
 from queue_manager.local.server.event_loop_turns import in_turns
-from queue_manager.local.server.http_messages import Form
 from queue_manager.local.storage.store import Stored
 
 META_VERSION = "meta.k8s.io/v1"

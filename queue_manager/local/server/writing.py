@@ -23,6 +23,7 @@ from queue_manager.local.patching.patch_types import apply_patch, is_merge, is_s
 from queue_manager.local.server import applying, field_ownership, object_metadata
 from queue_manager.local.server.admission_plugin_protocol import AdmissionPlugin, AdmissionReview
 from queue_manager.local.server.equivalent_review import adopt_changes, reviewed_as, reviewed_form
+from queue_manager.local.server.namespace_check import require_namespace
 from queue_manager.local.server.object_decoding import SCHEME, read_object
 from queue_manager.local.server.request_info import Call, check_write_options, name_of
 from queue_manager.local.storage.store import Stored, WritableStore, decode
@@ -49,7 +50,7 @@ class Writer:
     def _create(self, call: Call, obj: Json) -> bytes:
         meta = object_metadata.check_envelope(call, obj)
         if call.resource.namespaced:
-            object_metadata.require_namespace(self._store, call, meta.get("name", ""))
+            require_namespace(self._store, call, meta.get("name", ""))
         generated = not meta.get("name")
         object_metadata.set_new_metadata(self._store, call, meta)
         if generated:
@@ -132,7 +133,7 @@ class Writer:
         self._patched(call, new)
         meta = new["metadata"]
         if call.resource.namespaced:
-            object_metadata.require_namespace(self._store, call, call.name)
+            require_namespace(self._store, call, call.name)
         object_metadata.set_new_metadata(self._store, call, meta)
         if call.kind.has_status and not call.kind.status_on_create:
             new.pop("status", None)

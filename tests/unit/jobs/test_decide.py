@@ -9,7 +9,8 @@ from queue_manager.api.workload_names import workload_name
 from queue_manager.jobs import planned_writes, pod_progress
 from queue_manager.jobs.decide import decide
 from queue_manager.jobs.job_situation import JobContext
-from queue_manager.jobs.workload_manifest import Priority, matches, new_workload, priority_of
+from queue_manager.jobs.workload_manifest import Priority, new_workload, priority_of
+from queue_manager.jobs.workload_match import matches
 from queue_manager.lifecycle.status_draft import Draft, WorkloadEvent
 from tests.unit.queueing.builders import at, condition, flavor
 

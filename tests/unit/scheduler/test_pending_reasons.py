@@ -23,7 +23,7 @@ from queue_manager.lifecycle.write_causes import Cause
 from queue_manager.queueing.pending import PendingReason
 from queue_manager.scheduler.pending_reasons import PendingReasons
 from queue_manager.scheduler.quota_cache import QuotaCache
-from queue_manager.scheduler.rejections import Rejections
+from queue_manager.scheduler.rejection_delays import Rejections
 from queue_manager.scheduler.workload_writer import WorkloadWriter
 from queue_manager.scheduling.workload_info import info
 from queue_manager.simulation.virtual_time import run_virtual, virtual_clock

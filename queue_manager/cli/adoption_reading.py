@@ -139,7 +139,7 @@ async def _replaced(client: RestClient, namespace: str) -> AsyncIterator[tuple[R
         resource, meta = object_names.KINDS[wanted["kind"]], wanted["metadata"]
         if resource in handled:
             continue
-        found = await _get(client, resource, str(meta.get("namespace") or ""), meta["name"])
+        found = await client.find(resource, str(meta.get("namespace") or ""), meta["name"])
         if found is None or is_installed(found):
             continue
         if resource != SECRETS:
@@ -179,18 +179,8 @@ async def _list(client: RestClient, resource: Resource) -> list[Json]:
 
 async def _config_map(client: RestClient, namespace: str) -> Json | None:
     """Return Kueue's ConfigMap; None if it is absent, or Sluice's."""
-    found = await _get(client, CONFIG_MAPS, namespace, CONFIG_MAP)
+    found = await client.find(CONFIG_MAPS, namespace, CONFIG_MAP)
     return found if found is None or not is_installed(found) else None
-
-
-async def _get(client: RestClient, resource: Resource, namespace: str, name: str) -> Json | None:
-    try:
-        found: Json = await client.get(resource, namespace, name)
-    except ApiError as error:
-        if not error.is_not_found:
-            raise
-        return None
-    return found
 
 
 def _ignored_settings(config: Json | None) -> tuple[str, ...]:

@@ -70,7 +70,7 @@ async def give_back(client: RestClient, file: str, namespace: str, timeout: floa
     """
     saved = in_order(load(file))
     for meta in (tree["metadata"] for tree in saved if tree["kind"] == DEPLOYMENTS.kind):
-        present = await _get(client, DEPLOYMENTS, meta["namespace"], meta["name"])
+        present = await client.find(DEPLOYMENTS, meta["namespace"], meta["name"])
         if present is not None and is_installed(present):
             raise CommandRefused(
                 f"Sluice is still installed in namespace {meta['namespace']}: run `sluice uninstall` first, and then "
@@ -221,7 +221,7 @@ async def _check_versions(client: RestClient, saved: list[Json]) -> None:
     for crd in (tree for tree in saved if tree["kind"] == CRDS.kind):
         known = {version["name"] for version in crd["spec"]["versions"]}
         name = crd["metadata"]["name"]
-        present = await _get(client, CRDS, "", name)
+        present = await client.find(CRDS, "", name)
         unknown = [v for v in stored_versions(present or {}) if v not in known]
         if unknown:
             raise CommandRefused(
@@ -239,7 +239,7 @@ async def _jobs_of_own_controller(client: RestClient) -> AsyncIterator[str]:
 
 async def _stop_if_present(client: RestClient, deployment: Json, timeout: float) -> None:
     meta = deployment["metadata"]
-    present = await _get(client, DEPLOYMENTS, meta["namespace"], meta["name"])
+    present = await client.find(DEPLOYMENTS, meta["namespace"], meta["name"])
     if present is None:
         return
     await scale(client, meta["namespace"], meta["name"])
@@ -252,7 +252,7 @@ async def _restore(client: RestClient, tree: Json) -> None:
     resource = object_names.KINDS[tree["kind"]]
     meta = tree["metadata"]
     namespace, name = str(meta.get("namespace") or ""), str(meta["name"])
-    present = await _get(client, resource, namespace, name)
+    present = await client.find(resource, namespace, name)
     if present is None:
         await client.create(resource, namespace, tree)
     else:
@@ -264,16 +264,6 @@ async def _restore(client: RestClient, tree: Json) -> None:
         version = present["metadata"]["resourceVersion"]
         await client.replace(resource, {**tree, "metadata": {**meta, "resourceVersion": version}})
     write(f"{tree['kind']} {name} restored")
-
-
-async def _get(client: RestClient, resource: Resource, namespace: str, name: str) -> Json | None:
-    try:
-        found: Json = await client.get(resource, namespace, name)
-    except ApiError as error:
-        if not error.is_not_found:
-            raise
-        return None
-    return found
 
 
 async def _restore_labels(client: RestClient, namespace: Json) -> None:

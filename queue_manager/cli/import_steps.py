@@ -143,12 +143,7 @@ class Importer:
 
     async def _workload(self, job: Job) -> Workload | None:
         name = workload_name(job.metadata.name, job.metadata.uid)
-        try:
-            return await self._client.get(WORKLOADS, job.metadata.namespace, name, type=Workload)
-        except ApiError as error:
-            if not error.is_not_found:
-                raise
-            return None
+        return await self._client.find(WORKLOADS, job.metadata.namespace, name, type=Workload)
 
     async def _delete(self, workload: Workload) -> bool:
         """Delete a Workload as it was read; False if it has changed since, perhaps by its admission."""

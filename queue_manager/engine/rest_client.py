@@ -90,6 +90,22 @@ class RestClient:
         """The current object. Raises ApiError 404 if it does not exist."""
         return await self._object(resource, Request("GET", resource.path(namespace, name)), type)
 
+    async def find(
+        self,
+        resource: Resource,
+        namespace: str,
+        name: str,
+        *,
+        type: type[O] = dict,  # type: ignore[assignment]
+    ) -> O | None:
+        """The current object, None if it does not exist."""
+        try:
+            return await self.get(resource, namespace, name, type=type)
+        except ApiError as error:
+            if not error.is_not_found:
+                raise
+            return None
+
     async def list(
         self,
         resource: Resource,

@@ -52,6 +52,18 @@ async def test_reads_and_writes_trees_and_structs(served: Served) -> None:
     }
 
 
+async def test_find_returns_none_only_for_what_does_not_exist(served: Served) -> None:
+    client = RestClient(served[1])
+    await client.create(PODS, "default", pod("a"))
+    found = await client.find(PODS, "default", "a", type=Pod)
+    assert found is not None
+    assert found.metadata.name == "a"
+    assert await client.find(PODS, "default", "b") is None
+    served[0].refusals.append(status(403, "Forbidden", "not you"))
+    with pytest.raises(ApiError, match="not you"):
+        await client.find(PODS, "default", "a")
+
+
 async def test_the_duration_of_each_write_is_counted_by_verb_and_resource(served: Served) -> None:
     metrics = MetricRegistry()
     client = RestClient(served[1], metrics)

@@ -23,6 +23,7 @@ from queue_manager.api.without_effect import without_effect
 # Admission checks that run inside Kueue's manager: once it is stopped, nothing answers them.
 BUILT_IN_CHECKS = ("kueue.x-k8s.io/multikueue", "kueue.x-k8s.io/provisioning-request")
 NOT_QUEUED = "Sluice queues Jobs only: new ones start immediately, and use no quota"
+OF_PODS = "gated ones keep Kueue's gate, deleted ones its finalizer kueue.x-k8s.io/managed: remove both by patches"
 NO_WAY_BACK = "after `sluice install` objects are stored as v1beta2, which this Kueue does not know: upgrade it first"
 NO_ANSWER = "answered by Kueue itself: Workloads of its ClusterQueues would wait for it forever"
 
@@ -77,7 +78,8 @@ def _kinds_not_queued(workloads: Iterable[Workload]) -> Iterator[Loss]:
     foreign = (w for w in workloads if is_foreign(w) and not w.is_true(condition_types.FINISHED))
     owners = Counter(owner.kind for w in foreign if (owner := w.metadata.controller) is not None)
     for kind, count in sorted(owners.items()):
-        yield Loss(f"{count} {'Workload' if count == 1 else 'Workloads'} of kind {kind}", NOT_QUEUED)
+        what = f"{NOT_QUEUED}; {OF_PODS}" if kind == "Pod" else NOT_QUEUED
+        yield Loss(f"{count} {'Workload' if count == 1 else 'Workloads'} of kind {kind}", what)
 
 
 def _checks_without_answer(checks: Iterable[Json]) -> Iterator[Loss]:

@@ -6,8 +6,9 @@ Job that differs from its Workload, Kueue makes a new Workload as well.
     finished   it has ended; it stays until its Job is deleted, or as objectRetentionPolicies say
     inactive   spec.active is false: it waits for an operator, as before
     leaving    it is evicted or deactivated and still holds quota: Sluice stops its Job and releases the quota
-    foreign    it belongs to something that is not a batch/v1 Job. While it holds quota, that counts as used; Sluice
-               neither starts nor stops what it stands for
+    foreign    it belongs to something that is not a batch/v1 Job, and holds quota, which counts as used until it is
+               deleted; Sluice neither starts nor stops what it stands for
+    unstarted  it belongs to something that is not a batch/v1 Job, and waits for quota: it gets it, and nothing starts
     replaced   it holds quota for a request that its Job no longer has: the Job is stopped and gets a new Workload
     kept       it holds quota: admitted, its Job runs on; reserved, it waits for its admission checks
     requeued   it waits for quota: it enters its queue, in the order of priority and timestamp
@@ -37,6 +38,7 @@ class Fate(StrEnum):
     INACTIVE = "inactive"
     FINISHED = "finished"
     FOREIGN = "foreign"
+    UNSTARTED = "unstarted"
 
 
 MEANING: Mapping[Fate, str] = {
@@ -46,7 +48,8 @@ MEANING: Mapping[Fate, str] = {
     Fate.LEAVING: "their eviction is completed: the Job stops, then the quota is released",
     Fate.INACTIVE: "they wait for an operator (`sluice reactivate`)",
     Fate.FINISHED: "they have ended",
-    Fate.FOREIGN: "they belong to other kinds than Job: their quota counts as used, nothing starts or stops them",
+    Fate.FOREIGN: "of other kinds than Job: their quota counts as used until you delete them; nothing stops them",
+    Fate.UNSTARTED: "of other kinds than Job: they would get quota, and nothing starts; deactivate or delete them",
 }
 
 
@@ -55,7 +58,8 @@ def fate(workload: Workload, job: Job | None = None) -> Fate:
     if workload.is_true(condition_types.FINISHED):
         return Fate.FINISHED
     if is_foreign(workload):
-        return Fate.FOREIGN
+        holds = workload.is_true(condition_types.QUOTA_RESERVED)
+        return Fate.FOREIGN if holds else Fate.UNSTARTED if workload.spec.active else Fate.INACTIVE
     if workload.is_true(condition_types.QUOTA_RESERVED):
         leaving = workload.is_true(condition_types.EVICTED) or not workload.spec.active
         if leaving:

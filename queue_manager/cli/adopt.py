@@ -44,6 +44,7 @@ NEXT_WITH_CONFIG = (
     " | kubectl apply --server-side --force-conflicts -f -"
 )
 REWRITTEN = "objects stored as v1beta1 are rewritten as v1beta2"
+UNCONVERTED = "converted without a webhook: its versions have the same fields"
 LATER = "objects stored as v1beta1 are rewritten by the same command after `sluice install`"
 REPLACED = "saved; `sluice install` replaces it"
 CONFIGURED = "saved; `sluice install` replaces it by the defaults, unless --config passes what it has"
@@ -152,6 +153,8 @@ def _changes(cluster: KueueCluster) -> Iterator[tuple[str, str]]:
     if cluster.is_kueues:
         for resource, tree in cluster.replaced:
             yield f"{resource.kind} {tree['metadata']['name']}", SAVED.get(resource, REPLACED)
+    for crd in cluster.needlessly_converted:
+        yield crd["metadata"]["name"], UNCONVERTED
     for crd in cluster.outdated:
         yield crd["metadata"]["name"], REWRITTEN if is_rewritable(crd) else LATER
 

@@ -30,7 +30,7 @@ from queue_manager.api.api_resources import (
     Resource,
 )
 from queue_manager.api.component_names import CONFIG_MAP
-from queue_manager.api.conversion import convert
+from queue_manager.api.conversion import FACETS, convert
 from queue_manager.api.keys import GROUP
 from queue_manager.api.types import Workload
 from queue_manager.cli.exit_codes import CommandRefused
@@ -39,6 +39,7 @@ from queue_manager.configuration import ConfigurationError, loads
 from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.transport_protocol import ApiError
 from queue_manager.installation import object_names
+from queue_manager.installation.conversion_removal import conversion_service
 from queue_manager.installation.objects import objects
 from queue_manager.installation.settings import Settings
 
@@ -67,6 +68,14 @@ class KueueCluster:
         return [crd for crd in self.crds if has_old_versions(crd)]
 
     @property
+    def needlessly_converted(self) -> list[Json]:
+        """The CRDs with a conversion webhook of Kueue's for a kind that is the same in both versions.
+
+        An installation of Sluice sets no conversion for them, and would leave Kueue's, which nothing answers any more.
+        """
+        return [crd for crd in self.crds if _is_same_in_all_versions(crd) and conversion_service(crd) is not None]
+
+    @property
     def is_kueues(self) -> bool:
         """Whether anything of Kueue's own is installed."""
         return bool(self.installed) or self.config is not None
@@ -75,6 +84,11 @@ class KueueCluster:
     def has_own_settings(self) -> bool:
         """Whether Kueue's configuration decides anything that an installation without it would not."""
         return has_own_settings(text_of(self.config))
+
+
+def _is_same_in_all_versions(crd: Json) -> bool:
+    kind = crd["spec"]["names"]["kind"]
+    return kind in FACETS and not FACETS[kind]
 
 
 def has_old_versions(crd: Json) -> bool:

@@ -21,6 +21,8 @@ def of_takeover(cluster: KueueCluster) -> Iterator[Right]:
     for crd in filter(is_rewritable, cluster.outdated):
         yield Right("update", kind_of(crd))
         yield Right("patch", CRDS, "", crd["metadata"]["name"], "status")
+    for crd in cluster.needlessly_converted:
+        yield Right("patch", CRDS, "", crd["metadata"]["name"])
     for item in cluster.installed:
         if item.treatment is Treatment.STOP:
             yield Right("patch", item.resource, item.namespace, item.name)

@@ -45,11 +45,14 @@ MAX_REFUSED = 5  # objects that are named
 async def take_over(client: RestClient, cluster: KueueCluster, file: str, timeout: float) -> None:
     """Save Kueue's objects in `file`, then stop Kueue. `timeout`: seconds to wait for its pods to end.
 
-    Without Kueue, after `sluice install`, only objects that are stored as v1beta1 are rewritten.
+    Without Kueue, after `sluice install`, only objects that are stored as v1beta1 are rewritten. Kueue's webhook
+    converts while Kueue runs; where no conversion is needed, the webhook is removed as soon as it does not.
     """
     await own_rights.check(client, adoption_rights.of_takeover(cluster))
     if cluster.is_kueues:
         save(file, cluster)
+    else:
+        await _end_conversions(client, cluster)
     for crd in cluster.outdated:
         if is_rewritable(crd):
             await rewrite_stored(client, crd)
@@ -60,6 +63,16 @@ async def take_over(client: RestClient, cluster: KueueCluster, file: str, timeou
         await _wait_for_end(client, item.tree, timeout)
     for item in cluster.installed:
         await _delete(client, item.resource, item.namespace, item.name)
+    if cluster.is_kueues:
+        await _end_conversions(client, cluster)
+
+
+async def _end_conversions(client: RestClient, cluster: KueueCluster) -> None:
+    for crd in cluster.needlessly_converted:
+        name = crd["metadata"]["name"]
+        change = {"spec": {"conversion": {"strategy": "None", "webhook": None}}}
+        await client.patch(CRDS, "", name, change, field_manager=FIELD_MANAGER)
+        write(f"{name} is converted without a webhook")
 
 
 async def give_back(client: RestClient, file: str, namespace: str, timeout: float, *, force: bool) -> None:

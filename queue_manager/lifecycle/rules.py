@@ -89,10 +89,15 @@ def finished_workload_is_released_and_expires(
 def deleted_workload_without_job_is_released(
     w: Workload, context: WorkloadContext, settings: WorkloadSettings, now: datetime
 ) -> Step | None:
-    """Remove the finalizer of a deleted Workload without a Job. With one, `jobs` does so after stopping the Job."""
+    """Remove the finalizer of a deleted Workload without a Job, or of another kind: what that runs is not stopped.
+
+    With a Job, `jobs` removes it after stopping the Job.
+    """
     if w.metadata.deletion_timestamp is None:
         return None
-    return Idle() if w.job_uid else _remove_finalizer(w)
+    owner = w.metadata.controller
+    has_job = owner.is_job if owner is not None else bool(w.job_uid)
+    return Idle() if has_job else _remove_finalizer(w)
 
 
 def _remove_finalizer(w: Workload) -> Step:

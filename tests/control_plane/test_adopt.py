@@ -349,6 +349,26 @@ async def test_the_way_back_waits_for_the_removal_of_sluice(
     assert live["metadata"]["labels"][NAME_LABEL] == "sluice"
 
 
+async def test_kueues_conversion_ends_for_kinds_that_need_none_and_is_restored(
+    api: RestClient, kueue: str, plane: ControlPlane, tmp_path: Path
+) -> None:
+    """Kueue's own definition of Cohorts calls its webhook; nothing would answer it after the takeover."""
+    saved, name = str(tmp_path / "kueue.yaml"), str(COHORTS)
+    service = {"namespace": kueue, "name": "kueue-webhook-service", "path": "/convert"}
+    webhook = {"clientConfig": {"service": service}, "conversionReviewVersions": ["v1"]}
+    change = {"spec": {"conversion": {"strategy": "Webhook", "webhook": webhook}}}
+    await api.patch(CRDS, "", name, change)
+    done = adopt(plane, "-n", kueue)
+    assert name in done.stdout.partition("Changes")[2]
+    done = adopt(plane, "-n", kueue, "--apply", "--save", saved)
+    assert done.returncode == 0, done.stderr
+    assert (await api.get(CRDS, "", name))["spec"]["conversion"] == {"strategy": "None"}
+    assert adopt(plane, "-n", kueue, "--undo", saved).returncode == 0
+    restored = (await api.get(CRDS, "", name))["spec"]["conversion"]
+    assert restored["webhook"]["clientConfig"]["service"]["name"] == "kueue-webhook-service"
+    await api.patch(CRDS, "", name, {"spec": {"conversion": {"strategy": "None", "webhook": None}}})
+
+
 async def test_crds_that_are_gone_are_restored(
     api: RestClient, kueue: str, plane: ControlPlane, tmp_path: Path
 ) -> None:

@@ -25,6 +25,8 @@ POD_OWNER = [{"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "u", "contr
         ([RESERVED, ADMITTED, FINISHED], True, None, Fate.FINISHED),
         ([RESERVED, ADMITTED], True, POD_OWNER, Fate.FOREIGN),
         ([RESERVED, FINISHED], True, POD_OWNER, Fate.FINISHED),
+        ([], True, POD_OWNER, Fate.UNSTARTED),
+        ([], False, POD_OWNER, Fate.INACTIVE),
     ],
 )
 def test_the_fate_follows_the_table(

@@ -27,7 +27,7 @@ CONTEXT = WorkloadContext(cluster_queue="cq")
 SETTINGS = WorkloadSettings()
 RUNNING = [condition("QuotaReserved", "True"), condition("Admitted", "True", "Admitted", seconds=10)]
 ADMISSION = {"admission": {"clusterQueue": "cq", "podSetAssignments": []}}
-OWNED = {"ownerReferences": [{"kind": "Job", "name": "j", "uid": "u", "controller": True}]}
+OWNED = {"ownerReferences": [{"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": "u", "controller": True}]}
 
 
 def make(conditions=(), *, meta=None, **more):
@@ -293,6 +293,7 @@ def test_an_orphan_is_finished_unless_it_is_being_deleted():
 
 
 DELETING = {"deletionTimestamp": "2026-01-01T00:00:01Z"}
+POD_OWNER = [{"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "u", "controller": True}]
 
 
 @pytest.mark.parametrize(
@@ -301,6 +302,7 @@ DELETING = {"deletionTimestamp": "2026-01-01T00:00:01Z"}
         (make(meta={**DELETING, "finalizers": [KUEUE]}), CONTEXT, Idle()),  # the Job is stopped first
         (make(meta={**DELETING, "finalizers": [KUEUE], "ownerReferences": []}), CONTEXT, RemoveFinalizer()),
         (make(meta={**DELETING, "finalizers": ["theirs"], "ownerReferences": []}), CONTEXT, Idle()),
+        (make(meta={**DELETING, "finalizers": [KUEUE], "ownerReferences": POD_OWNER}), CONTEXT, RemoveFinalizer()),
         (make(FINISHED, meta={**DELETING, "finalizers": [KUEUE]}), CONTEXT, RemoveFinalizer()),
         (make(FINISHED, meta={**DELETING, "finalizers": ["theirs"]}), CONTEXT, Idle()),
         (make(FINISHED), replace(CONTEXT, owner_gone=True), Wait(at(70))),

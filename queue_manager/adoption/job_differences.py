@@ -31,6 +31,24 @@ def differences(job: Job, workload: Workload) -> list[str]:
     return [text for pair in pairs for text in _different(*pair)][:MAX_FIELDS]
 
 
+def has_same_request(job: Job, workload: Workload) -> bool:
+    """Whether the Workload has the number of pods, the time limit and the resources of its Job."""
+    if len(workload.spec.pod_sets) != 1:
+        return False
+    have, want = workload.spec.pod_sets[0], pod_set(job)
+    return (
+        (have.count, have.min_count) == (want["count"], want.get("minCount"))
+        and workload.spec.maximum_execution_time_seconds == max_execution_time(job)
+        and _resources(have.template) == _resources(want["template"])
+    )
+
+
+def _resources(template: Json) -> list[Json]:
+    spec = template.get("spec") or {}
+    both = ([each.get("resources") or {} for each in spec.get(name) or ()] for name in ("initContainers", "containers"))
+    return [*both, spec.get("resources"), spec.get("overhead")]
+
+
 def _different(path: str, mine: Json, other: Json) -> Iterator[str]:
     if mine == other:
         return

@@ -12,7 +12,7 @@ NO_CONTROLLER = "without a controller"
 
 
 def left_out(pods: Iterable[Pod]) -> dict[str, int]:
-    """Count the unfinished pods without a batch/v1 Job, by the kind of their owner, the most frequent first.
+    """Count the unfinished pods on nodes without a batch/v1 Job, by the kind of their owner, the most frequent first.
 
     An owner without running pods is not found; it needs no quota now either.
     """
@@ -31,10 +31,10 @@ def sentence(counts: dict[str, int]) -> str:
 
 
 def _whose(pod: Pod) -> str:
-    """Return `of kind K` for a pod of another owner than a Job, NO_CONTROLLER without one; "" if it has ended or is a
-    Job's.
+    """Return `of kind K` for a pod of another owner than a Job, NO_CONTROLLER without one; "" if it has ended, has no
+    node yet, or is a Job's.
     """
     owner = pod.metadata.controller
-    if pod.status.phase in TERMINATED or (owner is not None and owner.is_job):
+    if pod.status.phase in TERMINATED or not pod.spec.node_name or (owner is not None and owner.is_job):
         return ""
     return NO_CONTROLLER if owner is None else f"of kind {owner.kind}"

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from job_controller.json_tree import Json
 from job_controller.model import Job
-from queue_manager.adoption.job_differences import differences
+from queue_manager.adoption.job_differences import differences, has_same_request
 from queue_manager.adoption.workload_fates import Fate, fate, is_foreign
 from queue_manager.api import condition_types
 from queue_manager.api.api_resources import ADMISSION_CHECKS, WORKLOADS
@@ -69,7 +69,12 @@ def _replaced(workloads: Iterable[Workload], jobs: Mapping[str, Job]) -> Iterato
         job = jobs.get(workload.job_uid)
         if job is not None and fate(workload, job) is Fate.REPLACED:
             fields = ", ".join(differences(job, workload)) or "its pod set"
-            what = f"its quota is not what Job {job.metadata.name} requests ({fields})"
+            name = job.metadata.name
+            what = (
+                f"its pod template is not that of Job {name} ({fields})"
+                if has_same_request(job, workload)
+                else f"its quota is not what Job {name} requests ({fields})"
+            )
             yield Loss(f"Workload {workload.metadata.key}", f"{what}: the Job is stopped and queued again")
 
 

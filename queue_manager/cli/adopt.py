@@ -90,6 +90,8 @@ async def _adopt(args: argparse.Namespace) -> int:
             return EXIT_OK
         show(rows)
         if not args.apply:
+            if not any(row.about == "change" for row in rows):
+                return EXIT_OK
             accepting = " --accept-losses" if found else ""
             write(f"\nNothing was changed. To make these changes: sluice adopt{_place(args)} --apply{accepting}")
             return EXIT_OK

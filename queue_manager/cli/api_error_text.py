@@ -39,15 +39,32 @@ def api_error_text(error: ApiError) -> str:
 def webhook_sentence(message: str) -> str:
     """Return which webhook does not answer, why, and what to do; "" for a message about something else."""
     found = _WEBHOOK.search(message)
-    if found is None:
+    if found is None or not (cause := _cause(found["rest"])):
         return ""
-    name, rest = found["name"], found["rest"]
-    webhook = f"the webhook {name}" if name else f"the {found['of']}"
+    webhook = f"the webhook {found['name']}" if found["name"] else f"the {found['of']}"
+    if any(service in found["rest"] for service in _OURS):
+        return f"no manager answers {webhook} ({cause}), so the API server refuses the request; {_WHAT_TO_DO}"
+    return f"nothing answers {webhook} ({cause}), so the API server refuses the request; it is not a webhook of Sluice"
+
+
+def conversion_failure(message: str) -> str:
+    """Return what is wrong with the conversion webhook that a read has failed for; "" for another message."""
+    found = _WEBHOOK.search(message)
+    if found is None or not found["of"]:
+        return ""
+    if cause := _cause(found["rest"]):
+        return f"the conversion webhook does not answer: {cause}"
+    return f"the conversion webhook fails: {_one_line(found['rest'])}"
+
+
+def _cause(rest: str) -> str:
+    """Return why a webhook does not answer; "" if it has answered, though not as it should."""
     url = _URL.search(rest)
-    cause = url["cause"] if url else rest
-    if url is None and "service" not in rest:  # the webhook has answered, though not as it should
+    if url is None and "service" not in rest:
         return ""
-    plain = next((text for mark, text in _CAUSES if mark in cause), " ".join(cause.split()))
-    if any(service in rest for service in _OURS):
-        return f"no manager answers {webhook} ({plain}), so the API server refuses the request; {_WHAT_TO_DO}"
-    return f"nothing answers {webhook} ({plain}), so the API server refuses the request; it is not a webhook of Sluice"
+    cause = url["cause"] if url else rest
+    return next((text for mark, text in _CAUSES if mark in cause), _one_line(cause))
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())

@@ -32,7 +32,7 @@ from queue_manager.api.api_resources import (
     WORKLOADS,
     Resource,
 )
-from queue_manager.api.component_names import NAMESPACE
+from queue_manager.api.component_names import CONVERSION_SERVICE, NAMESPACE
 from queue_manager.api.types import (
     AdmissionCheck,
     ClusterQueue,
@@ -42,7 +42,9 @@ from queue_manager.api.types import (
     ResourceFlavor,
     Workload,
 )
+from queue_manager.cli.api_error_text import conversion_failure
 from queue_manager.cli.installation_reading import (
+    dead_conversions,
     read_missing_secret,
     read_unavailable_apis,
     read_webhook_services,
@@ -132,10 +134,11 @@ class ClusterReader:
         self._clock = clock
         self.not_read: list[str] = []
         self.topics_read = 0
+        self._unconverted: dict[str, str] = {}  # what is wrong with the conversion webhook, by CRD
 
     async def read(self) -> ClusterSnapshot:
         """Read everything; objects that refer to others before those. Raises ApiError if Sluice is not installed."""
-        self.not_read, self.topics_read = [], 0
+        self.not_read, self.topics_read, self._unconverted = [], 0, {}
         with self._topic():
             config = await published(self._client)
             if config is None:
@@ -197,13 +200,21 @@ class ClusterReader:
             deleted_namespaces=[n.metadata.name for n in namespaces if n.metadata.deletion_timestamp is not None],
             unavailable_apis=unavailable_apis,
             missing_secret=missing_secret,
+            dead_conversions=dead_conversions(definitions, self._unconverted),
         )
 
     async def _seen(self, resource: Resource, type: type[O]) -> list[O] | None:
-        """All objects; None if the user may not list them, or an older Kueue's CRDs lack the kind."""
+        """All objects; None if the user may not list them, their conversion fails, or an older Kueue lacks the kind."""
         read = seen if resource in OPTIONAL else list_permitted
         with self._topic():
-            found = await read(self._client, resource, type)
+            try:
+                found = await read(self._client, resource, type)
+            except ApiError as error:
+                if not (failure := conversion_failure(error.message)):
+                    raise
+                self.not_read.append(f"{resource.plural} ({failure})")
+                self._unconverted[str(resource)] = failure
+                return None
             if found is None:
                 self.not_read.append(f"{resource.plural} (forbidden{' or absent' if resource in OPTIONAL else ''})")
         return found
@@ -271,10 +282,15 @@ class ClusterReader:
 
 
 def bundled_certificates(kind: str, trees: Iterable[Json]) -> Iterator[CertificateFacts]:
-    """Yield the caBundle of Sluice's and Kueue's webhooks, one of each object."""
+    """Yield the caBundle of Sluice's and Kueue's webhooks, one of each object.
+
+    A CRD is left out if another Service than Sluice's converts it: no manager renews its caBundle.
+    """
     for tree in trees:
         for config in _client_configs(tree):
-            if (config.get("service") or {}).get("namespace") == NAMESPACE and config.get("caBundle"):
+            service = config.get("service") or {}
+            is_renewed = kind != "crd" or service.get("name") == CONVERSION_SERVICE
+            if service.get("namespace") == NAMESPACE and config.get("caBundle") and is_renewed:
                 if (until := latest_end(base64.b64decode(config["caBundle"]))) is not None:
                     yield CertificateFacts(f"{kind}/{tree['metadata']['name']}", until, RENEW_MANAGER)
                 break

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from job_controller.json_tree import Json
 from job_controller.model import Key
 from queue_manager.api.api_resources import API_SERVICES, SECRETS, Resource
 from queue_manager.api.component_names import NAMESPACE, VISIBILITY_GROUP
+from queue_manager.api.conversion.object_conversion import FACETS
 from queue_manager.configuration import KueueConfig
 from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.transport_protocol import ApiError
-from queue_manager.visibility.diagnosis.snapshot import WebhookServiceFacts
+from queue_manager.installation.conversion_removal import conversion_service
+from queue_manager.visibility.diagnosis.snapshot import ConversionFacts, WebhookServiceFacts
 
 ENDPOINT_SLICES = Resource("discovery.k8s.io", "v1", "endpointslices", "EndpointSlice")
 SERVICE_LABEL = "kubernetes.io/service-name"
@@ -79,6 +81,17 @@ async def read_missing_secret(
 def _has_own_service(tree: Json) -> bool:
     hooks = tree.get("webhooks") or ()
     return any(((hook.get("clientConfig") or {}).get("service") or {}).get("namespace") == NAMESPACE for hook in hooks)
+
+
+def dead_conversions(definitions: Iterable[Json], failures: Mapping[str, str]) -> list[ConversionFacts]:
+    """Return the CRDs in `failures` (by name) that have a conversion webhook although Sluice converts no such kind."""
+    return [
+        ConversionFacts(name, service, failures[name])
+        for definition in definitions
+        if (name := definition["metadata"]["name"]) in failures
+        and not FACETS[definition["spec"]["names"]["kind"]]
+        and (service := conversion_service(definition)) is not None
+    ]
 
 
 def required_services(configurations: Iterable[Json]) -> dict[Key, list[str]]:

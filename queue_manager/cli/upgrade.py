@@ -29,6 +29,7 @@ from queue_manager.installation.objects import objects
 from queue_manager.installation.upgrade_changes import FieldChange, changes
 
 POD_TEMPLATE = "spec.template."
+TAKE_OVER = "apply with --force-conflicts to take the field over"
 KUBECTL, HELM = "kubectl", "helm"  # field managers
 
 Result = Literal["created", "changed", "restarted", "conflict", "refused", "left over"]
@@ -105,7 +106,7 @@ async def _check_object(client: RestClient, obj: Json, *, by_helm: bool) -> list
     except ApiError as error:
         if not error.is_conflict:
             return [_row(key, "refused", error.message)]
-        taken = [_row(key, "conflict", " ".join(error.message.split()))]
+        taken = [_row(key, "conflict", f"{' '.join(error.message.split())}; {TAKE_OVER}")]
         applied = await _dry_run(client, obj, manager, force=True)
     return taken + [_row(key, _result(change), str(change)) for change in changes(live, applied)]
 

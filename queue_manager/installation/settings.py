@@ -225,11 +225,13 @@ class Webhook(Model):
 
     failure_policy: Literal["Fail", "Ignore"] = "Fail"
     """What happens to a write in the scope of a webhook while no manager answers. Fail: it is refused. Ignore: it
-    proceeds, and the controllers suspend a Job that should have been suspended. A Job without a queue name always
-    proceeds."""
+    proceeds, and the controllers suspend a Job that should have been suspended. A Job without a queue name proceeds
+    with both, unless the KueueConfig sets manageJobsWithoutQueueName: then it is treated like a Job with a queue name,
+    in the namespaces that managedJobsNamespaceSelector selects."""
 
     timeout_seconds: Annotated[int, Field(ge=1, le=5)] = 5
-    """How long a write waits for an answer at most. A Job without a queue name waits for at most one second."""
+    """How long a write waits for an answer at most. A Job without a queue name waits for at most one second, unless the
+    KueueConfig sets manageJobsWithoutQueueName."""
 
 
 class PolicyChoice(Model):

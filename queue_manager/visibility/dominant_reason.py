@@ -255,7 +255,8 @@ def _closed(case: Case, workload: Workload, found: Judgement | None) -> Finding:
         text = queue_obstacle(workload.local_queue, local and released(local), above, default_ns)
         key = workload.local_queue
         missing = f"ClusterQueue {local.spec.cluster_queue}" if local is not None else f"LocalQueue {key}"
-        return Finding(reasons.MISCONFIGURED, sentence_of(text), (f"{missing} is created",), "sluice queues")
+        change = f"{missing} is created" if local is not None or key.name else f"it gets the label {keys.QUEUE_NAME}"
+        return Finding(reasons.MISCONFIGURED, sentence_of(text), (change,), "sluice queues")
     if stops(local.spec.stop_policy) or stops(above.spec.stop_policy):
         beyond = _once_released(case, workload, local, above)
         if beyond is not None:

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from job_controller.model import Key
 from queue_manager.api import condition_types, keys, policy_values
 from queue_manager.api.types import ClusterQueue, LocalQueue, Workload, stops
+from queue_manager.visibility.short_messages import NAMES_NO_QUEUE
 
 
 class Load(NamedTuple):
@@ -62,6 +63,8 @@ def queue_obstacle(
 
     `default_ns`: the namespace that commands use by default.
     """
+    if queue is None and not key.name:
+        return NAMES_NO_QUEUE
     if queue is None:
         return f"LocalQueue {key.name} does not exist in namespace {key.namespace}"
     if stops(queue.spec.stop_policy):

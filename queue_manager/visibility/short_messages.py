@@ -15,9 +15,10 @@ from job_controller.reasons import (
     MAX_FAILED_INDEXES_EXCEEDED,
     POD_FAILURE_POLICY,
 )
-from queue_manager.api import condition_types, messages, reasons
+from queue_manager.api import condition_types, keys, messages, reasons
 
 LAST_ATTEMPT = "last attempt"
+NAMES_NO_QUEUE = f"it names no LocalQueue (label {keys.QUEUE_NAME})"
 NOT_READY = "its pods were not ready in time"
 GAVE_UP = reasons.deactivated_due_to(reasons.REQUEUING_LIMIT_EXCEEDED)
 
@@ -36,6 +37,7 @@ _VICTIMS = re.compile(r"Pending the preemption of (?P<count>\d+) workload\(s\)$"
 _SHORT = {
     messages.WILL_FIT_MESSAGE: "waits until Workloads that another one has preempted stop",
     messages.OVERLAPPING_TARGETS_MESSAGE: "waits: another one preempts the same Workloads",
+    messages.does_not_exist("LocalQueue", ""): f"{reasons.MISCONFIGURED}: {NAMES_NO_QUEUE}",
     messages.KEPT_FOR_HEAD_MESSAGE: "quota is kept for one that has waited longer",
 }
 

@@ -150,6 +150,15 @@ async def test_kueue_is_stopped_and_restored(api: RestClient, kueue: str, plane:
     assert manifest(MUTATING_WEBHOOKS, after) == manifest(MUTATING_WEBHOOKS, before)
 
 
+async def test_a_repeated_plan_without_a_change_names_no_command(
+    api: RestClient, kueue: str, plane: ControlPlane, tmp_path: Path
+) -> None:
+    assert adopt(plane, "-n", kueue, "--apply", "--save", str(tmp_path / "kueue.yaml")).returncode == 0
+    done = adopt(plane, "-n", kueue)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1] == "Kueue is not installed: there is nothing to stop."
+
+
 async def test_the_next_commands_install_sluice_with_the_configuration_of_kueue(
     api: RestClient, kueue: str, plane: ControlPlane, tmp_path: Path
 ) -> None:

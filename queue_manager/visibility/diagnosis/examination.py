@@ -19,6 +19,7 @@ RULES: tuple[Callable[[ClusterSnapshot], Iterable[Problem]], ...] = (
     manager_and_certificate_rules.leases_without_holder,
     manager_and_certificate_rules.deployments_that_never_led,
     manager_and_certificate_rules.unanswered_webhooks,
+    manager_and_certificate_rules.dead_conversions,
     manager_and_certificate_rules.hanging_namespaces,
     manager_and_certificate_rules.missing_certificate_secrets,
     manager_and_certificate_rules.expiring_certificates,

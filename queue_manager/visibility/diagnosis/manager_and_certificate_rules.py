@@ -16,6 +16,8 @@ CLOCK_SKEW = "ClockSkew"
 NO_MANAGER = "NoManager"
 INSTALL = "sluice install | kubectl apply --server-side -f -"
 UNANSWERED_WEBHOOK = "UnansweredWebhook"
+DEAD_CONVERSION = "DeadConversion"
+WITHOUT_CONVERSION = '{"spec":{"conversion":{"strategy":"None","webhook":null}}}'
 NO_CERTIFICATE_SECRET = "NoCertificateSecret"
 
 HANGING_NAMESPACES = "HangingNamespaces"
@@ -35,8 +37,15 @@ def expiring_certificates(snapshot: ClusterSnapshot) -> Iterator[Problem]:
         if left <= timedelta(0):
             yield error(EXPIRED_CERTIFICATE, each.place, f"The certificate expired at {until}.", each.command)
         elif left < EXPIRES_SOON:
-            what = f"The certificate expires at {until}, in {left.days} days."
+            what = f"The certificate expires at {until}, in {_rounded_down(left)}."
             yield warning(EXPIRING_CERTIFICATE, each.place, what, each.command)
+
+
+def _rounded_down(left: timedelta) -> str:
+    """Return the span in days, in hours below one day, or `less than an hour`."""
+    hours = left // timedelta(hours=1)
+    count, unit = (left.days, "day") if left.days else (hours, "hour")
+    return f"{count} {unit}{'' if count == 1 else 's'}" if count else "less than an hour"
 
 
 def skewed_clocks(snapshot: ClusterSnapshot) -> Iterator[Problem]:
@@ -108,6 +117,19 @@ def unanswered_webhooks(snapshot: ClusterSnapshot) -> Iterator[Problem]:
             f"It has no ready endpoint, and {' and '.join(service.configurations)} lead to it with failurePolicy Fail: "
             "new Jobs with a queue, and other writes in their scope, are refused.",
             f"kubectl get pods -n {namespace}; kubectl rollout restart deployment -n {namespace}",
+        )
+
+
+def dead_conversions(snapshot: ClusterSnapshot) -> Iterator[Problem]:
+    """Conversion webhooks that fail, of kinds that are the same in all versions."""
+    for each in snapshot.dead_conversions:
+        namespace, name = each.service
+        yield error(
+            DEAD_CONVERSION,
+            f"crd/{each.crd}",
+            f"Its objects cannot be read: {each.failure}. It calls service/{name} -n {namespace}. Sluice needs no "
+            "webhook for this kind, which is the same in v1beta1 and v1beta2.",
+            f"kubectl patch crd {each.crd} --type merge -p '{WITHOUT_CONVERSION}'",
         )
 
 

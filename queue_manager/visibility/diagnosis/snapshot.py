@@ -41,6 +41,15 @@ class WebhookServiceFacts:
     is_ready: bool  # has a ready endpoint
 
 
+@dataclass(frozen=True, slots=True)
+class ConversionFacts:
+    """A CRD whose objects need no conversion by Sluice, the Service of its conversion webhook, and what is wrong."""
+
+    crd: str
+    service: Key
+    failure: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterSnapshot:
     """A cluster at one time. Referring objects were listed before those they refer to."""
@@ -68,3 +77,4 @@ class ClusterSnapshot:
     deleted_namespaces: Sequence[str] = ()  # that still exist
     unavailable_apis: Sequence[str] = ()  # APIServices of the visibility API to which the API server has no connection
     missing_secret: Key | None = None  # of the certificate of the webhooks, which the managers renew
+    dead_conversions: Sequence[ConversionFacts] = ()  # by webhooks that another software has left

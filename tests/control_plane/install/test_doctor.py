@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+import shlex
 import subprocess
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from queue_manager.installation.object_names import SELECTOR, WEBHOOK_SECRET
+from tests.control_plane import provide
 from tests.control_plane.conftest import ROOT, SLUICE, kubectl, until_served
 from tests.control_plane.install.conftest import apply
 from tests.control_plane.manager.service_account import write_kubeconfig
@@ -19,12 +23,21 @@ pytestmark = pytest.mark.control_plane
 
 SYSTEM = "kueue-system"
 UNKNOWN_CONFIG = "the configuration of the manager (not published, or forbidden)"
-INSTALLED = {"NoManager", "UnansweredWebhook", "NoCertificateSecret", "HangingNamespaces"}
+INSTALLED = {"NoManager", "DeadConversion", "UnansweredWebhook", "NoCertificateSecret", "HangingNamespaces"}
 LOCAL_QUEUE = {
     "apiVersion": "kueue.x-k8s.io/v1beta2",
     "kind": "LocalQueue",
     "metadata": {"name": "lq"},
     "spec": {"clusterQueue": "cq"},
+}
+COHORTS = "cohorts.kueue.x-k8s.io"
+COHORT = {"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "Cohort", "metadata": {"name": "all"}}
+CONVERSION = {
+    "strategy": "Webhook",
+    "webhook": {
+        "clientConfig": {"service": {"namespace": SYSTEM, "name": "of-kueue", "path": "/convert", "port": 443}},
+        "conversionReviewVersions": ["v1"],
+    },
 }
 READY_SLICE = {
     "apiVersion": "discovery.k8s.io/v1",
@@ -41,10 +54,14 @@ READY_SLICE = {
 
 @pytest.fixture(scope="module")
 def installed(cluster: ControlPlane) -> ControlPlane:
-    """With a LocalQueue, which no webhook of the installation would let in now."""
-    crds = subprocess.run([*SLUICE, "crds"], check=True, capture_output=True, cwd=ROOT).stdout
-    kubectl(cluster, "apply", "--server-side", "-f", "-", stdin=crds)
+    """With a LocalQueue and a Cohort stored as v1beta1, which no webhook of the installation would let in now."""
+    crds = list(yaml.safe_load_all(subprocess.run([*SLUICE, "crds"], check=True, capture_output=True, cwd=ROOT).stdout))
+    [cohorts] = [crd for crd in crds if crd["metadata"]["name"] == COHORTS]
+    for version in cohorts["spec"]["versions"]:
+        version["storage"] = version["name"] == "v1beta1"
+    kubectl(cluster, "apply", "--server-side", "-f", "-", stdin=yaml.safe_dump_all(crds).encode())
     until_served(cluster)
+    kubectl(cluster, "create", "-f", "-", stdin=json.dumps(COHORT).encode())
     kubectl(cluster, "-n", "default", "create", "-f", "-", stdin=json.dumps(LOCAL_QUEUE).encode())
     apply(cluster)
     until_served(cluster)
@@ -138,6 +155,42 @@ def test_a_user_reads_the_configuration_after_the_commands_of_the_page_of_roles(
     for command in commands:
         kubectl(installed, *command)
     assert UNKNOWN_CONFIG not in examined(user)[1]
+
+
+def test_a_kind_whose_conversion_fails_is_not_checked_and_all_else_is(installed: ControlPlane) -> None:
+    """The command of the finding makes the kind readable."""
+    status = ("deployment", "kueue-controller-manager", "--subresource=status", "--type=merge")
+    kubectl(installed, "-n", SYSTEM, "patch", *status, "-p", json.dumps({"status": {"readyReplicas": 0}}))
+    before, not_checked = examined(installed.kubeconfig)
+    assert "NoManager" in before
+    assert not_checked == []
+    change = json.dumps({"spec": {"conversion": CONVERSION}})
+    kubectl(installed, "patch", "crd", COHORTS, "--type=merge", "-p", change)
+    until_readable(installed, expected=False)
+
+    done = doctor(installed.kubeconfig, "-o", "json")
+    assert done.returncode == 2, done.stderr
+    report = json.loads(done.stdout)
+    cause = 'the conversion webhook does not answer: service "of-kueue" not found'
+    assert report["notChecked"] == [f"cohorts ({cause})"]
+    found = {problem["code"]: problem for problem in report["problems"] if problem["code"] in INSTALLED}
+    assert {code: problem["place"] for code, problem in found.items()} == {
+        **before,
+        "DeadConversion": f"crd/{COHORTS}",
+    }
+    assert f"not checked: cohorts ({cause})\n" in doctor(installed.kubeconfig).stdout
+
+    kubectl(installed, *shlex.split(found["DeadConversion"]["command"])[1:])
+    until_readable(installed, expected=True)
+    assert examined(installed.kubeconfig) == (before, [])
+
+
+def until_readable(cluster: ControlPlane, *, expected: bool) -> None:
+    """Wait until Cohorts can be read, or cannot; the API server applies a changed CRD within a second or so."""
+    deadline = time.monotonic() + 60
+    read = [str(provide.find("kubectl")), "--kubeconfig", str(cluster.kubeconfig), "get", "cohorts"]
+    while (subprocess.run(read, check=False, capture_output=True, timeout=60).returncode == 0) is not expected:
+        assert time.monotonic() < deadline
 
 
 def test_what_no_webhook_answers_is_refused_in_one_sentence_with_what_to_do(

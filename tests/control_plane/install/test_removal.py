@@ -37,6 +37,7 @@ AGGREGATION = "clusterrole-aggregation-controller"
 LIKE_THE_CONTROLLER = ("apply", "--server-side", "--field-manager", AGGREGATION, "-f", "-")
 ROLE = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole"}
 PODS_RULE = {"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}
+CONFIGURATION = "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\n"
 LEASE = "c1f6bfd2.kueue.x-k8s.io"
 OURS = ("-A", "-l", "app.kubernetes.io/name=sluice", "-o", "name")
 
@@ -90,8 +91,31 @@ def test_a_field_that_somebody_else_has_set_is_a_conflict(installed: ControlPlan
     assert code == 2
     assert [(row["result"], row["kind"]) for row in rows] == [("conflict", "Deployment"), ("changed", "Deployment")]
     assert "spec.replicas" in rows[0]["change"]
+    assert rows[0]["change"].endswith("; apply with --force-conflicts to take the field over")
     assert rows[1]["change"] == "spec.replicas: 1 → 2"
     kubectl(installed, "apply", "--server-side", "--force-conflicts", "-f", "-", stdin=sluice("install").encode())
+    assert command(installed, "upgrade", "--check") == (0, [], "")
+
+
+def test_a_field_of_two_installers_needs_the_flag_once_it_changes(installed: ControlPlane, tmp_path: Path) -> None:
+    """As after Kueue's installation with Helm, whose configuration was passed on."""
+    config = tmp_path / "config.yaml"
+    config.write_text(f"{CONFIGURATION}manageJobsWithoutQueueName: true\n")
+    shared = ("get", "configmap", "kueue-manager-config", "-o", "jsonpath={.data}")
+    data = json.loads(kubectl(installed, "-n", "kueue-system", *shared))
+    meta = {"name": "kueue-manager-config", "namespace": "kueue-system"}
+    theirs = json.dumps({"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": data}).encode()
+    kubectl(installed, "apply", "--server-side", "--field-manager=helm", "-f", "-", stdin=theirs)
+    assert command(installed, "upgrade", "--check") == (0, [], "")
+
+    code, rows, _ = command(installed, "upgrade", "--check", "--config", str(config))
+    assert code == 2
+    [conflict] = [row for row in rows if row["result"] == "conflict"]
+    assert conflict["name"] == "kueue-manager-config"
+    assert 'conflict with "helm"' in conflict["change"]
+    for options, changed in ((("--config", str(config)), ["--force-conflicts"]), ((), [])):
+        wanted = sluice("install", *options).encode()
+        kubectl(installed, "apply", "--server-side", *changed, "-f", "-", stdin=wanted)
     assert command(installed, "upgrade", "--check") == (0, [], "")
 
 

@@ -107,7 +107,8 @@ async def test_a_queue_admin_imports_running_jobs_past_webhooks_and_policies(
             "sluice import: namespace nosuch does not exist\n",
         )
         assert "you may not list pods" in out
-        await api.create(PODS, team, {"metadata": {"name": "plain"}, "spec": {"containers": CONTAINERS}})
+        pod = {"containers": CONTAINERS, "terminationGracePeriodSeconds": 0}
+        await api.create(PODS, team, {"metadata": {"name": "plain"}, "spec": {**pod, "nodeName": "n"}})
         _, out = await sluice_import(plane.kubeconfig, team)
         assert "1 pod on nodes but in no quota (1 without a controller)" in out
         await api.delete(PODS, team, "plain")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from msgspec import structs
+
 from queue_manager.adoption.losses import AdoptedObjects, losses
 from tests.unit.visibility.build import Tree, cond, job, workload
 
@@ -65,4 +67,17 @@ def test_a_workload_whose_job_is_stopped_is_named_with_the_fields_that_differ() 
     assert loss.what == (
         "its quota is not what Job j requests (count: 1, not 3, containers[0].resources.requests.cpu: 1, not 2, "
         "containers[0].resources.requests.memory: none, not 1Gi): the Job is stopped and queued again"
+    )
+
+
+def test_a_workload_with_the_request_of_its_job_differs_in_its_template() -> None:
+    defaulted = job("j", suspend=False)
+    container = {**defaulted.spec.template["spec"]["containers"][0], "terminationMessagePath": "/dev/log"}
+    template = {**defaulted.spec.template, "spec": {**defaulted.spec.template["spec"], "containers": [container]}}
+    edited = structs.replace(defaulted, spec=structs.replace(defaulted.spec, template=template))
+    objects = AdoptedObjects([workload("j", conditions=[cond("QuotaReserved")])], jobs={edited.metadata.uid: edited})
+    (loss,) = losses(objects)
+    assert loss.what == (
+        "its pod template is not that of Job j (containers[0].terminationMessagePath: none, not /dev/log): "
+        "the Job is stopped and queued again"
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from queue_manager.cli.api_error_text import api_error_text, webhook_sentence
+from queue_manager.cli.api_error_text import api_error_text, conversion_failure, webhook_sentence
 from queue_manager.engine.transport_protocol import ApiError
 
 CALLED = 'Internal error occurred: failed calling webhook "vjob.kb.io": failed to call webhook: Post '
@@ -63,3 +63,22 @@ def test_a_webhook_that_does_not_answer_is_named_with_its_cause(message: str, sa
 def test_what_a_webhook_has_answered_stays_as_it_is(message: str) -> None:
     assert webhook_sentence(message) == ""
     assert api_error_text(ApiError(403, "Forbidden", message)) == f"403 Forbidden: {message}"
+
+
+@pytest.mark.parametrize(
+    ("message", "said"),
+    [
+        (
+            f"{CONVERTED}{CONVERSION_URL}dial tcp 10.0.0.1:443: connect: connection refused",
+            "the conversion webhook does not answer: connection refused",
+        ),
+        (
+            "conversion webhook for kueue.x-k8s.io/v1beta1, Kind=Workload failed: no response",
+            "the conversion webhook fails: no response",
+        ),
+        (f"{CALLED}{URL}context deadline exceeded", ""),
+        ('jobs.batch "a" not found', ""),
+    ],
+)
+def test_a_read_that_a_conversion_webhook_has_failed_is_recognised(message: str, said: str) -> None:
+    assert conversion_failure(message) == said

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import base64
 import shlex
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
 from queue_manager.cli.doctor import INDENT, Report, exit_code, grouped, paragraph, summary
-from queue_manager.cli.doctor_reading import ServerClock, latest_end, managers_clock
+from queue_manager.cli.doctor_reading import ServerClock, bundled_certificates, latest_end, managers_clock
 from queue_manager.cli.manager_reading import lease_facts
 from queue_manager.engine.certificates import VALID, issue
 from queue_manager.visibility.diagnosis.problem import error, warning
@@ -104,3 +106,15 @@ def test_a_bundle_holds_as_long_as_its_last_certificate() -> None:
     old, new = issue("s", ["localhost"], NOW), issue("s", ["localhost"], NOW + timedelta(days=9))
     assert latest_end((old.authority + new.authority).encode()) == NOW + timedelta(days=9) + VALID
     assert latest_end(b"no certificate") is None
+
+
+def test_the_bundle_of_a_crd_is_examined_only_if_a_manager_renews_it() -> None:
+    """The command of the finding restarts the managers, which write no caBundle beside another Service."""
+    bundle = base64.b64encode(issue("s", ["localhost"], NOW).authority.encode()).decode()
+
+    def crd(service: str) -> dict[str, Any]:
+        config = {"service": {"namespace": "kueue-system", "name": service}, "caBundle": bundle}
+        return {"metadata": {"name": service}, "spec": {"conversion": {"webhook": {"clientConfig": config}}}}
+
+    definitions = [crd("sluice-conversion-service"), crd("kueue-webhook-service")]
+    assert [each.place for each in bundled_certificates("crd", definitions)] == ["crd/sluice-conversion-service"]

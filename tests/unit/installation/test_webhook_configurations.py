@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
 
 from job_controller.json_tree import Json
@@ -13,6 +16,7 @@ from queue_manager.installation.webhook_configurations import (
 )
 from queue_manager.operator.webhooks.kopf_admission import KopfAdmission
 
+ROOT = Path(__file__).parents[3]
 SCOPE = WebhookScope("system")
 
 
@@ -90,3 +94,12 @@ def test_all_jobs_of_managed_namespaces_are_asked_about_if_all_are_managed() -> 
     assert named("mjob.kb.io", scope)["namespaceSelector"]["matchLabels"] == {"team": "a"}
     assert "matchLabels" not in named("vworkload.kb.io", scope)["namespaceSelector"]
     assert "mjob-default.kb.io" not in [hook["name"] for hook in hooks(scope)]
+
+
+def test_the_settings_say_when_a_job_without_queue_is_refused() -> None:
+    hook = named("mjob.kb.io", WebhookScope("system", manage_all=True))
+    assert "names-queue" not in conditions(hook)
+    assert (hook["failurePolicy"], hook["timeoutSeconds"]) == ("Fail", 5)
+    chosen = json.loads((ROOT / "deploy/chart/values.schema.json").read_text())["properties"]["webhook"]["properties"]
+    for setting in ("failurePolicy", "timeoutSeconds"):
+        assert "unless the KueueConfig sets manageJobsWithoutQueueName" in chosen[setting]["description"]

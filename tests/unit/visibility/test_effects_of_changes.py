@@ -4,8 +4,16 @@ from __future__ import annotations
 
 import pytest
 
+from job_controller.model import Key
 from queue_manager.api.types import ClusterQueue, LocalQueue, Workload
-from queue_manager.visibility.effects_of_changes import Load, load_of, on_deactivation, on_reactivation, on_stop
+from queue_manager.visibility.effects_of_changes import (
+    Load,
+    load_of,
+    on_deactivation,
+    on_reactivation,
+    on_stop,
+    queue_obstacle,
+)
 from tests.unit.visibility.build import ADMISSION, admitted, cluster_queue, cond, local_queue, workload
 
 OPEN, ABOVE = local_queue(), cluster_queue()
@@ -118,3 +126,8 @@ def test_a_dry_run_says_what_would_happen_and_not_how_to_undo_it(
     assert on_deactivation(workload(), "j", dry_run=True) == "it would leave the queue"
     requeued = "it would be requeued in q, with a new budget of retries"
     assert on_reactivation(workload(), OPEN, ABOVE, dry_run=True) == requeued
+
+
+def test_a_job_without_a_queue_name_names_no_queue() -> None:
+    said = "it names no LocalQueue (label kueue.x-k8s.io/queue-name)"
+    assert queue_obstacle(Key("default", ""), None, ABOVE) == said

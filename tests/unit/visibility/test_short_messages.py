@@ -57,6 +57,11 @@ BESIDE = messages.insufficient_capacity("memory", "b", "1Gi", "8Gi", "4Gi")
         ),
         ("Deactivated", "The workload is deactivated", "by a user"),
         ("Reactivated", "The workload was reactivated", "reactivated by a user"),
+        (
+            "Misconfigured",
+            "LocalQueue  doesn't exist",
+            "Misconfigured: it names no LocalQueue (label kueue.x-k8s.io/queue-name)",
+        ),
         ("CompletionsReached", "Reached expected number of succeeded pods", ""),
         ("SuccessPolicy", "Matched rules at index 0", "SuccessPolicy: Matched rules at index 0"),
         ("", "", ""),

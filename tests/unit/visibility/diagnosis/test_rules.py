@@ -38,6 +38,7 @@ from queue_manager.visibility.diagnosis.snapshot import (
     CertificateFacts,
     ClockFacts,
     ClusterSnapshot,
+    ConversionFacts,
     DeploymentFacts,
     LeaseFacts,
     NodeFacts,
@@ -189,6 +190,22 @@ FOUND = {
     "a certificate that expires soon": (
         {"certificates": [CertificateFacts("crd/x", NOW + 13 * DAY, "renew")]},
         ("warning", "ExpiringCertificate", "crd/x", "in 13 days"),
+    ),
+    "a certificate that expires within a day": (
+        {"certificates": [CertificateFacts("crd/x", NOW + DAY - 300 * SECOND, "renew")]},
+        ("warning", "ExpiringCertificate", "crd/x", "in 23 hours."),
+    ),
+    "a certificate that expires within an hour": (
+        {"certificates": [CertificateFacts("crd/x", NOW + 300 * SECOND, "renew")]},
+        ("warning", "ExpiringCertificate", "crd/x", "in less than an hour."),
+    ),
+    "a certificate that expires tomorrow": (
+        {"certificates": [CertificateFacts("crd/x", NOW + DAY, "renew")]},
+        ("warning", "ExpiringCertificate", "crd/x", "in 1 day."),
+    ),
+    "a conversion webhook of another software that fails": (
+        {"dead_conversions": [ConversionFacts("x", WEBHOOKS, "it does not answer")]},
+        ("error", "DeadConversion", "crd/x", "it does not answer. It calls service/webhooks -n kueue-system."),
     ),
     "a clock that is behind": (
         {"clocks": [ClockFacts("this machine", -20 * SECOND, SECOND)]},

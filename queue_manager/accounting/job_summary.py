@@ -68,6 +68,7 @@ _STATES = {
 STATUS_UNKNOWN = "ContainerStatusUnknown"
 NEVER_RAN = (STATUS_UNKNOWN, *START_ERRORS)
 _ENDED_BY_PODS = (BACKOFF_LIMIT_EXCEEDED, FAILED_INDEXES, MAX_FAILED_INDEXES_EXCEEDED, POD_FAILURE_POLICY)
+_STOPPED_QUEUES = (reasons.CLUSTER_QUEUE_STOPPED, reasons.LOCAL_QUEUE_STOPPED)
 # How the messages of evictions and deactivations begin if they do not consist of the cause of the pods alone.
 _TIMED_OUT = (messages.pods_ready_timeout(""), messages.DEACTIVATED_MESSAGE)
 
@@ -261,8 +262,10 @@ def _state(ordered: Sequence[StepRecord], end: StepRecord | None) -> JobOutcome:
         return JobOutcome.SUCCEEDED if end.reason == SUCCEEDED else JobOutcome.FAILED
     interruptions = (StepKind.INTERRUPTED, StepKind.CONTINUED)
     passing = (StepKind.RELEASED, StepKind.REQUEUED, StepKind.DELETED, *interruptions)
-    decisive = [step for step in ordered if step.kind not in passing]
-    last = _STATES.get(decisive[-1].kind, JobOutcome.PENDING) if decisive else JobOutcome.PENDING
+    last = JobOutcome.PENDING
+    for step in ordered:
+        is_decisive = last is JobOutcome.HELD if step.kind is StepKind.RESUMED else step.kind not in passing
+        last = _STATES.get(step.kind, JobOutcome.PENDING) if is_decisive else last
     return JobOutcome.DELETED if end is not None and last is not JobOutcome.DEACTIVATED else last
 
 
@@ -278,7 +281,7 @@ def _cause(ordered: Sequence[StepRecord], failed: PodRecord | None, state: JobOu
         return ""
     of_job = ENDS_OF_JOB if state is not JobOutcome.DEACTIVATED else ()  # its deletion changes nothing
     kinds = (*of_job, *ENDS_OF_ATTEMPT, StepKind.HELD)
-    ends = [step for step in ordered if step.kind in kinds and (step.reason or step.message)]
+    ends = [step for step in _without_past_holds(ordered) if step.kind in kinds and (step.reason or step.message)]
     end = next((step for step in ends if step.kind is StepKind.FINISHED), ends[-1] if ends else None)
     of_end = _pods_of(end) if end is not None else ""
     of_failed = failed.message or f"exit {failed.exit_code}" if failed is not None else ""
@@ -286,6 +289,16 @@ def _cause(ordered: Sequence[StepRecord], failed: PodRecord | None, state: JobOu
     said = end is not None and bool(first) and (_is_by_pods(end, of_end) or end.message == first)
     then = "" if end is None else end.reason if said else text(end)
     return "; ".join(part for part in (first, then) if part)
+
+
+def _without_past_holds(ordered: Sequence[StepRecord]) -> Sequence[StepRecord]:
+    """The steps without those that a stopped queue caused before it admitted Workloads again."""
+    resumed = max((number for number, step in enumerate(ordered) if step.kind is StepKind.RESUMED), default=0)
+    return [step for number, step in enumerate(ordered) if number >= resumed or not _is_by_hold(step)]
+
+
+def _is_by_hold(step: StepRecord) -> bool:
+    return step.kind is StepKind.HELD or step.reason in _STOPPED_QUEUES
 
 
 def _pods_of(end: StepRecord) -> str:

@@ -6,7 +6,7 @@ object, and the step in between is recorded now:
 
     object            last step in the store    recorded
     held              not Held                  Held
-    not held          Held                      Resumed
+    not held, active  Held                      Resumed
     spec.active       Deactivated               Reactivated
     not spec.active   not Deactivated           Deactivated, if an eviction for another reason came before
 
@@ -27,7 +27,7 @@ from queue_manager.api import condition_types, reasons
 from queue_manager.api.types import Workload
 
 MISSED = "found after a restart"
-HOLDS = (StepKind.HELD, StepKind.RESUMED)
+HOLDS = (StepKind.HELD, StepKind.RESUMED, StepKind.DEACTIVATED)  # a deactivation ends a hold
 ACTIVATIONS = (StepKind.DEACTIVATED, StepKind.REACTIVATED)
 
 
@@ -43,7 +43,7 @@ def missed_steps(first: Workload, stored: Sequence[StepRecord], now: datetime) -
         message = condition.message if condition is not None else ""
         held_since = _since(first, condition_types.QUOTA_RESERVED) or now
         yield change_step(first, StepKind.HELD, held_since, reasons.SUSPENDED, message)
-    elif hold is not None and held and not is_held(first):
+    elif hold is not None and held and not is_held(first) and first.spec.active:
         reserved = first.is_true(condition_types.QUOTA_RESERVED)
         resumed = _step(
             first, StepKind.RESUMED, _since(first, condition_types.QUOTA_RESERVED) if reserved else None, now

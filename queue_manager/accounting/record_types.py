@@ -53,7 +53,8 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
 class StepRecord(msgspec.Struct, frozen=True, kw_only=True):
     """One step of a Job. `uid` is that of the Job or of its Workload, from which the step was read.
 
-    `attempt`: number of the period with quota, from 1; 0 if the step belongs to the Job as a whole. `occurrence`: the
+    `attempt`: number of the evictions up to its end, from 1, which identifies it and survives restarts (lists show
+    `step_order.shown_attempts`); 0 if the step belongs to the Job as a whole. `occurrence`: the
     resourceVersion of the change, for steps that can be repeated within an attempt, else 0. What follows is known of
     an admission.
     """

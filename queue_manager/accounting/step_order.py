@@ -1,8 +1,10 @@
-"""The order of the steps and pods of a Job within one second, since conditions have whole seconds. Pure.
+"""The order of the steps and pods of a Job within one second, since conditions have whole seconds, and the numbers of
+attempts that lists show. Pure.
 
 within a second                        order
 steps of different attempts            by attempt; those of the Job as a whole last
 steps of an attempt                    as StepKind lists them, except for a hold after the end of the attempt
+a hold after the end of an attempt     after the release and the requeue, and after an earlier reactivation
 a pod that ended by itself             before what ended its attempt or its Job
 a pod that was deleted                 after the eviction, before the release of the quota
 """
@@ -31,16 +33,39 @@ def in_order(steps: Iterable[StepRecord]) -> list[StepRecord]:
     """Steps by time; within a second in the order in which they follow from each other."""
     known = list(steps)
     ends = {(step.uid, step.attempt): step.at for step in known if step.kind in ENDS_OF_ATTEMPT}
-    return sorted(known, key=lambda step: (step.at, step.attempt or _LAST, _rank(step, ends), step.occurrence))
+    activations = {(step.uid, step.at): step.occurrence for step in known if step.kind is StepKind.REACTIVATED}
+
+    def rank(step: StepRecord) -> float:
+        return _rank(step, ends, activations.get((step.uid, step.at)))
+
+    return sorted(known, key=lambda step: (step.at, step.attempt or _LAST, rank(step), step.occurrence))
 
 
-def _rank(step: StepRecord, ends: Mapping[tuple[str, int], datetime]) -> float:
-    """The place of a step in its attempt. A queue can hold a Workload before its admission and after its eviction."""
+def _rank(step: StepRecord, ends: Mapping[tuple[str, int], datetime], reactivated: int | None) -> float:
+    """The place of a step in its attempt. A queue can hold a Workload before its admission and after its eviction.
+
+    `reactivated`: the occurrence of a reactivation in the same second, None without one.
+    """
     if step.kind not in _HOLDS:
         return _KINDS.index(step.kind)
     end = ends.get((step.uid, step.attempt))
-    first = StepKind.RELEASED if end is not None and end <= step.at else StepKind.HELD
-    return _KINDS.index(first) + (0.5 if first is StepKind.RELEASED else 0.0)
+    if end is None or end > step.at:
+        return _KINDS.index(StepKind.HELD)
+    is_after = reactivated is not None and reactivated < step.occurrence
+    return _KINDS.index(StepKind.REACTIVATED if is_after else StepKind.REQUEUED) + 0.5
+
+
+def shown_attempts(entries: Iterable[StepRecord | PodRecord]) -> list[int]:
+    """The number of the attempt that a list shows for each entry of a `timeline`; 0: none.
+
+    The n-th admission begins attempt n. A step between two attempts has the number of the one before it. Pods, and
+    steps of the Job as a whole, have none. (Stored numbers count evictions, also those of a Job that was not admitted.)
+    """
+    found, attempt = [], 0
+    for entry in entries:
+        attempt += isinstance(entry, StepRecord) and entry.kind is StepKind.ADMITTED
+        found.append(attempt if isinstance(entry, StepRecord) and entry.attempt else 0)
+    return found
 
 
 def timeline(steps: Iterable[StepRecord], pods: Iterable[PodRecord]) -> list[StepRecord | PodRecord]:

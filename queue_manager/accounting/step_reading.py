@@ -218,7 +218,7 @@ def _steps_of_change(old: Workload, new: Workload, now: datetime) -> Iterator[St
         yield change_step(
             new, StepKind.HELD, now, reasons.SUSPENDED, condition.message if condition is not None else ""
         )
-    elif is_held(old) and not is_held(new):
+    elif is_held(old) and not is_held(new) and new.spec.active:  # else its deactivation ends the hold
         yield change_step(new, StepKind.RESUMED, now)
     if old.spec.active and not new.spec.active and new.is_true(condition_types.EVICTED):
         message = deactivated_by.message(new, "")

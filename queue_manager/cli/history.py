@@ -11,7 +11,7 @@ import msgspec
 from queue_manager.accounting.history_queries import HistoryFilter, JobHistory
 from queue_manager.accounting.job_summary import STATUS_UNKNOWN, JobOutcome, JobSummary, text
 from queue_manager.accounting.record_types import PodRecord, StepKind, StepRecord
-from queue_manager.accounting.step_order import timeline
+from queue_manager.accounting.step_order import shown_attempts, timeline
 from queue_manager.cli import output
 from queue_manager.cli.exit_codes import EXIT_NEVER, EXIT_OK, CommandRefused
 from queue_manager.cli.history_reading import own_namer, read, summaries
@@ -31,7 +31,7 @@ STYLES = {
 
 
 class StepRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """One step of `sluice history JOB`. `attempt` is 0 for what concerns the Job as a whole."""
+    """One step of `sluice history JOB`. `attempt`: as `step_order.shown_attempts` numbers them."""
 
     at: datetime
     step: str
@@ -131,16 +131,17 @@ def step_rows(history: JobHistory) -> list[StepRow]:
     """The submission, all steps and all ended pods of a Job, by time."""
     submitted = StepRow(at=history.job.submitted_at, step=StepKind.SUBMITTED, attempt=0, cause="")
     entries = timeline(history.steps, history.pods)
-    return [submitted, *(_step_row(entry) if isinstance(entry, StepRecord) else _pod_row(entry) for entry in entries)]
+    numbered = zip(entries, shown_attempts(entries), strict=True)
+    return [submitted, *(_step_row(e, number) if isinstance(e, StepRecord) else _pod_row(e) for e, number in numbered)]
 
 
-def _step_row(step: StepRecord) -> StepRow:
+def _step_row(step: StepRecord, attempt: int) -> StepRow:
     held = f"{step.cpu_milli / 1000:g} cpu" + (f", {memory(step.memory_bytes)}" if step.memory_bytes else "")
     where = f"{step.cluster_queue}, {step.flavor}: {held}"
     return StepRow(
         at=step.at,
         step=step.kind,
-        attempt=step.attempt,
+        attempt=attempt,
         cause=where if step.kind is StepKind.ADMITTED else text(step),
         cluster_queue=step.cluster_queue,
         flavor=step.flavor,

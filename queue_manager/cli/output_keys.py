@@ -158,7 +158,7 @@ MEANINGS = {
     # the past
     "user": "user of the Job: annotation (of webhook, run or submit) or label sluice/user, else its namespace",
     "step": "what happened: Submitted, Admitted, Evicted, ..., or the end of a pod: PodFailed, ...",
-    "StepRow.attempt": "number of the attempt, from 1; 0 for what concerns the Job as a whole",
+    "StepRow.attempt": "number of the attempt, or of the one before; 0 before the first, and for the Job as a whole",
     "StepRow.cause": "reason and message; of an admission its quota, of a pod its end and use",
     "StepRow.clusterQueue": 'ClusterQueue of an admission; else ""',
     "StepRow.flavor": 'flavors of an admission, separated by commas; else ""',

@@ -55,4 +55,5 @@ def _is_troubled(job: Job) -> bool:
     end, status = conditions.finished(job.status), job.status
     if end is not None:
         return end.type == FAILED
-    return not job.spec.suspend and (status.active > (status.ready or 0) or (status.failed > 0 and not status.active))
+    # the failed pods of a suspended Job may be the cause of its last attempt
+    return (status.failed > 0 and not status.active) or (not job.spec.suspend and status.active > (status.ready or 0))

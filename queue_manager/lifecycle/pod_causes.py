@@ -45,6 +45,7 @@ _STARTING = ("", "ContainerCreating", "PodInitializing")  # waiting reasons of a
 _CRASH_LOOP = "CrashLoopBackOff"
 _INTERRUPTED = "NodeShutdown"  # reason of a container that starts again after a shutdown of its node
 _SIGKILL = 137  # exit code of a container that was killed for its memory
+_SIGNALS = {134: "SIGABRT", 135: "SIGBUS", 136: "SIGFPE", _SIGKILL: "SIGKILL", 139: "SIGSEGV"}  # by exit code
 # Reasons of a container that ended because its program could not be executed: of containerd, and of cri-dockerd.
 START_ERRORS = ("StartError", "ContainerCannotRun")
 _NO_PROGRAM = re.compile(
@@ -187,6 +188,8 @@ def ended_text(exit_code: int | None, reason: str, message: str) -> str:
         return reason  # the last line of the log is not the cause
     code = "" if exit_code is None else f"exit {exit_code}"
     named = reason if reason != "Error" else ""
+    if not named and exit_code in _SIGNALS:
+        code = f"{code} ({_SIGNALS[exit_code]})"
     head = f"{named} ({code})" if named and code else named or code
     return one_line(": ".join(part for part in (head, line) if part))
 

@@ -17,6 +17,7 @@ from job_controller.model import Condition, Job, Pod
 from queue_manager.api import condition_types, keys, messages, reasons
 from queue_manager.api.types import Workload
 from queue_manager.configuration.notifications_section import EventType
+from queue_manager.lifecycle import deactivated_by
 from queue_manager.lifecycle.pod_causes import PodCause, cause_of_failure
 
 SCHEMA_VERSION = 1
@@ -85,8 +86,13 @@ def of_job(
     )
 
 
-def of_workload(old: Workload | None, new: Workload | None, begun: datetime, now: datetime) -> Notice | None:
-    """The notice of a deactivation or preemption of a Job's Workload, else None. `now`: for undated changes."""
+def of_workload(
+    old: Workload | None, new: Workload | None, begun: datetime, now: datetime, job: Job | None = None
+) -> Notice | None:
+    """The notice of a deactivation or preemption of a Job's Workload, else None. `now`: for undated changes.
+
+    `job`: the Job, which counts its pods, if it is known.
+    """
     if new is None or not new.job_uid:
         return None
     evicted, event = _eviction(new)
@@ -94,9 +100,9 @@ def of_workload(old: Workload | None, new: Workload | None, begun: datetime, now
     if evicted is not None and event is not None:
         known = before if earlier == event else None
         if _is_new(known, evicted, old is not None, begun):
-            return _of_eviction(new, event, evicted, evicted.last_transition_time or begun, old)
+            return _of_eviction(new, event, evicted, evicted.last_transition_time or begun, old, job)
     if old is not None and _is_deactivated_within_eviction(old, new):
-        return _of_eviction(new, "JobDeactivated", _BY_USER, now.replace(microsecond=0), old)
+        return _of_eviction(new, "JobDeactivated", _BY_USER, now.replace(microsecond=0), old, job)
     return None
 
 
@@ -114,7 +120,9 @@ def _is_deactivated_within_eviction(old: Workload, new: Workload) -> bool:
     return old.spec.active and not new.spec.active and new.is_true(condition_types.EVICTED) and not (announced or ended)
 
 
-def _of_eviction(new: Workload, event: EventType, evicted: Condition, when: datetime, old: Workload | None) -> Notice:
+def _of_eviction(
+    new: Workload, event: EventType, evicted: Condition, when: datetime, old: Workload | None, job: Job | None
+) -> Notice:
     owner = new.metadata.controller
     admission = new.status.admission or (old.status.admission if old is not None else None)
     message, cause = _preempted_for(new), ""
@@ -122,6 +130,8 @@ def _of_eviction(new: Workload, event: EventType, evicted: Condition, when: date
         by_pods = evicted.reason == reasons.deactivated_due_to(reasons.REQUEUING_LIMIT_EXCEEDED)
         message, _, why = evicted.message.partition("; ") if by_pods else (evicted.message, "", "")
         cause = _pod_cause(new) or why
+        if evicted.reason == reasons.DEACTIVATED:
+            message = deactivated_by.message(new, message)
     return Notice(
         id=_id(new.metadata.uid, event, when),
         type=event,
@@ -135,6 +145,8 @@ def _of_eviction(new: Workload, event: EventType, evicted: Condition, when: date
         reason=evicted.reason,
         message=message,
         cause=cause,
+        succeeded_pods=(job.status.succeeded or 0) if job is not None else None,
+        failed_pods=(job.status.failed or 0) if job is not None else None,
     )
 
 

@@ -45,8 +45,9 @@ class Notifier:
         self._disruptions = disruptions
         self._pods = runtime.cache(PODS, Pod)
         self._pods.index(FAILED_PODS, lambda pod: controller_uid(pod) if pod.status.has_failed else ())
-        runtime.cache(JOBS, Job).subscribe(self._job_changed)
-        self._workloads.subscribe(lambda old, new: self._put(of_workload(old, new, self._begun, runtime.clock.now())))
+        self._jobs, self._clock = runtime.cache(JOBS, Job), runtime.clock
+        self._jobs.subscribe(self._job_changed)
+        self._workloads.subscribe(self._workload_changed)
         for outbox in self._outboxes:
             runtime.task(outbox.run)
 
@@ -55,6 +56,15 @@ class Notifier:
             pods = self._pods.lookup(FAILED_PODS, new.metadata.uid)
             disrupted = self._disruptions.last_of(new.metadata.uid)
             self._put(of_job(old, new, self._begun, self._workload_of(new), pods, disrupted))
+
+    def _workload_changed(self, old: Workload | None, new: Workload | None) -> None:
+        job = self._job_of(new) if new is not None else None
+        self._put(of_workload(old, new, self._begun, self._clock.now(), job))
+
+    def _job_of(self, workload: Workload) -> Job | None:
+        owner = workload.metadata.controller
+        found = self._jobs.get(workload.metadata.namespace, owner.name) if owner is not None else None
+        return found if found is not None and found.metadata.uid == workload.job_uid else None
 
     def _workload_of(self, job: Job) -> Workload | None:
         meta = job.metadata

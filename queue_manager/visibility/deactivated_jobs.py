@@ -117,7 +117,7 @@ def _row(
         deactivated_seconds=(now - since).total_seconds() if since is not None else None,
         action=request_less(lacks, job_argument(workload, default_ns))
         if lacks
-        else action(why, job_argument(workload, default_ns), failure, default_ns, last_error),
+        else action(why, job_argument(workload, default_ns), failure, last_error),
     )
 
 
@@ -188,9 +188,7 @@ def _unready(workload: Workload, failure: Failure | None, warning: Event | None)
     return _UNREADY.get(most.underlying_cause or reasons.WAIT_FOR_START, most.underlying_cause or "")
 
 
-def action(
-    why: str, job: str, failure: Failure | None = None, default_ns: str = "default", last_error: str = ""
-) -> str:
+def action(why: str, job: str, failure: Failure | None = None, last_error: str = "") -> str:
     """Return the command or advice that is suggested to an operator. `job`: as a command-line argument.
 
     The command of a Job cannot be changed: one whose program does not start is submitted again.
@@ -201,7 +199,7 @@ def action(
     if why == OUT_OF_MEMORY:
         return f"raise its memory limit, then: {again}"
     if failure is not None and why == CRASHES:
-        return f"fix what {_log(failure, default_ns)} shows, then: {again}"
+        return f"fix what sluice logs {job} --failed shows, then: {again}"
     match why:
         case "crashes":
             return f"see why its containers end (sluice show {job}), then: {again}"
@@ -222,11 +220,6 @@ def request_less(lacks: str, job: str) -> str:
     """Return the next step for a Job of which no node is large enough for a pod. `lacks`: by `exceeds_nodes`."""
     less = "request less (sluice submit --replace -f FILE)"
     return f"{lacks}: {less}, or add a bigger node, then: sluice reactivate {job}"
-
-
-def _log(failure: Failure, default_ns: str) -> str:
-    where = "" if failure.namespace == default_ns else f" -n {failure.namespace}"
-    return f"kubectl logs {failure.pod}{where}"
 
 
 # --- the last error ----------------------------------------------------------------------------------------

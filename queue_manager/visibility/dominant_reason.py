@@ -142,7 +142,7 @@ def _deactivated(case: Case, workload: Workload) -> Finding:
     sentence = "It is deactivated and stays out of the queue until it is reactivated."
     changes = ("an operator reactivates it",)
     if explain_state(case.job, workload, JobState.DEACTIVATED, case.now)[0] == LIMIT:
-        changes = (action(why_deactivated(workload), case.argument, None, case.around.default_ns, last_error),)
+        changes = (action(why_deactivated(workload), case.argument, None, last_error),)
         verb = "cancel" if last_error.startswith(NOT_STARTABLE) else "show"
         command = f"sluice {verb} {case.argument}"  # the cause is removed first
     return Finding(reasons.DEACTIVATED, sentence, changes, command, message)

@@ -87,9 +87,46 @@ async def test_a_crashing_job_is_listed_with_exit_code_and_last_log_line(
     (row,) = me.json("deactivated")
     error = "exit 3: no such column"  # from the status of the pod: a real server gets no logs from our node
     assert (row["why"], row["exitCode"], row["lastError"]) == ("crashes", 3, error)
-    (pod,) = given_up["pods"]
-    assert row["action"] == f"fix what kubectl logs {pod['name']} shows, then: sluice reactivate crash"
+    assert row["action"] == "fix what sluice logs crash --failed shows, then: sluice reactivate crash"
     assert given_up["lastError"] == error
+    (listed,) = me.json("ps")
+    assert (listed["cause"], listed["exitCode"], given_up["exitCode"]) == (error, 3, 3)
+    assert me.run("logs", "crash", "--failed").returncode in (0, 3)  # a real server gets no logs from our node
+
+
+async def test_the_history_of_a_released_queue_is_that_of_ps(user: Callable[..., User]) -> None:
+    """The Job `wait` is held, deactivated while it is held, and reactivated before it was ever admitted."""
+    me = user()
+    if not isinstance(me.up, Up):
+        pytest.skip("the history of another cluster is read from its own store")
+    me.submit("first", cpu="2")
+    await me.until_state("first", "Running")
+
+    def steps() -> list[tuple[str, int]]:
+        return [(step["step"], step["attempt"]) for step in me.json("history", "wait")]
+
+    def listed() -> tuple[str, str, int]:
+        (row,) = [row for row in me.json("history") if row["name"] == "wait"]
+        return row["state"], row["cause"], row["attempts"]
+
+    me.says("hold", "user-queue")
+    me.submit("wait")
+    await until(lambda: steps()[1:] == [("Held", 0)], "the Job is held before its first attempt")
+    assert listed() == ("Held", "Suspended: LocalQueue user-queue is inactive", 0)
+    me.says("release", "user-queue")
+    await until(lambda: steps()[1:] == [("Held", 0), ("Resumed", 0)], "the queue is released")
+    assert listed() == ("Pending", "", 0)
+
+    me.says("hold", "user-queue")
+    await until(lambda: steps()[-1] == ("Held", 0), "the Job is held again")
+    me.says("deactivate", "wait")
+    await until(lambda: steps()[-1] == ("Deactivated", 0), "the Job is deactivated")
+    assert listed()[0] == "Deactivated"
+    me.says("reactivate", "wait")
+    await until(lambda: steps()[-2:] == [("Reactivated", 0), ("Held", 0)], "the Job is held after its reactivation")
+    me.says("release", "user-queue")
+    me.says("cancel", "first")
+    await until(lambda: steps()[-2:] == [("Admitted", 1), ("PodsReady", 1)], "the first attempt has number 1")
 
 
 async def test_all_deactivated_jobs_of_a_queue_are_reactivated_at_once_or_staggered(

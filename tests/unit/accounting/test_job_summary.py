@@ -66,6 +66,35 @@ def test_the_time_in_which_the_cluster_was_stopped_is_neither_run_nor_quota() ->
     assert (ended.run_seconds, ended.cpu_requested_seconds, ended.wasted_seconds[Waste.FAILED]) == (40, 80, 80)
 
 
+HELD = step(StepKind.HELD, 5, occurrence=1, reason="Suspended", message="LocalQueue pre is inactive")
+RESUMED = step(StepKind.RESUMED, 7, occurrence=2)
+
+
+@pytest.mark.parametrize("reason", ["LocalQueueStopped", "ClusterQueueStopped"])
+def test_a_released_queue_is_no_cause_any_more(reason: str) -> None:
+    drained = (admitted(1), step(StepKind.EVICTED, 2, reason=reason), released(3))
+    assert of(HELD).cause == "Suspended: LocalQueue pre is inactive"
+    assert (of(HELD, RESUMED).state, of(HELD, RESUMED).cause) == (JobOutcome.PENDING, "")
+    assert (of(*drained).cause, of(*drained, HELD, RESUMED).cause) == (reason, "")
+
+
+def test_a_released_queue_leaves_the_cause_before_its_hold_and_any_later_one() -> None:
+    lost = (admitted(1), step(StepKind.PREEMPTED, 2, reason="InClusterQueue"))
+    again = step(StepKind.HELD, 9, occurrence=3, reason="Suspended")
+    assert of(*lost, HELD, RESUMED).cause == "InClusterQueue"
+    assert (of(HELD, RESUMED, again).state, of(HELD, RESUMED, again).cause) == (JobOutcome.HELD, "Suspended")
+
+
+def test_a_held_job_that_is_deactivated_stays_so_until_it_is_reactivated() -> None:
+    by_user = step(StepKind.DEACTIVATED, 7, reason="Deactivated", message="by root")
+    back = step(StepKind.REACTIVATED, 8, occurrence=3)
+    held = step(StepKind.HELD, 8, occurrence=4, reason="Suspended")
+    assert of(HELD, by_user, RESUMED).state is JobOutcome.DEACTIVATED
+    assert of(HELD, by_user, RESUMED).cause == "Deactivated: by root"
+    assert of(HELD, by_user, back).state is JobOutcome.PENDING
+    assert (of(HELD, by_user, back, held).state, of(HELD, by_user, back, held).cause) == (JobOutcome.HELD, "Suspended")
+
+
 @pytest.mark.parametrize(
     ("steps", "state", "cause"),
     [

@@ -23,6 +23,9 @@ def step_of(kind: StepKind, seconds: float, occurrence: int = 1, uid: str = "w1"
 
 WAS_HELD = [step_of(StepKind.HELD, 5)]
 WAS_RESUMED = [*WAS_HELD, step_of(StepKind.RESUMED, 5, 2)]
+DEACTIVATED_WHILE_HELD = workload(
+    condition("QuotaReserved", False, 25, "Deactivated"), condition("Evicted", True, 20, "Deactivated"), active=False
+)
 WAS_DEACTIVATED = [step_of(StepKind.DEACTIVATED, 21)]
 
 
@@ -38,6 +41,8 @@ WAS_DEACTIVATED = [step_of(StepKind.DEACTIVATED, 21)]
         (HELD, WAS_HELD, []),
         (RUNNING, WAS_RESUMED, []),
         (INACTIVE, WAS_DEACTIVATED, []),
+        (DEACTIVATED_WHILE_HELD, WAS_HELD, []),
+        (RUNNING, [*WAS_HELD, *WAS_DEACTIVATED, step_of(StepKind.REACTIVATED, 22, 3)], []),
         (RUNNING, [step_of(StepKind.HELD, 5, uid="another")], []),
     ],
     ids=[
@@ -50,6 +55,8 @@ WAS_DEACTIVATED = [step_of(StepKind.DEACTIVATED, 21)]
         "still held",
         "nothing is missing",
         "still inactive",
+        "deactivated while held",
+        "deactivated while held, reactivated and admitted",
         "the hold of another Workload",
     ],
 )

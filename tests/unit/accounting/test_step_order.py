@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import permutations
 
 from queue_manager.accounting.record_types import PodRecord, StepKind, StepRecord
-from queue_manager.accounting.step_order import in_order, timeline
+from queue_manager.accounting.step_order import in_order, shown_attempts, timeline
 from tests.unit.accounting.history_samples import admitted, finished, pod, step
 
 
@@ -41,3 +41,23 @@ def test_a_hold_follows_the_eviction_that_it_caused_and_precedes_an_admission() 
     drained = [step(StepKind.EVICTED, 5), step(StepKind.RELEASED, 5)]
     assert in_order([held, *drained, admitted(1)])[-1] == held
     assert in_order([again, resumed, admitted(5), held]) == [held, resumed, again, admitted(5)]
+
+
+def test_a_hold_follows_the_reactivation_or_requeue_that_led_to_it() -> None:
+    off, on = step(StepKind.DEACTIVATED, 3), step(StepKind.REACTIVATED, 5, occurrence=2)
+    held, earlier = step(StepKind.HELD, 5, occurrence=3), step(StepKind.HELD, 5, occurrence=1)
+    assert in_order([held, on, off]) == [off, on, held]
+    assert in_order([on, earlier, off]) == [off, earlier, on]
+    evicted, back = step(StepKind.EVICTED, 4), step(StepKind.REQUEUED, 5)
+    assert in_order([held, back, evicted]) == [evicted, back, held]
+
+
+def test_a_step_between_attempts_has_the_number_of_the_one_before() -> None:
+    """A Job is deactivated before its first attempt, which counts as an eviction, and held between the two."""
+    never = [step(StepKind.HELD, 1), step(StepKind.DEACTIVATED, 2), step(StepKind.REACTIVATED, 3, occurrence=1)]
+    resumed = step(StepKind.RESUMED, 4, 2, occurrence=2)
+    first = [admitted(5, 2), pod(seconds=6), step(StepKind.EVICTED, 7, 2), step(StepKind.RELEASED, 8, 2)]
+    between = [step(StepKind.HELD, 9, 2, occurrence=3), step(StepKind.RESUMED, 10, 3, occurrence=4)]
+    assert shown_attempts([*never, resumed]) == [0, 0, 0, 0]
+    entries = [*never, resumed, *first, *between, admitted(11, 3), finished(12)]
+    assert shown_attempts(entries) == [0, 0, 0, 0, 1, 0, 1, 1, 1, 1, 2, 0]

@@ -139,6 +139,15 @@ def test_each_hold_within_one_attempt_is_a_step_of_its_own() -> None:
     assert kinds(None, held[0]) == []  # after a restart the hold is in the history already
 
 
+def test_a_deactivation_while_held_is_no_resumption() -> None:
+    held = workload(condition("QuotaReserved", False, 1, "Suspended"), version=1)
+    off = (condition("QuotaReserved", False, 5, "Deactivated"), condition("Evicted", True, 5, "Deactivated"))
+    assert (StepKind.RESUMED, 1, 1000) not in kinds(held, workload(*off, version=2, evictions=1, active=False))
+    assert kinds(held, workload(condition("QuotaReserved", False, 5, "WaitingForQuota"), version=2)) == [
+        (StepKind.RESUMED, 1, 1000)
+    ]
+
+
 def test_a_user_who_deactivates_and_reactivates_in_backoff_is_recorded() -> None:
     backoff = (condition("QuotaReserved", False, 25), condition("Evicted", True, 20, "PodsReadyTimeout"))
     active, inactive = (workload(*backoff, evictions=1, active=active, version=7) for active in (True, False))

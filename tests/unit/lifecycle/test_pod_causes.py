@@ -192,3 +192,19 @@ def test_an_old_failure_counts_only_while_the_attempt_has_no_pod() -> None:
 def test_a_long_text_is_cut_and_has_no_control_characters() -> None:
     text = one_line("\x1b[31mred\r\n" + "x" * 500)
     assert (len(text), text[:9], text[-1]) == (MAX_CHARACTERS, "[31mred x", "…")
+
+
+@pytest.mark.parametrize(
+    ("end", "text"),
+    [
+        (ended(139), "exit 139 (SIGSEGV)"),
+        (ended(137, message="last line"), "exit 137 (SIGKILL): last line"),
+        (ended(137, "OOMKilled"), "OOMKilled"),
+        (ended(137, "ContainerStatusUnknown"), "ContainerStatusUnknown (exit 137)"),
+        (ended(3), "exit 3"),
+    ],
+)
+def test_an_exit_code_names_the_signal_unless_a_reason_explains_it(end: Tree, text: str) -> None:
+    cause = cause_of(pod("Failed", end))
+    assert cause is not None
+    assert cause.text == text

@@ -133,6 +133,17 @@ def test_a_deactivation_within_an_eviction_for_another_reason_is_reported_once()
     assert of_workload(announced, limit, BEGUN, NOW) is not None
 
 
+def test_a_deactivation_by_a_user_names_the_user_and_counts_the_pods_of_the_job() -> None:
+    """With a Workload that backs off, whose Evicted condition stays, and with a running one."""
+    timed_out, by_user = true("Evicted", "PodsReadyTimeout"), true("Evicted", "Deactivated")
+    for old, new in ((workload(timed_out), inactive(timed_out)), (workload(), inactive(by_user))):
+        meta = msgspec.structs.replace(new.metadata, generation=2, annotations={keys.DEACTIVATED_BY: "2:root"})
+        notice = of_workload(old, msgspec.structs.replace(new, metadata=meta), BEGUN, NOW, job())
+        assert notice is not None
+        assert (notice.message, notice.cause) == ("The workload is deactivated by root", "")
+        assert (notice.succeeded_pods, notice.failed_pods) == (2, 1)
+
+
 def test_a_preemption_names_priority_and_queue_but_no_other_workload() -> None:
     notice = of_workload(workload(), PREEMPTED, BEGUN, NOW)
     assert notice is not None

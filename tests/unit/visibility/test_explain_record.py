@@ -202,7 +202,6 @@ TOO_LARGE_BEFORE = {
             f"It holds its quota, but no node is large enough for its pods: {LACKS}.",
             [REQUEST_LESS, BIGGER_LOCAL_NODE],
         ),
-        (job(), None, {}, f"No node is large enough for its pods: {LACKS}.", [REQUEST_LESS, BIGGER_LOCAL_NODE]),
         (
             job(),
             workload(),

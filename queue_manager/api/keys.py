@@ -36,6 +36,9 @@ INTERRUPTIONS = "sluice/interruptions"  # of a Job, by stops of `sluice up`: `li
 CPU_SECONDS = "sluice/cpu-seconds"  # of all containers, a decimal number
 PEAK_MEMORY = "sluice/peak-memory-bytes"  # the sum of the containers' peaks
 
+# --- on nodes ----------------------------------------------------------------------------------------------
+LOCAL_NODE = "sluice/local-node"  # label of a node that `sluice up` registers, "true": `visibility.largest_node`
+
 # --- on Workloads ------------------------------------------------------------------------------------------
 JOB_UID = "kueue.x-k8s.io/job-uid"
 PROVREQ_PREFIX = "provreq.kueue.x-k8s.io/"

@@ -83,7 +83,7 @@ async def read_deactivated(
     workloads = [w for w in await client.list(WORKLOADS, namespace, type=Workload) if not w.spec.active]
     events = await client.list(EVENTS, namespace, field_selector="type=Warning", type=Event) if workloads else []
     failed = await with_logs(client, await failures_of(client, workloads, namespace))
-    nodes = await nodes_for(client, (recorded_cause(workload) for workload in workloads))
+    nodes = await nodes_for(client, (recorded_cause(workload) for workload in workloads)) if workloads else None
     return deactivated_jobs(workloads, events, now, default_ns, failed, nodes), workloads
 
 

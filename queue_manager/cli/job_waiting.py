@@ -6,7 +6,7 @@ The Jobs are read again and again, at the pace of `polling`.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -22,6 +22,7 @@ from queue_manager.api.types import Workload
 from queue_manager.cli import output
 from queue_manager.cli.exit_codes import EXIT_NEVER, EXIT_OK, EXIT_UNEXPECTED
 from queue_manager.cli.named_targets import JobTarget, get_or_none, workload_of
+from queue_manager.cli.node_reading import fixed_nodes
 from queue_manager.cli.pod_reading import pods_of
 from queue_manager.cli.polling import NOTICE, Pace, patiently
 from queue_manager.cli.ps import reason
@@ -32,8 +33,9 @@ from queue_manager.cli.standard_streams import say
 from queue_manager.engine.clock import SystemClock
 from queue_manager.engine.rest_client import RestClient
 from queue_manager.visibility.followed_states import STARTED, ShownState, continued, is_outdated
-from queue_manager.visibility.job_states import JobState, job_row, job_state
-from queue_manager.visibility.obstacles import Obstacle, ReadableQueues, obstacle
+from queue_manager.visibility.job_states import AWAITS_NODE, JobState, job_row, job_state
+from queue_manager.visibility.largest_node import NodeFacts
+from queue_manager.visibility.obstacles import Obstacle, ReadableQueues, node_obstacle, obstacle
 from queue_manager.visibility.wait_goals import Goal, Outcome, Result, result_of
 
 QUEUES_SECONDS = 5.0  # after which queues that decide about a pending Job are read again
@@ -79,6 +81,8 @@ class JobWait:
     _whys: dict[Key, str] = field(default_factory=dict)  # as reported with the state
     _queues: ReadableQueues | None = None
     _queues_at: float = 0.0
+    _nodes: Sequence[NodeFacts] | None = None  # read once: they do not change while `sluice up` runs
+    _are_nodes_read: bool = False
 
     async def run(self, seconds: float | None = None) -> list[Outcome]:
         """Return the outcomes in the order of the Jobs, after all have ended or `seconds` have passed."""
@@ -108,7 +112,7 @@ class JobWait:
         if is_outdated(self._states.get(key), job_state(job, workload, now)):
             now, job, workload = await self._read(key, job)
         state = job_state(job, workload, now)
-        found = await self._obstacle(job, workload) if state == JobState.PENDING else None
+        found = await self._obstacle(job, workload, state)
         result = result_of(job, state, self.goal, never=found is not None and found.never)
         if result is None:
             why = reason(job_row(job, workload, now)) if state not in STARTED else self._loss(key, job, workload, now)
@@ -143,8 +147,17 @@ class JobWait:
         cause = failure.text if failure is not None else ""
         return found.text if found is not None else cause or reason(row)
 
-    async def _obstacle(self, job: Job, workload: Workload | None) -> Obstacle | None:
-        """Return what prevents a pending Job from starting, by queues that are at most QUEUES_SECONDS old."""
+    async def _obstacle(self, job: Job, workload: Workload | None, state: JobState) -> Obstacle | None:
+        """Return what prevents a Job from starting: of a pending one its queues, and of any the nodes."""
+        found = await self._queue_obstacle(job, workload) if state == JobState.PENDING else None
+        if (found is not None and found.never) or state not in AWAITS_NODE or self.goal == Goal.ADMITTED:
+            return found
+        if not self._are_nodes_read:
+            self._nodes, self._are_nodes_read = await fixed_nodes(self.client), True
+        return node_obstacle(job, workload, self._nodes) or found
+
+    async def _queue_obstacle(self, job: Job, workload: Workload | None) -> Obstacle | None:
+        """Return what the queues have against a pending Job. They are at most QUEUES_SECONDS old."""
         if self._queues is None or monotonic() - self._queues_at > QUEUES_SECONDS:
             namespaces = {key.namespace for key in self.jobs}
             self._queues = await read_queues(self.client, namespaces, await published(self.client))

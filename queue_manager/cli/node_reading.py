@@ -8,6 +8,7 @@ import msgspec
 
 from job_controller.model import Object, Record
 from queue_manager.api.api_resources import NODES
+from queue_manager.api.keys import LOCAL_NODE
 from queue_manager.cli.permitted_lists import list_permitted
 from queue_manager.engine.rest_client import RestClient
 from queue_manager.visibility.largest_node import NodeFacts, short_resources
@@ -34,11 +35,18 @@ def node_facts(node: Node) -> NodeFacts:
 
 
 async def nodes_for(client: RestClient, messages: Iterable[str]) -> list[NodeFacts] | None:
-    """Return the nodes if one of the scheduler's messages, or a record of it, says that nodes have too little.
+    """Return the nodes that matter to Jobs that do not run; None if the user may not list nodes.
 
-    None if none does, or if the user may not list nodes.
+    These are all if one of the scheduler's messages, or a record of it, says that nodes have too little; else those of
+    `sluice up`, which other clusters have not, so that their answer is short.
     """
     if not any(short_resources(message) for message in messages):
-        return None
+        return await fixed_nodes(client)
     nodes = await list_permitted(client, NODES, Node)
+    return None if nodes is None else [node_facts(node) for node in nodes]
+
+
+async def fixed_nodes(client: RestClient) -> list[NodeFacts] | None:
+    """Return the nodes of `sluice up`, which change only when it starts; None if the user may not list nodes."""
+    nodes = await list_permitted(client, NODES, Node, label_selector=f"{LOCAL_NODE}=true")
     return None if nodes is None else [node_facts(node) for node in nodes]

@@ -27,10 +27,17 @@ from queue_manager.cli.time_texts import deadline, format_time, span
 from queue_manager.engine.clock import SystemClock
 from queue_manager.engine.rest_client import RestClient
 from queue_manager.visibility.effects_of_changes import queue_obstacle
-from queue_manager.visibility.job_states import AFTER_AN_ATTEMPT, JobRow, JobState, job_rows, workloads_by_job
-from queue_manager.visibility.largest_node import exceeds_nodes
+from queue_manager.visibility.job_states import (
+    AFTER_AN_ATTEMPT,
+    AWAITS_NODE,
+    JobRow,
+    JobState,
+    job_rows,
+    workloads_by_job,
+)
+from queue_manager.visibility.largest_node import exceeds_nodes, short_resources
 from queue_manager.visibility.manager_presence import notice
-from queue_manager.visibility.obstacles import Obstacle, obstacle
+from queue_manager.visibility.obstacles import CAN_NEVER_START, Obstacle, obstacle
 from queue_manager.visibility.running_or_starting import is_between_tries
 from queue_manager.visibility.short_messages import cause_first, plain
 
@@ -85,6 +92,8 @@ def reason(row: JobRow) -> str:
     )
     retry = f"retry at {deadline(row.retry_at, SystemClock().now())}" if row.retry_at is not None else ""
     is_over = row.state in AFTER_AN_ATTEMPT
+    if row.too_large and not row.cause:
+        return f"{CAN_NEVER_START}: {row.too_large}"
     cause = f"{row.cause} ({row.too_large})" if row.too_large else row.cause
     why = cause_first(cause, row.reason, row.message, text, is_over=is_over)
     return "; ".join(part for part in (why, retry) if part)
@@ -192,15 +201,18 @@ async def job_table(client: RestClient, namespace: str = "", default_ns: str = "
 async def _with_nodes(
     client: RestClient, rows: list[JobRow], jobs: Sequence[Job], workloads: Sequence[Workload]
 ) -> list[JobRow]:
-    """Add to the rows of Jobs that found no node whether one is large enough."""
+    """Add to the rows of Jobs that await a node, or found none, whether one is large enough."""
+    if not any(row.state in AWAITS_NODE or short_resources(row.cause) for row in rows):
+        return rows
     nodes = await nodes_for(client, (row.cause for row in rows))
-    if nodes is None:
+    if not nodes:
         return rows
     of, by_uid = {job.metadata.key: job for job in jobs}, workloads_by_job(workloads)
 
     def judged(row: JobRow) -> JobRow:
         job = of[Key(row.namespace, row.name)]
-        too_large = exceeds_nodes(row.cause, job, by_uid.get(job.metadata.uid), nodes)
+        workload, awaits = by_uid.get(job.metadata.uid), row.state in AWAITS_NODE
+        too_large = exceeds_nodes(row.cause, job, workload, nodes, awaits_node=awaits)
         return msgspec.structs.replace(row, too_large=too_large)
 
     return [judged(row) for row in rows]

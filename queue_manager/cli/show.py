@@ -41,7 +41,7 @@ from queue_manager.visibility.index_map import MEANING, IndexMap
 from queue_manager.visibility.job_causes import cause_of
 from queue_manager.visibility.job_history import Step
 from queue_manager.visibility.job_states import AFTER_AN_ATTEMPT, is_pending, refused_equivalent, refused_shapes
-from queue_manager.visibility.obstacles import local_queue_of, obstacle
+from queue_manager.visibility.obstacles import CAN_NEVER_START, local_queue_of, obstacle
 from queue_manager.visibility.pod_attempts import PodRow
 from queue_manager.visibility.pod_failures import Failure, newest_failure
 from queue_manager.visibility.predictions import PredictionContext
@@ -79,7 +79,7 @@ async def _view(args: argparse.Namespace) -> JobView:
             view = await read_cluster(client)
             outlook = await read_explanation(client, target, view, queues, config, default_ns, now)
     # The scheduler's result for one Workload of a shape is valid for all.
-    found = obstacle(target.job, refused or target.workload, queues, default_ns)
+    found = obstacle(target.job, refused or target.workload, replace(queues, nodes=nodes), default_ns)
     context = PredictionContext(found, default_ns=default_ns, outlook=outlook)
     if config is not None:
         context = replace(context, settings=settings_of(config), options=config.job_controller.options())
@@ -290,6 +290,8 @@ def facts(view: JobView, now: datetime) -> Table:
 
 def _why(view: JobView) -> str:
     """Return the cause of the Job's pods, then the reason and message of its state in plain words."""
+    if view.too_large and not view.cause:
+        return f"{CAN_NEVER_START}: {view.too_large}"
     text = reason(view)
     if view.reason == GAVE_UP:
         text = gave_up(view.retries.budget_attempts)

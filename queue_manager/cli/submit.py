@@ -35,6 +35,7 @@ from queue_manager.cli.login_name import requester, submitter
 from queue_manager.cli.machine_formats import MACHINE_FORMS, Namer, job_names
 from queue_manager.cli.manifests import Manifest
 from queue_manager.cli.named_targets import check_local_queue, get_or_none
+from queue_manager.cli.node_reading import fixed_nodes
 from queue_manager.cli.queue_reading import read_queues, with_refused_classes
 from queue_manager.cli.standard_streams import say
 from queue_manager.engine.api_warnings import warnings
@@ -336,6 +337,9 @@ async def _wait_for_verdict(client: RestClient, job: Job) -> Workload:
 async def verdicts(client: RestClient, jobs: Sequence[Job], queues: ReadableQueues, default_ns: str) -> list[Submitted]:
     """Return whether submitted Jobs can start. Where only the scheduler can decide, wait for its result."""
     found = {job.metadata.uid: obstacle(job, None, queues, default_ns) for job in jobs}
+    if any(local_queue_of(job, None).name and not _is_never(found[job.metadata.uid]) for job in jobs):
+        queues = replace_fields(queues, nodes=await fixed_nodes(client))
+        found = {job.metadata.uid: obstacle(job, None, queues, default_ns) for job in jobs}
     uncertain = [job for job in jobs if _is_uncertain(job, found[job.metadata.uid], queues)]
     workloads = await wait_for_verdicts(client, uncertain)
     without = {job.metadata.namespace for job in uncertain if job.metadata.uid not in workloads}
@@ -343,6 +347,10 @@ async def verdicts(client: RestClient, jobs: Sequence[Job], queues: ReadableQueu
     for job in uncertain:
         found[job.metadata.uid] = obstacle(job, workloads.get(job.metadata.uid), queues, default_ns)
     return [_row(job, found[job.metadata.uid]) for job in jobs]
+
+
+def _is_never(found: Obstacle | None) -> bool:
+    return found is not None and found.never
 
 
 def _is_uncertain(job: Job, found: Obstacle | None, queues: ReadableQueues) -> bool:

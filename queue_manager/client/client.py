@@ -133,10 +133,10 @@ class Client:
                 return seen.update.job
             if state == JobState.FAILED:
                 raise self._failed(seen)
+            if (found := checks.obstacle(seen)) is not None:
+                raise NeverStarts(seen.update.job, seen.job.metadata.key, found.text, found.remedy)
             if state in LOST:
                 raise self._lost(seen)
-            if state == JobState.PENDING and (found := checks.obstacle(seen)) is not None:
-                raise NeverStarts(seen.update.job, seen.job.metadata.key, found.text, found.remedy)
         raise AssertionError("unreachable: a Job that is not followed any more has ended")
 
     def logs(
@@ -260,7 +260,7 @@ class Client:
         try:
             while True:
                 seen = self._see(*self._identity(created))
-                found = checks.obstacle(seen) if seen.update.state == JobState.PENDING else None
+                found = checks.obstacle(seen)
                 if found is not None:
                     raise NeverStarts(created, seen.job.metadata.key, found.text, found.remedy)
                 if seen.update.state != JobState.PENDING or not checks.is_confirming:

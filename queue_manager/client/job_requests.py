@@ -44,7 +44,7 @@ async def read_workloads(client: RestClient, namespace: str, job_uid: str) -> li
 
 
 async def lasting_obstacle(client: RestClient, job: Job, workload: Workload | None, default_ns: str) -> Obstacle | None:
-    """The obstacle that keeps the Job from ever starting; None if it only has to wait, or if this is not known yet."""
+    """The obstacle of its queue that keeps the Job from ever starting; None if it only has to wait, or if unknown."""
     queues = await read_queues(client, [job.metadata.namespace], await published(client))
     found = obstacle(job, workload, queues, default_ns)
     return found if found is not None and found.never and found.certain else None

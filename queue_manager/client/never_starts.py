@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from queue_manager.cli.node_reading import fixed_nodes
 from queue_manager.client.job_requests import lasting_obstacle
 from queue_manager.client.job_update import Seen
 from queue_manager.client.official_transport import blocking
-from queue_manager.visibility.obstacles import Obstacle
+from queue_manager.visibility.job_states import AWAITS_NODE, JobState
+from queue_manager.visibility.largest_node import NodeFacts
+from queue_manager.visibility.obstacles import Obstacle, node_obstacle
 
 if TYPE_CHECKING:
     from kubernetes.client import ApiClient
@@ -29,6 +33,8 @@ class ObstacleChecks:
         self._default_ns = default_ns
         self._since: float | None = None
         self._next_check = 0.0
+        self._nodes: Sequence[NodeFacts] | None = None  # read once: they do not change while `sluice up` runs
+        self._are_nodes_read = False
 
     @property
     def is_confirming(self) -> bool:
@@ -36,7 +42,21 @@ class ObstacleChecks:
         return self._since is not None
 
     def obstacle(self, seen: Seen) -> Obstacle | None:
-        """The confirmed obstacle that keeps the Job from ever starting; None without one, or if no check is due yet."""
+        """The confirmed obstacle that keeps the Job from ever starting; None without one, or if no check is due yet.
+
+        The queues matter to a pending Job, the nodes to any that does not run.
+        """
+        if seen.update.state not in AWAITS_NODE:
+            return None
+        if seen.update.state == JobState.PENDING:
+            found = self._of_queue(seen)
+            if found is not None or self.is_confirming:
+                return found
+        if not self._are_nodes_read:
+            self._nodes, self._are_nodes_read = blocking(self._api_client, fixed_nodes), True
+        return node_obstacle(seen.job, seen.workload, self._nodes)
+
+    def _of_queue(self, seen: Seen) -> Obstacle | None:
         now = time.monotonic()
         if now < self._next_check:
             return None

@@ -17,6 +17,7 @@ from typing import Any
 
 from job_controller.json_tree import Json
 from job_controller.times import timestamp
+from queue_manager.api import keys
 from queue_manager.api.api_resources import NODES
 from queue_manager.engine.rest_client import RestClient
 from queue_manager.local.agent.environment import Host
@@ -79,6 +80,7 @@ def node_object(spec: NodeSpec, now: datetime) -> Json:
         "kubernetes.io/arch": architecture,
         "beta.kubernetes.io/os": system,
         "beta.kubernetes.io/arch": architecture,
+        keys.LOCAL_NODE: "true",
     }
     return {
         "apiVersion": "v1",

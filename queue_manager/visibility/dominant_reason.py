@@ -3,16 +3,17 @@
 The first line that applies decides; each gives one code of `reason_codes`.
 
     it is unsuspended, without quota         FAULT/ControllerStale: a manager would suspend it again
-    it holds quota, and no node its pods     NEVER/ExceedsLargestNode if no node is large enough, WAIT/Unschedulable
+    its pods exceed each node, and these     NEVER/ExceedsLargestNode, also where a line below gives a code that is not
+    change only when `sluice up` starts      NEVER (`largest_node`)
+    it holds quota, and no node its pods     WAIT/Unschedulable
     it runs, or has ended                    no code: `sluice show` has the details
     it has no Workload                       HOLD/Suspended (no queue), NEVER/Misconfigured, FAULT/ControllerStale
-    its Workload is finished or inactive     NEVER/Refused, NEVER/ExceedsLargestNode, HOLD/Deactivated,
+    its Workload is finished or inactive     NEVER/Refused, HOLD/Deactivated,
                                              HOLD/DeactivatedDueToUnschedulable
     it holds quota                           WAIT/Evicted, WAIT/UnsatisfiedAdmissionChecks, FAULT/AdmittedNotRunning
     it is gated                              HOLD/AdmissionGated
     its queues are missing or inactive       NEVER/Misconfigured
     its queues are stopped                   the NEVER that holds after their release too, else HOLD/Suspended
-    in its last attempt no node was large    NEVER/ExceedsLargestNode
     it waits for requeueAt                   WAIT/Backoff
     it is pending                            the decision of the scheduler at this moment (`scheduler_judgement.judge`)
 
@@ -40,13 +41,14 @@ from queue_manager.visibility.effects_of_changes import queue_argument, queue_ob
 from queue_manager.visibility.explained_case import Case
 from queue_manager.visibility.job_causes import recorded_cause
 from queue_manager.visibility.job_states import (
+    AWAITS_NODE,
     JobState,
     awaits_requeue,
     explain_state,
     is_overdue,
 )
-from queue_manager.visibility.largest_node import exceeds_nodes
-from queue_manager.visibility.node_advice import BIGGER_NODE, REQUEST_LESS, node_changes
+from queue_manager.visibility.largest_node import exceeds_fixed_nodes, exceeds_nodes
+from queue_manager.visibility.node_advice import BIGGER_LOCAL_NODE, BIGGER_NODE, REQUEST_LESS, node_changes
 from queue_manager.visibility.pending_sentences import IF_IT_LASTS, MANAGER_RUNS, REASON_TEXTS, decided
 from queue_manager.visibility.preempted_for import preempted_for
 from queue_manager.visibility.reason_with_sentence import Finding, sentence_of
@@ -59,6 +61,12 @@ ADMITTED_SECONDS = 15.0  # in which an admitted Job is unsuspended
 
 def dominant(case: Case) -> Finding:
     """The reason of a Job: the first line of the table in the docstring of this module that applies to it."""
+    found = _of_queue_and_pods(case)
+    lacks = exceeds_fixed_nodes(case.job, case.workload, case.around.nodes) if case.state in AWAITS_NODE else ""
+    return _never_on_these_nodes(case, lacks, found) if lacks and found.reason not in _BEFORE_NODES else found
+
+
+def _of_queue_and_pods(case: Case) -> Finding:
     ended = _without_waiting(case)
     if ended is not None:
         return ended
@@ -111,16 +119,40 @@ def _without_node(case: Case, unplaced: Unscheduled) -> Finding:
     them = "them" if unplaced.pods > 1 else "it"
     lacks = exceeds_nodes(unplaced.message, case.job, case.workload, case.around.nodes)
     if lacks:
-        sentence = f"It holds its quota, and {which} for a node, but none is large enough for {them}: {lacks}."
-        return replace(_too_large(sentence), message=unplaced.message)
+        sentence = f"It holds its quota, and {which} for a node: {_present(lacks)}"
+        changes = (REQUEST_LESS, BIGGER_NODE)
+        return Finding(reasons.UNSCHEDULABLE, sentence, changes, f"sluice show {case.argument}", unplaced.message)
     sentence = f"It holds its quota, and {which} for a node: none can take {them} now."
     changes = node_changes(unplaced.message, demand(case.job, case.workload), sees_nodes=case.around.nodes is not None)
     return Finding(reasons.UNSCHEDULABLE, sentence, changes, f"sluice show {case.argument}", unplaced.message)
 
 
-def _too_large(sentence: str) -> Finding:
-    """The reason of a Job of which no node is large enough for a pod."""
-    return Finding(reason_codes.EXCEEDS_NODES, sentence, (REQUEST_LESS, BIGGER_NODE), REPLACE)
+def _present(lacks: str) -> str:
+    """What is wrong on a cluster to which nodes may be added. `lacks`: by `exceeds_nodes`."""
+    return f"no present node is large enough: {lacks}; it starts if a larger node is added."
+
+
+_BEFORE_NODES = (*NEVER_REASONS, reason_codes.REFUSED, reason_codes.CONTROLLER_STALE)
+
+
+def _never_on_these_nodes(case: Case, lacks: str, found: Finding) -> Finding:
+    """The reason of a Job of which no node is large enough for a pod, and none is added. `found`: without that rule."""
+    is_large = f"no node is large enough for its pods: {lacks}."
+    changes: tuple[str, ...] = (REQUEST_LESS, BIGGER_LOCAL_NODE)
+    sentence = _capital(is_large)
+    if case.state == JobState.DEACTIVATED:
+        sentence = f"It is deactivated, and {is_large}"
+        changes = (REQUEST_LESS, f"{BIGGER_LOCAL_NODE}; then it is reactivated")
+    elif case.workload is not None and case.workload.is_true(condition_types.QUOTA_RESERVED):
+        sentence = f"It holds its quota, but {is_large}"
+    elif found.reason == reasons.SUSPENDED:
+        sentence = f"{sentence} {found.sentence}"
+        changes = (f"{REQUEST_LESS}, and the queue is released", f"{BIGGER_LOCAL_NODE}, and the queue is released")
+    return Finding(reason_codes.EXCEEDS_NODES, sentence, changes, REPLACE, found.message)
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
 
 
 def _deactivated(case: Case, workload: Workload) -> Finding:
@@ -128,15 +160,14 @@ def _deactivated(case: Case, workload: Workload) -> Finding:
     _, message = explain_state(case.job, workload, JobState.DEACTIVATED, case.now)
     command = f"sluice reactivate {case.argument}"
     last_error = recorded_cause(workload)
-    lacks = exceeds_nodes(last_error, case.job, workload, case.around.nodes)
-    if lacks:
-        found = _too_large(f"It is deactivated, and no node is large enough for its pods: {lacks}.")
-        then = (REQUEST_LESS, f"{BIGGER_NODE}; then it is reactivated")
-        return replace(found, changes=then, message=message)
     if why_deactivated(workload) == NO_NODE:
         sentence = "No node could take its pods in time, so it is deactivated: it stays out of the queue."
+        lacks = exceeds_nodes(last_error, case.job, workload, case.around.nodes)
         sees = case.around.nodes is not None
         needed = node_changes(last_error or message, demand(case.job, workload), sees_nodes=sees)
+        if lacks:
+            sentence = f"{sentence} No present node is large enough: {lacks}."
+            needed = (REQUEST_LESS, BIGGER_NODE)
         later = tuple(one if one == REQUEST_LESS else f"{one}; then it is reactivated" for one in needed)
         return Finding(reason_codes.DEACTIVATED_UNSCHEDULABLE, sentence, later, "kubectl describe nodes", message)
     sentence = "It is deactivated and stays out of the queue until it is reactivated."
@@ -219,13 +250,13 @@ def _reserved(case: Case, workload: Workload) -> Finding:
 
 
 def _waiting(case: Case, workload: Workload) -> Finding:
-    """The reason of a Job that is pending or backs off: that no node is large enough holds after its admission too."""
+    """The reason of a Job that is pending or backs off, and whether a present node is large enough for its pods."""
     found = _pending(case, workload)
     lacks = exceeds_nodes(recorded_cause(workload), case.job, workload, case.around.nodes)
     if not lacks or found.reason in NEVER_REASONS:
         return found
-    too_large = _too_large(f"No node is large enough for its pods: {lacks}. {found.sentence}")
-    return replace(too_large, message=found.message)
+    sentence = f"{found.sentence} In its last attempt, {_present(lacks)}"
+    return replace(found, sentence=sentence, changes=(*found.changes, REQUEST_LESS, BIGGER_NODE))
 
 
 def _pending(case: Case, workload: Workload) -> Finding:

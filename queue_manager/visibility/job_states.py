@@ -77,6 +77,14 @@ _ORDER = tuple(JobState)
 DEFAULT_OPTIONS = JobControllerOptions()
 # States in which the cause of a Job is that of an attempt that is over.
 AFTER_AN_ATTEMPT = (JobState.PENDING, JobState.RESERVED)
+AWAITS_NODE = (  # no pod of it runs, so it matters whether a node is large enough for one
+    JobState.PENDING,
+    JobState.RESERVED,
+    JobState.STARTING,
+    JobState.EVICTED,
+    JobState.BACKOFF,
+    JobState.DEACTIVATED,
+)
 _LOST_QUOTA = (JobState.EVICTED, JobState.PENDING)
 
 

@@ -1,8 +1,14 @@
-"""Whether pods that found no node are larger than every node, so that the end of other pods does not help. Pure.
+"""Whether a pod of a Job is larger than every node, so that the end of other pods does not help. Pure.
 
-Only the scheduler's message or the record of it leads here: before a pod was refused, a node that does not exist yet
-may be added for it. A node counts unless the pods' node selector excludes it, also one with a taint or a cordon. So
-what is reported holds for the present nodes, and what is not reported may still never start.
+    nodes                    before the scheduler has refused a pod    after it
+    of `sluice up`           never starts (`exceeds_fixed_nodes`)      never starts
+    of any other cluster     nothing is concluded                      waits: a larger node may be added
+
+The nodes of `sluice up` change only when it starts, and have the label `keys.LOCAL_NODE`. To other clusters a node may
+be added at any time, for instance by an autoscaler, which acts on the scheduler's refusal.
+
+A node counts unless the pods' node selector excludes it, also one with a taint or a cordon. So what is not reported may
+still never start. BEHAVIOUR.md#q196-pods-larger-than-each-node.
 """
 
 from __future__ import annotations
@@ -13,6 +19,7 @@ from dataclasses import dataclass
 
 from job_controller.json_tree import Json
 from job_controller.model import Job
+from queue_manager.api import keys
 from queue_manager.api.types import Workload
 from queue_manager.scheduling.amounts import Amounts, amount, text
 from queue_manager.scheduling.pod_requests import pod_requests
@@ -36,13 +43,34 @@ def short_resources(message: str) -> list[str]:
     return sorted(set(_SHORT.findall(message)))
 
 
-def exceeds_nodes(message: str, job: Job | None, workload: Workload | None, nodes: Sequence[NodeFacts] | None) -> str:
+def exceeds_fixed_nodes(job: Job | None, workload: Workload | None, nodes: Sequence[NodeFacts] | None) -> str:
+    """As `exceeds_nodes`, if the nodes change only when `sluice up` starts, so that the pods never start; else ""."""
+    fixed = [node for node in nodes or () if node.labels.get(keys.LOCAL_NODE) == "true"]
+    return _first_excess(None, job, workload, fixed)
+
+
+def exceeds_nodes(
+    message: str,
+    job: Job | None,
+    workload: Workload | None,
+    nodes: Sequence[NodeFacts] | None,
+    *,
+    awaits_node: bool = True,
+) -> str:
     """`the largest node, n, has 8 cpu allocatable; a pod requests 16`, if no node is large enough for a pod, else "".
 
-    `message`: of the scheduler about the pods, or its record. `nodes`: None if they are not visible.
+    `message`: of the scheduler about the pods, or its record; "" before it has refused one: then only fixed nodes
+    decide, and only if `awaits_node`: no pod of the Job runs. `nodes`: None if they are not visible.
     """
     short = short_resources(message)
-    if not short or not nodes:
+    after = _first_excess(short, job, workload, nodes) if short else ""
+    return after or (exceeds_fixed_nodes(job, workload, nodes) if awaits_node else "")
+
+
+def _first_excess(
+    short: Sequence[str] | None, job: Job | None, workload: Workload | None, nodes: Sequence[NodeFacts] | None
+) -> str:
+    if not nodes:
         return ""
     pod_sets = workload.spec.pod_sets if workload is not None else ()
     templates = [pod_set.template for pod_set in pod_sets] or ([job.spec.template] if job is not None else [])
@@ -50,7 +78,8 @@ def exceeds_nodes(message: str, job: Job | None, workload: Workload | None, node
     return next(filter(None, found), "")
 
 
-def _exceeds(pod_spec: Json, short: Sequence[str], nodes: Sequence[NodeFacts]) -> str:
+def _exceeds(pod_spec: Json, short: Sequence[str] | None, nodes: Sequence[NodeFacts]) -> str:
+    """`short`: the resources to name, if known; None: all that the pod requests."""
     selector = pod_spec.get("nodeSelector") or {}
     try:
         requests = pod_requests(pod_spec)
@@ -63,7 +92,7 @@ def _exceeds(pod_spec: Json, short: Sequence[str], nodes: Sequence[NodeFacts]) -
         return ""
     if not sizes or any(_is_large_enough(size, requests) for size in sizes.values()):
         return ""
-    asked = [name for name in short if requests.get(name, 0) > 0]
+    asked = [name for name in (sorted(requests) if short is None else short) if requests.get(name, 0) > 0]
     beyond = [text for name in asked if (text := _beyond(name, requests[name], sizes))]
     if beyond:
         return "; ".join(beyond)

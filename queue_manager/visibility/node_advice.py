@@ -14,6 +14,7 @@ from queue_manager.visibility.requested_resources import DemandRow
 FITS = "a node has room for its pods and fits their node selector, affinity and tolerations"
 REQUEST_LESS = "its pods request less (sluice submit --replace -f FILE)"
 BIGGER_NODE = "an admin adds a node that is big enough"
+BIGGER_LOCAL_NODE = "sluice up starts again with a larger node (--cpu, --memory)"
 _OTHERS = (
     ("were unschedulable", "a cordoned node takes pods again (kubectl get nodes; kubectl uncordon NODE)"),
     ("Too many pods", "a node with all its pods has one less, or a node is added"),

@@ -7,6 +7,7 @@ obstacle, because the Job only has to wait for it. The first rule that applies d
     its priority class does not exist             no Workload is created
     its namespace is not selected                 the ClusterQueue's namespaceSelector does not match
     it requests more than the queue can ever provide
+    a pod of it is larger than each node          where nodes are fixed: `largest_node`
     its queue is missing, held or inactive        all Workloads of the queue stay pending until that is fixed
     its queue has no quota for a resource         unless the configuration excludes the resource
 
@@ -17,7 +18,7 @@ cannot be read, what the scheduler found is all that is known.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -29,11 +30,14 @@ from queue_manager.jobs.workload_manifest import prebuilt_name
 from queue_manager.scheduling.resource_rules import COUNT_ALL, ResourceRules
 from queue_manager.visibility.effects_of_changes import queue_obstacle
 from queue_manager.visibility.job_states import is_judged
+from queue_manager.visibility.largest_node import NodeFacts, exceeds_fixed_nodes
 from queue_manager.visibility.never_fits import never, without_quota
+from queue_manager.visibility.node_advice import BIGGER_LOCAL_NODE
 from queue_manager.visibility.similar_names import similar_names
 from queue_manager.visibility.unlisted_queues import is_unlisted
 
 CREATED = "created; starts when its queue admits it"  # of a Job without an obstacle, which may be admitted already
+CAN_NEVER_START = "can never start"
 INSTALL = "sluice crds | kubectl apply -f -"
 NOT_INSTALLED = f"does not serve the queue's kinds; to install them: {INSTALL}"
 _NEVER = (reasons.NO_MATCHING_FLAVOR, reasons.EXCEEDS_MAX_QUOTA, reasons.MISCONFIGURED)
@@ -56,8 +60,9 @@ class ReadableQueues:
     """The objects that decide whether a Job can start. None: the user may not read them, or the kind does not exist.
 
     `namespaces`: the labels of each readable namespace. `installed`: whether the cluster serves the queue's kinds.
-    `rules`: the configuration's `resources`. `refused_classes`: UIDs of Jobs with the priority class that their manager
-    did not find, by its Events; read only if the classes of the cluster do not decide.
+    `rules`: the configuration's `resources`. `nodes`: None also if they are not needed. `refused_classes`: UIDs of Jobs
+    with the priority class that their manager did not find, by its Events; read only if the classes of the cluster do
+    not decide.
     """
 
     local: Mapping[Key, LocalQueue] | None = None
@@ -69,6 +74,7 @@ class ReadableQueues:
     installed: bool = True
     rules: ResourceRules | None = None
     refused_classes: frozenset[tuple[str, str]] = frozenset()
+    nodes: Sequence[NodeFacts] | None = None
 
     def of(self, key: Key) -> tuple[LocalQueue | None, ClusterQueue | None]:
         """Return the LocalQueue of this key and its ClusterQueue. Unreadable ClusterQueues count as open."""
@@ -117,10 +123,17 @@ def obstacle(
 def own_obstacle(job: Job | None, workload: Workload | None, queues: ReadableQueues) -> Obstacle | None:
     """Return why a Job can never start even if its queue is active and empty; None if it may, or if that is unknown."""
     judged = _judged(job)
-    if judged is None or queues.local is None:
+    if queues.local is None:
         return None
     _, cluster_queue = queues.of(local_queue_of(job, workload))
-    return _of_class(judged, workload, queues) or _of_specs(judged, cluster_queue, queues)
+    found = _of_class(judged, workload, queues) or _of_specs(judged, cluster_queue, queues) if judged else None
+    return found or node_obstacle(judged, workload, queues.nodes)
+
+
+def node_obstacle(job: Job | None, workload: Workload | None, nodes: Sequence[NodeFacts] | None) -> Obstacle | None:
+    """Return that a pod is larger than each node of a cluster whose nodes are fixed; None if not, or if unknown."""
+    lacks = exceeds_fixed_nodes(job, workload, nodes)
+    return Obstacle(f"{CAN_NEVER_START}: {lacks}", f"request less, or {BIGGER_LOCAL_NODE}", True) if lacks else None
 
 
 def _judged(job: Job | None) -> Job | None:

@@ -20,6 +20,7 @@ from queue_manager.visibility.index_map import IndexMap, index_map
 from queue_manager.visibility.job_causes import cause_of, exit_code_of
 from queue_manager.visibility.job_history import Step, history
 from queue_manager.visibility.job_states import (
+    AWAITS_NODE,
     JobState,
     explain_state,
     job_state,
@@ -177,7 +178,7 @@ def job_view(
         reason=reason,
         message=message,
         cause=cause,
-        too_large=exceeds_nodes(cause, job, workload, nodes),
+        too_large=exceeds_nodes(cause, job, workload, nodes, awaits_node=state in AWAITS_NODE),
         exit_code=exit_code_of(cause, pods),
         equivalent=deactivated_jobs.job_name(equivalent) if equivalent is not None else "",
         equivalent_reason=refusal(equivalent),

@@ -6,7 +6,7 @@
     Running                   -           reached     reached
     Starting, and Backoff
     between two tries         -           reached     -
-    Refused, or an obstacle that time does not remove: never
+    Refused, or an obstacle that time does not remove (before Deactivated): never
     Suspended, in no queue    never       never       never
     Deactivated               stopped     stopped     stopped
     deleted, or replaced by another Job of the name: gone
@@ -22,7 +22,7 @@ from enum import StrEnum
 import msgspec
 
 from job_controller.model import Job
-from queue_manager.visibility.job_states import JobState
+from queue_manager.visibility.job_states import AWAITS_NODE, JobState
 from queue_manager.visibility.running_or_starting import is_between_tries
 
 
@@ -66,7 +66,7 @@ _LOST = {JobState.REFUSED: Result.NEVER, JobState.DEACTIVATED: Result.STOPPED, J
 def result_of(job: Job, state: JobState, goal: Goal, *, never: bool) -> Result | None:
     """Return how waiting for a Job ends by the table of this module; None while it continues.
 
-    `never`: the obstacle of a pending Job does not go away by itself.
+    `never`: the obstacle of a Job that does not run does not go away by itself.
     """
     retried = state == JobState.BACKOFF and not job.spec.suspend and is_between_tries(job.status)
     if state in REACHED_IN[goal] or (retried and goal == Goal.ADMITTED):
@@ -74,6 +74,6 @@ def result_of(job: Job, state: JobState, goal: Goal, *, never: bool) -> Result |
     if state == JobState.FAILED:
         started = goal != Goal.FINISHED and job.status.start_time is not None
         return Result.REACHED if started else Result.FAILED
-    if state == JobState.PENDING and never:
+    if state in AWAITS_NODE and never:
         return Result.NEVER
     return _LOST.get(state)

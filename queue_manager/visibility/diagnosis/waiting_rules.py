@@ -19,8 +19,8 @@ from queue_manager.lifecycle.unscheduled import unschedulable
 from queue_manager.visibility.diagnosis.problem import Problem, error, warning
 from queue_manager.visibility.diagnosis.snapshot import ClusterSnapshot
 from queue_manager.visibility.job_causes import job_cause, pods_by_job, recorded_cause
-from queue_manager.visibility.job_states import is_pending, workloads_by_job
-from queue_manager.visibility.largest_node import exceeds_nodes
+from queue_manager.visibility.job_states import AWAITS_NODE, is_pending, job_state, workloads_by_job
+from queue_manager.visibility.largest_node import exceeds_fixed_nodes, exceeds_nodes
 from queue_manager.visibility.obstacles import ReadableQueues, obstacle, own_obstacle
 
 NEVER_STARTS = "NeverStarts"
@@ -114,23 +114,26 @@ def _without_cordoned_node(snapshot: ClusterSnapshot) -> list[Key]:
 
 
 def too_large_pods(snapshot: ClusterSnapshot) -> Iterator[Problem]:
-    """Jobs whose pods have found no node, and for which no present node is large enough."""
+    """Jobs for which no present node is large enough: where nodes are added, only those that have found none."""
     by_job = workloads_by_job(snapshot.workloads or ())
     pods_of = pods_by_job(snapshot.pods or ())
-    groups: dict[str, list[Key]] = defaultdict(list)
+    groups: dict[tuple[bool, str], list[Key]] = defaultdict(list)
     for job in snapshot.jobs or ():
         if finished(job.status) is None:
             workload = by_job.get(job.metadata.uid)
             cause = job_cause(job, workload, pods_of.get(job.metadata.uid, ()))
-            lacks = exceeds_nodes(cause, job, workload, snapshot.nodes)
+            awaits = job_state(job, workload, snapshot.now) in AWAITS_NODE
+            never = exceeds_fixed_nodes(job, workload, snapshot.nodes) if awaits else ""
+            lacks = never or exceeds_nodes(cause, job, workload, snapshot.nodes, awaits_node=awaits)
             if lacks:
-                groups[lacks].append(job.metadata.key)
-    for lacks, keys in sorted(groups.items()):
+                groups[bool(never), lacks].append(job.metadata.key)
+    for (is_never, lacks), keys in sorted(groups.items()):
+        why = "can never start on the present nodes" if is_never else "found no node, and none is large enough"
         first = min(keys)
         yield warning(
             TOO_LARGE_PODS,
             f"job/{first.name} -n {first.namespace}",
-            f"{_capital(_jobs(keys))} can never start on the present nodes: {lacks}.",
+            f"{_capital(_jobs(keys))} {why}: {lacks}.",
             f"sluice explain {first}; sluice submit --replace -f FILE",
         )
 

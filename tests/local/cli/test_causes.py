@@ -106,7 +106,8 @@ async def test_pods_larger_than_each_node_name_the_largest_in_all_lists(user: Ca
     """The quota is larger than the only node, of 2 cpu, whose present pods do not matter."""
     me = user("4s")
     await quota_of(me, "64")
-    me.submit("big", cpu="48")
+    big = JOB.format(name="big", command="[sleep, '600']", spec="backoffLimit: 6", cpu="48")
+    assert me.run("submit", "-f", "-", stdin=big).returncode == 2
 
     def lists() -> tuple[str, str, bool]:
         (row,) = me.json("ps")

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from job_controller.model import Job
-from queue_manager.api import messages
+from queue_manager.api import keys, messages
 from queue_manager.api.types import Namespace, Workload
 from queue_manager.lifecycle.unscheduled import Unscheduled
 from queue_manager.lifecycle.workload_settings import WorkloadSettings
@@ -18,7 +18,7 @@ from queue_manager.scheduling.backfill import BackfillRules
 from queue_manager.visibility.explain_record import Explanation, explain
 from queue_manager.visibility.explained_case import Surroundings
 from queue_manager.visibility.largest_node import NodeFacts
-from queue_manager.visibility.node_advice import BIGGER_NODE, REQUEST_LESS
+from queue_manager.visibility.node_advice import BIGGER_LOCAL_NODE, REQUEST_LESS
 from queue_manager.visibility.obstacles import Obstacle
 from queue_manager.visibility.reason_codes import CODES
 from queue_manager.visibility.scheduler_judgement import ClusterObjects
@@ -174,6 +174,7 @@ def test_a_reactivation_alone_does_not_help_pods_that_fit_no_node() -> None:
 
 
 SMALL = [NodeFacts("small", {}, {"cpu": "500m"})]
+FIXED = [NodeFacts("small", {keys.LOCAL_NODE: "true"}, {"cpu": "500m"})]
 LACKS = "the only node, small, has 500m cpu allocatable; a pod requests 1"
 TOO_LARGE_BEFORE = {
     "requeueHistory": {
@@ -191,31 +192,75 @@ TOO_LARGE_BEFORE = {
             job(**STARTING),
             holding("j", "1"),
             {"unplaced": Unscheduled(1, NO_ROOM)},
-            f"It holds its quota, and its pod waits for a node, but none is large enough for it: {LACKS}.",
-            [REQUEST_LESS, BIGGER_NODE],
+            f"It holds its quota, but no node is large enough for its pods: {LACKS}.",
+            [REQUEST_LESS, BIGGER_LOCAL_NODE],
+        ),
+        (
+            job(**STARTING),
+            holding("j", "1"),
+            {},
+            f"It holds its quota, but no node is large enough for its pods: {LACKS}.",
+            [REQUEST_LESS, BIGGER_LOCAL_NODE],
         ),
         (
             job(),
-            workload(status=TOO_LARGE_BEFORE),
+            workload(),
             {},
-            f"No node is large enough for its pods: {LACKS}. It fits: the scheduler is about to admit it.",
-            [REQUEST_LESS, BIGGER_NODE],
+            f"No node is large enough for its pods: {LACKS}.",
+            [REQUEST_LESS, BIGGER_LOCAL_NODE],
         ),
         (
             job(),
             workload(active=False, status=TOO_LARGE_BEFORE, conditions=[GAVE_UP]),
             {},
             f"It is deactivated, and no node is large enough for its pods: {LACKS}.",
-            [REQUEST_LESS, f"{BIGGER_NODE}; then it is reactivated"],
+            [REQUEST_LESS, f"{BIGGER_LOCAL_NODE}; then it is reactivated"],
         ),
     ],
 )
-def test_pods_larger_than_each_node_can_never_start_in_whatever_state(
-    j: Job, w: Workload, around: dict[str, Any], sentence: str, changes: list[str]
+def test_pods_larger_than_each_node_of_sluice_up_can_never_start_in_whatever_state(
+    j: Job, w: Workload | None, around: dict[str, Any], sentence: str, changes: list[str]
 ) -> None:
-    found = explained(j, w, nodes=SMALL, **around)
+    found = explained(j, w, nodes=FIXED, **around)
     assert (found.code, found.next_command) == ("NEVER/ExceedsLargestNode", "sluice submit --replace -f FILE")
     assert (found.sentence, found.changes) == (sentence, changes)
+
+
+@pytest.mark.parametrize(
+    ("j", "w", "around", "code", "sentence"),
+    [
+        (job(), workload(), {}, "WAIT/PendingEvaluation", "It fits: the scheduler is about to admit it."),
+        (
+            job(**STARTING),
+            holding("j", "1"),
+            {"unplaced": Unscheduled(1, NO_ROOM)},
+            "WAIT/Unschedulable",
+            f"It holds its quota, and its pod waits for a node: no present node is large enough: {LACKS}; "
+            "it starts if a larger node is added.",
+        ),
+        (
+            job(),
+            workload(status=TOO_LARGE_BEFORE),
+            {},
+            "WAIT/PendingEvaluation",
+            "It fits: the scheduler is about to admit it. In its last attempt, no present node is large enough: "
+            f"{LACKS}; it starts if a larger node is added.",
+        ),
+        (
+            job(),
+            workload(active=False, status=TOO_LARGE_BEFORE, conditions=[GAVE_UP]),
+            {},
+            "HOLD/DeactivatedDueToUnschedulable",
+            "No node could take its pods in time, so it is deactivated: it stays out of the queue. "
+            f"No present node is large enough: {LACKS}.",
+        ),
+    ],
+)
+def test_pods_larger_than_each_node_wait_where_nodes_may_be_added(
+    j: Job, w: Workload, around: dict[str, Any], code: str, sentence: str
+) -> None:
+    found = explained(j, w, nodes=SMALL, **around)
+    assert (found.code, found.sentence) == (code, sentence)
 
 
 def test_pods_that_a_node_is_large_enough_for_wait() -> None:

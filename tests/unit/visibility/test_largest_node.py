@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from queue_manager.visibility.largest_node import NodeFacts, exceeds_nodes
+from queue_manager.api.keys import LOCAL_NODE
+from queue_manager.visibility.largest_node import NodeFacts, exceeds_fixed_nodes, exceeds_nodes
 from tests.unit.visibility.build import job
 
 CPU, MEMORY = "0/2 nodes: Insufficient cpu", "0/2 nodes: Insufficient memory"
@@ -44,3 +45,19 @@ def test_a_node_that_the_node_selector_excludes_does_not_count() -> None:
     picky = job(requests={"cpu": "6"})
     picky.spec.template["spec"]["nodeSelector"] = {"zone": "y"}
     assert exceeds_nodes(CPU, picky, None, [A, B]) == "the only node, b, has 4 cpu allocatable; a pod requests 6"
+
+
+LOCAL = NodeFacts("n", {LOCAL_NODE: "true"}, {"cpu": "2", "memory": "4Gi"})
+
+
+def test_nodes_of_sluice_up_decide_before_the_scheduler_has_refused_a_pod() -> None:
+    large = job(requests={"cpu": "16", "memory": "1Gi"})
+    lacks = "the only node, n, has 2 cpu allocatable; a pod requests 16"
+    assert exceeds_fixed_nodes(large, None, [LOCAL]) == exceeds_nodes("", large, None, [LOCAL]) == lacks
+    assert exceeds_nodes("", large, None, [LOCAL], awaits_node=False) == ""
+    assert exceeds_fixed_nodes(job(requests={"cpu": "2"}), None, [LOCAL]) == ""
+
+
+def test_of_nodes_that_may_be_added_nothing_is_concluded_before_the_scheduler_has_refused_a_pod() -> None:
+    large = job(requests={"cpu": "16"})
+    assert exceeds_fixed_nodes(large, None, [A, B]) == exceeds_nodes("", large, None, [A, B]) == ""

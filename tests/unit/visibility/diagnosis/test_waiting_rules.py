@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from job_controller.model import Pod
+from queue_manager.api.keys import LOCAL_NODE
 from queue_manager.visibility.diagnosis.examination import examine, needs_confirmation
 from queue_manager.visibility.diagnosis.problem import Problem
 from queue_manager.visibility.diagnosis.snapshot import ClusterSnapshot
@@ -145,14 +146,22 @@ def test_pods_that_no_node_can_take_are_one_finding_by_cause() -> None:
     )
 
 
-def test_jobs_whose_pods_are_larger_than_each_node_are_named_with_the_largest_node() -> None:
-    small = [NodeFacts("n", {}, {"cpu": "500m"})]
+@pytest.mark.parametrize(
+    ("labels", "why"),
+    [
+        ({LOCAL_NODE: "true"}, "can never start on the present nodes"),
+        ({}, "found no node, and none is large enough"),
+    ],
+)
+def test_jobs_whose_pods_are_larger_than_each_node_are_named_with_the_largest_node(
+    labels: dict[str, str], why: str
+) -> None:
+    small = [NodeFacts("n", labels, {"cpu": "500m"})]
     problems = examine(replace(OPEN, nodes=small, **after_an_attempt("0/1 nodes: Insufficient cpu")))
     assert [(p.place, p.sentence, p.command) for p in problems if p.code == "TooLargePods"] == [
         (
             "job/j -n default",
-            "Job default/j can never start on the present nodes: "
-            "the only node, n, has 500m cpu allocatable; a pod requests 1.",
+            f"Job default/j {why}: the only node, n, has 500m cpu allocatable; a pod requests 1.",
             "sluice explain default/j; sluice submit --replace -f FILE",
         )
     ]

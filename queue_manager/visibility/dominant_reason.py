@@ -118,17 +118,17 @@ def _without_node(case: Case, unplaced: Unscheduled) -> Finding:
     which = "one of its pods waits" if unplaced.pods == 1 and case.pods_at_once > 1 else which
     them = "them" if unplaced.pods > 1 else "it"
     lacks = exceeds_nodes(unplaced.message, case.job, case.workload, case.around.nodes)
-    if lacks:
-        sentence = f"It holds its quota, and {which} for a node: {_present(lacks)}"
-        changes = (REQUEST_LESS, BIGGER_NODE)
-        return Finding(reasons.UNSCHEDULABLE, sentence, changes, f"sluice show {case.argument}", unplaced.message)
-    sentence = f"It holds its quota, and {which} for a node: none can take {them} now."
-    changes = node_changes(unplaced.message, demand(case.job, case.workload), sees_nodes=case.around.nodes is not None)
+    trouble = _present(lacks) if lacks else f"none can take {them} now."
+    sees_nodes = case.around.nodes is not None
+    requested = demand(case.job, case.workload)
+    larger = (REQUEST_LESS, BIGGER_NODE)
+    changes = larger if lacks else node_changes(unplaced.message, requested, sees_nodes=sees_nodes)
+    sentence = f"It holds its quota, and {which} for a node: {trouble}"
     return Finding(reasons.UNSCHEDULABLE, sentence, changes, f"sluice show {case.argument}", unplaced.message)
 
 
 def _present(lacks: str) -> str:
-    """What is wrong on a cluster to which nodes may be added. `lacks`: by `exceeds_nodes`."""
+    """Return what keeps pods from every node of a cluster to which nodes may be added. `lacks`: by `exceeds_nodes`."""
     return f"no present node is large enough: {lacks}; it starts if a larger node is added."
 
 

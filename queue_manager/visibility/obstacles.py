@@ -7,7 +7,7 @@ obstacle, because the Job only has to wait for it. The first rule that applies d
     its priority class does not exist             no Workload is created
     its namespace is not selected                 the ClusterQueue's namespaceSelector does not match
     it requests more than the queue can ever provide
-    a pod of it is larger than each node          where nodes are fixed: `largest_node`
+    a pod of it is larger than each node          where nodes are fixed (`largest_node`), and no resource lacks quota
     its queue is missing, held or inactive        all Workloads of the queue stay pending until that is fixed
     its queue has no quota for a resource         unless the configuration excludes the resource
 
@@ -113,11 +113,7 @@ def obstacle(
     text = queue_obstacle(key, local, cluster_queue, default_ns)
     if text:
         return _of_queues(text, local, cluster_queue)
-    return (
-        _of_resources(judged, workload, cluster_queue, queues.rules)
-        if cluster_queue is not None and judged is not None
-        else None
-    )
+    return _of_resources(judged, workload, cluster_queue, queues.rules)
 
 
 def own_obstacle(job: Job | None, workload: Workload | None, queues: ReadableQueues) -> Obstacle | None:
@@ -127,7 +123,9 @@ def own_obstacle(job: Job | None, workload: Workload | None, queues: ReadableQue
         return None
     _, cluster_queue = queues.of(local_queue_of(job, workload))
     found = _of_class(judged, workload, queues) or _of_specs(judged, cluster_queue, queues) if judged else None
-    return found or node_obstacle(judged, workload, queues.nodes)
+    if found is not None or _of_resources(judged, workload, cluster_queue, queues.rules) is not None:
+        return found  # a resource without quota is named first, by `obstacle`
+    return node_obstacle(judged, workload, queues.nodes)
 
 
 def node_obstacle(job: Job | None, workload: Workload | None, nodes: Sequence[NodeFacts] | None) -> Obstacle | None:
@@ -199,8 +197,10 @@ def _selects(cluster_queue: ClusterQueue, namespace: str, queues: ReadableQueues
 
 
 def _of_resources(
-    job: Job, workload: Workload | None, cluster_queue: ClusterQueue, rules: ResourceRules | None
+    job: Job | None, workload: Workload | None, cluster_queue: ClusterQueue | None, rules: ResourceRules | None
 ) -> Obstacle | None:
+    if job is None or cluster_queue is None:
+        return None
     judged = workload.condition(condition_types.QUOTA_RESERVED) if workload is not None else None
     if not cluster_queue.metadata.name:  # only the scheduler knows the quota
         if judged is None or not is_judged(judged) or judged.reason not in _NEVER:

@@ -50,7 +50,7 @@ def agree(me: User, suffix: str) -> None:
     assert {"big", name} <= rows.keys()
     problems = json.loads(me.run("doctor", "-o", "json").stdout)["problems"]
     assert [LACKS in one["sentence"] for one in problems if one["code"] == "TooLargePods"] == [True]
-    options = ("--name", f"run-{suffix}", "--cpu", "17", "--kubeconfig", str(me.up.kubeconfig))
+    options = ("--name", f"run-{suffix}", "--image", "local", "--cpu", "17", "--kubeconfig", str(me.up.kubeconfig))
     ran = me.run("run", *options, "--", "true")
     assert (ran.returncode, never in ran.stderr) == (2, True), ran.stderr
     both = me.run("submit", "--wait", "-f", "-", stdin=too_large(f"awaited-{suffix}"))

@@ -13,7 +13,7 @@ from queue_manager.configuration.config_map import KEY
 
 CRD = {
     "metadata": {"name": "workloads.kueue.x-k8s.io"},
-    "spec": {"versions": [{"name": "v1beta1", "storage": True}]},
+    "spec": {"names": {"kind": "Workload"}, "versions": [{"name": "v1beta1", "storage": True}]},
     "status": {"storedVersions": ["v1beta1"]},
 }
 

@@ -99,7 +99,7 @@ def _row(
     user = deactivated_by.deactivated_by(workload) if why == BY_A_USER else ""
     named = f"by {user}" if user else why
     last_error = failure.text if failure is not None else recorded_cause(workload) or warning_text(event)
-    lacks = exceeds_nodes(last_error, None, workload, nodes)
+    lacks = exceeds_nodes(last_error, None, workload, nodes) if why != BY_A_USER else ""
     return DeactivatedJob(
         namespace=workload.metadata.namespace,
         name=name,

@@ -16,12 +16,14 @@ from queue_manager.api.condition_types import QUOTA_RESERVED
 from queue_manager.api.types import ClusterQueue, LocalQueue, Workload, stops
 from queue_manager.lifecycle.pod_causes import worst_cause
 from queue_manager.lifecycle.unscheduled import unschedulable
+from queue_manager.visibility.deactivated_jobs import BY_A_USER
+from queue_manager.visibility.deactivated_jobs import cause as why_deactivated
 from queue_manager.visibility.diagnosis.problem import Problem, error, warning
 from queue_manager.visibility.diagnosis.snapshot import ClusterSnapshot
 from queue_manager.visibility.job_causes import job_cause, pods_by_job, recorded_cause
-from queue_manager.visibility.job_states import AWAITS_NODE, is_pending, job_state, workloads_by_job
-from queue_manager.visibility.largest_node import exceeds_fixed_nodes, exceeds_nodes
-from queue_manager.visibility.obstacles import ReadableQueues, obstacle, own_obstacle
+from queue_manager.visibility.job_states import AWAITS_NODE, JobState, is_pending, job_state, workloads_by_job
+from queue_manager.visibility.largest_node import exceeds_fixed_nodes, exceeds_nodes, short_resources
+from queue_manager.visibility.obstacles import Obstacle, ReadableQueues, obstacle, own_obstacle
 
 NEVER_STARTS = "NeverStarts"
 STOPPED_QUEUE = "StoppedQueue"
@@ -35,18 +37,9 @@ TRANSIENT = frozenset({CORDONED_NODES, UNPLACED_PODS})  # a pod may be placed a 
 
 def never_starting(snapshot: ClusterSnapshot) -> Iterator[Problem]:
     """Pending Jobs that their queue can never admit as they are, by queue and remedy."""
-    queues = _queues(snapshot)
     groups: dict[tuple[str, str], list[tuple[Key, str]]] = defaultdict(list)
-    for job, workload in _pending(snapshot):
-        local, _ = queues.of(workload.local_queue)
-        found = own_obstacle(job, workload, queues) if local is not None else obstacle(job, workload, queues)
-        if found is not None:
-            of = (
-                f"ClusterQueue {local.spec.cluster_queue}"
-                if local is not None
-                else f"LocalQueue {workload.local_queue}"
-            )
-            groups[of, found.remedy].append((job.metadata.key, found.text.partition(": ")[2]))
+    for job, of, found in _never_admitted(snapshot):
+        groups[of, found.remedy].append((job.metadata.key, found.text.partition(": ")[2]))
     for (of, remedy), jobs in sorted(groups.items()):
         first, why = min(jobs)
         one = f"Job {first} of {of} can never start"
@@ -57,6 +50,17 @@ def never_starting(snapshot: ClusterSnapshot) -> Iterator[Problem]:
             f"{which}: {why}; {remedy}.",
             f"sluice explain {first}; sluice cancel {first}",
         )
+
+
+def _never_admitted(snapshot: ClusterSnapshot) -> Iterator[tuple[Job, str, Obstacle]]:
+    """Yield each pending Job that its queue can never admit, with the queue that is named, and why."""
+    queues = _queues(snapshot)
+    for job, workload in _pending(snapshot):
+        local, _ = queues.of(workload.local_queue)
+        found = own_obstacle(job, workload, queues) if local is not None else obstacle(job, workload, queues)
+        if found is not None:
+            above = f"ClusterQueue {local.spec.cluster_queue}" if local is not None else ""
+            yield job, above or f"LocalQueue {workload.local_queue}", found
 
 
 def stopped_queues(snapshot: ClusterSnapshot) -> Iterator[Problem]:
@@ -114,15 +118,24 @@ def _without_cordoned_node(snapshot: ClusterSnapshot) -> list[Key]:
 
 
 def too_large_pods(snapshot: ClusterSnapshot) -> Iterator[Problem]:
-    """Jobs for which no present node is large enough: where nodes are added, only those that have found none."""
+    """Jobs for which no present node is large enough: where nodes are added, only those that have found none.
+
+    What their queue can never admit is left to `never_starting`. What a user has deactivated before it found no node is
+    left out.
+    """
+    reported = {job.metadata.uid for job, _, _ in _never_admitted(snapshot)}
     by_job = workloads_by_job(snapshot.workloads or ())
     pods_of = pods_by_job(snapshot.pods or ())
     groups: dict[tuple[bool, str], list[Key]] = defaultdict(list)
     for job in snapshot.jobs or ():
-        if finished(job.status) is None:
+        if finished(job.status) is None and job.metadata.uid not in reported:
             workload = by_job.get(job.metadata.uid)
             cause = job_cause(job, workload, pods_of.get(job.metadata.uid, ()))
-            awaits = job_state(job, workload, snapshot.now) in AWAITS_NODE
+            state = job_state(job, workload, snapshot.now)
+            is_left_out = (
+                state == JobState.DEACTIVATED and workload is not None and why_deactivated(workload) == BY_A_USER
+            )
+            awaits = state in AWAITS_NODE and not (is_left_out and not short_resources(cause))
             never = exceeds_fixed_nodes(job, workload, snapshot.nodes) if awaits else ""
             lacks = never or exceeds_nodes(cause, job, workload, snapshot.nodes, awaits_node=awaits)
             if lacks:

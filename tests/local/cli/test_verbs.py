@@ -295,10 +295,9 @@ async def test_cancel_returns_when_pods_and_quota_are_released(user: Begin) -> N
         await until(released, "the Workloads are gone")
 
 
+@pytest.mark.parametrize("cluster", ["embedded"], indirect=True)  # others have a store of their own
 async def test_a_deleted_job_is_named_with_what_the_history_knows(user: Begin) -> None:
     me = user()
-    if not isinstance(me.up, Up):
-        pytest.skip("the history of another cluster is read from its own store")
     me.submit("gone")
     await me.until_state("gone", "Running")
     me.says("cancel", "gone")

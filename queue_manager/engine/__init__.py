@@ -16,5 +16,6 @@ Modules:
     call_backoff        delays between the attempts of a call: exponential, with jitter
     api_warnings        Warning headers of a response
     anonymous_connections   connections to the servers of this process: how many, and how long without trust
-    log, process_tuning, file_descriptors   the process: log format, garbage collector and event loop, open files
+    log, file_descriptors   the process: log format, open files
+    process_tuning      garbage collector and event loop; `kept_loop` looks the loop up once
 """

@@ -15,6 +15,7 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 
+from queue_manager.engine.kept_loop import KeptLoop
 from queue_manager.engine.transport_protocol import Relay, Request, Response, Transport
 
 RateLimit = tuple[float, int]  # (requests per second, burst); both more than 0
@@ -44,6 +45,7 @@ class ThrottledTransport(Relay):
     def __init__(self, transport: Transport, limit: RateLimit) -> None:
         super().__init__(transport)
         self._bucket = TokenBucket(limit)
+        self._loop = KeptLoop()
 
     async def request(self, request: Request) -> Response:
         """See `Transport.request`; waits for a token first."""
@@ -58,7 +60,7 @@ class ThrottledTransport(Relay):
             yield chunks
 
     async def _wait_for_token(self) -> None:
-        seconds = self._bucket.take(asyncio.get_running_loop().time())
+        seconds = self._bucket.take(self._loop.time())
         if seconds:
             await asyncio.sleep(seconds)
 

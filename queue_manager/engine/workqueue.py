@@ -25,6 +25,7 @@ from typing import Generic, TypeVar
 
 from queue_manager.engine import tracing
 from queue_manager.engine.cause_ids import CURRENT, CauseId
+from queue_manager.engine.kept_loop import KeptLoop
 from queue_manager.engine.metric_registry import MetricRegistry
 from queue_manager.engine.transport_protocol import ApiError
 
@@ -69,7 +70,7 @@ class WorkQueue(Generic[K]):
         self._failures: dict[K, int] = {}
         self._idle: deque[asyncio.Future[None]] = deque()  # idle workers, the longest idle first
         self._closed = False
-        self._loop: asyncio.AbstractEventLoop | None = None  # kept: Python 3.11 asks the system for each running loop
+        self._loop = KeptLoop()
         if metrics is not None:
             for counter in ("adds", "retries"):  # rate() needs the 0 before the first increment
                 metrics.inc(f"workqueue_{counter}_total", self._labels, 0)
@@ -106,7 +107,7 @@ class WorkQueue(Generic[K]):
             return
         if self._closed:
             return
-        loop = self._running_loop()
+        loop = self._loop.get()
         due = loop.time() + seconds
         pending = self._timers.get(key)
         if pending is not None:
@@ -178,7 +179,7 @@ class WorkQueue(Generic[K]):
 
     async def _work(self, worker: Callable[[K], Awaitable[object]]) -> None:
         """One worker: process keys until the queue is closed and empty."""
-        loop = self._running_loop()
+        loop = self._loop.get()
         while await self._wait_for_key():
             key, is_new = self._take()
             self._observe("workqueue_queue_duration_seconds", loop.time() - self._queued_since.pop(key))
@@ -234,7 +235,7 @@ class WorkQueue(Generic[K]):
     async def _wait_for_key(self) -> bool:
         """Wait until this worker may take a key; False when the queue is closed and empty."""
         while not self._known_keys and not self._may_take_new() and not (self._closed and not len(self)):
-            future: asyncio.Future[None] = self._running_loop().create_future()
+            future: asyncio.Future[None] = self._loop.get().create_future()
             self._idle.append(future)
             try:
                 await future
@@ -275,15 +276,10 @@ class WorkQueue(Generic[K]):
         else:
             log.exception("sync failed, will be repeated", extra=extra)
 
-    def _running_loop(self) -> asyncio.AbstractEventLoop:
-        if self._loop is None:
-            self._loop = asyncio.get_running_loop()
-        return self._loop
-
     def _time(self) -> float:
         """The loop's time; 0 before the loop runs, for keys that are added earlier."""
         try:
-            return self._running_loop().time()
+            return self._loop.time()
         except RuntimeError:
             return 0.0
 

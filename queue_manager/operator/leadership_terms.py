@@ -212,7 +212,7 @@ class LeadershipTerm:
         self.runtime = Runtime(
             throttled(self._fence, limit),
             SystemClock(),
-            random.SystemRandom(),
+            random.Random(),
             silence=silence,
             event_transport=throttled(self._fence, limit),
             namespaces=namespaces,

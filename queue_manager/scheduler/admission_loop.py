@@ -17,6 +17,7 @@ from queue_manager.api.api_resources import WORKLOADS
 from queue_manager.api.types import Workload
 from queue_manager.api.workload_names import job_name
 from queue_manager.engine.cache import Cache
+from queue_manager.engine.kept_loop import KeptLoop
 from queue_manager.engine.runtime import Runtime
 from queue_manager.lifecycle import admission_checks, transitions
 from queue_manager.lifecycle.queue_entry import waits
@@ -62,6 +63,7 @@ class Scheduler:
         self._writer = writer
         self._workloads: Cache[Workload] = runtime.cache(WORKLOADS, Workload)
         self._writes: set[asyncio.Task[None]] = set()
+        self._loop = KeptLoop()
         self._metrics = CycleMetrics(runtime.metrics, quota_cache.state)
         self._trail = CycleTrail(quota_cache.changed)
         self._rejections = Rejections(runtime)
@@ -104,9 +106,9 @@ class Scheduler:
 
     def _run_cycles(self) -> bool:
         """Run cycles for up to BUDGET_SECONDS. False if the last one found nothing to do."""
-        end = self._loop_time() + BUDGET_SECONDS
+        end = self._loop.time() + BUDGET_SECONDS
         while self.cycle():
-            if self._loop_time() >= end:
+            if self._loop.time() >= end:
                 return True
         return False
 
@@ -122,7 +124,7 @@ class Scheduler:
 
     def _decide(self, heads: list[tuple[str, Info]], now: datetime) -> bool:
         """Decide about these heads and start the writes. False if nothing more can be tried."""
-        started = self._loop_time()
+        started = self._loop.time()
         waiting = self._quota_cache.queues.waiting_heads() if self._backfilling is not None else {}
         decided = run_cycle(self._quota_cache.state, heads, now, self._backfilling, waiting)
         blocked = self._is_blocked_by_pods()
@@ -147,7 +149,7 @@ class Scheduler:
                     self._refuse(outcome)
                     progress = progress or outcome.retry is not Retry.NEXT_CYCLE
         self._quota_cache.queues.requeue_inadmissible(outcomes.concerned_by(self._quota_cache.state, admissions), now)
-        self._metrics.record(decided, self._loop_time() - started)
+        self._metrics.record(decided, self._loop.time() - started)
         return progress
 
     def _is_blocked_by_pods(self) -> bool:
@@ -160,7 +162,7 @@ class Scheduler:
         self._start_write(self._write_admission(decision))
 
     def _start_write(self, write: Coroutine[None, None, None]) -> None:
-        task = asyncio.get_running_loop().create_task(write)
+        task = self._loop.get().create_task(write)
         self._writes.add(task)
         task.add_done_callback(self._writes.discard)
 
@@ -229,9 +231,6 @@ class Scheduler:
     def _is_strict(self, cluster_queue: str) -> bool:
         pending = self._quota_cache.queues.cluster_queues.get(cluster_queue)
         return pending is not None and pending.strategy == policy_values.STRICT_FIFO and not pending.pass_by
-
-    def _loop_time(self) -> float:
-        return asyncio.get_running_loop().time()
 
 
 def _backfilling(settings: WorkloadSettings) -> Backfilling | None:

@@ -18,6 +18,7 @@ from queue_manager.api.api_resources import WORKLOADS
 from queue_manager.api.types import Workload
 from queue_manager.engine.cache import Cache
 from queue_manager.engine.cause_ids import CURRENT, CauseId, join
+from queue_manager.engine.kept_loop import KeptLoop
 from queue_manager.engine.runtime import Runtime
 from queue_manager.engine.transport_protocol import ApiError
 from queue_manager.lifecycle.status_draft import Draft
@@ -56,6 +57,7 @@ class WorkloadWriter:
         self._pending: dict[Key, list[_PendingWrite]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._explanation_added = asyncio.Event()
+        self._loop = KeptLoop()
         runtime.add_urgent_writes(lambda: self._queue.urgent)
         runtime.support(self._pace_explanations)
 
@@ -76,7 +78,7 @@ class WorkloadWriter:
 
         Raises Gone, ApiError if the API server rejects the write, or OSError if it cannot be reached.
         """
-        done: asyncio.Future[Workload] = asyncio.get_running_loop().create_future()
+        done: asyncio.Future[Workload] = self._loop.get().create_future()
 
         def written(latest: Workload) -> None:
             if not done.done():
@@ -119,7 +121,7 @@ class WorkloadWriter:
 
     def _add(self, key: Key, write: _PendingWrite) -> None:
         self._pending.setdefault(key, []).append(write)
-        self._queue.add(key, self._time(), explains=write.cause.explains)
+        self._queue.add(key, self._loop.time(), explains=write.cause.explains)
         self._start_writes()
 
     def _remove(self, key: Key, slot: str) -> None:
@@ -137,8 +139,8 @@ class WorkloadWriter:
             while True:
                 self._explanation_added.clear()
                 self._start_writes()
-                wake_at = self._queue.wake_at(self._time())
-                pause = None if wake_at is None else max(0.0, wake_at - self._time())
+                wake_at = self._queue.wake_at(self._loop.time())
+                pause = None if wake_at is None else max(0.0, wake_at - self._loop.time())
                 try:
                     async with asyncio.timeout(pause):
                         await self._explanation_added.wait()
@@ -149,7 +151,7 @@ class WorkloadWriter:
                 task.cancel()
 
     def _start_writes(self) -> None:
-        while (key := self._queue.take(self._time())) is not None:
+        while (key := self._queue.take(self._loop.time())) is not None:
             task = asyncio.create_task(self._write_pending(key), name=f"write {key}")
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
@@ -169,14 +171,10 @@ class WorkloadWriter:
                 _fail(writes, ConnectionAbortedError("the writer was stopped"))
                 raise
         finally:
-            self._queue.done(key, self._time())
+            self._queue.done(key, self._loop.time())
             self._start_writes()
             if len(self._queue):
                 self._explanation_added.set()
-
-    @staticmethod
-    def _time() -> float:
-        return asyncio.get_running_loop().time()
 
     # --- one write ---
 

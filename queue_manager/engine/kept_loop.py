@@ -1,0 +1,28 @@
+"""The running event loop, looked up once.
+
+Python 3.11 asks the system for its process id each time the running loop is wanted, and admission cycles and writes
+want it, mostly for its time, dozens of times per Workload.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+
+class KeptLoop:
+    """The event loop that runs at the first call. An object that has one belongs to that loop."""
+
+    __slots__ = ("_loop",)
+
+    def __init__(self) -> None:
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def get(self) -> asyncio.AbstractEventLoop:
+        """The loop. Raises RuntimeError if none runs at the first call."""
+        if self._loop is None:
+            self._loop = asyncio.get_running_loop()
+        return self._loop
+
+    def time(self) -> float:
+        """Seconds on the loop's clock, which tests make virtual. Raises RuntimeError as `get` does."""
+        return self.get().time()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from job_controller.json_tree import Json
 
@@ -62,12 +62,28 @@ def _comparable(tree: Json) -> Json:
 def _differences(path: str, old: object, new: object) -> Iterator[FieldChange]:
     if isinstance(old, dict) and isinstance(new, dict):
         for key in dict.fromkeys((*old, *new)):
-            yield from _differences(f"{path}.{key}" if path else key, old.get(key), new.get(key))
+            yield from _differences(_joined(path, key), old.get(key), new.get(key))
+    elif isinstance(old, list) and isinstance(new, list) and old and new and _is_named(old) and _is_named(new):
+        yield from _differences(path, _by_name(old), _by_name(new))
     elif isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
         for index, (one, other) in enumerate(zip(old, new, strict=True)):
             yield from _differences(f"{path}[{index}]", one, other)
     elif old != new:
         yield FieldChange(path, old, new)
+
+
+def _joined(path: str, key: str) -> str:
+    return f"{path}.{key}" if path and not key.startswith("[") else f"{path}{key}"
+
+
+def _is_named(items: list[Any]) -> bool:
+    """Whether the items are objects that their names tell apart, like webhooks, containers and ports."""
+    names = [item.get("name") for item in items if isinstance(item, dict)]
+    return len(names) == len(items) and None not in names and len(set(names)) == len(names)
+
+
+def _by_name(items: list[Json]) -> Json:
+    return {f"[{item['name']}]": item for item in items}
 
 
 def _shown(value: object) -> str:

@@ -64,7 +64,7 @@ def sluice_client(sluice_cluster: Cluster, sluice_namespace: str) -> Client:
     """Sluice's client for Jobs in a namespace of the test's own."""
     from queue_manager.client import Client
 
-    return Client(sluice_cluster.api_client, namespace=sluice_namespace)
+    return Client(sluice_cluster.api_client, namespace=sluice_namespace, user=sluice_cluster.client.user)
 
 
 @pytest.fixture

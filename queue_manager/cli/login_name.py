@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import getpass
 from pathlib import Path
+from typing import Any
 
 import orjson
 
+from queue_manager.api import keys
 from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.transport_protocol import Request
 from queue_manager.local.kubeconfig_file import is_of_local_cluster
@@ -26,6 +28,14 @@ def login_name() -> str:
 def submitter(kubeconfig: Path) -> str:
     """Return whose Jobs a command creates on the cluster of one machine; "" on others, where the webhook writes it."""
     return login_name() if is_of_local_cluster(kubeconfig) else ""
+
+
+def name_user(meta: dict[str, Any], user: str) -> None:
+    """Annotate a Job with its user, unless it has that annotation or `user` is ""."""
+    labels, annotations = meta.get("labels") or {}, meta.get("annotations") or {}
+    well_formed = isinstance(labels, dict) and isinstance(annotations, dict)
+    if user and well_formed and not labels.get(keys.USER):
+        meta["annotations"] = {keys.USER: user, **annotations}
 
 
 async def requester(client: RestClient, kubeconfig: Path) -> str:

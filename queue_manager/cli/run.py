@@ -33,7 +33,7 @@ from queue_manager.cli.job_deletion import delete, until_gone
 from queue_manager.cli.job_from_command import CommandJob, option_of
 from queue_manager.cli.job_waiting import JobWait
 from queue_manager.cli.log_streams import LogPrinter, follow_job, naming_continuation
-from queue_manager.cli.login_name import submitter
+from queue_manager.cli.login_name import name_user, submitter
 from queue_manager.cli.machine_formats import MACHINE_FORMS, job_names
 from queue_manager.cli.manifests import Manifest
 from queue_manager.cli.named_targets import JobTarget, workload_of
@@ -42,7 +42,7 @@ from queue_manager.cli.polling import patiently
 from queue_manager.cli.published_config import published
 from queue_manager.cli.queue_choice import choose_queue
 from queue_manager.cli.standard_streams import say
-from queue_manager.cli.submit import COLUMNS, Submitted, name_user, submit
+from queue_manager.cli.submit import COLUMNS, Submitted, submit
 from queue_manager.cli.time_texts import deadline
 from queue_manager.engine.clock import SystemClock
 from queue_manager.engine.rest_client import RestClient

@@ -31,7 +31,7 @@ from queue_manager.cli.creation_exit_codes import nothing_created
 from queue_manager.cli.decode_errors import explain_decoding
 from queue_manager.cli.exit_codes import EXIT_ERROR, EXIT_NEVER, EXIT_OK, CommandRefused
 from queue_manager.cli.interrupted_creations import Creations
-from queue_manager.cli.login_name import requester, submitter
+from queue_manager.cli.login_name import name_user, requester, submitter
 from queue_manager.cli.machine_formats import MACHINE_FORMS, Namer, job_names
 from queue_manager.cli.manifests import Manifest
 from queue_manager.cli.named_targets import check_local_queue, get_or_none
@@ -166,14 +166,6 @@ def prepare(manifest: Manifest, queue: str | None) -> dict[str, Any]:
         if isinstance(marks, dict):
             meta["labels"] = {keys.QUEUE_NAME: queue, **marks}
     return tree
-
-
-def name_user(meta: dict[str, Any], user: str) -> None:
-    """Annotate a Job with its user, unless it has that annotation or `user` is ""."""
-    labels, annotations = meta.get("labels") or {}, meta.get("annotations") or {}
-    well_formed = isinstance(labels, dict) and isinstance(annotations, dict)
-    if user and well_formed and not labels.get(keys.USER):
-        meta["annotations"] = {keys.USER: user, **annotations}
 
 
 async def submit(

@@ -27,13 +27,23 @@ invalid Job; all others are in `errors`.
 """
 
 from queue_manager.client.client import Client
-from queue_manager.client.errors import Error, JobDeleted, JobFailed, JobNotFound, NeverStarts, NoLogs, Timeout
+from queue_manager.client.errors import (
+    Error,
+    JobDeactivated,
+    JobDeleted,
+    JobFailed,
+    JobNotFound,
+    NeverStarts,
+    NoLogs,
+    Timeout,
+)
 from queue_manager.client.job_update import JobUpdate
 from queue_manager.visibility.job_states import JobState
 
 __all__ = [
     "Client",
     "Error",
+    "JobDeactivated",
     "JobDeleted",
     "JobFailed",
     "JobNotFound",

@@ -19,8 +19,9 @@ from job_controller.model import Job, Key
 from queue_manager.api.keys import QUEUE_NAME
 from queue_manager.cli.connection import find_kubeconfig
 from queue_manager.cli.exit_codes import CommandRefused
+from queue_manager.cli.login_name import name_user, submitter
 from queue_manager.client import job_logs
-from queue_manager.client.errors import JobDeleted, JobFailed, JobNotFound, NeverStarts, Timeout
+from queue_manager.client.errors import JobDeactivated, JobDeleted, JobFailed, JobNotFound, NeverStarts, Timeout
 from queue_manager.client.job_requests import create_job, read_visible_pods, read_workloads
 from queue_manager.client.job_update import ENDED, LOST, JobUpdate, Seen, differs, follow, may_have_cause, see
 from queue_manager.client.never_starts import ObstacleChecks
@@ -48,13 +49,16 @@ PASSING_STATUSES = (429, 500, 502, 503, 504)
 class Client:
     """Submits and follows Jobs through an ApiClient of the package `kubernetes`.
 
-    `namespace` is used for Jobs that name none. A Job is given to the methods as a V1Job, or as "NAME" or
-    "NAMESPACE/NAME". A V1Job that came from the server means that very Job, not a later one of the same name.
+    `namespace` is used for Jobs that name none. `user`: whose Jobs it submits, for the history, unless a Job names one;
+    on a cluster with the webhook only a service account submits for others. A Job is given to the methods as a V1Job,
+    or as "NAME" or "NAMESPACE/NAME". A V1Job that came from the server means that very Job, not a later one of the same
+    name.
     """
 
-    def __init__(self, api_client: ApiClient, *, namespace: str = "default") -> None:
+    def __init__(self, api_client: ApiClient, *, namespace: str = "default", user: str = "") -> None:
         self.api_client = api_client
         self.namespace = namespace
+        self.user = user
         self._batch = BatchV1Api(api_client)
 
     @classmethod
@@ -62,7 +66,8 @@ class Client:
         """A client of the cluster in a kubeconfig, in the namespace of its context.
 
         Without `path` it is the kubeconfig of the commands: $KUBECONFIG, else the one of `sluice up`, else
-        ~/.kube/config. Raises FileNotFoundError and `kubernetes.config.ConfigException`.
+        ~/.kube/config. On a cluster of `sluice up` the user is the login name, as for the commands. Raises
+        FileNotFoundError and `kubernetes.config.ConfigException`.
         """
         from kubernetes.config import new_client_from_config
 
@@ -71,7 +76,8 @@ class Client:
         except CommandRefused as error:
             raise FileNotFoundError(str(error)) from error
         home = kubeconfig.namespace(file, context) or "default"
-        return cls(new_client_from_config(config_file=str(file), context=context), namespace=home)
+        api_client = new_client_from_config(config_file=str(file), context=context)
+        return cls(api_client, namespace=home, user=submitter(file))
 
     def submit(
         self,
@@ -99,6 +105,7 @@ class Client:
             labels = meta.setdefault("labels", {})
             labels[QUEUE_NAME] = _agreed("queue", labels.get(QUEUE_NAME), queue)
             tree.setdefault("spec", {})["suspend"] = True  # the queue starts it
+        name_user(meta, self.user)
         created = self._read(blocking(self.api_client, lambda client: create_job(client, home, tree)), "")
         if check:
             self._check(created)
@@ -123,8 +130,8 @@ class Client:
     def wait(self, job: V1Job | str, *, timeout: float | None = None) -> V1Job:
         """Return the Job once it has succeeded.
 
-        Raises JobFailed with the cause, NeverStarts (immediately, not after the timeout), JobNotFound, JobDeleted, and
-        Timeout after `timeout` seconds, at most one second late.
+        Raises JobFailed with the cause, NeverStarts and JobDeactivated (immediately, not after the timeout),
+        JobNotFound, JobDeleted, and Timeout after `timeout` seconds, at most one second late.
         """
         checks = ObstacleChecks(self.api_client, self.namespace)
         for seen in self._follow(job, timeout):
@@ -273,15 +280,15 @@ class Client:
         update = seen.update
         return JobFailed(update, seen.job.metadata.key, self._failure(seen))
 
-    def _lost(self, seen: Seen) -> NeverStarts:
+    def _lost(self, seen: Seen) -> NeverStarts | JobDeactivated:
         """The exception for a Job that stays stopped until a user changes it, with the failure of its last attempt."""
         update, key = seen.update, seen.job.metadata.key
         attempts = count_budget_attempts(seen.workload) if seen.workload is not None else 0
         text = plain(update.reason, update.message, attempts=attempts)
         why = cause_first(update.cause, update.reason, update.message, text)
-        reason = ": ".join(part for part in (update.state, why) if part)
-        remedy = f"sluice reactivate {key}" if update.state == JobState.DEACTIVATED else ""
-        return NeverStarts(update.job, key, reason, remedy)
+        if update.state == JobState.DEACTIVATED:
+            return JobDeactivated(update, key, why, f"sluice reactivate {key}")
+        return NeverStarts(update.job, key, ": ".join(part for part in (update.state, why) if part))
 
     def _failure(self, seen: Seen) -> Failure | None:
         found = newest_failure(self._pods(seen.job))

@@ -18,7 +18,7 @@ class Error(Exception):
 
 
 class NeverStarts(Error):
-    """The Job exists, but cannot start until it or its queue is changed, or it is reactivated.
+    """The Job exists, but cannot start until it or its queue is changed.
 
     `reason` says why, `remedy` what to do about it ("" if unknown), `job` is the Job.
     """
@@ -27,6 +27,21 @@ class NeverStarts(Error):
         super().__init__("\n  ".join([f"Job {key}: {reason}", *([remedy] if remedy else [])]))
         self.job = job
         self.reason = reason
+        self.remedy = remedy
+
+
+class JobDeactivated(Error):
+    """The Job was deactivated, by a user or by a rule, and stays out of its queue until it is reactivated.
+
+    It may have run before. `reason` says why; `cause` why its pods were not ready in the last attempt: `exit 3: boom`,
+    "" if it ended for another reason. `remedy`: the command that reactivates it. `job` is the Job.
+    """
+
+    def __init__(self, update: JobUpdate, key: Key, reason: str, remedy: str) -> None:
+        super().__init__("\n  ".join((f"Job {key} was deactivated: {reason}", remedy)))
+        self.job = update.job
+        self.reason = reason
+        self.cause = update.cause
         self.remedy = remedy
 
 

@@ -163,9 +163,10 @@ class Cluster:
     @property
     def client(self) -> Client:
         """Sluice's client on `api_client`, for the namespace `default`."""
+        from queue_manager.cli.login_name import login_name
         from queue_manager.client import Client
 
-        return Client(self.api_client)
+        return Client(self.api_client, user=login_name())
 
     @property
     def log(self) -> str:

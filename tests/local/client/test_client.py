@@ -19,7 +19,20 @@ from kubernetes.client import (
 )
 from urllib3.exceptions import HTTPError
 
-from queue_manager.client import Client, JobDeleted, JobFailed, JobNotFound, JobState, NeverStarts, NoLogs, Timeout
+from job_controller.model import Key
+from queue_manager.cli.login_name import login_name
+from queue_manager.cli.main import main
+from queue_manager.client import (
+    Client,
+    JobDeactivated,
+    JobDeleted,
+    JobFailed,
+    JobNotFound,
+    JobState,
+    NeverStarts,
+    NoLogs,
+    Timeout,
+)
 from queue_manager.client import client as client_module
 from queue_manager.testing import Cluster
 from tests.local.cluster.conftest import processes_of
@@ -127,13 +140,36 @@ def test_a_job_that_was_deactivated_raises_with_what_failed_in_it(start_sluice: 
     restarting = manifest("/no/such/program", backoffLimit=6)
     restarting["spec"]["template"]["spec"]["restartPolicy"] = "OnFailure"  # with Never the Job fails
     job = client.submit(restarting, queue=QUEUE)
-    with pytest.raises(NeverStarts, match=r"Deactivated: .*no such program: /no/such/program") as never:
+    with pytest.raises(JobDeactivated) as lost:
         client.wait(job, timeout=SECONDS)
-    assert never.value.remedy == "sluice reactivate default/one"
-    assert str(never.value).splitlines() == [
-        "Job default/one: Deactivated: no such program: /no/such/program; gave up after 1 attempt",
+    assert (lost.value.cause, lost.value.remedy) == (
+        "no such program: /no/such/program",
+        "sluice reactivate default/one",
+    )
+    assert str(lost.value).splitlines() == [
+        "Job default/one was deactivated: no such program: /no/such/program; gave up after 1 attempt",
         "  sluice reactivate default/one",
     ]
+
+
+def test_a_job_that_ran_and_was_deactivated_by_a_user_is_not_said_to_never_start(
+    sluice_client: Client, sluice_cluster: Cluster
+) -> None:
+    job = sluice_client.submit(manifest("sleep", "600"), queue=QUEUE)
+    next(update for update in sluice_client.watch(job, timeout=SECONDS) if update.state == JobState.RUNNING)
+    key = Key(job.metadata.namespace, "one")
+    assert main(["deactivate", str(key), "--kubeconfig", str(sluice_cluster.kubeconfig)]) == 0
+    with pytest.raises(JobDeactivated, match=f"^Job {key} was deactivated: by {login_name()}\n") as lost:
+        sluice_client.wait(job, timeout=SECONDS)
+    assert (lost.value.reason, lost.value.cause) == (f"by {login_name()}", "")
+
+
+def test_a_job_is_annotated_with_the_user_who_submits_it_unless_it_names_one(sluice_client: Client) -> None:
+    own = sluice_client.submit(manifest("true"), queue=QUEUE)
+    assert own.metadata.annotations["sluice/user"] == login_name()
+    others = manifest("true", name="two")
+    others["metadata"]["annotations"] = {"sluice/user": "anna"}
+    assert sluice_client.submit(others, queue=QUEUE).metadata.annotations["sluice/user"] == "anna"
 
 
 def test_a_job_that_only_waits_for_quota_times_out_with_its_state(sluice_client: Client) -> None:
@@ -220,6 +256,11 @@ def test_a_server_that_is_gone_is_reported_after_a_while(
     cluster.stop()
     with pytest.raises(HTTPError):
         client.wait(job, timeout=SECONDS)
+
+
+def test_jobs_of_a_kubeconfig_of_sluice_up_are_those_of_the_login_name(sluice_cluster: Cluster) -> None:
+    created = Client.from_kubeconfig(sluice_cluster.kubeconfig).submit(manifest("true"), queue=QUEUE)
+    assert created.metadata.annotations["sluice/user"] == login_name()
 
 
 def test_a_kubeconfig_names_the_namespace(sluice_cluster: Cluster) -> None:

@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from queue_manager.cli.login_name import login_name, submitter
-from queue_manager.cli.submit import name_user
+from queue_manager.cli.login_name import login_name, name_user, submitter
 from queue_manager.local.storage.data_directory import CERTIFICATE
 
 

@@ -77,7 +77,7 @@ def _joined(path: str, key: str) -> str:
 
 
 def _is_named(items: list[Any]) -> bool:
-    """Whether the items are objects that their names tell apart, like webhooks, containers and ports."""
+    """Whether the items are objects with distinct names, like webhooks, containers and ports."""
     names = [item.get("name") for item in items if isinstance(item, dict)]
     return len(names) == len(items) and None not in names and len(set(names)) == len(names)
 

@@ -176,4 +176,4 @@ async def _last_line(client: RestClient, job: Job) -> str:
     if not pods:
         return ""
     newest = max(pods, key=lambda pod: (str(pod.metadata.creation_timestamp), pod.metadata.name))
-    return await last_log_lines.last_line_of(client, *newest.metadata.key)
+    return await last_log_lines.error_line_of(client, *newest.metadata.key)

@@ -292,7 +292,7 @@ class Client:
 
     def _failure(self, seen: Seen) -> Failure | None:
         found = newest_failure(self._pods(seen.job))
-        return None if found is None else job_logs.with_last_line(self.api_client, found)
+        return None if found is None else job_logs.with_error_line(self.api_client, found)
 
     # --- objects ---
 

@@ -14,7 +14,7 @@ from queue_manager.client.errors import NoLogs
 from queue_manager.client.job_requests import read_pods
 from queue_manager.client.official_transport import blocking
 from queue_manager.engine.transport_protocol import is_success
-from queue_manager.last_line import TAIL_BYTES, TAIL_LINES, last_line
+from queue_manager.last_line import TAIL_BYTES, TAIL_LINES, error_line
 from queue_manager.visibility.pod_attempts import creation_order, failed_container
 
 if TYPE_CHECKING:
@@ -87,14 +87,14 @@ def follow(api_client: ApiClient, source: LoggedContainer) -> Iterator[str]:
         response.release_conn()
 
 
-def with_last_line(api_client: ApiClient, failure: Failure) -> Failure:
-    """The failure with the last line that its container wrote, if that can be read."""
+def with_error_line(api_client: ApiClient, failure: Failure) -> Failure:
+    """The failure with the error line of its container's log, if that can be read."""
     source = LoggedContainer(failure.namespace, failure.pod, failure.container)
     try:
         log = _content(api_client, source, tail_lines=TAIL_LINES, limit_bytes=TAIL_BYTES, _request_timeout=NODE_SECONDS)
     except NoLogs:
         return failure
-    return msgspec.structs.replace(failure, last_line=last_line(log))
+    return msgspec.structs.replace(failure, error_line=error_line(log))
 
 
 def _newest(pods: Sequence[Pod]) -> Pod | None:

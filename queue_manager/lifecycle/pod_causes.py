@@ -34,7 +34,7 @@ from job_controller.disruption_target import DISRUPTION_TARGET
 from job_controller.model import ContainerStatus, JobStatus, Pod, TerminatedState, WaitingState
 from job_controller.pod_facts import LONG_AGO, finish_time, is_active, is_terminal
 from job_controller.reasons import DEADLINE_EXCEEDED
-from queue_manager.last_line import last_line
+from queue_manager.last_line import error_line
 from queue_manager.lifecycle.unscheduled import unschedulable
 
 MAX_CHARACTERS = 256  # of a text; one that is longer ends with an ellipsis
@@ -183,7 +183,7 @@ def ended_text(exit_code: int | None, reason: str, message: str) -> str:
     """`exit 3: no such column`, `OOMKilled`, `no such program: /a/b`. `exit_code`: None if no container failed."""
     if program := no_program(message) or (not_executable(message) if reason in START_ERRORS else ""):
         return program
-    line = last_line(message)
+    line = error_line(message)
     if reason == OOM_KILLED and exit_code == _SIGKILL:
         return reason  # the last line of the log is not the cause
     code = "" if exit_code is None else f"exit {exit_code}"

@@ -31,12 +31,12 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     reason: str
     message: str
     at: datetime
-    last_line: str = ""  # the last line of the container's log
+    error_line: str = ""  # of the container's log
 
     @property
     def text(self) -> str:
         """The failure in a few words: `exit 3: ValueError: no such column`, `OOMKilled`."""
-        return ended_text(self.exit_code, self.reason, self.last_line or self.message)
+        return ended_text(self.exit_code, self.reason, self.error_line or self.message)
 
 
 def newest_failure(pods: Iterable[Pod]) -> Failure | None:

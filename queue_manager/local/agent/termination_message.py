@@ -2,7 +2,7 @@
 
 A kubelet reads the file of terminationMessagePath, and if that is empty and the policy is FallbackToLogsOnError, the
 end of the log. A process has no /dev/termination-log of its own here. So a failed container has the end of its log
-with that policy, and otherwise the last line of its log, so that the cause of a failure is in the status.
+with that policy, and otherwise one line of it (`last_line`), so that the cause of a failure is in the status.
 BEHAVIOUR.md#q114-termination-messages.
 """
 
@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from queue_manager.last_line import last_line
+from queue_manager.last_line import error_line
 
 MAX_BYTES = 2048  # of the log; the limits of a kubelet (kuberuntime MaxContainerTerminationMessageLogLength)
 MAX_LINES = 80
@@ -23,7 +23,7 @@ def termination_message(log: Path, policy: str) -> str:
     end = _end_of(log)
     if policy == FALLBACK:
         return "\n".join(end.decode("utf-8", "replace").splitlines()[-MAX_LINES:])
-    return last_line(end)
+    return error_line(end)
 
 
 def _end_of(log: Path) -> bytes:

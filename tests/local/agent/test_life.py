@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -63,6 +64,13 @@ async def test_a_failed_container_leaves_the_end_of_its_log_as_message(world: Wo
         await world.create(script, container={"terminationMessagePolicy": policy})
         pod = await world.over()
         assert terminated(pod)["message"] == message
+
+
+async def test_the_message_is_the_exception_though_python_flushes_output_after_it(world: World) -> None:
+    async with world.running():
+        await world.create(f'{sys.executable} -c \'print("epoch 1"); open("data/x.csv")\'')
+        pod = await world.over()
+        assert terminated(pod)["message"] == "FileNotFoundError: [Errno 2] No such file or directory: 'data/x.csv'"
 
 
 async def test_a_container_that_succeeds_leaves_no_message(world: World) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from queue_manager.cli.connection import NoResponse
-from queue_manager.cli.last_log_lines import last_line_of
+from queue_manager.cli.last_log_lines import error_line_of
 from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.transport_protocol import Relay, Request, Response
 
@@ -38,7 +38,7 @@ class LogServer(Relay):
 )
 async def test_the_last_line_or_none(answer: Response | Exception, line: str) -> None:
     node = LogServer(answer)
-    assert await last_line_of(RestClient(node), "default", "p", "main") == line
+    assert await error_line_of(RestClient(node), "default", "p", "main") == line
     (request,) = node.asked
     assert request.path == "/api/v1/namespaces/default/pods/p/log"
     assert (request.query or {})["container"] == "main"

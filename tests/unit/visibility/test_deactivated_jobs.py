@@ -144,7 +144,7 @@ def crashed(
     *pods: Pod, reason: str = LIMIT, status: Tree | None = None, lines: str = "", **more: Any
 ) -> DeactivatedJob:
     its = deactivated(reason, status or GIVEN_UP, **more)
-    found = {uid: replace(failure, last_line=lines) for uid, failure in failures([its], pods).items()}
+    found = {uid: replace(failure, error_line=lines) for uid, failure in failures([its], pods).items()}
     (row,) = deactivated_jobs([its], [], at(60), failures=found)
     return row
 

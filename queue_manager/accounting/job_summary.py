@@ -7,7 +7,7 @@ none. *Wasted*: the requested CPU time of attempts that led to nothing, by cause
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from enum import StrEnum
 
@@ -151,12 +151,11 @@ def summary(job: JobRecord, steps: Iterable[StepRecord], pods: Sequence[PodRecor
     last = runs[-1].admission if runs else None
     started = runs[0].admission.at if runs else None
     used = [pod.cpu_seconds for pod in pods if pod.cpu_seconds is not None]
-    failed = max(
-        (pod for pod in pods if pod.exit_code and pod.phase != DELETED_POD), key=lambda pod: pod.ended_at, default=None
-    )
+    failed = max(_failed(pods), key=lambda pod: pod.ended_at, default=None)
     times = job_times(_life(job, ordered, runs, end), now)
     state = _state(ordered, end)
     by_pods = state is JobOutcome.FAILED and end is not None and end.reason in _ENDED_BY_PODS
+    cause = _cause(ordered, _last_failed(pods) if by_pods else failed, state)
     return JobSummary(
         namespace=job.namespace,
         name=job.name,
@@ -166,8 +165,8 @@ def summary(job: JobRecord, steps: Iterable[StepRecord], pods: Sequence[PodRecor
         cluster_queue=last.cluster_queue if last is not None else "",
         flavor=last.flavor if last is not None else "",
         state=state,
-        cause=_cause(ordered, _last_failed(pods) if by_pods else failed, state),
-        exit_code=failed.exit_code if failed is not None else None,
+        cause=cause,
+        exit_code=_highest_exit_code(pods) if cause else None,
         attempts=len(runs),
         evictions=_count(ordered, StepKind.EVICTED),
         preemptions=_count(ordered, StepKind.PREEMPTED),
@@ -269,6 +268,15 @@ def _state(ordered: Sequence[StepRecord], end: StepRecord | None) -> JobOutcome:
     return JobOutcome.DELETED if end is not None and last is not JobOutcome.DEACTIVATED else last
 
 
+def _failed(pods: Iterable[PodRecord]) -> Iterator[PodRecord]:
+    """The pods that failed by themselves: one that was stopped has an exit code too, but was deleted."""
+    return (pod for pod in pods if pod.exit_code and pod.phase != DELETED_POD)
+
+
+def _highest_exit_code(pods: Iterable[PodRecord]) -> int | None:
+    return max((pod.exit_code for pod in _failed(pods) if pod.exit_code), default=None)
+
+
 def _last_failed(pods: Iterable[PodRecord]) -> PodRecord | None:
     """The last pod that failed or was disrupted; of deleted pods only disrupted ones have a message."""
     failed = (pod for pod in pods if (pod.message if pod.phase == DELETED_POD else pod.exit_code))
@@ -281,7 +289,7 @@ def _cause(ordered: Sequence[StepRecord], failed: PodRecord | None, state: JobOu
         return ""
     of_job = ENDS_OF_JOB if state is not JobOutcome.DEACTIVATED else ()  # its deletion changes nothing
     kinds = (*of_job, *ENDS_OF_ATTEMPT, StepKind.HELD)
-    ends = [step for step in _without_past_holds(ordered) if step.kind in kinds and (step.reason or step.message)]
+    ends = [step for step in _in_force(ordered) if step.kind in kinds and (step.reason or step.message)]
     end = next((step for step in ends if step.kind is StepKind.FINISHED), ends[-1] if ends else None)
     of_end = _pods_of(end) if end is not None else ""
     of_failed = failed.message or f"exit {failed.exit_code}" if failed is not None else ""
@@ -291,10 +299,21 @@ def _cause(ordered: Sequence[StepRecord], failed: PodRecord | None, state: JobOu
     return "; ".join(part for part in (first, then) if part)
 
 
-def _without_past_holds(ordered: Sequence[StepRecord]) -> Sequence[StepRecord]:
-    """The steps without those that a stopped queue caused before it admitted Workloads again."""
-    resumed = max((number for number, step in enumerate(ordered) if step.kind is StepKind.RESUMED), default=0)
-    return [step for number, step in enumerate(ordered) if number >= resumed or not _is_by_hold(step)]
+def _in_force(ordered: Sequence[StepRecord]) -> Sequence[StepRecord]:
+    """The steps without those that a later one has undone: what a stopped queue caused before it admitted Workloads
+    again, and deactivations before a reactivation.
+    """
+    resumed, reactivated = _last(ordered, StepKind.RESUMED), _last(ordered, StepKind.REACTIVATED)
+    return [
+        step
+        for number, step in enumerate(ordered)
+        if (number >= resumed or not _is_by_hold(step))
+        and (number >= reactivated or step.kind is not StepKind.DEACTIVATED)
+    ]
+
+
+def _last(ordered: Sequence[StepRecord], kind: StepKind) -> int:
+    return max((number for number, step in enumerate(ordered) if step.kind is kind), default=0)
 
 
 def _is_by_hold(step: StepRecord) -> bool:

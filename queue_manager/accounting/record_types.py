@@ -92,7 +92,7 @@ class PodRecord(msgspec.Struct, frozen=True, kw_only=True):
     node: str
     phase: str
     ended_at: datetime
-    exit_code: int | None = None  # of the first container that failed, or 0
+    exit_code: int | None = None  # the highest of its containers
     reason: str = ""
     message: str = ""
     restarts: int = 0

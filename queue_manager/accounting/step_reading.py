@@ -293,7 +293,7 @@ def pod_records(old: Pod | None, new: Pod | None, now: datetime) -> Iterator[Rec
     annotations = pod.metadata.annotations
     statuses = (*pod.status.init_container_statuses, *pod.status.container_statuses)
     ends = [status.state.terminated for status in statuses if status.state.terminated is not None]
-    worst = next((end for end in ends if end.exit_code), ends[-1] if ends else None)
+    worst = max(ends, key=lambda end: end.exit_code, default=None)
     phase = pod.status.phase if is_terminal(pod) and pod.metadata.deletion_timestamp is None else DELETED_POD
     cause = disruption_of(pod) or (cause_of(pod) if phase != DELETED_POD else None)
     yield PodRecord(

@@ -111,7 +111,7 @@ def _row(
         reason=evicted.reason if evicted is not None else "",
         message=evicted.message if evicted is not None else "",
         budget_attempts=count_budget_attempts(workload),
-        exit_code=failure.exit_code if failure is not None else None,
+        exit_code=failure.job_exit_code if failure is not None else None,
         last_error=last_error,
         since=since,
         deactivated_seconds=(now - since).total_seconds() if since is not None else None,

@@ -46,8 +46,13 @@ def _kept_cause(job: Job, workload: Workload | None) -> str:
 
 
 def exit_code_of(cause: str, pods: Iterable[model.Pod]) -> int | None:
-    """Return the highest exit code of the failed pods' containers; None if `cause` is "" or no container failed."""
-    failed = [pod for pod in pods if pod.status.has_failed] if cause else []
+    """Return the exit code of a Job with this cause, as `highest_exit_code`; None if the cause is ""."""
+    return highest_exit_code(pods) if cause else None
+
+
+def highest_exit_code(pods: Iterable[model.Pod]) -> int | None:
+    """Return the highest exit code of the failed pods' containers; None if no container failed."""
+    failed = (pod for pod in pods if pod.status.has_failed)
     containers = (c for pod in failed for c in (*pod.status.init_container_statuses, *pod.status.container_statuses))
     ends = (container.state.terminated for container in containers)
     return max((end.exit_code for end in ends if end is not None and end.exit_code != 0), default=None)

@@ -16,7 +16,7 @@ from job_controller.switched_off_features import effective
 from queue_manager.api.types import Workload
 from queue_manager.lifecycle.pod_causes import ended_text
 from queue_manager.visibility.attempt_counts import budget_attempts
-from queue_manager.visibility.job_causes import pods_by_job
+from queue_manager.visibility.job_causes import highest_exit_code, pods_by_job
 from queue_manager.visibility.pod_attempts import delay_of_index, failed_container
 from queue_manager.visibility.wire_types import Pod
 
@@ -32,6 +32,7 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     message: str
     at: datetime
     error_line: str = ""  # of the container's log
+    job_exit_code: int | None = None  # the highest of the Job's failed pods
 
     @property
     def text(self) -> str:
@@ -89,7 +90,9 @@ def failures(
             continue
         replaced = _replaced_at(by_uid.get(owner.uid), newest, failed, options or JobControllerOptions())
         if _led_here(workload, finish_time(newest), replaced):
-            found[workload.metadata.uid] = _failure(newest)
+            found[workload.metadata.uid] = msgspec.structs.replace(
+                _failure(newest), job_exit_code=highest_exit_code(failed)
+            )
     return found
 
 

@@ -135,6 +135,24 @@ def test_the_cause_of_a_failure_begins_with_the_last_failed_pod() -> None:
     assert (found.exit_code, found.cause) == (3, "exit 3: boom; BackoffLimitExceeded")
 
 
+def test_the_exit_code_is_the_highest_of_the_pods_that_failed() -> None:
+    pods = (
+        pod("p1", exit_code=4, seconds=5),
+        pod("p2", exit_code=3, seconds=9),
+        pod("p3", exit_code=143, phase="Deleted"),
+    )
+    assert of(admitted(1), finished(10, "BackoffLimitExceeded"), pods=pods).exit_code == 4
+    assert of(admitted(1), finished(10), pods=pods).exit_code is None
+
+
+def test_a_job_that_was_reactivated_does_not_wait_because_it_was_deactivated() -> None:
+    by_user = step(StepKind.DEACTIVATED, 7, reason="Deactivated", message="by root")
+    back = step(StepKind.REACTIVATED, 8)
+    assert (of(by_user, back).state, of(by_user, back).cause) == (JobOutcome.PENDING, "")
+    again = step(StepKind.DEACTIVATED, 9, occurrence=3, reason="Deactivated", message="by anna")
+    assert of(by_user, back, again).cause == "Deactivated: by anna"
+
+
 @pytest.mark.parametrize("end", [(), (finished(10),)], ids=["runs", "succeeded"])
 def test_a_job_that_runs_or_has_succeeded_has_no_cause(end: tuple[StepRecord, ...]) -> None:
     evicted = (admitted(1), step(StepKind.EVICTED, 2, reason="PodsReadyTimeout"), released(3), admitted(4, 2))

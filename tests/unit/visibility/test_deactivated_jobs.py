@@ -153,6 +153,9 @@ def test_a_job_whose_pods_fail_crashes_and_its_exit_code_and_log_are_the_last_er
     row = crashed(exited("j-aaaaa", 10), exited("j-bbbbb", 20, exit=4), lines="ValueError: no such column")
     assert (row.why, row.exit_code, row.last_error) == ("crashes", 4, "exit 4: ValueError: no such column")
     assert row.action == "fix what sluice logs j --failed shows, then: sluice reactivate j"
+    assert crashed(exited("j-aaaaa", 10, exit=5), exited("j-bbbbb", 20)).exit_code == 5, (
+        "the highest, as in ps and show"
+    )
 
 
 def test_an_oom_killed_job_has_that_cause() -> None:

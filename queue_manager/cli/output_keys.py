@@ -39,7 +39,7 @@ MEANINGS = {
     "lastError": 'last error of its pods; "" if none is known',
     "exitCode": "highest exit code of its failed pods, if their end is the cause; else null",
     "PodRow.exitCode": "exit code of the first container that failed, 0 if all succeeded; null before",
-    "DeactivatedJob.exitCode": "exit code of the container that failed last, or null",
+    "DeactivatedJob.exitCode": "highest exit code of its failed pods, if one led to the deactivation; else null",
     "exitCodes": "exit codes of the pods that still exist",
     "strategy": "StrictFIFO or BestEffortFIFO",
     # pods
@@ -167,7 +167,6 @@ MEANINGS = {
     "JobSummary.flavor": 'flavors of its last admission, separated by commas; "" without one',
     "JobSummary.state": "state in the history",
     "JobSummary.cause": 'why it did not succeed, or does not run; else ""',
-    "JobSummary.exitCode": "exit code of the last pod that failed, or null",
     "JobSummary.attempts": "periods with quota",
     "JobSummary.evictions": "evictions other than preemptions and deactivations",
     "JobSummary.preemptions": "times that it was preempted",

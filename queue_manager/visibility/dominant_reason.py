@@ -35,13 +35,13 @@ from queue_manager.lifecycle.queue_entry import waits
 from queue_manager.lifecycle.unscheduled import Unscheduled
 from queue_manager.visibility import reason_codes
 from queue_manager.visibility.attempt_counts import budget_attempts
-from queue_manager.visibility.deactivated_jobs import BY_A_USER, LIMIT, NO_NODE, NOT_STARTABLE, action
+from queue_manager.visibility.awaited_node import awaits_node
+from queue_manager.visibility.deactivated_jobs import LIMIT, NO_NODE, NOT_STARTABLE, action
 from queue_manager.visibility.deactivated_jobs import cause as why_deactivated
 from queue_manager.visibility.effects_of_changes import queue_argument, queue_obstacle
-from queue_manager.visibility.explained_case import Case, given
+from queue_manager.visibility.explained_case import Case
 from queue_manager.visibility.job_causes import recorded_cause
 from queue_manager.visibility.job_states import (
-    AWAITS_NODE,
     JobState,
     awaits_requeue,
     explain_state,
@@ -62,9 +62,8 @@ ADMITTED_SECONDS = 15.0  # in which an admitted Job is unsuspended
 def dominant(case: Case) -> Finding:
     """The reason of a Job: the first line of the table in the docstring of this module that applies to it."""
     found = _of_queue_and_pods(case)
-    is_left_out = case.state == JobState.DEACTIVATED and why_deactivated(given(case.workload)) == BY_A_USER
-    awaits_node = case.state in AWAITS_NODE and not is_left_out
-    lacks = exceeds_fixed_nodes(case.job, case.workload, case.around.nodes) if awaits_node else ""
+    is_awaiting = awaits_node(case.state, case.workload)
+    lacks = exceeds_fixed_nodes(case.job, case.workload, case.around.nodes) if is_awaiting else ""
     return _never_on_these_nodes(case, lacks, found) if lacks and found.reason not in _BEFORE_NODES else found
 
 

@@ -107,13 +107,12 @@ def obstacle(
         return None
     local, cluster_queue = queues.of(key)
     judged = _judged(job)
-    found = own_obstacle(job, workload, queues)
+    of_resources = _of_resources(judged, workload, cluster_queue, queues.rules)
+    found = _of_spec(judged, workload, cluster_queue, queues, of_resources)
     if found is not None:
         return found
     text = queue_obstacle(key, local, cluster_queue, default_ns)
-    if text:
-        return _of_queues(text, local, cluster_queue)
-    return _of_resources(judged, workload, cluster_queue, queues.rules)
+    return _of_queues(text, local, cluster_queue) if text else of_resources
 
 
 def own_obstacle(job: Job | None, workload: Workload | None, queues: ReadableQueues) -> Obstacle | None:
@@ -122,10 +121,20 @@ def own_obstacle(job: Job | None, workload: Workload | None, queues: ReadableQue
     if queues.local is None:
         return None
     _, cluster_queue = queues.of(local_queue_of(job, workload))
-    found = _of_class(judged, workload, queues) or _of_specs(judged, cluster_queue, queues) if judged else None
-    if found is not None or _of_resources(judged, workload, cluster_queue, queues.rules) is not None:
-        return found  # a resource without quota is named first, by `obstacle`
-    return node_obstacle(judged, workload, queues.nodes)
+    of_resources = _of_resources(judged, workload, cluster_queue, queues.rules)
+    return _of_spec(judged, workload, cluster_queue, queues, of_resources)
+
+
+def _of_spec(
+    job: Job | None,
+    workload: Workload | None,
+    cluster_queue: ClusterQueue | None,
+    queues: ReadableQueues,
+    of_resources: Obstacle | None,
+) -> Obstacle | None:
+    """`of_resources`: a resource without quota, which is named before the size of nodes, by `obstacle`."""
+    found = _of_class(job, workload, queues) or _of_specs(job, cluster_queue, queues) if job else None
+    return found if found is not None or of_resources is not None else node_obstacle(job, workload, queues.nodes)
 
 
 def node_obstacle(job: Job | None, workload: Workload | None, nodes: Sequence[NodeFacts] | None) -> Obstacle | None:

@@ -16,13 +16,12 @@ from queue_manager.api.condition_types import QUOTA_RESERVED
 from queue_manager.api.types import ClusterQueue, LocalQueue, Workload, stops
 from queue_manager.lifecycle.pod_causes import worst_cause
 from queue_manager.lifecycle.unscheduled import unschedulable
-from queue_manager.visibility.deactivated_jobs import BY_A_USER
-from queue_manager.visibility.deactivated_jobs import cause as why_deactivated
+from queue_manager.visibility.awaited_node import awaits_node
 from queue_manager.visibility.diagnosis.problem import Problem, error, warning
 from queue_manager.visibility.diagnosis.snapshot import ClusterSnapshot
 from queue_manager.visibility.job_causes import job_cause, pods_by_job, recorded_cause
-from queue_manager.visibility.job_states import AWAITS_NODE, JobState, is_pending, job_state, workloads_by_job
-from queue_manager.visibility.largest_node import exceeds_fixed_nodes, exceeds_nodes, short_resources
+from queue_manager.visibility.job_states import is_pending, job_state, workloads_by_job
+from queue_manager.visibility.largest_node import exceeds_fixed_nodes, exceeds_nodes
 from queue_manager.visibility.obstacles import Obstacle, ReadableQueues, obstacle, own_obstacle
 
 NEVER_STARTS = "NeverStarts"
@@ -132,10 +131,7 @@ def too_large_pods(snapshot: ClusterSnapshot) -> Iterator[Problem]:
             workload = by_job.get(job.metadata.uid)
             cause = job_cause(job, workload, pods_of.get(job.metadata.uid, ()))
             state = job_state(job, workload, snapshot.now)
-            is_left_out = (
-                state == JobState.DEACTIVATED and workload is not None and why_deactivated(workload) == BY_A_USER
-            )
-            awaits = state in AWAITS_NODE and not (is_left_out and not short_resources(cause))
+            awaits = awaits_node(state, workload)
             never = exceeds_fixed_nodes(job, workload, snapshot.nodes) if awaits else ""
             lacks = never or exceeds_nodes(cause, job, workload, snapshot.nodes, awaits_node=awaits)
             if lacks:

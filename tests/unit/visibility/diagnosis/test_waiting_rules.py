@@ -40,7 +40,8 @@ def pending(*names: str, **more: Any) -> dict[str, Any]:
 
 def after_an_attempt(pod_cause: str, **of_job: Any) -> dict[str, Any]:
     attempt = {"start": wire(0), "end": wire(30), "reason": "PodsReadyTimeout", "podCause": pod_cause}
-    status = {"requeueHistory": {"attempts": [attempt]}}
+    gave_up = cond("Evicted", reason="DeactivatedDueToRequeuingLimitExceeded", seconds=30)
+    status = {"requeueHistory": {"attempts": [attempt]}, "conditions": [gave_up]}
     return {
         "jobs": [job("j", **of_job)],
         "workloads": [workload("j", status=status, active=False)],

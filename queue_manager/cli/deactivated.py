@@ -15,7 +15,7 @@ from queue_manager.cli.last_log_lines import with_log
 from queue_manager.cli.machine_formats import job_names
 from queue_manager.cli.named_targets import of_queue
 from queue_manager.cli.node_reading import nodes_for
-from queue_manager.cli.permitted_lists import list_permitted
+from queue_manager.cli.permitted_lists import list_permitted, of_all_or_own
 from queue_manager.cli.published_config import published
 from queue_manager.cli.time_texts import span
 from queue_manager.configuration import KueueConfig
@@ -71,7 +71,8 @@ def run(args: argparse.Namespace) -> int:
 
 async def _rows(args: argparse.Namespace) -> list[DeactivatedJob]:
     async with connect(args.kubeconfig, args.context, forbidden=one_namespace(args)) as client:
-        rows, _ = await read_deactivated(client, args.namespace or "", read_default_namespace(args))
+        default_ns = read_default_namespace(args)
+        rows, _ = await of_all_or_own(lambda namespace: read_deactivated(client, namespace, default_ns), args)
         return await of_queue(client, rows, args)
 
 

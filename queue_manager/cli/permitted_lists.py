@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import argparse
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
 from queue_manager.api.api_resources import Resource
+from queue_manager.cli.connection import read_default_namespace
+from queue_manager.cli.standard_streams import say
 from queue_manager.engine.rest_client import O, RestClient
 from queue_manager.engine.transport_protocol import ApiError
 
@@ -31,6 +37,28 @@ async def list_all_or_own(client: RestClient, resource: Resource, type: type[O],
     """Return the objects of all namespaces, or of this one if the user may not read the others."""
     found = await list_permitted(client, resource, type)
     return found if found is not None else await client.list(resource, namespace, type=type)
+
+
+T = TypeVar("T")
+
+
+async def of_all_or_own(read: Callable[[str], Awaitable[T]], args: argparse.Namespace) -> T:
+    """Return what `read` returns for the namespace of -n, or for "", all of them.
+
+    Without -n and -A, a user who may not read all gets what it returns for the namespace of the context, and a line on
+    standard error that says so. Raises ApiError if that is not permitted either.
+    """
+    if args.namespace or args.all_namespaces:
+        return await read(args.namespace or "")
+    try:
+        return await read("")
+    except ApiError as error:
+        own = read_default_namespace(args)
+        if not error.is_forbidden:
+            raise
+        found = await read(own)
+    say(f"only namespace {own} is listed, since not all may be read; -n names another one")
+    return found
 
 
 async def seen(client: RestClient, resource: Resource, type: type[O]) -> list[O] | None:

@@ -21,6 +21,7 @@ from queue_manager.cli.machine_formats import job_names
 from queue_manager.cli.manager_reading import read_presence
 from queue_manager.cli.named_targets import of_queue
 from queue_manager.cli.node_reading import nodes_for
+from queue_manager.cli.permitted_lists import of_all_or_own
 from queue_manager.cli.pod_reading import read_troubled_pods
 from queue_manager.cli.queue_reading import read_queues
 from queue_manager.cli.time_texts import deadline, format_time, span
@@ -168,7 +169,7 @@ async def rows_and_notice(args: argparse.Namespace, now: datetime) -> tuple[list
     Also the notice about an absent manager if Jobs wait; "" otherwise.
     """
     async with connect(args.kubeconfig, args.context, forbidden=one_namespace(args)) as client:
-        rows = await rows_of_queue(client, args)
+        rows = await of_all_or_own(lambda namespace: _rows_in(client, namespace, args), args)
         waits = any(row.state in WAITING for row in filter_of(args).chosen(rows, now))
         if not waits:
             return rows, ""
@@ -178,7 +179,11 @@ async def rows_and_notice(args: argparse.Namespace, now: datetime) -> tuple[list
 
 async def rows_of_queue(client: RestClient, args: argparse.Namespace) -> list[JobRow]:
     """Read the rows of the namespace and queue that the arguments name."""
-    rows = await job_table(client, args.namespace or "", read_default_namespace(args))
+    return await _rows_in(client, args.namespace or "", args)
+
+
+async def _rows_in(client: RestClient, namespace: str, args: argparse.Namespace) -> list[JobRow]:
+    rows = await job_table(client, namespace, read_default_namespace(args))
     return await of_queue(client, rows, args)
 
 

@@ -30,6 +30,10 @@ from queue_manager.installation.upgrade_changes import FieldChange, changes
 
 POD_TEMPLATE = "spec.template."
 TAKE_OVER = "apply with --force-conflicts to take the field over"
+NEEDS_SETTINGS = (
+    "rights in namespaces suffice for an installation with Roles only: give --namespaced and --cluster-objects, as "
+    "for its installation"
+)
 KUBECTL, HELM = "kubectl", "helm"  # field managers
 
 Result = Literal["created", "changed", "restarted", "conflict", "refused", "left over"]
@@ -66,7 +70,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 async def _run(args: argparse.Namespace, wanted: list[Json], where: RolesOnly | None) -> int:
-    async with connect(args.kubeconfig, args.context) as client:
+    async with connect(args.kubeconfig, args.context, forbidden=NEEDS_SETTINGS) as client:
         rows = await check(client, wanted, where)
     output.show(args.output, COLUMNS, rows, "nothing would change", row_type=UpgradeRow, name=object_name)
     sys.stdout.flush()

@@ -24,7 +24,7 @@ def add_change_options(command: argparse.ArgumentParser) -> None:
 def add_scope_options(command: argparse.ArgumentParser) -> None:
     """Add -n and -A, of which one may be given: without either, a command reads all namespaces."""
     scope = command.add_mutually_exclusive_group()
-    scope.add_argument("-n", "--namespace", metavar="NS", help="only this namespace (default: all)")
+    scope.add_argument("-n", "--namespace", metavar="NS", help="only this namespace (default: all that may be read)")
     scope.add_argument("-A", "--all-namespaces", action="store_true", help="all namespaces, as without -n")
 
 

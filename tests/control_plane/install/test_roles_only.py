@@ -173,6 +173,8 @@ async def test_its_owner_checks_an_upgrade_and_removes_it_with_rights_in_the_nam
     assert (code, text) == (0, "nothing would change\n")
     code, text = await command(accounts["owner"], "upgrade", "--check", *options, "--set", "image.tag=next")
     assert (code, bool(re.search(r"Deployment/kueue-controller-manager +team-a +restarted .*next", text))) == (1, True)
+    code, text = await command(accounts["owner"], "upgrade", "--check", "--namespace", TEAM)
+    assert (code, "give --namespaced and --cluster-objects" in text) == (3, True), text
 
     code, text = await command(accounts["owner"], "uninstall", "--namespace", TEAM, "--crds")
     assert (code, "Roles only, and CRDs are not part of it" in text) == (2, True), text
@@ -183,6 +185,16 @@ async def test_its_owner_checks_an_upgrade_and_removes_it_with_rights_in_the_nam
     assert kubectl(cluster, "get", kinds, "-A", "-l", selector, "-o", "name") == ""
     code, text = await command(accounts["owner"], "uninstall", "--namespace", TEAM, "--namespaced", TEAM)
     assert (code, "deleted" in text) == (0, False), text
+
+
+async def test_lists_without_a_namespace_are_those_of_the_context_where_others_may_not_be_read(
+    accounts: dict[str, Path],
+) -> None:
+    for verb in ("ps", "deactivated"):
+        code, text = await command(accounts["member"], verb)
+        assert (code, f"only namespace {TEAM} is listed" in text) == (0, True), text
+        code, text = await command(accounts["member"], verb, "-A")
+        assert (code, "-n NAMESPACE reads one namespace only" in text) == (3, True), text
 
 
 async def test_missing_rights_are_those_that_a_role_in_the_namespace_lacks(

@@ -125,7 +125,7 @@ def test_the_default_namespace_is_that_of_the_context(
     assert not any("/namespaces/default/" in path for path in paths)
 
 
-@pytest.mark.parametrize("command", ["ps", "ps -A", "deactivated", "deactivated --all-namespaces"])
+@pytest.mark.parametrize("command", ["ps -A", "deactivated --all-namespaces"])
 def test_a_user_without_rights_in_all_namespaces_gets_a_hint(
     home: Path, asked: tuple[str, list[str]], command: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -327,7 +327,7 @@ def connect(read: Callable[[], Access]) -> ClusterTransport:
 
 
 def reader(path: str | None, context: str | None) -> Callable[[], Access]:
-    """Return a function that reads the access: the given kubeconfig, else in-cluster, else kubectl's default."""
+    """Return a function that reads server and credentials: the given kubeconfig, else in-cluster, else kubectl's."""
     if path is None and os.environ.get("KUBERNETES_SERVICE_HOST"):
         return kubeconfig.service_account
     files = [path] if path else (os.environ.get("KUBECONFIG") or "").split(os.pathsep)

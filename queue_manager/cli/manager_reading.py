@@ -62,7 +62,7 @@ async def has_configuration(client: RestClient) -> bool:
 
 
 class _Reading:
-    """Leases that were read so far, and the time of the API server at the last of them."""
+    """Leases that were read so far, and the API server's time at the last read."""
 
     def __init__(self, client: RestClient) -> None:
         self._client = client

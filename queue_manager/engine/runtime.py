@@ -160,7 +160,7 @@ class Runtime:
         self._support_parts.append(_Part(f"support {getattr(run, '__qualname__', '')}", run, self._support_tasks))
 
     def add_urgent_writes(self, count: Callable[[], int]) -> None:
-        """Register `count`: the unfinished writes that let work run. Writes that only inform wait for them."""
+        """Register a function that counts the unfinished writes that let work run; Events wait for these."""
         self._urgent_writes.append(count)
 
     def is_backlogged(self) -> bool:

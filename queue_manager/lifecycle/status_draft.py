@@ -70,7 +70,7 @@ class Draft:
         self.status = msgspec.structs.replace(self.status, **fields)
 
     def event(self, type: Literal["Normal", "Warning"], reason: str, message: str) -> None:
-        """Record an Event after the write."""
+        """Add an Event, which is recorded once the status is written."""
         self.events.append(WorkloadEvent(type, reason, message))
 
     # --- the result ---

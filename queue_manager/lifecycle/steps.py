@@ -53,7 +53,7 @@ class ApplyTransition:
 
 @dataclass(frozen=True, slots=True)
 class Deactivate:
-    """Set spec.active to false and, in the same write, the annotation that identifies the announcement."""
+    """Set spec.active to false and, in the same write, the annotation that says for which DeactivationTarget."""
 
     announced: str
 

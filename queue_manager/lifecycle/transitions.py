@@ -255,7 +255,7 @@ def deactivate(draft: Draft, pod_cause: str = "") -> None:
 
 
 def unreserve(draft: Draft, *, waits_for_pods: bool) -> None:
-    """Release the quota after the Job has stopped, and reset the conditions of the old run, in one write.
+    """Release the quota after the Job has stopped, add up how long it ran, and reset the conditions, in one write.
 
     `waits_for_pods`: waitForPodsReady is on, so PodsReady is reset in the same write. BEHAVIOUR.md#q27-quota-release.
     """

@@ -1,8 +1,8 @@
 """How long a Workload may run, and until when it is not preempted.
 
-The life cycle deactivates a Workload at the end of maximumExecutionTimeSeconds, less its past runs (KEP-3125), so
-backfilling may rely on it. For its minimum runtime, which an annotation sets, an admitted Workload is no candidate for
-preemption (BEHAVIOUR.md#q53-minimum-runtime).
+The life cycle deactivates a Workload at the end of maximumExecutionTimeSeconds, less its past runs (KEP-3125), which
+`lifecycle/transitions.py::unreserve` adds up; so backfilling may rely on it. For its minimum runtime, which an
+annotation sets, an admitted Workload is no candidate for preemption (BEHAVIOUR.md#q53-minimum-runtime).
 """
 
 from __future__ import annotations

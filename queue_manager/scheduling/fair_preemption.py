@@ -223,12 +223,12 @@ class _Search:
 
     def _take(self, holding: Holding) -> bool:
         """Take a victim. True if the preemptor fits then."""
-        victim = Victim(holding, self._reason(holding))
+        victim = Victim(holding, self._preemption_reason(holding))
         self._stop(victim)
         self.victims.append(victim)
         return self.fits()
 
-    def _reason(self, holding: Holding) -> str:
+    def _preemption_reason(self, holding: Holding) -> str:
         if self.node(holding) is self._own:
             return reasons.IN_CLUSTER_QUEUE
         return reasons.IN_COHORT_RECLAMATION if self._within_nominal else reasons.IN_COHORT_FAIR_SHARING

@@ -1,6 +1,7 @@
 """The order of Workloads in a ClusterQueue: priority, then queue time, then creation (BEHAVIOUR.md#q7-queue-order).
 
-The queue time is the creation of a Workload, or its eviction where that sends it behind those that wait already.
+Under admission fair sharing the past usage of LocalQueues comes before all of these (`queueing/pending.py`). The queue
+time is the creation of a Workload, or its eviction where that sends it behind those that wait already.
 """
 
 from __future__ import annotations

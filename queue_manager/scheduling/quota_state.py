@@ -232,7 +232,7 @@ class SchedulerState:
             state.node.add_all(counted.usage)
 
     def _recount(self, state: QueueState) -> None:
-        """Count holdings anew after changed quotas, on which the flavors of requests without a flavor depend."""
+        """Count holdings anew after changed quotas: requests without a flavor count for one that has quota."""
         for uid, counted in state.holdings.items():
             state.holdings[uid] = new = with_all_requests(self.holdings[uid], state.node.quotas)
             state.node.remove_all(counted.usage)

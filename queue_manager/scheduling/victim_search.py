@@ -190,7 +190,7 @@ class _Search:
             if is_candidate(holding):
                 yield _Candidate(rank, source, holding)
 
-    def _reason(self, source: Source, holding: Holding) -> str:
+    def _preemption_reason(self, source: Source, holding: Holding) -> str:
         if source.kind is CandidateKind.OWN_QUEUE:
             return reasons.IN_CLUSTER_QUEUE
         borrowing = self._policy.borrow_within_cohort
@@ -202,7 +202,10 @@ class _Search:
         return reasons.IN_COHORT_RECLAIM_WHILE_BORROWING if below else reasons.IN_COHORT_RECLAMATION
 
     def _only_without_borrowing(self, source: Source, holding: Holding) -> bool:
-        return source.kind is CandidateKind.OTHER and self._reason(source, holding) == reasons.IN_COHORT_RECLAMATION
+        return (
+            source.kind is CandidateKind.OTHER
+            and self._preemption_reason(source, holding) == reasons.IN_COHORT_RECLAMATION
+        )
 
     # --- one attempt ---
 
@@ -216,7 +219,7 @@ class _Search:
             kept = self._put_back(removal, chosen, borrowing)
         finally:
             removal.undo()
-        return tuple(Victim(c.holding, self._reason(c.source, c.holding)) for c in kept)
+        return tuple(Victim(c.holding, self._preemption_reason(c.source, c.holding)) for c in kept)
 
     def usable(self, *, borrowing: bool) -> list[str]:
         """The uids of all that this attempt may stop; [] if the preemptor may not borrow and would have to."""

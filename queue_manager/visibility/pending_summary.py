@@ -99,7 +99,7 @@ class PendingSummaries:
         self._workload = workload
 
     def answer(self, path: str, query: Mapping[str, str]) -> Answer | None:
-        """The page that a path and its query name, or a Status; None if the path is not served by this API."""
+        """The page for a path and its query, or a Status; None if the path is not served by this API."""
         asked = parse(path)
         if asked is None:
             return None

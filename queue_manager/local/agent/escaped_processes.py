@@ -112,7 +112,7 @@ def _value(variables: list[bytes], name: str) -> bytes:
 
 
 def kill(uids: Collection[str], root: Path | None = None) -> int:
-    """Send SIGKILL to every process of these pods in `root`; returns the number of processes, which end soon."""
+    """Send SIGKILL to every process of these pods, whose directories are in `root`; return their number at once."""
     return _kill_once(uids, root, seconds=0.0)
 
 

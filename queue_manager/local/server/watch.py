@@ -7,6 +7,7 @@ A watch starts from a state or from a revision, then follows the change log of t
 With a resourceVersion there is no initial state, unless sendInitialEvents requests one. The watch ends at its time
 limit, when the server closes, when the definition of its kind changes, or with an ERROR event 410 when the change log
 no longer contains its position: at the start (the client's revision is too old) or later (the client reads too slowly).
+A client that reads nothing at all is disconnected by `http_server`.
 Selectors apply to changes: an object that starts to match is ADDED, one that no longer matches is DELETED.
 """
 

@@ -115,7 +115,7 @@ async def test_an_attempt_without_ready_pods_is_wasted_and_the_job_deleted_while
     async with up.client() as client:
         await queue(client, {"spot": {}}, "400m")
         slow = submit("slow", "sleep", "1000")
-        slow["metadata"]["annotations"] = {"sluice/pods-ready-timeout": "1s"}
+        slow["metadata"]["annotations"] = {"sluice/pods-ready-timeout": "3s"}  # its probe has run by then
         [container] = slow["spec"]["template"]["spec"]["containers"]
         container["readinessProbe"] = {"exec": {"command": ["false"]}, "periodSeconds": 1}
         await client.create(JOBS, "default", slow)

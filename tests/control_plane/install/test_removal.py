@@ -77,7 +77,7 @@ def test_each_change_is_named_and_not_made(installed: ControlPlane) -> None:
     assert code == 1
     found = {(row["result"], row["kind"], row["name"], row["change"]) for row in rows}
     name = "kueue-controller-manager"
-    image = 'spec.template.spec.containers[0].image: "sluice:0.1.0" → "sluice:v9"'
+    image = 'spec.template.spec.containers[manager].image: "sluice:0.1.0" → "sluice:v9"'
     assert ("restarted", "Deployment", name, image) in found
     assert ("created", "ServiceAccount", "sluice-job-controller", "does not exist yet") in found
     delete = f"kubectl delete poddisruptionbudgets.policy -n kueue-system {name}"

@@ -54,6 +54,7 @@ from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.transport_protocol import ApiError
 from queue_manager.installation import object_names
 from queue_manager.installation.deployments import JOB_CONTROLLER_LEASE
+from queue_manager.installation.upgrade_changes import release_of
 from queue_manager.jobs.workload_manifest import queue_name
 
 FIRST = (
@@ -80,6 +81,7 @@ NOT_ITS_CRDS = (
     "of the cluster deletes CRDs that no installation needs: sluice crds | kubectl delete -f -"
 )
 REPORT_SECONDS = 10.0  # between lines that say what the command waits for
+LATE_SECONDS = 4.0  # in which the cluster may write an aggregated ClusterRole that Helm has deleted
 SETTLE_SECONDS = 10.0  # for an aggregated ClusterRole to follow the deletion of those that it collects
 TOUCH_SECONDS = 8.0  # an API server confirms after five seconds that no object is left
 
@@ -115,6 +117,8 @@ async def uninstall(client: RestClient, report: ChangeReport, removal: _Removal,
     await removal.delete([each for each in others if not is_aggregated(each[1])])
     if removal.where is None:
         await removal.delete_aggregated([each for each in others if is_aggregated(each[1])])
+        if any(release_of(definition) for _, definition in definitions):  # Helm keeps CRDs
+            await removal.delete_late_roles()
     await removal.delete_leases()
     if crds:
         await removal.delete_definitions(definitions)
@@ -224,8 +228,24 @@ class _Removal:
                     unsettled = partial(self._unsettled, role["metadata"]["name"])
                     await self._until(unsettled, "is not up to date", min(SETTLE_SECONDS, self._timeout))
             await self.delete([(resource, role)])
+        await self._delete_leftover_roles()
+
+    async def delete_late_roles(self) -> None:
+        """Delete what the cluster creates anew after `helm uninstall`, until nothing has come for LATE_SECONDS.
+
+        Its controller decides on a write before the deletion and waits for its rate limit, so the write comes late.
+        """
+        end = time.monotonic() + LATE_SECONDS
+        while not self._dry_run and time.monotonic() < end:
+            await asyncio.sleep(LATE_SECONDS / 20)
+            if await self._delete_leftover_roles():
+                end = time.monotonic() + LATE_SECONDS
+
+    async def _delete_leftover_roles(self) -> bool:
+        """Delete the ClusterRoles that the cluster has created anew; return whether there were some."""
         leftovers = [role for role in await all_of_kind(self._client, CLUSTER_ROLES) if is_leftover(role)]
         await self.delete([(CLUSTER_ROLES, role) for role in leftovers])
+        return bool(leftovers)
 
     async def _unsettled(self, name: str) -> str:
         """Return the aggregated ClusterRole if the cluster has yet to write its rules."""

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+CLOSED = "the handler is closed"  # end of the message of uvloop's RuntimeError
 
 
 def tune_garbage_collector() -> None:
@@ -38,9 +39,13 @@ def event_loop() -> asyncio.Runner:
 
 
 def _log_uncaught(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """Log an uncaught exception, unless its connection is closing: uvloop fails on data that still arrives there."""
+    """Log an uncaught exception, unless its connection is closed: uvloop fails on data that still arrives there.
+
+    A TCP transport of uvloop that was closed by its peer can say that it is not closing; then the exception says it.
+    """
     transport = context.get("transport")
-    if transport is None or not transport.is_closing():
+    closed = transport is not None and (transport.is_closing() or CLOSED in str(context.get("exception")))
+    if not closed:
         loop.default_exception_handler(context)
 
 

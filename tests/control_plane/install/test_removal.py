@@ -298,10 +298,9 @@ def test_roles_that_the_cluster_collects_stay_deleted(installed: ControlPlane) -
         assert aggregated_after_a_write(installed) == set()
 
 
-def test_roles_that_the_cluster_creates_anew_after_helm_uninstall_are_deleted(cluster: ControlPlane) -> None:
-    command(cluster, "uninstall", "--crds")
+def test_roles_that_the_cluster_creates_anew_after_helm_uninstall_are_deleted() -> None:
     release = ("release", str(CHART), "--namespace", "kueue-system", "--create-namespace")
-    with cluster.controllers(AGGREGATION):
+    with ControlPlane.start() as cluster, cluster.controllers(AGGREGATION):
         helm("install", *release, kubeconfig=cluster.kubeconfig)
         until_collected(cluster, "sluice-queue-admin", "kueue-batch-admin-role")
         helm("uninstall", "release", "--namespace", "kueue-system", kubeconfig=cluster.kubeconfig)
@@ -336,7 +335,8 @@ def aggregated_after_a_write(cluster: ControlPlane) -> set[str]:
 
 
 def test_an_installation_by_helm_is_left_to_helm(cluster: ControlPlane) -> None:
-    command(cluster, "uninstall", "--crds")
+    code, _, said = command(cluster, "uninstall", "--crds")
+    assert code == 0, said
     release = ("release", str(CHART), "--namespace", "kueue-system", "--create-namespace")
     helm("install", *release, kubeconfig=cluster.kubeconfig)
     assert command(cluster, "upgrade", "--check") == (0, [], "")

@@ -32,7 +32,8 @@ T = TypeVar("T")
 MAX_SECONDS = 1.0  # legitimate work takes milliseconds
 EVENT_LOOP_SECONDS = 0.05  # while the event loop is blocked
 SHORTCUT_SECONDS = 0.02
-ALARM_INTERVAL_SECONDS = 0.1  # seconds until the next alarm, if the exception of the first was lost in a finalizer
+ALARM_INTERVAL_SECONDS = 0.1  # until the next alarm, if the first came during an import or was lost in a finalizer
+IMPORT_SYSTEM = "<frozen importlib"  # how the file names of its code begin
 OUT_OF_BUDGET = "validation failed due to running out of cost budget, no further validation rules will be run"
 
 
@@ -122,8 +123,21 @@ class _Alarm:
     working = False
 
     def ring(self, number: int, frame: FrameType | None) -> None:
-        if self.working:
+        if self.working and not _imports(frame):
             raise TimeLimitExceeded
+
+
+def _imports(frame: FrameType | None) -> bool:
+    """Return whether a module is being imported.
+
+    An exception between two instructions of the import system can leave its lock held, and then no other thread imports
+    anything any more. The next alarm interrupts the work.
+    """
+    while frame is not None:
+        if frame.f_code.co_filename.startswith(IMPORT_SYSTEM):
+            return True
+        frame = frame.f_back
+    return False
 
 
 _alarm = _Alarm()

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import importlib
+import importlib.abc
 import signal
+import sys
 import threading
 from typing import Any
 
@@ -84,6 +88,26 @@ def test_work_in_another_thread_is_not_limited() -> None:
     thread.start()
     thread.join()
     assert answers == [1]
+
+
+def test_an_import_is_not_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An exception there can keep the lock of the import system, so that no other thread imports anything any more."""
+    ended: list[str] = []
+
+    class Alarm(importlib.abc.MetaPathFinder):
+        def find_spec(self, name: str, *_: object) -> None:
+            signal.raise_signal(signal.SIGPROF)
+            ended.append(name)
+
+    def imports() -> None:
+        with contextlib.suppress(ModuleNotFoundError):
+            importlib.import_module("absent_module")
+        _without_end()
+
+    monkeypatch.setattr(sys, "meta_path", [Alarm()])
+    with pytest.raises(TimeLimitExceeded):
+        run_with_limit(0.05, imports)
+    assert ended == ["absent_module"]
 
 
 def _without_end() -> bool:

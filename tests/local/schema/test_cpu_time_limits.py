@@ -20,6 +20,7 @@ from queue_manager.local.schema.patterns import compiled
 from tests.local.kinds.crd import THINGS
 
 EXPONENTIAL_PATTERN = "^(a+)+$"
+ABSENT = "absent_module"
 COST_EXCEEDED = "running out of cost budget"
 
 
@@ -101,13 +102,13 @@ def test_an_import_is_not_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def imports() -> None:
         with contextlib.suppress(ModuleNotFoundError):
-            importlib.import_module("absent_module")
+            importlib.import_module(ABSENT)
         _without_end()
 
     monkeypatch.setattr(sys, "meta_path", [Alarm()])
     with pytest.raises(TimeLimitExceeded):
         run_with_limit(0.05, imports)
-    assert ended == ["absent_module"]
+    assert ended == [ABSENT]
 
 
 def _without_end() -> bool:

@@ -110,6 +110,8 @@ class PendingWorkloads:
         self._backoff_ends: list[tuple[datetime, Key]] = []  # heap; entries may be dead
         self._refused: dict[Key, None] = {}
         self._preempting: dict[Key, bool] = {}  # True: to be tried
+        self._returning: list[tuple[Rank, Key]] = []  # heap of those to be tried; entries may be dead
+        self._waiting: list[Key] = []  # those that were tried since the last change; some may be gone
         self.preempts_newer = False  # withinClusterQueue: an earlier one of equal Workloads may have more victims
         self._parked = 0
         self.blocked_by: Key | None = None  # StrictFIFO: this head was refused, and nothing has changed
@@ -181,7 +183,7 @@ class PendingWorkloads:
             self.remove(info.key)
             self._where[info.key] = info
             if not delayed and info.preempting and self.strategy != STRICT_FIFO:
-                self._preempting[info.key] = True
+                self._return(info)
             elif not delayed:
                 self._enter(info)
             elif info.requeue_at is not None:
@@ -238,6 +240,15 @@ class PendingWorkloads:
         longest = inf if info.longest_run is None else info.longest_run
         return info.rank.minus_priority, longest if self._shortest_first else 0, info.rank
 
+    def _return(self, info: Info) -> None:
+        """Have a preempting Workload tried again."""
+        self._preempting[info.key] = True
+        if len(self._returning) > 64 and len(self._returning) > 2 * len(self._preempting):
+            self._returning = [(self._where[key].rank, key) for key, ready in self._preempting.items() if ready]
+            heapq.heapify(self._returning)
+        else:
+            heapq.heappush(self._returning, (info.rank, info.key))
+
     def end_backoffs(self, now: datetime) -> bool:
         """Activate the Workloads whose backoff has ended at `now`. True if at least one was activated."""
         ended = False
@@ -254,10 +265,19 @@ class PendingWorkloads:
     def head(self) -> Info | None:
         """The Workload to try next; it stays pending. None if nothing can be admitted without a change."""
         first = self._first()
-        returning = min((self._where[key] for key, ready in self._preempting.items() if ready), key=_rank, default=None)
+        returning = self._first_returning()
         if returning is not None and (first is None or first.priority <= returning.priority):
             return returning
         return None if first is None or first.key == self.blocked_by else first
+
+    def _first_returning(self) -> Info | None:
+        """The first preempting Workload to be tried; drops dead entries on the way."""
+        while self._returning:
+            rank, key = self._returning[0]
+            if self._preempting.get(key) and self._where[key].rank == rank:
+                return self._where[key]
+            heapq.heappop(self._returning)
+        return None
 
     def _first(self) -> Info | None:
         firsts = [first for line in list(self._shape_heads) if (first := self._first_in(line)) is not None]
@@ -303,6 +323,7 @@ class PendingWorkloads:
             self.remove(key)
             self._where[key] = info
             self._preempting[key] = False
+            self._waiting.append(key)
         else:
             if self._preempting.pop(key, None) is not None:
                 self._enter(info)
@@ -348,9 +369,12 @@ class PendingWorkloads:
 
         Kueue: QueueInadmissibleWorkloads (pkg/cache/queue).
         """
-        woken = self.blocked_by is not None or not all(self._preempting.values())
+        tried, self._waiting = self._waiting, []
+        waiting = [key for key in tried if self._preempting.get(key) is False]
+        woken = self.blocked_by is not None or bool(waiting)
         self._unblock()
-        self._preempting = dict.fromkeys(self._preempting, True)
+        for key in waiting:
+            self._return(self._where[key])
         woken = self._release_all() or woken
         refused, self._refused = self._refused, {}
         for key in refused:
@@ -362,6 +386,7 @@ class PendingWorkloads:
         if (strategy, pass_by) != (self.strategy, self.pass_by):
             self.strategy, self.pass_by = strategy, pass_by
             preempting, self._preempting = self._preempting, {}
+            self._returning, self._waiting = [], []
             for key in preempting:
                 self._enter(self._where[key])
             self.requeue_inadmissible(now)
@@ -380,10 +405,6 @@ class PendingWorkloads:
             for info in members:
                 self._enter(info)
         self._usage = usage
-
-
-def _rank(info: Info) -> Rank:
-    return info.rank
 
 
 def _same_chances(old: Info, new: Info) -> bool:

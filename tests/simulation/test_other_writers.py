@@ -1,0 +1,101 @@
+"""What others write on the same objects stays: their finalizers, and the conditions that they add to a Workload."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from job_controller.model import Key
+from queue_manager.api.api_resources import CLUSTER_QUEUES, LOCAL_QUEUES, RESOURCE_FLAVORS, WORKLOADS, Resource
+from queue_manager.configuration import loads
+from queue_manager.engine.rest_client import RestClient
+from queue_manager.engine.transport_protocol import Relay, Request, Response, Transport
+from queue_manager.simulation.virtual_time import run_virtual
+from queue_manager.simulation.world import World
+from tests.local.queue.cluster import NS, Cluster, cluster, condition
+from tests.simulation.test_few_writes import Crowd
+
+OURS, THEIRS = "kueue.x-k8s.io/resource-in-use", "example.com/mine"
+CONFIG = "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\n"
+
+
+class Interferer(Relay):
+    """Another writer adds a condition to each Workload immediately before each status write of the manager."""
+
+    def __init__(self, inner: Transport) -> None:
+        super().__init__(inner)
+        self._client = RestClient(inner)
+        self.added: dict[str, int] = {}  # by Workload: how many conditions it has got
+
+    async def request(self, request: Request) -> Response:
+        if request.method == "PATCH" and "/workloads/" in request.path and request.path.endswith("/status"):
+            await self._add(request.path.split("/")[-2])
+        return await super().request(request)
+
+    async def _add(self, name: str) -> None:
+        number = self.added.get(name, 0)
+        if number == 3:  # then the manager can write
+            return
+        self.added[name] = number + 1
+        found = await self._client.get(WORKLOADS, NS, name)
+        added = {
+            "type": f"Seen{number}",
+            "status": "True",
+            "reason": "Seen",
+            "message": "",
+            "lastTransitionTime": "2026-01-01T00:00:00Z",
+        }
+        status = {"conditions": [*found.get("status", {}).get("conditions", ()), added]}
+        await self._client.patch(WORKLOADS, NS, name, {"status": status}, subresource="status")
+
+
+def test_conditions_that_others_add_while_a_status_is_written_stay() -> None:
+    async def scenario() -> None:
+        lines: list[Interferer] = []
+
+        def wrap(transport: Transport) -> Transport:
+            lines.append(Interferer(transport))
+            return lines[-1]
+
+        async with World(1, None, loads(CONFIG), separate_queue=True, wrap_transport=wrap) as world:
+            crowd = Crowd(world, [])
+            await crowd.cluster.queues("1")
+            for name in ("fits", "waits"):
+                await crowd.create(name, 1)
+
+            async def reserved() -> list[str]:
+                found = [await world.client.get(WORKLOADS, NS, name) for name in ("fits", "waits")]
+                states = [condition(each.get("status", {}), "QuotaReserved") for each in found]
+                return [state[0] if state is not None else "" for state in states]
+
+            await crowd.cluster.until(reserved, ["True", "False"], seconds=120)
+            assert [line.added for line in lines if line.added] == [{"fits": 3, "waits": 3}]
+            for name in ("fits", "waits"):
+                conditions = (await world.client.get(WORKLOADS, NS, name))["status"]["conditions"]
+                assert {f"Seen{n}" for n in range(3)} <= {each["type"] for each in conditions}
+
+    run_virtual(scenario())
+
+
+@pytest.mark.parametrize(
+    ("resource", "key"), [(CLUSTER_QUEUES, Key("", "cq")), (RESOURCE_FLAVORS, Key("", "default"))], ids=str
+)
+def test_finalizers_of_others_stay_on_queues_and_flavors(resource: Resource, key: Key) -> None:
+    async def finalizers(c: Cluster) -> list[str]:
+        return sorted((await c.client.get(resource, *key))["metadata"].get("finalizers", []))
+
+    async def scenario() -> None:
+        async with cluster() as c:
+            await c.queues()
+            await c.until(lambda: finalizers(c), [OURS])
+            await c.client.patch(resource, *key, {"metadata": {"finalizers": [OURS, THEIRS]}})
+            await c.client.delete(LOCAL_QUEUES, NS, "lq")
+            await c.client.delete(CLUSTER_QUEUES, "", "cq")
+            if resource != CLUSTER_QUEUES:
+                await c.client.delete(resource, *key)
+            await c.until(lambda: finalizers(c), [THEIRS])
+            await asyncio.sleep(60)
+            assert await finalizers(c) == [THEIRS]
+
+    run_virtual(scenario())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from queue_manager.api import reasons
 
 # --- QuotaReserved=False: why a Workload is pending ---------------------------------------------------------
@@ -127,6 +129,9 @@ _PREEMPTION_RULES = {
 }
 
 
+_PREEMPTOR = re.compile(r"Preempted to accommodate a workload \(UID: ([^,)]+), JobUID: ")
+
+
 def preempted(uid: str, job_uid: str, reason: str, preemptor_path: str, victim_path: str) -> str:
     """The message of the conditions Evicted and Preempted of a victim. `uid`, `job_uid`: those of the preemptor."""
     return (
@@ -134,6 +139,12 @@ def preempted(uid: str, job_uid: str, reason: str, preemptor_path: str, victim_p
         f"due to {_PREEMPTION_RULES.get(reason, UNKNOWN)}; "
         f"preemptor path: {preemptor_path}; preemptee path: {victim_path}"
     )
+
+
+def preemptor_uid(message: str) -> str:
+    """Return the UID of the preemptor's Workload from a message of `preempted`; "" if it has none."""
+    found = _PREEMPTOR.match(message)
+    return found[1] if found is not None and found[1] != UNKNOWN else ""
 
 
 def preemption_priorities(preemptor: int, victim: int) -> str:

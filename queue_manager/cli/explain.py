@@ -177,6 +177,7 @@ def lines(found: Explanation, now: datetime) -> list[tuple[str, list[str]]]:
     """Return the facts by name, each in lines; a fact without lines is not printed."""
     return [
         ("requests", _requests(found)),
+        ("preempted", _preempted(found)),
         ("position", _position(found)),
         ("memory", found.advice),
         ("deadline", [f"{deadline(one.at, now)}: {one.what}" for one in found.deadlines]),
@@ -187,6 +188,12 @@ def lines(found: Explanation, now: datetime) -> list[tuple[str, list[str]]]:
         ("more", list(filter(None, [hint(found.code, found.cause, found.message, found.sentence)]))),
         ("not visible", found.not_seen),
     ]
+
+
+def _preempted(found: Explanation) -> list[str]:
+    """Return who needed the quota of a victim, with the Job if the reader may know it."""
+    job = f": Job {found.preempted_for_job}" if found.preempted_for_job else ""
+    return [f"{found.preempted_for}{job}"] if found.preempted_for else []
 
 
 def _requests(found: Explanation) -> list[str]:

@@ -121,6 +121,7 @@ MEANINGS = {
     "preemptions": "whether preemption makes room, by ClusterQueue and flavor",
     "changes": "what would let it start",
     "nextCommand": 'command to type next; "" if only time helps',
+    "preemptedForJob": 'namespace and name of the Job for which it was preempted; "" if that is not visible, or gone',
     "keptForIt": "whether backfilling keeps released quota for it",
     "notSeen": "what the reader may not see, so that the rest may be incomplete",
     "requested": "amount requested",

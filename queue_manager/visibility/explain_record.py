@@ -18,7 +18,7 @@ from queue_manager.scheduling.backfill import NEVER
 from queue_manager.visibility import reason_codes
 from queue_manager.visibility.deactivated_jobs import job_name
 from queue_manager.visibility.dominant_reason import dominant
-from queue_manager.visibility.explained_case import Case, Surroundings, case_of
+from queue_manager.visibility.explained_case import Case, Surroundings, case_of, given
 from queue_manager.visibility.explanation_rows import (
     FlavorRow,
     HolderRow,
@@ -27,8 +27,9 @@ from queue_manager.visibility.explanation_rows import (
     holder_row,
     preemption_row,
 )
-from queue_manager.visibility.job_states import JobState
+from queue_manager.visibility.job_states import JobState, lost_quota_for
 from queue_manager.visibility.prediction_types import Prediction
+from queue_manager.visibility.preempted_for import preemptor
 from queue_manager.visibility.reason_with_sentence import Finding
 from queue_manager.visibility.requested_resources import demand
 from queue_manager.visibility.scheduler_judgement import ClusterObjects, Judgement
@@ -52,12 +53,13 @@ class Position(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class Explanation(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Why a Job does not run. `code` "" if it runs or has ended; else one of `reason_codes.CODES`, and always the same
-    for the same situation. `message`: as Kueue words it. `not_seen`: what the reader may not see, so that the rest may
-    be incomplete. `next_command` "": only time helps. `kept_for_it`: backfilling keeps released quota for it, and
-    `starts_by` is when it starts at the latest, if that is known. `cause`: why its pods are not ready, or were not in
-    its last attempt; `advice`: what to do about it; `deadlines`: what happens when, soonest first. The reader of the
-    pods adds these three.
+    """Why a Job does not run. `code` "" if it runs or has ended; else one of `reason_codes.CODES`, and always the
+    same for the same situation. `message`: as Kueue words it. `not_seen`: what the reader may not see, so that the
+    rest may be incomplete. `next_command` "": only time helps. `kept_for_it`: backfilling keeps released quota for
+    it, and `starts_by` is when it starts at the latest, if that is known. `preempted_for`: who needed the quota that
+    it had, as in `JobRow`; `preempted_for_job`: namespace and name of that Job, for a reader who may list all
+    Workloads. `cause`: why its pods are not ready, or were not in its last attempt; `advice`: what to do about it;
+    `deadlines`: what happens when, soonest first. The reader of the pods adds these three.
     """
 
     namespace: str
@@ -81,6 +83,8 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     cause: str = ""
     deadlines: list[Prediction] = []
     advice: list[str] = []
+    preempted_for: str = ""
+    preempted_for_job: str = ""
 
 
 def explain(
@@ -97,6 +101,7 @@ def _explanation(case: Case, found: Finding, served: Position | None) -> Explana
     objects = around.objects or ClusterObjects()
     jobs = {w.metadata.key: str(Key(w.metadata.namespace, job_name(w))) for w in objects.workloads if evidence}
     priority = case.workload.spec.priority or 0 if case.workload is not None else 0
+    victim = lost_quota_for(case.workload, case.state)
     rows = [flavor_row(row) for row in evidence.flavors] if evidence is not None else []
     return Explanation(
         namespace=case.key.namespace,
@@ -118,7 +123,15 @@ def _explanation(case: Case, found: Finding, served: Position | None) -> Explana
         starts_by=_starts_by(judgement, case.now),
         not_seen=list(around.not_seen) if found.reason else [],
         deadlines=_end_of_protection(judgement),
+        preempted_for=victim,
+        preempted_for_job=_preemptor(case, objects) if victim else "",
     )
+
+
+def _preemptor(case: Case, objects: ClusterObjects) -> str:
+    """Return namespace and name of the Job for which the Workload was preempted; "" if it is not visible, or gone."""
+    found = preemptor(given(case.workload), objects.workloads)
+    return str(Key(found.metadata.namespace, job_name(found))) if found is not None else ""
 
 
 def _end_of_protection(judgement: Judgement | None) -> list[Prediction]:

@@ -6,7 +6,7 @@ Compared are all quotas, usages and shares; victims with their reasons, for arbi
 borrow level of each head; the outcome of each head in a whole cycle. Of victims it is tried, too, that no part of them
 would do, and if there are none that no other candidates would have done.
 
-The same Worlds each time; `make compare-scheduling N=10000 SEED=1` compares others.
+The same 10 000 Worlds each time; `make compare-scheduling N=10000 SEED=1` compares others.
 """
 
 from collections import Counter
@@ -19,10 +19,13 @@ from tests.unit.scheduling.reference_comparison import differences, report, worl
 from tests.unit.scheduling.reference_worlds import shrink
 
 WORLDS_PER_PART = 500
+PARTS = [
+    *(pytest.param(part, marks=pytest.mark.thorough) for part in range(4)),
+    *(pytest.param(part, marks=pytest.mark.exhaustive) for part in range(4, 20)),
+]
 
 
-@pytest.mark.thorough
-@pytest.mark.parametrize("part", range(4))
+@pytest.mark.parametrize("part", PARTS)
 def test_product_and_reference_decide_alike(part):
     texts = (report(world, seed) for world, seed in worlds(WORLDS_PER_PART, str(part)))
     assert next(filter(None, texts), "") == ""

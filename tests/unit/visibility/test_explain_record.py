@@ -12,6 +12,7 @@ import pytest
 from job_controller.model import Job
 from queue_manager.api import keys, messages
 from queue_manager.api.types import Namespace, Workload
+from queue_manager.cli.explain import lines
 from queue_manager.lifecycle.unscheduled import Unscheduled
 from queue_manager.lifecycle.workload_settings import WorkloadSettings
 from queue_manager.scheduling.backfill import BackfillRules
@@ -430,6 +431,24 @@ def test_a_victim_that_is_being_stopped_names_who_needed_its_quota() -> None:
     )
 
 
+def test_an_admin_sees_for_which_job_a_workload_was_preempted() -> None:
+    """Other readers see the queue and the priority; so does an admin once that Job is gone."""
+    message = messages.preempted("uid-w-urgent", "uid-urgent", "InCohortReclamation", "/all/b", "/all/cq")
+    attempts = {"attempts": [{"reason": "Preempted", "cause": "for priority 7 of ClusterQueue b"}]}
+    conditions = [cond("Evicted", reason="Preempted", message=message), UNRESERVED]
+    victim = workload(conditions=conditions, status={"requeueHistory": attempts})
+    winner = holding("urgent", "4", namespace="team-b", cluster_queue="b")
+    who = "for priority 7 of ClusterQueue b"
+    for found, job_name in (
+        (explained(job(), victim, [winner]), "team-b/urgent"),
+        (explained(job(), victim), ""),
+        (explained(job(), victim, objects=None), ""),
+    ):
+        assert (found.preempted_for, found.preempted_for_job) == (who, job_name)
+        said = f"{who}: Job {job_name}" if job_name else who
+        assert ("preempted", [said]) in lines(found, at(100))
+
+
 def test_a_workload_that_must_borrow_is_told_why_only_its_own_queue_makes_room() -> None:
     """It may preempt lower priorities of its own queue, which do not suffice, and reclaim nothing that it borrows."""
     policies = {"withinClusterQueue": "LowerPriority", "reclaimWithinCohort": "Any"}
@@ -482,6 +501,8 @@ def test_the_schema_is_stable() -> None:
             "cause",
             "deadlines",
             "advice",
+            "preemptedFor",
+            "preemptedForJob",
         ),
     ]
     assert list(found["position"]) == ["clusterQueue", "of", "localQueue", "ahead"]

@@ -300,8 +300,8 @@ def _cause(ordered: Sequence[StepRecord], failed: PodRecord | None, state: JobOu
 
 
 def _in_force(ordered: Sequence[StepRecord]) -> Sequence[StepRecord]:
-    """The steps without those that a later one has undone: what a stopped queue caused before it admitted Workloads
-    again, and deactivations before a reactivation.
+    """The steps that no later step has undone. RESUMED undoes earlier steps that a stopped queue caused; REACTIVATED
+    undoes earlier deactivations.
     """
     resumed, reactivated = _last(ordered, StepKind.RESUMED), _last(ordered, StepKind.REACTIVATED)
     return [

@@ -221,9 +221,9 @@ def target_deactivation(draft: Draft, reason: str, message: str) -> None:
 
 
 def deactivate(draft: Draft, pod_cause: str = "") -> None:
-    """Evict a deactivated Workload for the announced cause, and remove its requeueState.
+    """Evict a Workload whose spec.active is false; remove its DeactivationTarget and requeueState.
 
-    `pod_cause`: why its pods were not ready.
+    The eviction has the reason and message of DeactivationTarget. `pod_cause`: why the Workload's pods were not ready.
 
     BEHAVIOUR.md#q21-deactivation
     """

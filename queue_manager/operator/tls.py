@@ -46,7 +46,7 @@ class ServingCertificate:
     def present(self, pem: str) -> None:
         """Present this certificate (PEM: key, then certificate and intermediates). Raises ssl.SSLError if it is unfit.
 
-        It is tried on a context of its own first, so that none of the servers is left with half of it.
+        A separate context loads the PEM first: if that fails, all servers keep the previous certificate.
         """
         load(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), pem)
         self._pem = pem

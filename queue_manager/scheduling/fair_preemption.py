@@ -368,7 +368,9 @@ class _Targets:
         return node in self._next or bool(self._children.get(node))
 
     def _place(self, node: QuotaNode) -> _Place:
-        """Sort key of siblings: highest share; cohort before ClusterQueue, the own one last; next candidate; name."""
+        """The sort key of `node`: the highest share first; at equal shares cohorts, then ClusterQueues, with that of the
+        preemptor last; then by the next candidate of each, then by name.
+        """
         share, candidate = self._search.share(node), self._next.get(node)
         own = node is self._search.ancestors[0]
         return _Place(

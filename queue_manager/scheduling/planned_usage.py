@@ -207,9 +207,9 @@ class PlannedUsage:
 def passes(state: SchedulerState, info: Info, queue: QueueState, reservation: Reservation) -> bool:
     """Whether a head of this ClusterQueue may use the quota that is kept for a preemptor.
 
-    It has a higher priority, and it could not become a victim of that preemptor. Else the two would evict each other in
-    turn. A preemptor can reclaim from higher priorities by policy Any, outside of the smallest subtree that holds it;
-    with fair sharing everywhere but in its own ClusterQueue.
+    True for the preemptor itself, and for a head of higher priority that cannot become a victim of the preemptor:
+    otherwise the two would evict each other in turn. A preemptor can reclaim from higher priorities by policy Any,
+    outside of the smallest subtree that holds it; with fair sharing everywhere but in its own ClusterQueue.
     """
     if info.uid == reservation.info.uid:
         return True

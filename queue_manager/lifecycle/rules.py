@@ -255,11 +255,11 @@ def pending_reason_is_kept_up_to_date(
 
 
 def _explain_untried(w: Workload, context: WorkloadContext, settings: WorkloadSettings, now: datetime) -> Step | None:
-    """Write the reason of a Workload that was not tried because an equal one was refused, after one period: most start
-    before.
+    """Write the reason of a Workload that was not tried because an equal one was refused.
 
-
-    Later, while urgent writes wait: a backlog has thousands of them, and their reasons would delay its starts.
+    The reason is written only once the Workload has been pending for a period, because most start before. While urgent
+    writes wait, it is written later still: a backlog has thousands of such Workloads, whose reasons would delay
+    the starts of others.
     """
     created = w.metadata.creation_timestamp
     if created is None or not waits(w):

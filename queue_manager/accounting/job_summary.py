@@ -108,8 +108,8 @@ class JobSummary(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 class AttemptSummary(msgspec.Struct, frozen=True, kw_only=True):
     """A period with quota. `end`: what ended it; None while it runs. `ran`: whether a pod was ready, or has run.
 
-    `until`: when its quota was released, or now. `seconds`: how long it was, without the time in which the cluster
-    was stopped.
+    `until`: when its quota was released, or now. `seconds`: from admission to `until`, without the time in
+    which the cluster was stopped.
     """
 
     admission: StepRecord

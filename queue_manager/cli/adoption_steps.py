@@ -1,4 +1,4 @@
-"""The changes of `sluice adopt --apply` and `--undo`, in an order in which each may be the last.
+"""The changes of `sluice adopt --apply` and `--undo`, in an order that may be interrupted after each.
 
 The rights of the user are checked, and everything is saved, before the first change. A step that was done before is
 done again without harm, so a command that was interrupted is simply repeated.

@@ -62,7 +62,7 @@ def load(context: ssl.SSLContext, pem: str) -> None:
 
 @contextmanager
 def _as_file(pem: str) -> Iterator[str]:
-    """The ssl module reads files only. On Linux the file is in memory: a container's root may be read-only."""
+    """Yield a file with the PEM, as ssl reads only files; on Linux in memory, as the root folder may be read-only."""
     if hasattr(os, "memfd_create"):
         descriptor = os.memfd_create("certificate", os.MFD_CLOEXEC)
         try:

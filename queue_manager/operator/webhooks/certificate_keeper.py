@@ -128,7 +128,7 @@ class CertificateFiles:
             raise CannotStart(f"webhook.certDir: {self._folder}: not a certificate and its key: {error}") from error
 
     async def run(self) -> None:
-        """A file that is read while the other one is still the old one does not fit; the next check finds both."""
+        """Present replaced files until cancelled. While only one of them is replaced, the certificate in use stays."""
         while True:
             await asyncio.sleep(CHECK_SECONDS)
             try:

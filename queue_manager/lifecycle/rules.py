@@ -89,9 +89,10 @@ def finished_workload_is_released_and_expires(
 def deleted_workload_without_job_is_released(
     w: Workload, context: WorkloadContext, settings: WorkloadSettings, now: datetime
 ) -> Step | None:
-    """Remove the finalizer of a deleted Workload without a Job, or of another kind: what that runs is not stopped.
+    """Remove the finalizer of a deleted Workload that belongs to no Job. What an owner of another kind runs is not
+    stopped.
 
-    With a Job, `jobs` removes it after stopping the Job.
+    The finalizer of a Workload with a Job is removed by `jobs`, after the Job has stopped.
     """
     if w.metadata.deletion_timestamp is None:
         return None

@@ -126,7 +126,8 @@ def save(file: str, cluster: KueueCluster) -> None:
 
 
 def _write_new(path: Path, text: str) -> None:
-    """Create a file with all of the text: a part of it, left by a crash, would be taken for the copy at the next try.
+    """Create a file with the whole text or not at all: a crash leaves no part that the next try would take for the
+    copy.
 
     Raises FileExistsError.
     """

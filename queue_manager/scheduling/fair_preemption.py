@@ -78,7 +78,8 @@ def find_victims(state: SchedulerState, preemptor: Preemptor, now: datetime) -> 
 
 
 def stoppable(state: SchedulerState, preemptor: Preemptor, now: datetime) -> frozenset[str]:
-    """The uids of the Workloads that a search which finds no victims may stop: all of them together do not suffice.
+    """For a preemptor that finds no victims: the uids of the candidates that it may stop, which together do not
+    suffice.
 
     The other candidates are protected by the rule about shares.
     """

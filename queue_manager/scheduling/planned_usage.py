@@ -84,11 +84,11 @@ class PlannedUsage:
         return all(amount <= self.free(node, fr) for fr, amount in usage.items())
 
     def will_fit(self, node: QuotaNode, usage: Usage) -> bool:
-        """Whether this much is free when all planned preemptions are done."""
+        """Whether this usage fits once all planned preemptions are done."""
         return all(amount <= node.available(fr) for fr, amount in usage.items())
 
     def will_fit_without(self, node: QuotaNode, usage: Usage, victims: Iterable[str]) -> bool:
-        """Whether this much is free when all planned preemptions are done, and these Workloads are gone too."""
+        """Whether this usage fits once all planned preemptions are done, and the Workloads `victims` are gone too."""
         gone = [uid for uid in victims if uid not in self._victims]
         for uid in gone:
             self._change_victim(uid, sign=-1)

@@ -212,7 +212,9 @@ class SchedulerState:
         return not self._unready
 
     def counted(self, uid: str) -> Holding | None:
-        """What a Workload holds as it counts in its ClusterQueue; None if it holds nothing in one that exists."""
+        """The holding of a Workload as its ClusterQueue counts it; None if it has none, or the ClusterQueue does not
+        exist.
+        """
         holding = self.holdings.get(uid)
         state = self.queues.get(holding.cluster_queue) if holding is not None else None
         return state.holdings[uid] if state is not None else None

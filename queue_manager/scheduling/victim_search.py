@@ -69,10 +69,11 @@ def find_victims(state: SchedulerState, preemptor: Preemptor, now: datetime) -> 
 
 
 def stoppable(state: SchedulerState, preemptor: Preemptor, now: datetime) -> frozenset[str]:
-    """The uids of the Workloads that a search which finds no victims may stop: all of them together do not suffice.
+    """For a preemptor that finds no victims: the uids of the candidates that it may stop, which together do not
+    suffice.
 
-    Of the candidates these are the ones above the quota of their ClusterQueue and, if the preemptor has to borrow, not
-    above maxPriorityThreshold.
+    These candidates are the ones above the quota of their ClusterQueue and, if the preemptor has to borrow, not above
+    maxPriorityThreshold.
     """
     search = _Search(state, preemptor, now)
     return frozenset(uid for borrowing in search.attempts() for uid in search.usable(borrowing=borrowing))
@@ -102,13 +103,17 @@ def after(state: SchedulerState, victims: tuple[Victim, ...], preemptor: Preempt
 
 
 def _may_fit_after_preemption(state: SchedulerState, queue: QueueState, fr: FlavorResource, value: int) -> bool:
-    """Kueue: FlavorAssigner.fitsResourceQuota, canPreemptWithinClusterQueue"""
+    """Whether a preemption that the policies allow may help.
+
+    Kueue: FlavorAssigner.fitsResourceQuota, canPreemptWithinClusterQueue
+    """
     within = queue.queue.spec.preemption.within_cluster_queue
     return within != policy_values.NEVER or may_reclaim(state, queue, fr, value)
 
 
 def may_reclaim(state: SchedulerState, queue: QueueState, fr: FlavorResource, value: int) -> bool:
-    """Whether preemption in other ClusterQueues may help: it need not borrow then, or may preempt while it borrows.
+    """Whether preemption in other ClusterQueues may help: the preemptor need not borrow then, or may preempt while it
+    borrows.
 
     Kueue: FlavorAssigner.fitsResourceQuota, canPreemptWhileBorrowing
     """

@@ -62,7 +62,7 @@ def _evictions(workload: Workload) -> list[tuple[str, str, int]]:
 
 
 def _was_deactivated_in_backoff(workload: Workload) -> bool:
-    """Whether it was deactivated during a backoff, which counts as an eviction although no attempt had begun."""
+    """Whether the deactivation came during a backoff. It counts as an eviction then, although no attempt had begun."""
     evicted, last = workload.condition(condition_types.EVICTED), workload.last_attempt
     if evicted is None or not evicted.is_true or not evicted.reason.startswith(reasons.DEACTIVATED_DUE_TO):
         return False

@@ -44,7 +44,7 @@ class CertificateKeeper(Protocol):
 
 
 class Presenter:
-    """Presents a certificate if it is another one, and reports its expiry."""
+    """Presents a certificate if it differs from the last one, and reports when it expires."""
 
     def __init__(self, serving: ServingCertificate, metrics: MetricRegistry) -> None:
         self._serving = serving
@@ -52,7 +52,7 @@ class Presenter:
         self._pem = ""
 
     def present(self, pem: str) -> None:
-        """`pem`: key, then certificates. Raises ValueError or ssl.SSLError if it cannot be used."""
+        """Present this PEM (key, then certificates) if it is new. Raises ValueError or ssl.SSLError if it is unfit."""
         if pem == self._pem:
             return
         expires = expiry(pem)

@@ -1,4 +1,4 @@
-"""The pod condition DisruptionTarget: the cluster terminates the pod for a reason outside of it (KEP-3329).
+"""The pod condition DisruptionTarget: the cluster terminates the pod for a reason outside of the pod (KEP-3329).
 
 Several components may terminate the same pod. The first one writes its reason; as long as the condition is True, later
 ones delete the pod without changing the condition. So every component calls `is_announced` before it writes.

@@ -1,4 +1,4 @@
-"""The failures from which the backoff of a Job counts: those of a memory, or what the API still shows of them.
+"""The failures that determine the backoff of a Job, from the memory of earlier syncs or, without it, from the API.
 
 A controller that has just started has no memory. It starts from all finished pods that exist and from the number of
 counted failures whose pods are gone, and so does a reader of the API that shows when the backoff ends.
@@ -27,9 +27,9 @@ def failure_history(s: Situation, pods: Sequence[Pod], before: FailureHistory | 
 
 
 def backoff_end(job: Job, pods: Iterable[Pod], now: datetime, options: JobControllerOptions) -> datetime | None:
-    """When the backoff of the whole Job ends for a controller that starts `now`; None without a failure that counts.
+    """When the backoff of the whole Job ends for a controller that starts `now`; None if that controller does not wait.
 
-    `pods`: those that exist. If none of the failed ones does, such a controller does not wait.
+    `pods`: those that exist. If no failed pod exists any more, it is unknown when the last one failed.
     """
     known = tuple(pods)
     history = failure_history(assess(job, known, now, options), known, None)

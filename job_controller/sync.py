@@ -203,7 +203,7 @@ def _next_status(
 def _interim_status(s: Situation, status: JobStatus) -> JobStatus:
     """The stored status with the interim condition, to be written before pods are deleted because the Job ends.
 
-    Otherwise, after a crash in between, the pods deleted with the Job would count as those that failed it.
+    Without the condition, a sync after a crash would count the pods that the Job has deleted as failed by themselves.
     """
     return msgspec.structs.replace(
         s.job.status, conditions=status.conditions, failed_indexes=status.failed_indexes, start_time=s.start_time
@@ -218,7 +218,7 @@ def _remaining(removed: Sequence[Pod], ending: bool) -> int:
 def _suspension(s: Situation, status: JobStatus, verdict: Verdict | None) -> tuple[JobStatus, tuple[JobEvent, ...]]:
     """The condition Suspended and startTime (KEP-2232, BEHAVIOUR.md#b26-suspension).
 
-    Suspended is set once no pod is active, and cleared on resume; startTime is cleared with the former.
+    Once no pod is active, Suspended is set and startTime is removed. A resume sets Suspended to False.
     """
     if s.deleting:
         return status, ()

@@ -1,4 +1,7 @@
-"""Times as the API stores them (whole seconds, UTC, up to the year 9999), and waits that survive a clock set back."""
+"""Times as the API stores them (whole seconds, UTC, up to the year 9999), and when a wait from a recorded time starts.
+
+A recorded time may lie in the future: the clock was set back after the time was recorded.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +45,7 @@ def wait_start(time: datetime, before: WaitStart | None, now: datetime) -> WaitS
 
 
 def later(wait_start: datetime, seconds: float) -> datetime:
-    """The time so many seconds later, at most LAST."""
+    """The time `seconds` after `wait_start`, at most LATEST."""
     try:
         return wait_start + timedelta(seconds=seconds)
     except OverflowError:
@@ -50,7 +53,7 @@ def later(wait_start: datetime, seconds: float) -> datetime:
 
 
 def earlier(wait_start: datetime, span: timedelta) -> datetime:
-    """The time so much earlier, at least FIRST."""
+    """The time `span` before `wait_start`, at least EARLIEST."""
     try:
         return wait_start - span
     except OverflowError:

@@ -14,10 +14,10 @@ DURATION = "ttl_after_finished_controller_job_deletion_duration_seconds"
 
 
 def start(job: Job, now: datetime, before: WaitStart | None = None) -> WaitStart | None:
-    """When the TTL starts: at lastTransitionTime of the terminal condition. None if the Job is not deleted.
+    """When the TTL starts: at lastTransitionTime of the terminal condition.
 
-    Without that time the Job is not deleted. `before` is the previous result for this Job: if the clock was set back,
-    the TTL takes its own length from when that was first observed.
+    None if the Job has no TTL or no such time, or is being deleted already. `before` is the previous result for this
+    Job: if the clock was set back, the TTL takes its own length from when that was first observed.
     """
     finished = conditions.finished(job.status)
     ended = finished.last_transition_time if finished is not None else None

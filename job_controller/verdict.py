@@ -21,7 +21,7 @@ from job_controller.situation import Situation
 
 
 class Verdict(NamedTuple):
-    """The terminal condition that a Job will get, with the reason and message of it and of its interim condition."""
+    """The terminal condition that a Job will get. The interim condition before it has the same reason and message."""
 
     type: Literal["Complete", "Failed"]
     reason: str
@@ -34,7 +34,7 @@ class Verdict(NamedTuple):
 
     @property
     def deletes_pods(self) -> bool:
-        """Whether pods may be running when it is reached; false only for CompletionsReached."""
+        """Whether pods may be running when the verdict is reached; false only for CompletionsReached."""
         return self.reason != reasons.COMPLETIONS_REACHED
 
 

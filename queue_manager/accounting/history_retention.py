@@ -20,5 +20,5 @@ class Retention(NamedTuple):
 
     @property
     def prune_seconds(self) -> float:
-        """The time between two deletions, so that no Job stays longer than twice a `max_age` of a minute or more."""
+        """The time between two deletions: no Job stays longer than twice `max_age`, if that is at least a minute."""
         return min(PRUNE_SECONDS, max(LEAST_PRUNE_SECONDS, self.max_age.total_seconds()))

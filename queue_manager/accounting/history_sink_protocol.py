@@ -24,7 +24,7 @@ class HistorySink(Protocol):
         """The Jobs that have neither finished nor been deleted, by UID."""
 
     def untraced_steps(self) -> Mapping[str, Sequence[StepRecord]]:
-        """The steps of these Jobs that leave no trace in an object (kinds UNTRACED), by UID of the Job."""
+        """The steps of unfinished Jobs that leave no trace in an object (`step_reading`), by UID of the Job."""
 
     def prune(self, retention: Retention, now: datetime) -> int:
         """Delete ended Jobs that are too old, or the oldest ones above the row limit; return their number."""

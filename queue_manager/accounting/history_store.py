@@ -67,7 +67,7 @@ class HistoryStore:
             return {job.uid: job for job in found}
 
     def untraced_steps(self) -> dict[str, list[StepRecord]]:
-        """The steps of these Jobs that leave no trace in an object (kinds UNTRACED), by UID of the Job."""
+        """The steps of unfinished Jobs that leave no trace in an object (kinds UNTRACED), by UID of the Job."""
         steps = sql_tables.steps
         query = select(steps).where(steps.c.kind.in_(UNTRACED), steps.c.job_uid.not_in(_ENDED))
         found: dict[str, list[StepRecord]] = {}

@@ -1,6 +1,6 @@
 """Writes records to the store in a thread of its own, so that no controller ever waits for a database.
 
-`put` appends to a queue in memory, which is bounded: what finds it full is dropped. The thread opens the store, takes
+`put` appends to a bounded queue in memory, and drops records if it is full. The thread opens the store, takes
 batches from the queue and writes each in one transaction. While the database cannot be reached the thread keeps its
 batch and tries again; records whose content the database refuses are dropped. It deletes what is no longer
 kept: at the start, once the Jobs that exist are recorded (which were perhaps deleted before), after each

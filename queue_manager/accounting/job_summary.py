@@ -108,8 +108,8 @@ class JobSummary(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 class AttemptSummary(msgspec.Struct, frozen=True, kw_only=True):
     """A period with quota. `end`: what ended it; None while it runs. `ran`: whether a pod was ready, or has run.
 
-    `until`: when its quota was released, or now. `seconds`: how long it was, without the time in which the cluster
-    was stopped.
+    `until`: when its quota was released, or now. `seconds`: from admission to `until`, without the time in
+    which the cluster was stopped.
     """
 
     admission: StepRecord
@@ -300,8 +300,8 @@ def _cause(ordered: Sequence[StepRecord], failed: PodRecord | None, state: JobOu
 
 
 def _in_force(ordered: Sequence[StepRecord]) -> Sequence[StepRecord]:
-    """The steps without those that a later one has undone: what a stopped queue caused before it admitted Workloads
-    again, and deactivations before a reactivation.
+    """The steps that no later step has undone. RESUMED undoes earlier steps that a stopped queue caused; REACTIVATED
+    undoes earlier deactivations.
     """
     resumed, reactivated = _last(ordered, StepKind.RESUMED), _last(ordered, StepKind.REACTIVATED)
     return [

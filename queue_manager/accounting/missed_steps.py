@@ -63,7 +63,7 @@ def _last(stored: Sequence[StepRecord], kinds: Sequence[StepKind]) -> StepRecord
 
 
 def _is_evicted_otherwise(workload: Workload) -> bool:
-    """Whether its eviction has another reason than the deactivation, which would be read from the eviction."""
+    """Whether the Workload's eviction has another reason than its deactivation, and so does not record that."""
     evicted = workload.condition(condition_types.EVICTED)
     return evicted is not None and evicted.is_true and not evicted.reason.startswith(reasons.DEACTIVATED)
 

@@ -55,8 +55,8 @@ class StepRecord(msgspec.Struct, frozen=True, kw_only=True):
 
     `attempt`: number of the evictions up to its end, from 1, which identifies it and survives restarts (lists show
     `step_order.shown_attempts`); 0 if the step belongs to the Job as a whole. `occurrence`: the
-    resourceVersion of the change, for steps that can be repeated within an attempt, else 0. What follows is known of
-    an admission.
+    resourceVersion of the change, for steps that can be repeated within an attempt, else 0. `cluster_queue` and
+    the fields after it are set for an admission only.
     """
 
     job_uid: str

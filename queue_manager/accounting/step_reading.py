@@ -2,7 +2,7 @@
 
 Most steps are read from one state of an object, whose conditions date them: after a restart the same steps are read
 again, with the same identity. A hold, and a change of spec.active, leave no such trace; they are read from the change
-from one state to the next, and identified by its resourceVersion. What was lost of them: `missed_steps`.
+from one state to the next, and identified by its resourceVersion. `missed_steps` finds those that were lost.
 
 An attempt is numbered by the evictions that status.schedulingStats counts, which survive restarts.
 """

@@ -53,8 +53,8 @@ def mutate(review: AdmissionReview, rules: Iterable[AdmissionRules]) -> bool:
     """Edit `review.object` in place; False if it cannot be read, and is to be left as it was submitted.
 
     A webhook for custom resources is asked before the API server checks the object's schema. The API server then
-    rejects such an object itself, and names the field. Jobs are decoded before: what a rule raises there is a mistake
-    of the rule.
+    rejects such an object itself, and names the field. A Job is decoded before the webhook is asked, so what a rule
+    raises about a Job is a mistake of the rule.
     """
     try:
         for rule in rules:

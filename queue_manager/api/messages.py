@@ -148,7 +148,7 @@ def preemptor_uid(message: str) -> str:
 
 
 def preemption_priorities(preemptor: int, victim: int) -> str:
-    """Appended in the Events of a preemption. A Workload has no boost: its effective priority is its priority."""
+    """The end of the Events of a preemption: both priorities. A Workload has no boost, so its base is its priority."""
     return (
         f"preemptor effective priority: {preemptor} (base: {preemptor}, boost: 0); "
         f"preemptee effective priority: {victim} (base: {victim}, boost: 0)"
@@ -156,7 +156,7 @@ def preemption_priorities(preemptor: int, victim: int) -> str:
 
 
 def needed_by(cluster_queue: str, priority: int) -> str:
-    """Who needed the quota of a victim, after "preempted", for the victim's user (Sluice's own)."""
+    """Who needed the quota of a victim: the words after "preempted" that the victim's user reads (Sluice's own)."""
     return f"for priority {priority} of ClusterQueue {cluster_queue}"
 
 

@@ -247,7 +247,7 @@ def _bounded(field: str, value: str | int, allowed: Callable[[Fraction], bool], 
 
 
 def _exceeds(limit: str | int, nominal: str | int) -> bool:
-    """Whether both can be compared, and the limit is greater; a malformed one has its own error."""
+    """Whether `limit` is greater than `nominal`. False if one of them is malformed, which is an error of its own."""
     try:
         return quantities.exact(limit) > quantities.exact(nominal)
     except quantities.MalformedQuantity:

@@ -147,8 +147,9 @@ class Attempt(Record):
 class RequeueHistory(Record):
     """Attempts, the oldest first, and since when the pods have not been ready over all attempts. Sluice's own.
 
-    `pod_cause`: why the pods of a Job failed that has failed. `ran_seconds`: with quota, of all attempts that ended.
-    `inactive_seconds`: deactivated and without quota, of all deactivations before `inactive_since`, the present one.
+    `pod_cause`: why the pods of a failed Job failed. `ran_seconds`: how long all ended attempts together held quota.
+    `inactive_seconds`: how long the Workload was deactivated and without quota, apart from the present deactivation,
+    which counts from `inactive_since`.
     """
 
     since: datetime | None = None

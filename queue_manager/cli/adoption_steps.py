@@ -1,4 +1,4 @@
-"""The changes of `sluice adopt --apply` and `--undo`, in an order in which each may be the last.
+"""The changes of `sluice adopt --apply` and `--undo`, in an order that may be interrupted after each.
 
 The rights of the user are checked, and everything is saved, before the first change. A step that was done before is
 done again without harm, so a command that was interrupted is simply repeated.
@@ -126,7 +126,8 @@ def save(file: str, cluster: KueueCluster) -> None:
 
 
 def _write_new(path: Path, text: str) -> None:
-    """Create a file with all of the text: a part of it, left by a crash, would be taken for the copy at the next try.
+    """Create a file with the whole text or not at all: a crash leaves no part that the next try would take for the
+    copy.
 
     Raises FileExistsError.
     """

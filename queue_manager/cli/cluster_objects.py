@@ -112,7 +112,7 @@ def _fields(answer: Response) -> Iterator[str]:
 
 
 def _remove(tree: dict[str, Any], field: str) -> bool:
-    """Remove a field that exists, so that a default takes its place; a valid name takes that of a wrong one."""
+    """Remove a field that exists, so that a default takes its place; a wrong name is replaced by a valid one."""
     path = re.findall(r"[^.\[\]]+", field)
     node: Any = tree
     for name in path[:-1]:

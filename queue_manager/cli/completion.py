@@ -13,7 +13,7 @@ from queue_manager.cli.exit_codes import EXIT_OK
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the code; return the exit code."""
+    """Print the completion script of the shell; return the exit code."""
     from argcomplete.shell_integration import shellcode
 
     sys.stdout.write(shellcode(["sluice"], use_defaults=False, shell=args.shell))

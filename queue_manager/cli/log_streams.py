@@ -189,7 +189,7 @@ class _Stream(NamedTuple):
 
 
 def _is_due(source: LogSource, streams: Mapping[LogSource, _Stream]) -> bool:
-    """Whether a log is not printed yet, or only to the end of a process that another one has followed.
+    """Whether a log is not printed yet, or was printed to the end of a process that another process has followed.
 
     Agents may report different times of one start: then the log is read once more, and nothing is left to print.
     """

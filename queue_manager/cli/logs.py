@@ -143,7 +143,7 @@ class Ending:
         self._ended.cancel()
 
     def report(self) -> int:
-        """Print why the followed Job ended, if it was stopped or can never start; return the exit code."""
+        """If the followed Job is deactivated or can never start, print why; return the exit code."""
         (outcome,) = self._ended.result()
         remedy = _REMEDIES.get(outcome.result)
         if remedy is None:
@@ -153,7 +153,7 @@ class Ending:
         return exit_code([outcome])
 
     def _observed(self, key: Key, state: JobState | None, why: str) -> None:
-        """Record a new state of the followed Job. JobWait calls this also for the last state."""
+        """Say once why no log is there yet. JobWait also calls this with the last state; then nothing is said."""
         asyncio.get_running_loop().call_soon(self._report_waiting)
 
     def _report_waiting(self) -> None:

@@ -24,7 +24,10 @@ Namer: TypeAlias = Callable[[object], str]
 
 
 def job_names(namespace: str = "") -> Namer:
-    """Return the function that names the Job of a row. `namespace`: the one that need not be written; "": all."""
+    """Return the function that names the Job of a row.
+
+    `namespace`: the one that is left out of the name; with "" every namespace is left out.
+    """
 
     def name(row: object) -> str:
         own = getattr(row, "namespace", namespace)
@@ -49,7 +52,7 @@ def object_name(row: object) -> str:
 def object_names(namespace: str) -> Namer:
     """Return the function that names the objects that a command has changed, as an argument of further commands.
 
-    `namespace`: the one that need not be written. Jobs and LocalQueues of another one are KIND/NAMESPACE/NAME.
+    `namespace`: the one that is left out. Jobs and LocalQueues of another one are KIND/NAMESPACE/NAME.
     """
 
     def name(row: object) -> str:

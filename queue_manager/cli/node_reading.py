@@ -37,8 +37,8 @@ def node_facts(node: Node) -> NodeFacts:
 async def nodes_for(client: RestClient, messages: Iterable[str]) -> list[NodeFacts] | None:
     """Return the nodes that matter to Jobs that do not run; None if the user may not list nodes.
 
-    These are all if one of the scheduler's messages, or a record of it, says that nodes have too little; else those of
-    `sluice up`, which other clusters have not, so that their answer is short.
+    These are all nodes if a message of the scheduler, or a record of one, says that nodes have too little; else only
+    those of `sluice up`. Other clusters have none of these, so that the response is short.
     """
     if not any(short_resources(message) for message in messages):
         return await fixed_nodes(client)

@@ -239,7 +239,7 @@ def _say_more_than_the_history(attempts: Sequence[AttemptRow]) -> bool:
 
 
 def _events(view: JobView, columns: Sequence[output.TableColumn], most: int | None) -> list[RenderableType]:
-    """Return the Events that are not steps of the history, or all of them if `most` is None."""
+    """Return the section of the Events: those that are not steps of the history; with `most` None all of them."""
     found = view.events if most is None else events_beside(view.history, view.events)
     left_out = len(view.events) - len(found)
     tail = [Text(f"and {left_out} that HISTORY has (-o wide has all)", style="dim")] if left_out else []

@@ -71,7 +71,7 @@ COLUMNS = (
 
 
 def run(args: argparse.Namespace) -> int:
-    """Create the Jobs of the manifests in a queue and print them; return the exit code."""
+    """Create the Jobs of the manifests and print what was created; return the exit code."""
     creations = Creations()
     try:
         with nothing_created():

@@ -321,7 +321,7 @@ def key_of(obj: Json) -> Key:
 
 
 async def _answer(running: Callable[[], Awaitable[str]], deadline: float) -> str:
-    """What `running` returns, or, if the API server cannot answer for now, that."""
+    """Return what `running` returns, or the API server as the obstacle if it cannot answer for now."""
     try:
         async with asyncio.timeout(max(PAUSE_SECONDS, deadline - time.monotonic())):
             return await running()

@@ -20,7 +20,7 @@ def as_tree(config: KueueConfig) -> Json:
 def as_yaml(config: KueueConfig) -> str:
     """The text of a v1beta2 file that loads to this configuration, also if the original file was v1beta1.
 
-    Except the visibility API, which v1beta1 does not have and v1beta2 cannot switch off.
+    The visibility API is an exception: v1beta1 does not have it, and v1beta2 cannot switch it off.
     """
     tree = as_tree(config)
     if config.wait_for_pods_ready is None:

@@ -77,7 +77,7 @@ def _list(node: yaml.SequenceNode, inner: Any, path: str, findings: Findings) ->
 
 
 def json_value(node: yaml.Node) -> Any:
-    """The value of a scalar as Kueue reads it; MISFIT if JSON cannot hold it or its tag is not one of JSON's types."""
+    """The value of a scalar as Kueue reads it; NOT_JSON if JSON cannot hold it or JSON does not have its tag's type."""
     try:
         return to_json(node) if node.tag in (STR, INT, FLOAT, BOOL, NULL) else NOT_JSON
     except NotJson:

@@ -11,7 +11,7 @@ from queue_manager.engine.transport_protocol import ApiError
 
 
 class Backoff(wait_base):
-    """Wait strategy of tenacity: delays double from `first` to `longest` seconds, each lengthened by up to itself.
+    """Wait strategy of tenacity: delays double from `first` to `longest` seconds, plus a random part of up to 100 %.
 
     The random part keeps clients that lost one server from returning to it all at once (client-go's reflector: 0.8 s to
     30 s, jitter 1). A server that says when to return (`ApiError.retry_after`) is not asked earlier.

@@ -44,7 +44,8 @@ class CauseId(msgspec.Struct, frozen=True, gc=False):
         return self.uid == other.uid and self.resource_version == other.resource_version
 
     def joined(self, other: CauseId) -> CauseId:
-        """The id of work that serves the other, later cause too; this id if that is known, or there are MAX_JOINED.
+        """The id of work that serves the other, later cause too; this id if it contains the other or has MAX_JOINED
+        causes.
 
         If both are the same change, the work follows from the later span.
         """

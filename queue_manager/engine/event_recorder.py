@@ -81,7 +81,8 @@ class EventRecorder:
         metrics: Metrics | None = None,
         cluster_wide: bool = True,
     ) -> None:
-        """`pace`: shared by all recorders of the client; None: a recorder of its own, without a backlog.
+        """`pace`: the pace that all recorders of the client share; None: this recorder alone has one, and knows no
+        backlog.
 
         `cluster_wide`: whether Events about objects without a namespace are written, or only logged.
         """

@@ -1,6 +1,6 @@
 """Runs the credential program of a kubeconfig (`users[].user.exec`) as client-go does (KEP-541).
 
-The program's standard error is ours: it may ask a person to log in, and wait for that.
+The program writes to the standard error of this process, because it may ask a person to log in, and wait for that.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The running event loop, looked up once.
 
-Python 3.11 asks the system for its process id each time the running loop is wanted, and admission cycles and writes
-want it, mostly for its time, dozens of times per Workload.
+Python 3.11 asks the system for its process id at each look-up of the running loop. Admission cycles and writes need the
+loop dozens of times per Workload, mostly for its time.
 """
 
 from __future__ import annotations

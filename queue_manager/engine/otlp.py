@@ -3,9 +3,9 @@
     change ──> sync ──> write ──response──> sync of what the write changed ──> write ──> ...
                                   cycle ┄┄link┄┄> change of each decision
 
-A trace is all work that follows from one change: its id is a digest of the cause id, so that processes which share no
-memory (queue and Job controller in Deployments of their own, or one leader and the next) add to the same trace, and a
-sampler by ratio takes or leaves it as a whole. A span's parent is the span from which its cause comes, which may have
+A trace is all work that follows from one change. Its id is a digest of the cause id. So processes that share no memory
+add to the same trace (queue and Job controller in Deployments of their own, or one leader and the next), and a sampler
+by ratio takes or leaves the trace as a whole. A span's parent is the span from which its cause comes, which may have
 ended. An admission cycle serves many changes: it is a trace of its own, linked with each of them.
 """
 

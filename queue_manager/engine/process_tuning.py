@@ -39,9 +39,9 @@ def event_loop() -> asyncio.Runner:
 
 
 def _log_uncaught(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """Log an uncaught exception, unless its connection is closed: uvloop fails on data that still arrives there.
+    """Log an uncaught exception, unless its connection is closed: uvloop fails on data that arrives after that.
 
-    A TCP transport of uvloop that was closed by its peer can say that it is not closing; then the exception says it.
+    A TCP transport of uvloop that its peer has closed may report that it is not closing; then the exception shows it.
     """
     transport = context.get("transport")
     closed = transport is not None and (transport.is_closing() or CLOSED in str(context.get("exception")))

@@ -46,7 +46,9 @@ class CycleSpan(Protocol):
 
 
 class Tracer(Protocol):
-    """What the engine and the scheduler report. Each block is a span of the cause that is CURRENT at its start."""
+    """What the engine and the scheduler report. Each block is a span of the cause that is current (`cause_ids`) at its
+    start.
+    """
 
     def sync(self, queue: str, key: str) -> AbstractContextManager[None]:
         """A sync of one key."""

@@ -31,7 +31,7 @@ class Panel:
 
 
 def quantiles(metric: str, by: str = "") -> list[tuple[str, str]]:
-    """Return the queries for the 50th and the 95th percentile of a histogram, `by` a label or of everything."""
+    """Return the queries for the 50th and 95th percentile of a histogram: per value of the label `by`, or in all."""
     group = f"le, {by}" if by else "le"
     legend = f"{{{{{by}}}}} " if by else ""
     chosen = f"{{{QUEUE}}}" if by == "cluster_queue" else ""

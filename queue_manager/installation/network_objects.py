@@ -126,7 +126,7 @@ def _policy(deployment: str, api_ports: tuple[str, ...]) -> Template:
 
 
 def _from_answer_check() -> Node:
-    """Return the rule for the pod of `helm test`, which reads metrics whoever else may."""
+    """Return the rule for the pod of `helm test`, which may read metrics whatever `metricsFrom` allows."""
     peer: Node = {"podSelector": {"matchLabels": object_names.ANSWER_CHECK_LABELS}}
     return {"from": [peer], "ports": [_port(object_names.METRICS_PORT)]}
 

@@ -113,9 +113,11 @@ def _leader_election() -> list[Template]:
 
 
 def _delegated_auth() -> list[Template]:
-    """Metrics and the visibility API ask the API server who makes a request, and whether that is allowed; the latter
-    also reads which certificate the API server presents. A Job controller of listed namespaces has no cluster-wide
-    right unless its metrics are wanted."""
+    """Return the bindings by which metrics and the visibility API may ask the API server who makes a request, and
+    whether that is allowed. The visibility API also reads which certificate the API server presents.
+
+    A Job controller of listed namespaces gets no cluster-wide right unless its metrics are to be read.
+    """
     delegator = _bound(
         "ClusterRoleBinding",
         "kueue-auth-delegator",

@@ -69,7 +69,7 @@ class JobQueueController:
         disruptions: Disruptions,
         permits: JobPermits,
     ) -> None:
-        """`job_pods`: which Jobs have pods that use nodes. `failed_pods`: those that have failed."""
+        """`job_pods`: which Jobs have pods that use nodes. `failed_pods`: the pods that have failed."""
         self._runtime = runtime
         self._settings = settings
         self._writer = writer
@@ -140,7 +140,9 @@ class JobQueueController:
             self.queue.add(waiting.metadata.key)
 
     def _resync_descendants(self, uid: str, depth: int = MAX_ANCESTORS) -> None:
-        """Sync all Jobs below this one: nothing of the Jobs in between needs to change with it."""
+        """Sync all Jobs below this one, at every depth: the Jobs in between need not change, and so may enqueue
+        nothing.
+        """
         for child in self._jobs.lookup(_BY_PARENT, uid) if depth else ():
             self._resync(child)
             self._resync_descendants(child.metadata.uid, depth - 1)

@@ -85,7 +85,7 @@ def workload_follows_admission_gates(s: JobSituation) -> PlannedWrite | None:
 
 
 def workload_follows_overrides(s: JobSituation) -> PlannedWrite | None:
-    """Copy the overrides from the Job or its priority class to the Workload, unless that is prebuilt."""
+    """Copy the overrides from the Job or its priority class to the Workload, unless the Workload is prebuilt."""
     w = s.workload
     if w is None or s.context.prebuilt is not None:
         return None

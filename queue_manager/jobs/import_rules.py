@@ -20,8 +20,8 @@ from queue_manager.jobs.workload_manifest import is_imported, is_made_for
 
 
 def job_outside_its_queue_runs_on(s: JobSituation) -> PlannedWrite | None:
-    """Never stop a Job that is being imported and has no queue label: delete its Workload once that is evicted, release
-    it once it is deleted, else report pods.
+    """Let a Job that is being imported, and has no queue label, run on: delete its Workload once that is evicted,
+    remove the finalizer of a deleted Workload, else report the pods.
     """
     w = _running_import(s)
     if w is None or s.context.managed:

@@ -97,7 +97,7 @@ def clean_template(template: Mapping[str, Json]) -> Json:
 
 
 def _unique_env(container: Json) -> Json:
-    """The last of several variables of one name applies; the list in a Workload must not repeat names."""
+    """The container with each variable once, as a Workload requires: of equal names the last one, which applies."""
     env = container.get("env") or []
     last = {variable.get("name"): variable for variable in env}
     return container if len(last) == len(env) else {**container, "env": list(last.values())}

@@ -16,8 +16,8 @@ from queue_manager.jobs.workload_manifest import max_execution_time, pod_set, pr
 def matches(job: Job, workload: Workload) -> bool:
     """Whether pod set and execution time of the Workload are those of the Job.
 
-    While the Workload holds quota the Job's template may have injected fields; then only those fields are compared that
-    are never injected.
+    While the Workload holds quota, the Job's template may have injected fields. Then only fields that are never
+    injected are compared.
     """
     if len(workload.spec.pod_sets) != 1:
         return False

@@ -1,9 +1,9 @@
 """The user who deactivated or reactivated a Workload, as `sluice` notes it in an annotation. Pure.
 
 Kubernetes records which program changed a field, and not which user. The annotations `sluice/deactivated-by` and
-`sluice/reactivated-by` are `<generation>:<user>`. Each is written with the change, which makes this the generation of
-the Workload, and holds as long as that is so: the next change of the spec, by whatever program, ends it. See
-BEHAVIOUR.md#q191-user-of-a-deactivation.
+`sluice/reactivated-by` are `<generation>:<user>`. The patch that changes spec.active also writes the annotation, with
+the generation that the Workload gets by the patch. The annotation holds while the Workload has this generation: until
+the next change of the spec, by whatever program. See BEHAVIOUR.md#q191-user-of-a-deactivation.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from queue_manager.lifecycle.pod_causes import one_line
 
 
 def note(workload: Workload, user: str) -> dict[str, str]:
-    """Return the annotation to write with the deactivation of an active Workload, or with the reactivation of another.
+    """Return the annotation to write with a change of spec.active: a deactivation if it is true, else a reactivation.
 
-    None if the user is not known.
+    Returns {} if the user is not known.
     """
     key = keys.DEACTIVATED_BY if workload.spec.active else keys.REACTIVATED_BY
     return {key: f"{workload.metadata.generation + 1}:{user}"} if user else {}

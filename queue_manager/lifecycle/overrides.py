@@ -1,4 +1,4 @@
-"""Annotations by which a Job overrides the configuration, within the bounds that this sets.
+"""Annotations by which a Job overrides the configuration, within the bounds of the configuration.
 
     sluice/pods-ready-timeout: 10m    instead of waitForPodsReady.timeout
     sluice/requeuing-limit: "3"       instead of requeuingStrategy.backoffLimitCount

@@ -2,8 +2,8 @@
 
 Conditions keep only the newest transition, and Events expire after an hour; this keeps the last ten attempts as long
 as the Workload exists. It also records since when the pods have not been ready, from which giveUpAfter counts; a run
-in which they became ready resets that. Once the Job has failed, it has the cause of its pods, which may be deleted
-then. And it adds up how long the Workload held quota, and how long it was deactivated, over all attempts. See
+in which they became ready resets that. It keeps why the pods of a failed Job failed, because the pods may be deleted.
+And it adds up how long the Workload held quota, and how long it was deactivated, over all attempts. See
 BEHAVIOUR.md#q40-requeue-history.
 """
 
@@ -87,7 +87,7 @@ def begin_inactivity(draft: Draft) -> None:
 
 
 def _unrecorded(draft: Draft) -> datetime | None:
-    """When Kueue or an older Sluice deactivated a Workload, without recording it; None if it is active until now."""
+    """When a Workload was deactivated whose inactive_since Kueue or an older Sluice has not written; None otherwise."""
     evicted, reserved = (draft.original.condition(t) for t in (condition_types.EVICTED, condition_types.QUOTA_RESERVED))
     if evicted is None or reserved is None or reserved.is_true or reserved.reason != reasons.DEACTIVATED:
         return None
@@ -96,7 +96,7 @@ def _unrecorded(draft: Draft) -> datetime | None:
 
 
 def end_inactivity(draft: Draft) -> None:
-    """Count the time until now in which a Workload was deactivated that is active again."""
+    """Add the time since `inactive_since` to `inactive_seconds` of a Workload that is active again."""
     known = draft.status.requeue_history
     if known is None or known.inactive_since is None or not draft.original.spec.active:
         return

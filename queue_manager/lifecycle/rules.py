@@ -89,9 +89,10 @@ def finished_workload_is_released_and_expires(
 def deleted_workload_without_job_is_released(
     w: Workload, context: WorkloadContext, settings: WorkloadSettings, now: datetime
 ) -> Step | None:
-    """Remove the finalizer of a deleted Workload without a Job, or of another kind: what that runs is not stopped.
+    """Remove the finalizer of a deleted Workload that belongs to no Job. What an owner of another kind runs is not
+    stopped.
 
-    With a Job, `jobs` removes it after stopping the Job.
+    The finalizer of a Workload with a Job is removed by `jobs`, after the Job has stopped.
     """
     if w.metadata.deletion_timestamp is None:
         return None
@@ -255,11 +256,11 @@ def pending_reason_is_kept_up_to_date(
 
 
 def _explain_untried(w: Workload, context: WorkloadContext, settings: WorkloadSettings, now: datetime) -> Step | None:
-    """Write the reason of a Workload that was not tried because an equal one was refused, after one period: most start
-    before.
+    """Write the reason of a Workload that was not tried because an equal one was refused.
 
-
-    Later, while urgent writes wait: a backlog has thousands of them, and their reasons would delay its starts.
+    The reason is written only once the Workload has been pending for a period, because most start before. While urgent
+    writes wait, it is written later still: a backlog has thousands of such Workloads, whose reasons would delay
+    the starts of others.
     """
     created = w.metadata.creation_timestamp
     if created is None or not waits(w):

@@ -209,21 +209,23 @@ def _reset(check: AdmissionCheckState, now: datetime) -> AdmissionCheckState:
 
 
 def exceed_execution_time(draft: Draft, limit: int) -> None:
-    """Announce the deactivation because of the maximum of `limit` seconds. A later run has the whole time again."""
+    """Announce the deactivation after `limit` seconds, the maximum execution time. A later run has the whole time
+    again.
+    """
     target_deactivation(draft, reasons.MAX_EXEC_TIME_EXCEEDED, messages.MAX_EXEC_TIME_MESSAGE)
     draft.put(accumulated_past_execution_time_seconds=None)
     draft.event("Warning", reasons.MAX_EXEC_TIME_EXCEEDED, messages.max_exec_time_exceeded(limit))
 
 
 def target_deactivation(draft: Draft, reason: str, message: str) -> None:
-    """Set DeactivationTarget: the next step sets spec.active to false, for this reason."""
+    """Set DeactivationTarget with this reason: the next step of the life cycle sets spec.active to false."""
     draft.set(condition_types.DEACTIVATION_TARGET, "True", reason, message)
 
 
 def deactivate(draft: Draft, pod_cause: str = "") -> None:
-    """Evict a deactivated Workload for the announced cause, and remove its requeueState.
+    """Evict a Workload whose spec.active is false; remove its DeactivationTarget and requeueState.
 
-    `pod_cause`: why its pods were not ready.
+    The eviction has the reason and message of DeactivationTarget. `pod_cause`: why the Workload's pods were not ready.
 
     BEHAVIOUR.md#q21-deactivation
     """

@@ -100,7 +100,7 @@ def reconfigured(old: WorkloadSettings, new: WorkloadSettings, now: datetime) ->
 
 
 def without_future_times(settings: WorkloadSettings, now: datetime) -> WorkloadSettings:
-    """The settings, with a reload that lies in the future, because the clock was set back, moved to `now`."""
+    """The settings; if the clock was set back, so that their reload lies in the future, `since` is set to `now`."""
     waiting = settings.pods_ready
     if waiting is None or waiting.since is None:
         return settings

@@ -31,7 +31,7 @@ async def ensure_system_classes(client: RestClient) -> None:
 
 
 class PodPriority:
-    """An Admission that sets priority and preemptionPolicy of a pod from its class or the global default class."""
+    """Admission plugin that sets priority and preemptionPolicy of a pod from its class or the global default class."""
 
     def __init__(self, store: Store) -> None:
         self._store = store

@@ -27,7 +27,7 @@ MESSAGES = "not read here, the message of a failed container is the end of its l
 
 
 class UnsupportedPodFields:
-    """An Admission that only warns. Pods of controllers are skipped: the warning was given for their owner.
+    """Admission plugin that only warns. Pods of controllers are skipped: the warning was given for their owner.
 
     `limits_cpu`: whether the node agent enforces limits.cpu on this machine.
     """

@@ -181,8 +181,8 @@ async def read_front_proxy(client: RestClient) -> FrontProxy | None:
 def authenticated(identity: Identity) -> Identity:
     """Add the group of all authenticated users, as every API server does (AuthenticatedGroupAdder of k8s.io/apiserver).
 
-    The front proxy names itself without any group when it asks which resources are served. A server that does not let
-    it read that leaves the whole cluster without complete discovery, and then no deleted namespace ends.
+    The front proxy names itself without any group when it asks which resources are served. If that is refused, the
+    whole cluster lacks complete discovery, and then the deletion of no namespace ends.
     """
     if identity.user == ANONYMOUS or not EVERYBODY.isdisjoint(identity.groups):
         return identity

@@ -64,7 +64,6 @@ class Controllers:
         `metrics`: metrics of other parts of the process, which are served with the metrics of each term.
         `stands_by`: answer the visibility API while another process leads, too.
         `beside`: puts the objects without a namespace beside the transport; None: the API server has them.
-
         `silence`: seconds without data after which a watch counts as broken.
         """
         self.ready = asyncio.Event()

@@ -46,7 +46,7 @@ class ServingCertificate:
     def present(self, pem: str) -> None:
         """Present this certificate (PEM: key, then certificate and intermediates). Raises ssl.SSLError if it is unfit.
 
-        It is tried on a context of its own first, so that none of the servers is left with half of it.
+        A separate context loads the PEM first: if that fails, all servers keep the previous certificate.
         """
         load(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), pem)
         self._pem = pem
@@ -62,7 +62,7 @@ def load(context: ssl.SSLContext, pem: str) -> None:
 
 @contextmanager
 def _as_file(pem: str) -> Iterator[str]:
-    """The ssl module reads files only. On Linux the file is in memory: a container's root may be read-only."""
+    """Yield a file with the PEM, as ssl reads only files; on Linux in memory, as the root folder may be read-only."""
     if hasattr(os, "memfd_create"):
         descriptor = os.memfd_create("certificate", os.MFD_CLOEXEC)
         try:

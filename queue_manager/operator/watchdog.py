@@ -2,8 +2,8 @@
 
 While the loop hangs, no probe is answered, so a kubelet kills the process after its third failure; but no record
 says what it was doing. A thread of `faulthandler`, which needs neither the loop nor the interpreter's lock, writes the
-stack of every thread to stderr and ends the process. The loop puts it off for as long as it runs. An admission cycle
-is one synchronous call, so a cycle without end is ended as well. BEHAVIOUR.md#q141-watchdog.
+stack of every thread to stderr and ends the process. While the loop runs, it puts that off again and again. An
+admission cycle is one synchronous call, so a cycle without end is ended as well. BEHAVIOUR.md#q141-watchdog.
 
 The process ends with exit code 1 and nothing is written any more: like a process that dies, it loses the Lease, and the
 next leader reads the state from the API server.

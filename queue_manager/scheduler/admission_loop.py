@@ -53,7 +53,7 @@ class Scheduler:
         writer: WorkloadWriter,
         follows_job: Callable[[Workload], bool] = lambda workload: True,
     ) -> None:
-        """`follows_job`: whether a Workload has the request of its Job; it is not admitted before it has."""
+        """`follows_job`: whether a Workload has the request of its Job: no other Workload is admitted."""
         self.cycles = 0
         self._follows_job = follows_job
         self._runtime = runtime

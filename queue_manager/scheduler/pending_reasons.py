@@ -114,8 +114,9 @@ class PendingReasons:
     ) -> None:
         """Have `transition` written, which says why the Workload stays pending. `cause`: what led to a new reason.
 
-        `refusal`: the reason and message that it writes, if it writes no other field that can have changed. Most
-        refusals repeat an earlier one with other numbers; they replace the one that is queued, without another check.
+        `refusal`: the reason and message that `transition` writes, if no other field that it writes can have changed.
+        Most refusals repeat an earlier one with other numbers; they replace the one that is queued, without another
+        check.
         """
         workload = self._workloads.by_uid(info.uid)
         if workload is None or info.uid in self._retry_timers:

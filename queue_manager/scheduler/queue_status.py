@@ -390,7 +390,10 @@ def _unsupported(queue: ClusterQueue) -> tuple[str, str, str] | None:
 def _usages(
     state: QueueState, holdings: Iterable[Holding], *, borrowed: bool
 ) -> tuple[tuple[FlavorUsage, ...], tuple[FlavorUsage, ...]]:
-    """(reservation, usage), in the order of the ClusterQueue's spec. `borrowed`: with the part above nominal quota."""
+    """The reserved usage and the admitted usage, both in the order of the ClusterQueue's spec.
+
+    `borrowed`: whether each row states the amount above nominal quota.
+    """
     reserved: dict[FlavorResource, int] = {}
     used: dict[FlavorResource, int] = {}
     for holding in holdings:

@@ -109,7 +109,8 @@ class QuotaCache:
     def heads(self, now: datetime) -> list[tuple[str, Info]]:
         """(ClusterQueue, head) for each active ClusterQueue with a Workload to try.
 
-        Where quota was released, everything that its cohort has refused is eligible again, when `released_quota` says.
+        If a cohort has released quota, its refused Workloads are eligible again at the time that `released_quota`
+        gives.
         """
         released = self._released_quota.take(asyncio.get_running_loop().time())
         if released:

@@ -47,7 +47,7 @@ class WithoutEffectEvents:
 
 
 def _is_known(old: Object | None, new: Object) -> bool:
-    """Whether these fields were read in an earlier state. The labels of a pod are read when it appears."""
+    """Whether the spec was read in an earlier state. The labels of a pod are read when the pod appears."""
     return old is not None and old.metadata.generation == new.metadata.generation
 
 

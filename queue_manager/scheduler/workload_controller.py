@@ -110,7 +110,7 @@ class WorkloadController:
                 self.queue.add(workload.metadata.key)
 
     def _on_running(self, job_uid: str) -> None:
-        """Enqueue the Workload of a deleted Job when one of its pods ends: it can finish after the last."""
+        """Enqueue the Workload of a deleted Job once no pod of the Job runs any more: the Workload can finish then."""
         job = self._jobs.by_uid(job_uid)
         gone = job is None or job.metadata.deletion_timestamp is not None
         if gone and not self._running.any_of(job_uid):

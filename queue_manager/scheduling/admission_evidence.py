@@ -34,9 +34,9 @@ from queue_manager.scheduling.workload_info import PODS, Info, PodSetInfo
 class FlavorEvidence(NamedTuple):
     """One resource of one pod set in one flavor. Amounts as in `amounts`; `flavor` "": no flavor provides it.
 
-    `free`: what the ClusterQueue may use now, the quota that it would borrow (`borrowable`) included, and the quota
-    that is kept for preemptors (`kept`) not. `limit`: the most that it could use if nothing else ran. `mode`: None if
-    the scheduler has not tried the flavor. `reason`, `why`: why the flavor does not fit, as Kueue words it.
+    `free`: what the ClusterQueue may use now. That includes what it would borrow (`borrowable`), and excludes what is
+    kept for preemptors (`kept`). `limit`: the most that it could use if nothing else ran. `mode`: None if the scheduler
+    has not tried the flavor. `reason`, `why`: why the flavor does not fit, as Kueue words it.
     """
 
     pod_set: str
@@ -86,8 +86,8 @@ class PreemptionVerdict(StrEnum):
 class PreemptionCheck(NamedTuple):
     """The running Workloads of one ClusterQueue that use a flavor, as candidates. `policy`: field and value.
 
-    `candidates`: how many of them a search may stop, with the candidates of other ClusterQueues. `protected_until`:
-    when the first minimum runtime of one that the policy allows ends. `limited_by`: what excludes further candidates.
+    `candidates`: how many of them a search may stop together with candidates of other ClusterQueues. `protected_until`:
+    the earliest end of a minimum runtime that keeps one from being a candidate. `limited_by`: what else excludes some.
     """
 
     flavor: str
@@ -122,9 +122,8 @@ _AMONG_CANDIDATES = (PreemptionVerdict.NOT_ENOUGH, PreemptionVerdict.ABOVE_THRES
 
 
 class _Group(NamedTuple):
-    """The running Workloads of one ClusterQueue: those that `may` be preempted by the policy, and are `usable`.
-
-    `until`: when the first of the minimum runtimes ends that protect others.
+    """The running Workloads of one ClusterQueue. `may`: those that the policy allows to preempt; `usable`: the victims
+    that a search may take. `until`: the earliest end of a minimum runtime that protects one of the others.
     """
 
     cluster_queue: str
@@ -251,7 +250,7 @@ class _Judge:
         return borrowing.max_priority_threshold
 
     def _protected(self, preemptor: Preemptor) -> dict[str, datetime | None]:
-        """By ClusterQueue, when the first of the minimum runtimes ends that keep Workloads from being candidates."""
+        """By ClusterQueue, when the first of its Workloads becomes a candidate: its minimum runtime ends then."""
         found = protected_candidates(self.state, preemptor, self.now)
         return {holding.cluster_queue: holding.protected_until for holding in reversed(found)}
 
@@ -302,7 +301,7 @@ class _Judge:
         return all(may_reclaim(self.state, self.queue, fr, preemptor.usage[fr]) for fr in preemptor.needs)
 
     def _is_within_quota(self, cluster_queue: str, preemptor: Preemptor) -> bool:
-        """Whether the ClusterQueue, or a cohort below the first one that both share, uses only its own quota."""
+        """Whether the ClusterQueue, or a cohort between it and the first that it shares, uses only its own quota."""
         shared = set(self.queue.node.path())
         below = (node for node in self.state.queues[cluster_queue].node.path() if node not in shared)
         return any(is_within_quota(node, preemptor.needs) for node in below)

@@ -34,7 +34,7 @@ NEVER = LATEST  # no start can be promised
 
 
 class HeadOrder(Enum):
-    """How the Workloads behind a waiting head are ordered, which may not delay it."""
+    """The order in which the Workloads behind a waiting head are tried, none of which may delay the head."""
 
     RANK = "Queue"
     SHORTEST = "ShortestFirst"
@@ -96,8 +96,9 @@ class Backfilling:
     ) -> bool:
         """Whether the admission of this Workload, which fits now, would break a promise.
 
-        `waiting`: by ClusterQueue the first Workload that found no quota. Only those count that are ordered before the
-        candidate and share quota with it. `gone`: uids of the Workloads without whose usage the quota tree is now.
+        `waiting`: by ClusterQueue the first Workload that found no quota. Of these only Workloads count that are
+        ordered before the candidate and share quota with it. `gone`: uids of the Workloads without whose usage the
+        quota tree is now.
         """
         for name in state.relatives(candidate.queue.name) if waiting else ():
             head = waiting.get(name)

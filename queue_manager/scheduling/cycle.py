@@ -7,7 +7,7 @@ not borrow, then by priority, then by queue time; each must still fit after thos
     fits                                                   Admit
     fits once its own victims have stopped                 Preempt
     fits when the preemptions of others are done           Preempt, without victims of its own
-    its choice was taken by another one in this cycle      Refuse; tried again in the next cycle, from scratch
+    another head took its quota or victims in this cycle   Refuse; tried again in the next cycle, from scratch
     would fit after preemption, but no victims suffice     Refuse; its own quota is not lent to others in this cycle,
                                                            unless it can always reclaim it
     does not fit                                           Refuse
@@ -99,7 +99,7 @@ NO_HEADS: Mapping[str, Info] = MappingProxyType({})
 
 
 class _Entry(NamedTuple):
-    """A nominated head. `passed`: uids of the preemptors whose reservations do not concern it, its own among them."""
+    """A nominated head. `passed`: uids of the preemptors whose reserved quota it may use, its own uid included."""
 
     info: Info
     queue: QueueState

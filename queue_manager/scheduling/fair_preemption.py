@@ -7,8 +7,8 @@ with the highest dominant resource share that has candidates, down to a ClusterQ
     another one              the next candidate is taken, if the preemptor's ClusterQueue stays within its nominal
                              quota; else the first candidate that satisfies the strategy
 
-A strategy compares shares of the two children, on the way to the two ClusterQueues, of their lowest common cohort,
-with the preemptor counted:
+A strategy applies to the lowest cohort above both ClusterQueues. It compares the shares of two children of this cohort,
+the one towards the preemptor and the one towards the victim, with the preemptor counted:
 
     LessThanOrEqualToFinalShare   preemptor's <= victim's after it has stopped
     LessThanInitialShare          preemptor's <  victim's before
@@ -18,13 +18,13 @@ once per ClusterQueue. Workloads that are evicted already are taken before all o
 the victims that are not needed are given back, the last taken first.
 
 Two rules are Sluice's own, so that no two queues preempt each other in turn. Both strategies require that the
-preemptor's share is below the victim's before it stops. And each victim must satisfy a strategy in the state that
-results, with the other victims that were given back; one that does not is excluded, and the search starts again. A node
-is only taken from while it, and each cohort between it and the common one, borrows a resource that the preemptor needs.
+preemptor's share is below the victim's before the victim stops. And each victim must also satisfy a strategy at the
+end, when victims were given back; one that does not is excluded, and the search starts again. Victims are taken from a
+ClusterQueue only while it, and each cohort between it and the common one, borrows a resource that the preemptor needs.
 
 Three or more Workloads of different sizes can still preempt each other in a circle over two levels of cohorts: within a
-cohort a larger one replaces a smaller one, and with it the cohort's own share is higher than another's. Such a circle
-ends as in classical preemption (`preemption_candidates.MOST_RECLAIMS`).
+cohort a larger Workload replaces a smaller one, which raises the share of the cohort above that of another one. Such a
+circle ends as in classical preemption (`preemption_candidates.MOST_RECLAIMS`).
 
 Kueue: fairPreemptions in pkg/scheduler/preemption, pkg/scheduler/preemption/fairsharing;
 BEHAVIOUR.md#q47-fair-preemption.
@@ -78,7 +78,8 @@ def find_victims(state: SchedulerState, preemptor: Preemptor, now: datetime) -> 
 
 
 def stoppable(state: SchedulerState, preemptor: Preemptor, now: datetime) -> frozenset[str]:
-    """The uids of the Workloads that a search which finds no victims may stop: all of them together do not suffice.
+    """For a preemptor that finds no victims: the uids of the candidates that it may stop, which together do not
+    suffice.
 
     The other candidates are protected by the rule about shares.
     """
@@ -134,7 +135,9 @@ class _Candidates:
 
 
 class _Comparison(NamedTuple):
-    """The shares of the two children, below the lowest common cohort, of preemptor and victim."""
+    """The shares of two children of the lowest common cohort: the one towards the preemptor, and the one towards the
+    victim.
+    """
 
     preemptor: Share
     before: Share  # the victim's, while it runs
@@ -174,7 +177,7 @@ class _Search:
         return share
 
     def is_open(self, node: QuotaNode) -> bool:
-        """Whether victims may be taken below this node: it borrows what is needed, or the preemptor is there too."""
+        """Whether victims may be taken below this node: it borrows what is needed, or the preemptor is below it too."""
         return node in self.ancestors or not is_within_quota(node, self._preemptor.needs)
 
     def fits(self) -> bool:
@@ -202,7 +205,7 @@ class _Search:
     # --- the search ---
 
     def run(self) -> bool:
-        """Take victims until the preemptor fits; False if it does not fit after all."""
+        """Take victims until the preemptor fits; False if it does not fit without any candidate that may be taken."""
         first, *second = self._state.fair_sharing
         found = any(self._take(holding) for holding in self._candidates.evicted())
         if not found:
@@ -253,7 +256,7 @@ class _Search:
     def _first_satisfying(
         self, targets: _Targets, queue: QuotaNode, strategy: str
     ) -> tuple[Holding | None, Holding | None]:
-        """(the first candidate of this ClusterQueue that satisfies the strategy, the first one before it)."""
+        """(the next candidate of this ClusterQueue that satisfies the strategy, the first one that was passed over)."""
         first: Holding | None = None
         refused: set[frozenset[tuple[FlavorResource, int]]] = set()  # the shares depend on the usage only
         while (holding := targets.pop(queue)) is not None:
@@ -368,7 +371,9 @@ class _Targets:
         return node in self._next or bool(self._children.get(node))
 
     def _place(self, node: QuotaNode) -> _Place:
-        """Sort key of siblings: highest share; cohort before ClusterQueue, the own one last; next candidate; name."""
+        """The sort key of `node`: the highest share first; at equal shares cohorts, then ClusterQueues, of which that
+        of the preemptor is last; then by the next candidate, then by name.
+        """
         share, candidate = self._search.share(node), self._next.get(node)
         own = node is self._search.ancestors[0]
         return _Place(

@@ -24,7 +24,7 @@ def first_untolerated(taints: Sequence[Taint], tolerations: Sequence[Json]) -> T
 
 
 def refusal(flavor: ResourceFlavor, pod_spec: Json) -> str:
-    """Why pods with this spec, or its PLACEMENT_FIELDS, cannot use the flavor, as Kueue words it; "" if they can."""
+    """Why pods with this spec (or its placement fields) cannot use the flavor, in Kueue's words; "" if they can."""
     spec = flavor.spec
     if not spec.node_taints and not spec.node_labels and not pod_spec.get("affinity"):
         return ""

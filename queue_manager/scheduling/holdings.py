@@ -50,7 +50,7 @@ class Holding(NamedTuple):
         return not self.evicted, self.priority, -reserved, -queued, -self.arrival, self.uid
 
     def is_protected(self, now: datetime) -> bool:
-        """Whether its minimum runtime forbids a preemption at `now`; False for a Workload that is being stopped."""
+        """Whether the minimum runtime forbids a preemption at `now`; False for a Workload that is being stopped."""
         return self.protected_until is not None and now < self.protected_until and not self.evicted
 
 

@@ -84,11 +84,11 @@ class PlannedUsage:
         return all(amount <= self.free(node, fr) for fr, amount in usage.items())
 
     def will_fit(self, node: QuotaNode, usage: Usage) -> bool:
-        """Whether this much is free when all planned preemptions are done."""
+        """Whether this usage fits once all planned preemptions are done."""
         return all(amount <= node.available(fr) for fr, amount in usage.items())
 
     def will_fit_without(self, node: QuotaNode, usage: Usage, victims: Iterable[str]) -> bool:
-        """Whether this much is free when all planned preemptions are done, and these Workloads are gone too."""
+        """Whether this usage fits once all planned preemptions are done, and the Workloads `victims` are gone too."""
         gone = [uid for uid in victims if uid not in self._victims]
         for uid in gone:
             self._change_victim(uid, sign=-1)
@@ -207,9 +207,9 @@ class PlannedUsage:
 def passes(state: SchedulerState, info: Info, queue: QueueState, reservation: Reservation) -> bool:
     """Whether a head of this ClusterQueue may use the quota that is kept for a preemptor.
 
-    It has a higher priority, and it could not become a victim of that preemptor. Else the two would evict each other in
-    turn. A preemptor can reclaim from higher priorities by policy Any, outside of the smallest subtree that holds it;
-    with fair sharing everywhere but in its own ClusterQueue.
+    True for the preemptor itself, and for a head of higher priority that cannot become a victim of the preemptor:
+    otherwise the two would evict each other in turn. A preemptor can reclaim from higher priorities by policy Any,
+    outside of the smallest subtree that holds it; with fair sharing everywhere but in its own ClusterQueue.
     """
     if info.uid == reservation.info.uid:
         return True

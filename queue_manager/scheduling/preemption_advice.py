@@ -23,9 +23,10 @@ from queue_manager.scheduling.workload_info import Info
 
 
 class Ways(NamedTuple):
-    """`policies`: (field of spec.preemption, value) that let it preempt. `priority`: a higher one does.
+    """What would let a Workload preempt.
 
-    `protected_until`: when the first minimum runtime ends, if it could preempt were all of them over.
+    `policies`: (field of spec.preemption, value), each alone. `priority`: whether a higher priority would.
+    `protected_until`: the earliest end of a minimum runtime, if the end of all of them would.
     """
 
     policies: tuple[tuple[str, str], ...] = ()
@@ -44,7 +45,7 @@ def ways_to_preempt(
     now: datetime,
     protected_until: Sequence[datetime],
 ) -> Ways:
-    """The changes that let this Workload preempt; none if it can. `protected_until`: ends of minimum runtimes."""
+    """What would let this Workload preempt; NO_WAYS if it can already. `protected_until`: ends of minimum runtimes."""
 
     def has_victims(some: Info, at: datetime) -> bool:
         found = nominate(state, planned, queue, some, at)

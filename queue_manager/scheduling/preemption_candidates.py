@@ -7,13 +7,13 @@ Where candidates are decides by which policy they may be chosen:
                              *entitled* from the others
     elsewhere, other         borrowWithinCohort too, if the preemptor borrows (`victim_search`)
 
-The preemptor is entitled to what the smallest subtree whose quota holds it has lent to the rest of the cohort. In other
-ClusterQueues only those Workloads count that are in subtrees above their own quota.
+The smallest subtree whose own quota suffices for the preemptor may have lent quota to the rest of the cohort; the
+preemptor is entitled to that. In other ClusterQueues only Workloads of subtrees that use more than their quota count.
 
-A preemptor may reclaim from higher priorities (Any), and may be preempted by the same or by third ones. So policies can
-contradict each other, and Workloads would evict each other in turn forever (KEP-83, Guarantees). Every such circle has
-a step in which quota is reclaimed from an equal or higher priority, so one Workload does that to another one
-MOST_RECLAIMS times and then waits.
+A preemptor may reclaim quota from Workloads of higher priority (Any), which may preempt it in turn, as may others. So
+policies can contradict each other, and Workloads would evict each other in turn forever (KEP-83, Guarantees). Every
+such circle has a step in which quota is reclaimed from an equal or higher priority. Therefore a Workload reclaims from
+the same other Workload at most MOST_RECLAIMS times, and then waits.
 
 A Workload is not a candidate before its minimum runtime is over (`Holding.protected_until`).
 
@@ -107,8 +107,8 @@ def _policy_rule(preemptor: Preemptor, policy: str) -> Callable[[Holding], bool]
 def with_new_candidates(state: SchedulerState, cluster_queue: str, admitted: Usage) -> list[str]:
     """The ClusterQueues whose refused Workloads may find victims, since this one now holds `admitted` too.
 
-    Other admissions give a preemptor nothing: without its victims it would be where it was before. But the first usage
-    above the quota of a subtree makes a candidate of every Workload there.
+    If the admission raises the usage of a subtree above its quota, every Workload in the subtree becomes a candidate.
+    Any other admission helps no preemptor: it adds one victim at most, and takes as much quota.
     """
     node: QuotaNode = state.queues[cluster_queue].node
     while node.parent is not None:
@@ -233,7 +233,9 @@ def policy_for(source: Source, preemptor: Preemptor) -> str:
 
 
 def _borrowers(top: QuotaNode, without: QuotaNode, needs: frozenset[FlavorResource]) -> Iterator[QuotaNode]:
-    """The ClusterQueues below `top` that are above their quota, and all subtrees around them; without one subtree."""
+    """The ClusterQueues below `top` that use more than their quota, as does each cohort between `top` and them. The
+    subtree `without` is left out.
+    """
     found = [top]
     while found:
         for child in found.pop().children:

@@ -115,7 +115,7 @@ class QuotaForest:
         return self._node(name)
 
     def _unnamed(self, name: str) -> None:
-        """A ClusterQueue or Cohort no longer names this cohort, or "" none, as its parent."""
+        """Count one reference less to a cohort by a ClusterQueue or Cohort below it; "" is no cohort."""
         if name:
             self._references[name] -= 1
             self._prune(name)

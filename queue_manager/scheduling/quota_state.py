@@ -212,7 +212,9 @@ class SchedulerState:
         return not self._unready
 
     def counted(self, uid: str) -> Holding | None:
-        """What a Workload holds as it counts in its ClusterQueue; None if it holds nothing in one that exists."""
+        """The holding of a Workload as its ClusterQueue counts it; None if it has none, or the ClusterQueue does not
+        exist.
+        """
         holding = self.holdings.get(uid)
         state = self.queues.get(holding.cluster_queue) if holding is not None else None
         return state.holdings[uid] if state is not None else None
@@ -264,9 +266,10 @@ class SchedulerState:
     # --- preemption ---
 
     def reserve(self, reservation: Reservation) -> None:
-        """Keep quota for a preemptor until its reservation ends; replaces the one it had.
+        """Keep quota for a preemptor until its reservation ends; replaces an earlier reservation of the preemptor.
 
-        To be called before its victims are marked as evicted: those that are not yet are counted as preempted.
+        To be called before the victims are marked as evicted: victims that are not evicted yet are counted as
+        preempted.
         """
         self.changes += 1
         uid = reservation.info.uid
@@ -277,7 +280,7 @@ class SchedulerState:
     def end_reservation(self, uid: str) -> Reservation | None:
         """Remove and return the reservation of a preemptor that was admitted, refused, deleted or changed.
 
-        Unless it was admitted, its relatives can be tried again.
+        Unless the preemptor was admitted, Workloads of the ClusterQueues that share its quota can be tried again.
         """
         self.changes += 1
         return self.reservations.pop(uid, None)

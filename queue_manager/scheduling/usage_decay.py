@@ -124,7 +124,7 @@ class UsageLedger:
             self._samples[queue] = Sample(consumed, now)
 
     def admit(self, queue: Key, requests: Consumption, now: datetime, *, undo: bool = False) -> None:
-        """Add the entry penalty of an admission; `undo`: the admission could not be written."""
+        """Add the entry penalty of an admission; with `undo` subtract it: the admission could not be written."""
         if self.decay is None:
             return
         known = self._samples.get(queue)

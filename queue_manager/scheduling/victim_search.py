@@ -10,9 +10,9 @@ which policy (`preemption_candidates`), and for which reason, they may be chosen
                              borrow, or by borrowWithinCohort                      InCohortReclaimWhileBorrowing
 
 The order is total: evicted ones first; then entitled, other, own ClusterQueue; then lower priority, later reservation,
-later in the queue (BEHAVIOUR.md#q7-queue-order), uid. Workloads are removed in this order until the preemptor fits, and
-those without which it fits too are put back, the last removed first. So no victim can be spared. The tree is the same
-afterwards.
+later in the queue (BEHAVIOUR.md#q7-queue-order), uid. Workloads are removed in this order until the preemptor fits.
+Then each is put back, the last removed first, if the preemptor still fits. So no victim that remains can be spared. The
+tree is the same afterwards.
 
 Each ClusterQueue keeps its holdings sorted (`QueueState.ranking`), so a search reads little more than it removes.
 Kueue: pkg/scheduler/preemption, BEHAVIOUR.md#q44-preemption.
@@ -69,10 +69,11 @@ def find_victims(state: SchedulerState, preemptor: Preemptor, now: datetime) -> 
 
 
 def stoppable(state: SchedulerState, preemptor: Preemptor, now: datetime) -> frozenset[str]:
-    """The uids of the Workloads that a search which finds no victims may stop: all of them together do not suffice.
+    """For a preemptor that finds no victims: the uids of the candidates that it may stop, which together do not
+    suffice.
 
-    Of the candidates these are the ones above the quota of their ClusterQueue and, if the preemptor has to borrow, not
-    above maxPriorityThreshold.
+    These candidates are the ones above the quota of their ClusterQueue and, if the preemptor has to borrow, not above
+    maxPriorityThreshold.
     """
     search = _Search(state, preemptor, now)
     return frozenset(uid for borrowing in search.attempts() for uid in search.usable(borrowing=borrowing))
@@ -102,13 +103,17 @@ def after(state: SchedulerState, victims: tuple[Victim, ...], preemptor: Preempt
 
 
 def _may_fit_after_preemption(state: SchedulerState, queue: QueueState, fr: FlavorResource, value: int) -> bool:
-    """Kueue: FlavorAssigner.fitsResourceQuota, canPreemptWithinClusterQueue"""
+    """Whether a preemption that the policies allow may help.
+
+    Kueue: FlavorAssigner.fitsResourceQuota, canPreemptWithinClusterQueue
+    """
     within = queue.queue.spec.preemption.within_cluster_queue
     return within != policy_values.NEVER or may_reclaim(state, queue, fr, value)
 
 
 def may_reclaim(state: SchedulerState, queue: QueueState, fr: FlavorResource, value: int) -> bool:
-    """Whether preemption in other ClusterQueues may help: it need not borrow then, or may preempt while it borrows.
+    """Whether preemption in other ClusterQueues may help: the preemptor need not borrow then, or may preempt while it
+    borrows.
 
     Kueue: FlavorAssigner.fitsResourceQuota, canPreemptWhileBorrowing
     """
@@ -255,7 +260,7 @@ class _Search:
         return all(node.usage.get(fr, 0) + value <= node.subtree.get(fr, 0) for fr, value in usage)
 
     def _remove_until_it_fits(self, removal: _Removal, borrowing: bool) -> list[_Candidate]:
-        """The candidates without which the preemptor fits; [] if it does not fit without all of them."""
+        """The candidates without which the preemptor fits; [] if it does not fit even when all of them are removed."""
         node = self._preemptor.node
         missing = {fr: v - node.available(fr) for fr, v in self._preemptor.usage.items()}  # what must go at least
         chosen = []
@@ -329,7 +334,9 @@ class _Search:
 
 
 def _shares_all(source: Source, preemptor: QuotaNode, fr: FlavorResource) -> bool:
-    """Whether what a Workload uses there is missing for the preemptor in full: no limit is between them."""
+    """Whether every unit of `fr` that a Workload of `source` uses reduces what the preemptor may use: between the two
+    ClusterQueues is no lending or borrowing limit.
+    """
     if source.kind is CandidateKind.OWN_QUEUE:
         return True
     lender: QuotaNode | None = source.queue.node

@@ -167,7 +167,9 @@ def _preempting(workload: Workload) -> bool:
 
 
 def _may_preempt(workload: Workload) -> bool:
-    """A Workload that was admitted has been evicted since, or it would not be pending."""
+    """Whether the pending Workload may preempt: one that `sluice import` made may not before its first admission, after
+    which it can be pending only if it was evicted.
+    """
     imported = workload.metadata.labels.get(keys.IMPORTED) == "true"
     return not imported or workload.condition(condition_types.EVICTED) is not None
 

@@ -1,8 +1,8 @@
 """Counts the attempts of a Workload: the periods with quota, the present one and that of a finished Job included. Pure.
 
 status.requeueHistory records the last ten attempts that an eviction ended. Beyond these, and for a Workload without
-such a record, status.schedulingStats counts evictions; it has no attempts apart from evictions before an admission, and
-those of a user who deactivated the Workload while it ran apart from those while it was pending. A deactivation
+such a record, status.schedulingStats counts evictions. It does not show which of them came before an admission, nor
+which deactivations by a user came while the Workload was pending; neither ended an attempt. A deactivation
 ends a budget of retries, and the reactivation starts a new one. Reports on a deactivated Workload cover its last
 budget only.
 """
@@ -62,7 +62,7 @@ def _evictions(workload: Workload) -> list[tuple[str, str, int]]:
 
 
 def _was_deactivated_in_backoff(workload: Workload) -> bool:
-    """Whether it was deactivated during a backoff, which counts as an eviction although no attempt had begun."""
+    """Whether the deactivation came during a backoff. It counts as an eviction then, although no attempt had begun."""
     evicted, last = workload.condition(condition_types.EVICTED), workload.last_attempt
     if evicted is None or not evicted.is_true or not evicted.reason.startswith(reasons.DEACTIVATED_DUE_TO):
         return False

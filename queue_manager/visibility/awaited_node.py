@@ -1,4 +1,4 @@
-"""Whether it matters to a Job that a node is large enough for its pods. Pure."""
+"""Whether a Job can be kept from running by nodes that are too small for its pods. Pure."""
 
 from __future__ import annotations
 
@@ -8,6 +8,6 @@ from queue_manager.visibility.job_states import AWAITS_NODE, JobState
 
 
 def awaits_node(state: JobState, workload: Workload | None) -> bool:
-    """Whether no pod of the Job runs, and no user has deactivated it, who may reactivate it however large it is."""
+    """Whether the Job, of which no pod runs, waits for a node. False if a user has deactivated the Job."""
     is_left_out = state == JobState.DEACTIVATED and workload is not None and cause(workload) == BY_A_USER
     return state in AWAITS_NODE and not is_left_out

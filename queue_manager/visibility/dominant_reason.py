@@ -107,7 +107,7 @@ def _without_waiting(case: Case) -> Finding | None:
 
 
 def _lacks_quota(workload: Workload | None) -> bool:
-    """Whether its Job runs without quota: a user unsuspended it, and a manager would suspend it immediately."""
+    """Whether the Workload's Job has no quota: if it runs, a user unsuspended it and a manager would suspend it."""
     return workload is not None and not any(
         workload.is_true(condition) for condition in (condition_types.QUOTA_RESERVED, condition_types.FINISHED)
     )

@@ -32,7 +32,7 @@ def is_evicted_before(
 def without_vain_retries(
     rows: Sequence[JobRow], workloads: Mapping[Key, Workload], settings: WorkloadSettings, now: datetime
 ) -> list[JobRow]:
-    """Return the rows without the time of a next pod that is not created. `workloads`: by key of the Job.
+    """Return the rows, without the time of the next pod where an eviction comes first. `workloads`: by key of the Job.
 
     The end of a requeue backoff stays.
     """

@@ -25,7 +25,7 @@ class ShownState(NamedTuple):
 
 
 def is_outdated(last: JobState | None, now: JobState) -> bool:
-    """Whether Job and Workload have to be read again: the Workload may be older than the eviction that stopped it."""
+    """Whether Job and Workload have to be read again: the Workload may be older than the eviction that ended a run."""
     return last in STARTED and now == JobState.RESERVED
 
 

@@ -16,7 +16,11 @@ ALIASES = {"Borrow": "MayStopSearch", "Preempt": "MayStopSearch"}
 
 
 def _to_strategy(fields: Fields) -> Fields:
-    """The flat list as a strategy for all flavors. It has precedence, as in Kueue."""
+    """The field admissionChecksStrategy of v1beta2, from the two fields of v1beta1.
+
+    The list admissionChecks, if it is not empty, becomes a strategy with each check for all flavors. It then replaces
+    the strategy that v1beta1 has, as in Kueue.
+    """
     names = fields.get(CHECKS)
     if isinstance(names, list) and names and all(isinstance(name, str) for name in names):
         return {STRATEGY: {CHECKS: [{"name": name} for name in dict.fromkeys(names)]}}

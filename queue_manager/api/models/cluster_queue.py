@@ -118,7 +118,7 @@ class AdmissionChecksStrategy(ApiModel):
 
 
 class ConcurrentAdmissionConstraints(ApiModel):
-    """Limits of a migration."""
+    """Which flavors a workload may migrate to."""
 
     last_acceptable_flavor_name: Name | None = None
     """The last flavor, in the order of the ClusterQueue, that a workload may migrate to."""
@@ -131,7 +131,7 @@ class ConcurrentAdmissionMigration(ApiModel):
     """TryPreferredFlavors keeps trying better flavors after admission; RetainFirstAdmission does not."""
 
     constraints: ConcurrentAdmissionConstraints | None = None
-    """Limits of a migration."""
+    """Which flavors a workload may migrate to."""
 
 
 class ConcurrentAdmissionPolicy(ApiModel):

@@ -119,7 +119,7 @@ def negate(value: Any) -> bool:
 
 
 def size(value: Any) -> int:
-    """The length of a string in code points, of bytes, a list or a map. Raises CelError for other types."""
+    """CEL's size(): the number of code points, bytes, elements or entries. Raises CelError for other types."""
     if not isinstance(value, str | bytes | list | dict):
         raise no_overload()
     return len(value)

@@ -49,9 +49,7 @@ def preempt(
 
 
 def victims_on(pod: PlacementPod, node: NodeRoom, used: Amounts, lower: Sequence[PlacedPod]) -> Sequence[PlacedPod]:
-    """The fewest and least important pods whose removal makes the pod fit; empty if it does not fit without all of
-    them.
-    """
+    """The fewest and least important pods whose removal makes the pod fit; empty if all together are not enough."""
     for held in lower:
         used = plus(used, held.requests, -1)
     if refusals(pod, node, used):

@@ -102,6 +102,6 @@ def _webhook_steps(webhooks: Iterable[Json], encoded: str, services: OwnServices
 
 
 def _is_ours(config: Json, namespace: str, *services: str) -> bool:
-    """Whether a clientConfig or APIService names such a Service, or a URL, which only an installation of ours has."""
+    """Whether a clientConfig or APIService names one of these Services, or a URL: only our installation has a URL."""
     service = config.get("service") or {}
     return bool(config.get("url")) or (service.get("namespace") == namespace and service.get("name") in services)

@@ -44,7 +44,7 @@ class CertificateKeeper(Protocol):
 
 
 class Presenter:
-    """Presents a certificate if it is another one, and reports its expiry."""
+    """Presents a certificate if it differs from the last one, and reports when it expires."""
 
     def __init__(self, serving: ServingCertificate, metrics: MetricRegistry) -> None:
         self._serving = serving
@@ -52,7 +52,7 @@ class Presenter:
         self._pem = ""
 
     def present(self, pem: str) -> None:
-        """`pem`: key, then certificates. Raises ValueError or ssl.SSLError if it cannot be used."""
+        """Present this PEM (key, then certificates) if it is new. Raises ValueError or ssl.SSLError if it is unfit."""
         if pem == self._pem:
             return
         expires = expiry(pem)
@@ -128,7 +128,7 @@ class CertificateFiles:
             raise CannotStart(f"webhook.certDir: {self._folder}: not a certificate and its key: {error}") from error
 
     async def run(self) -> None:
-        """A file that is read while the other one is still the old one does not fit; the next check finds both."""
+        """Present replaced files until cancelled. While only one of them is replaced, the certificate in use stays."""
         while True:
             await asyncio.sleep(CHECK_SECONDS)
             try:

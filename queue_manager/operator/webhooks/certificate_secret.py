@@ -66,7 +66,7 @@ class CertificateSecret:
             raise
 
     async def _write(self, stored: Json | None, state: CertificateState) -> None:
-        """The resourceVersion of what was read makes a replacement fail if another replica wrote meanwhile."""
+        """Create or replace the Secret. A replacement fails if another replica has written since `stored` was read."""
         if stored is None:
             secret = {"metadata": {"name": self._name}, "data": data(state)}
             await self._client.create(SECRETS, self._namespace, secret)

@@ -6,7 +6,8 @@ batch and tries again; records whose content the database refuses are dropped. I
 kept: at the start, once the Jobs that exist are recorded (which were perhaps deleted before), after each
 reconfiguration, and from time to time. At the end the program waits a
 limited time for the last write, and learns how many records were not written. The thread is a daemon: a database that
-hangs does not keep the program from ending.
+hangs does not keep the program from ending. `stalled_seconds` says for how long records have waited without one of them
+being written, whatever the cause: a database that hangs or is away, or a thread that has died.
 """
 
 from __future__ import annotations
@@ -68,6 +69,7 @@ class HistoryWriter:
         self._max_queued = max_queued
         self._queued: list[Record] = []
         self._writing = 0  # records of the batch that the thread has taken
+        self._progress_at = 0.0  # of time.monotonic(): the last write, or the first record after an empty queue
         self._changed = threading.Condition()
         self._unfinished: Mapping[str, JobRecord] = {}  # in the store before the first write of this process
         self._present: frozenset[str] | None = None  # UIDs of the Jobs at the start, until they are reconciled
@@ -83,9 +85,21 @@ class HistoryWriter:
         """The number of records that are queued or are being written."""
         return len(self._queued) + self._writing
 
+    @property
+    def stalled_seconds(self) -> float:
+        """For how long records have waited without a write; 0 if none waits."""
+        return time.monotonic() - self._progress_at if self.queued else 0.0
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the thread has started and not ended."""
+        return self._thread.is_alive()
+
     def put(self, records: Iterable[Record]) -> None:
         """Queue these records; records for which the queue has no room are dropped. Never waits for the database."""
         with self._changed:
+            if not self.queued:
+                self._progress_at = time.monotonic()
             for record in records:
                 if len(self._queued) >= self._max_queued:
                     self.counts.queue_full += 1
@@ -160,7 +174,9 @@ class HistoryWriter:
             done = self._write(store, batch)
             with self._changed:
                 self._writing = 0
-                if not done:
+                if done:
+                    self._progress_at = time.monotonic()
+                else:
                     self._queued[:0] = batch
                     return
 

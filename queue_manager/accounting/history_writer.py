@@ -36,8 +36,12 @@ COLLECT_SECONDS = 0.5  # from the first record of a batch to its write
 RETRY_SECONDS = (1.0, 2.0, 5.0, 10.0, 30.0)  # after each failure in a row; the last one repeats
 LAST_RETRY_SECONDS = 0.1  # between attempts while the program waits for the last write
 
-Missed: TypeAlias = Callable[[Mapping[str, Sequence[StepRecord]]], Iterable[Record]]
-"""Returns the steps that nothing recorded, given the steps without a trace that the store had, by UID of the Job."""
+Steps: TypeAlias = Mapping[str, Sequence[StepRecord]]
+"""Steps by UID of their Job."""
+
+Missed: TypeAlias = Callable[[Steps, Steps], Iterable[Record]]
+"""Returns the steps that nothing recorded, given the steps without a trace that the store had before the first write of
+this process, and all steps of the Jobs that were to be compared."""
 
 
 @dataclass(slots=True)
@@ -74,7 +78,8 @@ class HistoryWriter:
         self._unfinished: Mapping[str, JobRecord] = {}  # in the store before the first write of this process
         self._present: frozenset[str] | None = None  # UIDs of the Jobs at the start, until they are reconciled
         self._gone: Callable[[JobRecord], Record | None] | None = None
-        self._untraced: Mapping[str, Sequence[StepRecord]] = {}  # as `_unfinished`
+        self._untraced: Steps = {}  # as `_unfinished`
+        self._compared: frozenset[str] = frozenset()
         self._missed: Missed = _nothing
         self._give_up_at = math.inf  # of time.monotonic()
         self._stopped = threading.Event()
@@ -115,16 +120,21 @@ class HistoryWriter:
             self._changed.notify()
 
     def reconcile_after_start(
-        self, present: Iterable[str], gone: Callable[[JobRecord], Record | None], missed: Missed | None = None
+        self,
+        present: Iterable[str],
+        gone: Callable[[JobRecord], Record | None],
+        missed: Missed | None = None,
+        compared: Iterable[str] = (),
     ) -> None:
         """Record what happened while no process recorded it.
 
         For each Job that was unfinished in the store at the start and whose UID is not in `present`, write `gone(job)`,
         which is None for a Job in a namespace that this process does not watch. Also write the steps that `missed`
-        returns. The thread calls both functions.
+        returns, which gets all steps of the Jobs with a UID in `compared`. The thread calls both functions.
         """
         with self._changed:
             self._present, self._gone, self._missed = frozenset(present), gone, missed or _nothing
+            self._compared = frozenset(compared)
             self._changed.notify()
 
     def start(self) -> None:
@@ -152,7 +162,7 @@ class HistoryWriter:
         while not self._stopped.is_set():
             self._await_work(prune_at)
             self._stopped.wait(COLLECT_SECONDS)
-            self._reconcile()
+            self._reconcile(store)
             self._write_queued(store)
             if self._prune_due or self._now().timestamp() >= prune_at:
                 prune_at = self._prune(store)
@@ -199,14 +209,15 @@ class HistoryWriter:
         self.counts.written += len(batch)
         return True
 
-    def _reconcile(self) -> None:
+    def _reconcile(self, store: HistorySink) -> None:
         with self._changed:
             present, gone, self._present = self._present, self._gone, None
         if present is not None and gone is not None:
             missing = (gone(job) for uid, job in self._unfinished.items() if uid not in present)
             self.put([record for record in missing if record is not None])
-            self.put(self._missed(self._untraced))
-            self._unfinished, self._untraced, self._missed = {}, {}, _nothing
+            compared = self._repeated(lambda: store.steps_of(self._compared)) if self._compared else {}
+            self.put(self._missed(self._untraced, compared or {}))
+            self._unfinished, self._untraced, self._missed, self._compared = {}, {}, _nothing, frozenset()
             self._prune_due = True
 
     def _prune(self, store: HistorySink) -> float:
@@ -238,5 +249,5 @@ class HistoryWriter:
         raise AssertionError
 
 
-def _nothing(stored: Mapping[str, Sequence[StepRecord]]) -> Iterable[Record]:
+def _nothing(untraced: Steps, compared: Steps) -> Iterable[Record]:
     return ()

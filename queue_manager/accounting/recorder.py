@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable
 from datetime import datetime
 from functools import partial
 from typing import TypeVar
@@ -13,9 +13,10 @@ from job_controller.model import Job, Pod
 from queue_manager.accounting import step_reading
 from queue_manager.accounting.history_retention import Retention
 from queue_manager.accounting.history_sink_protocol import HistorySink
-from queue_manager.accounting.history_writer import MAX_QUEUED, HistoryWriter
+from queue_manager.accounting.history_writer import MAX_QUEUED, HistoryWriter, Steps
+from queue_manager.accounting.missed_attempts import missed_attempts
 from queue_manager.accounting.missed_steps import missed_steps
-from queue_manager.accounting.record_types import JobRecord, Record, StepRecord
+from queue_manager.accounting.record_types import JobRecord, Record
 from queue_manager.api.api_resources import JOBS, PODS, WORKLOADS
 from queue_manager.api.types import Workload
 from queue_manager.configuration.history_section import History
@@ -117,18 +118,20 @@ class HistoryRecorder:
         now = self._clock.now()
         first, self._first = self._first or {}, None
 
-        def missed(stored: Mapping[str, Sequence[StepRecord]]) -> list[Record]:
-            return [
-                step
-                for workload in first.values()
-                for step in missed_steps(workload, stored.get(workload.job_uid, ()), now)
-            ]
+        def missed(untraced: Steps, compared: Steps) -> list[Record]:
+            found: list[Record] = []
+            for workload in first.values():
+                lost = list(missed_attempts(workload, compared.get(workload.job_uid, ()), now))
+                found += [*lost, *missed_steps(workload, [*untraced.get(workload.job_uid, ()), *lost], now)]
+            return found
 
         def gone(job: JobRecord) -> Record | None:
             seen = not self._namespaces or job.namespace in self._namespaces
             return step_reading.deleted(job.uid, now, GONE) if seen else None
 
-        self._writer.reconcile_after_start((job.metadata.uid for job in self._jobs), gone, missed)
+        present = [job.metadata.uid for job in self._jobs]
+        retried = [workload.job_uid for workload in first.values() if workload.last_attempt is not None]
+        self._writer.reconcile_after_start(present, gone, missed, retried)
 
     def _measure(self) -> None:
         counts = self._writer.counts

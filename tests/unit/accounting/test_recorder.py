@@ -6,7 +6,7 @@ import asyncio
 import logging
 import sqlite3
 import threading
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -20,8 +20,10 @@ from queue_manager.accounting.database import HistoryUnavailable
 from queue_manager.accounting.history_queries import HistoryFilter, JobHistory, read_history
 from queue_manager.accounting.history_retention import Retention
 from queue_manager.accounting.history_writer import MAX_QUEUED
+from queue_manager.accounting.job_summary import summary
 from queue_manager.accounting.record_types import JobRecord, Record, StepRecord
 from queue_manager.accounting.recorder import HistoryRecorder
+from queue_manager.accounting.step_order import in_order
 from queue_manager.api.api_resources import JOBS, WORKLOADS
 from queue_manager.api.types import Workload
 from queue_manager.cli.doctor_reading import history_facts
@@ -38,6 +40,7 @@ from queue_manager.visibility.diagnosis.snapshot import HistoryFacts
 from tests.waiting import until
 
 LOCKED_SECONDS = 1.0
+T0 = "2026-01-01T00:00:00Z"
 KEEP, DROP = History(), History(max_age=timedelta(microseconds=1))
 HELD = {"type": "QuotaReserved", "status": "False", "reason": "Suspended", "message": "it is stopped"}
 RESERVED = {"type": "QuotaReserved", "status": "True", "reason": "QuotaReserved", "message": ""}
@@ -164,6 +167,33 @@ async def test_a_step_that_was_lost_is_logged_and_found_by_the_next_process(
     assert world.steps() == ["Held", "Resumed"]
 
 
+async def test_lost_steps_of_past_attempts_are_found_by_the_next_process(world: World) -> None:
+    """Nothing ran from the first admission until the Workload was deactivated in its second attempt."""
+    reason = "DeactivatedDueToRequeuingLimitExceeded"
+    first = {"start": T0, "end": "2026-01-01T00:00:10Z", "reason": "PodsReadyTimeout", "ranSeconds": 12}
+    second = {"start": "2026-01-01T00:00:20Z", "end": "2026-01-01T00:00:30Z", "reason": reason, "ranSeconds": 11}
+    conditions = [
+        {"type": kind, "status": status, "reason": why, "message": "", "lastTransitionTime": f"2026-01-01T00:00:{at}Z"}
+        for kind, status, why, at in (("Evicted", "True", reason, 30), ("QuotaReserved", "False", "Deactivated", 31))
+    ]
+    evictions = [{"reason": "PodsReadyTimeout", "underlyingCause": "", "count": 2}]
+    status = {
+        "conditions": conditions,
+        "schedulingStats": {"evictions": evictions},
+        "requeueHistory": {"attempts": [first, second], "ranSeconds": 23},
+    }
+    await world.user.patch(WORKLOADS, "default", "w", {"status": status}, subresource="status")
+    for _ in range(2):  # the second process finds nothing new
+        async with world.recording():
+            await until(lambda: len(world.steps()) == 7, "all steps")
+    [[record, steps, _]] = world.history()
+    ordered = [(str(each.kind), each.attempt) for each in in_order(steps)]
+    attempts = [(kind, number) for number in (1, 2) for kind in ("Admitted", "Evicted", "Released", "Requeued")]
+    assert ordered == [*attempts[:5], ("Deactivated", 2), ("Released", 2)]
+    found = summary(record, steps, (), world.clock.now())
+    assert (found.attempts, found.run_seconds, found.state) == (2, 23, "Deactivated")
+
+
 async def test_a_job_beyond_the_bounds_that_exists_is_not_in_the_history_after_a_start(world: World) -> None:
     """The start reads it again from the cluster, after the first deletion."""
     async with world.recording():
@@ -195,6 +225,9 @@ class Hanging:
         return {}
 
     def untraced_steps(self) -> Mapping[str, Sequence[StepRecord]]:
+        return {}
+
+    def steps_of(self, job_uids: Collection[str]) -> Mapping[str, Sequence[StepRecord]]:
         return {}
 
     def prune(self, retention: Retention, now: datetime) -> int:

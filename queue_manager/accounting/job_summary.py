@@ -206,7 +206,7 @@ def attempts(ordered: Sequence[StepRecord], pods: Sequence[PodRecord], now: date
         until = _until(released, end, [one for one in (*over[:1], next_one, job_end) if one is not None], now)
         seconds = running_seconds(admission.at, until, stopped)
         ready = any(step.kind is StepKind.PODS_READY for step in own)
-        ran = ready or any(_has_run(pod) and admission.at <= pod.ended_at <= until for pod in pods)
+        ran = ready or any(has_run(pod) and admission.at <= pod.ended_at <= until for pod in pods)
         found.append(AttemptSummary(admission=admission, end=end, until=until, seconds=seconds, ran=ran))
     return found
 
@@ -262,7 +262,8 @@ def _interruptions(ordered: Iterable[StepRecord]) -> list[Interruption]:
     return found
 
 
-def _has_run(pod: PodRecord) -> bool:
+def has_run(pod: PodRecord) -> bool:
+    """Whether a container of the pod was executed."""
     return pod.exit_code is not None and pod.reason not in NEVER_RAN
 
 

@@ -16,7 +16,10 @@ from queue_manager.accounting.sql_tables import jobs, pods, steps
 
 
 class HistoryFilter(NamedTuple):
-    """Which Jobs are read: submitted before `until` and not ended before `since`. None and "" restrict nothing."""
+    """Which Jobs are read: submitted before `until` and not ended before `since`. None and "" restrict nothing.
+
+    `uid`: what the UID begins with, without % and _.
+    """
 
     since: datetime | None = None
     until: datetime | None = None
@@ -24,6 +27,7 @@ class HistoryFilter(NamedTuple):
     name: str = ""
     user: str = ""
     queue: str = ""
+    uid: str = ""
 
 
 class JobHistory(NamedTuple):
@@ -86,6 +90,8 @@ def _conditions(wanted: HistoryFilter) -> Iterable[ColumnElement[bool]]:
         yield jobs.c.uid.not_in(select(steps.c.job_uid).where(ended))
     if wanted.until is not None:
         yield jobs.c.submitted_at < wanted.until
+    if wanted.uid:
+        yield jobs.c.uid.startswith(wanted.uid)
     for column, value in (
         (jobs.c.namespace, wanted.namespace),
         (jobs.c.name, wanted.name),

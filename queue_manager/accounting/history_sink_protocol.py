@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Protocol
 
@@ -25,6 +25,9 @@ class HistorySink(Protocol):
 
     def untraced_steps(self) -> Mapping[str, Sequence[StepRecord]]:
         """The steps of unfinished Jobs that leave no trace in an object (`step_reading`), by UID of the Job."""
+
+    def steps_of(self, job_uids: Collection[str]) -> Mapping[str, Sequence[StepRecord]]:
+        """All steps of these Jobs, by UID of the Job; none of a Job that the store lacks."""
 
     def prune(self, retention: Retention, now: datetime) -> int:
         """Delete ended Jobs that are too old, or the oldest ones above the row limit; return their number."""

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
 import msgspec
-from sqlalchemy import Connection, Engine, Table, delete, exists, func, select
+from sqlalchemy import ColumnElement, Connection, Engine, Table, delete, exists, func, select
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import DataError, IntegrityError, NotSupportedError, ProgrammingError
 
@@ -29,6 +29,7 @@ ORPHAN_AGE = timedelta(hours=1)  # a step can be written before its Job
 ALL = (sql_tables.jobs, sql_tables.steps, sql_tables.pods)
 ROWS_PER_JOB = 10  # assumed, so that few more Jobs are deleted than necessary
 _ENDED = select(sql_tables.steps.c.job_uid).where(sql_tables.steps.c.kind.in_(ENDS_OF_JOB))
+READ_JOBS = 500  # Jobs per query; SQLite limits the number of parameters
 PRUNED_JOBS = 500  # Jobs per transaction, so that no deletion holds the database for long
 
 
@@ -69,10 +70,19 @@ class HistoryStore:
     def untraced_steps(self) -> dict[str, list[StepRecord]]:
         """The steps of unfinished Jobs that leave no trace in an object (kinds UNTRACED), by UID of the Job."""
         steps = sql_tables.steps
-        query = select(steps).where(steps.c.kind.in_(UNTRACED), steps.c.job_uid.not_in(_ENDED))
+        return self._by_job(steps.c.kind.in_(UNTRACED), steps.c.job_uid.not_in(_ENDED))
+
+    def steps_of(self, job_uids: Collection[str]) -> dict[str, list[StepRecord]]:
+        """All steps of these Jobs, by UID of the Job; none of a Job that the store lacks."""
+        uids, found = sorted(job_uids), dict[str, list[StepRecord]]()
+        for place in range(0, len(uids), READ_JOBS):
+            found |= self._by_job(sql_tables.steps.c.job_uid.in_(uids[place : place + READ_JOBS]))
+        return found
+
+    def _by_job(self, *chosen: ColumnElement[bool]) -> dict[str, list[StepRecord]]:
         found: dict[str, list[StepRecord]] = {}
         with self._engine.connect() as connection:
-            for row in connection.execute(query).mappings():
+            for row in connection.execute(select(sql_tables.steps).where(*chosen)).mappings():
                 step = StepRecord(**{**row, "kind": StepKind(row["kind"])})
                 found.setdefault(step.job_uid, []).append(step)
         return found

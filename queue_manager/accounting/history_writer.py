@@ -6,7 +6,8 @@ batch and tries again; records whose content the database refuses are dropped. I
 kept: at the start, once the Jobs that exist are recorded (which were perhaps deleted before), after each
 reconfiguration, and from time to time. At the end the program waits a
 limited time for the last write, and learns how many records were not written. The thread is a daemon: a database that
-hangs does not keep the program from ending.
+hangs does not keep the program from ending. `stalled_seconds` says for how long records have waited without one of them
+being written, whatever the cause: a database that hangs or is away, or a thread that has died.
 """
 
 from __future__ import annotations
@@ -35,8 +36,12 @@ COLLECT_SECONDS = 0.5  # from the first record of a batch to its write
 RETRY_SECONDS = (1.0, 2.0, 5.0, 10.0, 30.0)  # after each failure in a row; the last one repeats
 LAST_RETRY_SECONDS = 0.1  # between attempts while the program waits for the last write
 
-Missed: TypeAlias = Callable[[Mapping[str, Sequence[StepRecord]]], Iterable[Record]]
-"""Returns the steps that nothing recorded, given the steps without a trace that the store had, by UID of the Job."""
+Steps: TypeAlias = Mapping[str, Sequence[StepRecord]]
+"""Steps by UID of their Job."""
+
+Missed: TypeAlias = Callable[[Steps, Steps], Iterable[Record]]
+"""Returns the steps that nothing recorded, given the steps without a trace that the store had before the first write of
+this process, and all steps of the Jobs that were to be compared."""
 
 
 @dataclass(slots=True)
@@ -68,11 +73,13 @@ class HistoryWriter:
         self._max_queued = max_queued
         self._queued: list[Record] = []
         self._writing = 0  # records of the batch that the thread has taken
+        self._progress_at = 0.0  # of time.monotonic(): the last write, or the first record after an empty queue
         self._changed = threading.Condition()
         self._unfinished: Mapping[str, JobRecord] = {}  # in the store before the first write of this process
         self._present: frozenset[str] | None = None  # UIDs of the Jobs at the start, until they are reconciled
         self._gone: Callable[[JobRecord], Record | None] | None = None
-        self._untraced: Mapping[str, Sequence[StepRecord]] = {}  # as `_unfinished`
+        self._untraced: Steps = {}  # as `_unfinished`
+        self._compared: frozenset[str] = frozenset()
         self._missed: Missed = _nothing
         self._give_up_at = math.inf  # of time.monotonic()
         self._stopped = threading.Event()
@@ -83,9 +90,21 @@ class HistoryWriter:
         """The number of records that are queued or are being written."""
         return len(self._queued) + self._writing
 
+    @property
+    def stalled_seconds(self) -> float:
+        """For how long records have waited without a write; 0 if none waits."""
+        return time.monotonic() - self._progress_at if self.queued else 0.0
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the thread has started and not ended."""
+        return self._thread.is_alive()
+
     def put(self, records: Iterable[Record]) -> None:
         """Queue these records; records for which the queue has no room are dropped. Never waits for the database."""
         with self._changed:
+            if not self.queued:
+                self._progress_at = time.monotonic()
             for record in records:
                 if len(self._queued) >= self._max_queued:
                     self.counts.queue_full += 1
@@ -101,16 +120,21 @@ class HistoryWriter:
             self._changed.notify()
 
     def reconcile_after_start(
-        self, present: Iterable[str], gone: Callable[[JobRecord], Record | None], missed: Missed | None = None
+        self,
+        present: Iterable[str],
+        gone: Callable[[JobRecord], Record | None],
+        missed: Missed | None = None,
+        compared: Iterable[str] = (),
     ) -> None:
         """Record what happened while no process recorded it.
 
         For each Job that was unfinished in the store at the start and whose UID is not in `present`, write `gone(job)`,
         which is None for a Job in a namespace that this process does not watch. Also write the steps that `missed`
-        returns. The thread calls both functions.
+        returns, which gets all steps of the Jobs with a UID in `compared`. The thread calls both functions.
         """
         with self._changed:
             self._present, self._gone, self._missed = frozenset(present), gone, missed or _nothing
+            self._compared = frozenset(compared)
             self._changed.notify()
 
     def start(self) -> None:
@@ -138,7 +162,7 @@ class HistoryWriter:
         while not self._stopped.is_set():
             self._await_work(prune_at)
             self._stopped.wait(COLLECT_SECONDS)
-            self._reconcile()
+            self._reconcile(store)
             self._write_queued(store)
             if self._prune_due or self._now().timestamp() >= prune_at:
                 prune_at = self._prune(store)
@@ -160,7 +184,9 @@ class HistoryWriter:
             done = self._write(store, batch)
             with self._changed:
                 self._writing = 0
-                if not done:
+                if done:
+                    self._progress_at = time.monotonic()
+                else:
                     self._queued[:0] = batch
                     return
 
@@ -183,14 +209,15 @@ class HistoryWriter:
         self.counts.written += len(batch)
         return True
 
-    def _reconcile(self) -> None:
+    def _reconcile(self, store: HistorySink) -> None:
         with self._changed:
             present, gone, self._present = self._present, self._gone, None
         if present is not None and gone is not None:
             missing = (gone(job) for uid, job in self._unfinished.items() if uid not in present)
             self.put([record for record in missing if record is not None])
-            self.put(self._missed(self._untraced))
-            self._unfinished, self._untraced, self._missed = {}, {}, _nothing
+            compared = self._repeated(lambda: store.steps_of(self._compared)) if self._compared else {}
+            self.put(self._missed(self._untraced, compared or {}))
+            self._unfinished, self._untraced, self._missed, self._compared = {}, {}, _nothing, frozenset()
             self._prune_due = True
 
     def _prune(self, store: HistorySink) -> float:
@@ -222,5 +249,5 @@ class HistoryWriter:
         raise AssertionError
 
 
-def _nothing(stored: Mapping[str, Sequence[StepRecord]]) -> Iterable[Record]:
+def _nothing(untraced: Steps, compared: Steps) -> Iterable[Record]:
     return ()

@@ -106,7 +106,8 @@ class JobSummary(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class AttemptSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """A period with quota. `end`: what ended it; None while it runs. `ran`: whether a pod was ready, or has run.
+    """A period with quota. `end`: what ended it; None while it runs, or if that is not recorded. `ran`: whether a pod
+    was ready, or has run.
 
     `until`: when its quota was released, or now. `seconds`: from admission to `until`, without the time in
     which the cluster was stopped.
@@ -188,22 +189,40 @@ def summary(job: JobRecord, steps: Iterable[StepRecord], pods: Sequence[PodRecor
 
 
 def attempts(ordered: Sequence[StepRecord], pods: Sequence[PodRecord], now: datetime) -> list[AttemptSummary]:
-    """The periods with quota, the oldest first."""
+    """The periods with quota, the oldest first. Each ends, although steps may be missing: see `_until`."""
     job_end = next((step for step in ordered if step.kind in ENDS_OF_JOB), None)
     found, stopped = [], _interruptions(ordered)
-    for admission in (step for step in ordered if step.kind is StepKind.ADMITTED):
+    places = [number for number, step in enumerate(ordered) if step.kind is StepKind.ADMITTED]
+    for place, following in zip(places, [*places[1:], None], strict=False):
+        admission, next_one = ordered[place], ordered[following] if following is not None else None
         own = [step for step in ordered if (step.uid, step.attempt) == (admission.uid, admission.attempt)]
-        end = next((s for s in own if s.kind in ENDS_OF_ATTEMPT and s.at >= admission.at), job_end)
-        released = next((s.at for s in own if s.kind is StepKind.RELEASED), None)
-        if released is None and job_end is not None and job_end.kind is StepKind.FINISHED:
-            end = job_end  # the Job ended before the eviction had stopped it
-        ends = [at for at in (released, job_end.at if job_end is not None else None) if at is not None]
-        until = min(ends, default=now)
+        over = [step for step in ordered[place + 1 : following] if _is_of_later(step, admission)]
+        last = job_end if next_one is None else None
+        ends = (s for s in (*own, *over) if s.kind in ENDS_OF_ATTEMPT and s.at >= admission.at)
+        end = next(ends, last)
+        released = next((s for s in own if s.kind is StepKind.RELEASED), None)
+        if released is None and not over and last is not None and last.kind is StepKind.FINISHED:
+            end = last  # the Job ended before the eviction had stopped it
+        until = _until(released, end, [one for one in (*over[:1], next_one, job_end) if one is not None], now)
         seconds = running_seconds(admission.at, until, stopped)
         ready = any(step.kind is StepKind.PODS_READY for step in own)
-        ran = ready or any(_has_run(pod) and admission.at <= pod.ended_at <= until for pod in pods)
+        ran = ready or any(has_run(pod) and admission.at <= pod.ended_at <= until for pod in pods)
         found.append(AttemptSummary(admission=admission, end=end, until=until, seconds=seconds, ran=ran))
     return found
+
+
+def _is_of_later(step: StepRecord, admission: StepRecord) -> bool:
+    """Whether a step shows that the attempt is over, since it belongs to a later one of the same Workload."""
+    return step.uid == admission.uid and step.attempt > admission.attempt
+
+
+def _until(released: StepRecord | None, end: StepRecord | None, later: Sequence[StepRecord], now: datetime) -> datetime:
+    """When the quota of an attempt was released. Where that is not recorded, but a later step shows that it was, the
+    attempt ended with its eviction, or else with that step. An evicted Job without a later step is still stopping.
+    """
+    if released is None and not later:
+        return now
+    return min(step.at for step in (released or end, *later) if step is not None)
 
 
 def _life(
@@ -243,7 +262,8 @@ def _interruptions(ordered: Iterable[StepRecord]) -> list[Interruption]:
     return found
 
 
-def _has_run(pod: PodRecord) -> bool:
+def has_run(pod: PodRecord) -> bool:
+    """Whether a container of the pod was executed."""
     return pod.exit_code is not None and pod.reason not in NEVER_RAN
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable
 from datetime import datetime
 from functools import partial
 from typing import TypeVar
@@ -13,9 +13,10 @@ from job_controller.model import Job, Pod
 from queue_manager.accounting import step_reading
 from queue_manager.accounting.history_retention import Retention
 from queue_manager.accounting.history_sink_protocol import HistorySink
-from queue_manager.accounting.history_writer import MAX_QUEUED, HistoryWriter
+from queue_manager.accounting.history_writer import MAX_QUEUED, HistoryWriter, Steps
+from queue_manager.accounting.missed_attempts import missed_attempts
 from queue_manager.accounting.missed_steps import missed_steps
-from queue_manager.accounting.record_types import JobRecord, Record, StepRecord
+from queue_manager.accounting.record_types import JobRecord, Record
 from queue_manager.api.api_resources import JOBS, PODS, WORKLOADS
 from queue_manager.api.types import Workload
 from queue_manager.configuration.history_section import History
@@ -25,10 +26,13 @@ log = logging.getLogger(__name__)
 
 WRITTEN, DROPPED = "sluice_history_records_written_total", "sluice_history_records_dropped_total"
 FAILURES, QUEUED = "sluice_history_write_failures_total", "sluice_history_records_queued"
+STALLED = "sluice_history_stalled_seconds"
 
 # When the runtime stops: enough for a busy machine; with the rest less than the ten seconds until a kubelet kills.
 LAST_WRITE_SECONDS = 3.0
 REPORT_SECONDS = 1.0  # beyond that, to log what was not written
+STALL_SECONDS = 10.0  # without a write although records wait: longer than an open or a batch on a slow disk
+CHECK_SECONDS = 5.0  # between two checks for that
 GONE = "gone while nothing recorded the history"
 
 T = TypeVar("T", Job, Workload, Pod)
@@ -81,10 +85,29 @@ class HistoryRecorder:
     async def _write(self) -> None:
         self._writer.start()
         try:
-            await asyncio.Event().wait()
+            await self._report_stalls()
         finally:
             if not await asyncio.to_thread(self._writer.stop, LAST_WRITE_SECONDS):
                 log.error("the history is incomplete", extra={"lost_records": self._writer.queued})
+
+    async def _report_stalls(self) -> None:
+        """Log once that records wait without a write, and once that writes continue. Runs until it is cancelled."""
+        is_stalled = False
+        while True:
+            await asyncio.sleep(CHECK_SECONDS)
+            seconds, before = self._stalled_seconds(), is_stalled
+            is_stalled = seconds > 0
+            if is_stalled and not before:
+                cause = "its database hangs or is away" if self._writer.is_running else "its thread has ended"
+                waiting = {"cause": cause, "waiting_records": self._writer.queued, "seconds": round(seconds)}
+                log.error("the history is not written", extra=waiting)
+            elif before and not is_stalled:
+                log.info("the history is written again")
+
+    def _stalled_seconds(self) -> float:
+        """For how long records have waited without a write; 0 below STALL_SECONDS."""
+        seconds = self._writer.stalled_seconds
+        return seconds if seconds >= STALL_SECONDS else 0.0
 
     def _keep_first(self, old: Workload | None, new: Workload | None) -> None:
         if self._first is not None and old is None and new is not None:
@@ -95,22 +118,25 @@ class HistoryRecorder:
         now = self._clock.now()
         first, self._first = self._first or {}, None
 
-        def missed(stored: Mapping[str, Sequence[StepRecord]]) -> list[Record]:
-            return [
-                step
-                for workload in first.values()
-                for step in missed_steps(workload, stored.get(workload.job_uid, ()), now)
-            ]
+        def missed(untraced: Steps, compared: Steps) -> list[Record]:
+            found: list[Record] = []
+            for workload in first.values():
+                lost = list(missed_attempts(workload, compared.get(workload.job_uid, ()), now))
+                found += [*lost, *missed_steps(workload, [*untraced.get(workload.job_uid, ()), *lost], now)]
+            return found
 
         def gone(job: JobRecord) -> Record | None:
             seen = not self._namespaces or job.namespace in self._namespaces
             return step_reading.deleted(job.uid, now, GONE) if seen else None
 
-        self._writer.reconcile_after_start((job.metadata.uid for job in self._jobs), gone, missed)
+        present = [job.metadata.uid for job in self._jobs]
+        retried = [workload.job_uid for workload in first.values() if workload.last_attempt is not None]
+        self._writer.reconcile_after_start(present, gone, missed, retried)
 
     def _measure(self) -> None:
         counts = self._writer.counts
         self._metrics.set(QUEUED, {}, self._writer.queued)
+        self._metrics.set(STALLED, {}, round(self._stalled_seconds(), 1))
         self._count(WRITTEN, "", counts.written)
         self._count(FAILURES, "", counts.failures)
         self._count(DROPPED, "queue_full", counts.queue_full)

@@ -2,7 +2,8 @@
 
 Most steps are read from one state of an object, whose conditions date them: after a restart the same steps are read
 again, with the same identity. A hold, and a change of spec.active, leave no such trace; they are read from the change
-from one state to the next, and identified by its resourceVersion. `missed_steps` finds those that were lost.
+from one state to the next, and identified by its resourceVersion. `missed_steps` finds those of them that were lost,
+`missed_attempts` those of past attempts.
 
 An attempt is numbered by the evictions that status.schedulingStats counts, which survive restarts.
 """
@@ -152,7 +153,7 @@ def _admission(workload: Workload, admitted: Condition, admission: Admission) ->
     return StepRecord(
         job_uid=workload.job_uid,
         uid=workload.metadata.uid,
-        attempt=_attempt(workload),
+        attempt=attempt_number(workload),
         kind=StepKind.ADMITTED,
         at=admitted.last_transition_time or _created(workload),
         cluster_queue=admission.cluster_queue,
@@ -240,7 +241,7 @@ def change_step(workload: Workload, kind: StepKind, now: datetime, reason: str =
     return StepRecord(
         job_uid=workload.job_uid,
         uid=workload.metadata.uid,
-        attempt=_attempt(workload),
+        attempt=attempt_number(workload),
         kind=kind,
         at=now.replace(microsecond=0),  # as conditions are dated
         occurrence=int(version) if version.isdecimal() and len(version) < 19 else 0,
@@ -253,7 +254,7 @@ def _step(workload: Workload, kind: StepKind, source: Condition, *, reason: str 
     return StepRecord(
         job_uid=workload.job_uid,
         uid=workload.metadata.uid,
-        attempt=_attempt(workload),
+        attempt=attempt_number(workload),
         kind=kind,
         at=source.last_transition_time or _created(workload),
         reason=source.reason if reason is None else reason,
@@ -261,7 +262,8 @@ def _step(workload: Workload, kind: StepKind, source: Condition, *, reason: str 
     )
 
 
-def _attempt(workload: Workload) -> int:
+def attempt_number(workload: Workload) -> int:
+    """The number of the present attempt, or of the one that the present eviction ended."""
     stats = workload.status.scheduling_stats
     evictions = sum(row.count or 0 for row in stats.evictions) if stats is not None else 0
     return max(1, evictions) if workload.is_true(condition_types.EVICTED) else evictions + 1

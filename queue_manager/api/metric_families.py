@@ -384,6 +384,12 @@ ENGINE = (
     ),
     Family("sluice_history_records_queued", "gauge", (), "Records that wait to be written to the history."),
     Family(
+        "sluice_history_stalled_seconds",
+        "gauge",
+        (),
+        "For how long records of the history have waited without a write; 0 below ten seconds.",
+    ),
+    Family(
         "sluice_history_write_failures_total",
         "counter",
         (),

@@ -65,6 +65,7 @@ from queue_manager.visibility.diagnosis.snapshot import (
     CertificateFacts,
     ClockFacts,
     ClusterSnapshot,
+    HistoryFacts,
 )
 
 HEADER_RESOLUTION = timedelta(seconds=1)  # of the Date header, and of the times that an API server stamps
@@ -74,6 +75,7 @@ UNKNOWN_CONFIG = "the configuration of the manager (not published, or forbidden)
 NOT_INSTALLED = (
     f"whether a manager runs (Sluice is not installed in namespace {NAMESPACE}, and none has held a Lease there)"
 )
+HISTORY_STALLED_SECONDS, HISTORY_QUEUED = "sluice_history_stalled_seconds", "sluice_history_records_queued"
 RENEW_LOCAL = "sluice down; sluice up --detach"
 RENEW_MANAGER = f"kubectl rollout restart deployment -n {NAMESPACE}"
 
@@ -201,7 +203,15 @@ class ClusterReader:
             unavailable_apis=unavailable_apis,
             missing_secret=missing_secret,
             dead_conversions=dead_conversions(definitions, self._unconverted),
+            history=await self._history() if is_of_local_cluster(self._kubeconfig) else None,
         )
+
+    async def _history(self) -> HistoryFacts | None:
+        """The state of the history, by the metrics of `sluice up`; None if they have none."""
+        with contextlib.suppress(OSError):
+            answer = await self._client.transport.request(Request("GET", "/metrics", accept="text/plain"))
+            return history_facts(answer.body.decode(errors="replace")) if answer.is_ok else None
+        return None
 
     async def _seen(self, resource: Resource, type: type[O]) -> list[O] | None:
         """All objects; None if the user may not list them, their conversion fails, or an older Kueue lacks the kind."""
@@ -279,6 +289,14 @@ class ClusterReader:
             writer.close()
             return x509.load_der_x509_certificate(der).not_valid_after_utc if der else None
         return None
+
+
+def history_facts(metrics: str) -> HistoryFacts | None:
+    """The state of the history in a text of metrics; None if no history is written."""
+    values = dict(line.split(" ", 1) for line in metrics.splitlines() if line.startswith("sluice_history_"))
+    if HISTORY_STALLED_SECONDS not in values:
+        return None
+    return HistoryFacts(float(values[HISTORY_STALLED_SECONDS]), int(float(values.get(HISTORY_QUEUED, 0))))
 
 
 def bundled_certificates(kind: str, trees: Iterable[Json]) -> Iterator[CertificateFacts]:

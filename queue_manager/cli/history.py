@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 
@@ -16,8 +17,12 @@ from queue_manager.cli import output
 from queue_manager.cli.exit_codes import EXIT_NEVER, EXIT_OK, CommandRefused
 from queue_manager.cli.history_reading import own_namer, read, summaries
 from queue_manager.cli.named_targets import key_of
+from queue_manager.cli.standard_streams import say
 from queue_manager.cli.time_texts import local_clock, local_time, span
 
+UID = re.compile(r"[0-9a-f]{8}[0-9a-f-]{0,28}")  # or what one begins with
+SHOWN_UID = 8  # characters
+MOST_OLDER = 5  # UIDs of further Jobs in one line
 GIB, MIB = 1 << 30, 1 << 20
 STYLES = {
     JobOutcome.SUCCEEDED: "dim",
@@ -65,6 +70,7 @@ COLUMNS = (
     output.TableColumn("SUBMITTED", lambda job: _clock(job.submitted_at)),
     output.TableColumn("NAMESPACE", lambda job: job.namespace),
     output.TableColumn("NAME", lambda job: job.name),
+    output.TableColumn("UID", lambda job: job.uid[:SHOWN_UID], wide=True),
     output.TableColumn("STATE", lambda job: job.state, style=lambda job: STYLES[job.state]),
     output.TableColumn("USER", lambda job: job.user),
     output.TableColumn("QUEUE", lambda job: job.queue or "-"),
@@ -99,7 +105,7 @@ def run(args: argparse.Namespace) -> int:
     if args.job:
         if args.output == "name":
             raise CommandRefused("-o name lists Jobs; the steps of a Job have no names", EXIT_NEVER)
-        output.show(args.output, STEP_COLUMNS, step_rows(_newest(args)), "", row_type=StepRow)
+        output.show(args.output, STEP_COLUMNS, step_rows(_chosen(args)), "", row_type=StepRow)
         return EXIT_OK
     jobs = [job for job in summaries(args) if not args.failed or _failed(job)]
     empty = f"no such Jobs since {local_time(args.since)}"
@@ -117,14 +123,26 @@ def _failed(job: JobSummary) -> bool:
     return job.state in (JobOutcome.FAILED, JobOutcome.DEACTIVATED)
 
 
-def _newest(args: argparse.Namespace) -> JobHistory:
-    """The newest Job of this name, whenever it was. Raises CommandRefused."""
+def _chosen(args: argparse.Namespace) -> JobHistory:
+    """The newest Job of this name, whenever it was; without one, the Job whose UID is or begins with that.
+
+    The UIDs of older Jobs of the name are printed on standard error. Raises CommandRefused.
+    """
     namespace, name = key_of(args.job, args.namespace or "")
     found = read(args, HistoryFilter(namespace=namespace, name=name))
+    if found:
+        if older := [each.job.uid[:SHOWN_UID] for each in reversed(found[:-1])]:
+            more = f" and {len(older) - MOST_OLDER} more (sluice history -o wide)" if len(older) > MOST_OLDER else ""
+            say(f"sluice history: older Jobs of this name, by UID: {', '.join(older[:MOST_OLDER])}{more}")
+        return found[-1]
+    found = read(args, HistoryFilter(namespace=namespace, uid=name)) if UID.fullmatch(name) else []
+    if len(found) > 1:
+        uids = ", ".join(each.job.uid for each in found[:MOST_OLDER])
+        raise CommandRefused(f"the UIDs of {len(found)} Jobs begin with {name}: {uids}", EXIT_NEVER)
     if not found:
         where = f" in namespace {namespace}" if namespace else ""
         raise CommandRefused(f"the history has no Job {name}{where}", EXIT_NEVER)
-    return found[-1]
+    return found[0]
 
 
 def step_rows(history: JobHistory) -> list[StepRow]:

@@ -6,6 +6,7 @@ import argparse
 import asyncio
 from collections.abc import Sequence
 
+from job_controller.conditions import finished
 from job_controller.model import Job, Key
 from queue_manager.cli.connection import connect, read_default_namespace
 from queue_manager.cli.exit_codes import EXIT_ERROR, EXIT_NEVER, EXIT_OK, EXIT_UNEXPECTED, CommandRefused
@@ -14,6 +15,7 @@ from queue_manager.cli.log_streams import LogPrinter, follow_job, naming_continu
 from queue_manager.cli.named_targets import JobTarget, find, key_of
 from queue_manager.cli.pod_reading import pods_or_refusal
 from queue_manager.cli.ps import reason
+from queue_manager.cli.removed_logs import ended_pods, removal
 from queue_manager.cli.standard_streams import check_reader, say
 from queue_manager.engine.clock import SystemClock
 from queue_manager.engine.rest_client import RestClient
@@ -61,7 +63,7 @@ async def _print(client: RestClient, target: JobTarget, job: Job, args: argparse
         job, pods, index=args.index, failed=args.failed, previous=args.previous, container=args.container or ""
     )
     if not sources:
-        say(f"sluice logs: {_why_none(target, job, pods, args)}")
+        say(f"sluice logs: {await _why_none(target, job, pods, args)}")
         return EXIT_UNEXPECTED
     printer = LogPrinter(client, job.metadata.namespace, prefixed=len(sources) > 1)
     for source in sources:
@@ -82,7 +84,7 @@ def report_silence(job: Job, pods: Sequence[Pod], empty: Sequence[LogSource]) ->
         say(f"sluice logs: pod {pod.metadata.name} printed nothing: {cause.text}{limit}{UNWRITTEN if limit else ''}")
 
 
-def _why_none(target: JobTarget, job: Job, pods: Sequence[Pod], args: argparse.Namespace) -> str:
+async def _why_none(target: JobTarget, job: Job, pods: Sequence[Pod], args: argparse.Namespace) -> str:
     """Return why there is no log to print."""
     of = f"of {job.metadata.key}" + (f" with index {args.index}" if args.index is not None else "")
     if args.failed:
@@ -95,8 +97,14 @@ def _why_none(target: JobTarget, job: Job, pods: Sequence[Pod], args: argparse.N
         unknown = "" if args.container in names else f"; its containers are {', '.join(names)}"
         return f"no container {args.container} {of} has started{unknown}"
     row = job_row(job, target.workload, SystemClock().now(), pods=pods)
-    why = f": {row.state}{', ' if reason(row) else ''}{reason(row)}"
-    return f"no pod {of} has started, or none that did is kept{why}"
+    state = f"{row.state}{', ' if reason(row) else ''}{reason(row)}"
+    if args.index is not None:
+        return f"no pod {of} has started, or none that did is kept: {state}"
+    gone = removal(job, target.workload, await ended_pods(args, job), SystemClock().now())
+    if not gone:
+        return f"no pod {of} has started: {state}"
+    keep = "" if finished(job.status) else f"; `sluice logs -f {args.job} > FILE` keeps that of the next attempt"
+    return f"no log {of} is left: {gone}; now {state}{keep}"
 
 
 async def _follow(client: RestClient, target: JobTarget, args: argparse.Namespace) -> int:
@@ -109,7 +117,8 @@ async def _follow(client: RestClient, target: JobTarget, args: argparse.Namespac
     newest = log_sources(job, pods, index=args.index, container=container)
     earlier = log_sources(job, pods, index=args.index, container=container, all_attempts=True)
     skip = [source for source in earlier if source not in newest]
-    ending = Ending(client, job, "" if newest else _why_none(target, job, pods, args), read_default_namespace(args))
+    nothing_yet = "" if newest else await _why_none(target, job, pods, args)
+    ending = Ending(client, job, nothing_yet, read_default_namespace(args))
     with naming_continuation("sluice logs", ending.name):
         try:
             await follow_job(client, job, printer, ending.is_over, index=args.index, container=container, skip=skip)

@@ -1,4 +1,4 @@
-"""Generates config/OUTPUT.md, the keys of the machine formats, from the types of the records.
+"""Generates config/OUTPUT.md, the keys of the machine formats and of notifications, from the types of the records.
 
 `python -m queue_manager.cli.output_page FILE` writes it.
 """
@@ -23,6 +23,8 @@ from queue_manager.cli.machine_formats import SCHEMA_VERSION
 from queue_manager.cli.output_keys import meaning
 from queue_manager.cli.submit import Submitted
 from queue_manager.cli.upgrade import UpgradeRow
+from queue_manager.notifications.notices import SCHEMA_VERSION as NOTICE_VERSION
+from queue_manager.notifications.notices import Notice
 from queue_manager.visibility.cause_groups import CauseGroup
 from queue_manager.visibility.deactivated_jobs import DeactivatedJob
 from queue_manager.visibility.explain_record import Explanation
@@ -80,10 +82,21 @@ of `deactivated` was called `attempts`.
 """
 
 
+NOTIFICATIONS = f"""\
+
+## notifications
+
+What the command of the section [notifications](CONFIGURATION.md#notifications) gets on standard input, and the webhook
+as the body of a request: one JSON object per event, with `schemaVersion` {NOTICE_VERSION}. The command has
+each key as an environment variable too: `jobUid` is SLUICE_EVENT_JOB_UID, and null is empty.
+
+"""
+
+
 def render() -> str:
     """Return the page."""
     tables = [f"\n## {commands}\n\n{_table(row)}{_inner_tables(row)}" for commands, row in RECORDS.items()]
-    return HEAD + "".join(tables)
+    return HEAD + "".join(tables) + NOTIFICATIONS + _table(Notice)
 
 
 def _inner_tables(row: type[object]) -> str:

@@ -67,6 +67,7 @@ preempted, up to `preemption.maxMinRuntime`; that of the Job takes precedence |
 | ClusterQueue | `sluice/pass-by-never-fitting-head: "true"` | false | with StrictFIFO, a first Workload that can \
 never fit is skipped and does not block the Workloads behind it |
 """
+SEE_ALSO = {"notifications": "[OUTPUT.md](OUTPUT.md#notifications) lists the keys of an event."}
 INT32_MAX = 2**31 - 1
 OMITTED = "Omitted: "
 
@@ -217,7 +218,8 @@ def _short(value: timedelta) -> str:
 def _introduced(name: str, field: FieldInfo) -> list[str]:
     text, omitted = _split(_text_of(field))
     text += f" Omitted: {omitted}." if omitted else " Omitted: the values below hold."
-    return [f"{text}{' ↻' if restart_reason(field) else ''}", ""]
+    more = f" {SEE_ALSO[name]}" if name in SEE_ALSO else ""
+    return [f"{text}{more}{' ↻' if restart_reason(field) else ''}", ""]
 
 
 def _table(found: Sequence[FieldRow]) -> list[str]:

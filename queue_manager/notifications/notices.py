@@ -19,6 +19,8 @@ from queue_manager.api.types import Workload
 from queue_manager.configuration.notifications_section import EventType
 from queue_manager.lifecycle import deactivated_by
 from queue_manager.lifecycle.pod_causes import PodCause, cause_of_failure
+from queue_manager.visibility.attempt_counts import count_attempts, first_admission
+from queue_manager.visibility.job_causes import exit_code_of
 
 SCHEMA_VERSION = 1
 
@@ -27,7 +29,8 @@ class Notice(Struct, frozen=True, rename="camel", kw_only=True):
     """One event. Its fields are the keys of the JSON, and as SLUICE_EVENT_... the environment of a command.
 
     `id` is the same in every attempt to deliver the event, and of no other event. `cause`: why its pods failed, or were
-    not ready (`lifecycle.pod_causes`); "" for an event that they did not cause. `message` does not repeat it.
+    not ready (`lifecycle.pod_causes`); "" for an event that they did not cause. `message` does not repeat it. None is a
+    fact that is not known. `cli.output_keys` says what each key means, on the page config/OUTPUT.md.
     """
 
     schema_version: int = SCHEMA_VERSION
@@ -45,6 +48,10 @@ class Notice(Struct, frozen=True, rename="camel", kw_only=True):
     cause: str = ""
     succeeded_pods: int | None = None
     failed_pods: int | None = None
+    exit_code: int | None = None
+    attempts: int | None = None
+    submitted_at: datetime | None = None
+    started_at: datetime | None = None
 
 
 def of_job(
@@ -68,6 +75,8 @@ def of_job(
     event: EventType = "JobSucceeded" if end.type == COMPLETE else "JobFailed"
     meta, when = new.metadata, end.last_transition_time or begun
     admission = workload.status.admission if workload is not None else None
+    known = list(pods)
+    cause = cause_of_failure(new.status, known, disrupted)
     return Notice(
         id=_id(meta.uid, event, when),
         type=event,
@@ -80,18 +89,27 @@ def of_job(
         workload=workload.metadata.name if workload is not None else "",
         reason=end.reason,
         message=end.message,
-        cause=cause_of_failure(new.status, pods, disrupted),
+        cause=cause,
         succeeded_pods=new.status.succeeded or 0,
         failed_pods=new.status.failed or 0,
+        exit_code=exit_code_of(cause, known),
+        attempts=count_attempts(workload) if workload is not None else None,
+        submitted_at=meta.creation_timestamp,
+        started_at=first_admission(workload) if workload is not None else None,
     )
 
 
 def of_workload(
-    old: Workload | None, new: Workload | None, begun: datetime, now: datetime, job: Job | None = None
+    old: Workload | None,
+    new: Workload | None,
+    begun: datetime,
+    now: datetime,
+    job: Job | None = None,
+    pods: Iterable[Pod] = (),
 ) -> Notice | None:
     """The notice of a deactivation or preemption of a Job's Workload, else None. `now`: for undated changes.
 
-    `job`: the Job, which counts its pods, if it is known.
+    `job`: the Job, which counts its pods, if it is known. `pods`: those of its pods that are known.
     """
     if new is None or not new.job_uid:
         return None
@@ -100,9 +118,9 @@ def of_workload(
     if evicted is not None and event is not None:
         known = before if earlier == event else None
         if _is_new(known, evicted, old is not None, begun):
-            return _of_eviction(new, event, evicted, evicted.last_transition_time or begun, old, job)
+            return _of_eviction(new, event, evicted, evicted.last_transition_time or begun, old, job, pods)
     if old is not None and _is_deactivated_within_eviction(old, new):
-        return _of_eviction(new, "JobDeactivated", _BY_USER, now.replace(microsecond=0), old, job)
+        return _of_eviction(new, "JobDeactivated", _BY_USER, now.replace(microsecond=0), old, job, pods)
     return None
 
 
@@ -121,7 +139,13 @@ def _is_deactivated_within_eviction(old: Workload, new: Workload) -> bool:
 
 
 def _of_eviction(
-    new: Workload, event: EventType, evicted: Condition, when: datetime, old: Workload | None, job: Job | None
+    new: Workload,
+    event: EventType,
+    evicted: Condition,
+    when: datetime,
+    old: Workload | None,
+    job: Job | None,
+    pods: Iterable[Pod],
 ) -> Notice:
     owner = new.metadata.controller
     admission = new.status.admission or (old.status.admission if old is not None else None)
@@ -147,6 +171,10 @@ def _of_eviction(
         cause=cause,
         succeeded_pods=(job.status.succeeded or 0) if job is not None else None,
         failed_pods=(job.status.failed or 0) if job is not None else None,
+        exit_code=exit_code_of(cause, pods),
+        attempts=count_attempts(new),
+        submitted_at=job.metadata.creation_timestamp if job is not None else None,
+        started_at=first_admission(new),
     )
 
 

@@ -59,7 +59,8 @@ class Notifier:
 
     def _workload_changed(self, old: Workload | None, new: Workload | None) -> None:
         job = self._job_of(new) if new is not None else None
-        self._put(of_workload(old, new, self._begun, self._clock.now(), job))
+        pods = self._pods.lookup(FAILED_PODS, new.job_uid) if new is not None else ()
+        self._put(of_workload(old, new, self._begun, self._clock.now(), job, pods))
 
     def _job_of(self, workload: Workload) -> Job | None:
         owner = workload.metadata.controller

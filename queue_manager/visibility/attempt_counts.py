@@ -9,6 +9,8 @@ budget only.
 
 from __future__ import annotations
 
+from datetime import datetime
+
 from queue_manager.api import condition_types, reasons
 from queue_manager.api.types import Attempt, Workload
 from queue_manager.lifecycle.requeue_history import MAX_ATTEMPTS
@@ -32,6 +34,15 @@ def count_lost_attempts(workload: Workload) -> int:
     lost = sum(count for reason, cause, count in evictions if (reason, cause) != (reasons.DEACTIVATED, ""))
     lost += sum(attempt.reason == reasons.DEACTIVATED for attempt in recorded)
     return max(len(recorded), lost - 1 if _was_deactivated_in_backoff(workload) else lost)
+
+
+def first_admission(workload: Workload) -> datetime | None:
+    """Return when the first attempt began; None before, and if the Workload does not record it any more."""
+    history, admitted = workload.status.requeue_history, workload.condition(condition_types.ADMITTED)
+    recorded, lost = history.attempts if history is not None else (), count_lost_attempts(workload)
+    if lost:
+        return recorded[0].start if lost == len(recorded) < MAX_ATTEMPTS else None
+    return admitted.last_transition_time if admitted is not None and admitted.is_true else None
 
 
 def is_in_attempt(workload: Workload) -> bool:

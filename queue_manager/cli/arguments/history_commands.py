@@ -19,7 +19,12 @@ def add_history_commands(commands: Commands) -> None:
         "is the time with quota of all tries together, evicted ones too, WAIT all other time until the end or now, but "
         "that in which the Job was deactivated, as in sluice ps and show.",
     )
-    history.add_argument("job", nargs="?", metavar="JOB", help="its name, or NAMESPACE/NAME: show its steps")
+    history.add_argument(
+        "job",
+        nargs="?",
+        metavar="JOB",
+        help="its name, NAMESPACE/NAME, or UID (8 characters are enough): show its steps",
+    )
     history.add_argument("--failed", action="store_true", help="only Jobs that failed or were deactivated")
     _add_choice(history)
     add_output_option(history)

@@ -186,7 +186,12 @@ kubectl patch workload NAME --type merge -p '{"spec":{"active":true}}' does the 
 
 def _add_following(commands: Commands) -> None:
     """Add the commands that follow Jobs: `logs`, `wait`."""
-    logs = commands.add_parser("logs", help="print the logs of a Job's pods: of the newest attempts")
+    logs = commands.add_parser(
+        "logs",
+        help="print the logs of a Job's pods: of the newest attempts",
+        epilog="An eviction or a deactivation deletes the pods, and their logs with them, of the last attempt too. No "
+        "setting keeps them; what -f has printed stays.",
+    )
     logs.add_argument("job", metavar="JOB", help="its name, or NAMESPACE/NAME")
     chosen = logs.add_mutually_exclusive_group()
     chosen.add_argument("-f", "--follow", action="store_true", help="print until the Job has ended, through retries")

@@ -24,6 +24,7 @@ RULES: tuple[Callable[[ClusterSnapshot], Iterable[Problem]], ...] = (
     manager_and_certificate_rules.missing_certificate_secrets,
     manager_and_certificate_rules.expiring_certificates,
     manager_and_certificate_rules.skewed_clocks,
+    manager_and_certificate_rules.stalled_history,
     queue_rules.missing_cluster_queues,
     queue_rules.missing_flavors,
     queue_rules.missing_checks,

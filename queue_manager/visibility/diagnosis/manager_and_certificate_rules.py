@@ -1,4 +1,7 @@
-"""Rules of `sluice doctor` on certificates, clocks, leadership of managers, and webhooks that answer. Pure."""
+"""Rules of `sluice doctor` on certificates, clocks, leadership of managers, webhooks that answer, and the history.
+
+Pure.
+"""
 
 from __future__ import annotations
 
@@ -19,6 +22,7 @@ UNANSWERED_WEBHOOK = "UnansweredWebhook"
 DEAD_CONVERSION = "DeadConversion"
 WITHOUT_CONVERSION = '{"spec":{"conversion":{"strategy":"None","webhook":null}}}'
 NO_CERTIFICATE_SECRET = "NoCertificateSecret"
+HISTORY_STALLED = "HistoryStalled"
 
 HANGING_NAMESPACES = "HangingNamespaces"
 TRANSIENT = frozenset({HANGING_NAMESPACES})  # a namespace takes seconds to go, a manager to start
@@ -160,4 +164,20 @@ def missing_certificate_secrets(snapshot: ClusterSnapshot) -> Iterator[Problem]:
         "It does not exist: managers that run cannot renew the certificate of the webhooks, and none can start.",
         f"kubectl create secret generic {name} -n {namespace}; "
         f"kubectl label secret {name} -n {namespace} {SLUICE_LABEL}",
+    )
+
+
+def stalled_history(snapshot: ClusterSnapshot) -> Iterator[Problem]:
+    """Records of the history that wait without a write: the process loses them when it ends."""
+    history = snapshot.history
+    if history is None or not history.stalled_seconds:
+        return
+    count, seconds = history.waiting_records, history.stalled_seconds
+    yield error(
+        HISTORY_STALLED,
+        "history (history.url)",
+        f"No record has been written for {seconds:.0f} s, and {count} wait: the database hangs or cannot be reached, "
+        "or the thread that writes has ended (see the log). Jobs run on. What waits at the end of `sluice up` is lost, "
+        "except for what the next start still reads from Jobs and Workloads.",
+        "sluice down; sluice up --detach",
     )

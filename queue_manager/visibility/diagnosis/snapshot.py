@@ -50,6 +50,14 @@ class ConversionFacts:
     failure: str
 
 
+@dataclass(frozen=True, slots=True)
+class HistoryFacts:
+    """For how long no record of the history has been written, 0 if that is in order, and how many records wait."""
+
+    stalled_seconds: float
+    waiting_records: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterSnapshot:
     """A cluster at one time. Referring objects were listed before those they refer to."""
@@ -78,3 +86,4 @@ class ClusterSnapshot:
     unavailable_apis: Sequence[str] = ()  # APIServices of the visibility API to which the API server has no connection
     missing_secret: Key | None = None  # of the certificate of the webhooks, which the managers renew
     dead_conversions: Sequence[ConversionFacts] = ()  # by webhooks that another software has left
+    history: HistoryFacts | None = None  # None: unknown, as of a manager on another API server

@@ -54,5 +54,10 @@ async def test_all_commands_agree_how_long_a_deactivated_job_waited_and_ran(user
         return (entry["waitedSeconds"], entry["ranSeconds"]) == times
 
     await until(in_history, "the history says the same")
+    done = me.run("logs", "twice")
+    assert done.returncode == 1
+    assert "no log of default/twice is left: its pods were deleted when attempt 2 ended" in " ".join(
+        done.stderr.split()
+    )
     [group] = me.json("report")
     assert (group["waitedP50Seconds"], group["deactivated"], group["failed"]) == (times[0], 1, 0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 import time
 from collections.abc import Callable
 from datetime import datetime
@@ -230,3 +231,21 @@ async def test_the_time_between_a_stop_and_the_next_start_is_not_counted_as_runn
     assert down >= 2
     for seconds in (row["runningSeconds"], shown["runningSeconds"], entry["runSeconds"]):
         assert seconds <= time.time() + 1 - admitted - down
+
+
+async def test_doctor_finds_a_database_that_another_process_locks(start: Callable[..., Up], tmp_path: Path) -> None:
+    up = start()
+    file = tmp_path / "data" / "history.db"
+    await until(file.exists, "the store is open")
+    other = sqlite3.connect(file, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    async with up.client() as client:
+        await client.create(JOBS, "default", job("quick", "true"))
+
+    def findings() -> list[str]:
+        done = sluice("doctor", "-o", "json", "--kubeconfig", str(up.kubeconfig))
+        return [problem["code"] for problem in json.loads(done.stdout)["problems"]]
+
+    await until(lambda: findings() == ["HistoryStalled"], "the records wait for ten seconds")
+    other.close()
+    await until(lambda: not findings(), "they are written")

@@ -10,7 +10,7 @@ from alembic.runtime.migration import MigrationContext
 from queue_manager.accounting.database import VERSION_TABLE, open_for_reading
 from queue_manager.accounting.history_queries import HistoryFilter, read_history
 from queue_manager.accounting.history_sink_protocol import Retention
-from queue_manager.accounting.history_store import open_store
+from queue_manager.accounting.history_store import READ_JOBS, open_store
 from queue_manager.accounting.record_types import StepKind
 from queue_manager.accounting.sql_tables import metadata
 from tests.unit.accounting.history_samples import admitted, at, finished, job, pod, step
@@ -114,6 +114,17 @@ def check_untraced_steps(url: str) -> None:
     store.close()
 
 
+def check_steps_of_jobs(url: str) -> None:
+    """More Jobs than one query reads."""
+    store = open_store(url)
+    names = [f"j{number}" for number in range(READ_JOBS + 2)]
+    store.write([step for name in names for step in (job(name), admitted(3, of=name), finished(9, of=name))])
+    found = store.steps_of([*names[1:], "unknown"])
+    assert sorted(found) == sorted(names[1:])
+    assert {len(steps) for steps in found.values()} == {2}
+    store.close()
+
+
 ALL = (
     check_records_come_back_once,
     check_filters,
@@ -121,5 +132,6 @@ ALL = (
     check_retention_of_unfinished,
     check_unfinished,
     check_untraced_steps,
+    check_steps_of_jobs,
     check_migrations_lead_to_the_tables,
 )

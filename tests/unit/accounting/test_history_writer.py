@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 
 import pytest
@@ -54,6 +54,9 @@ class Memory:
         return {uid: job(uid) for uid in ("here", "gone", "unseen")} | written
 
     def untraced_steps(self) -> Mapping[str, Sequence[StepRecord]]:
+        return {}
+
+    def steps_of(self, job_uids: Collection[str]) -> Mapping[str, Sequence[StepRecord]]:
         return {}
 
     def prune(self, retention: Retention, now: datetime) -> int:

@@ -56,6 +56,48 @@ def test_a_running_attempt_counts_until_now() -> None:
     assert sum(found.wasted_seconds.values()) == 0
 
 
+EVICTED = step(StepKind.EVICTED, 30, reason="PodsReadyTimeout")
+
+
+@pytest.mark.parametrize(
+    ("steps", "seconds"),
+    [
+        ((step(StepKind.DEACTIVATED, 50, 2), released(55, 2)), 40),
+        ((released(55, 2),), 45),
+        ((EVICTED, step(StepKind.REQUEUED, 60, 2)), 20),
+        ((EVICTED, admitted(60, 2), finished(61)), 20 + 1),
+        ((admitted(60, 2), released(61, 2)), 50 + 1),
+        ((EVICTED, step(StepKind.DELETED, 500, 0)), 20),
+        ((step(StepKind.DELETED, 500, 0),), 490),
+        ((EVICTED, finished(35, "DeadlineExceeded")), 25),
+    ],
+    ids=[
+        "of a later attempt only the end is known",
+        "only the release of a later attempt",
+        "the release is missing, a requeue is known",
+        "the release is missing, a later admission is known",
+        "nothing of the end is known but a later admission",
+        "the release is missing, and the Job was deleted",
+        "only the deletion is known",
+        "ended before the eviction had stopped it",
+    ],
+)
+def test_an_attempt_with_missing_steps_ends_with_what_is_known(steps: tuple[StepRecord, ...], seconds: float) -> None:
+    """And never grows later."""
+    found = [summary(job(), (admitted(10), *steps), (), now) for now in (at(1000), at(5000))]
+    assert [(each.run_seconds, each.ran_seconds) for each in found] == [(seconds, seconds)] * 2
+
+
+def test_the_waste_of_an_attempt_is_that_of_the_known_end_only() -> None:
+    assert of(admitted(10), step(StepKind.PREEMPTED, 20, 2)).wasted_seconds[Waste.PREEMPTED] == 20
+    unknown = of(admitted(10), admitted(20, 2), finished(30, "DeadlineExceeded"))
+    assert (unknown.wasted_seconds[Waste.FAILED], sum(unknown.wasted_seconds.values())) == (20, 20)
+
+
+def test_an_evicted_job_runs_until_its_quota_is_released() -> None:
+    assert of(admitted(10), EVICTED).run_seconds == 990
+
+
 def test_the_time_in_which_the_cluster_was_stopped_is_neither_run_nor_quota() -> None:
     stop, start = step(StepKind.INTERRUPTED, 30, 0), step(StepKind.CONTINUED, 80, 0)
     assert of(admitted(10), stop).run_seconds == 20

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import sqlite3
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -17,10 +18,15 @@ import pytest
 from queue_manager.accounting import database, recorder
 from queue_manager.accounting.database import HistoryUnavailable
 from queue_manager.accounting.history_queries import HistoryFilter, JobHistory, read_history
+from queue_manager.accounting.history_retention import Retention
 from queue_manager.accounting.history_writer import MAX_QUEUED
+from queue_manager.accounting.job_summary import summary
+from queue_manager.accounting.record_types import JobRecord, Record, StepRecord
 from queue_manager.accounting.recorder import HistoryRecorder
+from queue_manager.accounting.step_order import in_order
 from queue_manager.api.api_resources import JOBS, WORKLOADS
 from queue_manager.api.types import Workload
+from queue_manager.cli.doctor_reading import history_facts
 from queue_manager.configuration.history_section import History
 from queue_manager.engine.clock import SystemClock
 from queue_manager.engine.rest_client import RestClient
@@ -30,9 +36,11 @@ from queue_manager.local.local_cluster import install_crds
 from queue_manager.local.server.api_server import ApiServer
 from queue_manager.local.server.in_process import LocalTransport
 from queue_manager.local.storage.store import Store
+from queue_manager.visibility.diagnosis.snapshot import HistoryFacts
 from tests.waiting import until
 
 LOCKED_SECONDS = 1.0
+T0 = "2026-01-01T00:00:00Z"
 KEEP, DROP = History(), History(max_age=timedelta(microseconds=1))
 HELD = {"type": "QuotaReserved", "status": "False", "reason": "Suspended", "message": "it is stopped"}
 RESERVED = {"type": "QuotaReserved", "status": "True", "reason": "QuotaReserved", "message": ""}
@@ -159,6 +167,33 @@ async def test_a_step_that_was_lost_is_logged_and_found_by_the_next_process(
     assert world.steps() == ["Held", "Resumed"]
 
 
+async def test_lost_steps_of_past_attempts_are_found_by_the_next_process(world: World) -> None:
+    """Nothing ran from the first admission until the Workload was deactivated in its second attempt."""
+    reason = "DeactivatedDueToRequeuingLimitExceeded"
+    first = {"start": T0, "end": "2026-01-01T00:00:10Z", "reason": "PodsReadyTimeout", "ranSeconds": 12}
+    second = {"start": "2026-01-01T00:00:20Z", "end": "2026-01-01T00:00:30Z", "reason": reason, "ranSeconds": 11}
+    conditions = [
+        {"type": kind, "status": status, "reason": why, "message": "", "lastTransitionTime": f"2026-01-01T00:00:{at}Z"}
+        for kind, status, why, at in (("Evicted", "True", reason, 30), ("QuotaReserved", "False", "Deactivated", 31))
+    ]
+    evictions = [{"reason": "PodsReadyTimeout", "underlyingCause": "", "count": 2}]
+    status = {
+        "conditions": conditions,
+        "schedulingStats": {"evictions": evictions},
+        "requeueHistory": {"attempts": [first, second], "ranSeconds": 23},
+    }
+    await world.user.patch(WORKLOADS, "default", "w", {"status": status}, subresource="status")
+    for _ in range(2):  # the second process finds nothing new
+        async with world.recording():
+            await until(lambda: len(world.steps()) == 7, "all steps")
+    [[record, steps, _]] = world.history()
+    ordered = [(str(each.kind), each.attempt) for each in in_order(steps)]
+    attempts = [(kind, number) for number in (1, 2) for kind in ("Admitted", "Evicted", "Released", "Requeued")]
+    assert ordered == [*attempts[:5], ("Deactivated", 2), ("Released", 2)]
+    found = summary(record, steps, (), world.clock.now())
+    assert (found.attempts, found.run_seconds, found.state) == (2, 23, "Deactivated")
+
+
 async def test_a_job_beyond_the_bounds_that_exists_is_not_in_the_history_after_a_start(world: World) -> None:
     """The start reads it again from the cluster, after the first deletion."""
     async with world.recording():
@@ -175,3 +210,69 @@ async def test_new_bounds_hold_at_once_for_jobs_that_have_ended(world: World) ->
         await world.until_recorded("Finished")
         world.recorder.reconfigure(DROP)
         await until(lambda: world.history() == [], "it is deleted")
+
+
+class Hanging:
+    """A store whose writes hang until `gate` is set."""
+
+    def __init__(self) -> None:
+        self.gate = threading.Event()
+
+    def write(self, records: Sequence[Record]) -> None:
+        self.gate.wait()
+
+    def unfinished(self) -> Mapping[str, JobRecord]:
+        return {}
+
+    def untraced_steps(self) -> Mapping[str, Sequence[StepRecord]]:
+        return {}
+
+    def steps_of(self, job_uids: Collection[str]) -> Mapping[str, Sequence[StepRecord]]:
+        return {}
+
+    def prune(self, retention: Retention, now: datetime) -> int:
+        return 0
+
+    def close(self) -> None:
+        return None
+
+
+async def test_a_database_that_hangs_is_logged_once_and_known_to_doctor(
+    world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """And the log says when the records are written."""
+    store = Hanging()
+    monkeypatch.setattr(recorder, "_open", lambda url: store)
+    monkeypatch.setattr(recorder, "STALL_SECONDS", 0.2)
+    monkeypatch.setattr(recorder, "CHECK_SECONDS", 0.02)
+    caplog.set_level(logging.INFO)
+
+    def logged(message: str) -> list[dict[str, Any]]:
+        return [vars(record) for record in caplog.records if record.msg == message]
+
+    async with world.recording() as runtime:
+        await until(lambda: bool(logged("the history is not written")), "the stall is logged")
+        facts = history_facts(runtime.metrics.exposition())
+        assert facts is not None
+        assert facts.stalled_seconds >= 0.2
+        assert facts.waiting_records == 1
+        await asyncio.sleep(0.1)  # several checks
+        store.gate.set()
+        await until(lambda: bool(logged("the history is written again")), "the end of the stall is logged")
+        assert history_facts(runtime.metrics.exposition()) == HistoryFacts(0.0, 0)
+    [stalled] = logged("the history is not written")
+    assert (stalled["cause"], stalled["waiting_records"]) == ("its database hangs or is away", 1)
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+async def test_a_thread_that_has_ended_is_named_as_the_cause(
+    world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def exits(url: str) -> Hanging:
+        raise SystemExit
+
+    monkeypatch.setattr(recorder, "_open", exits)
+    monkeypatch.setattr(recorder, "STALL_SECONDS", 0.05)
+    monkeypatch.setattr(recorder, "CHECK_SECONDS", 0.02)
+    async with world.recording():
+        await until(lambda: any(vars(each).get("cause") == "its thread has ended" for each in caplog.records), "logged")

@@ -154,6 +154,26 @@ def test_a_name_is_that_of_the_newest_job_however_old(tmp_path: Path, capsys: py
     assert json.loads(capsys.readouterr().out) == []  # not of the last seven days
 
 
+def test_an_older_job_of_a_name_is_chosen_by_its_uid(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    url, old, new = f"sqlite:///{tmp_path / 'history.db'}", "0f0f0f0f-aaaa", "0f0f0f0f-bbbb"
+    store = open_store(url)
+    store.write([job(old, name="train"), finished(9, of=old), job(new, 10, name="train")])
+    store.close()
+
+    def says(name: str, code: int = 0) -> tuple[str, str]:
+        assert main(["history", name, "--store", url]) == code
+        return capsys.readouterr()
+
+    assert "0f0f0f0f" in says("train")[1]
+    for name in (old, "0f0f0f0f-a", f"team-a/{old}"):
+        out, err = says(name)
+        assert ("Finished" in out, err) == (True, "")
+    assert f"2 Jobs begin with 0f0f0f0f: {old}, {new}" in says("0f0f0f0f", EXIT_NEVER)[1]
+    assert "no Job 0f0f0f0" in says("0f0f0f0", EXIT_NEVER)[1]
+    assert main(["history", "--store", url, "-o", "wide", *ALWAYS]) == 0
+    assert "UID" in capsys.readouterr().out.splitlines()[0]
+
+
 def test_the_steps_of_a_job_have_no_names(url: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["history", "team-a/job-j2", "--store", url, "-o", "name"]) == EXIT_NEVER
     assert "the steps of a Job have no names" in capsys.readouterr().err
@@ -218,7 +238,7 @@ def test_a_held_job_waits_and_has_no_tries(tmp_path: Path, capsys: pytest.Captur
     [_, row] = capsys.readouterr().out.splitlines()
     [state, tries, waited, *rest] = row.split()[3:]
     assert (state, tries, rest) == ("Held", "0", ["-", "?", "?", "Suspended"])
-    assert re.fullmatch(r"\d+d\d\dh", waited)
+    assert re.fullmatch(r"\d+d\d?\dh", waited)
 
 
 def test_a_container_that_never_started_has_no_exit_code() -> None:

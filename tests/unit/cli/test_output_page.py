@@ -8,8 +8,9 @@ from queue_manager import assets
 from queue_manager.cli.machine_formats import csv_header
 from queue_manager.cli.output_keys import MEANINGS
 from queue_manager.cli.output_page import RECORDS, fields_of, records_within, render
+from queue_manager.notifications.notices import Notice
 
-ALL_RECORDS = {inner for row in RECORDS.values() for inner in (row, *records_within(row))}
+ALL_RECORDS = {inner for row in RECORDS.values() for inner in (row, *records_within(row))} | {Notice}
 KEYS = {(row.__name__, field.encode_name) for row in ALL_RECORDS for field in fields_of(row)}
 
 

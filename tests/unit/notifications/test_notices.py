@@ -168,7 +168,17 @@ def test_the_json_has_the_documented_keys() -> None:
     notice = of_job(job(), DONE, BEGUN)
     assert list(msgspec.to_builtins(notice)) == [
         *("schemaVersion", "id", "type", "time", "namespace", "job", "jobUid", "queue", "clusterQueue", "workload"),
-        *("reason", "message", "cause", "succeededPods", "failedPods"),
+        *(
+            "reason",
+            "message",
+            "cause",
+            "succeededPods",
+            "failedPods",
+            "exitCode",
+            "attempts",
+            "submittedAt",
+            "startedAt",
+        ),
     ]
 
 
@@ -179,7 +189,11 @@ def test_a_failed_job_names_the_cause_of_its_pods() -> None:
     failed = msgspec.convert(tree, Pod)
     notice = of_job(job(), FAILED, BEGUN, workload(), [failed])
     assert notice is not None
-    assert notice.cause == "exit 3: boom: cannot open /data/x.csv"
+    assert (notice.cause, notice.exit_code) == ("exit 3: boom: cannot open /data/x.csv", 3)
+    last = RequeueHistory(attempts=(Attempt(reason="PodsReadyTimeout", pod_cause="exit 3: boom"),))
+    lost = of_workload(workload(), workload(LIMIT.status.conditions[0], history=last), BEGUN, NOW, job(), [failed])
+    assert lost is not None
+    assert (lost.cause, lost.exit_code) == ("exit 3: boom", 3)
 
 
 def test_a_deactivated_job_names_the_cause_that_its_last_attempt_has() -> None:
@@ -189,3 +203,27 @@ def test_a_deactivated_job_names_the_cause_that_its_last_attempt_has() -> None:
     notice = of_workload(workload(), limit, BEGUN, NOW)
     assert notice is not None
     assert notice.cause == why
+
+
+def test_a_notice_counts_attempts_from_the_first_admission_of_a_known_workload() -> None:
+    submitted = msgspec.structs.replace(FAILED.metadata, creation_timestamp=EARLIER)
+    failed = msgspec.structs.replace(FAILED, metadata=submitted)
+    lost = tuple(Attempt(start=BEGUN + timedelta(seconds=n), reason="PodsReadyTimeout") for n in range(10))
+    running, again = workload(true("Admitted", at=NOW)), RequeueHistory(attempts=lost[:2])
+    found = [
+        of_job(job(), failed, BEGUN, each)
+        for each in (
+            None,
+            running,
+            workload(true("Admitted", at=NOW), history=again),
+            workload(true("Admitted", at=NOW), history=RequeueHistory(attempts=lost)),
+        )
+    ]
+    found.append(of_workload(running, workload(LIMIT.status.conditions[0], history=again), BEGUN, NOW, failed))
+    assert [(n.attempts, n.submitted_at, n.started_at) for n in found if n is not None] == [
+        (None, EARLIER, None),
+        (1, EARLIER, NOW),
+        (3, EARLIER, BEGUN),
+        (11, EARLIER, None),
+        (2, EARLIER, BEGUN),
+    ]

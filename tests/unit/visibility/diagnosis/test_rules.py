@@ -40,6 +40,7 @@ from queue_manager.visibility.diagnosis.snapshot import (
     ClusterSnapshot,
     ConversionFacts,
     DeploymentFacts,
+    HistoryFacts,
     LeaseFacts,
     NodeFacts,
     WebhookServiceFacts,
@@ -214,6 +215,10 @@ FOUND = {
     "a clock that is far ahead": (
         {"clocks": [ClockFacts("manager m", 90 * SECOND, 2 * SECOND)]},
         ("error", "ClockSkew", "manager m", "90 s ahead of"),
+    ),
+    "a history whose database hangs": (
+        {"history": HistoryFacts(25.4, 49)},
+        ("error", "HistoryStalled", "history (history.url)", "No record has been written for 25 s, and 49 wait"),
     ),
     "a Lease that nobody renews": (
         {"leases": [LeaseFacts("kueue-system/lease", "m", NOW - 61 * SECOND, 15)]},

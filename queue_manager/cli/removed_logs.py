@@ -1,0 +1,60 @@
+"""Why the logs of a Job whose pods ran are gone: the pods were deleted, and on each cluster the logs go with them.
+
+An eviction and a deactivation delete the pods of the attempt that they end. What is known of these is in the Workload
+(status.requeueHistory) and, on the cluster of `sluice up`, in the history, which has each pod that ended.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+from collections.abc import Sequence
+from datetime import datetime
+
+from job_controller.model import Job
+from queue_manager.accounting.history_queries import HistoryFilter
+from queue_manager.accounting.job_summary import has_run
+from queue_manager.accounting.record_types import PodRecord
+from queue_manager.api.types import Workload
+from queue_manager.cli.connection import find_kubeconfig
+from queue_manager.cli.exit_codes import CommandRefused
+from queue_manager.cli.history import pod_end
+from queue_manager.cli.history_reading import own_store, read
+from queue_manager.cli.time_texts import ago
+from queue_manager.local.kubeconfig_file import is_of_local_cluster
+from queue_manager.visibility.attempt_counts import count_lost_attempts
+
+
+async def ended_pods(args: argparse.Namespace, job: Job) -> list[PodRecord] | None:
+    """The pods of a Job that the history of the cluster of `sluice up` has; None for another cluster."""
+    return await asyncio.to_thread(_ended_pods, args, job)  # which reads a database, and the running configuration
+
+
+def _ended_pods(args: argparse.Namespace, job: Job) -> list[PodRecord] | None:
+    try:
+        if not is_of_local_cluster(find_kubeconfig(args.kubeconfig)):
+            return None
+        where = argparse.Namespace(**vars(args) | {"store": own_store(args)})
+        found = read(where, HistoryFilter(namespace=job.metadata.namespace, name=job.metadata.name))
+    except CommandRefused:
+        return None
+    return next((one.pods for one in found if one.job.uid == job.metadata.uid), None)
+
+
+def removal(job: Job, workload: Workload | None, ended: Sequence[PodRecord] | None, now: datetime) -> str:
+    """How the pods of a Job were removed, as a clause; "" if none is known to have run.
+
+    `ended`: the pods that have ended according to the history, also those without a container that ran; None if it is
+    not known. An empty one may lag behind.
+    """
+    last = workload.last_attempt if workload is not None else None
+    newest = max((pod for pod in ended or () if has_run(pod)), key=lambda pod: pod.ended_at, default=None)
+    are_counted = bool(job.status.succeeded or job.status.failed)
+    if newest is None and not are_counted and (last is None or ended):
+        return ""
+    started = "" if newest is not None or are_counted else ", if any had started,"
+    when = ""
+    if workload is not None and last is not None:
+        when = f" when attempt {count_lost_attempts(workload)} ended {ago(last.end, now)} ago ({last.reason})"
+    named = f"; the last one, {newest.name}, ended {ago(newest.ended_at, now)} ago: {pod_end(newest)}" if newest else ""
+    return f"its pods{started} were deleted{when}, and their logs with them{named}"

@@ -10,17 +10,19 @@ import sys
 
 from queue_manager.cli.exit_codes import EXIT_NEVER, EXIT_OK, CommandRefused
 from queue_manager.cli.standard_streams import say, sentence
-from queue_manager.configuration import ConfigurationError, KueueConfig, load, loads, own_namespace
+from queue_manager.configuration import ConfigurationError, loads, own_namespace
 from queue_manager.configuration.config_as_yaml import as_yaml
+from queue_manager.configuration.loading import read_text
 
 STDIN = "<stdin>"
 
 
 def run(args: argparse.Namespace) -> int:
     """Print the configuration with all defaults, or its mistakes on stderr; return the exit code."""
-    name = STDIN if args.file == "-" else args.file
+    name = args.file
     try:
-        config = read(args.file)
+        name, text = named_text(args.file)
+        config = loads(text, name, own_namespace=own_namespace())
     except ConfigurationError as error:
         count = len(error.problems)
         say(f"{error}\n{name}: {count} {'mistake' if count == 1 else 'mistakes'}")
@@ -33,14 +35,17 @@ def run(args: argparse.Namespace) -> int:
     return EXIT_OK
 
 
-def read(file: str) -> KueueConfig:
-    """Return the configuration in a file, or on standard input for `-`."""
+def named_text(file: str) -> tuple[str, str]:
+    """Return a name for messages and the text of a configuration in a file, or on standard input for `-`.
+
+    Raises ConfigurationError or CommandRefused.
+    """
     if file != "-":
-        return load(file)
+        return file, read_text(file)
     try:
         text = sys.stdin.read()
         if not text.strip():  # empty input means that the command before the pipe failed
             raise CommandRefused(f"{STDIN}: is empty", EXIT_NEVER)
-        return loads(text, STDIN, own_namespace=own_namespace())
+        return STDIN, text
     except UnicodeDecodeError as error:
         raise CommandRefused(f"{STDIN}: byte {error.start} is not UTF-8", EXIT_NEVER) from error

@@ -10,8 +10,10 @@ from pathlib import Path
 import yaml
 
 from job_controller.json_tree import Json
+from queue_manager.cli.check_config import named_text
 from queue_manager.cli.exit_codes import EXIT_NEVER, EXIT_OK, CommandRefused
-from queue_manager.configuration import ConfigurationError, load, loads
+from queue_manager.configuration import ConfigurationError, loads
+from queue_manager.installation.fixed_config_fields import misfits
 from queue_manager.installation.helm_values import SettingsError, settings_from, values_yaml
 from queue_manager.installation.objects import objects
 from queue_manager.installation.settings import Settings
@@ -67,10 +69,12 @@ def _text(path: str) -> str:
 def _config(path: str) -> str:
     """The text of a KueueConfig. Raises CommandRefused with all its mistakes, each with its line in the file."""
     try:
-        load(path)
+        name, text = named_text(path)
+        if problems := misfits(loads(text, name), text, name):
+            raise ConfigurationError(problems)
     except ConfigurationError as error:
         raise CommandRefused(str(error), EXIT_NEVER) from error
-    return Path(path).read_text(encoding="utf-8")
+    return text
 
 
 def _read(path: str) -> Json:

@@ -44,8 +44,13 @@ def load(path: str | Path, namespaces: Collection[str] = ()) -> KueueConfig:
     `namespaces`: the only ones that the process manages, if it is limited to some. Without managedJobsNamespaceSelector
     they are all selected, even the namespace of the process itself.
     """
+    return loads(read_text(path), str(path), own_namespace=own_namespace(), namespaces=namespaces)
+
+
+def read_text(path: str | Path) -> str:
+    """The text of a file, read once: it may be a pipe. Raises ConfigurationError."""
     try:
-        text = Path(path).read_text(encoding="utf-8")
+        return Path(path).read_text(encoding="utf-8")
     except IsADirectoryError:
         raise ConfigurationError([ConfigurationProblem(str(path), 0, "", "is a directory; name a file")]) from None
     except OSError as error:
@@ -53,7 +58,6 @@ def load(path: str | Path, namespaces: Collection[str] = ()) -> KueueConfig:
         raise ConfigurationError([ConfigurationProblem(str(path), 0, "", problem)]) from None
     except UnicodeDecodeError:
         raise ConfigurationError([ConfigurationProblem(str(path), 0, "", "not UTF-8 text; save it as UTF-8")]) from None
-    return loads(text, str(path), own_namespace=own_namespace(), namespaces=namespaces)
 
 
 def load_or_default(

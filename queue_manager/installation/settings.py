@@ -13,6 +13,7 @@ from queue_manager import kube_yaml
 from queue_manager.api.models.base import DNS_LABEL, DNS_SUBDOMAIN, ApiModel
 from queue_manager.configuration import ConfigurationError
 from queue_manager.configuration.loading import loads
+from queue_manager.installation.fixed_config_fields import misfits
 from queue_manager.installation.object_names import VERSION
 from queue_manager.installation.policy_settings import BREAK_GLASS_GROUP
 
@@ -72,13 +73,16 @@ class ManagerConfig(Model):
 
     controller_manager_config_yaml: str = CONFIG
     """The KueueConfig, as text. `sluice check-config` lists its mistakes; config/kueue_config.yaml explains each field.
-    The ports of the Services are fixed: 8443 for metrics, 8081 for probes, 8082 for the visibility API."""
+    The ports are fixed (8443 for metrics, 8081 for probes, 8082 for the visibility API, 9443 for webhooks), and so are
+    the names and the issuer of the webhooks' certificate (internalCertManagement)."""
 
     @field_validator("controller_manager_config_yaml")
     @classmethod
     def _is_valid(cls, text: str) -> str:
         try:
-            loads(text, "controllerManagerConfigYaml")
+            config = loads(text, "controllerManagerConfigYaml")
+            if problems := misfits(config, text, "controllerManagerConfigYaml"):
+                raise ConfigurationError(problems)
         except ConfigurationError as error:
             raise ValueError("; ".join(line.strip() for line in str(error).splitlines())) from None
         if _tree(text).get("kind") == "ConfigMap":

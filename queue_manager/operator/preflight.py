@@ -96,7 +96,7 @@ async def _check_kinds(transport: Transport, wanted: list[Resource]) -> None:
     if missing:
         names = ", ".join(resource.plural for resource in missing)
         raise CannotStart(
-            f"the cluster has no {missing[0].api_version} {names}: run `sluice crds | kubectl apply -f -`"
+            f"the cluster has no {missing[0].api_version} {names}: run `sluice crds | kubectl apply --server-side -f -`"
         )
 
 

@@ -38,7 +38,7 @@ from queue_manager.visibility.unlisted_queues import is_unlisted
 
 CREATED = "created; starts when its queue admits it"  # of a Job without an obstacle, which may be admitted already
 CAN_NEVER_START = "can never start"
-INSTALL = "sluice crds | kubectl apply -f -"
+INSTALL = "sluice install | kubectl apply --server-side -f -"
 NOT_INSTALLED = f"does not serve the queue's kinds; to install them: {INSTALL}"
 _NEVER = (reasons.NO_MATCHING_FLAVOR, reasons.EXCEEDS_MAX_QUOTA, reasons.MISCONFIGURED)
 

@@ -12,12 +12,12 @@ from queue_manager.api.component_names import NAMESPACE
 from queue_manager.visibility.diagnosis.problem import Problem, error, warning
 from queue_manager.visibility.diagnosis.snapshot import ClusterSnapshot
 from queue_manager.visibility.manager_presence import is_renewed
+from queue_manager.visibility.obstacles import INSTALL
 
 EXPIRED_CERTIFICATE = "ExpiredCertificate"
 EXPIRING_CERTIFICATE = "ExpiringCertificate"
 CLOCK_SKEW = "ClockSkew"
 NO_MANAGER = "NoManager"
-INSTALL = "sluice install | kubectl apply --server-side -f -"
 UNANSWERED_WEBHOOK = "UnansweredWebhook"
 DEAD_CONVERSION = "DeadConversion"
 WITHOUT_CONVERSION = '{"spec":{"conversion":{"strategy":"None","webhook":null}}}'

@@ -48,7 +48,7 @@ async def test_missing_crds_are_reported_with_the_command_that_installs_them(
     try:
         await until(not_served, "workloads are no longer served")
         assert await refusal(kubeconfig=kubeconfig) == (
-            "the cluster has no kueue.x-k8s.io/v1beta2 workloads: run `sluice crds | kubectl apply -f -`"
+            "the cluster has no kueue.x-k8s.io/v1beta2 workloads: run `sluice crds | kubectl apply --server-side -f -`"
         )
         await preflight.check(transport, plane.url, [JOB_CONTROLLER])  # the Job controller needs none of them
     finally:

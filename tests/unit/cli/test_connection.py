@@ -293,7 +293,10 @@ async def test_missing_crds_are_reported_with_the_command_that_installs_them(
     with pytest.raises(CommandRefused) as refused:
         async with connect(str(path), None):
             raise ApiError.of(404, b"404 page not found\n")
-    said = f"the cluster of {path} does not serve the queue's kinds; to install them: sluice crds | kubectl apply -f -"
+    said = (
+        f"the cluster of {path} does not serve the queue's kinds; to install them: "
+        "sluice install | kubectl apply --server-side -f -"
+    )
     assert str(refused.value) == said
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import os
 from pathlib import Path
 
 import pytest
@@ -56,6 +58,22 @@ def test_the_configuration_is_that_of_the_file(tmp_path: Path, capsys: pytest.Ca
     hooks = [hook["name"] for tree in trees for hook in tree.get("webhooks", ())]
     assert "mjob.kb.io" in hooks
     assert "mjob-default.kb.io" not in hooks
+
+
+@pytest.mark.parametrize("source", ["pipe", "standard input"])
+def test_the_configuration_may_come_from_a_pipe(
+    source: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It can be read once only."""
+    text = f"{CONFIG}waitForPodsReady: {{timeout: 9m}}\n"
+    end, other = os.pipe()
+    os.write(other, text.encode())
+    os.close(other)
+    monkeypatch.setattr("sys.stdin", io.StringIO(text))
+    assert main(["install", "--config", f"/dev/fd/{end}" if source == "pipe" else "-"]) == 0
+    os.close(end)
+    printed = [each for each in yaml.safe_load_all(capsys.readouterr().out) if each["kind"] == "ConfigMap"]
+    assert text in [each["data"].get("controller_manager_config.yaml") for each in printed]
 
 
 def test_a_mistake_in_the_configuration_names_file_and_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 import yaml
@@ -67,3 +68,32 @@ def test_a_config_map_is_no_configuration() -> None:
     text = json.dumps({"apiVersion": "v1", "kind": "ConfigMap", "data": data})
     with pytest.raises(SettingsError, match="is a ConfigMap; give the Configuration in it"):
         settings_from([{"managerConfig": {"controllerManagerConfigYaml": text}}], [])
+
+
+@pytest.mark.parametrize(
+    ("section", "said"),
+    [
+        ("webhook: {port: 9555}", "webhook.port: 9555; an installation has port 9443"),
+        ('health: {healthProbeBindAddress: ":9090"}', "health.healthProbeBindAddress: :9090; an installation has port"),
+        ('health: {healthProbeBindAddress: "0"}', "health.healthProbeBindAddress: 0; an installation has port 8081"),
+        ('metrics: {bindAddress: ":9443"}', "metrics.bindAddress: :9443; an installation has port 8443"),
+        ("visibilityServer: {bindPort: 8083}", "visibilityServer.bindPort: 8083; an installation has port 8082"),
+        ("internalCertManagement: {enable: false}", "internalCertManagement.enable: false; an installation has true, "),
+        (
+            "internalCertManagement: {webhookSecretName: s}",
+            "internalCertManagement.webhookSecretName: s; an installation has kueue-webhook-server-cert",
+        ),
+    ],
+)
+def test_a_configuration_that_the_objects_of_an_installation_do_not_fit_is_refused(section: str, said: str) -> None:
+    text = f"apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\n{section}\n"
+    with pytest.raises(SettingsError, match=re.escape(f"controllerManagerConfigYaml:3: {said}")):
+        settings_from([{"managerConfig": {"controllerManagerConfigYaml": text}}], [])
+
+
+@pytest.mark.parametrize(
+    "section", ['metrics: {bindAddress: "0"}', "metrics: {bindAddress: 127.0.0.1:8080}", "webhook: {port: 0}"]
+)
+def test_a_configuration_without_metrics_or_with_the_default_port_fits(section: str) -> None:
+    text = f"apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\n{section}\n"
+    settings_from([{"managerConfig": {"controllerManagerConfigYaml": text}}], [])

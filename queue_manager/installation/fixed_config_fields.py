@@ -1,7 +1,7 @@
 """Fields of a KueueConfig that must fit the objects of an installation: ports, and the certificates of the webhooks.
 
 The Services, probes, rights and volumes of an installation are the same for each configuration, in a Helm chart too. A
-configuration with another port would be served where nobody asks, so it is refused.
+configuration with another port would be served where no Service leads, so it is refused.
 BEHAVIOUR.md#q216-fixed-fields-of-an-installation.
 """
 

@@ -151,10 +151,13 @@ class Client:
     ) -> str:
         """The log of the newest pod of the Job, or of an index of it. Raises NoLogs, JobNotFound and JobDeleted.
 
+        "" is the log of a container that has printed nothing. Before a container has started, if none could be started,
+        and once an eviction has deleted the pods, NoLogs is raised, with the cause or the state of the Job.
         `container`: by default the one that failed, else the first.
         """
         seen = self._see(*self._identity(job))
-        return job_logs.read(self.api_client, job_logs.source(self.api_client, seen.job, index, container), tail_lines)
+        source = job_logs.source(self.api_client, seen.job, index, container, _state(seen))
+        return job_logs.read(self.api_client, source, tail_lines)
 
     def follow_logs(
         self, job: V1Job | str, *, index: int | None = None, container: str = "", timeout: float | None = None
@@ -165,7 +168,8 @@ class Client:
         if the connection breaks, urllib3's HTTPError: `logs` has the whole log then.
         """
         for seen in self._follow(job, timeout):
-            source = job_logs.source(self.api_client, seen.job, index, container, wait=seen.update.state not in ENDED)
+            wait = seen.update.state not in ENDED
+            source = job_logs.source(self.api_client, seen.job, index, container, _state(seen), wait=wait)
             if source is not None:
                 yield from job_logs.follow(self.api_client, source)
                 return
@@ -314,6 +318,11 @@ class Client:
         if meta is None or not meta.name:
             raise ValueError("the Job has no name: pass what submit returned")
         return Key(meta.namespace or self.namespace, meta.name), meta.uid or ""
+
+
+def _state(seen: Seen) -> str:
+    """The state of a Job with its reason: `Pending: WaitingForQuota`."""
+    return ": ".join(part for part in (seen.update.state, seen.update.why) if part)
 
 
 def _agreed(what: str, own: str | None, given: str | None) -> str:

@@ -49,8 +49,9 @@ class JobFailed(Error):
     """The Job has failed.
 
     `reason` and `message` are those of its condition, for example BackoffLimitExceeded. `failure` describes the pod
-    that failed last: pod, container, exit code, reason, last line of its log; None if its pods are gone. `cause` is
-    that in words: `exit 3: cannot open /data/x.csv`.
+    that failed last: pod, container, exit code, reason, last line of its log; None if its pods are gone. `exit_code` is
+    that of `failure`: None if its pods are gone, or if no container of the pod failed. `cause` is the failure in words:
+    `exit 3: cannot open /data/x.csv`.
     """
 
     def __init__(self, update: JobUpdate, key: Key, failure: Failure | None) -> None:
@@ -58,6 +59,7 @@ class JobFailed(Error):
         self.reason = update.reason
         self.message = update.message
         self.failure = failure
+        self.exit_code = failure.exit_code if failure is not None else None
         self.cause = failure.text if failure is not None else update.cause
         super().__init__(f"Job {key} failed ({self.reason}): {self.cause or self.message}")
 
@@ -71,7 +73,11 @@ class JobDeleted(Error):
 
 
 class NoLogs(Error, LookupError):
-    """The Job has no pod, no pod of the index that was named, or none that has started a container."""
+    """The Job has no pod, no pod of the index that was named, or none that has started a container.
+
+    The text says which, with the cause or the state of the Job. An eviction or a deactivation deletes the pods, and
+    their logs with them.
+    """
 
 
 class Timeout(Error, TimeoutError):

@@ -15,7 +15,8 @@ from queue_manager.client.job_requests import read_pods
 from queue_manager.client.official_transport import blocking
 from queue_manager.engine.transport_protocol import is_success
 from queue_manager.last_line import TAIL_BYTES, TAIL_LINES, error_line
-from queue_manager.visibility.pod_attempts import creation_order, failed_container
+from queue_manager.lifecycle.pod_causes import cause_of
+from queue_manager.visibility.pod_attempts import creation_order, failed_container, has_started
 
 if TYPE_CHECKING:
     from kubernetes.client import ApiClient
@@ -39,31 +40,34 @@ class LoggedContainer(NamedTuple):
 
 @overload
 def source(
-    api_client: ApiClient, job: Job, index: int | None, container: str, *, wait: Literal[False] = False
+    api_client: ApiClient, job: Job, index: int | None, container: str, state: str, *, wait: Literal[False] = False
 ) -> LoggedContainer: ...
 
 
 @overload
 def source(
-    api_client: ApiClient, job: Job, index: int | None, container: str, *, wait: bool
+    api_client: ApiClient, job: Job, index: int | None, container: str, state: str, *, wait: bool
 ) -> LoggedContainer | None: ...
 
 
 def source(
-    api_client: ApiClient, job: Job, index: int | None, container: str, *, wait: bool = False
+    api_client: ApiClient, job: Job, index: int | None, container: str, state: str, *, wait: bool = False
 ) -> LoggedContainer | None:
     """The container of the newest pod, of this index unless it is None. Without a pod that has started a container:
-    None if `wait`, else raises NoLogs.
+    None if `wait`, else raises NoLogs. `state`: that of the Job, with its reason.
     """
     pods = blocking(api_client, lambda client: read_pods(client, job))
-    found = _newest([pod for pod in pods if index is None or completion_index(pod) == index])
-    if found is not None:
-        return LoggedContainer(*found.metadata.key, container or _container(found))
+    of_wanted = [pod for pod in pods if index is None or completion_index(pod) == index]
+    found = _newest(of_wanted)
+    name = container or (_container(found) if found is not None else "")
+    if found is not None and name:
+        return LoggedContainer(*found.metadata.key, name)
     if wait:
         return None
     of_index = "" if index is None else f" for index {index}"
     why = "have started a container" if pods else "exist"
-    raise NoLogs(f"Job {job.metadata.key}: no pods{of_index} {why}")
+    cause = next((cause.text for pod in reversed(of_wanted) if (cause := cause_of(pod)) is not None), state)
+    raise NoLogs(f"Job {job.metadata.key}: no pods{of_index} {why}: {cause}")
 
 
 def read(api_client: ApiClient, source: LoggedContainer, tail_lines: int | None) -> str:
@@ -99,7 +103,7 @@ def with_error_line(api_client: ApiClient, failure: Failure) -> Failure:
 
 def _newest(pods: Sequence[Pod]) -> Pod | None:
     """The pod that was created last, of those that have started a container."""
-    started = [pod for pod in pods if any(_has_started(status) for status in _containers(pod))]
+    started = [pod for pod in pods if any(has_started(status) for status in _containers(pod))]
     return max(started, key=creation_order, default=None)
 
 
@@ -107,17 +111,15 @@ def _containers(pod: Pod) -> tuple[ContainerStatus, ...]:
     return (*pod.status.init_container_statuses, *pod.status.container_statuses)
 
 
-def _has_started(status: ContainerStatus) -> bool:
-    return status.state.running is not None or status.state.terminated is not None
-
-
 def _container(pod: Pod) -> str:
-    """The container that failed, else the first that has started after the init containers, else the last of these."""
+    """The container that failed, "" if it could not be started; else the first that has started after the init
+    containers, else the last of these.
+    """
     failed = failed_container(pod)
     if failed is not None:
-        return failed.name
-    started = [status.name for status in pod.status.container_statuses if _has_started(status)]
-    return started[0] if started else next(s.name for s in reversed(_containers(pod)) if _has_started(s))
+        return failed.name if has_started(failed) else ""
+    started = [status.name for status in pod.status.container_statuses if has_started(status)]
+    return started[0] if started else next(s.name for s in reversed(_containers(pod)) if has_started(s))
 
 
 def _content(api_client: ApiClient, source: LoggedContainer, **options: Any) -> bytes:

@@ -109,6 +109,7 @@ def test_a_failed_job_raises_with_exit_code_and_last_line(sluice_client: Client)
     error = failed.value
     assert error.cause == "exit 3: cannot open /data/x.csv"
     assert (error.reason, error.failure and error.failure.exit_code) == ("BackoffLimitExceeded", 3)
+    assert error.exit_code == 3
     assert error.job.status.failed == 1
 
 
@@ -231,6 +232,18 @@ def test_logs_are_those_of_the_index(sluice_client: Client) -> None:
     assert [sluice_client.logs(job, index=index) for index in range(2)] == ["part 0\n", "part 1\n"]
     with pytest.raises(NoLogs, match="no pods for index 7"):
         sluice_client.logs(job, index=7)
+
+
+def test_a_job_without_a_started_container_has_no_log(sluice_client: Client) -> None:
+    pending = sluice_client.submit(manifest("true", cpu="5"), queue=QUEUE, check=False)
+    with pytest.raises(NoLogs, match="no pods exist: Pending"):
+        sluice_client.logs(pending)
+    broken = sluice_client.submit(manifest("/no/such/program", name="other"), queue=QUEUE)
+    with pytest.raises(JobFailed) as failed:
+        sluice_client.wait(broken, timeout=SECONDS)
+    assert failed.value.exit_code == (failed.value.failure and failed.value.failure.exit_code)
+    with pytest.raises(NoLogs, match="no pods have started a container: no such program: /no/such/program"):
+        sluice_client.logs(broken)
 
 
 def test_logs_are_followed_from_before_the_start_to_the_end(sluice_client: Client) -> None:

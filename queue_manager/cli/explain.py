@@ -180,13 +180,19 @@ def lines(found: Explanation, now: datetime) -> list[tuple[str, list[str]]]:
         ("position", _position(found)),
         ("memory", found.advice),
         ("deadline", [f"{deadline(one.at, now)}: {one.what}" for one in found.deadlines]),
-        ("message", [found.message] if found.message and not _is_shown(found) else []),
+        ("message", _message(found)),
         ("starts by", [deadline(found.starts_by, now)] if found.starts_by else []),
         ("starts when", found.changes),
         ("next", [found.next_command] if found.next_command else []),
         ("more", list(filter(None, [hint(found.code, found.cause, found.message, found.sentence)]))),
         ("not visible", found.not_seen),
     ]
+
+
+def _message(found: Explanation) -> list[str]:
+    """Return the message, of an ended Job with the reason; none if the cause or the table of flavors says the same."""
+    text = found.message if found.code else ": ".join(part for part in (found.reason, found.message) if part)
+    return [text] if text and text != found.cause and not _is_shown(found) else []
 
 
 def _requests(found: Explanation) -> list[str]:

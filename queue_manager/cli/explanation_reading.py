@@ -25,6 +25,7 @@ from queue_manager.visibility.absent_manager import is_in_doubt, without_manager
 from queue_manager.visibility.explain_record import Explanation, Position, explain
 from queue_manager.visibility.explained_case import Surroundings
 from queue_manager.visibility.job_causes import cause_of, recorded_cause
+from queue_manager.visibility.job_states import shown_cause
 from queue_manager.visibility.memory_advice import memory_advice
 from queue_manager.visibility.obstacles import ReadableQueues, local_queue_of, obstacle
 from queue_manager.visibility.pending_summary import MAX_LIMIT, PendingPage, local_queue_path
@@ -83,7 +84,8 @@ def with_pods(
     if config is not None:
         context = replace(context, options=config.job_controller.options())
     expected = predict(target.job, target.workload, pods, None, found.state, context, now)
-    cause = cause_of(target.job, target.workload, pods)
+    of_pods = cause_of(target.job, target.workload, pods)
+    cause = shown_cause(target.workload, found.state, found.reason, found.message, of_pods)
     advice = memory_advice(target.job, pods, cause) if target.job is not None else []
     dated = [one for one in (*found.deadlines, *expected) if one.at is not None]
     deadlines = sorted(dated, key=lambda one: one.at or now)

@@ -292,6 +292,8 @@ def _why(view: JobView) -> str:
     """Return the cause of the Job's pods, then the reason and message of its state in plain words."""
     if view.too_large and not view.cause:
         return f"{CAN_NEVER_START}: {view.too_large}"
+    if view.cause and view.cause == plain(view.reason, view.message):
+        return view.cause
     text = reason(view)
     if view.reason == GAVE_UP:
         text = gave_up(view.retries.budget_attempts)

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from queue_manager.visibility.deactivated_jobs import BY_A_USER, DeactivatedJob
+from queue_manager.visibility.deactivated_jobs import FAULTS_OF_PODS, DeactivatedJob
 
 VARIES = "…"
 STAGGER = "10s"  # between two Jobs of a group in the suggested command
@@ -75,11 +75,13 @@ def general(row: DeactivatedJob) -> str:
 
 
 def has_cause(row: DeactivatedJob, text: str) -> bool:
-    """Whether the cause contains the text, in upper or lower case. `...` in the text matches any characters.
+    """Whether cause, reason or message contains the text, in upper or lower case: all that commands say of it.
 
-    A deactivation by a user whose name is known is one `by a user`, too.
+    `...` in the text matches any characters. The class counts too if the pods are not at fault: `run time` names one
+    cause then, and `by a user` those of all users, while Jobs whose pods are `pods not ready` have many.
     """
-    return _contains(row.cause, text) or (row.why == BY_A_USER and _contains(row.why, text))
+    classes = () if row.why in FAULTS_OF_PODS else (row.why,)
+    return any(_contains(said, text) for said in (row.cause, f"{row.reason}: {row.message}", *classes))
 
 
 def _contains(cause: str, text: str) -> bool:

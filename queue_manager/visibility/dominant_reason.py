@@ -101,9 +101,8 @@ def _without_waiting(case: Case) -> Finding | None:
     sentence = BETWEEN_TRIES if retried else _NOT_WAITING.get(case.state)
     if sentence is None:
         return None
-    reason, message = explain_state(case.job, case.workload, case.state, case.now)
-    shown = ": ".join(part for part in (reason, message) if part)
-    return Finding("", f"{sentence}.", command=f"sluice show {case.argument}", message=shown)
+    _, message = explain_state(case.job, case.workload, case.state, case.now)
+    return Finding("", f"{sentence}.", command=f"sluice show {case.argument}", message=message)
 
 
 def _lacks_quota(workload: Workload | None) -> bool:

@@ -9,7 +9,6 @@ import pytest
 
 from queue_manager.engine.process_tuning import event_loop
 
-
 SSL = "Fatal error on SSL protocol"
 LATE = "unable to perform operation on <TCPTransport closed=True reading=False 0x7f8d>; the handler is closed"
 

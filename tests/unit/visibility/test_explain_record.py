@@ -468,7 +468,7 @@ def test_the_schema_is_stable() -> None:
     """Scripts read these fields: a new one may be added, none may go or be renamed."""
     found = msgspec.to_builtins(explained(job(), workload(requests={"cpu": "4"}), [holding("r", "1")]))
     assert list(found) == [
-        *("namespace", "name", "workload", "queue", "clusterQueue", "state", "code", "sentence", "message"),
+        *("namespace", "name", "workload", "queue", "clusterQueue", "state", "code", "sentence", "reason", "message"),
         *(
             "position",
             "flavors",

@@ -157,6 +157,7 @@ MEANINGS = {
     "podCause": 'why its pods were not ready; "" if that was not their fault',
     "retryAt": "when its backoff ends; null if it is not in backoff",
     "advice": "limits.memory of a container that was OOMKilled, and what to do; empty for other causes",
+    "logCommand": 'command that prints the logs of its failed pods, if it has failed and they exist; else ""',
     "deadlines": "what ends when, unless its pods are ready before",
     # the past
     "user": "user of the Job: annotation (of webhook, run or submit) or label sluice/user, else its namespace",

@@ -56,7 +56,8 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     for the same situation. `reason`, `message`: of the API, as in `JobRow`. `not_seen`: what the reader may not see, so
     that the rest may be incomplete. `next_command` "": only time helps. `kept_for_it`: backfilling keeps released quota
     for it, and `starts_by` is when it starts at the latest, if that is known. `cause`: as in `JobRow`; `advice`: what
-    to do about it; `deadlines`: what happens when, soonest first. The reader of the pods adds these three.
+    to do about it; `deadlines`: what happens when, soonest first; `log_command`: prints the logs of failed pods, of a
+    Job that has failed. The reader of the pods adds these four.
     """
 
     namespace: str
@@ -81,6 +82,7 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     cause: str = ""
     deadlines: list[Prediction] = []
     advice: list[str] = []
+    log_command: str = ""
 
 
 def explain(

@@ -36,6 +36,7 @@ _CAPACITY = re.compile(
 )
 _LACKS = (_UNCOVERED, _UNUSED, _CAPACITY)
 _ENDED_BY_PODS = (BACKOFF_LIMIT_EXCEEDED, FAILED_INDEXES, MAX_FAILED_INDEXES_EXCEEDED, POD_FAILURE_POLICY)
+_NEVER_ADMITTED = (reasons.EXCEEDS_MAX_QUOTA, reasons.NO_MATCHING_FLAVOR, reasons.MISCONFIGURED)
 _VICTIMS = re.compile(r"Pending the preemption of (?P<count>\d+) workload\(s\)$")
 _SHORT = {
     messages.WILL_FIT_MESSAGE: "waits until Workloads that another one has preempted stop",
@@ -127,6 +128,15 @@ def cause_first(cause: str, reason: str, message: str, text: str, *, is_over: bo
     elif reason in _ENDED_BY_PODS:
         text = reason
     return "; ".join(part for part in (cause, text.removesuffix(f"; {cause}")) if part)
+
+
+def never_starts(too_large: str, reason: str, text: str) -> str:
+    """Return why a Job of which no node is large enough for a pod never starts: what its queue says first, if anything.
+
+    `text`: the sentence about `reason`.
+    """
+    first = text if reason in _NEVER_ADMITTED else ""
+    return f"can never start: {'; '.join(part for part in (first, too_large) if part)}"
 
 
 def gave_up(attempts: int) -> str:

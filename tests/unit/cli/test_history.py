@@ -218,7 +218,7 @@ def test_a_held_job_waits_and_has_no_tries(tmp_path: Path, capsys: pytest.Captur
     [_, row] = capsys.readouterr().out.splitlines()
     [state, tries, waited, *rest] = row.split()[3:]
     assert (state, tries, rest) == ("Held", "0", ["-", "?", "?", "Suspended"])
-    assert re.fullmatch(r"\d+d\d\dh", waited)
+    assert re.fullmatch(r"\d+d\d+h", waited)
 
 
 def test_a_container_that_never_started_has_no_exit_code() -> None:

@@ -81,6 +81,13 @@ def test_an_end_has_one_cause_in_all_outputs(a_job: Job, its: Workload, pods: li
     assert notice.cause == cause
 
 
+def test_a_failed_job_has_the_command_for_its_logs_as_long_as_there_are_some() -> None:
+    over = failed("BackoffLimitExceeded", "limit")
+    for pods, command in ((CRASHED, "sluice logs j --failed"), ([], "")):
+        found = explain(over, workload(), Surroundings(), at(60))
+        assert with_pods(found, JobTarget(over, workload()), pods, None, at(60)).log_command == command
+
+
 def recorded(reason: str, message: str, its: Workload, pods: list[Pod]) -> str:
     """The cause in the history."""
     kind = StepKind.FINISHED if its.spec.active else StepKind.DEACTIVATED

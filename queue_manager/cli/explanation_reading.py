@@ -101,7 +101,7 @@ def with_pods(
 
 
 def _log_command(found: Explanation, job: Job | None, pods: Sequence[Pod], default_ns: str) -> str:
-    """Return the command that prints the logs of the failed pods of a failed Job; "" if there are none."""
+    """Return the command that prints the logs of the failed pods of a failed Job; "" if they do not exist."""
     if found.state != JobState.FAILED or job is None or not log_sources(job, pods, failed=True):
         return ""
     name = found.name if found.namespace == default_ns else f"{found.namespace}/{found.name}"

@@ -34,6 +34,8 @@ from queue_manager.api import messages, reasons
 from queue_manager.lifecycle.interruptions import Interruption, running_seconds
 from queue_manager.lifecycle.pod_causes import START_ERRORS
 from queue_manager.visibility.job_times import Life, Period, job_times
+from queue_manager.visibility.short_messages import plain
+from queue_manager.visibility.shown_causes import cause_of_end
 
 
 class JobOutcome(StrEnum):
@@ -74,7 +76,11 @@ _TIMED_OUT = (messages.pods_ready_timeout(""), messages.DEACTIVATED_MESSAGE)
 
 
 class JobSummary(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """One Job of `sluice history`. Seconds and bytes; times are UTC in the machine formats."""
+    """One Job of `sluice history`. Seconds and bytes; times are UTC in the machine formats.
+
+    `cause`: why the Job failed, is deactivated or was deleted (`shown_causes`); of one that waits, why the pods of its
+    last attempt were not ready. `reason`, `message`: of its last end of an attempt, hold or own end; "" while it runs.
+    """
 
     namespace: str
     name: str
@@ -85,6 +91,8 @@ class JobSummary(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     flavor: str
     state: JobOutcome
     cause: str
+    reason: str
+    message: str
     exit_code: int | None
     attempts: int
     evictions: int
@@ -156,7 +164,9 @@ def summary(job: JobRecord, steps: Iterable[StepRecord], pods: Sequence[PodRecor
     times = job_times(_life(job, ordered, runs, end), now)
     state = _state(ordered, end)
     by_pods = state is JobOutcome.FAILED and end is not None and end.reason in _ENDED_BY_PODS
-    cause = _cause(ordered, _last_failed(pods) if by_pods else failed, state)
+    last_end = _last_end(ordered, state)
+    of_pods = _pods_of(last_end) or _text_of(_last_failed(pods) if by_pods else failed)
+    cause = _cause(last_end, of_pods, state)
     return JobSummary(
         namespace=job.namespace,
         name=job.name,
@@ -167,7 +177,9 @@ def summary(job: JobRecord, steps: Iterable[StepRecord], pods: Sequence[PodRecor
         flavor=last.flavor if last is not None else "",
         state=state,
         cause=cause,
-        exit_code=_highest_exit_code(pods) if cause else None,
+        reason=last_end.reason if last_end is not None else "",
+        message=last_end.message if last_end is not None else "",
+        exit_code=_highest_exit_code(pods) if last_end is not None or cause else None,
         attempts=len(runs),
         evictions=_count(ordered, StepKind.EVICTED),
         preemptions=_count(ordered, StepKind.PREEMPTED),
@@ -303,20 +315,37 @@ def _last_failed(pods: Iterable[PodRecord]) -> PodRecord | None:
     return max(failed, key=lambda pod: pod.ended_at, default=None)
 
 
-def _cause(ordered: Sequence[StepRecord], failed: PodRecord | None, state: JobOutcome) -> str:
-    """Why the pods failed, as `sluice ps` says it; then what ended the Job or its last attempt."""
+def _last_end(ordered: Sequence[StepRecord], state: JobOutcome) -> StepRecord | None:
+    """What ended the Job, or its last attempt; None for a Job that runs or has succeeded."""
     if state in (JobOutcome.SUCCEEDED, JobOutcome.RUNNING):
-        return ""
+        return None
     of_job = ENDS_OF_JOB if state is not JobOutcome.DEACTIVATED else ()  # its deletion changes nothing
     kinds = (*of_job, *ENDS_OF_ATTEMPT, StepKind.HELD)
     ends = [step for step in _in_force(ordered) if step.kind in kinds and (step.reason or step.message)]
-    end = next((step for step in ends if step.kind is StepKind.FINISHED), ends[-1] if ends else None)
-    of_end = _pods_of(end) if end is not None else ""
-    of_failed = failed.message or f"exit {failed.exit_code}" if failed is not None else ""
-    first = of_end or of_failed
-    said = end is not None and bool(first) and (_is_by_pods(end, of_end) or end.message == first)
-    then = "" if end is None else end.reason if said else text(end)
-    return "; ".join(part for part in (first, then) if part)
+    return next((step for step in ends if step.kind is StepKind.FINISHED), ends[-1] if ends else None)
+
+
+def _cause(end: StepRecord | None, of_pods: str, state: JobOutcome) -> str:
+    """The cause as `sluice ps` has it. `of_pods`: why the pods failed or were not ready."""
+    if end is None:
+        return "" if state in (JobOutcome.SUCCEEDED, JobOutcome.RUNNING) else of_pods
+    if end.kind is StepKind.DELETED:
+        return text(end)
+    if end.kind in (StepKind.FINISHED, StepKind.DEACTIVATED):
+        return cause_of_end(end.reason, end.message, of_pods)
+    return of_pods if end.reason == reasons.PODS_READY_TIMEOUT else ""
+
+
+def cause_and_end(job: JobSummary) -> str:
+    """The cause, then what it led to; of a Job that waits for another reason, reason and message of that."""
+    if not job.cause:
+        return ": ".join(part for part in (job.reason, job.message) if part)
+    is_end = not job.reason or job.cause == plain(job.reason, job.message)
+    return job.cause if is_end else f"{job.cause}; {job.reason}"
+
+
+def _text_of(failed: PodRecord | None) -> str:
+    return failed.message or f"exit {failed.exit_code}" if failed is not None else ""
 
 
 def _in_force(ordered: Sequence[StepRecord]) -> Sequence[StepRecord]:
@@ -340,18 +369,13 @@ def _is_by_hold(step: StepRecord) -> bool:
     return step.kind is StepKind.HELD or step.reason in _STOPPED_QUEUES
 
 
-def _pods_of(end: StepRecord) -> str:
+def _pods_of(end: StepRecord | None) -> str:
     """Why the pods were not ready, from the message of the eviction or deactivation; "" without a cause."""
-    if end.reason not in (reasons.PODS_READY_TIMEOUT, reasons.REQUEUING_LIMIT_EXCEEDED):
+    if end is None or end.reason not in (reasons.PODS_READY_TIMEOUT, reasons.REQUEUING_LIMIT_EXCEEDED):
         return ""
     if not end.message.startswith(_TIMED_OUT):
         return end.message
     return end.message.partition("; ")[2]
-
-
-def _is_by_pods(end: StepRecord, of_end: str) -> bool:
-    """Whether the pods are the cause of the end, so that its message says nothing more."""
-    return bool(of_end) or end.reason in (*_ENDED_BY_PODS, reasons.REQUEUING_LIMIT_EXCEEDED, reasons.PODS_READY_TIMEOUT)
 
 
 def text(step: StepRecord) -> str:

@@ -68,7 +68,7 @@ async def explanation(args: argparse.Namespace) -> Explanation:
         queues = await read_queues(client, [target.key.namespace], config)
         pods = await pods_of(client, target)
         found = await read_explanation(client, target, view, queues, config, default_ns, now, pods)
-        return with_pods(found, target, pods, config, now)
+        return with_pods(found, target, pods, config, now, default_ns)
 
 
 # --- for people --------------------------------------------------------------------------------------------
@@ -181,11 +181,11 @@ def lines(found: Explanation, now: datetime) -> list[tuple[str, list[str]]]:
         ("position", _position(found)),
         ("memory", found.advice),
         ("deadline", [f"{deadline(one.at, now)}: {one.what}" for one in found.deadlines]),
-        ("message", [found.message] if found.message and not _is_shown(found) else []),
+        ("message", _message(found)),
         ("starts by", [deadline(found.starts_by, now)] if found.starts_by else []),
         ("starts when", found.changes),
-        ("next", [found.next_command] if found.next_command else []),
-        ("more", list(filter(None, [hint(found.code, found.cause, found.message, found.sentence)]))),
+        ("next", list(filter(None, [found.log_command, found.next_command]))),
+        ("more", list(filter(None, [hint(found.code, found.cause, _said(found), found.sentence)]))),
         ("not visible", found.not_seen),
     ]
 
@@ -194,6 +194,17 @@ def _preempted(found: Explanation) -> list[str]:
     """Return who needed the quota of a victim, with the Job if the reader may know it."""
     job = f": Job {found.preempted_for_job}" if found.preempted_for_job else ""
     return [f"{found.preempted_for}{job}"] if found.preempted_for else []
+
+
+def _message(found: Explanation) -> list[str]:
+    """Return the message, of an ended Job with the reason; none if the cause or the table of flavors says the same."""
+    text = _said(found)
+    return [text] if text and text != found.cause and not _is_shown(found) else []
+
+
+def _said(found: Explanation) -> str:
+    """Return the message, of an ended Job with the reason."""
+    return found.message if found.code else ": ".join(part for part in (found.reason, found.message) if part)
 
 
 def _requests(found: Explanation) -> list[str]:

@@ -11,6 +11,7 @@ from datetime import datetime
 
 import msgspec
 
+from job_controller.model import Job
 from queue_manager.api.types import Workload
 from queue_manager.cli.manager_reading import read_presence
 from queue_manager.cli.named_targets import JobTarget
@@ -25,6 +26,8 @@ from queue_manager.visibility.absent_manager import is_in_doubt, without_manager
 from queue_manager.visibility.explain_record import Explanation, Position, explain
 from queue_manager.visibility.explained_case import Surroundings
 from queue_manager.visibility.job_causes import cause_of, recorded_cause
+from queue_manager.visibility.job_states import JobState, shown_cause
+from queue_manager.visibility.log_selection import log_sources
 from queue_manager.visibility.memory_advice import memory_advice
 from queue_manager.visibility.obstacles import ReadableQueues, local_queue_of, obstacle
 from queue_manager.visibility.pending_summary import MAX_LIMIT, PendingPage, local_queue_path
@@ -76,18 +79,33 @@ async def read_explanation(
 
 
 def with_pods(
-    found: Explanation, target: JobTarget, pods: Sequence[Pod], config: KueueConfig | None, now: datetime
+    found: Explanation,
+    target: JobTarget,
+    pods: Sequence[Pod],
+    config: KueueConfig | None,
+    now: datetime,
+    default_ns: str = "default",
 ) -> Explanation:
-    """Add the cause of the Job's pods, and what happens at which time."""
+    """Add the cause of the Job's pods, what happens at which time, and the command for the logs of a failed Job."""
     context = PredictionContext(settings=settings_of(config) if config is not None else None)
     if config is not None:
         context = replace(context, options=config.job_controller.options())
     expected = predict(target.job, target.workload, pods, None, found.state, context, now)
-    cause = cause_of(target.job, target.workload, pods)
+    of_pods = cause_of(target.job, target.workload, pods)
+    cause = shown_cause(target.workload, found.state, found.reason, found.message, of_pods)
     advice = memory_advice(target.job, pods, cause) if target.job is not None else []
     dated = [one for one in (*found.deadlines, *expected) if one.at is not None]
     deadlines = sorted(dated, key=lambda one: one.at or now)
-    return msgspec.structs.replace(found, cause=cause, advice=advice, deadlines=deadlines)
+    log_command = _log_command(found, target.job, pods, default_ns)
+    return msgspec.structs.replace(found, cause=cause, advice=advice, deadlines=deadlines, log_command=log_command)
+
+
+def _log_command(found: Explanation, job: Job | None, pods: Sequence[Pod], default_ns: str) -> str:
+    """Return the command that prints the logs of the failed pods of a failed Job; "" if they do not exist."""
+    if found.state != JobState.FAILED or job is None or not log_sources(job, pods, failed=True):
+        return ""
+    name = found.name if found.namespace == default_ns else f"{found.namespace}/{found.name}"
+    return f"sluice logs {name} --failed"
 
 
 def _with_newest(objects: ClusterObjects | None, workload: Workload | None) -> ClusterObjects | None:

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 import msgspec
 
 from queue_manager.accounting.history_queries import HistoryFilter, JobHistory
-from queue_manager.accounting.job_summary import STATUS_UNKNOWN, JobOutcome, JobSummary, text
+from queue_manager.accounting.job_summary import STATUS_UNKNOWN, JobOutcome, JobSummary, cause_and_end, text
 from queue_manager.accounting.record_types import PodRecord, StepKind, StepRecord
 from queue_manager.accounting.step_order import shown_attempts, timeline
 from queue_manager.cli import output
@@ -83,7 +83,7 @@ COLUMNS = (
     output.TableColumn("ENDED", lambda job: _clock(job.ended_at), wide=True),
     output.TableColumn("CLUSTERQUEUE", lambda job: job.cluster_queue or "-", wide=True),
     output.TableColumn("FLAVOR", lambda job: job.flavor or "-", wide=True),
-    output.TableColumn("CAUSE", lambda job: job.cause, wrap=True),
+    output.TableColumn("CAUSE", cause_and_end, wrap=True),
 )
 COMMON: Mapping[str, Callable[[JobSummary], str]] = {
     "NAMESPACE": lambda job: job.namespace,

@@ -38,9 +38,9 @@ from queue_manager.visibility.job_states import (
 )
 from queue_manager.visibility.largest_node import exceeds_nodes, short_resources
 from queue_manager.visibility.manager_presence import notice
-from queue_manager.visibility.obstacles import CAN_NEVER_START, Obstacle, obstacle
+from queue_manager.visibility.obstacles import Obstacle, obstacle
 from queue_manager.visibility.running_or_starting import is_between_tries
-from queue_manager.visibility.short_messages import cause_first, plain
+from queue_manager.visibility.short_messages import cause_first, never_starts, plain
 
 STYLES = {
     JobState.RUNNING: "green",
@@ -91,10 +91,11 @@ def reason(row: JobRow) -> str:
         equivalent_reason=row.equivalent_reason,
         preempted_for=row.preempted_for,
     )
-    retry = f"retry at {deadline(row.retry_at, SystemClock().now())}" if row.retry_at is not None else ""
+    due = deadline(row.retry_at, SystemClock().now())
+    retry = "" if row.retry_at is None else f"retry {due}" if due == "now" else f"retry at {due}"
     is_over = row.state in AFTER_AN_ATTEMPT
     if row.too_large and not row.cause:
-        return f"{CAN_NEVER_START}: {row.too_large}"
+        return never_starts(row.too_large, row.reason, text)
     cause = f"{row.cause} ({row.too_large})" if row.too_large else row.cause
     why = cause_first(cause, row.reason, row.message, text, is_over=is_over)
     return "; ".join(part for part in (why, retry) if part)

@@ -25,7 +25,8 @@ def wasted(row: UsageRow) -> str:
         (row.wasted_not_ready_cpu_hours, "not ready"),
         (row.wasted_other_cpu_hours, "other"),
     )
-    return ", ".join(f"{hours(amount)} {cause}" for amount, cause in causes if amount) or "-"
+    shown = ((hours(amount), cause) for amount, cause in causes)
+    return ", ".join(f"{amount} {cause}" for amount, cause in shown if amount != "0") or "-"
 
 
 def flavor(row: UsageRow) -> str:

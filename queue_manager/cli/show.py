@@ -41,11 +41,11 @@ from queue_manager.visibility.index_map import MEANING, IndexMap
 from queue_manager.visibility.job_causes import cause_of
 from queue_manager.visibility.job_history import Step
 from queue_manager.visibility.job_states import AFTER_AN_ATTEMPT, is_pending, refused_equivalent, refused_shapes
-from queue_manager.visibility.obstacles import CAN_NEVER_START, local_queue_of, obstacle
+from queue_manager.visibility.obstacles import local_queue_of, obstacle
 from queue_manager.visibility.pod_attempts import PodRow
 from queue_manager.visibility.pod_failures import Failure, newest_failure
 from queue_manager.visibility.predictions import PredictionContext
-from queue_manager.visibility.short_messages import GAVE_UP, cause_first, event_reason, gave_up, plain
+from queue_manager.visibility.short_messages import GAVE_UP, cause_first, event_reason, gave_up, never_starts, plain
 from queue_manager.visibility.show_record import JobView, job_view
 from queue_manager.visibility.wire_types import Event, Pod
 
@@ -291,7 +291,9 @@ def facts(view: JobView, now: datetime) -> Table:
 def _why(view: JobView) -> str:
     """Return the cause of the Job's pods, then the reason and message of its state in plain words."""
     if view.too_large and not view.cause:
-        return f"{CAN_NEVER_START}: {view.too_large}"
+        return never_starts(view.too_large, view.reason, plain(view.reason, view.message))
+    if view.cause and view.cause == plain(view.reason, view.message):
+        return view.cause
     text = reason(view)
     if view.reason == GAVE_UP:
         text = gave_up(view.retries.budget_attempts)

@@ -47,7 +47,8 @@ def ahead(at: datetime | None, now: datetime) -> str:
 
 
 def deadline(at: datetime | None, now: datetime) -> str:
-    """`12:04:30, in 3m20s`, in the reader's time zone; with the date if that is not today's."""
+    """`12:04:30, in 3m20s`, in the reader's time zone, with the date if that is not today's; `now` if it is due."""
     if at is None:
         return "-"
-    return f"{local_clock(at, now)}, {ahead(at, now)}"
+    left = ahead(at, now)
+    return left if left == "now" else f"{local_clock(at, now)}, {left}"

@@ -11,7 +11,7 @@ from datetime import datetime
 
 from msgspec import Struct
 
-from job_controller.condition_types import COMPLETE
+from job_controller.condition_types import COMPLETE, FAILED
 from job_controller.conditions import finished
 from job_controller.model import Condition, Job, Pod
 from queue_manager.api import condition_types, keys, messages, reasons
@@ -21,6 +21,7 @@ from queue_manager.lifecycle import deactivated_by
 from queue_manager.lifecycle.pod_causes import PodCause, cause_of_failure
 from queue_manager.visibility.attempt_counts import count_attempts, first_admission
 from queue_manager.visibility.job_causes import exit_code_of
+from queue_manager.visibility.shown_causes import cause_of_end
 
 SCHEMA_VERSION = 1
 
@@ -28,9 +29,9 @@ SCHEMA_VERSION = 1
 class Notice(Struct, frozen=True, rename="camel", kw_only=True):
     """One event. Its fields are the keys of the JSON, and as SLUICE_EVENT_... the environment of a command.
 
-    `id` is the same in every attempt to deliver the event, and of no other event. `cause`: why its pods failed, or were
-    not ready (`lifecycle.pod_causes`); "" for an event that they did not cause. `message` does not repeat it. None is a
-    fact that is not known. `cli.output_keys` says what each key means, on the page config/OUTPUT.md.
+    `id` is the same in every attempt to deliver the event, and of no other event. `cause`: why the Job failed or is
+    deactivated (`visibility.shown_causes`); "" for other events. `message` does not repeat what its pods died of. None
+    is a fact that is not known. `cli.output_keys` says what each key means, on the page config/OUTPUT.md.
     """
 
     schema_version: int = SCHEMA_VERSION
@@ -89,7 +90,7 @@ def of_job(
         workload=workload.metadata.name if workload is not None else "",
         reason=end.reason,
         message=end.message,
-        cause=cause,
+        cause=_cause_of_failure(end, cause),
         succeeded_pods=new.status.succeeded or 0,
         failed_pods=new.status.failed or 0,
         exit_code=exit_code_of(cause, known),
@@ -97,6 +98,10 @@ def of_job(
         submitted_at=meta.creation_timestamp,
         started_at=first_admission(workload) if workload is not None else None,
     )
+
+
+def _cause_of_failure(end: Condition, of_pods: str) -> str:
+    return cause_of_end(end.reason, end.message, of_pods) if end.type == FAILED else ""
 
 
 def of_workload(
@@ -153,9 +158,9 @@ def _of_eviction(
     if event == "JobDeactivated":
         by_pods = evicted.reason == reasons.deactivated_due_to(reasons.REQUEUING_LIMIT_EXCEEDED)
         message, _, why = evicted.message.partition("; ") if by_pods else (evicted.message, "", "")
-        cause = _pod_cause(new) or why
         if evicted.reason == reasons.DEACTIVATED:
             message = deactivated_by.message(new, message)
+        cause = cause_of_end(evicted.reason, message, _pod_cause(new) or why)
     return Notice(
         id=_id(new.metadata.uid, event, when),
         type=event,

@@ -1,7 +1,8 @@
 """Groups deactivated Jobs by cause, and selects those of one cause. Pure.
 
-Causes that differ only in what varies between Jobs (long numbers, times, UIDs, the name of the Job) are one group. In
-the text of a group an ellipsis stands for what varies; a text with ellipses selects the group again.
+Causes that differ only in what varies between Jobs (long numbers, times, UIDs, addresses, hosts with ports, the name of
+the Job) are one group. In the text of a group an ellipsis stands for what differs between its Jobs; a text with
+ellipses selects the group again.
 BEHAVIOUR.md#q115-groups-of-causes.
 """
 
@@ -13,14 +14,27 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from queue_manager.visibility.deactivated_jobs import BY_A_USER, DeactivatedJob
+from queue_manager.visibility.deactivated_jobs import FAULTS_OF_PODS, DeactivatedJob
 
 VARIES = "…"
 STAGGER = "10s"  # between two Jobs of a group in the suggested command
 MOST_TEXT = 60  # characters of a cause in `short_action`
 _NUMBERED = re.compile(r"[-\d]")  # a Job's name without these may be any word of a message, and is not replaced
 _SPECIAL = re.compile(r"""[$`"\\!]""")  # for a shell, between double quotes
-_VARIABLE = re.compile(r"0x[0-9a-fA-F]+|[0-9a-f]{8}-[0-9a-f-]{27}|\d{4}-\d\d-\d\d[T ][\d:.,]+Z?|\d{3,}")
+_SOURCE_FILE = (
+    r"[\w.-]*\.(?:py|pyx|go|rs|c|cc|cpp|h|hpp|java|js|ts|rb|sh|jl|pl|php|R):"  # followed by a line, not a port
+)
+_VARIABLE = "|".join(
+    (
+        r"0x[0-9a-fA-F]+",
+        r"[0-9a-f]{8}-[0-9a-f-]{27}",
+        r"\d{4}-\d\d-\d\d[T ][\d:.,]+Z?",
+        r"(?<![\w.])\d{1,3}(?:\.\d{1,3}){3}(?::\d+)?(?![\w.]*\d)",  # an address
+        r"\[[0-9a-fA-F]*:[0-9a-fA-F:.]+\](?::\d+)?",
+        rf"(?<![\w./-])(?!{_SOURCE_FILE})[A-Za-z0-9][\w.-]*:\d{{2,5}}(?!\w)",  # host and port
+        r"(?<!exit )\d{3,}",
+    )
+)
 
 
 class CauseGroup(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -40,10 +54,14 @@ class CauseGroup(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 def cause_groups(rows: Iterable[DeactivatedJob], default_ns: str = "default") -> list[CauseGroup]:
     """Return the groups, the largest first. `default_ns`: the namespace in which commands act without -n."""
-    found: dict[str, list[DeactivatedJob]] = {}
+    found: dict[tuple[str, ...], list[tuple[DeactivatedJob, list[str]]]] = {}
     for row in rows:
-        found.setdefault(general(row), []).append(row)
-    groups = [_group(cause, members, default_ns) for cause, members in found.items()]
+        fixed, varying = _parts(row)
+        found.setdefault(tuple(fixed), []).append((row, varying))
+    groups = [
+        _group(_common(fixed, [varying for _, varying in members]), [row for row, _ in members], default_ns)
+        for fixed, members in found.items()
+    ]
     return sorted(groups, key=lambda group: (-group.count, group.cause))
 
 
@@ -66,20 +84,30 @@ def _beginning(cause: str) -> str:
     return cause[: MOST_TEXT + 1].rpartition(" ")[0] or cause[:MOST_TEXT]
 
 
-def general(row: DeactivatedJob) -> str:
-    """The cause of a Job with an ellipsis for each number, time, UID and Job name, which vary between Jobs."""
-    cause = row.cause
-    if _NUMBERED.search(row.name):
-        cause = re.sub(rf"(?<![\w-]){re.escape(row.name)}(?!\w)", VARIES, cause)
-    return _VARIABLE.sub(VARIES, cause)
+def _parts(row: DeactivatedJob) -> tuple[list[str], list[str]]:
+    """Split a cause into the texts that all Jobs of a group have, and what may vary between two of these.
+
+    Numbers, times, UIDs, addresses, hosts with ports and the name of the Job may vary; an exit code may not.
+    """
+    name = rf"(?<![\w-]){re.escape(row.name)}(?!\w)|" if _NUMBERED.search(row.name) else ""
+    pieces = re.split(f"({name}{_VARIABLE})", row.cause)
+    return pieces[::2], pieces[1::2]
+
+
+def _common(fixed: Sequence[str], varying: Sequence[Sequence[str]]) -> str:
+    """The cause of a group, with an ellipsis where its Jobs differ."""
+    values = [found.pop() if len(found := set(column)) == 1 else VARIES for column in zip(*varying, strict=True)]
+    return "".join(text for pair in zip(fixed, [*values, ""], strict=True) for text in pair)
 
 
 def has_cause(row: DeactivatedJob, text: str) -> bool:
-    """Whether the cause contains the text, in upper or lower case. `...` in the text matches any characters.
+    """Whether cause, reason or message contains the text, in upper or lower case: all that commands say of it.
 
-    A deactivation by a user whose name is known is one `by a user`, too.
+    `...` in the text matches any characters. The class counts too if the pods are not at fault: `run time` names one
+    cause then, and `by a user` those of all users, while Jobs whose pods are `pods not ready` have many.
     """
-    return _contains(row.cause, text) or (row.why == BY_A_USER and _contains(row.why, text))
+    classes = () if row.why in FAULTS_OF_PODS else (row.why,)
+    return any(_contains(said, text) for said in (row.cause, f"{row.reason}: {row.message}", *classes))
 
 
 def _contains(cause: str, text: str) -> bool:

@@ -21,6 +21,7 @@ from queue_manager.visibility.attempt_counts import count_budget_attempts
 from queue_manager.visibility.job_causes import recorded_cause
 from queue_manager.visibility.largest_node import NodeFacts, exceeds_nodes
 from queue_manager.visibility.pod_failures import Failure
+from queue_manager.visibility.shown_causes import cause_of_end
 from queue_manager.visibility.wire_types import Event
 
 LIMIT = reasons.deactivated_due_to(reasons.REQUEUING_LIMIT_EXCEEDED)
@@ -36,8 +37,7 @@ RESTARTING = "Back-off restarting failed container"  # prefix of the message of 
 class DeactivatedJob(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """One deactivated Workload. `why` classifies the cause; `reason` and `message` are those of the API.
 
-    `budget_attempts`: counted since the last activation. `cause`: the last error of its pods, else `why`,
-    with the name of the user where that is known.
+    `budget_attempts`: counted since the last activation. `cause`: by `shown_causes.cause_of_end`.
     """
 
     namespace: str
@@ -96,8 +96,7 @@ def _row(
     name = job_name(workload)
     event = last_warning(name, warnings.get(workload.metadata.namespace, ()))
     why = cause(workload, failure, event)
-    user = deactivated_by.deactivated_by(workload) if why == BY_A_USER else ""
-    named = f"by {user}" if user else why
+    reason, message = deactivation(workload)
     last_error = failure.text if failure is not None else recorded_cause(workload) or warning_text(event)
     lacks = exceeds_nodes(last_error, None, workload, nodes) if why != BY_A_USER else ""
     return DeactivatedJob(
@@ -107,9 +106,9 @@ def _row(
         queue=workload.spec.queue_name,
         priority=workload.spec.priority or 0,
         why=why,
-        cause=last_error if last_error and why in FAULTS_OF_PODS else named,
-        reason=evicted.reason if evicted is not None else "",
-        message=evicted.message if evicted is not None else "",
+        cause=cause_of_end(reason, message, last_error if why in FAULTS_OF_PODS else "", why),
+        reason=reason,
+        message=message,
         budget_attempts=count_budget_attempts(workload),
         exit_code=failure.job_exit_code if failure is not None else None,
         last_error=last_error,

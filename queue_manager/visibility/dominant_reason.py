@@ -36,7 +36,7 @@ from queue_manager.lifecycle.unscheduled import Unscheduled
 from queue_manager.visibility import reason_codes
 from queue_manager.visibility.attempt_counts import budget_attempts
 from queue_manager.visibility.awaited_node import awaits_node
-from queue_manager.visibility.deactivated_jobs import LIMIT, NO_NODE, NOT_STARTABLE, action
+from queue_manager.visibility.deactivated_jobs import CHECK, LIMIT, NO_NODE, NOT_STARTABLE, RUN_TIME, action
 from queue_manager.visibility.deactivated_jobs import cause as why_deactivated
 from queue_manager.visibility.effects_of_changes import queue_argument, queue_obstacle
 from queue_manager.visibility.explained_case import Case
@@ -49,7 +49,7 @@ from queue_manager.visibility.job_states import (
 )
 from queue_manager.visibility.largest_node import exceeds_fixed_nodes, exceeds_nodes
 from queue_manager.visibility.node_advice import BIGGER_LOCAL_NODE, BIGGER_NODE, REQUEST_LESS, node_changes
-from queue_manager.visibility.pending_sentences import IF_IT_LASTS, MANAGER_RUNS, REASON_TEXTS, decided
+from queue_manager.visibility.pending_sentences import IF_IT_LASTS, LESS_REQUESTED, MANAGER_RUNS, REASON_TEXTS, decided
 from queue_manager.visibility.preempted_for import preempted_for
 from queue_manager.visibility.reason_with_sentence import Finding, sentence_of
 from queue_manager.visibility.requested_resources import demand
@@ -64,6 +64,8 @@ def dominant(case: Case) -> Finding:
     found = _of_queue_and_pods(case)
     is_awaiting = awaits_node(case.state, case.workload)
     lacks = exceeds_fixed_nodes(case.job, case.workload, case.around.nodes) if is_awaiting else ""
+    if lacks and found.reason in NEVER_REASONS:
+        return _never_on_these_nodes_either(lacks, found)
     return _never_on_these_nodes(case, lacks, found) if lacks and found.reason not in _BEFORE_NODES else found
 
 
@@ -101,9 +103,8 @@ def _without_waiting(case: Case) -> Finding | None:
     sentence = BETWEEN_TRIES if retried else _NOT_WAITING.get(case.state)
     if sentence is None:
         return None
-    reason, message = explain_state(case.job, case.workload, case.state, case.now)
-    shown = ": ".join(part for part in (reason, message) if part)
-    return Finding("", f"{sentence}.", command=f"sluice show {case.argument}", message=shown)
+    _, message = explain_state(case.job, case.workload, case.state, case.now)
+    return Finding("", f"{sentence}.", command=f"sluice show {case.argument}", message=message)
 
 
 def _lacks_quota(workload: Workload | None) -> bool:
@@ -152,6 +153,18 @@ def _never_on_these_nodes(case: Case, lacks: str, found: Finding) -> Finding:
     return Finding(reason_codes.EXCEEDS_NODES, sentence, changes, REPLACE, found.message)
 
 
+def _never_on_these_nodes_either(lacks: str, found: Finding) -> Finding:
+    """The reason `found` of a Job that would not start on these nodes even if its queue admitted it."""
+    sentence = f"{found.sentence} Besides, no node is large enough for its pods: {lacks}."
+    changes = tuple(
+        f"{change}, and no more for a pod than a node has"
+        if change.startswith(LESS_REQUESTED)
+        else f"{change}, and {BIGGER_LOCAL_NODE}"
+        for change in found.changes
+    )
+    return replace(found, sentence=sentence, changes=changes)
+
+
 def _capital(text: str) -> str:
     return text[:1].upper() + text[1:]
 
@@ -173,10 +186,17 @@ def _deactivated(case: Case, workload: Workload) -> Finding:
         return Finding(reason_codes.DEACTIVATED_UNSCHEDULABLE, sentence, later, "kubectl describe nodes", message)
     sentence = "It is deactivated and stays out of the queue until it is reactivated."
     changes = ("an operator reactivates it",)
-    if explain_state(case.job, workload, JobState.DEACTIVATED, case.now)[0] == LIMIT:
+    reason, _ = explain_state(case.job, workload, JobState.DEACTIVATED, case.now)
+    if reason == RUN_TIME:
+        allowed = workload.spec.maximum_execution_time_seconds
+        limit = f" of {allowed} s" if allowed else ""
+        sentence = f"It ran longer than its maximum execution time{limit}, so it is deactivated, out of the queue."
+    if reason in (LIMIT, RUN_TIME, CHECK):
         changes = (action(why_deactivated(workload), case.argument, None, last_error),)
         verb = "cancel" if last_error.startswith(NOT_STARTABLE) else "show"
         command = f"sluice {verb} {case.argument}"  # the cause is removed first
+        if reason == RUN_TIME and case.job is not None:
+            command = f"kubectl label --overwrite job {case.kubectl} {keys.MAX_EXEC_TIME}=SECONDS"
     return Finding(reasons.DEACTIVATED, sentence, changes, command, message)
 
 

@@ -27,7 +27,7 @@ from queue_manager.visibility.explanation_rows import (
     holder_row,
     preemption_row,
 )
-from queue_manager.visibility.job_states import JobState, lost_quota_for
+from queue_manager.visibility.job_states import JobState, explain_state, lost_quota_for
 from queue_manager.visibility.prediction_types import Prediction
 from queue_manager.visibility.preempted_for import preemptor
 from queue_manager.visibility.reason_with_sentence import Finding
@@ -54,12 +54,13 @@ class Position(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 class Explanation(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Why a Job does not run. `code` "" if it runs or has ended; else one of `reason_codes.CODES`, and always the
-    same for the same situation. `message`: as Kueue words it. `not_seen`: what the reader may not see, so that the
-    rest may be incomplete. `next_command` "": only time helps. `kept_for_it`: backfilling keeps released quota for
-    it, and `starts_by` is when it starts at the latest, if that is known. `preempted_for`: who needed the quota that
-    it had, as in `JobRow`; `preempted_for_job`: namespace and name of that Job, for a reader who may list all
-    Workloads. `cause`: why its pods are not ready, or were not in its last attempt; `advice`: what to do about it;
-    `deadlines`: what happens when, soonest first. The reader of the pods adds these three.
+    same for the same situation. `reason`, `message`: of the API, as in `JobRow`. `not_seen`: what the reader may not
+    see, so that the rest may be incomplete. `next_command` "": only time helps. `kept_for_it`: backfilling keeps
+    released quota for it, and `starts_by` is when it starts at the latest, if that is known. `preempted_for`: who
+    needed the quota that it had, as in `JobRow`; `preempted_for_job`: namespace and name of that Job, for a reader
+    who may list all Workloads. `cause`: as in `JobRow`; `advice`: what to do about it; `deadlines`: what happens
+    when, soonest first; `log_command`: prints the logs of failed pods, of a Job that has failed. The reader of the
+    pods adds these four.
     """
 
     namespace: str
@@ -70,6 +71,7 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     state: JobState
     code: str
     sentence: str
+    reason: str
     message: str
     position: Position | None
     flavors: list[FlavorRow]
@@ -85,6 +87,7 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     advice: list[str] = []
     preempted_for: str = ""
     preempted_for_job: str = ""
+    log_command: str = ""
 
 
 def explain(
@@ -112,6 +115,7 @@ def _explanation(case: Case, found: Finding, served: Position | None) -> Explana
         state=case.state,
         code=reason_codes.code(found.reason) if found.reason else "",
         sentence=found.sentence,
+        reason=explain_state(case.job, case.workload, case.state, case.now)[0],
         message=found.message,
         position=_position(judgement) or (served if found.reason else None),
         flavors=rows or (_requested(case) if found.reason else []),

@@ -1,7 +1,11 @@
 """The index map of an Indexed Job: one character per index, and a row per index that failed or was retried. Pure.
 
-.  succeeded      r  its pod is ready       b  its pod failed, the replacement waits for a backoff
-x  failed         s  its pod is starting    _  no pod yet
+.  succeeded      r  its pod is ready            b  its pod failed, the replacement waits for a backoff
+x  failed         s  its pod is starting         t  its pod is being stopped
+_  no pod yet     -  the end of the Job          ?  the Job ended before it; whether it had a pod is not known
+                     stopped its pod
+
+The end of a Job deletes the pods that still run, so the map of an ended Job is read from the counters of the Job, too.
 """
 
 from __future__ import annotations
@@ -14,10 +18,12 @@ import msgspec
 
 from job_controller import conditions
 from job_controller.completion_indexes import stored_completed, stored_failed
+from job_controller.condition_types import FAILED
 from job_controller.index_set import IndexSet
 from job_controller.model import Job
 from job_controller.options import JobControllerOptions
 from job_controller.pod_facts import completion_index, finish_time, is_active, is_ready
+from job_controller.reasons import DEADLINE_EXCEEDED
 from job_controller.switched_off_features import effective
 from job_controller.times import effective_start
 from queue_manager.visibility.pod_attempts import (
@@ -32,7 +38,17 @@ from queue_manager.visibility.pod_attempts import (
 from queue_manager.visibility.wire_types import Pod
 
 DRAWN = 1_000_000  # indexes; a Job may have up to 2^31-1
-MEANING = {".": "succeeded", "x": "failed", "r": "running", "s": "starting", "b": "in backoff", "_": "not started"}
+MEANING = {
+    ".": "succeeded",
+    "x": "failed",
+    "r": "running",
+    "s": "starting",
+    "b": "in backoff",
+    "t": "stopping",
+    "-": "stopped",
+    "?": "not finished",
+    "_": "not started",
+}
 
 
 class IndexRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -69,18 +85,20 @@ def index_map(job: Job, pods: Sequence[Pod], options: JobControllerOptions, now:
     }
     by_pods = Counter(sign for index, sign in signs.items() if index not in done and index not in failed)
     counts = by_pods + Counter({".": len(done), "x": len(failed) - failed.common(done)})
-    counts["_"] += job.spec.completions - counts.total()
+    unseen = job.spec.completions - counts.total()
+    absent = _sign_without_pod(job, pods, unseen)
+    counts[absent] += unseen
     at = next_pod_at(job, pods, options, now)
     rows = [_row(job, index, own, signs[index], at, options, now) for index, own in sorted(by_index.items())]
     return IndexMap(
-        map=_drawn(min(job.spec.completions, DRAWN), signs, failed, done),
+        map=_drawn(absent, min(job.spec.completions, DRAWN), signs, failed, done),
         counts={name: counts[sign] for sign, name in MEANING.items() if counts[sign]},
         troubled=[row for row in rows if row.attempts > 1 or row.state in ("failed", "in backoff")],
     )
 
 
-def _drawn(size: int, signs: Mapping[int, str], failed: IndexSet, done: IndexSet) -> str:
-    drawn = bytearray(b"_" * size)
+def _drawn(absent: str, size: int, signs: Mapping[int, str], failed: IndexSet, done: IndexSet) -> str:
+    drawn = bytearray(absent.encode() * size)
     for index, sign in signs.items():
         if index < size:
             drawn[index] = ord(sign)
@@ -90,6 +108,24 @@ def _drawn(size: int, signs: Mapping[int, str], failed: IndexSet, done: IndexSet
     return drawn.decode()
 
 
+def _sign_without_pod(job: Job, pods: Sequence[Pod], unseen: int) -> str:
+    """Return the character of the `unseen` indexes that have neither a pod nor an end of their own.
+
+    Each pod that the end of a failed Job deleted counts as failed. These indexes had the deleted pods if each had one:
+    all pods ran at once, or no pod was replaced; and if failed pods are deleted by no one else.
+    """
+    end = conditions.finished(job.status)
+    if end is None or job.status.start_time is None:
+        return "_"
+    kept = sum(pod.status.has_failed for pod in pods)
+    deleted = job.status.failed - kept
+    if end.type == FAILED and deleted <= 0:
+        return "_"
+    one_each = job.spec.pods_at_once >= (job.spec.completions or 0) or job.spec.backoff_limit == 0
+    keeps_failed = kept > 0 or end.reason == DEADLINE_EXCEEDED
+    return "-" if end.type == FAILED and deleted >= unseen and one_each and keeps_failed else "?"
+
+
 def _sign(job: Job, pods: Sequence[Pod]) -> str:
     """Return the character of an index. `pods`: the pods of the index, newest last."""
     if any(pod.status.has_succeeded for pod in pods):
@@ -97,9 +133,12 @@ def _sign(job: Job, pods: Sequence[Pod]) -> str:
     active = [pod for pod in pods if is_active(pod)]
     if active:
         return "r" if any(map(is_ready, active)) else "s"
-    if any(pod.status.has_failed for pod in pods):
-        return "x" if conditions.finished(job.status) else "b"
-    return "_"
+    if conditions.finished(job.status):
+        by_itself = any(pod.status.has_failed and pod.metadata.deletion_timestamp is None for pod in pods)
+        return "x" if by_itself else "-"
+    if not pods[-1].status.has_failed:
+        return "t"
+    return "b"
 
 
 def _row(

@@ -40,6 +40,7 @@ from queue_manager.api.types import Workload
 from queue_manager.jobs.workload_manifest import prebuilt_name
 from queue_manager.scheduling import workload_info
 from queue_manager.visibility.attempt_counts import count_budget_attempts
+from queue_manager.visibility.deactivated_jobs import cause as why_deactivated
 from queue_manager.visibility.deactivated_jobs import deactivation, job_name
 from queue_manager.visibility.job_causes import exit_code_of, job_cause, pods_by_job
 from queue_manager.visibility.job_times import ended_at, last_run_seconds, times_of
@@ -47,6 +48,7 @@ from queue_manager.visibility.pod_attempts import next_pod_at
 from queue_manager.visibility.preempted_for import preempted_for
 from queue_manager.visibility.running_or_starting import explain_running, explain_starting, is_between_tries, is_running
 from queue_manager.visibility.short_messages import like_another, plain
+from queue_manager.visibility.shown_causes import cause_of_end
 
 WORKLOAD_CREATION_TIMEOUT = timedelta(seconds=15)  # within this time the queue creates the Workload of a new Job
 NOT_QUEUED = "NotQueued"
@@ -93,7 +95,8 @@ class JobRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
     `requeues`, `budget_attempts`: since its Workload was last activated. `preempted_for`: who needed the quota of its
     last run, if a preemption ended that. `obstacle`: why its queue admits nothing, with the command that resolves it,
-    or why a Job without a Workload gets none. `cause`: why its pods are not ready, or were not in its last attempt.
+    or why a Job without a Workload gets none. `cause`: why it failed or is deactivated (`shown_causes`), or why its
+    pods are not ready, or were not in its last attempt.
     `too_large`: why no node is large enough for them (`largest_node`).
     `exit_code`: of its failed pods, if they are the cause. `retry_at`: when its backoff ends. `finished`: when the Job
     ended, None before. `waited_seconds`, `ran_seconds`: of all attempts, `running_seconds` of the last one.
@@ -203,7 +206,7 @@ def job_row(
     reason, message = explain_state(job, workload, state, now, equivalent)
     waited, ran = times_of(job, workload, now)
     status, pods = job.status, list(pods)
-    cause = "" if state == JobState.DELETING else job_cause(job, workload, pods)
+    of_pods = job_cause(job, workload, pods)
     return JobRow(
         namespace=job.metadata.namespace,
         name=job.metadata.name,
@@ -224,14 +227,23 @@ def job_row(
         equivalent=job_name(equivalent) if equivalent is not None else "",
         equivalent_reason=refusal(equivalent),
         preempted_for=lost_quota_for(workload, state),
-        cause=cause,
-        exit_code=exit_code_of(cause, pods),
+        cause=shown_cause(workload, state, reason, message, of_pods),
+        exit_code=exit_code_of(of_pods, pods) if state != JobState.DELETING else None,
         retry_at=_retry_at(job, workload, pods, options, now) if state == JobState.BACKOFF else None,
         created=job.metadata.creation_timestamp,
         finished=ended_at(job),
         waited_seconds=waited,
         ran_seconds=ran,
     )
+
+
+def shown_cause(workload: Workload | None, state: JobState, reason: str, message: str, of_pods: str) -> str:
+    """Return the cause of a Job in this state for that reason. `of_pods`: why its pods are or were not ready."""
+    if state == JobState.DELETING:
+        return ""
+    if state == JobState.DEACTIVATED and workload is not None:
+        return cause_of_end(reason, message, of_pods, why_deactivated(workload))
+    return cause_of_end(reason, message, of_pods) if state in (JobState.FAILED, JobState.REFUSED) else of_pods
 
 
 def lost_quota_for(workload: Workload | None, state: JobState) -> str:

@@ -21,6 +21,7 @@ from queue_manager.visibility.scheduler_judgement import NEVER_REASONS, ClusterO
 
 MANAGER_RUNS = "`sluice manager` or `sluice up` runs"
 IF_IT_LASTS = f"{MANAGER_RUNS}, if this does not change within seconds"
+LESS_REQUESTED = "it requests"  # how a change of the Job itself begins
 REASON_TEXTS = {
     reasons.WAITING_FOR_QUOTA: "The free quota does not suffice for it now.",
     reasons.WAITING_FOR_PREEMPTED: "Other Workloads are being stopped to make room for it.",
@@ -88,10 +89,10 @@ def _exceeds(found: Judgement) -> Text:
     over = nearest(_rows(found), found.reason)
     changes = (f"an admin raises the quota of {queue}",)
     if not over:  # several pod sets together
-        return sentence_of(f"{queue} can never use that much: {found.message}"), ("it requests less", *changes)
+        return sentence_of(f"{queue} can never use that much: {found.message}"), (f"{LESS_REQUESTED} less", *changes)
     asks = _joined(_amount(row, row.requested) for row in over)
     most = _joined(f"{_amount(row, row.limit)} of flavor {row.flavor}" for row in over)
-    less = f"it requests at most {most} (delete it, and submit it again)"
+    less = f"{LESS_REQUESTED} at most {most} (delete it, and submit it again)"
     return f"It requests {asks}, and {queue} can never use more than {most}.", (less, *changes)
 
 

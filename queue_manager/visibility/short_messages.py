@@ -19,9 +19,12 @@ from queue_manager.api import condition_types, keys, messages, reasons
 
 LAST_ATTEMPT = "last attempt"
 NAMES_NO_QUEUE = f"it names no LocalQueue (label {keys.QUEUE_NAME})"
+PODS_NOT_READY = "pods not ready"  # the cause, if nothing is known of the pods
 NOT_READY = "its pods were not ready in time"
 GAVE_UP = reasons.deactivated_due_to(reasons.REQUEUING_LIMIT_EXCEEDED)
+RAN_TOO_LONG = "maximum execution time exceeded"
 
+_DEACTIVATED_DUE_TO = f"{messages.DEACTIVATED_MESSAGE} due to "
 _PREFIX = re.compile(rf"{messages.COULD_NOT_ASSIGN} \S+: ")
 _UNCOVERED = re.compile(r"resource (?P<resource>\S+) unavailable in ClusterQueue")
 _UNUSED = re.compile(
@@ -33,6 +36,7 @@ _CAPACITY = re.compile(
 )
 _LACKS = (_UNCOVERED, _UNUSED, _CAPACITY)
 _ENDED_BY_PODS = (BACKOFF_LIMIT_EXCEEDED, FAILED_INDEXES, MAX_FAILED_INDEXES_EXCEEDED, POD_FAILURE_POLICY)
+_NEVER_ADMITTED = (reasons.EXCEEDS_MAX_QUOTA, reasons.NO_MATCHING_FLAVOR, reasons.MISCONFIGURED)
 _VICTIMS = re.compile(r"Pending the preemption of (?P<count>\d+) workload\(s\)$")
 _SHORT = {
     messages.WILL_FIT_MESSAGE: "waits until Workloads that another one has preempted stop",
@@ -69,6 +73,10 @@ def plain(
         return _waits_for(int(victims["count"]))
     if reason == GAVE_UP:
         return gave_up(attempts)
+    if reason.removeprefix(reasons.DEACTIVATED_DUE_TO) == reasons.MAX_EXEC_TIME_EXCEEDED:
+        return RAN_TOO_LONG
+    if message.startswith(_DEACTIVATED_DUE_TO):
+        return message.removeprefix(_DEACTIVATED_DUE_TO)
     if reason == COMPLETIONS_REACHED:
         return ""  # the state is explanation enough
     if reason == reasons.DEACTIVATED and message.startswith(messages.DEACTIVATED_MESSAGE):
@@ -109,7 +117,9 @@ def cause_first(cause: str, reason: str, message: str, text: str, *, is_over: bo
     """
     if is_over and not message.startswith(messages.pods_ready_timeout("")):
         return "; ".join(part for part in (text, of_last_attempt(cause)) if part)
-    if not cause:
+    if cause == text:
+        return text
+    if not cause or (reason == GAVE_UP and cause == PODS_NOT_READY):
         return f"{NOT_READY}; {text}" if reason == GAVE_UP else text
     if reason in (reasons.WAIT_FOR_START, reasons.WAIT_FOR_RECOVERY):
         return cause
@@ -118,6 +128,15 @@ def cause_first(cause: str, reason: str, message: str, text: str, *, is_over: bo
     elif reason in _ENDED_BY_PODS:
         text = reason
     return "; ".join(part for part in (cause, text.removesuffix(f"; {cause}")) if part)
+
+
+def never_starts(too_large: str, reason: str, text: str) -> str:
+    """Return why a Job of which no node is large enough for a pod never starts: what its queue says first, if anything.
+
+    `text`: the sentence about `reason`.
+    """
+    first = text if reason in _NEVER_ADMITTED else ""
+    return f"can never start: {'; '.join(part for part in (first, too_large) if part)}"
 
 
 def gave_up(attempts: int) -> str:

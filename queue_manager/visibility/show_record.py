@@ -26,6 +26,7 @@ from queue_manager.visibility.job_states import (
     job_state,
     lost_quota_for,
     refusal,
+    shown_cause,
     state_without_job,
 )
 from queue_manager.visibility.job_times import last_run_seconds, times_of
@@ -160,7 +161,8 @@ def job_view(
         (denial.reason, denial.message) if denial is not None else explain_state(job, workload, state, now, equivalent)
     )
     waited, ran = times_of(shown, workload, now)
-    cause = _cause(job, workload, pods, failure) if state != JobState.DELETING else ""
+    of_pods = _cause(job, workload, pods, failure) if state != JobState.DELETING else ""
+    cause = shown_cause(workload, state, reason, message, of_pods)
     victim = lost_quota_for(workload, state)
     admission = workload.status.admission if workload is not None else None
     ref = workload.spec.priority_class_ref if workload is not None else None
@@ -179,7 +181,7 @@ def job_view(
         message=message,
         cause=cause,
         too_large=exceeds_nodes(cause, job, workload, nodes, awaits_node=state in AWAITS_NODE),
-        exit_code=exit_code_of(cause, pods),
+        exit_code=exit_code_of(of_pods, pods),
         equivalent=deactivated_jobs.job_name(equivalent) if equivalent is not None else "",
         equivalent_reason=refusal(equivalent),
         preempted_for=victim,

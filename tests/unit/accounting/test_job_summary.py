@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from queue_manager.accounting.job_summary import JobOutcome, JobSummary, Waste, summary
+from queue_manager.accounting.job_summary import JobOutcome, JobSummary, Waste, cause_and_end, summary
 from queue_manager.accounting.record_types import PodRecord, StepKind, StepRecord
 from queue_manager.accounting.usage_report import percentile, usage_rows
 from tests.unit.accounting.history_samples import admitted, at, finished, job, pod, step
@@ -45,8 +45,8 @@ def test_a_job_that_failed_by_an_eviction_names_it_unless_a_later_pod_failed() -
     stopped = pod("p2", exit_code=143, phase="Deleted", seconds=30)
     later = pod("p3", exit_code=3, phase="Failed", seconds=25)
     end = (admitted(10), finished(40, "BackoffLimitExceeded"))
-    assert of(*end, pods=(evicted, stopped)).cause == "pod evicted; BackoffLimitExceeded"
-    assert of(*end, pods=(evicted, stopped, later)).cause == "exit 3; BackoffLimitExceeded"
+    assert of(*end, pods=(evicted, stopped)).cause == "pod evicted"
+    assert of(*end, pods=(evicted, stopped, later)).cause == "exit 3"
     assert of(admitted(10), finished(40, "DeadlineExceeded"), pods=(evicted,)).cause == "DeadlineExceeded"
 
 
@@ -115,16 +115,16 @@ RESUMED = step(StepKind.RESUMED, 7, occurrence=2)
 @pytest.mark.parametrize("reason", ["LocalQueueStopped", "ClusterQueueStopped"])
 def test_a_released_queue_is_no_cause_any_more(reason: str) -> None:
     drained = (admitted(1), step(StepKind.EVICTED, 2, reason=reason), released(3))
-    assert of(HELD).cause == "Suspended: LocalQueue pre is inactive"
+    assert cause_and_end(of(HELD)) == "Suspended: LocalQueue pre is inactive"
     assert (of(HELD, RESUMED).state, of(HELD, RESUMED).cause) == (JobOutcome.PENDING, "")
-    assert (of(*drained).cause, of(*drained, HELD, RESUMED).cause) == (reason, "")
+    assert (cause_and_end(of(*drained)), cause_and_end(of(*drained, HELD, RESUMED))) == (reason, "")
 
 
 def test_a_released_queue_leaves_the_cause_before_its_hold_and_any_later_one() -> None:
     lost = (admitted(1), step(StepKind.PREEMPTED, 2, reason="InClusterQueue"))
     again = step(StepKind.HELD, 9, occurrence=3, reason="Suspended")
-    assert of(*lost, HELD, RESUMED).cause == "InClusterQueue"
-    assert (of(HELD, RESUMED, again).state, of(HELD, RESUMED, again).cause) == (JobOutcome.HELD, "Suspended")
+    assert cause_and_end(of(*lost, HELD, RESUMED)) == "InClusterQueue"
+    assert (of(HELD, RESUMED, again).state, of(HELD, RESUMED, again).reason) == (JobOutcome.HELD, "Suspended")
 
 
 def test_a_held_job_that_is_deactivated_stays_so_until_it_is_reactivated() -> None:
@@ -132,9 +132,9 @@ def test_a_held_job_that_is_deactivated_stays_so_until_it_is_reactivated() -> No
     back = step(StepKind.REACTIVATED, 8, occurrence=3)
     held = step(StepKind.HELD, 8, occurrence=4, reason="Suspended")
     assert of(HELD, by_user, RESUMED).state is JobOutcome.DEACTIVATED
-    assert of(HELD, by_user, RESUMED).cause == "Deactivated: by root"
+    assert of(HELD, by_user, RESUMED).message == "by root"
     assert of(HELD, by_user, back).state is JobOutcome.PENDING
-    assert (of(HELD, by_user, back, held).state, of(HELD, by_user, back, held).cause) == (JobOutcome.HELD, "Suspended")
+    assert (of(HELD, by_user, back, held).state, of(HELD, by_user, back, held).reason) == (JobOutcome.HELD, "Suspended")
 
 
 @pytest.mark.parametrize(
@@ -163,7 +163,7 @@ def test_the_state_is_that_of_the_last_step_that_changed_it(
     steps: tuple[StepRecord, ...], state: str, cause: str
 ) -> None:
     found = of(*steps)
-    assert (found.state, found.cause) == (state, cause)
+    assert (found.state, cause_and_end(found)) == (state, cause)
 
 
 def test_the_cause_of_a_failure_begins_with_the_last_failed_pod() -> None:
@@ -174,7 +174,7 @@ def test_the_cause_of_a_failure_begins_with_the_last_failed_pod() -> None:
     )
     pods += (pod("p4", exit_code=143, seconds=30, phase="Deleted"),)  # stopped, which is no failure of its own
     found = of(admitted(1), finished(10, "BackoffLimitExceeded"), pods=pods)
-    assert (found.exit_code, found.cause) == (3, "exit 3: boom; BackoffLimitExceeded")
+    assert (found.exit_code, found.cause, found.reason) == (3, "exit 3: boom", "BackoffLimitExceeded")
 
 
 def test_the_exit_code_is_the_highest_of_the_pods_that_failed() -> None:
@@ -222,7 +222,7 @@ def test_the_end_of_a_job_is_its_cause_although_its_eviction_had_begun(evicted: 
     stopped = step(StepKind.EVICTED, evicted, reason="PodsReadyTimeout", message="exit 1: of the first pod")
     its = pod(exit_code=3, phase="Failed", message="exit 3: boom")
     found = of(admitted(10), stopped, finished(20, "BackoffLimitExceeded"), pods=(its,))
-    assert (found.state, found.cause) == (JobOutcome.FAILED, "exit 3: boom; BackoffLimitExceeded")
+    assert (found.state, cause_and_end(found)) == (JobOutcome.FAILED, "exit 3: boom; BackoffLimitExceeded")
     assert {cause: seconds for cause, seconds in found.wasted_seconds.items() if seconds} == {Waste.FAILED: 20}
 
 
@@ -247,20 +247,20 @@ def test_quota_of_a_job_that_a_user_stopped_before_it_ran_was_not_ready(
 
 def test_a_cause_that_the_eviction_repeats_is_named_once() -> None:
     failed = pod(exit_code=3, phase="Failed", message="exit 3: boom")
-    by_user = step(StepKind.DEACTIVATED, 9, reason="Deactivated", message="exit 3: boom")
-    assert of(admitted(1), by_user, pods=(failed,)).cause == "exit 3: boom; Deactivated"
+    by_user = step(StepKind.DEACTIVATED, 9, reason="Deactivated", message="The workload is deactivated by root")
+    assert of(admitted(1), by_user, pods=(failed,)).cause == "by root"
     gave_up = step(StepKind.DEACTIVATED, 9, reason="RequeuingLimitExceeded", message="exit 3: boom")
     found = summary(job(), [admitted(5), gave_up], [failed], at(100))
-    assert found.cause == "exit 3: boom; RequeuingLimitExceeded"
+    assert cause_and_end(found) == "exit 3: boom; RequeuingLimitExceeded"
     alone = summary(job(), [admitted(5), gave_up], [], at(100))
-    assert alone.cause == "exit 3: boom; RequeuingLimitExceeded"
+    assert cause_and_end(alone) == "exit 3: boom; RequeuingLimitExceeded"
 
 
 @pytest.mark.parametrize(
     ("end", "cause"),
     [
-        ("", "RequeuingLimitExceeded: The workload is deactivated due to exceeding the limit"),
-        ("; no such program: x", "no such program: x; RequeuingLimitExceeded"),
+        ("", "pods not ready"),
+        ("; no such program: x", "no such program: x"),
     ],
 )
 def test_the_cause_in_the_message_of_a_deactivation_comes_first(end: str, cause: str) -> None:
@@ -272,7 +272,7 @@ def test_the_cause_in_the_message_of_a_deactivation_comes_first(end: str, cause:
 def test_the_message_of_an_end_by_pods_is_left_out_behind_their_cause() -> None:
     end = step(StepKind.FINISHED, 9, 0, reason="BackoffLimitExceeded", message="Job has reached the limit")
     failed = pod(exit_code=3, phase="Failed", message="exit 3: boom: cannot open /data/x.csv")
-    assert of(admitted(5), end, pods=(failed,)).cause == f"{failed.message}; BackoffLimitExceeded"
+    assert of(admitted(5), end, pods=(failed,)).cause == failed.message
 
 
 def test_a_report_adds_up_each_group() -> None:

@@ -24,7 +24,7 @@ from queue_manager.cli.fitted_table import FittedTable
 from queue_manager.cli.history import StepRow, columns, pod_end
 from queue_manager.cli.main import main
 from queue_manager.cli.output import columns_of
-from queue_manager.cli.report import hours
+from queue_manager.cli.report import hours, wasted
 from queue_manager.local.kubeconfig_file import write_kubeconfig
 from queue_manager.local.storage.data_directory import CERTIFICATE
 from tests.unit.accounting.history_samples import admitted, finished, job, pod, step
@@ -210,6 +210,14 @@ def test_the_history_of_a_named_kubeconfig_is_the_one_beside_it(
     assert "no kubeconfig found" in capsys.readouterr().err
 
 
+def test_a_report_leaves_out_what_rounds_to_nothing() -> None:
+    numbers = {field.encode_name: 0 for field in msgspec.structs.fields(UsageRow)}
+    row = msgspec.convert({**numbers, **dict.fromkeys(("queue", "user", "flavor", "namespace"), "")}, UsageRow)
+    mixed = msgspec.structs.replace(row, wasted_failed_cpu_hours=0.0001, wasted_other_cpu_hours=0.5)
+    assert wasted(mixed) == "0.5 other"
+    assert wasted(row) == "-"
+
+
 def test_a_report_says_which_jobs_were_never_admitted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     url = f"sqlite:///{tmp_path / 'history.db'}"
     store = open_store(url)
@@ -238,7 +246,7 @@ def test_a_held_job_waits_and_has_no_tries(tmp_path: Path, capsys: pytest.Captur
     [_, row] = capsys.readouterr().out.splitlines()
     [state, tries, waited, *rest] = row.split()[3:]
     assert (state, tries, rest) == ("Held", "0", ["-", "?", "?", "Suspended"])
-    assert re.fullmatch(r"\d+d\d?\dh", waited)
+    assert re.fullmatch(r"\d+d\d+h", waited)
 
 
 def test_a_container_that_never_started_has_no_exit_code() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import msgspec
 import pytest
@@ -41,8 +41,14 @@ def test_the_cause_is_first_and_said_once(its: JobRow, text: str) -> None:
 
 
 def test_a_backoff_ends_at_a_time() -> None:
-    now = datetime.now(UTC)
-    assert ps.reason(row("PodsReadyTimeout", EVICTED, retry_at=at(0))).endswith(f"retry at {deadline(at(0), now)}")
+    later = datetime.now(UTC) + timedelta(days=2)
+    due, text = ps.reason(row("PodsReadyTimeout", EVICTED, retry_at=later)).rsplit("; ", 1)[1].split(", in ")
+    assert due == f"retry at {deadline(later, datetime.now(UTC)).partition(', ')[0]}"
+    assert text.startswith(("1d", "2d"))
+
+
+def test_a_backoff_that_is_over_has_no_time() -> None:
+    assert ps.reason(row("PodsReadyTimeout", EVICTED, retry_at=at(0))).endswith("; retry now")
 
 
 @pytest.mark.parametrize("state", [JobState.PENDING, JobState.RESERVED])

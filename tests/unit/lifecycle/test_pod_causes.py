@@ -198,6 +198,7 @@ def test_a_long_text_is_cut_and_has_no_control_characters() -> None:
     ("end", "text"),
     [
         (ended(139), "exit 139 (SIGSEGV)"),
+        (ended(143), "exit 143 (SIGTERM)"),
         (ended(137, message="last line"), "exit 137 (SIGKILL): last line"),
         (ended(137, "OOMKilled"), "OOMKilled"),
         (ended(137, "ContainerStatusUnknown"), "ContainerStatusUnknown (exit 137)"),

@@ -53,6 +53,7 @@ def test_the_end_of_a_job_is_reported_once_with_its_facts() -> None:
         queue="lq",
         reason="BackoffLimitExceeded",
         message="said",
+        cause="BackoffLimitExceeded: said",
         succeeded_pods=2,
         failed_pods=1,
     )
@@ -140,7 +141,7 @@ def test_a_deactivation_by_a_user_names_the_user_and_counts_the_pods_of_the_job(
         meta = msgspec.structs.replace(new.metadata, generation=2, annotations={keys.DEACTIVATED_BY: "2:root"})
         notice = of_workload(old, msgspec.structs.replace(new, metadata=meta), BEGUN, NOW, job())
         assert notice is not None
-        assert (notice.message, notice.cause) == ("The workload is deactivated by root", "")
+        assert (notice.message, notice.cause) == ("The workload is deactivated by root", "by root")
         assert (notice.succeeded_pods, notice.failed_pods) == (2, 1)
 
 

@@ -43,6 +43,21 @@ def test_causes_that_differ_only_in_what_varies_are_one_group() -> None:
     ]
 
 
+def test_hosts_and_ports_vary_but_exit_codes_and_lines_of_programs_do_not() -> None:
+    for causes, groups in (
+        (["connection refused to 10.0.0.1:80", "connection refused to 10.0.0.2:80"], ["connection refused to …"]),
+        (["no route to 10.0.0.1.", "no route to 10.0.0.2."], ["no route to …."]),
+        (["cannot reach db-1:5432", "cannot reach db-2.team:5433"], ["cannot reach …"]),
+        (["dial tcp [fd00::1]:80: refused", "dial tcp [fd00::2]:80: refused"], ["dial tcp …: refused"]),
+        (["StartError (exit 127)"], ["StartError (exit 127)"]),
+        (["exit 137", "exit 143"], ["exit 137", "exit 143"]),
+        (["exit 3: a.py:12: boom", "exit 3: a.py:13: boom"], ["exit 3: a.py:12: boom", "exit 3: a.py:13: boom"]),
+        (["took 1234 ms of 5000", "took 999 ms of 5000"], ["took … ms of 5000"]),
+    ):
+        found = cause_groups(row(name, cause) for name, cause in zip("ab", causes, strict=False))
+        assert [group.cause for group in found] == groups
+
+
 def test_the_text_of_a_group_selects_its_jobs() -> None:
     rows = [row("sort-1", "exit 3: it can't open sort-1 (1234)"), row("sort-2", "exit 3: it can't open sort-2 (99999)")]
     (group,) = cause_groups(rows)

@@ -227,6 +227,25 @@ def test_pods_larger_than_each_node_of_sluice_up_can_never_start_in_whatever_sta
     assert (found.sentence, found.changes) == (sentence, changes)
 
 
+def test_a_job_too_large_for_quota_and_nodes_names_both_and_neither_remedy_alone() -> None:
+    found = explained(job(requests={"cpu": "64"}), workload(requests={"cpu": "64"}), nodes=FIXED)
+    assert found.code == "NEVER/ExceedsMaxQuota"
+    both = "Besides, no node is large enough for its pods: the only node, small, has 500m cpu allocatable"
+    assert both in found.sentence
+    less, more = found.changes
+    assert less.endswith("(delete it, and submit it again), and no more for a pod than a node has")
+    assert more == f"an admin raises the quota of ClusterQueue cq, and {BIGGER_LOCAL_NODE}"
+
+
+def test_a_job_that_ran_too_long_gets_more_time_before_it_is_reactivated() -> None:
+    reason = "DeactivatedDueToMaximumExecutionTimeExceeded"
+    its = workload(active=False, maximumExecutionTimeSeconds=3, conditions=[cond("Evicted", reason=reason)])
+    found = explained(job(), its)
+    assert "maximum execution time of 3 s" in found.sentence
+    assert found.changes == [f"raise the Job's label {keys.MAX_EXEC_TIME}, then: sluice reactivate j"]
+    assert found.next_command == f"kubectl label --overwrite job j -n default {keys.MAX_EXEC_TIME}=SECONDS"
+
+
 @pytest.mark.parametrize(
     ("j", "w", "around", "code", "sentence"),
     [
@@ -487,7 +506,7 @@ def test_the_schema_is_stable() -> None:
     """Scripts read these fields: a new one may be added, none may go or be renamed."""
     found = msgspec.to_builtins(explained(job(), workload(requests={"cpu": "4"}), [holding("r", "1")]))
     assert list(found) == [
-        *("namespace", "name", "workload", "queue", "clusterQueue", "state", "code", "sentence", "message"),
+        *("namespace", "name", "workload", "queue", "clusterQueue", "state", "code", "sentence", "reason", "message"),
         *(
             "position",
             "flavors",
@@ -503,6 +522,7 @@ def test_the_schema_is_stable() -> None:
             "advice",
             "preemptedFor",
             "preemptedForJob",
+            "logCommand",
         ),
     ]
     assert list(found["position"]) == ["clusterQueue", "of", "localQueue", "ahead"]

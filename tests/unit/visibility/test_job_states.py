@@ -380,7 +380,12 @@ ATTEMPT = {"start": wire(0), "end": wire(30), "reason": "PodsReadyTimeout", "pod
         ),
         (job(), workload(conditions=[EVICTED], status={"requeueHistory": {"attempts": [ATTEMPT]}}), [], "exit 3: boom"),
         (job(conditions=[FAILED]), workload(), [pod(phase="Failed", **BOOM)], "exit 3"),
-        (job(conditions=[cond("Failed", reason="DeadlineExceeded")]), None, [pod(phase="Failed", **BOOM)], ""),
+        (
+            job(conditions=[cond("Failed", reason="DeadlineExceeded")]),
+            None,
+            [pod(phase="Failed", **BOOM)],
+            "DeadlineExceeded",
+        ),
         (job(conditions=[COMPLETE]), workload(), [pod(phase="Failed", **BOOM)], ""),
         (job(deleted=1), workload(conditions=admitted()), [pod(phase="Failed", **BOOM)], ""),
         (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
+import msgspec
 import pytest
 
 from job_controller.model import Job
@@ -13,7 +14,7 @@ from queue_manager.cli.show import map_lines
 from queue_manager.visibility.index_map import DRAWN, IndexRow, index_map
 from queue_manager.visibility.pod_attempts import next_pod_at, pod_rows
 from queue_manager.visibility.wire_types import Pod
-from tests.unit.visibility.build import at, cond, job, pod
+from tests.unit.visibility.build import at, cond, job, pod, wire
 
 OPTIONS = JobControllerOptions(backoff_base=10, backoff_max=60)
 FAILED = cond("Failed", reason="BackoffLimitExceeded", seconds=50)
@@ -110,6 +111,48 @@ def test_a_failed_index_of_an_ended_job_has_no_next_pod() -> None:
     seen = index_map(indexed(1, conditions=[FAILED]), [pod(phase="Failed", index=0, exit=1)], OPTIONS, at(500))
     assert seen is not None
     assert (seen.map, seen.troubled[0].next_retry) == ("x", None)
+
+
+FAILED_POD = pod("j-1", "Failed", index=1, exit=3)
+DEADLINE = cond("Failed", reason="DeadlineExceeded", seconds=50)
+
+
+@pytest.mark.parametrize(
+    ("ended", "pods", "drawn"),
+    [
+        (indexed(3, backoffLimit=0, conditions=[FAILED], status={"failed": 3}), [FAILED_POD], "-x-"),
+        (indexed(3, backoffLimit=6, conditions=[FAILED], status={"failed": 3}), [FAILED_POD], "-x-"),
+        (indexed(2, conditions=[DEADLINE], status={"failed": 2}), [], "--"),
+        (indexed(3, conditions=[FAILED], status={"failed": 1}), [FAILED_POD], "_x_"),
+        (indexed(3, conditions=[FAILED], status={"failed": 2}), [FAILED_POD], "?x?"),
+        (indexed(3, conditions=[FAILED], status={"failed": 3}), [], "???"),
+        (indexed(2, conditions=[FAILED], status={"failed": 2}), [pod("j-0", "Failed", index=0, deleted=9)], "--"),
+        (indexed(3, conditions=[cond("Complete")], status={"completedIndexes": "0"}), [], ".??"),
+    ],
+)
+def test_an_index_whose_pod_the_end_of_the_job_stopped_is_not_called_not_started(
+    ended: Job, pods: list[Pod], drawn: str
+) -> None:
+    started = msgspec.structs.replace(ended, status=msgspec.structs.replace(ended.status, start_time=at(0)))
+    seen = index_map(started, pods, OPTIONS, at(500))
+    assert seen is not None
+    assert seen.map == drawn
+
+
+def test_an_index_without_retries_had_one_pod_although_not_all_ran_at_once() -> None:
+    status = {"failed": 2, "startTime": wire(0), "completedIndexes": "0,2"}
+    ended = runs(
+        completionMode="Indexed", completions=4, parallelism=2, backoffLimit=0, conditions=[FAILED], status=status
+    )
+    seen = index_map(ended, [FAILED_POD], OPTIONS, at(500))
+    assert seen is not None
+    assert seen.counts == {"succeeded": 2, "failed": 1, "stopped": 1}
+
+
+def test_an_index_is_stopping_while_its_pod_is_terminating() -> None:
+    seen = index_map(indexed(1), [pod(index=0, deleted=9)], OPTIONS, at(500))
+    assert seen is not None
+    assert seen.counts == {"stopping": 1}
 
 
 def test_only_indexed_jobs_have_a_map() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from queue_manager.api import messages
-from queue_manager.visibility.short_messages import GAVE_UP, event_reason, plain
+from queue_manager.visibility.short_messages import GAVE_UP, event_reason, never_starts, plain
 
 MAIN = "couldn't assign flavors to pod set main: "
 UNUSED = messages.insufficient_unused("cpu", "a", "1")
@@ -99,3 +99,10 @@ def test_a_bypassed_job_says_the_cause_before_the_job_that_was_tried() -> None:
 def test_events_of_evictions_have_one_short_reason() -> None:
     assert event_reason("EvictedDueToDeactivatedDueToRequeuingLimitExceeded") == "Evicted"
     assert event_reason("QuotaReserved") == "QuotaReserved"
+
+
+def test_what_never_fits_queue_and_nodes_names_the_queue_first() -> None:
+    lacks = "the only node, n, has 4 cpu allocatable; a pod requests 64"
+    asks = "asks 64 cpu, queue limit 4"
+    assert never_starts(lacks, "ExceedsMaxQuota", asks) == f"can never start: {asks}; {lacks}"
+    assert never_starts(lacks, "PendingEvaluation", "waits behind others") == f"can never start: {lacks}"

@@ -1,0 +1,24 @@
+"""The `cause` in the machine formats of all commands and in notices: why a Job failed or is deactivated. Pure.
+
+If pods can have led to the end, why they failed or were not ready is the cause (`lifecycle.pod_causes`); else, and if
+that is not known, the end itself in the words of `sluice ps`. BEHAVIOUR.md#q215-one-cause-in-all-outputs.
+"""
+
+from __future__ import annotations
+
+from job_controller.reasons import DEADLINE_EXCEEDED
+from queue_manager.api import reasons
+from queue_manager.visibility.short_messages import PODS_NOT_READY, plain
+
+_NOT_BY_PODS = (DEADLINE_EXCEEDED, reasons.MAX_EXEC_TIME_EXCEEDED, reasons.ADMISSION_CHECK, reasons.DEACTIVATED)
+
+
+def cause_of_end(reason: str, message: str, of_pods: str = "", unready: str = PODS_NOT_READY) -> str:
+    """Return the cause of an end with this reason and message: of the failure of a Job, or of a deactivation.
+
+    `of_pods`: why its pods failed or were not ready, "" if that is not known; `unready`: what to call that then.
+    """
+    ended_by = reason.removeprefix(reasons.DEACTIVATED_DUE_TO)
+    if of_pods and ended_by not in _NOT_BY_PODS:
+        return of_pods
+    return unready if ended_by == reasons.REQUEUING_LIMIT_EXCEEDED else plain(reason, message)

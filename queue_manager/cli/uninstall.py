@@ -10,7 +10,7 @@ The order keeps writes possible and Jobs running:
    cluster collects from others come last (`cli.aggregated_roles`);
 5. the Leases of the managers, which would pass for those of a manager that is down;
 6. with --crds the CRDs, whose objects are deleted with them: their finalizers, which only a manager would remove, are
-   removed here.
+   removed here. CRDs of the group without the label stay, and are reported: another installation may use them.
 
 An installation with Roles only is removed with rights in its namespaces, which have all of it.
 
@@ -31,7 +31,7 @@ from job_controller.conditions import finished
 from job_controller.json_tree import Json
 from job_controller.managed_by import OWN_MANAGER
 from job_controller.model import Job, Key, Object
-from queue_manager.api.api_resources import CRDS, JOBS, LEASES, PODS, Resource
+from queue_manager.api.api_resources import CRDS, JOBS, LEASES, PODS, WORKLOADS, Resource
 from queue_manager.cli.aggregated_roles import is_aggregated, is_leftover, is_settled
 from queue_manager.cli.change_report import ChangeReport
 from queue_manager.cli.connection import NoResponse, connect
@@ -80,6 +80,11 @@ NOT_ITS_CRDS = (
     "the installation in namespace {} has Roles only, and CRDs are not part of it: remove it without --crds; an admin "
     "of the cluster deletes CRDs that no installation needs: sluice crds | kubectl delete -f -"
 )
+NOT_ITS_CRD = (
+    "not part of the installation; to delete it with its objects, if nothing else needs it: "
+    "`sluice crds | kubectl delete --wait=false -f -`, then `sluice crds --finish-delete`"
+)
+NO_CRD_OF_SLUICE = "not part of the installation; Sluice has no such kind"
 REPORT_SECONDS = 10.0  # between lines that say what the command waits for
 LATE_SECONDS = 4.0  # in which the cluster may write an aggregated ClusterRole that Helm has deleted
 SETTLE_SECONDS = 10.0  # for an aggregated ClusterRole to follow the deletion of those that it collects
@@ -121,6 +126,7 @@ async def uninstall(client: RestClient, report: ChangeReport, removal: _Removal,
             await removal.delete_late_roles()
     await removal.delete_leases()
     if crds:
+        await removal.report_other_definitions(definitions)
         await removal.delete_definitions(definitions)
     elif definitions:
         report.add(CRDS.kind, "", "*.kueue.x-k8s.io", "unchanged", "with all queues and Workloads; --crds deletes them")
@@ -251,6 +257,16 @@ class _Removal:
         """Return the aggregated ClusterRole if the cluster has yet to write its rules."""
         roles = {role["metadata"]["name"]: role for role in await all_of_kind(self._client, CLUSTER_ROLES)}
         return "" if name not in roles or is_settled(roles[name], roles.values()) else f"ClusterRole {name}"
+
+    async def report_other_definitions(self, definitions: list[Live]) -> None:
+        """Report each CRD of the group that stays because it lacks the label, as those of `sluice crds` do."""
+        ours = {str(resource) for resource in KINDS}
+        deleted = {key_of(obj).name for _, obj in definitions}
+        for definition in await all_of_kind(self._client, CRDS):
+            name = key_of(definition).name
+            if definition["spec"]["group"] == WORKLOADS.group and name not in deleted:
+                note = NOT_ITS_CRD if name in ours else NO_CRD_OF_SLUICE
+                self._report.add(CRDS.kind, "", name, "unchanged", note)
 
     async def delete_definitions(self, definitions: list[Live]) -> None:
         """Delete the CRDs and with them all objects of their kinds, whose finalizers are removed.

@@ -152,7 +152,7 @@ def test_uninstall_keeps_jobs_crds_and_namespace(installed: ControlPlane) -> Non
     assert [job["spec"]["suspend"] for job in jobs(installed)] == [True, False]
     assert [row["name"] for row in rows if row["kind"] == "Job"] == [
         "1 pending",
-        "1 running, managed by sluice/job-controller",
+        "1 without running pods, managed by sluice/job-controller",
     ]
 
 

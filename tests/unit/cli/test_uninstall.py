@@ -9,6 +9,9 @@ from typing import Any
 
 import pytest
 
+from job_controller.managed_by import BUILT_IN_MANAGER, OWN_MANAGER
+from job_controller.model import Condition, Job, JobSpec, JobStatus, ObjectMeta
+from queue_manager.api import keys
 from queue_manager.api.api_resources import CRDS, WORKLOADS
 from queue_manager.cli import uninstall
 from queue_manager.cli.change_report import ChangeReport
@@ -68,3 +71,31 @@ def renamed(tree: dict[str, Any]) -> dict[str, Any]:
     spec = {field: deepcopy(value) for field, value in tree["spec"].items() if field != "conversion"}
     spec["names"] = {"plural": "topologies", "singular": "topology", "kind": "Topology", "listKind": "TopologyList"}
     return {"metadata": {"name": "topologies.kueue.x-k8s.io"}, "spec": spec}
+
+
+@pytest.mark.parametrize(
+    ("suspend", "managed_by", "active", "name", "says"),
+    [
+        (True, None, 0, "1 pending", "until spec.suspend is set to false, or"),
+        (True, OWN_MANAGER, 0, f"1 pending, managed by {OWN_MANAGER}", "until a manager runs again; setting"),
+        (False, OWN_MANAGER, 2, f"1 running, managed by {OWN_MANAGER}", "the pods keep running"),
+        (False, OWN_MANAGER, 0, f"1 without running pods, managed by {OWN_MANAGER}", "no pods are created"),
+        (False, None, 0, "1 running", "handled by the cluster's own Job controller"),
+        (False, BUILT_IN_MANAGER, 1, "1 running", "handled by the cluster's own Job controller"),
+        (False, "example.com/other", 1, "1 running, managed by others", "that spec.managedBy names"),
+    ],
+)
+def test_a_job_is_counted_with_those_of_the_same_fate(
+    suspend: bool, managed_by: str | None, active: int, name: str, says: str
+) -> None:
+    labels = {keys.QUEUE_NAME: "q"}
+    spec = JobSpec(suspend=suspend, managed_by=managed_by)
+    job = Job(metadata=ObjectMeta(name="j", labels=labels), spec=spec, status=JobStatus(active=active))
+    [(found, note)] = uninstall.left_behind([job])
+    assert found == name
+    assert says in note
+
+
+def test_jobs_that_are_finished_or_in_no_queue_are_not_counted() -> None:
+    done = JobStatus(conditions=(Condition(type="Complete", status="True"),))
+    assert [*uninstall.left_behind([Job(status=done), Job(spec=JobSpec(suspend=True))])] == []

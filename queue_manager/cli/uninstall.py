@@ -10,7 +10,7 @@ The order keeps writes possible and Jobs running:
    cluster collects from others come last (`cli.aggregated_roles`);
 5. the Leases of the managers, which would pass for those of a manager that is down;
 6. with --crds the CRDs, whose objects are deleted with them: their finalizers, which only a manager would remove, are
-   removed here.
+   removed here. CRDs of the group without the label stay, and are reported: another installation may use them.
 
 An installation with Roles only is removed with rights in its namespaces, which have all of it.
 
@@ -23,15 +23,16 @@ import argparse
 import asyncio
 import contextlib
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from functools import partial
 
 from job_controller.conditions import finished
 from job_controller.json_tree import Json
-from job_controller.managed_by import OWN_MANAGER
+from job_controller.managed_by import BUILT_IN_MANAGER, OWN_MANAGER
 from job_controller.model import Job, Key, Object
-from queue_manager.api.api_resources import CRDS, JOBS, LEASES, PODS, Resource
+from queue_manager.api.api_resources import CRDS, JOBS, LEASES, PODS, WORKLOADS, Resource
 from queue_manager.cli.aggregated_roles import is_aggregated, is_leftover, is_settled
 from queue_manager.cli.change_report import ChangeReport
 from queue_manager.cli.connection import NoResponse, connect
@@ -80,6 +81,23 @@ NOT_ITS_CRDS = (
     "the installation in namespace {} has Roles only, and CRDs are not part of it: remove it without --crds; an admin "
     "of the cluster deletes CRDs that no installation needs: sluice crds | kubectl delete -f -"
 )
+NOT_ITS_CRD = (
+    "not part of the installation; to delete it with its objects, if nothing else needs it: "
+    "`sluice crds | kubectl delete --wait=false -f -`, then `sluice crds --finish-delete`"
+)
+NO_CRD_OF_SLUICE = "not part of the installation; Sluice has no such kind"
+PENDING, OWN_PENDING = "pending", f"pending, managed by {OWN_MANAGER}"
+RUNNING, OWN_RUNNING = "running", f"running, managed by {OWN_MANAGER}"
+OWN_WITHOUT_PODS = f"without running pods, managed by {OWN_MANAGER}"
+FOREIGN = "running, managed by others"
+NOTES = {  # what happens to the unfinished Jobs of each group once no manager runs
+    PENDING: "suspended until spec.suspend is set to false, or a manager runs again",
+    OWN_PENDING: "suspended until a manager runs again; setting spec.suspend to false starts no pods without one",
+    OWN_RUNNING: "the pods keep running; their status follows when a manager runs again",
+    OWN_WITHOUT_PODS: "no pods are created, and the status stays, until a manager runs again",
+    RUNNING: "handled by the cluster's own Job controller",
+    FOREIGN: "handled by the controllers that spec.managedBy names",
+}
 REPORT_SECONDS = 10.0  # between lines that say what the command waits for
 LATE_SECONDS = 4.0  # in which the cluster may write an aggregated ClusterRole that Helm has deleted
 SETTLE_SECONDS = 10.0  # for an aggregated ClusterRole to follow the deletion of those that it collects
@@ -121,6 +139,7 @@ async def uninstall(client: RestClient, report: ChangeReport, removal: _Removal,
             await removal.delete_late_roles()
     await removal.delete_leases()
     if crds:
+        await removal.report_other_definitions(definitions)
         await removal.delete_definitions(definitions)
     elif definitions:
         report.add(CRDS.kind, "", "*.kueue.x-k8s.io", "unchanged", "with all queues and Workloads; --crds deletes them")
@@ -252,6 +271,16 @@ class _Removal:
         roles = {role["metadata"]["name"]: role for role in await all_of_kind(self._client, CLUSTER_ROLES)}
         return "" if name not in roles or is_settled(roles[name], roles.values()) else f"ClusterRole {name}"
 
+    async def report_other_definitions(self, definitions: list[Live]) -> None:
+        """Report each CRD of the group that stays because it lacks the label, as those of `sluice crds` do."""
+        ours = {str(resource) for resource in KINDS}
+        deleted = {key_of(obj).name for _, obj in definitions}
+        for definition in await all_of_kind(self._client, CRDS):
+            name = key_of(definition).name
+            if definition["spec"]["group"] == WORKLOADS.group and name not in deleted:
+                note = NOT_ITS_CRD if name in ours else NO_CRD_OF_SLUICE
+                self._report.add(CRDS.kind, "", name, "unchanged", note)
+
     async def delete_definitions(self, definitions: list[Live]) -> None:
         """Delete the CRDs and with them all objects of their kinds, whose finalizers are removed.
 
@@ -336,15 +365,19 @@ async def _answer(running: Callable[[], Awaitable[str]], deadline: float) -> str
 def left_behind(jobs: list[Job]) -> Iterator[tuple[str, str]]:
     """Yield (how many Jobs of which kind, what happens to them) of the unfinished Jobs once no manager runs."""
     unfinished = [job for job in jobs if finished(job.status) is None]
-    pending = sum(1 for job in unfinished if job.spec.suspend and queue_name(job))
-    running = [job for job in unfinished if not job.spec.suspend]
-    ours = sum(1 for job in running if job.spec.managed_by == OWN_MANAGER)
-    if pending:
-        yield f"{pending} pending", "suspended until spec.suspend is set to false, or a manager runs again"
-    if ours:
-        yield (
-            f"{ours} running, managed by {OWN_MANAGER}",
-            "the pods keep running; their status follows when a manager runs again",
-        )
-    if len(running) > ours:
-        yield f"{len(running) - ours} running", "handled by the cluster's own Job controller"
+    groups = Counter(group for job in unfinished if (group := _group(job)) is not None)
+    for group, note in NOTES.items():
+        if groups[group]:
+            yield f"{groups[group]} {group}", note
+
+
+def _group(job: Job) -> str | None:
+    """Return to which of NOTES an unfinished Job belongs; None for one that its user has suspended."""
+    manager = job.spec.managed_by
+    if job.spec.suspend:
+        if not queue_name(job):
+            return None
+        return OWN_PENDING if manager == OWN_MANAGER else PENDING
+    if manager == OWN_MANAGER:
+        return OWN_RUNNING if job.status.active else OWN_WITHOUT_PODS
+    return RUNNING if manager in (None, BUILT_IN_MANAGER) else FOREIGN

@@ -43,7 +43,8 @@ class UpgradeRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """One change of one object. `result`: what `kubectl apply --server-side` would do to it.
 
     restarted: its pods are replaced. conflict: another field manager owns the field, so the apply is
-    refused without --force-conflicts. left over: the object is no longer part of the installation, and the apply
+    refused without --force-conflicts. refused: by the API server, or because the cluster does not serve the kind.
+    left over: the object is no longer part of the installation, and the apply
     leaves it.
     """
 
@@ -101,6 +102,8 @@ async def _check_object(client: RestClient, obj: Json, *, by_helm: bool) -> list
     except ApiError as error:
         if not error.is_not_found:
             raise
+        if error.is_unserved:
+            return [_row(key, "refused", f"the cluster does not serve {resource.kind}")]
         return [_row(key, "created", "does not exist yet")]
     # `helm install --create-namespace` makes the namespace itself, with a label; no release has it.
     manager = HELM if by_helm and resource != NAMESPACES else KUBECTL

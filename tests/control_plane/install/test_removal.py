@@ -124,6 +124,9 @@ def test_on_an_empty_cluster_everything_would_be_created() -> None:
         code, rows, _ = command(plane, "upgrade", "--check")
         assert code == 1
         assert {row["result"] for row in rows} == {"created"}
+        code, rows, _ = command(plane, "upgrade", "--check", "--set", "monitoring.serviceMonitor.enabled=true")
+        assert code == 2
+        assert {row["kind"] for row in rows if row["result"] == "refused"} == {"ServiceMonitor"}
         assert command(plane, "uninstall") == (0, [], "")
 
 
@@ -149,7 +152,7 @@ def test_uninstall_keeps_jobs_crds_and_namespace(installed: ControlPlane) -> Non
     assert [job["spec"]["suspend"] for job in jobs(installed)] == [True, False]
     assert [row["name"] for row in rows if row["kind"] == "Job"] == [
         "1 pending",
-        "1 running, managed by sluice/job-controller",
+        "1 without running pods, managed by sluice/job-controller",
     ]
 
 

@@ -71,9 +71,12 @@ def run(args: argparse.Namespace) -> int:
 
 async def _rows(args: argparse.Namespace) -> list[DeactivatedJob]:
     async with connect(args.kubeconfig, args.context, forbidden=one_namespace(args)) as client:
-        default_ns = read_default_namespace(args)
-        rows, _ = await of_all_or_own(lambda namespace: read_deactivated(client, namespace, default_ns), args)
-        return await of_queue(client, rows, args)
+        return await of_all_or_own(lambda namespace: _rows_in(client, namespace, args), args)
+
+
+async def _rows_in(client: RestClient, namespace: str, args: argparse.Namespace) -> list[DeactivatedJob]:
+    rows, _ = await read_deactivated(client, namespace, read_default_namespace(args))
+    return await of_queue(client, rows, args, namespace)
 
 
 async def read_deactivated(

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from job_controller.model import Job, Key
+from job_controller.model import Job, Key, Object
 from queue_manager.api import keys
 from queue_manager.api.api_resources import CLUSTER_QUEUES, JOBS, LOCAL_QUEUES, WORKLOADS, Resource
 from queue_manager.api.types import LocalQueue, Workload
@@ -163,13 +163,16 @@ def _missing(key: Key, jobs: Sequence[Key]) -> str:
     return f"{text}; did you mean {' or '.join(near)}?" if near else f"{text}; `sluice ps` lists them all"
 
 
-async def of_queue(client: RestClient, rows: list[Row], args: argparse.Namespace) -> list[Row]:
-    """Return the rows of the queue given by -q, or all rows. Raises CommandRefused if the queue does not exist."""
+async def of_queue(client: RestClient, rows: list[Row], args: argparse.Namespace, namespace: str) -> list[Row]:
+    """Return the rows of the queue given by -q, or all rows. Raises CommandRefused if the queue does not exist.
+
+    `namespace`: that of the rows, "" for all; no other is read.
+    """
     if not args.queue:
         return rows
     queue = queue_of(args.queue, args.namespace or "")
     try:
-        local = await client.list(LOCAL_QUEUES, queue.key.namespace, type=LocalQueue)
+        local = await client.list(LOCAL_QUEUES, queue.key.namespace or namespace, type=LocalQueue)
     except ApiError as error:
         if not error.is_forbidden or queue.is_cluster_queue:
             raise
@@ -179,9 +182,19 @@ async def of_queue(client: RestClient, rows: list[Row], args: argparse.Namespace
     else:
         feeds = {other.metadata.key for other in local if other.metadata.name == queue.key.name}
     chosen = [row for row in rows if Key(row.namespace, row.queue) in feeds or _names(queue, row)]
-    if not chosen and not feeds:
+    if not chosen and not feeds and not (queue.is_cluster_queue and await _may_exist(client, queue)):
         raise CommandRefused(await missing_queue(client, queue, read_default_namespace(args)), EXIT_NEVER)
     return chosen
+
+
+async def _may_exist(client: RestClient, queue: QueueTarget) -> bool:
+    """Whether a queue exists, or the user may not read it."""
+    try:
+        return await get_or_none(client, queue.resource, queue.key, Object) is not None
+    except ApiError as error:
+        if not error.is_forbidden:
+            raise
+        return True
 
 
 def _names(queue: QueueTarget, row: JobRow | DeactivatedJob) -> bool:
@@ -191,14 +204,9 @@ def _names(queue: QueueTarget, row: JobRow | DeactivatedJob) -> bool:
 
 async def check_local_queue(client: RestClient, key: Key) -> None:
     """Raise CommandRefused if this LocalQueue does not exist. Not being allowed to read it is not an error."""
-    try:
-        found = await get_or_none(client, LOCAL_QUEUES, key, LocalQueue)
-    except ApiError as error:
-        if error.is_forbidden:
-            return
-        raise
-    if found is None:
-        raise CommandRefused(await missing_queue(client, QueueTarget(LOCAL_QUEUES, key), key.namespace), EXIT_NEVER)
+    queue = QueueTarget(LOCAL_QUEUES, key)
+    if not await _may_exist(client, queue):
+        raise CommandRefused(await missing_queue(client, queue, key.namespace), EXIT_NEVER)
 
 
 async def missing_queue(client: RestClient, queue: QueueTarget, default_ns: str) -> str:

@@ -19,7 +19,7 @@ from queue_manager.cli.exit_codes import EXIT_OK
 from queue_manager.cli.job_filter import JobFilter, hidden_text
 from queue_manager.cli.machine_formats import job_names
 from queue_manager.cli.manager_reading import read_presence
-from queue_manager.cli.named_targets import of_queue
+from queue_manager.cli.named_targets import of_queue, queue_of
 from queue_manager.cli.node_reading import nodes_for
 from queue_manager.cli.permitted_lists import of_all_or_own
 from queue_manager.cli.pod_reading import read_troubled_pods
@@ -159,7 +159,7 @@ def hint(rows: Sequence[JobRow], default_ns: str) -> str:
 def empty_message(args: argparse.Namespace) -> str:
     """Return the sentence that is printed instead of an empty table."""
     where = [f"in state {', '.join(args.state)}"] if args.state else []
-    where += [f"of LocalQueue {args.queue}"] if args.queue else []
+    where += [f"of {queue_of(args.queue, '').text}"] if args.queue else []
     where += [f"in namespace {args.namespace}"] if args.namespace else []
     return f"no Jobs {' '.join(where)}" if where else "no Jobs; submit one with: sluice submit -f FILE"
 
@@ -185,7 +185,7 @@ async def rows_of_queue(client: RestClient, args: argparse.Namespace) -> list[Jo
 
 async def _rows_in(client: RestClient, namespace: str, args: argparse.Namespace) -> list[JobRow]:
     rows = await job_table(client, namespace, read_default_namespace(args))
-    return await of_queue(client, rows, args)
+    return await of_queue(client, rows, args, namespace)
 
 
 async def job_table(client: RestClient, namespace: str = "", default_ns: str = "default") -> list[JobRow]:

@@ -72,7 +72,7 @@ async def of_cause(client: RestClient, args: argparse.Namespace, namespace: str,
     """Return the deactivated Workloads whose cause contains --why, in the order of `sluice deactivated`."""
     rows, workloads = await read_deactivated(client, namespace, default_ns)
     by_name = {workload.metadata.key: workload for workload in workloads}
-    chosen = [row for row in await of_queue(client, rows, args) if has_cause(row, args.why)]
+    chosen = [row for row in await of_queue(client, rows, args, namespace) if has_cause(row, args.why)]
     return [JobTarget(None, by_name[Key(row.namespace, row.workload)]) for row in chosen]
 
 

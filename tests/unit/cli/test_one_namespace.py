@@ -15,7 +15,7 @@ import pytest
 from queue_manager.api import keys, policy_values
 from queue_manager.api.api_resources import CLUSTER_QUEUES, JOBS, LOCAL_QUEUES, NAMESPACES, WORKLOADS
 from queue_manager.api.types import Workload
-from queue_manager.cli import reactivate, stop_policy
+from queue_manager.cli import deactivated, ps, reactivate, stop_policy
 from queue_manager.cli.exit_codes import EXIT_NEVER, EXIT_OK, CommandRefused
 from queue_manager.cli.queue_reading import read_queues
 from queue_manager.engine.rest_client import RestClient
@@ -49,7 +49,8 @@ async def user(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> RestClient:
     for namespace in ("mine", "theirs"):
         await admin.create(NAMESPACES, "", {"metadata": {"name": namespace}})
         await admin.create(LOCAL_QUEUES, namespace, {"metadata": {"name": "q"}, "spec": {"clusterQueue": "cq"}})
-        job = {"metadata": {"name": "train"}, "spec": {"suspend": True, "template": template}}
+        named = {"name": "train", "labels": {keys.QUEUE_NAME: "q"}}
+        job = {"metadata": named, "spec": {"suspend": True, "template": template}}
         uid = (await admin.create(JOBS, namespace, job))["metadata"]["uid"]
         owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "train", "uid": uid, "controller": True}
         meta = {"name": "job-train", "labels": {keys.JOB_UID: uid}, "ownerReferences": [owner]}
@@ -67,13 +68,13 @@ async def user(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> RestClient:
         return Response(403, {}, b'{"kind":"Status","message":"no","reason":"Forbidden","code":403}')
 
     @contextlib.asynccontextmanager
-    async def connect(*_: Any) -> AsyncIterator[RestClient]:
+    async def connect(*_: Any, **__: Any) -> AsyncIterator[RestClient]:
         yield user
 
     (tmp_path / "config").write_text("{current-context: c, contexts: [{name: c}]}")
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "config"))
     monkeypatch.setattr(user.transport, "request", bounded)
-    for module in (reactivate, stop_policy):
+    for module in (deactivated, ps, reactivate, stop_policy):
         monkeypatch.setattr(module, "connect", connect)
     return user
 
@@ -81,7 +82,16 @@ async def user(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> RestClient:
 def asked(**more: Any) -> argparse.Namespace:
     common = {"kubeconfig": None, "context": None, "namespace": "mine", "output": "table", "dry_run": False}
     return argparse.Namespace(
-        **{**common, "jobs": [], "all": False, "queue": None, "why": None, "stagger": 0.0, **more}
+        **{
+            **common,
+            "jobs": [],
+            "all": False,
+            "all_namespaces": False,
+            "queue": None,
+            "why": None,
+            "stagger": 0.0,
+            **more,
+        }
     )
 
 
@@ -137,3 +147,27 @@ async def test_an_unknown_queue_is_reported(user: RestClient) -> None:
     with pytest.raises(CommandRefused) as refused:
         await reactivate._run(asked(all=True, queue="cqq"))
     assert str(refused.value) == "LocalQueue cqq does not exist in namespace mine; `sluice queues` lists them all"
+
+
+async def listed(args: argparse.Namespace) -> list[tuple[str, str]]:
+    """Return namespace and name of the rows of `sluice ps`, and check that `sluice deactivated` has the same."""
+    args.state, args.since, args.all = (), None, True
+    rows, _ = await ps.rows_and_notice(args, datetime(2026, 1, 1, tzinfo=UTC))
+    assert {(row.namespace, row.name) for row in await deactivated._rows(args)} == {(r.namespace, r.name) for r in rows}
+    return [(row.namespace, row.name) for row in rows]
+
+
+@pytest.mark.parametrize("namespace", ["mine", None], ids=["named", "of the context"])
+async def test_jobs_of_a_cluster_queue_are_listed_with_rights_in_one_namespace(
+    user: RestClient, namespace: str | None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Which Jobs it has follows from the LocalQueues of the namespace; the ClusterQueue may not be read."""
+    (tmp_path / "config").write_text("{current-context: c, contexts: [{name: c, context: {namespace: mine}}]}")
+    assert await listed(asked(namespace=namespace, queue="cq/cq")) == [("mine", "train")]
+    assert await listed(asked(namespace=namespace, queue="cq/other")) == []
+    assert ("only namespace mine is listed" in capsys.readouterr().err) == (namespace is None)
+
+
+def test_an_empty_list_names_the_kind_of_the_queue() -> None:
+    assert ps.empty_message(asked(state=(), queue="cq/a")) == "no Jobs of ClusterQueue a in namespace mine"
+    assert ps.empty_message(asked(state=(), queue="a")) == "no Jobs of LocalQueue a in namespace mine"

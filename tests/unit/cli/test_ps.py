@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import random
 from datetime import UTC, datetime
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 from queue_manager.api import keys, messages
 from queue_manager.api.api_resources import CLUSTER_QUEUES, JOBS, LOCAL_QUEUES, WORKLOADS
 from queue_manager.cli import output, ps
+from queue_manager.cli.named_targets import of_queue
 from queue_manager.cli.ps import job_table
 from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.transport_protocol import ApiError
@@ -140,3 +142,9 @@ async def test_a_cluster_without_the_kinds_is_no_empty_one(bare: RestClient) -> 
     with pytest.raises(ApiError) as refused:
         await job_table(bare)
     assert (refused.value.status, refused.value.reason) == (404, "")
+
+
+async def test_a_cluster_queue_that_exists_without_a_local_queue_is_not_unknown(client: RestClient) -> None:
+    await client.create(CLUSTER_QUEUES, "", {"metadata": {"name": "unused"}, "spec": {}})
+    args = argparse.Namespace(queue="cq/unused", namespace="default", kubeconfig=None, context=None)
+    assert await of_queue(client, await job_table(client), args, "default") == []

@@ -88,7 +88,11 @@ def _is_final(
 
 
 def _record(s: Situation, pod: Pod, verdict: Verdict | None, accounts: PodAccounting, recorded: set[str]) -> None:
-    """Record the pod in status unless it is recorded already, has no valid index, or does not count."""
+    """Enter the result of an ended pod in `accounts`, and its UID in `recorded`, unless it is there already.
+
+    A pod without a valid index is left out. A failure that the pod failure policy ignores enters only the counts by
+    action; of an index that has succeeded, the index is entered, once.
+    """
     uid = pod.metadata.uid
     if uid in recorded:
         return

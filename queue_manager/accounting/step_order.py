@@ -42,9 +42,11 @@ def in_order(steps: Iterable[StepRecord]) -> list[StepRecord]:
 
 
 def _rank(step: StepRecord, ends: Mapping[tuple[str, int], datetime], reactivated: int | None) -> float:
-    """The place of a step in its attempt. A queue can hold a Workload before its admission and after its eviction.
+    """Sort key of a step among those of its attempt in one second: the order of StepKind.
 
-    `reactivated`: the occurrence of a reactivation in the same second, None without one.
+    A queue can be stopped before an admission and after an eviction: Held and Resumed after the end of the attempt come
+    after Requeued, or after an earlier Reactivated. `ends`: when each attempt of a Workload ended. `reactivated`: the
+    occurrence of a reactivation in the same second, None without one.
     """
     if step.kind not in _HOLDS:
         return _KINDS.index(step.kind)

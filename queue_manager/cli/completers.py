@@ -67,7 +67,10 @@ def attach(parser: argparse.ArgumentParser) -> None:
 
 
 def _choices_of(action: argparse.Action) -> Any:
-    """Return a completer of the action's choices with a description of each; argcomplete has only the option's help."""
+    """Return a completer that describes each choice of the action; None for subcommands, or without choices.
+
+    argcomplete alone shows the help of the option beside each choice.
+    """
     if action.choices is None or isinstance(action, argparse._SubParsersAction):
         return None
     described = {choice: CHOICES.get(choice, "") for choice in action.choices}

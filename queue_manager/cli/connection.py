@@ -88,7 +88,10 @@ class NoResponse(Exception):
 
 
 class _NoResponseTransport(Relay):
-    """Raises NoResponse if a request has no response. `renew`: called then, before the request is repeated."""
+    """Raises NoResponse if a request has no response; a broken stream keeps its OSError.
+
+    `renew`: called before either is raised, so that a caller that tries again has the current credentials.
+    """
 
     def __init__(self, inner: Transport, renew: Callable[[], None]) -> None:
         super().__init__(inner)

@@ -73,7 +73,7 @@ def sharer(resource: Resource, type: type[Any]) -> Callable[[Any, Any], None]:
             force_setattr(status, "conditions", last)
 
     def share_known(meta: Any, before: Any) -> None:
-        """Replace metadata that did not change by that of the previous state, as in most changes of an object."""
+        """Take the fields that did not change from the previous state, in most changes all of them; intern the rest."""
         force_setattr(meta, "namespace", before.namespace)
         if meta.labels == before.labels:
             force_setattr(meta, "labels", before.labels)

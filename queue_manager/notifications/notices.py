@@ -77,7 +77,7 @@ def of_job(
     meta, when = new.metadata, end.last_transition_time or begun
     admission = workload.status.admission if workload is not None else None
     known = list(pods)
-    cause = cause_of_failure(new.status, known, disrupted)
+    of_pods = cause_of_failure(new.status, known, disrupted)
     return Notice(
         id=_id(meta.uid, event, when),
         type=event,
@@ -90,10 +90,10 @@ def of_job(
         workload=workload.metadata.name if workload is not None else "",
         reason=end.reason,
         message=end.message,
-        cause=_cause_of_failure(end, cause),
+        cause=_cause_of_failure(end, of_pods),
         succeeded_pods=new.status.succeeded or 0,
         failed_pods=new.status.failed or 0,
-        exit_code=exit_code_of(cause, known),
+        exit_code=exit_code_of(of_pods, known),
         attempts=count_attempts(workload) if workload is not None else None,
         submitted_at=meta.creation_timestamp,
         started_at=first_admission(workload) if workload is not None else None,
@@ -154,13 +154,14 @@ def _of_eviction(
 ) -> Notice:
     owner = new.metadata.controller
     admission = new.status.admission or (old.status.admission if old is not None else None)
-    message, cause = _preempted_for(new), ""
+    message, cause, of_pods = _preempted_for(new), "", ""
     if event == "JobDeactivated":
         by_pods = evicted.reason == reasons.deactivated_due_to(reasons.REQUEUING_LIMIT_EXCEEDED)
         message, _, why = evicted.message.partition("; ") if by_pods else (evicted.message, "", "")
         if evicted.reason == reasons.DEACTIVATED:
             message = deactivated_by.message(new, message)
-        cause = cause_of_end(evicted.reason, message, _pod_cause(new) or why)
+        of_pods = _pod_cause(new) or why
+        cause = cause_of_end(evicted.reason, message, of_pods)
     return Notice(
         id=_id(new.metadata.uid, event, when),
         type=event,
@@ -176,7 +177,7 @@ def _of_eviction(
         cause=cause,
         succeeded_pods=(job.status.succeeded or 0) if job is not None else None,
         failed_pods=(job.status.failed or 0) if job is not None else None,
-        exit_code=exit_code_of(cause, pods),
+        exit_code=exit_code_of(of_pods, pods),
         attempts=count_attempts(new),
         submitted_at=job.metadata.creation_timestamp if job is not None else None,
         started_at=first_admission(new),

@@ -250,7 +250,7 @@ class _Judge:
         return borrowing.max_priority_threshold
 
     def _protected(self, preemptor: Preemptor) -> dict[str, datetime | None]:
-        """By ClusterQueue, when the first of its Workloads becomes a candidate: its minimum runtime ends then."""
+        """For each ClusterQueue with Workloads that only a minimum runtime protects: when the first of these ends."""
         found = protected_candidates(self.state, preemptor, self.now)
         return {holding.cluster_queue: holding.protected_until for holding in reversed(found)}
 

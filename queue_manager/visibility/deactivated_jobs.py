@@ -216,7 +216,7 @@ def action(why: str, job: str, failure: Failure | None = None, last_error: str =
 
 
 def request_less(lacks: str, job: str) -> str:
-    """Return the next step for a Job of which no node is large enough for a pod. `lacks`: by `exceeds_nodes`."""
+    """Return the next step for a Job whose pods fit on no node. `lacks`: the text of `exceeds_nodes` that says so."""
     less = "request less (sluice submit --replace -f FILE)"
     return f"{lacks}: {less}, or add a bigger node, then: sluice reactivate {job}"
 

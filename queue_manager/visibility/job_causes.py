@@ -45,9 +45,9 @@ def _kept_cause(job: Job, workload: Workload | None) -> str:
     return history.pod_cause if history is not None else one_line(job.metadata.annotations.get(keys.POD_CAUSE, ""))
 
 
-def exit_code_of(cause: str, pods: Iterable[model.Pod]) -> int | None:
-    """Return the exit code of a Job with this cause, as `highest_exit_code`; None if the cause is ""."""
-    return highest_exit_code(pods) if cause else None
+def exit_code_of(of_pods: str, pods: Iterable[model.Pod]) -> int | None:
+    """Return the highest exit code of the Job's failed containers; None without a cause `of_pods`."""
+    return highest_exit_code(pods) if of_pods else None
 
 
 def highest_exit_code(pods: Iterable[model.Pod]) -> int | None:

@@ -95,11 +95,11 @@ class JobRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
     `requeues`, `budget_attempts`: since its Workload was last activated. `preempted_for`: who needed the quota of its
     last run, if a preemption ended that. `obstacle`: why its queue admits nothing, with the command that resolves it,
-    or why a Job without a Workload gets none. `cause`: why it failed or is deactivated (`shown_causes`), or why its
-    pods are not ready, or were not in its last attempt.
-    `too_large`: why no node is large enough for them (`largest_node`).
-    `exit_code`: of its failed pods, if they are the cause. `retry_at`: when its backoff ends. `finished`: when the Job
-    ended, None before. `waited_seconds`, `ran_seconds`: of all attempts, `running_seconds` of the last one.
+    or why a Job without a Workload gets none. `cause`: why it failed or is deactivated (`shown_causes`); of others
+    why their pods are not ready, or were not ready in the last attempt. `too_large`: which request of a pod exceeds the
+    largest node (`largest_node`). `exit_code`: of its failed pods, if they are the cause. `retry_at`: when its backoff
+    ends. `finished`: when the Job ended, None before. `waited_seconds`, `ran_seconds`: of all attempts,
+    `running_seconds` of the last one.
     """
 
     namespace: str

@@ -44,7 +44,9 @@ _REASONS = {status.value: status.phrase for status in HTTPStatus}
 
 
 def _brief(record: logging.LogRecord) -> bool:
-    """Log a malformed HTTP request as one line without a traceback: the fault lies with the client."""
+    """A filter of log records that keeps each one, and reduces that of a malformed HTTP request to one line at WARNING,
+    without a traceback: the fault lies with the client.
+    """
     error = record.exc_info[1] if record.exc_info else None
     if isinstance(error, HttpProcessingError):
         record.msg, record.args, record.exc_info = "a request was not HTTP: %.200s", (error.message,), None

@@ -151,8 +151,10 @@ async def test_a_job_that_a_drain_ends_names_the_eviction(user: Callable[..., Us
     assert (me.json("show", "long")["pods"], row["cause"]) == ([], cause)
     assert me.says("explain", "long").splitlines()[1] == cause
     if isinstance(me.up, Up):  # the history of another cluster is read from its own store
-        ended = f"{cause}; BackoffLimitExceeded"
-        await until(lambda: [job["cause"] for job in me.json("history")] == [ended], "the history has the cause")
+        ended = [(cause, "BackoffLimitExceeded")]
+        await until(
+            lambda: [(job["cause"], job["reason"]) for job in me.json("history")] == ended, "the history has the cause"
+        )
         (pod,) = [step["cause"] for step in me.json("history", "long") if step["step"] == "PodDeleted"]
         assert f" on {node}: {cause}, cpu" in pod
 

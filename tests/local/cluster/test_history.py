@@ -98,7 +98,7 @@ async def test_the_history_outlives_jobs_crashes_and_restarts(
     assert (after["burns"]["state"], after["burns"]["user"], after["burns"]["flavor"]) == ("Succeeded", "anna", "spot")
     assert after["burns"]["cpuUsedSeconds"] > 0.01
     assert (after["fails"]["state"], after["fails"]["exitCode"]) == ("Failed", 7)
-    assert after["fails"]["cause"].startswith("exit 7; BackoffLimitExceeded")
+    assert (after["fails"]["cause"], after["fails"]["reason"]) == ("exit 7", "BackoffLimitExceeded")
     assert (after["victim"]["attempts"], after["victim"]["preemptions"]) == (2, 1)
     assert after["victim"]["wastedSeconds"]["preempted"] > 0
     assert [job["name"] for job in history("--failed")] == ["fails"]
@@ -125,7 +125,7 @@ async def test_an_attempt_without_ready_pods_is_wasted_and_the_job_deleted_while
     [job] = history()
     assert (job["state"], job["evictions"], job["endedAt"]) == ("Pending", 1, None)
     assert job["wastedSeconds"]["notReady"] > 0
-    assert job["cause"] == "readiness probe failed: exit 1; PodsReadyTimeout"
+    assert (job["cause"], job["reason"]) == ("readiness probe failed: exit 1", "PodsReadyTimeout")
     assert up.stop() == 0
     (tmp_path / "data" / "objects.db").unlink()  # the cluster starts over, the history stays
     for name in ("kubeconfig", "serving.pem"):

@@ -106,7 +106,7 @@ async def test_the_history_of_a_released_queue_is_that_of_ps(user: Callable[...,
 
     def listed() -> tuple[str, str, int]:
         (row,) = [row for row in me.json("history") if row["name"] == "wait"]
-        return row["state"], row["cause"], row["attempts"]
+        return row["state"], ": ".join(filter(None, (row["reason"], row["message"]))), row["attempts"]
 
     me.says("hold", "user-queue")
     me.submit("wait")

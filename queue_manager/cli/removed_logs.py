@@ -100,8 +100,17 @@ def removal(
     if newest is None and not are_counted and (last is None or ended):
         return ""
     started = "" if newest is not None or are_counted else ", if any had started,"
-    when = ""
-    if workload is not None and last is not None:
-        when = f" when attempt {count_lost_attempts(workload)} ended {ago(last.end, now)} ago ({last.reason})"
+    when = _when(workload, newest, now) if workload is not None else ""
     named = f"; the last one, {newest.name}, ended {ago(newest.ended_at, now)} ago: {pod_end(newest)}" if newest else ""
     return f"{chosen.pods}{started} were deleted{when}, and their logs with them{named}"
+
+
+def _when(workload: Workload, newest: PodRecord | None, now: datetime) -> str:
+    """With the end of which attempt the pods were deleted: the one of `newest`, else the last; "" if none has ended."""
+    history = workload.status.requeue_history
+    ended = history.attempts if history is not None else ()
+    later = sum(newest is not None and each.start is not None and each.start > newest.ended_at for each in ended)
+    if later >= len(ended):
+        return ""
+    one, number = ended[-1 - later], count_lost_attempts(workload) - later
+    return f" when attempt {number} ended {ago(one.end, now)} ago ({one.reason})"

@@ -23,7 +23,7 @@ IMAGE_NOT_PULLED = "ImageNotPulled"
 TIMEOUTS = (reasons.PODS_READY_TIMEOUT, LIMIT)  # reasons of attempts that the timeout ended
 NARROW = 0.8  # of the timeout: with longer starts, the next slow one is evicted
 EDIT_PUBLISHED = "kubectl edit configmap kueue-manager-config -n kueue-system"
-EDIT_FILE = "edit the file of `sluice up --config`, then send SIGHUP to its process"
+EDIT_FILE = "edit the file of `sluice up --config`"
 
 
 def without_retry_limit(snapshot: ClusterSnapshot) -> Iterator[Problem]:
@@ -47,7 +47,7 @@ def without_retry_limit(snapshot: ClusterSnapshot) -> Iterator[Problem]:
         NO_RETRY_LIMIT,
         "waitForPodsReady.requeuingStrategy.backoffLimitCount",
         f"It is not set: Jobs whose pods never become ready are retried forever{so_far}.",
-        f"{_edit(snapshot)}: set it, for example to 5",
+        _edit(snapshot, "set it, for example to 5"),
     )
 
 
@@ -65,7 +65,7 @@ def timeout_too_short(snapshot: ClusterSnapshot) -> Iterator[Problem]:
     if what := _what_is_short(snapshot, chosen.timeout, start, pull):
         slowest = max([chosen.timeout, *([start[0]] if start else []), *([pull.took] if pull else [])])
         wanted = max(2 * slowest, timedelta(minutes=1))
-        fix = f"{_edit(snapshot)}: set it to at least {_seconds(wanted)}"
+        fix = _edit(snapshot, f"set it to at least {_seconds(wanted)}")
         yield warning(TIMEOUT_TOO_SHORT, "waitForPodsReady.timeout", what, fix)
 
 
@@ -133,8 +133,13 @@ def _ends(chosen: WaitForPodsReady) -> bool:
     return strategy.backoff_limit_count is not None or strategy.give_up_after is not None
 
 
-def _edit(snapshot: ClusterSnapshot) -> str:
-    return EDIT_FILE if snapshot.is_embedded else EDIT_PUBLISHED
+def _edit(snapshot: ClusterSnapshot, change: str) -> str:
+    """The command that changes the configuration, and after a colon what to do with it."""
+    return (
+        f"{EDIT_FILE}: {change}, and send SIGHUP to its process"
+        if snapshot.is_embedded
+        else f"{EDIT_PUBLISHED}: {change}"
+    )
 
 
 def _seconds(span: timedelta) -> str:

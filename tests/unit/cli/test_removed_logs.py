@@ -79,3 +79,10 @@ def test_an_index_that_ended_on_another_cluster_has_had_a_pod() -> None:
     job = Job(spec=INDEXED, status=JobStatus(failed=1, completed_indexes="1", failed_indexes="0"))
     every = [Chosen(index, failed) for index in range(3) for failed in (False, True)]
     assert [bool(removal(job, None, None, at(300), chosen)) for chosen in every] == [True] * 3 + [False] * 3
+
+
+def test_the_attempt_is_that_of_the_pod_though_a_later_one_had_none() -> None:
+    attempts = (LOST, Attempt(start=at(120), end=at(121), reason="Deactivated", ran_seconds=1))
+    twice = Workload(status=WorkloadStatus(requeue_history=RequeueHistory(attempts=attempts)))
+    assert removal(Job(), twice, [RAN], at(300)).startswith(f"its pods {DELETED}; the last one, j-1,")
+    assert "when attempt 2 ended 2m59s ago" in removal(Job(), twice, None, at(300))

@@ -189,7 +189,7 @@ def summary(job: JobRecord, steps: Iterable[StepRecord], pods: Sequence[PodRecor
         ended_at=end.at if end is not None else None,
         wait_seconds=max(0.0, (started - job.submitted_at).total_seconds()) if started is not None else None,
         run_seconds=sum(run.seconds for run in runs),
-        waited_seconds=times.waited,
+        waited_seconds=0.0 if _ran_outside(job, runs, state) else times.waited,
         ran_seconds=times.ran,
         pods=len(pods),
         cpu_requested_seconds=sum(run.cpu_seconds for run in runs),
@@ -235,6 +235,11 @@ def _until(released: StepRecord | None, end: StepRecord | None, later: Sequence[
     if released is None and not later:
         return now
     return min(step.at for step in (released or end, *later) if step is not None)
+
+
+def _ran_outside(job: JobRecord, runs: Sequence[AttemptSummary], state: JobOutcome) -> bool:
+    """Whether the Job ran without a queue: its start is not recorded, and it waited for nothing."""
+    return not (job.queue or runs) and state in (JobOutcome.SUCCEEDED, JobOutcome.FAILED)
 
 
 def _life(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -254,15 +255,17 @@ async def test_a_cluster_in_the_background_is_announced_in_lines_that_fit(tmp_pa
     assert unfit(await shown("down", *flags, env=env)) == []
 
 
-async def test_a_cluster_in_the_foreground_says_what_it_does_in_lines_that_fit(tmp_path: Path) -> None:
-    terminal = Terminal(*SLUICE, "up", "--data-dir", str(tmp_path / "d"), env={})
-    try:
-        await terminal.until_shows("Ctrl-C stops the cluster")
-        terminal.type("\x03")
-        await terminal.until_ended()
-        assert unfit(lines_of(terminal)) == []
-    finally:
-        terminal.close()
+async def test_a_cluster_in_the_foreground_says_what_it_does_in_lines_that_fit() -> None:
+    """Its path is short, since the lines have commands with it, which are not broken."""
+    with tempfile.TemporaryDirectory(prefix="sluice-", dir="/tmp") as folder:
+        terminal = Terminal(*SLUICE, "up", "--data-dir", folder, env={})
+        try:
+            await terminal.until_shows("Ctrl-C stops the cluster")
+            terminal.type("\x03")
+            await terminal.until_ended()
+            assert unfit(lines_of(terminal)) == []
+        finally:
+            terminal.close()
 
 
 def test_a_pipe_gets_a_sentence_in_one_line(tmp_path: Path) -> None:

@@ -101,14 +101,17 @@ class ApiError(Exception):
         self.message = message
         self.body = body or {}
         # Seconds after which the server wants the request repeated (Retry-After); None if it names none.
-        self.retry_after: float | None = _seconds((self.body.get("details") or {}).get("retryAfterSeconds"))
+        details = self.body.get("details")
+        self.retry_after: float | None = _seconds(
+            details.get("retryAfterSeconds") if isinstance(details, dict) else None
+        )
 
     @classmethod
     def of(cls, status: int, body: bytes, headers: Mapping[str, str] | None = None) -> ApiError:
         """From a response; a body that is not a Status object becomes the message."""
         try:
             tree = msgspec.json.decode(body, type=dict[str, Any])
-        except (msgspec.DecodeError, msgspec.ValidationError):
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             tree = {}
         message = str(tree.get("message") or body[:500].decode("utf-8", "replace") or f"HTTP {status}")
         error = cls(status, str(tree.get("reason") or ""), message, tree)

@@ -3,32 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
 from pathlib import Path
 
 import pytest
-import yaml
 
 from queue_manager.simulation.virtual_time import run_virtual
-from tests.control_plane.promtool import build
+from tests.control_plane.promtool.command import RULES, promtool
 from tests.local.queue.cluster import cluster
 
 pytestmark = pytest.mark.control_plane
 
-RULES = Path(__file__).parents[3] / "deploy" / "monitoring" / "rules.yaml"
 RULE = """groups:
 - name: sluice
   rules:
   - alert: Down
     expr: {expression}
 """
-
-
-def promtool(*arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
-    assert build.path().is_file(), "run `make control-plane`"
-    return subprocess.run(
-        [build.path(), *arguments], input=stdin, text=True, capture_output=True, check=False, timeout=60
-    )
 
 
 @pytest.mark.skipif(not RULES.exists(), reason="no alert rules are generated yet")
@@ -46,25 +36,6 @@ def test_a_rule_with_a_mistake_is_refused(expression: str, accepted: bool, tmp_p
     file = tmp_path / "rules.yaml"
     file.write_text(RULE.format(expression=expression))
     assert (promtool("check", "rules", str(file)).returncode == 0) is accepted
-
-
-@pytest.mark.parametrize(("days", "fires"), [(20, True), (22, False)])
-def test_a_certificate_that_is_not_renewed_in_time_raises_an_alert(days: int, fires: bool, tmp_path: Path) -> None:
-    """Sixty minutes after the epoch, at which `promtool test rules` starts."""
-    expires = days * 86400 + 3600
-    series = 'sluice_certificate_expiry_timestamp_seconds{certificate="webhook",pod="p"}'
-    count = 'count(ALERTS{alertname="SluiceCertificateExpires", alertstate="firing"})'
-    test = {
-        "interval": "1m",
-        "input_series": [{"series": series, "values": f"{expires}x120"}],
-        "promql_expr_test": [
-            {"expr": count, "eval_time": "90m", "exp_samples": [{"labels": "{}", "value": 1}] if fires else []}
-        ],
-    }
-    file = tmp_path / "test.yaml"
-    file.write_text(yaml.safe_dump({"rule_files": [str(RULES)], "tests": [test]}))
-    done = promtool("test", "rules", str(file))
-    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_prometheus_accepts_names_and_help_texts_of_the_metrics() -> None:

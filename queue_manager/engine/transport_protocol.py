@@ -91,6 +91,9 @@ class Relay:
         await self._inner.close()
 
 
+UNSERVED_VERSION = "the server could not find the requested resource"  # of a group that is served
+
+
 class ApiError(Exception):
     """A response that is not a success: HTTP status, and reason, message and tree of its Status object."""
 
@@ -136,8 +139,10 @@ class ApiError(Exception):
 
     @property
     def is_unserved(self) -> bool:
-        """404 without a Status of reason NotFound: the path is not served, rather than an object absent."""
-        return self.is_not_found and self.reason != "NotFound"
+        """404 without a Status of reason NotFound, or with that of an API server for a version that it does not serve:
+        the path is not served, rather than an object absent.
+        """
+        return self.is_not_found and (self.reason != "NotFound" or self.message == UNSERVED_VERSION)
 
     @property
     def is_passing(self) -> bool:

@@ -44,6 +44,27 @@ RULES = b"""\
   skip: true
 - toLocalQueue: rest
 """
+CLUSTER_OBJECTS = b"""\
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: ResourceFlavor
+metadata: {name: default}
+---
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: ClusterQueue
+metadata: {name: team}
+spec:
+  cohortName: teams
+  namespaceSelector: {}
+  preemption: {withinClusterQueue: LowerPriority}
+  resourceGroups:
+  - coveredResources: [cpu]
+    flavors: [{name: default, resources: [{name: cpu, nominalQuota: 4}]}]
+---
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: WorkloadPriorityClass
+metadata: {name: urgent}
+value: 1000
+"""
 SETTINGS = (
     b"components=Apart\nnamespaces={a,b}\nimage.tag=v1",
     b"webhook.enabled=false\nadmissionPolicies.enabled=true\nadmissionPolicies.queueAccounts=[a:b]",
@@ -319,9 +340,9 @@ def _of_commands() -> Seeds:
     for tree in (credential, {**credential, "status": {}}, {**credential, "apiVersion": "v1"}):
         yield "exec-credential", "", json.dumps(tree).encode()
     yield "import-rules", "", RULES
-    queues = (REPOSITORY / "config/samples/queues.yaml").read_bytes()
-    yield "cluster-objects", "", queues
-    for document in queues.split(b"---\n"):
+    yield "cluster-objects", "", CLUSTER_OBJECTS
+    yield "cluster-objects", "", CLUSTER_OBJECTS.replace(b"v1beta2", b"v1beta1").replace(b"cohortName", b"cohort")
+    for document in (REPOSITORY / "config/samples/queues.yaml").read_bytes().split(b"---\n"):
         yield "cluster-objects", "", document
     for number, obj in enumerate(_recorded()):
         if obj.get("kind") in ("Job", "Workload") and number % 20 == 0:

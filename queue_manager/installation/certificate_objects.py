@@ -7,7 +7,7 @@
 
 A mounted Secret is where webhook.certDir is by default, and its files are read again when they change. The
 KueueConfig then needs `internalCertManagement.enable: false`, which is added unless it has that section.
-BEHAVIOUR.md#q217-certificates-of-another-issuer.
+BEHAVIOUR.md#q230-certificates-of-another-issuer.
 """
 
 from __future__ import annotations

@@ -54,7 +54,7 @@ visibilityServer:
 
 
 def _quantity(value: object) -> object:
-    """Return a quantity as it was written. Raises ValueError if it is none, or negative."""
+    """Return a quantity as it was written. Raises ValueError for another text, or a negative one."""
     try:
         amount = exact(value)  # type: ignore[arg-type]  # it refuses other types too
     except MalformedQuantity:

@@ -58,7 +58,7 @@ def certificate_templates() -> list[Template]:
 
 def _issuer() -> Node:
     return {
-        "apiVersion": object_names.CERT_MANAGER,
+        "apiVersion": f"{object_names.CERT_MANAGER}/v1",
         "kind": "Issuer",
         "metadata": {"name": SELF_SIGNED, "namespace": NAMESPACE, "labels": object_names.LABELS},
         "spec": {"selfSigned": {}},
@@ -67,7 +67,7 @@ def _issuer() -> Node:
 
 def _certificate() -> Node:
     return {
-        "apiVersion": object_names.CERT_MANAGER,
+        "apiVersion": f"{object_names.CERT_MANAGER}/v1",
         "kind": "Certificate",
         "metadata": {"name": CERTIFICATE, "namespace": NAMESPACE, "labels": object_names.LABELS},
         "spec": {
@@ -75,7 +75,7 @@ def _certificate() -> Node:
             "dnsNames": [Text(f"{name}.", NAMESPACE, ".svc") for name in SERVED_NAMES],
             "privateKey": {"algorithm": "ECDSA", "size": 256, "rotationPolicy": "Always"},
             "issuerRef": {
-                "group": object_names.CERT_MANAGER.partition("/")[0],
+                "group": object_names.CERT_MANAGER,
                 "kind": Choice(ISSUER_GIVEN, Setting("certificates.issuer.kind"), "Issuer"),
                 "name": Choice(ISSUER_GIVEN, Setting("certificates.issuer.name"), SELF_SIGNED),
             },

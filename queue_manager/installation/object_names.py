@@ -56,7 +56,7 @@ def pod_labels(deployment: str) -> dict[str, str]:
 
 RBAC, APPS, POLICY = "rbac.authorization.k8s.io", "apps", "policy"
 MONITORING = "monitoring.coreos.com"
-CERT_MANAGER = "cert-manager.io/v1"
+CERT_MANAGER = "cert-manager.io"
 
 # The kinds of installed objects, of this version and of others that it replaces.
 KINDS = {
@@ -89,7 +89,7 @@ KINDS = {
         ),
         Resource(MONITORING, "v1", "servicemonitors", "ServiceMonitor"),
         Resource(MONITORING, "v1", "prometheusrules", "PrometheusRule"),
-        Resource(*CERT_MANAGER.split("/"), "certificates", "Certificate"),
-        Resource(*CERT_MANAGER.split("/"), "issuers", "Issuer"),
+        Resource(CERT_MANAGER, "v1", "certificates", "Certificate"),
+        Resource(CERT_MANAGER, "v1", "issuers", "Issuer"),
     )
 }

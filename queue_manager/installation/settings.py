@@ -66,6 +66,11 @@ def _quantity(value: object) -> object:
 
 QUANTITY_SCHEMA = {"type": ["string", "number"], "pattern": QUANTITY, "minimum": 0}
 Amount = Annotated[Any, AfterValidator(_quantity), WithJsonSchema(QUANTITY_SCHEMA)]
+Resources = dict[Literal["requests", "limits"], dict[str, Amount] | None]
+
+
+def _default_resources() -> Resources:
+    return {"requests": {"cpu": "500m", "memory": "512Mi"}, "limits": {"cpu": "2", "memory": "1Gi"}}
 
 
 class Model(ApiModel):
@@ -424,12 +429,7 @@ class Settings(Model):
     image_pull_secrets: list[Json] = Field(default_factory=list)
     """Secrets for the registry, as in a pod: [{name: ...}]."""
 
-    resources: dict[Literal["requests", "limits"], dict[str, Amount] | None] = Field(
-        default_factory=lambda: {
-            "requests": {"cpu": "500m", "memory": "512Mi"},
-            "limits": {"cpu": "2", "memory": "1Gi"},
-        }
-    )
+    resources: Resources = Field(default_factory=_default_resources)
     """Requests and limits of the container. Measured (tests/benchmarks/bench_replicas.py): the replica that leads has
     82 MiB, and 208 MiB with 5000 queued Jobs, that is 25 KiB per Job; the one that waits has 80 and 135 MiB. So the
     request is enough for 15 000 queued Jobs and the limit for 35 000."""

@@ -67,8 +67,10 @@ class Tour:
             await until(lambda: self._active(job, 0), "its pod is deleted")
             await api.patch(JOBS, scenario.namespace, job, {"spec": {"suspend": False}})
         await until(lambda: self._is_counted(job, "Suspended"), "the Job controller's Event is counted")
-        await until(lambda: self._active(job, 1), "its pod is active")
-        await self._add_orphan(job)
+        await api.delete(JOBS, scenario.namespace, job)
+        await scenario.submit(f"{ENDLESS}-2", queue="", suspend=False)
+        await until(lambda: self._active(f"{ENDLESS}-2", 1), "its pod is active")
+        await self._add_orphan(f"{ENDLESS}-2")
         with self._refused(r"/jobs/[^/]+/status"):
             await scenario.submit("conflict", queue="", suspend=False)
             await scenario.until_finished("conflict")

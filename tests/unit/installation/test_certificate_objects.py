@@ -18,7 +18,6 @@ from queue_manager.installation.settings import CONFIG, CertificateIssuer, Certi
 from queue_manager.operator.webhooks.ca_injection import OwnServices
 from queue_manager.operator.webhooks.webhook_startup import serving_names
 
-
 Json = dict[str, Any]
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 Source = Literal["Managed", "Secret", "CertManager"]

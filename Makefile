@@ -84,9 +84,10 @@ crds: $(STAMP) ## generate from the code: config/crds, config/kueue_config.schem
 	@$(BIN)/python -m queue_manager.cli.output_page config/OUTPUT.md
 	@$(BIN)/python -m queue_manager.jobs.lifecycle_page
 
-control-plane: ## build kube-apiserver, etcd, kubectl, helm and promtool, and install PostgreSQL, for test-cluster
+control-plane: ## build kube-apiserver, etcd, kubectl, helm and promtool, fetch CRDs of operators, and install PostgreSQL, for test-cluster
 	@$(PYTHON) tests/control_plane/provide.py
 	@$(PYTHON) tests/control_plane/promtool/build.py
+	@$(PYTHON) tests/control_plane/operators/crds.py
 	@$(PYTHON) tests/control_plane/history/postgresql.py
 
 bench: $(TOOLS) ## print the benchmark tables

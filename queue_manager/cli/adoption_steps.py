@@ -146,12 +146,24 @@ def load(file: str) -> list[Json]:
     """Return the manifests of a file that `save` wrote. Raises CommandRefused."""
     try:
         trees = [tree for tree in yaml.safe_load_all(Path(file).read_text(encoding="utf-8")) if tree]
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+    except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:  # ValueError: of a date, or no UTF-8
         raise CommandRefused(f"{file}: {error}") from error
     for number, tree in enumerate(trees, 1):
-        if not isinstance(tree, dict) or tree.get("kind") not in object_names.KINDS:
+        if not _is_saved(tree):
             raise CommandRefused(f"{file}: document {number} is not an object that `sluice adopt` saves")
     return trees
+
+
+def _is_saved(tree: Json) -> bool:
+    """Whether this is a manifest of a kind that `save` writes, with all that a restoration reads."""
+    if not isinstance(tree, dict) or not isinstance(tree.get("kind"), str) or tree["kind"] not in object_names.KINDS:
+        return False
+    meta = tree.get("metadata")
+    if not isinstance(meta, dict) or not isinstance(meta.get("name"), str) or not meta["name"]:
+        return False
+    if not isinstance(meta.get("namespace") or "", str) or not isinstance(meta.get("labels") or {}, dict):
+        return False
+    return bool(meta.get("namespace")) == object_names.KINDS[tree["kind"]].namespaced
 
 
 def in_order(trees: list[Json]) -> list[Json]:

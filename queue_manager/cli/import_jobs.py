@@ -23,6 +23,7 @@ from pathlib import Path
 
 import yaml
 
+from queue_manager import kube_yaml
 from queue_manager.adoption.job_imports import Import, ImportStep, plan
 from queue_manager.adoption.queue_mapping import MappingError, QueueRule, rules_from, rules_of_label
 from queue_manager.api.api_resources import JOBS, WORKLOADS
@@ -43,6 +44,7 @@ from queue_manager.visibility.manager_presence import notice
 SETTLED = (ImportStep.SKIP, ImportStep.REFUSE, ImportStep.DONE)  # steps without a write
 EMPTY = "There are no unfinished Jobs in these namespaces."
 IN_QUEUE = "in a queue"
+MAX_VALUES = 100_000  # YAML values in a file of rules, aliases expanded
 POLL_SECONDS = 0.5
 PROGRESS_SECONDS = 5.0
 COLUMNS = (
@@ -108,7 +110,7 @@ def read_rules(args: argparse.Namespace) -> list[QueueRule]:
 
 def _from_file(path: str) -> list[QueueRule]:
     try:
-        return rules_from(yaml.safe_load(Path(path).read_text(encoding="utf-8")))
+        return rules_from(kube_yaml.load(Path(path).read_text(encoding="utf-8"), MAX_VALUES))
     except OSError as error:
         raise CommandRefused(f"{path}: {error.strerror}", EXIT_NEVER) from error
     except (yaml.YAMLError, UnicodeDecodeError) as error:

@@ -10,13 +10,14 @@ from pathlib import Path
 import yaml
 
 from job_controller.json_tree import Json
+from queue_manager import kube_yaml
 from queue_manager.cli.check_config import named_text
 from queue_manager.cli.exit_codes import EXIT_NEVER, EXIT_OK, CommandRefused
 from queue_manager.configuration import ConfigurationError, loads
-from queue_manager.installation.fixed_config_fields import misfits
-from queue_manager.installation.helm_values import SettingsError, settings_from, values_yaml
+from queue_manager.installation.fixed_config_fields import certificate_misfits, misfits
+from queue_manager.installation.helm_values import SettingsError, merged_values, settings_from, values_yaml
 from queue_manager.installation.objects import objects
-from queue_manager.installation.settings import Settings
+from queue_manager.installation.settings import MANAGED, MAX_VALUES, Settings
 from queue_manager.installation.yaml_text import as_yaml
 
 
@@ -32,16 +33,19 @@ def run(args: argparse.Namespace) -> int:
 def read_settings(args: argparse.Namespace) -> Settings:
     """Return the settings of the command line. Raises CommandRefused with all mistakes."""
     options: Json = {}
+    documents = [_read(path) for path in args.values]
     if args.without_crds:
         options["crds"] = {"install": False}
     if args.namespaced:
         options["namespaces"] = list(args.namespaced)
     if args.config is not None:
-        options["managerConfig"] = {"controllerManagerConfigYaml": _config(args.config)}
+        options["managerConfig"] = {
+            "controllerManagerConfigYaml": _config(args.config, _certificate_source(documents, args.set))
+        }
     if args.cluster_objects is not None:
         options["clusterObjects"] = _text(args.cluster_objects)
     try:
-        settings = settings_from([*map(_read, args.values), options], args.set)
+        settings = settings_from([*documents, options], args.set)
     except SettingsError as error:
         raise CommandRefused(str(error), EXIT_NEVER) from error
     if settings.cluster_objects or args.cluster_objects is not None:
@@ -66,11 +70,24 @@ def _text(path: str) -> str:
         raise CommandRefused(f"{path}: byte {error.start} is not UTF-8", EXIT_NEVER) from error
 
 
-def _config(path: str) -> str:
-    """The text of a KueueConfig. Raises CommandRefused with all its mistakes, each with its line in the file."""
+def _certificate_source(documents: list[Json], assignments: list[str]) -> str:
+    """Return `certificates.source` as it was written: its mistakes are reported with those of the other settings."""
+    try:
+        found = merged_values(documents, assignments).get("certificates")
+    except SettingsError as error:
+        raise CommandRefused(str(error), EXIT_NEVER) from error
+    return str(found.get("source", MANAGED)) if isinstance(found, dict) else MANAGED
+
+
+def _config(path: str, source: str) -> str:
+    """The text of a KueueConfig that fits `certificates.source`.
+
+    Raises CommandRefused with all its mistakes, each with its line in the file.
+    """
     try:
         name, text = named_text(path)
-        if problems := misfits(loads(text, name), text, name):
+        config = loads(text, name)
+        if problems := [*misfits(config, text, name), *certificate_misfits(config, text, name, source)]:
             raise ConfigurationError(problems)
     except ConfigurationError as error:
         raise CommandRefused(str(error), EXIT_NEVER) from error
@@ -80,7 +97,7 @@ def _config(path: str) -> str:
 def _read(path: str) -> Json:
     """Return the settings of a file."""
     try:
-        tree = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+        tree = kube_yaml.load(Path(path).read_text(encoding="utf-8"), MAX_VALUES)
     except OSError as error:
         raise CommandRefused(f"{path}: {error.strerror}", EXIT_NEVER) from error
     except (yaml.YAMLError, UnicodeDecodeError) as error:

@@ -84,8 +84,7 @@ async def installed(client: RestClient, where: RolesOnly | None = None) -> list[
     `where`: only those of an installation with Roles only, which has no optional kinds that its owner may not list.
     """
     if where is None:
-        kinds = object_names.KINDS.values()
-        every = [(kind, obj) for kind in kinds for obj in await all_of_kind(client, kind, object_names.SELECTOR)]
+        every = [live for kind in object_names.KINDS.values() for live in await _in_some_version(client, kind)]
         return without_roles_only(every)
     found: list[Live] = []
     for kind, namespace in where.places():
@@ -97,6 +96,14 @@ async def installed(client: RestClient, where: RolesOnly | None = None) -> list[
             continue
         found += [(kind, obj) for obj in objects]
     return found
+
+
+async def _in_some_version(client: RestClient, kind: Resource) -> list[Live]:
+    """Return the installed objects of a kind, in the newest version that the cluster serves with some."""
+    for resource in object_names.versions_of(kind):
+        if objects := await all_of_kind(client, resource, object_names.SELECTOR):
+            return [(resource, obj) for obj in objects]
+    return []
 
 
 def without_roles_only(found: Sequence[Live]) -> list[Live]:

@@ -138,8 +138,9 @@ async def uninstall(client: RestClient, report: ChangeReport, removal: _Removal,
         if any(release_of(definition) for _, definition in definitions):  # Helm keeps CRDs
             await removal.delete_late_roles()
     await removal.delete_leases()
+    if removal.where is None:
+        await removal.report_other_definitions(definitions, every=crds)
     if crds:
-        await removal.report_other_definitions(definitions)
         await removal.delete_definitions(definitions)
     elif definitions:
         report.add(CRDS.kind, "", "*.kueue.x-k8s.io", "unchanged", "with all queues and Workloads; --crds deletes them")
@@ -271,13 +272,17 @@ class _Removal:
         roles = {role["metadata"]["name"]: role for role in await all_of_kind(self._client, CLUSTER_ROLES)}
         return "" if name not in roles or is_settled(roles[name], roles.values()) else f"ClusterRole {name}"
 
-    async def report_other_definitions(self, definitions: list[Live]) -> None:
-        """Report each CRD of the group that stays because it lacks the label, as those of `sluice crds` do."""
+    async def report_other_definitions(self, definitions: list[Live], *, every: bool) -> None:
+        """Report each CRD of the group that stays because it lacks the label, as those of `sluice crds` do.
+
+        `every`: also those of kinds that Sluice does not have.
+        """
         ours = {str(resource) for resource in KINDS}
         deleted = {key_of(obj).name for _, obj in definitions}
         for definition in await all_of_kind(self._client, CRDS):
             name = key_of(definition).name
-            if definition["spec"]["group"] == WORKLOADS.group and name not in deleted:
+            is_other = definition["spec"]["group"] == WORKLOADS.group and name not in deleted
+            if is_other and (every or name in ours):
                 note = NOT_ITS_CRD if name in ours else NO_CRD_OF_SLUICE
                 self._report.add(CRDS.kind, "", name, "unchanged", note)
 

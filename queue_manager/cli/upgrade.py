@@ -95,7 +95,7 @@ async def check(client: RestClient, wanted: list[Json], where: RolesOnly | None 
 
 
 async def _check_object(client: RestClient, obj: Json, *, by_helm: bool) -> list[UpgradeRow]:
-    resource, metadata = object_names.KINDS[obj["kind"]], obj["metadata"]
+    resource, metadata = object_names.resource_of(obj), obj["metadata"]
     key = (resource.kind, metadata.get("namespace", ""), metadata["name"])
     try:
         live = await client.get(resource, key[1], key[2])
@@ -103,7 +103,7 @@ async def _check_object(client: RestClient, obj: Json, *, by_helm: bool) -> list
         if not error.is_not_found:
             raise
         if error.is_unserved:
-            return [_row(key, "refused", f"the cluster does not serve {resource.kind}")]
+            return [_row(key, "refused", f"the cluster does not serve {resource.kind} as {resource.version}")]
         return [_row(key, "created", "does not exist yet")]
     # `helm install --create-namespace` makes the namespace itself, with a label; no release has it.
     manager = HELM if by_helm and resource != NAMESPACES else KUBECTL
@@ -124,7 +124,7 @@ def _result(change: FieldChange) -> Result:
 
 async def _dry_run(client: RestClient, obj: Json, manager: str, *, force: bool) -> Json:
     """Return the object as server-side apply would leave it. Raises ApiError."""
-    resource, metadata = object_names.KINDS[obj["kind"]], obj["metadata"]
+    resource, metadata = object_names.resource_of(obj), obj["metadata"]
     query = {"dryRun": "All", "fieldManager": manager, "force": str(force).lower()}
     path = resource.path(metadata.get("namespace", ""), metadata["name"])
     body = msgspec.json.encode(obj)

@@ -10,6 +10,7 @@ from queue_manager.api import component_names
 from queue_manager.configuration.config_field_types import AtStart, ConfigModel, List, NoEffect, Opaque
 
 SERVING = AtStart("the webhooks are served already")
+CERTIFICATE_FOLDER = "/tmp/k8s-webhook-server/serving-certs"  # where Kueue mounts its Secret
 
 # Names of Go's crypto/tls, by which Kubernetes components are configured, and those of OpenSSL: the cipher suites that
 # Go calls secure. Those of TLS 1.3 are always on, in Go as in Python.
@@ -39,7 +40,7 @@ class Webhook(ConfigModel):
     host: str = ""
     """The address that the server binds to. Empty: all."""
 
-    cert_dir: str = "/tmp/k8s-webhook-server/serving-certs"
+    cert_dir: str = CERTIFICATE_FOLDER
     """The directory of tls.crt and tls.key, where internalCertManagement is off. They are read again when they
     change."""
 

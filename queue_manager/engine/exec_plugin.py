@@ -15,6 +15,8 @@ from typing import Annotated, Any
 
 import msgspec
 
+from queue_manager.engine.json_codec import UNDECODABLE
+
 GROUP = "client.authentication.k8s.io"
 # Fields of the kubeconfig's cluster that are passed to the program if provideClusterInfo is true.
 CLUSTER_FIELDS = (
@@ -88,7 +90,7 @@ def _info(spec: Mapping[str, Any], cluster: Mapping[str, Any], interactive: bool
 def _read(command: str, version: str, output: bytes) -> Status:
     try:
         credential = msgspec.json.decode(output, type=_Credential)
-    except msgspec.DecodeError as error:
+    except UNDECODABLE as error:
         raise CredentialsError(f"the output of {command} is not an ExecCredential: {error}") from error
     if (credential.api_version, credential.kind) != (version, "ExecCredential"):
         printed = f"{credential.api_version} {credential.kind}"

@@ -91,6 +91,9 @@ class Relay:
         await self._inner.close()
 
 
+UNSERVED_VERSION = "the server could not find the requested resource"  # of a group that is served
+
+
 class ApiError(Exception):
     """A response that is not a success: HTTP status, and reason, message and tree of its Status object."""
 
@@ -101,14 +104,17 @@ class ApiError(Exception):
         self.message = message
         self.body = body or {}
         # Seconds after which the server wants the request repeated (Retry-After); None if it names none.
-        self.retry_after: float | None = _seconds((self.body.get("details") or {}).get("retryAfterSeconds"))
+        details = self.body.get("details")
+        self.retry_after: float | None = _seconds(
+            details.get("retryAfterSeconds") if isinstance(details, dict) else None
+        )
 
     @classmethod
     def of(cls, status: int, body: bytes, headers: Mapping[str, str] | None = None) -> ApiError:
         """From a response; a body that is not a Status object becomes the message."""
         try:
             tree = msgspec.json.decode(body, type=dict[str, Any])
-        except (msgspec.DecodeError, msgspec.ValidationError):
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             tree = {}
         message = str(tree.get("message") or body[:500].decode("utf-8", "replace") or f"HTTP {status}")
         error = cls(status, str(tree.get("reason") or ""), message, tree)
@@ -133,8 +139,10 @@ class ApiError(Exception):
 
     @property
     def is_unserved(self) -> bool:
-        """404 without a Status of reason NotFound: the path is not served, rather than an object absent."""
-        return self.is_not_found and self.reason != "NotFound"
+        """404 without a Status of reason NotFound, or with that of an API server for a version that it does not serve:
+        the path is not served, rather than an object absent.
+        """
+        return self.is_not_found and (self.reason != "NotFound" or self.message == UNSERVED_VERSION)
 
     @property
     def is_passing(self) -> bool:

@@ -9,7 +9,7 @@ KueueConfig, which is a setting too, so webhooks and policies apply to the Jobs 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from pydantic.alias_generators import to_camel
@@ -18,6 +18,7 @@ from job_controller.json_tree import Json
 from queue_manager.api.component_names import service_account
 from queue_manager.installation import object_names
 from queue_manager.installation.admission_policies import admission_policies
+from queue_manager.installation.certificate_objects import MANAGED, injected, trusted
 from queue_manager.installation.policy_settings import PolicyName, PolicySettings
 from queue_manager.installation.rbac_objects import (
     CLUSTER_WIDE,
@@ -53,6 +54,7 @@ from queue_manager.operator.webhooks.webhook_permissions import CA_INJECTION, ce
 PLACEHOLDER = "namespace-of-the-installation"
 GROUP_PLACEHOLDER = "group-of-the-installation"
 ACCOUNTS_PLACEHOLDER = "accounts-of-the-installation"
+VERSION_PLACEHOLDER = "version-of-the-installation"
 LISTED_PLACEHOLDER = "listed-namespaces-of-the-installation"
 MATCH_LABELS = f"{CONFIG_FIELDS}managedJobsNamespaceSelector.matchLabels"
 MATCH_EXPRESSIONS = f"{CONFIG_FIELDS}managedJobsNamespaceSelector.matchExpressions"
@@ -60,6 +62,7 @@ MANAGED_NAMESPACES: Json = {"matchLabels": MATCH_LABELS, "matchExpressions": [MA
 
 MANAGES_ALL = TemplateCondition(f"{CONFIG_FIELDS}manageJobsWithoutQueueName")
 MANAGES_SOME = replace(MANAGES_ALL, negated=True)
+MUTATING_VERSION = "admissionPolicies.mutatingPolicyVersion"
 GROUP, ACCOUNTS = "admissionPolicies.breakGlassGroup", "admissionPolicies.queueAccounts"
 SERVED = (QUEUE_RUNS, *WEBHOOKS)
 POLICIES = (QUEUE_RUNS, TemplateCondition("admissionPolicies.enabled"), CLUSTER_WIDE)
@@ -69,6 +72,7 @@ _IN_TEXT: dict[str, Setting | Joined] = {
     f', "{ACCOUNTS_PLACEHOLDER}"': Joined(ACCOUNTS, ', "', '"'),
     f", {ACCOUNTS_PLACEHOLDER}": Joined(ACCOUNTS, ", ", ""),
     GROUP_PLACEHOLDER: Setting(GROUP),
+    VERSION_PLACEHOLDER: Setting(MUTATING_VERSION),
     PLACEHOLDER: NAMESPACE,
 }
 _PLACEHOLDERS = re.compile(f"({'|'.join(map(re.escape, _IN_TEXT))})")
@@ -77,7 +81,7 @@ _PLACEHOLDERS = re.compile(f"({'|'.join(map(re.escape, _IN_TEXT))})")
 def admission_templates() -> list[Template]:
     """Return the configurations of the webhooks, the rights of the manager for them, and the policies."""
     return [
-        *(when(template, *SERVED) for template in _rights()),
+        *(when(template, *SERVED, MANAGED) for template in _rights()),
         *(when(template, *SERVED) for template in _webhooks()),
         *(when(template, *POLICIES) for template in _policies()),
     ]
@@ -154,13 +158,14 @@ def _webhooks() -> Iterator[Template]:
             ),
             *(when(_hook(each), MANAGES_ALL) for each in all_["webhooks"] if each not in some["webhooks"]),
         ]
-        yield {**some, "webhooks": hooks}
+        yield {**some, "metadata": injected(some["metadata"]), "webhooks": hooks}
 
 
 def _hook(hook: Json) -> Node:
     """Return a webhook with the configured failurePolicy and timeout; one with failurePolicy Ignore keeps it."""
     chosen = ("failurePolicy", "timeoutSeconds") if hook["failurePolicy"] == "Fail" else ()
-    return {key: Setting(f"webhook.{key}") if key in chosen else _entry(value) for key, value in hook.items()}
+    filled_in = {key: Setting(f"webhook.{key}") if key in chosen else _entry(value) for key, value in hook.items()}
+    return {**filled_in, "clientConfig": trusted({"service": filled(hook["clientConfig"]["service"])})}
 
 
 def _policies() -> Iterator[Template]:
@@ -174,14 +179,16 @@ def _policies() -> Iterator[Template]:
         namespace=PLACEHOLDER,
         namespaces=(LISTED_PLACEHOLDER,),
         namespace_selector=MANAGED_NAMESPACES,
+        mutating_version=VERSION_PLACEHOLDER,
     )
     for policy in PolicyName:
         chosen = TemplateCondition(f"admissionPolicies.policies.{to_camel(policy.replace('-', '_'))}")
         for template in _policy(replace(settings, policies=frozenset({policy}))):
-            yield when(template, chosen)
+            is_mutating = str(template["kind"]).startswith("Mutating")
+            yield when(template, chosen, *((TemplateCondition(MUTATING_VERSION),) if is_mutating else ()))
 
 
-def _policy(settings: PolicySettings) -> Iterator[Template]:
+def _policy(settings: PolicySettings) -> Iterator[Mapping[str, Node]]:
     """The objects of one policy, whose form depends on whether a group is exempt and which Jobs are managed."""
 
     def trees(manage_all: bool, group: str) -> Sequence[Json]:

@@ -19,6 +19,15 @@ STALLED_HISTORY_SECONDS = 60
 WIDTH = 120  # of the runbook
 
 
+def grown(metric: str, window: str, by: str) -> str:
+    """Return the expression of counters that have grown within the window, summed by a label.
+
+    A series appears with its first value, from which `increase` sees no growth: so one that is new has grown, too.
+    """
+    is_new = f"{metric} unless {metric} offset {window}"
+    return f"(sum by ({by}) (increase({metric}[{window}])) > 0 or sum by ({by}) ({is_new}) > 0)"
+
+
 @dataclass(frozen=True, slots=True)
 class Alert:
     """One rule. `minutes`: how long the expression must hold."""
@@ -76,8 +85,7 @@ ALERTS = (
     Alert(
         "SluiceQueueStuck",
         f"time() - max by (cluster_queue) (sluice_cluster_queue_head_queued_timestamp_seconds) > {STUCK_HOURS * 3600} "
-        f"unless on (cluster_queue) "
-        f"sum by (cluster_queue) (increase(kueue_admitted_workloads_total[{STUCK_HOURS}h])) > 0",
+        f"unless on (cluster_queue) {grown('kueue_admitted_workloads_total', f'{STUCK_HOURS}h', 'cluster_queue')}",
         15,
         "warning",
         "ClusterQueue {{ $labels.cluster_queue }} has admitted nothing for six hours while its head waits",
@@ -105,7 +113,7 @@ ALERTS = (
     Alert(
         "SluiceEvictionStorm",
         'sum by (cluster_queue, reason) (rate(kueue_evicted_workloads_total{reason!="Preempted"}[15m])) > '
-        "0.5 * sum by (cluster_queue) (rate(kueue_admitted_workloads_total[15m])) "
+        "on (cluster_queue) group_left 0.5 * sum by (cluster_queue) (rate(kueue_admitted_workloads_total[15m])) "
         "and sum by (cluster_queue, reason) (increase(kueue_evicted_workloads_total[15m])) > 10",
         15,
         "warning",
@@ -159,7 +167,7 @@ ALERTS = (
     ),
     Alert(
         "SluiceUndecodableObjects",
-        "sum by (resource) (increase(reflector_undecodable_total[1h])) > 0",
+        grown("reflector_undecodable_total", "1h", "resource"),
         1,
         "warning",
         "Sluice ignores {{ $labels.resource }} that it cannot read",

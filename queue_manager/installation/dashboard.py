@@ -156,6 +156,41 @@ PANELS = (
         unit="ops",
     ),
     Panel(
+        "Latency of API writes",
+        "From a write until the response, waits for the rate limit and for Retry-After included.",
+        quantiles("sluice_api_write_duration_seconds", "resource"),
+        unit="s",
+    ),
+    Panel(
+        "Watch lag",
+        "From the response to a write until the watch delivered it: how old the objects are that the manager works on.",
+        quantiles("reflector_watch_lag_seconds", "resource"),
+        unit="s",
+    ),
+    Panel(
+        "Work queue depth",
+        "Keys that wait for a worker.",
+        [("max by (name) (workqueue_depth)", "{{name}}")],
+    ),
+    Panel(
+        "Latency of webhooks",
+        "From a complete review to its answer. The API server waits for it with each write in the scope of a webhook.",
+        quantiles("controller_runtime_webhook_latency_seconds", "webhook"),
+        unit="s",
+    ),
+    Panel(
+        "Certificate expires in",
+        "Of the webhooks and the visibility API. Sluice renews its own thirty days before.",
+        [
+            (
+                "min by (certificate) (sluice_certificate_expiry_timestamp_seconds) - time()",
+                "{{certificate}}",
+            )
+        ],
+        unit="s",
+        kind="stat",
+    ),
+    Panel(
         "Errors",
         "Syncs that are repeated, watches that failed, objects that cannot be read, Events that were dropped.",
         [

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from queue_manager.configuration.config_map import KEY
-from queue_manager.installation import object_names
+from queue_manager.installation import certificate_objects, object_names
+from queue_manager.installation.certificate_objects import MOUNTED
 from queue_manager.installation.rbac_objects import (
     NO_WEBHOOKS,
     OWN_DEPLOYMENT,
     QUEUE_RUNS,
     ROLES_ONLY,
     SHARED_DEPLOYMENT,
+    WEBHOOKS,
 )
 from queue_manager.installation.template import (
     CONFIG,
@@ -76,7 +78,7 @@ def _config_map() -> Template:
         "apiVersion": "v1",
         "kind": "ConfigMap",
         "metadata": {"name": object_names.CONFIG_MAP, "namespace": NAMESPACE, "labels": object_names.LABELS},
-        "data": {KEY: Setting(CONFIG)},
+        "data": {KEY: certificate_objects.config_text()},
     }
 
 
@@ -135,6 +137,7 @@ def _pod(name: str, arguments: list[Node], *, has_queue: bool) -> Node:
             {"name": "config", "configMap": {"name": object_names.CONFIG_MAP}},
             *([when(_notifications_volume(), NOTIFICATIONS_SECRET)] if has_queue else ()),
             *([when(_objects_volume(), ROLES_ONLY)] if has_queue else ()),
+            *([when(certificate_objects.volume(), MOUNTED, *WEBHOOKS)] if has_queue else ()),
         ],
     }
 
@@ -190,6 +193,7 @@ def _container(name: str, arguments: list[Node], *, has_queue: bool) -> Node:
             _mount("config", CONFIG_FOLDER),
             *([when(_mount("notifications", NOTIFICATIONS_FOLDER), NOTIFICATIONS_SECRET)] if has_queue else ()),
             *([when(_mount("cluster-objects", OBJECTS_FOLDER), ROLES_ONLY)] if has_queue else ()),
+            *([when(certificate_objects.volume_mount(), MOUNTED, *WEBHOOKS)] if has_queue else ()),
         ],
     }
 

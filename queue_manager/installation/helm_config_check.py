@@ -89,6 +89,12 @@ _CHECK = """\
 {{- else }}
 {{- $schema := $isOld | ternary $schemas.then $schemas.else }}
 {{- $mistakes = include "sluice.configMistakes" (dict "schema" $schema "value" $config "path" "") | trim }}
+{{- if and (ne .Values.certificates.source "Managed") (hasKey $config "internalCertManagement") }}
+{{- if ne (toString (dig "enable" "true" (get $config "internalCertManagement" | default dict))) "false" }}
+{{- $said := print "internalCertManagement.enable: not false, with certificates.source " .Values.certificates.source }}
+{{- $mistakes = list $mistakes $said | compact | join "\\n" }}
+{{- end }}
+{{- end }}
 {{- end }}
 {{- if $mistakes }}
 {{- $lines := splitList "\\n" $mistakes | join "; " }}

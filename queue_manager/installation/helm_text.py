@@ -20,6 +20,7 @@ from queue_manager.installation.template import (
     Checksum,
     Choice,
     Each,
+    Encoded,
     Joined,
     Node,
     Setting,
@@ -128,6 +129,8 @@ def _inline(node: Node) -> str:
             return f"{{{{ printf {json.dumps(form)} {arguments} | toJson }}}}"
         case Checksum(path):
             return f"{{{{ {_path(path)} | sha256sum }}}}"
+        case Encoded(path):
+            return f"{{{{ {_path(path)} | b64enc | toJson }}}}"
         case str():
             return _scalar(node)
         case None | bool() | int():

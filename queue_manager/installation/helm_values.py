@@ -83,13 +83,19 @@ def settings_from(documents: Iterable[Json], assignments: Iterable[str]) -> Sett
 
     Raises SettingsError with all mistakes.
     """
-    values: Json = {}
-    for document in (*documents, *map(_assignment, assignments)):
-        values = _merged(values, document)
+    values = merged_values(documents, assignments)
     try:
         return Settings.model_validate(_merged(values_of(Settings()), values))
     except ValidationError as error:
         raise SettingsError("\n".join(_mistake(each) for each in error.errors())) from None
+
+
+def merged_values(documents: Iterable[Json], assignments: Iterable[str]) -> Json:
+    """Return what was set, without defaults and unchecked. Raises SettingsError for what is no assignment."""
+    values: Json = {}
+    for document in (*documents, *map(_assignment, assignments)):
+        values = _merged(values, document)
+    return values
 
 
 def _assignment(text: str) -> Json:
@@ -98,7 +104,7 @@ def _assignment(text: str) -> Json:
         raise SettingsError(f"{text!r} is not KEY=VALUE, e.g. image.tag=v1")
     try:
         tree = _listed(yaml.safe_load(value), value)
-    except yaml.YAMLError:
+    except (yaml.YAMLError, ValueError, RecursionError):  # ValueError: of a date without such a day
         raise SettingsError(f"{path}: {value!r} is not YAML") from None
     for name in reversed(path.split(".")):
         tree = {name: tree}

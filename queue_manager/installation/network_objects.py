@@ -8,6 +8,7 @@ from types import MappingProxyType
 from queue_manager.api.component_names import VISIBILITY_GROUP
 from queue_manager.installation import object_names
 from queue_manager.installation.admission_objects import if_served
+from queue_manager.installation.certificate_objects import MANAGED, injected, trusted
 from queue_manager.installation.rbac_objects import CLUSTER_WIDE, OWN_DEPLOYMENT, QUEUE_RUNS, VISIBLE, WEBHOOKS
 from queue_manager.installation.template import ITEM, NAMESPACE, Each, Node, Setting, Template, TemplateCondition, when
 
@@ -41,7 +42,7 @@ def network_templates() -> list[Template]:
             _service(object_names.WEBHOOK_SERVICE, object_names.MANAGER, "webhook-server", 443), QUEUE_RUNS, *WEBHOOKS
         ),
         when(_conversion_service(), QUEUE_RUNS, *WEBHOOKS),
-        when(_webhook_secret(), QUEUE_RUNS, *WEBHOOKS),
+        when(_webhook_secret(), QUEUE_RUNS, *WEBHOOKS, MANAGED),
         when(_service(object_names.VISIBILITY_SERVICE, object_names.MANAGER, "visibility", 443), QUEUE_RUNS, *VISIBLE),
         *(when(_api_service(*pair), QUEUE_RUNS, *VISIBLE) for pair in VERSION_PRIORITIES.items()),
         when(
@@ -88,15 +89,17 @@ def _api_service(version: str, priority: int) -> Template:
     return {
         "apiVersion": "apiregistration.k8s.io/v1",
         "kind": "APIService",
-        "metadata": {"name": f"{version}.{VISIBILITY_GROUP}", "labels": object_names.LABELS},
-        "spec": {
-            "group": VISIBILITY_GROUP,
-            "version": version,
-            "groupPriorityMinimum": 100,
-            "versionPriority": priority,
-            "insecureSkipTLSVerify": if_served(False, True),  # without webhooks nothing writes the caBundle
-            "service": {"name": object_names.VISIBILITY_SERVICE, "namespace": NAMESPACE, "port": 443},
-        },
+        "metadata": injected({"name": f"{version}.{VISIBILITY_GROUP}", "labels": object_names.LABELS}),
+        "spec": trusted(
+            {
+                "group": VISIBILITY_GROUP,
+                "version": version,
+                "groupPriorityMinimum": 100,
+                "versionPriority": priority,
+                "insecureSkipTLSVerify": if_served(False, True),  # without webhooks nothing writes the caBundle
+                "service": {"name": object_names.VISIBILITY_SERVICE, "namespace": NAMESPACE, "port": 443},
+            }
+        ),
     }
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from importlib.metadata import version
 
+from job_controller.json_tree import Json
 from queue_manager.api import component_names
 from queue_manager.api.api_resources import Resource
 from queue_manager.api.webhook_table import PORT
@@ -32,6 +34,21 @@ ANSWER_CHECK_LABELS = {**LABELS, "app.kubernetes.io/component": "helm-test"}  # 
 CONTROL_PLANE = {MANAGER: "controller-manager", JOB_CONTROLLER: "job-controller"}
 
 
+# Kubernetes 1.34 and 1.32 began to serve these versions, and 1.36 v1.
+OLDER_VERSIONS = dict.fromkeys(("MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding"), ("v1beta1", "v1alpha1"))
+
+
+def versions_of(resource: Resource) -> list[Resource]:
+    """Return the resource in each version in which an installation may have it, the newest first."""
+    older = OLDER_VERSIONS.get(resource.kind, ())
+    return [resource, *(replace(resource, version=version) for version in older)]
+
+
+def resource_of(obj: Json) -> Resource:
+    """Return the resource of an installed object, in the version in which it is written."""
+    return replace(KINDS[obj["kind"]], version=obj["apiVersion"].rpartition("/")[2])
+
+
 def pod_labels(deployment: str) -> dict[str, str]:
     """Return the labels that select the pods of a Deployment."""
     return {**LABELS, "control-plane": CONTROL_PLANE[deployment]}
@@ -39,6 +56,7 @@ def pod_labels(deployment: str) -> dict[str, str]:
 
 RBAC, APPS, POLICY = "rbac.authorization.k8s.io", "apps", "policy"
 MONITORING = "monitoring.coreos.com"
+CERT_MANAGER = "cert-manager.io"
 
 # The kinds of installed objects, of this version and of others that it replaces.
 KINDS = {
@@ -71,5 +89,7 @@ KINDS = {
         ),
         Resource(MONITORING, "v1", "servicemonitors", "ServiceMonitor"),
         Resource(MONITORING, "v1", "prometheusrules", "PrometheusRule"),
+        Resource(CERT_MANAGER, "v1", "certificates", "Certificate"),
+        Resource(CERT_MANAGER, "v1", "issuers", "Issuer"),
     )
 }

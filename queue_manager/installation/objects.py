@@ -16,6 +16,7 @@ from queue_manager.installation.admission_objects import (
     filled,
     if_served,
 )
+from queue_manager.installation.certificate_objects import certificate_templates, injected, trusted
 from queue_manager.installation.deployments import process_templates
 from queue_manager.installation.monitoring import monitoring_templates
 from queue_manager.installation.network_objects import network_templates
@@ -59,6 +60,7 @@ def template_groups() -> list[tuple[str, Sequence[Template]]]:
         ("roles", role_templates()),
         ("user-roles", user_role_templates()),
         ("network", network_templates()),
+        ("certificates", certificate_templates()),
         ("admission", admission_templates()),
         ("processes", process_templates()),
         ("monitoring", monitoring_templates()),
@@ -75,7 +77,8 @@ def _crd(definition: Json) -> Template:
     with_webhook = converted_by(definition, service(PLACEHOLDER, object_names.CONVERSION_SERVICE))
     if with_webhook == definition:
         return {**definition, "metadata": metadata}
-    return {**definition, "metadata": metadata, "spec": _spec(definition["spec"], with_webhook["spec"])}
+    spec = _spec(definition["spec"], with_webhook["spec"])
+    return {**definition, "metadata": injected(metadata), "spec": spec}
 
 
 def _spec(plain: Json, converted: Json) -> Node:
@@ -84,4 +87,7 @@ def _spec(plain: Json, converted: Json) -> Node:
         {**version, "served": True if version["served"] else if_served(other["served"], version["served"])}
         for version, other in zip(plain["versions"], converted["versions"], strict=True)
     ]
-    return {**plain, "conversion": when(filled(converted["conversion"]), *SERVED), "versions": versions}
+    webhook = converted["conversion"]["webhook"]
+    client = trusted({"service": filled(webhook["clientConfig"]["service"])})
+    conversion: Node = {**converted["conversion"], "webhook": {**webhook, "clientConfig": client}}
+    return {**plain, "conversion": when(conversion, *SERVED), "versions": versions}

@@ -7,20 +7,32 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import ConfigDict, Field, field_validator, model_validator
+from pydantic import AfterValidator, ConfigDict, Field, WithJsonSchema, field_validator, model_validator
 
+from job_controller.quantities import MalformedQuantity, exact
 from queue_manager import kube_yaml
 from queue_manager.api.models.base import DNS_LABEL, DNS_SUBDOMAIN, ApiModel
 from queue_manager.configuration import ConfigurationError
 from queue_manager.configuration.loading import loads
-from queue_manager.installation.fixed_config_fields import misfits
-from queue_manager.installation.object_names import VERSION
+from queue_manager.installation.fixed_config_fields import certificate_misfits, misfits
+from queue_manager.installation.object_names import VERSION, WEBHOOK_SECRET
 from queue_manager.installation.policy_settings import BREAK_GLASS_GROUP
 
 Json = dict[str, Any]
+MANAGED: Literal["Managed"] = "Managed"
+QUANTITY = r"^\+?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+|[numkMGTPE]|[KMGTPE]i)?$"
+PEM_CERTIFICATE = "-----BEGIN CERTIFICATE-----"
 LOG_LEVELS = r"^([\w.]+=)?(error|warning|info|debug)(,([\w.]+=)?(error|warning|info|debug))*$"
 MAX_VALUES = 100_000  # YAML values in a configuration, aliases expanded
 Components = Literal["Together", "Apart", "Queue", "JobController"]
+Sampler = Literal[
+    "always_on",
+    "always_off",
+    "traceidratio",
+    "parentbased_always_on",
+    "parentbased_always_off",
+    "parentbased_traceidratio",
+]
 Namespace = Annotated[str, Field(max_length=63, pattern=DNS_LABEL)]
 # What needs no quoting in a CEL expression, whose text contains it.
 UserName = Annotated[str, Field(min_length=1, max_length=253, pattern=r"^[A-Za-z0-9:._@/-]+$")]
@@ -39,6 +51,26 @@ leaderElection:
 visibilityServer:
   bindPort: 8082
 """
+
+
+def _quantity(value: object) -> object:
+    """Return a quantity as it was written. Raises ValueError for another text, or a negative one."""
+    try:
+        amount = exact(value)  # type: ignore[arg-type]  # it refuses other types too
+    except MalformedQuantity:
+        raise ValueError(f"{value!r} is not a quantity, such as 500m or 1Gi") from None
+    if amount < 0:
+        raise ValueError(f"{value!r} is negative")
+    return value
+
+
+QUANTITY_SCHEMA = {"type": ["string", "number"], "pattern": QUANTITY, "minimum": 0}
+Amount = Annotated[Any, AfterValidator(_quantity), WithJsonSchema(QUANTITY_SCHEMA)]
+Resources = dict[Literal["requests", "limits"], dict[str, Amount] | None]
+
+
+def _default_resources() -> Resources:
+    return {"requests": {"cpu": "500m", "memory": "512Mi"}, "limits": {"cpu": "2", "memory": "1Gi"}}
 
 
 class Model(ApiModel):
@@ -74,7 +106,7 @@ class ManagerConfig(Model):
     controller_manager_config_yaml: str = CONFIG
     """The KueueConfig, as text. `sluice check-config` lists its mistakes; config/kueue_config.yaml explains each field.
     The ports are fixed (8443 for metrics, 8081 for probes, 8082 for the visibility API, 9443 for webhooks), and so are
-    the names and the issuer of the webhooks' certificate (internalCertManagement)."""
+    the names of the webhooks' Service and Secret; `certificates` says who issues the certificate."""
 
     @field_validator("controller_manager_config_yaml")
     @classmethod
@@ -84,7 +116,7 @@ class ManagerConfig(Model):
             if problems := misfits(config, text, "controllerManagerConfigYaml"):
                 raise ConfigurationError(problems)
         except ConfigurationError as error:
-            raise ValueError("; ".join(line.strip() for line in str(error).splitlines())) from None
+            raise ValueError(_on_one_line(error)) from None
         if _tree(text).get("kind") == "ConfigMap":
             raise ValueError("is a ConfigMap; give the Configuration in it, from which the scope of webhooks is read")
         return text
@@ -107,11 +139,15 @@ class Tracing(Model):
     endpoint: Annotated[str, Field(pattern=r"^(https?://\S+)?$")] = ""
     """The collector of OpenTelemetry, e.g. http://collector.observability:4318. Empty: no traces."""
 
-    sampler: str = "parentbased_traceidratio"
+    sampler: Sampler = "parentbased_traceidratio"
     """OTEL_TRACES_SAMPLER: always_on, always_off, traceidratio or one of them with parentbased_ before it."""
 
-    sampler_argument: str = "0.1"
+    sampler_argument: Annotated[str, Field(pattern=r"^((0(\.[0-9]+)?|1(\.0+)?))?$")] = "0.1"
     """OTEL_TRACES_SAMPLER_ARG: the fraction of causes that are traced. Unsampled ones cost little."""
+
+
+def _on_one_line(error: ConfigurationError) -> str:
+    return "; ".join(line.strip() for line in str(error).splitlines())
 
 
 def _tree(config: str) -> Json:
@@ -238,6 +274,41 @@ class Webhook(Model):
     KueueConfig sets manageJobsWithoutQueueName."""
 
 
+class CertificateIssuer(Model):
+    """The issuer of cert-manager that signs the certificate."""
+
+    kind: Literal["Issuer", "ClusterIssuer"] = "Issuer"
+    """Its kind; an Issuer is in the namespace of the installation."""
+
+    name: Annotated[str, Field(max_length=253, pattern=f"{DNS_SUBDOMAIN}|^$")] = ""
+    """Its name. Empty: a self-signed Issuer that is part of the installation. Each renewal of such a certificate is a
+    change of the CA too, and calls of webhooks fail until pods and caBundles both have the new one, up to a minute or
+    two; an issuer with a CA of its own avoids that."""
+
+
+class Certificates(Model):
+    """The certificate of the webhooks, the visibility API and the metrics."""
+
+    source: Literal["Managed", "Secret", "CertManager"] = MANAGED
+    """Managed: the manager issues and renews it, and writes its CA into the caBundles. Secret: you do, in a Secret
+    with tls.crt and tls.key. CertManager: cert-manager does, by a Certificate that is part of the installation, and
+    its cainjector writes the caBundles. With the last two, the manager reads the mounted Secret, picks up a changed one
+    without a restart, and has no right on Secrets and webhook configurations."""
+
+    secret_name: Annotated[str, Field(max_length=253, pattern=DNS_SUBDOMAIN)] = WEBHOOK_SECRET
+    """The Secret of Secret and CertManager, in the namespace of the installation. Its certificate must name the
+    Services as the API server calls them, e.g. kueue-webhook-service.kueue-system.svc, sluice-conversion-service,
+    kueue-visibility-server, and kueue-controller-manager-metrics-service likewise. Pods wait until it exists."""
+
+    ca_bundle: Annotated[str, Field(pattern=f"^$|{PEM_CERTIFICATE}")] = ""
+    """With Secret: the PEM certificates of the CAs that have signed it, for the caBundles of webhooks, CRDs and
+    APIServices (`--set-file certificates.caBundle=ca.crt` with Helm). To change the CA, give the old and the new one
+    first. Empty: the installation leaves the caBundles to you."""
+
+    issuer: CertificateIssuer = CertificateIssuer()
+    """The issuer of cert-manager that signs the certificate."""
+
+
 class PolicyChoice(Model):
     """Which of the admission policies are installed; `installation.policy_settings.PolicyName` has the same names."""
 
@@ -284,6 +355,11 @@ class AdmissionPolicies(Model):
 
     policies: PolicyChoice = PolicyChoice()
     """Which of them, with `enabled`."""
+
+    mutating_policy_version: Literal["v1", "v1beta1", "v1alpha1", ""] = "v1"
+    """The version of MutatingAdmissionPolicy that the API server serves (`kubectl api-versions`): v1 from Kubernetes
+    1.36, v1beta1 from 1.34, v1alpha1 from 1.32, the latter two only where they are switched on. Empty: none, so
+    `suspendOnCreate` and `managedBy` have no effect; the webhooks suspend a new Job then."""
 
     break_glass_group: GroupName = BREAK_GLASS_GROUP
     """Members of this group may do what the policies refuse; the audit log says so. Webhooks are not asked about their
@@ -353,12 +429,7 @@ class Settings(Model):
     image_pull_secrets: list[Json] = Field(default_factory=list)
     """Secrets for the registry, as in a pod: [{name: ...}]."""
 
-    resources: Json = Field(
-        default_factory=lambda: {
-            "requests": {"cpu": "500m", "memory": "512Mi"},
-            "limits": {"cpu": "2", "memory": "1Gi"},
-        }
-    )
+    resources: Resources = Field(default_factory=_default_resources)
     """Requests and limits of the container. Measured (tests/benchmarks/bench_replicas.py): the replica that leads has
     82 MiB, and 208 MiB with 5000 queued Jobs, that is 25 KiB per Job; the one that waits has 80 and 135 MiB. So the
     request is enough for 15 000 queued Jobs and the limit for 35 000."""
@@ -385,8 +456,8 @@ class Settings(Model):
     """The configuration of the controllers."""
 
     admission_policies: AdmissionPolicies = AdmissionPolicies()
-    """Rules that hold while no manager runs, as ValidatingAdmissionPolicy and MutatingAdmissionPolicy; the API server
-    must serve both as v1 (Kubernetes 1.36). They apply to the Jobs that the KueueConfig manages."""
+    """Rules that hold while no manager runs, as ValidatingAdmissionPolicy (v1, Kubernetes 1.30) and
+    MutatingAdmissionPolicy (`mutatingPolicyVersion`). They apply to the Jobs that the KueueConfig manages."""
 
     logging: Logging = Logging()
     """What the managers log to stderr."""
@@ -414,6 +485,9 @@ class Settings(Model):
     The KueueConfig says which Jobs they are asked about (manageJobsWithoutQueueName, managedJobsNamespaceSelector).
     With listed `namespaces` they are asked about these only, and about kinds without a namespace."""
 
+    certificates: Certificates = Certificates()
+    """The certificate of the webhooks, the visibility API and the metrics, with `webhook.enabled`."""
+
     visibility: Switch = Switch()
     """The visibility API (positions of pending Workloads) as part of the cluster's API."""
 
@@ -422,6 +496,14 @@ class Settings(Model):
 
     monitoring: Monitoring = Monitoring()
     """Prometheus and Grafana."""
+
+    @model_validator(mode="after")
+    def _config_fits_the_certificates(self) -> Self:
+        text = self.manager_config.controller_manager_config_yaml
+        name = "managerConfig.controllerManagerConfigYaml"
+        if problems := certificate_misfits(loads(text, name), text, name, self.certificates.source):
+            raise ValueError(_on_one_line(ConfigurationError(problems)))
+        return self
 
     @model_validator(mode="after")
     def _roles_only_is_possible(self) -> Self:
@@ -450,6 +532,7 @@ def config_of(settings: Settings) -> Json:
     tree = _tree(settings.manager_config.controller_manager_config_yaml)
     selector = tree.get("managedJobsNamespaceSelector") or {}
     return {
+        "internalCertManagement": tree.get("internalCertManagement") or {},
         "manageJobsWithoutQueueName": tree.get("manageJobsWithoutQueueName") or False,
         "managedJobsNamespaceSelector": {
             "matchLabels": selector.get("matchLabels") or {},

@@ -7,6 +7,7 @@
     Each("namespaces", node)            an item of a list or an object for each value of a setting; ITEM is the value
     Spread("podAnnotations")            the entries of a setting, as further entries of the mapping that has it
     Checksum("a.b")                     the SHA-256 of a setting that is a text
+    Encoded("a.b")                      a setting that is a text, in base64
     Joined("a.b", ", ", "")             in a Text: the values of a setting, each after the one and before the other
 
 A path that begins with `config.` is that of a field in the KueueConfig, which is itself a setting. So webhooks and
@@ -17,6 +18,7 @@ policies cannot disagree with the configuration that the manager reads.
 
 from __future__ import annotations
 
+import base64
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -104,7 +106,12 @@ class Checksum:
     path: str
 
 
-Leaf: TypeAlias = "str | int | bool | Setting | _Item | Text | Joined | Checksum | None"
+@dataclass(frozen=True, slots=True)
+class Encoded:
+    path: str
+
+
+Leaf: TypeAlias = "str | int | bool | Setting | _Item | Text | Joined | Checksum | Encoded | None"
 Node: TypeAlias = "Leaf | Choice | When | Each | Spread | Mapping[str, Node] | Sequence[Node]"
 Template: TypeAlias = "Mapping[str, Node] | When | Each"
 
@@ -163,6 +170,8 @@ def _resolved(node: Node, values: Json, item: object) -> object:
             return "".join(f"{before}{each}{after}" for each in cast(Sequence[object], value(values, path)))
         case Checksum(path):
             return hashlib.sha256(str(value(values, path)).encode()).hexdigest()
+        case Encoded(path):
+            return base64.b64encode(str(value(values, path)).encode()).decode()
         case Choice(condition, then, otherwise):
             return _resolved(then if condition.holds(values) else otherwise, values, item)
         case str() | int() | None:

@@ -5,8 +5,8 @@
 Inputs that reach new code go to build/fuzz, for the next run on this machine; an input that fails is saved in the
 corpus, where the tests repeat it from then on.
 
-With FUZZ_SEED in the environment, it tries a fixed number of inputs per target (FUZZ_INPUTS, default: 40 000), which
-follow from the seed and the saved inputs, and SECONDS is not used. So a change fails only for what it does itself.
+With FUZZ_SEED in the environment, it decodes the corpus, and then inputs that follow from the corpus and the seed: the
+same ones each time, as many as the time allows. With FUZZ_INPUTS too, so many per target, and SECONDS is not used.
 """
 
 from __future__ import annotations
@@ -21,13 +21,11 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from tests.fuzz import process
+from tests.fuzz import process, targets
 from tests.fuzz.corpus_files import CORPUS, FAILURES, FOUND, repeat_command
-from tests.fuzz.targets import NAMES
 
 SECONDS = 120.0
-INPUTS = 40_000  # of a target, with a seed
-INPUTS_SECONDS = 300.0  # for them, after which a process is stopped
+INPUTS_SECONDS = 300.0  # for FUZZ_INPUTS, after which a process is stopped
 LEAST_SECONDS = 2.0  # of a target
 GRACE_SECONDS = 60.0  # beyond its share, after which a process is stopped
 POLL_SECONDS = 0.1
@@ -99,30 +97,38 @@ def _log(name: str) -> Path:
 
 def main(arguments: Sequence[str]) -> int:
     """Fuzz; 1 if an input has failed."""
-    seconds, names = float(arguments[0]) if arguments else SECONDS, arguments[1:] or NAMES
+    seconds, names = float(arguments[0]) if arguments else SECONDS, arguments[1:] or targets.NAMES
     seed = os.environ.get("FUZZ_SEED", "")
     if not seed and not process.is_available():
         print("make fuzz needs atheris, which has packages for Linux on x86-64 only")
         return 2
     at_once = os.cpu_count() or 1
-    queue = _of_seed(int(seed), names) if seed else _of_time(seconds, names, at_once)
+    queue = _of_seed(int(seed), seconds, names, at_once) if seed else _of_time(seconds, names, at_once)
     failed = [run for run in queue.runs(at_once) if _shown(run).failed]
     for run in failed:
         _report(run)
     return 1 if failed else 0
 
 
-def _of_seed(seed: int, names: Sequence[str]) -> Queue:
-    count = int(os.environ.get("FUZZ_INPUTS", INPUTS))
-    print(f"{count} inputs of seed {seed} for each of {len(names)} targets\n{HEADER}", flush=True)
-    return Queue(names, lambda name: process.repeat(name, seed, count), INPUTS_SECONDS)
+def _of_seed(seed: int, seconds: float, names: Sequence[str], at_once: int) -> Queue:
+    given = os.environ.get("FUZZ_INPUTS", "")
+    count, share = int(given) if given else None, _share(seconds, names, at_once, targets.import_all)
+    what = f"{count} inputs" if count is not None else f"the corpus, and inputs for {share:.0f} s"
+    print(f"FUZZ_SEED={seed}: {what} for each of {len(names)} targets\n{HEADER}", flush=True)
+    limit = INPUTS_SECONDS if count is not None else share + GRACE_SECONDS
+    return Queue(names, lambda name: process.repeat(name, seed, count, share), limit)
+
+
+def _share(seconds: float, names: Sequence[str], at_once: int, prepare: Callable[[], None]) -> float:
+    """Return the seconds of each target, after what all of them need."""
+    began = time.monotonic()
+    prepare()
+    left = seconds - (time.monotonic() - began)
+    return max(LEAST_SECONDS, left * min(at_once, len(names)) / len(names))
 
 
 def _of_time(seconds: float, names: Sequence[str], at_once: int) -> Queue:
-    began = time.monotonic()
-    process.import_product()
-    left = seconds - (time.monotonic() - began)
-    share = max(LEAST_SECONDS, left * min(at_once, len(names)) / len(names))
+    share = _share(seconds, names, at_once, process.import_product)
     print(f"{share:.0f} s for each of {len(names)} targets\n{HEADER}", flush=True)
     return Queue(names, partial(_search, share), share + GRACE_SECONDS)
 

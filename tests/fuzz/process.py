@@ -91,19 +91,26 @@ def stop(child: int) -> None:
     os.kill(child, signal.SIGKILL)
 
 
-def repeat(name: str, seed: int, count: int) -> None:
-    """Check `count` inputs that follow from the seed and the saved inputs."""
+def repeat(name: str, seed: int, count: int | None, seconds: float) -> None:
+    """Check the saved inputs, then those that follow from them and the seed: `count`, or as many as the time allows.
+
+    With more time a run checks the inputs of a shorter one first.
+    """
     from tests.fuzz import targets
 
     logging.disable(logging.WARNING)
     target, rng = targets.load(name), Random(seed)
     seeds, one = [file.read_bytes() for file in inputs(name)], _checked(name, target)
-    for _ in range(count):
+    for data in seeds:
+        one(data)
+    number, end = 0, time.monotonic() + seconds
+    while number < count if count is not None else time.monotonic() < end:
+        number += 1
         data = rng.choice(seeds)
         for _ in range(rng.choice(MUTATIONS)):
             data = mutated(target, data, seeds, MAX_BYTES, rng.getrandbits(32), partial(with_changed_bytes, rng))
         one(data)
-    print(f"#{count} DONE", file=sys.stderr)
+    print(f"#{number} DONE", file=sys.stderr)
 
 
 def search(name: str, seconds: float, options: list[str]) -> NoReturn:

@@ -36,6 +36,42 @@ from tests.fuzz.targets.reviews import NOW
 REPOSITORY = Path(__file__).parents[2]
 GOLDEN = REPOSITORY / "tests/golden"
 MAX_BYTES = 4096  # of a seed
+CREDENTIAL_API = "client.authentication.k8s.io/v1"
+RULES = b"""\
+- match: {labels: {team: a}, priorityClassName: high}
+  toLocalQueue: team-a
+- match: {labels: {team: b}}
+  skip: true
+- toLocalQueue: rest
+"""
+CLUSTER_OBJECTS = b"""\
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: ResourceFlavor
+metadata: {name: default}
+---
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: ClusterQueue
+metadata: {name: team}
+spec:
+  cohortName: teams
+  namespaceSelector: {}
+  preemption: {withinClusterQueue: LowerPriority}
+  resourceGroups:
+  - coveredResources: [cpu]
+    flavors: [{name: default, resources: [{name: cpu, nominalQuota: 4}]}]
+---
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: WorkloadPriorityClass
+metadata: {name: urgent}
+value: 1000
+"""
+SETTINGS = (
+    b"components=Apart\nnamespaces={a,b}\nimage.tag=v1",
+    b"webhook.enabled=false\nadmissionPolicies.enabled=true\nadmissionPolicies.queueAccounts=[a:b]",
+    b"resources={limits: {cpu: 1}}\ntolerations=[{key: k}]\nreplicas=1",
+    b"replicas=none",
+    b"image.tag=2026-13-01",
+)
 Seeds = Iterator[tuple[str, str, bytes]]  # target, head, body
 
 
@@ -46,6 +82,7 @@ def seeds() -> Seeds:
     yield from _of_requests()
     yield from _of_texts()
     yield from _of_access()
+    yield from _of_commands()
 
 
 def _lines(name: str) -> list[Any]:
@@ -295,6 +332,41 @@ def _of_access() -> Seeds:
         "front-proxy",
         msgspec.json.encode({"requestheader-client-ca-file": "pem", **headers, **more}),
     )
+
+
+def _of_commands() -> Seeds:
+    status = {"token": "t", "expirationTimestamp": "2026-01-01T00:00:00Z", "clientCertificateData": "c"}
+    credential = {"apiVersion": CREDENTIAL_API, "kind": "ExecCredential", "status": status}
+    for tree in (credential, {**credential, "status": {}}, {**credential, "apiVersion": "v1"}):
+        yield "exec-credential", "", json.dumps(tree).encode()
+    yield "import-rules", "", RULES
+    yield "cluster-objects", "", CLUSTER_OBJECTS
+    yield "cluster-objects", "", CLUSTER_OBJECTS.replace(b"v1beta2", b"v1beta1").replace(b"cohortName", b"cohort")
+    for document in (REPOSITORY / "config/samples/queues.yaml").read_bytes().split(b"---\n"):
+        yield "cluster-objects", "", document
+    for number, obj in enumerate(_recorded()):
+        if obj.get("kind") in ("Job", "Workload") and number % 20 == 0:
+            page = {"kind": "List", "metadata": {"resourceVersion": "7", "continue": "c"}, "items": [obj]}
+            yield "api-responses", "list", json.dumps(page).encode()
+            yield "api-responses", "get" if obj["kind"] == "Job" else "patch", json.dumps(obj).encode()
+    for details in ({"retryAfterSeconds": 1, "causes": [{"field": "spec"}]}, ["x"], None):
+        failure = {"kind": "Status", "reason": "Conflict", "message": "changed", "details": details}
+        yield "api-responses", "error", json.dumps(failure).encode()
+    yield "api-responses", "error", b"<html>bad gateway</html>"
+    for text in SETTINGS:
+        yield "settings", "set", text
+    values = (REPOSITORY / "deploy/chart/values.yaml").read_text()
+    for chapter in values.split("\n\n"):
+        yield "settings", "values", chapter.encode()
+    labels = {"app.kubernetes.io/name": "kueue"}
+    saved: list[Json] = [
+        {"kind": "Namespace", "metadata": {"name": "kueue-system", "labels": labels}},
+        {"kind": "Deployment", "metadata": {"name": "a", "namespace": "kueue-system"}, "spec": {"replicas": 1}},
+        {"kind": "Secret", "metadata": {"name": "s", "namespace": "kueue-system"}, "type": "Opaque"},
+    ]
+    yield "undo-file", "", yaml.safe_dump_all(saved, sort_keys=False).encode()
+    yield "undo-file", "", yaml.safe_dump(crd_generation.crd(KINDS[2]), sort_keys=False).encode()
+    yield "undo-file", "", b"kind: Deployment\nmetadata: {name: 2026-13-01}\n"
 
 
 def write(folder: Path) -> None:

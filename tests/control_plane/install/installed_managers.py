@@ -19,12 +19,12 @@ from tests.control_plane.server import ControlPlane
 SYSTEM = "kueue-system"
 
 
-def installed(cluster: ControlPlane, *settings: str) -> list[str]:
-    """Install with these settings (PATH=VALUE) and return the names of the Deployments."""
+def installed(cluster: ControlPlane, *settings: str, flags: Sequence[str] = ()) -> list[str]:
+    """Install with these settings (PATH=VALUE) and flags, and return the names of the Deployments."""
     for kind in ("deployments", "clusterrolebindings", "rolebindings"):  # of an earlier installation
         kubectl(cluster, "delete", kind, "-A", "-l", "app.kubernetes.io/name=sluice")
     chosen = [part for setting in settings for part in ("--set", setting)]
-    kubectl(cluster, "apply", "--server-side", "-f", "-", stdin=sluice("install", *chosen).encode())
+    kubectl(cluster, "apply", "--server-side", "-f", "-", stdin=sluice("install", *flags, *chosen).encode())
     until_served(cluster)
     return kubectl(cluster, "-n", SYSTEM, "get", "deployments", "-o", "jsonpath={.items[*].metadata.name}").split()
 
@@ -38,11 +38,12 @@ async def start(
     url: str = "",
     ports: Sequence[str] = ("--metrics-port", "0"),
     namespace: str = SYSTEM,
+    until: str = "ready",
 ) -> Manager:
     """Start the manager of a Deployment as its pod would, with a token of its service account.
 
     `changed`: parts of the configuration that differ from the installed one. `url`: of a proxy of the API server.
-    `ports`: as in `Manager.start`. `namespace`: that of the installation.
+    `ports`, `until`: as in `Manager.start`. `namespace`: that of the installation.
     """
     folder.mkdir()
     tree = json.loads(kubectl(cluster, "-n", namespace, "get", "deployment", deployment, "-o", "json"))
@@ -62,7 +63,9 @@ async def start(
         for name, text in config_map(cluster, namespace, "sluice-cluster-objects").items():
             (mounted / name).write_text(text)
         flags.append(f"--cluster-objects={mounted}")
-    return await Manager.start(kubeconfig, *flags, config=yaml.safe_dump({**config, **changed}), ports=ports)
+    return await Manager.start(
+        kubeconfig, *flags, config=yaml.safe_dump({**config, **changed}), ports=ports, until=until
+    )
 
 
 def config_map(cluster: ControlPlane, namespace: str, name: str) -> dict[str, str]:

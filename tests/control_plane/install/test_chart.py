@@ -54,6 +54,22 @@ VALUES: dict[str, Json] = {
         "admissionPolicies": {"enabled": True, "breakGlassGroup": "on-call", "queueAccounts": ["a:b", "c"]},
         "webhook": {"failurePolicy": "Ignore", "timeoutSeconds": 2},
     },
+    "mutating policies of 1.34": {"admissionPolicies": {"enabled": True, "mutatingPolicyVersion": "v1beta1"}},
+    "no mutating policies": {"admissionPolicies": {"enabled": True, "mutatingPolicyVersion": ""}},
+    "certificate of the admin": {
+        "components": "Apart",
+        "certificates": {"source": "Secret", "secretName": "mine", "caBundle": "-----BEGIN CERTIFICATE-----\n+/=\n"},
+    },
+    "certificate and section of the admin": {
+        "certificates": {"source": "Secret"},
+        "managerConfig": {"controllerManagerConfigYaml": f"{CONFIG}internalCertManagement: {{enable: false}}\n"},
+    },
+    "certificate of cert-manager": {"certificates": {"source": "CertManager"}},
+    "certificate of an issuer": {
+        "certificates": {"source": "CertManager", "issuer": {"kind": "ClusterIssuer", "name": "company"}},
+        "webhook": {"enabled": True},
+    },
+    "cert-manager without webhooks": {"certificates": {"source": "CertManager"}, "webhook": {"enabled": False}},
     "admission without exemption": {"admissionPolicies": {"enabled": True, "breakGlassGroup": ""}},
     "notified": {"components": "Apart", "notifications": {"secretName": "hook.v1"}},
     "with Roles only": {"components": "Apart", "namespaces": ["a", "b"], "clusterObjects": "kind: ClusterQueue\n"},
@@ -89,7 +105,8 @@ def test_the_chart_renders_what_sluice_install_prints(name: str, tmp_path: Path)
     "values",
     [
         *("replicas=none", "image.tga=v1", "components=Both", "namespaces[0]=A", "webhook.timeoutSeconds=6"),
-        *("notifications.secretName=A", "clusterObjects=x"),
+        *("notifications.secretName=A", "clusterObjects=x", "tracing.sampler=foo", "certificates.source=Mine"),
+        *("resources.requests.cpu=lots", "admissionPolicies.mutatingPolicyVersion=v2"),
     ],
 )
 def test_wrong_values_are_refused_by_the_schema(values: str) -> None:
@@ -160,6 +177,17 @@ def test_helm_accepts_a_configuration_that_a_manager_accepts(text: str, tmp_path
     settings_from([{"managerConfig": {"controllerManagerConfigYaml": text}}], [])
     done = with_config("template", text, tmp_path)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("section", ["{enable: true}", "{webhookSecretName: kueue-webhook-server-cert}", ""])
+def test_helm_refuses_a_configuration_that_issues_what_is_mounted(section: str, tmp_path: Path) -> None:
+    file = tmp_path / "config.yaml"
+    file.write_text(f"{HEAD}internalCertManagement: {section}\n")
+    values = ("--set", "certificates.source=Secret", "--set-file", f"managerConfig.controllerManagerConfigYaml={file}")
+    command = [str(provide.find("helm")), "template", str(CHART), *values]
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert "internalCertManagement.enable: not false, with certificates.source Secret" in done.stderr
 
 
 @pytest.mark.parametrize("text", ["\n", "# queues\n", "kind: ResourceFlavor\n"])

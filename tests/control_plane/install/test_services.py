@@ -1,14 +1,12 @@
 """The webhooks of an installation, asked by a real API server through the installed Services.
 
-kube-apiserver resolves a Service to the addresses of its EndpointSlices itself (--enable-aggregator-routing). They name
-the address of this machine, where the manager runs as a process, so that neither kube-proxy nor pods are needed;
-tests/control_plane/image has both Services with pods of the image. An API server accepts no loopback address there.
+They lead to this machine, where the manager runs as a process (`own_endpoints`); tests/control_plane/image has both
+Services with pods of the image.
 """
 
 from __future__ import annotations
 
 import json
-import socket
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -16,12 +14,13 @@ from typing import Any
 
 import pytest
 
-from queue_manager.api.api_resources import CLUSTER_QUEUES, NAMESPACES, Resource
-from queue_manager.api.component_names import CONVERSION_SERVICE, WEBHOOK_SERVICE
+from queue_manager.api.api_resources import CLUSTER_QUEUES, NAMESPACES
+from queue_manager.api.component_names import CONVERSION_SERVICE
 from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.transport_protocol import ApiError, Request
 from tests.control_plane.conftest import kubectl
 from tests.control_plane.install.installed_managers import SYSTEM, installed, start
+from tests.control_plane.install.own_endpoints import lead_services_to, own_address
 from tests.control_plane.manager.guarded import job, try_job
 from tests.control_plane.manager.process import Manager
 from tests.control_plane.server import ControlPlane, free_ports
@@ -30,7 +29,6 @@ from tests.waiting import until
 pytestmark = pytest.mark.control_plane
 
 Json = dict[str, Any]
-SLICES = Resource("discovery.k8s.io", "v1", "endpointslices", "EndpointSlice")
 JOBS_IN = "the webhooks are asked about Jobs of the listed namespace"
 OLD_QUEUE = {
     "apiVersion": "kueue.x-k8s.io/v1beta1",
@@ -40,35 +38,12 @@ OLD_QUEUE = {
 }
 
 
-def own_address() -> str:
-    """An IPv4 address of this machine that is not loopback; "" without a network."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as chosen:
-        try:
-            chosen.connect(("192.0.2.1", 9))  # of documentation: nothing is sent
-        except OSError:
-            return ""
-        address: str = chosen.getsockname()[0]
-    return "" if address.startswith("127.") else address
-
-
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[ControlPlane]:
     if not own_address():
         pytest.skip("an EndpointSlice needs an address of this machine besides loopback")
     with ControlPlane.start("--enable-aggregator-routing=true") as plane:
         yield plane
-
-
-async def lead_services_to(api: RestClient, port: int) -> None:
-    """Make the EndpointSlices that the controller of Kubernetes makes for ready pods."""
-    for service in (WEBHOOK_SERVICE, CONVERSION_SERVICE):
-        tree = {
-            "metadata": {"name": service, "labels": {"kubernetes.io/service-name": service}},
-            "addressType": "IPv4",
-            "endpoints": [{"addresses": [own_address()], "conditions": {"ready": True}}],
-            "ports": [{"name": "webhook-server", "port": port, "protocol": "TCP"}],
-        }
-        await api.create(SLICES, SYSTEM, tree)
 
 
 @pytest.fixture

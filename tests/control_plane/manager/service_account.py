@@ -12,12 +12,14 @@ from uuid import uuid4
 
 from queue_manager.api.api_resources import SECRETS, Resource
 from queue_manager.api.component_names import service_account
+from queue_manager.engine.http_transport import HttpTransport
 from queue_manager.engine.rest_client import RestClient
 from queue_manager.operator.required_permissions import ALL, JOB_CONTROLLER, QUEUE, rules
 from tests.control_plane.audit import LIMITED
 from tests.control_plane.server import ControlPlane
 from tests.waiting import until
 
+DAY_SECONDS = 24 * 3600
 RBAC = ("rbac.authorization.k8s.io", "v1")
 ACCOUNTS = Resource("", "v1", "serviceaccounts", "ServiceAccount")
 ROLES = Resource(*RBAC, "clusterroles", "ClusterRole", namespaced=False)
@@ -111,6 +113,20 @@ def without(verb: str, resource: str, controllers: Iterable[str] = ALL) -> list[
         for rule in rules(controllers)
         if rule["resources"] != [resource] or rule["verbs"] != [verb]
     ]
+
+
+async def credentials(plane: ControlPlane, controllers: Iterable[str] = ALL) -> Path:
+    """Return a kubeconfig of a service account with the rights of these controllers, made once per server."""
+    chosen = tuple(controllers)
+    file = plane.folder / f"kubeconfig-{'-'.join(chosen)}"
+    if not file.exists():
+        transport = HttpTransport.from_kubeconfig(plane.kubeconfig)
+        try:
+            token, _ = await (await account(RestClient(transport), "default", rules(chosen))).token(DAY_SECONDS)
+        finally:
+            await transport.close()
+        write_kubeconfig(file, plane.url, {"token": token}, plane)
+    return file
 
 
 def write_kubeconfig(path: Path, url: str, user: dict[str, Any], plane: ControlPlane | None = None) -> Path:

@@ -44,6 +44,7 @@ from queue_manager.operator.webhooks.webhook_startup import serving_names
 from tests.control_plane.cleanup import clear
 from tests.control_plane.manager.conftest import Start
 from tests.control_plane.manager.guarded import (
+    certificate,
     config,
     installed,
     job,
@@ -264,16 +265,6 @@ async def test_two_replicas_share_one_certificate(
 
 def visibility_url(manager: Manager) -> str:
     return next(line for line in manager.lines if "/apis/visibility" in line).split()[1].partition("/apis")[0]
-
-
-async def certificate(url: str) -> bytes:
-    """What the server presents, in DER."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-    _, writer = await asyncio.open_connection("127.0.0.1", int(url.rpartition(":")[2]), ssl=context)
-    found: bytes = writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
-    writer.close()
-    return found
 
 
 @pytest.mark.usefixtures("running_pods")

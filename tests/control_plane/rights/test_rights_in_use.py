@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from typing import Any
 import aiohttp
 import pytest
 
+from job_controller.json_tree import Json
 from queue_manager.api.api_resources import (
     API_SERVICES,
     MUTATING_WEBHOOKS,
@@ -28,11 +30,12 @@ from queue_manager.engine.http_transport import HttpTransport
 from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.transport_protocol import ApiError
 from queue_manager.installation.granted_permissions import Grant, granted
+from queue_manager.installation.helm_values import settings_from
 from queue_manager.installation.objects import objects
-from queue_manager.installation.settings import Settings
 from queue_manager.operator.required_permissions import ALL, rules
 from queue_manager.operator.webhooks.webhook_permissions import API_SERVICE_NAMES
 from tests.control_plane import audit
+from tests.control_plane.conftest import install_kinds
 from tests.control_plane.install.installed_managers import SYSTEM, installed, start
 from tests.control_plane.manager.proxy import proxy_to
 from tests.control_plane.manager.scenario import Scenario, kubelet
@@ -65,39 +68,77 @@ async def api(cluster: ControlPlane) -> AsyncIterator[RestClient]:
     await transport.close()
 
 
+CLUSTER_OBJECTS = """
+{kind: ResourceFlavor, apiVersion: kueue.x-k8s.io/v1beta2, metadata: {name: default}}
+---
+kind: ClusterQueue
+apiVersion: kueue.x-k8s.io/v1beta2
+metadata: {name: team}
+spec:
+  namespaceSelector: {}
+  resourceGroups:
+  - coveredResources: [cpu]
+    flavors: [{name: default, resources: [{name: cpu, nominalQuota: 4}]}]
+"""
+ONLY_JOBS: Json = {"components": "JobController", "namespaces": [TEAM], "monitoring": {"authorizeReaders": True}}
+
+
 @pytest.mark.parametrize(
-    ("settings", "accounts"),
+    ("values", "accounts", "tour"),
     [
-        pytest.param(Settings(), [MANAGER], id="together"),
-        pytest.param(Settings(components="Apart"), [MANAGER, JOB_CONTROLLER], id="apart"),
-        pytest.param(Settings(namespaces=[TEAM]), [MANAGER], id="listed"),
+        pytest.param({}, [MANAGER], Tour.run, id="together"),
+        pytest.param({"components": "Apart"}, [MANAGER, JOB_CONTROLLER], Tour.run, id="apart"),
+        pytest.param({"namespaces": [TEAM]}, [MANAGER], Tour.run, id="listed"),
+        pytest.param(ONLY_JOBS, [JOB_CONTROLLER], Tour.run_without_queue, id="only the Job controller"),
+        pytest.param(
+            {"namespaces": [TEAM], "clusterObjects": CLUSTER_OBJECTS},
+            [MANAGER],
+            Tour.run_with_roles_only,
+            id="with Roles only",
+        ),
     ],
 )
 async def test_every_right_is_used_and_no_request_is_refused(
-    cluster: ControlPlane, api: RestClient, tmp_path: Path, settings: Settings, accounts: list[str]
+    cluster: ControlPlane,
+    api: RestClient,
+    tmp_path: Path,
+    values: Json,
+    accounts: list[str],
+    tour: Callable[[Tour], Awaitable[None]],
 ) -> None:
+    settings = settings_from([values], [])
     await api.create(NAMESPACES, "", {"metadata": {"name": TEAM}})
-    chosen = [f"components={settings.components}", f"namespaces=[{', '.join(settings.namespaces)}]"]
-    deployments = await asyncio.to_thread(installed, cluster, *chosen)
+    roles_only = bool(settings.cluster_objects)
+    if roles_only:  # an admin has made both
+        await api.create(NAMESPACES, "", {"metadata": {"name": SYSTEM}})
+        await asyncio.to_thread(install_kinds, cluster)
+    file = tmp_path / "values.yaml"
+    file.write_text(json.dumps(values))
+    deployments = await asyncio.to_thread(installed, cluster, flags=("--values", str(file)))
     assert deployments == accounts
     async with AsyncExitStack() as stack:
         proxy = await stack.enter_async_context(proxy_to(cluster))
         for name in deployments:
             changed = {**SETTINGS, **addresses(*free_ports(4))}
+            if roles_only:
+                changed["metrics"] = {"bindAddress": "0"}  # on loopback, without authentication
             manager = await start(cluster, name, tmp_path / name, changed, url=proxy.url, ports=())
             stack.push_async_callback(manager.stop)
-            await scrape(changed["metrics"]["bindAddress"], cluster.token)
-        await without_webhooks(api)
+            if not roles_only:
+                await scrape(changed["metrics"]["bindAddress"], cluster.token)
+        if settings.components != "JobController" and not roles_only:
+            await without_webhooks(api)
         await stack.enter_async_context(kubelet(api.transport, script))
-        await Tour(Scenario(api, TEAM, until), proxy).run()
+        await tour(Tour(Scenario(api, TEAM, until), proxy))
     acts = list(audit.acts(audit.log_of(cluster.folder)))
     assert [act for act in acts if act.code == 403] == []
     for name in accounts:
         mine = [act for act in acts if act.account == f"{SYSTEM}:{name}"]
         rights = granted(objects(settings, SYSTEM), name)
         assert {right for right in rights if not used(right, mine)} == set(), name
-        assert {act.resource for act in mine} >= DELEGATED
-    assert any(act.name == "extension-apiserver-authentication" for act in acts)
+        assert {act.resource for act in mine} >= (set() if roles_only else DELEGATED)
+    reads_front_proxy = any(act.name == "extension-apiserver-authentication" for act in acts)
+    assert reads_front_proxy is (MANAGER in accounts and not roles_only)
 
 
 def used(right: Grant, acts: list[audit.Act]) -> bool:

@@ -12,7 +12,7 @@ from typing import Any
 from aiohttp import web
 
 from job_controller.model import Pod
-from queue_manager.api.api_resources import CLUSTER_QUEUES, COHORTS, EVENTS, JOBS, PODS, WORKLOADS
+from queue_manager.api.api_resources import CLUSTER_QUEUES, COHORTS, EVENTS, JOBS, LOCAL_QUEUES, PODS, WORKLOADS
 from queue_manager.api.keys import MAX_EXEC_TIME, QUEUE_NAME
 from queue_manager.engine.transport_protocol import ApiError
 from queue_manager.simulation.kubelet import PodScript
@@ -41,13 +41,46 @@ class Tour:
     proxy: Proxy
 
     async def run(self) -> None:
+        """Of an installation with the queue and ClusterQueues on the API server."""
         await self._queues()
+        await self._jobs_in_queues()
+        await self.a_cluster_queue_is_reported_twice()
+
+    async def run_with_roles_only(self) -> None:
+        """Of an installation that has its ClusterQueue `team` in a file."""
+        local_queue = {"metadata": {"name": "lq"}, "spec": {"clusterQueue": "team"}}
+        await self.scenario.api.create(LOCAL_QUEUES, self.scenario.namespace, local_queue)
+        await self._jobs_in_queues()
+
+    async def run_without_queue(self) -> None:
+        """Of an installation with the Job controller only."""
+        scenario, api = self.scenario, self.scenario.api
+        await scenario.submit("ends", queue="", suspend=False, parallelism=2, completions=2)
+        await scenario.until_finished("ends")
+        await scenario.submit("expires", queue="", suspend=False, ttlSecondsAfterFinished=0)
+        await until(lambda: self._deleted("expires"), "the Job controller deletes the Job")
+        job = f"{ENDLESS}-1"
+        await scenario.submit(job, queue="", suspend=False)
+        for _ in range(2):
+            await until(lambda: self._active(job, 1), "its pod is active")
+            await api.patch(JOBS, scenario.namespace, job, {"spec": {"suspend": True}})
+            await until(lambda: self._active(job, 0), "its pod is deleted")
+            await api.patch(JOBS, scenario.namespace, job, {"spec": {"suspend": False}})
+        await until(lambda: self._is_counted(job, "Suspended"), "the Job controller's Event is counted")
+        await api.delete(JOBS, scenario.namespace, job)
+        await scenario.submit(f"{ENDLESS}-2", queue="", suspend=False)
+        await until(lambda: self._active(f"{ENDLESS}-2", 1), "its pod is active")
+        await self._add_orphan(f"{ENDLESS}-2")
+        with self._refused(r"/jobs/[^/]+/status"):
+            await scenario.submit("conflict", queue="", suspend=False)
+            await scenario.until_finished("conflict")
+
+    async def _jobs_in_queues(self) -> None:
         await self.a_job_ends()
         await self.a_finished_job_expires()
         await self.a_job_is_stopped_twice()
         await self.a_job_exceeds_its_time()
         await self.an_orphan_is_adopted()
-        await self.a_cluster_queue_is_reported_twice()
         await self.writes_conflict()
 
     async def _queues(self) -> None:
@@ -99,6 +132,10 @@ class Tour:
         await self.scenario.submit(job)
         await self.scenario.until_admitted(job)
         await until(lambda: self._active(job, 1), "its pod is active")
+        await self._add_orphan(job)
+
+    async def _add_orphan(self, job: str) -> None:
+        """Wait until a pod with the labels of the Job has an owner, and delete the Job."""
         [pod] = await self.scenario.pods(job)
         meta = {"name": f"{job}-orphan", "labels": pod["metadata"]["labels"]}
         spec = {"restartPolicy": "Never", "containers": [{"name": "main", "image": "x"}]}

@@ -13,6 +13,7 @@ _MODULES: Mapping[str, tuple[str, ...]] = {
     "texts": ("scalars", "selectors", "cel"),
     "reviews": ("admission-review", "conversion-review", "access-review", "certificates"),
     "requests": ("requests", "patches"),
+    "commands": ("exec-credential", "import-rules", "cluster-objects", "api-responses", "settings", "undo-file"),
 }
 NAMES = tuple(name for names in _MODULES.values() for name in names)
 

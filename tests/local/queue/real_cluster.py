@@ -1,5 +1,8 @@
 """A RunningCluster on the real server: our controllers as its clients, a scripted kubelet, the rules as webhooks.
 
+The controllers work under a service account with the rights of an installation, users and kubelet as an admin. A
+request that RBAC refuses fails the run (tests/control_plane/fixtures.py).
+
 Objects have the names that the scenarios give them, so there is one cluster at a time, and it is emptied before the
 next. kube-controller-manager collects garbage.
 """
@@ -28,6 +31,7 @@ from queue_manager.simulation.kubelet import Kubelet, Script
 from queue_manager.wiring import QueueManager, attach_queue_controllers
 from tests.control_plane import webhooks
 from tests.control_plane.cleanup import clear, forget_events
+from tests.control_plane.manager.service_account import credentials
 from tests.control_plane.server import ControlPlane
 from tests.control_plane.webhooks import Webhooks
 
@@ -53,14 +57,18 @@ async def running(
     async with AsyncExitStack() as stack:
         transport = HttpTransport.from_kubeconfig(plane.kubeconfig)
         stack.push_async_callback(transport.close)
+        own = HttpTransport.from_kubeconfig(await credentials(plane))
+        stack.push_async_callback(own.close)
         await stack.enter_async_context(hooks.serve(admission))
         stack.push_async_callback(_empty, RestClient(transport))
         recorder = Recorder(transport)
-        runtime = Runtime(recorder, SystemClock(), Random(1))
+        runtime = Runtime(recorder.beside(own), SystemClock(), Random(1))
         queue = attach_queue_controllers(runtime, config)
         attach_job_controller(runtime, config.job_controller.options(), queue.permits)
-        Kubelet(runtime, script)
+        node = Runtime(recorder, SystemClock(), Random(1))
+        Kubelet(node, script)
         await stack.enter_async_context(runtime)
+        await stack.enter_async_context(node)
         stack.callback(admission.clear)
         admission.extend(queue.admission)
         yield RealCluster(RestClient(recorder), SystemClock(), recorder.history, admission, queue, runtime.metrics)
@@ -113,6 +121,12 @@ class Recorder(Relay):
         super().__init__(inner)
         self._versions: set[str] = set()
         self.history: list[bytes] = []
+
+    def beside(self, other: Transport) -> Recorder:
+        """Return a recorder of another client, with the same history."""
+        recorder = Recorder(other)
+        recorder._versions, recorder.history = self._versions, self.history
+        return recorder
 
     async def request(self, request: Request) -> Response:
         answer = await self._inner.request(request)

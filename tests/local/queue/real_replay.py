@@ -1,8 +1,8 @@
 """Replays a recording on the real server in real time: the counterpart of `World` on the embedded one.
 
 Our Job controller is one client of the server, the queue's controllers are another, which can be killed and started
-again. Pods are written by the recording. The history comes from watches, so it also has what the server's own garbage
-collector does.
+again. Each has a service account with its rights. Pods are written by the recording. The history comes from watches, so
+it also has what the server's own garbage collector does.
 """
 
 from __future__ import annotations
@@ -32,9 +32,11 @@ from queue_manager.engine.runtime import Runtime
 from queue_manager.engine.transport_protocol import Request
 from queue_manager.hosting.job_controller_port import attach_job_controller
 from queue_manager.local.server.admission_plugin_protocol import AdmissionPlugin
+from queue_manager.operator.required_permissions import JOB_CONTROLLER, QUEUE
 from queue_manager.wiring import attach_queue_controllers
 from tests.control_plane import webhooks
 from tests.control_plane.cleanup import clear, forget_events
+from tests.control_plane.manager.service_account import credentials
 from tests.control_plane.server import ControlPlane
 from tests.control_plane.webhooks import Webhooks
 from tests.local.queue.replay import TEAMS, begin_namespaces
@@ -53,7 +55,7 @@ class RealWorld:
 
     async def start(self) -> None:
         """Start the queue's controllers, with empty caches."""
-        transport = HttpTransport.from_kubeconfig(self._plane.kubeconfig)
+        transport = HttpTransport.from_kubeconfig(await credentials(self._plane, [QUEUE]))
         runtime = Runtime(transport, self.clock, Random(1))
         self._admission[:] = attach_queue_controllers(runtime, self._config).admission
         await runtime.__aenter__()
@@ -75,7 +77,9 @@ class RealWorld:
         stack.push_async_callback(_empty, self.client)
         tasks = [asyncio.create_task(self._watch(transport, resource)) for resource in RECORDED]
         stack.callback(lambda: [task.cancel() for task in tasks])
-        jobs = Runtime(transport, self.clock, Random(1))
+        own = HttpTransport.from_kubeconfig(await credentials(self._plane, [JOB_CONTROLLER]))
+        stack.push_async_callback(own.close)
+        jobs = Runtime(own, self.clock, Random(1))
         attach_job_controller(jobs, self._config.job_controller.options())
         await stack.enter_async_context(jobs)
         stack.push_async_callback(self.kill)

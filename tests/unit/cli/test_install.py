@@ -94,6 +94,22 @@ def test_the_page_for_admins_gives_the_queue_its_history(tmp_path: Path, capsys:
     assert loads(config.read_text(), "config").history.url.startswith("postgresql://sluice_writer@")
 
 
+@pytest.mark.parametrize(
+    ("chosen", "enable", "said"),
+    [("Secret", "true", "true; an installation has false"), ("Managed", "false", "false; an installation has true")],
+)
+def test_a_configuration_that_does_not_fit_the_issuer_names_file_and_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], chosen: str, enable: str, said: str
+) -> None:
+    file, values = tmp_path / "config.yaml", tmp_path / "values.yaml"
+    head = "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\n"
+    file.write_text(f"{head}internalCertManagement:\n  enable: {enable}\n")
+    values.write_text(f"certificates: {{source: {chosen}}}\n")
+    for option in (["--set", f"certificates.source={chosen}"], ["--values", str(values)]):
+        assert main(["install", "--config", str(file), *option]) == 2
+        assert f"{file}:4: internalCertManagement.enable: {said}" in capsys.readouterr().err
+
+
 def test_a_mistake_in_the_configuration_names_file_and_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "config.yaml"
     file.write_text("apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\nmanageJobsWithoutQueueName: 1\n")

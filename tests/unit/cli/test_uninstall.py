@@ -39,11 +39,11 @@ async def client() -> RestClient:
     return client
 
 
-async def removed(client: RestClient, *, dry_run: bool) -> dict[str, tuple[str, str]]:
-    """Remove with --crds; return result and note of each CRD."""
+async def removed(client: RestClient, *, dry_run: bool, crds: bool = True) -> dict[str, tuple[str, str]]:
+    """Remove, by default with --crds; return result and note of each CRD."""
     report = ChangeReport("json", dry_run=dry_run)
     removal = uninstall._Removal(client, report, object_names.DEFAULT_NAMESPACE, 5.0, dry_run)
-    await uninstall.uninstall(client, report, removal, crds=True)
+    await uninstall.uninstall(client, report, removal, crds=crds)
     return {row.name: (row.result, row.note) for row in report.rows if row.kind == CRDS.kind}
 
 
@@ -64,6 +64,13 @@ async def test_a_crd_of_the_group_that_sluice_does_not_have_is_named_without_a_c
             await client.create(CRDS, "", renamed(tree))
     rows = await removed(client, dry_run=True)
     assert rows["topologies.kueue.x-k8s.io"] == ("unchanged", NO_CRD_OF_SLUICE)
+    assert "topologies.kueue.x-k8s.io" not in await removed(client, dry_run=True, crds=False)
+
+
+async def test_crds_without_the_label_are_reported_without_crds_too(client: RestClient) -> None:
+    """Otherwise `nothing of Sluice is installed` would be all that is said of them."""
+    names = {tree["metadata"]["name"] for tree in await client.list(CRDS)}
+    assert await removed(client, dry_run=False, crds=False) == dict.fromkeys(names, ("unchanged", NOT_ITS_CRD))
 
 
 def renamed(tree: dict[str, Any]) -> dict[str, Any]:

@@ -39,5 +39,5 @@ async def test_a_kind_that_the_cluster_does_not_serve_is_refused() -> None:
     service = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "s"}}
     assert await results(service, MONITOR) == [
         ("Service", "created", "does not exist yet"),
-        ("ServiceMonitor", "refused", "the cluster does not serve ServiceMonitor"),
+        ("ServiceMonitor", "refused", "the cluster does not serve ServiceMonitor as v1"),
     ]

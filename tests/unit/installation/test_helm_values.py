@@ -46,6 +46,19 @@ def test_assignments_go_before_files_and_later_ones_before_earlier_ones() -> Non
         ("webhook.timeoutSeconds=6", "webhook.timeoutSeconds: Input should be less than or equal to 5, not 6"),
         ("webhook.failurePolicy=Maybe", "webhook.failurePolicy: Input should be 'Fail' or 'Ignore', not 'Maybe'"),
         ("admissionPolicies.breakGlassGroup='a\"b'", "admissionPolicies.breakGlassGroup: String should match pattern"),
+        ("tracing.sampler=foo", "tracing.sampler: Input should be 'always_on', 'always_off', 'traceidratio', "),
+        ("tracing.samplerArgument='2'", "tracing.samplerArgument: String should match pattern"),
+        ("resources.requests.cpu=lots", "resources.requests.cpu: 'lots' is not a quantity, such as 500m or 1Gi"),
+        ("resources.limits.memory=-1Gi", "resources.limits.memory: '-1Gi' is negative"),
+        ("resources.limits.memory=[]", "resources.limits.memory: [] is not a quantity"),
+        ("resources.request={cpu: 1}", "resources.request.[key]: Input should be 'requests' or 'limits'"),
+        (
+            "admissionPolicies.mutatingPolicyVersion=v2",
+            "admissionPolicies.mutatingPolicyVersion: Input should be 'v1', ",
+        ),
+        ("certificates.source=Mine", "certificates.source: Input should be 'Managed', 'Secret' or 'CertManager'"),
+        ("certificates.secretName=''", "certificates.secretName: String should match pattern"),
+        ("certificates.caBundle=LS0t", "certificates.caBundle: String should match pattern"),
         ("notifications.secretName=A", "notifications.secretName: String should match pattern"),
         ("admissionPolicies.queueAccounts=['']", "admissionPolicies.queueAccounts.0: String should have at least 1"),
     ],
@@ -78,7 +91,10 @@ def test_a_config_map_is_no_configuration() -> None:
         ('health: {healthProbeBindAddress: "0"}', "health.healthProbeBindAddress: 0; an installation has port 8081"),
         ('metrics: {bindAddress: ":9443"}', "metrics.bindAddress: :9443; an installation has port 8443"),
         ("visibilityServer: {bindPort: 8083}", "visibilityServer.bindPort: 8083; an installation has port 8082"),
-        ("internalCertManagement: {enable: false}", "internalCertManagement.enable: false; an installation has true, "),
+        (
+            "internalCertManagement: {enable: false}",
+            "internalCertManagement.enable: false; an installation has true, because certificates.source is Managed",
+        ),
         (
             "internalCertManagement: {webhookSecretName: s}",
             "internalCertManagement.webhookSecretName: s; an installation has kueue-webhook-server-cert",
@@ -97,3 +113,31 @@ def test_a_configuration_that_the_objects_of_an_installation_do_not_fit_is_refus
 def test_a_configuration_without_metrics_or_with_the_default_port_fits(section: str) -> None:
     text = f"apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\n{section}\n"
     settings_from([{"managerConfig": {"controllerManagerConfigYaml": text}}], [])
+
+
+HEAD = "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (
+            f"{HEAD}internalCertManagement: {{enable: true}}\n",
+            ":3: internalCertManagement.enable: true; an installation ",
+        ),
+        (
+            f"{HEAD}internalCertManagement:\n",
+            ":3: internalCertManagement.enable: true; an installation has false with ",
+        ),
+        (f"{HEAD}webhook: {{certDir: /certs}}\n", ":3: webhook.certDir: /certs; an installation has /tmp/k8s-webhook-"),
+        (
+            f"{{{', '.join(HEAD.split(chr(10))[:2])}}}",
+            ": internalCertManagement.enable: cannot be added to this text; add",
+        ),
+    ],
+)
+@pytest.mark.parametrize("source", ["Secret", "CertManager"])
+def test_with_another_issuer_a_configuration_that_issues_itself_is_refused(text: str, said: str, source: str) -> None:
+    values = {"certificates": {"source": source}, "managerConfig": {"controllerManagerConfigYaml": text}}
+    with pytest.raises(SettingsError, match=re.escape(f"controllerManagerConfigYaml{said}")):
+        settings_from([values], [])

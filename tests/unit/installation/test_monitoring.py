@@ -14,7 +14,7 @@ from queue_manager.installation.dashboard import PANELS, Panel, dashboard
 from queue_manager.installation.generated_files import files
 
 BY_NAME = {family.name: family for family in FAMILIES}
-OURS = re.compile(r"\b(?:kueue|sluice|workqueue|reflector|events|leader|job_controller)_[a-z_]+")
+OURS = re.compile(r"\b(?:kueue|sluice|workqueue|reflector|events|leader|job_controller|controller_runtime)_[a-z_]+")
 GROUPING = re.compile(r"\b(?:by|on) \(([^)]*)\)")
 QUERIES = [(panel.title, expression) for panel in PANELS for expression, _ in panel.queries]
 QUERIES += [(alert.name, alert.expression) for alert in ALERTS]

@@ -45,9 +45,9 @@ async def read_presence(client: RestClient, namespace: str) -> Presence:
     for place in dict.fromkeys((NAMESPACE, namespace)):
         if await reading.is_renewed(place, LEASE):
             return Presence()
-    told = await read_published_data(client, namespace)
-    if PUBLISHED_LEASE in told:
-        return await _presence_of(client, told[PUBLISHED_LEASE])
+    found = await read_published_data(client, namespace)
+    if PUBLISHED_LEASE in found:
+        return await _presence_of(client, found[PUBLISHED_LEASE])
     hidden: list[str] = []
     deployment = await read_deployment(client, hidden)
     if not reading.leases and (deployment is None or deployment.ready):

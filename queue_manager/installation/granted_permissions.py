@@ -40,7 +40,13 @@ None of them may read the ConfigMap kueue-manager-config: `history.url`, `notifi
 `notifications.command` may contain a password or a token. The managers publish their configuration without these
 fields in the ConfigMap sluice-published-config, by which `sluice show` knows the deadlines of waitForPodsReady. A
 manager of all namespaces does that in kube-public, where all users may read it (group `system:authenticated`); one of
-listed namespaces in each of these, where the roles below may read it, and so may `view`.
+listed namespaces in each of these, where the roles below may read it, and so may `view`. For a manager of all
+namespaces that you start by hand, without an installation, let users read it:
+
+    kubectl -n kube-public create role sluice-published-config-reader-role --verb=get \\
+      --resource=configmaps --resource-name=sluice-published-config
+    kubectl -n kube-public create rolebinding sluice-published-config-reader-rolebinding \\
+      --role=sluice-published-config-reader-role --group=system:authenticated
 """
 
 

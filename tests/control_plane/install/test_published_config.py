@@ -49,7 +49,41 @@ class User:
     kubeconfig: Path
     namespace: str
 
-    async def deadlines_are_known(api: RestClient, user: User, manager: Manager, file: Path) -> None:
+    async def minutes_left(self) -> int:
+        """The minutes until the deadline that `sluice show` prints; -1 if it prints none."""
+        assert "hangs" in await says(self.kubeconfig, "ps", "-n", self.namespace)
+        found = DEADLINE.search(await says(self.kubeconfig, "show", "hangs", "-n", self.namespace))
+        if found is None:
+            return -1
+        hours, minutes = re.search(r"(\d+)h", found[1]), re.search(r"(\d+)m", found[1])
+        return 60 * int(hours[1] if hours else 0) + int(minutes[1] if minutes else 0)
+
+
+@pytest.fixture
+def user(cluster: ControlPlane, tmp_path: Path) -> User:
+    install_kinds(cluster)
+    team = f"team-{uuid4().hex[:8]}"
+    kubectl(cluster, "create", "namespace", team)
+    kubectl(cluster, "-n", team, "create", "serviceaccount", "limited-user")
+    role = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": {"name": "user"}, "rules": VIEW}
+    kubectl(cluster, "-n", team, "create", "-f", "-", stdin=json.dumps(role).encode())
+    kubectl(
+        cluster, "-n", team, "create", "rolebinding", "user", "--role=user", f"--serviceaccount={team}:limited-user"
+    )
+    token = {"token": kubectl(cluster, "-n", team, "create", "token", "limited-user").strip()}
+    return User(write_kubeconfig(tmp_path / "user", cluster.url, token, cluster), team)
+
+
+async def says(kubeconfig: Path, *arguments: str) -> str:
+    full = [*SLUICE, *arguments, "--kubeconfig", str(kubeconfig)]
+    done = await asyncio.to_thread(
+        subprocess.run, full, check=False, capture_output=True, text=True, cwd=ROOT, timeout=120
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+async def deadlines_are_known(api: RestClient, user: User, manager: Manager, file: Path) -> None:
     """Before and after a reload."""
     scenario = Scenario(api, user.namespace, until)
     await scenario.queues()

@@ -62,7 +62,9 @@ async def account(api: RestClient, namespace: str, allowed: list[dict[str, Any]]
     presents itself to the visibility API, as in an installation.
     """
     allowed = rules(ALL) if allowed is None else allowed
-    if all(each in allowed for each in rules([QUEUE])):  # there is no installation whose ConfigMap is only patched
+    if any(
+        all(each in allowed for each in rules(chosen)) for chosen in (ALL, [QUEUE])
+    ):  # there is no installation whose ConfigMap is only patched
         allowed = [rule(replace(PUBLICATION, verbs=("get", "create", "patch"), names=())), *allowed]
     is_installed = any(all(each in allowed for each in rules(chosen)) for chosen in (ALL, [QUEUE], [JOB_CONTROLLER]))
     name = f"{'sluice-' if is_installed else LIMITED}{uuid4().hex[:8]}"

@@ -62,11 +62,12 @@ async def account(api: RestClient, namespace: str, allowed: list[dict[str, Any]]
     presents itself to the visibility API, as in an installation.
     """
     allowed = rules(ALL) if allowed is None else allowed
-    if any(
-        all(each in allowed for each in rules(chosen)) for chosen in (ALL, [QUEUE])
-    ):  # there is no installation whose ConfigMap is only patched
+    installed = [
+        chosen for chosen in (ALL, [QUEUE], [JOB_CONTROLLER]) if all(each in allowed for each in rules(chosen))
+    ]
+    is_installed = bool(installed)
+    if any(QUEUE in chosen for chosen in installed):  # here is no ConfigMap of an installation, to be patched only
         allowed = [rule(replace(PUBLICATION, verbs=("get", "create", "patch"), names=())), *allowed]
-    is_installed = any(all(each in allowed for each in rules(chosen)) for chosen in (ALL, [QUEUE], [JOB_CONTROLLER]))
     name = f"{'sluice-' if is_installed else LIMITED}{uuid4().hex[:8]}"
     await api.create(ACCOUNTS, namespace, {"metadata": {"name": name}})
     await api.create(ROLES, "", {"metadata": {"name": name}, "rules": allowed})

@@ -100,13 +100,19 @@ async def test_a_changed_configuration_is_written_while_the_manager_runs(client:
         task.cancel()
 
 
-async def test_what_is_published_already_is_not_written_again(client: RestClient) -> None:
-    revisions = set()
-    for _ in range(2):
-        await publish(client, PUBLIC_NAMESPACE, published_data(FIRST))
-        found = await client.get(CONFIG_MAPS, PUBLIC_NAMESPACE, PUBLISHED_CONFIG)
-        revisions.add(found["metadata"]["resourceVersion"])
-    assert len(revisions) == 1
+async def test_what_is_published_already_is_not_written_again(
+    client: RestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent, request = [], client.transport.request
+
+    async def noted(each: Request) -> Response:
+        sent.append(each.method)
+        return await request(each)
+
+    monkeypatch.setattr(client.transport, "request", noted)
+    for config in (FIRST, FIRST, SECOND):
+        await publish(client, PUBLIC_NAMESPACE, published_data(config))
+    assert sent == ["GET", "POST", "GET", "GET", "PATCH"]
 
 
 async def test_a_key_of_another_version_is_removed(client: RestClient) -> None:

@@ -97,7 +97,7 @@ async def failures_of(client: RestClient, workloads: list[Workload], namespace: 
         return {}
     pods = await list_permitted(client, PODS, Pod, namespace, field_selector="status.phase=Failed") or []
     jobs = await list_permitted(client, JOBS, Job, namespace) or []
-    config = await published(client) or KueueConfig()
+    config = await published(client, (workload.metadata.namespace for workload in workloads)) or KueueConfig()
     return failures(workloads, pods, jobs, config.job_controller.options())
 
 

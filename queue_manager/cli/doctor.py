@@ -77,7 +77,7 @@ async def examined(args: argparse.Namespace) -> tuple[Report, bool]:
     clock = ServerClock()
     path = find_kubeconfig(args.kubeconfig)
     async with connect(args.kubeconfig, args.context, relay=clock.over) as client:
-        reader = ClusterReader(client, path, args.context, clock)
+        reader = ClusterReader(client, path, args.context, clock, args.namespace or "")
         problems = examine(await reader.read())
         if needs_confirmation(problems):
             await asyncio.sleep(CONFIRM_SECONDS)

@@ -132,8 +132,12 @@ class _ObservedTransport(Relay):
 class ClusterReader:
     """Reads snapshots of one cluster. `not_read`: what the last one lacks; `topics_read`: how many it has."""
 
-    def __init__(self, client: RestClient, kubeconfig: Path, context: str | None, clock: ServerClock) -> None:
+    def __init__(
+        self, client: RestClient, kubeconfig: Path, context: str | None, clock: ServerClock, namespace: str = ""
+    ) -> None:
+        """`namespace`: the only one whose objects are read, with those that have none; "": all."""
         self._client = client
+        self._namespace = namespace
         self._kubeconfig = kubeconfig
         self._context = context
         self._clock = clock
@@ -145,15 +149,16 @@ class ClusterReader:
         """Read everything; objects that refer to others before those. Raises ApiError if Sluice is not installed."""
         self.not_read, self.topics_read, self._unconverted = [], 0, {}
         with self._topic():
-            config = await published(self._client)
+            config = await published(self._client, self._own)
             if config is None:
                 self.not_read.append(UNKNOWN_CONFIG)
         with self._topic():
             lease = await self._lease(config or KueueConfig())
         with self._topic():
-            deployment = await read_deployment(self._client, self.not_read)
+            home = config.leader_election.resource_namespace if config is not None else ""
+            deployment = await read_deployment(self._client, self.not_read, home or NAMESPACE)
             is_absent = not (deployment or config or set(self.not_read) - {UNKNOWN_CONFIG}) and not (
-                await has_configuration(self._client)
+                await has_configuration(self._client, self._namespace)
             )
         if is_absent and lease is None and not is_of_local_cluster(self._kubeconfig):
             self.not_read.append(NOT_INSTALLED)
@@ -211,10 +216,15 @@ class ClusterReader:
             history=await self._history() if is_of_local_cluster(self._kubeconfig) else None,
         )
 
+    @property
+    def _own(self) -> list[str]:
+        return [self._namespace] if self._namespace else []
+
     async def _pulled(self) -> list[Event]:
         """The Events of kubelets about images that they have pulled; none if the user may not list them."""
         with self._topic():
-            found = await list_permitted(self._client, EVENTS, Event, field_selector=f"reason={PULLED}")
+            selector = f"reason={PULLED}"
+            found = await list_permitted(self._client, EVENTS, Event, self._namespace, field_selector=selector)
             if found is None:
                 self.not_read.append("events (forbidden)")
         return found or []
@@ -231,7 +241,7 @@ class ClusterReader:
         read = seen if resource in OPTIONAL else list_permitted
         with self._topic():
             try:
-                found = await read(self._client, resource, type)
+                found = await read(self._client, resource, type, self._namespace if resource.namespaced else "")
             except ApiError as error:
                 if not (failure := conversion_failure(error.message)):
                     raise

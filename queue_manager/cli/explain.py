@@ -62,7 +62,7 @@ async def explanation(args: argparse.Namespace) -> Explanation:
     key = key_of(args.job, args.namespace or default_ns)
     now = SystemClock().now()  # before all reads, then the Workloads, then the Job: see `visibility.job_states`
     async with connect(args.kubeconfig, args.context) as client:
-        config = given or await published(client)
+        config = given or await published(client, [key.namespace])
         view = await read_cluster(client)
         target = await find(client, key)
         queues = await read_queues(client, [target.key.namespace], config)

@@ -15,7 +15,7 @@ from queue_manager.cli.connection import connect, default_data_dir, find_kubecon
 from queue_manager.cli.exit_codes import EXIT_NEVER, CommandRefused
 from queue_manager.cli.machine_formats import Namer, job_names
 from queue_manager.cli.named_targets import CLUSTER_QUEUE_PREFIXES
-from queue_manager.cli.published_config import published
+from queue_manager.cli.published_config import history_url, published
 from queue_manager.local.kubeconfig_file import is_of_local_cluster
 from queue_manager.local.storage.data_directory import HISTORY
 
@@ -110,14 +110,14 @@ async def _running_store(args: argparse.Namespace) -> str:
 async def _where(args: argparse.Namespace) -> str:
     """Return advice on the database that the cluster's manager uses, from its configuration if that can be read."""
     async with connect(args.kubeconfig, args.context) as client:
-        config = await published(client)
-    if config is None:
+        url = await history_url(client)
+    if url is None:
         return (
             "the manager's KueueConfig, which cannot be read here, names it in history.url: "
             f"sluice {args.command} --store URL"
         )
-    if config.history.url:
-        return f"that is {shown_url(config.history.url)}: sluice {args.command} --store URL"
+    if url:
+        return f"that is {shown_url(url)}: sluice {args.command} --store URL"
     return (
         "the manager's KueueConfig sets no history.url: `sluice up` then writes history.db in its data directory "
         f"(sluice {args.command} --store sqlite:///DIRECTORY/history.db), and `sluice manager` keeps no history"

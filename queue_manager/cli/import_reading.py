@@ -93,7 +93,7 @@ async def read_view(client: RestClient, namespaces: Sequence[str], rules: Sequen
     Raises CommandRefused if a namespace does not exist (EXIT_NEVER), or if the queue manages all Jobs anyway.
     """
     await _check_namespaces(client, namespaces)
-    config = await published(client) or KueueConfig()
+    config = await published(client, namespaces) or KueueConfig()
     settings = settings_of(config)
     if settings.manage_all:
         raise CommandRefused("manageJobsWithoutQueueName is set: the queue manages every Job already")

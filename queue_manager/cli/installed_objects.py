@@ -43,7 +43,7 @@ class RolesOnly:
         for kind in object_names.KINDS.values():
             if kind.namespaced:
                 yield kind, self.namespace
-            if kind.namespaced and kind.group == object_names.RBAC:
+            if kind.namespaced and (kind.group == object_names.RBAC or kind == CONFIG_MAPS):
                 yield from ((kind, other) for other in self.others)
 
 
@@ -94,7 +94,7 @@ async def installed(client: RestClient, where: RolesOnly | None = None) -> list[
             if not (error.is_forbidden and kind.group == object_names.MONITORING):
                 raise
             continue
-        found += [(kind, obj) for obj in objects]
+        found += [(kind, obj) for obj in objects if namespace == where.namespace or _may_be_elsewhere(kind, obj)]
     return found
 
 
@@ -106,9 +106,14 @@ async def _in_some_version(client: RestClient, kind: Resource) -> list[Live]:
     return []
 
 
+def _may_be_elsewhere(kind: Resource, obj: Json) -> bool:
+    """Whether an installation with Roles only has such an object in its other namespaces."""
+    return kind.group == object_names.RBAC or obj["metadata"]["name"] == object_names.PUBLISHED_CONFIG
+
+
 def without_roles_only(found: Sequence[Live]) -> list[Live]:
     """Return the objects that belong to no installation with Roles only. Its Roles in other namespaces are those that
-    are bound to its service accounts.
+    are bound to its service accounts, and the configuration that is published beside them.
     """
     homes = {
         obj["metadata"]["namespace"]
@@ -122,6 +127,7 @@ def without_roles_only(found: Sequence[Live]) -> list[Live]:
     ]
     theirs = {("RoleBinding", namespace, name) for namespace, name, _ in bindings}
     theirs |= {("Role", namespace, role) for namespace, _, role in bindings}
+    theirs |= {(CONFIG_MAPS.kind, namespace, object_names.PUBLISHED_CONFIG) for namespace, _, _ in bindings}
 
     def is_theirs(kind: Resource, meta: Json) -> bool:
         namespace = meta.get("namespace", "")

@@ -154,7 +154,7 @@ class JobWait:
         """Return what the queues have against a pending Job. They are at most QUEUES_SECONDS old."""
         if self._queues is None or monotonic() - self._queues_at > QUEUES_SECONDS:
             namespaces = {key.namespace for key in self.jobs}
-            self._queues = await read_queues(self.client, namespaces, await published(self.client))
+            self._queues = await read_queues(self.client, namespaces, await published(self.client, namespaces))
             self._queues_at = monotonic()
         found = obstacle(job, workload, self._queues, self.default_ns)
         return found if found is not None and found.certain else None

@@ -1,4 +1,4 @@
-"""Reads whether a manager runs: the Leases that may be its, its Deployment, and its configuration."""
+"""Reads whether a manager runs: the Leases that may be its, its Deployment, and what it has published."""
 
 from __future__ import annotations
 
@@ -11,7 +11,16 @@ import msgspec
 from job_controller.json_tree import Json
 from job_controller.model import Key
 from queue_manager.api.api_resources import CONFIG_MAPS, LEASES, Resource
-from queue_manager.api.component_names import CONFIG_MAP, LEASE, MANAGER, NAMESPACE
+from queue_manager.api.component_names import (
+    CONFIG_MAP,
+    LEASE,
+    MANAGER,
+    NAMESPACE,
+    PUBLIC_NAMESPACE,
+    PUBLISHED_CONFIG,
+    PUBLISHED_LEASE,
+)
+from queue_manager.cli.published_data import read_published_data
 from queue_manager.engine.clock import SystemClock
 from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.transport_protocol import ApiError, Request
@@ -36,10 +45,13 @@ async def read_presence(client: RestClient, namespace: str) -> Presence:
     for place in dict.fromkeys((NAMESPACE, namespace)):
         if await reading.is_renewed(place, LEASE):
             return Presence()
+    found = await read_published_data(client, namespace)
+    if PUBLISHED_LEASE in found:
+        return await _presence_of(client, found[PUBLISHED_LEASE])
     hidden: list[str] = []
     deployment = await read_deployment(client, hidden)
     if not reading.leases and (deployment is None or deployment.ready):
-        if deployment is None and reading.all_read and not hidden and not await has_configuration(client):
+        if deployment is None and reading.all_read and not hidden and not await has_configuration(client, namespace):
             return without_installation(NAMESPACE)
         return Presence(all_read=reading.all_read and not (deployment is None and hidden))
     from queue_manager.cli.published_config import published  # imports pydantic: 0.1 s
@@ -55,10 +67,35 @@ async def read_presence(client: RestClient, namespace: str) -> Presence:
     return presence(reading.leases, deployment, reading.now, all_read=reading.all_read and not hidden)
 
 
-async def has_configuration(client: RestClient) -> bool:
-    """Whether the ConfigMap of an installation, or of `sluice up`, exists or may exist."""
-    answer = await client.transport.request(Request("GET", CONFIG_MAPS.path(NAMESPACE, CONFIG_MAP)))
-    return answer.status != HTTPStatus.NOT_FOUND
+async def _presence_of(client: RestClient, lease: str) -> Presence:
+    """Return whether the manager runs that has published this Lease, NAMESPACE/NAME; "": it needs none.
+
+    That Lease decides. Others that may not be read are of no importance.
+    """
+    if not lease:
+        return Presence()
+    namespace, _, name = lease.partition("/")
+    reading = _Reading(client)
+    if await reading.is_renewed(namespace, name):
+        return Presence()
+    hidden: list[str] = []
+    deployment = await read_deployment(client, hidden, namespace)
+    return presence(reading.leases, deployment, reading.now, all_read=reading.all_read and not hidden)
+
+
+async def has_configuration(client: RestClient, namespace: str = "") -> bool:
+    """Whether a ConfigMap of an installation, of a manager or of `sluice up` exists or may exist.
+
+    `namespace`: where a manager of listed namespaces would have published one.
+    """
+    places = {NAMESPACE: CONFIG_MAP, PUBLIC_NAMESPACE: PUBLISHED_CONFIG}
+    if namespace:
+        places = {namespace: PUBLISHED_CONFIG, **places}
+    for place, name in places.items():
+        answer = await client.transport.request(Request("GET", CONFIG_MAPS.path(place, name)))
+        if answer.status != HTTPStatus.NOT_FOUND:
+            return True
+    return False
 
 
 class _Reading:
@@ -80,13 +117,15 @@ class _Reading:
         return is_renewed(self.leases[-1], self.now)
 
 
-async def read_deployment(client: RestClient, not_read: list[str]) -> DeploymentFacts | None:
+async def read_deployment(
+    client: RestClient, not_read: list[str], namespace: str = NAMESPACE
+) -> DeploymentFacts | None:
     """Read the Deployment of the manager; None if it is absent, as in the cluster of `sluice up`, or forbidden.
 
     What the user may not read is added to `not_read`.
     """
     try:
-        return deployment_facts(await client.get(DEPLOYMENTS, NAMESPACE, MANAGER))
+        return deployment_facts(await client.get(DEPLOYMENTS, namespace, MANAGER))
     except ApiError as error:
         if error.is_forbidden:
             not_read.append("the Deployment of the managers (forbidden)")

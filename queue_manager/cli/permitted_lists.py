@@ -61,10 +61,10 @@ async def of_all_or_own(read: Callable[[str], Awaitable[T]], args: argparse.Name
     return found
 
 
-async def seen(client: RestClient, resource: Resource, type: type[O]) -> list[O] | None:
+async def seen(client: RestClient, resource: Resource, type: type[O], namespace: str = "") -> list[O] | None:
     """Return the objects, or None if the user may not read them or the kind does not exist."""
     try:
-        return await list_permitted(client, resource, type)
+        return await list_permitted(client, resource, type, namespace)
     except ApiError as error:
         if not error.is_not_found:
             raise

@@ -235,7 +235,7 @@ async def _with_retries(
     from queue_manager.lifecycle.workload_settings import settings_of
     from queue_manager.visibility.eviction_before_replacement import without_vain_retries
 
-    config = await published(client)
+    config = await published(client, (job.metadata.namespace for job in jobs))
     if config is None:
         return job_rows(jobs, workloads, now, pods)
     rows = job_rows(jobs, workloads, now, pods, config.job_controller.options())

@@ -1,57 +1,20 @@
-"""The queue's configuration as a ConfigMap in the cluster, with the name that Kueue's installation uses.
+"""The configuration that the running manager works by, as far as the user may read it.
 
-`sluice up` writes it, so that `sluice show` knows the deadlines of waitForPodsReady without the file.
+A manager publishes it (`operator.config_publication`): one of listed namespaces in these, one of all in kube-public.
+The ConfigMap of an installation in kueue-system is read last, for a manager of a version that did not.
 """
 
 from __future__ import annotations
 
-import asyncio
-import logging
+from collections.abc import Iterable
 
-from queue_manager.api.api_resources import CONFIG_MAPS, NAMESPACES, Resource
-from queue_manager.api.component_names import CONFIG_MAP, NAMESPACE
+from queue_manager.api.component_names import CONFIG_MAP, NAMESPACE, PUBLISHED_LEASE
 from queue_manager.cli.exit_codes import EXIT_NEVER, CommandRefused
-from queue_manager.configuration import ConfigurationError, KueueConfig, load, loads
-from queue_manager.configuration.config_as_yaml import as_yaml
+from queue_manager.cli.published_data import read_data, read_published_data
+from queue_manager.configuration import ConfigurationError, KueueConfig, load
 from queue_manager.configuration.config_map import KEY
+from queue_manager.configuration.published_form import LEFT_OUT, config_in
 from queue_manager.engine.rest_client import RestClient
-from queue_manager.engine.transport_protocol import ApiError
-
-log = logging.getLogger(__name__)
-
-
-class Publisher:
-    """Writes the ConfigMap of one cluster."""
-
-    def __init__(self, client: RestClient) -> None:
-        self._client = client
-        self._tasks: set[asyncio.Task[None]] = set()
-
-    async def publish(self, config: KueueConfig) -> None:
-        """Write the ConfigMap, and create its namespace if absent. Errors are logged."""
-        data = {KEY: as_yaml(config)}
-        try:
-            await self._create(NAMESPACES, "", {"metadata": {"name": NAMESPACE}})
-            if not await self._create(CONFIG_MAPS, NAMESPACE, {"metadata": {"name": CONFIG_MAP}, "data": data}):
-                await self._client.patch(CONFIG_MAPS, NAMESPACE, CONFIG_MAP, {"data": data})
-        except (ApiError, OSError):
-            log.warning("the configuration is not published; sluice show needs --config", exc_info=True)
-
-    def schedule(self, config: KueueConfig) -> None:
-        """Start `publish` as a task, for callers that are not coroutines."""
-        task = asyncio.create_task(self.publish(config))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
-    async def _create(self, resource: Resource, namespace: str, tree: dict[str, object]) -> bool:
-        """Create the object; return False if it already exists."""
-        try:
-            await self._client.create(resource, namespace, tree)
-        except ApiError as error:
-            if not error.is_conflict:
-                raise
-            return False
-        return True
 
 
 def config_of_file(path: str) -> KueueConfig:
@@ -62,14 +25,34 @@ def config_of_file(path: str) -> KueueConfig:
         raise CommandRefused(str(error), EXIT_NEVER) from error
 
 
-async def published(client: RestClient) -> KueueConfig | None:
-    """Return the published configuration, or None if it is absent, unreadable for the user, or of another version."""
+async def published(client: RestClient, namespaces: Iterable[str] = ()) -> KueueConfig | None:
+    """Return the configuration for the Jobs of these namespaces: of several, that of a manager of all namespaces.
+
+    None if it is absent, unreadable for the user, or of another version.
+    """
+    some = set(namespaces)
+    own = some.pop() if len(some) == 1 else ""
+    return _config(await read_published_data(client, own)) or _config(await read_data(client, NAMESPACE, CONFIG_MAP))
+
+
+async def history_url(client: RestClient) -> str | None:
+    """Return history.url of the managers, "" if they have none; None if that cannot be read.
+
+    What they publish for all users lacks the URL of a database. The ConfigMap of their installation, which admins may
+    read, has it; it is in the namespace of their Lease.
+    """
+    data = await read_published_data(client)
+    place = data.get(PUBLISHED_LEASE, "").partition("/")[0] or NAMESPACE
+    config = _config(await read_data(client, place, CONFIG_MAP)) or _config(data)
+    if config is None or (not config.history.url and data.get(LEFT_OUT)):
+        return None
+    return config.history.url
+
+
+def _config(data: dict[str, str] | None) -> KueueConfig | None:
+    if not data or KEY not in data:
+        return None
     try:
-        found = await client.get(CONFIG_MAPS, NAMESPACE, CONFIG_MAP)
-        return loads(str((found.get("data") or {}).get(KEY, "")), CONFIG_MAP)
-    except ApiError as error:
-        if not (error.is_forbidden or error.is_not_found):
-            raise
+        return config_in(data)
     except ConfigurationError:
-        pass
-    return None
+        return None

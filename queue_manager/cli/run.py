@@ -260,7 +260,7 @@ def variables(given: Sequence[tuple[str, str | None]], *, local: bool) -> list[t
 
 async def ready_until(client: RestClient, job: Job, pods: Sequence[Pod]) -> datetime | None:
     """Return when the Workload will be evicted if its pods are not ready by then; None: never, or unknown."""
-    config, workload = await published(client), await workload_of(client, job)
+    config, workload = await published(client, [job.metadata.namespace]), await workload_of(client, job)
     if config is None or workload is None:
         return None
     found = pods_deadline(workload, settings_of(config), unscheduled(pods))

@@ -77,7 +77,7 @@ async def _view(args: argparse.Namespace) -> JobView:
         target = await find(client, key)
         pods = await pods_of(client, target)
         events = await events_of(client, target, pods)
-        config = given or await published(client)
+        config = given or await published(client, [target.key.namespace])
         queues = await read_queues(client, [target.key.namespace], config)
         refused = await equivalent_of(client, target.workload)
         failure = await failure_of(client, pods)

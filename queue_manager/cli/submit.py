@@ -202,7 +202,8 @@ async def submit(
         raise CommandRefused("\n  ".join(["nothing was submitted:", *problems]), code)
     from queue_manager.cli.published_config import published  # imports pydantic: 0.1 s, not for Jobs that are refused
 
-    queues = await read_queues(client, {job["metadata"]["namespace"] for _, job in jobs}, await published(client))
+    namespaces = {job["metadata"]["namespace"] for _, job in jobs}
+    queues = await read_queues(client, namespaces, await published(client, namespaces))
     created: list[Job] = []
     replaced: set[Key] = set()
     for manifest, job in jobs:

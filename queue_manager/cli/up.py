@@ -20,10 +20,10 @@ from queue_manager.cli.exit_codes import EXIT_NEVER, EXIT_OK, CommandRefused
 from queue_manager.cli.logging_options import settings_of
 from queue_manager.cli.login_name import login_name
 from queue_manager.cli.output import duration
-from queue_manager.cli.published_config import Publisher
 from queue_manager.cli.reload import Reloader
 from queue_manager.cli.up_address import directory, how_to_reach
 from queue_manager.configuration import ConfigurationError, KueueConfig, load_or_default
+from queue_manager.configuration.published_form import published_data
 from queue_manager.engine import file_descriptors, log, tracing
 from queue_manager.engine.process_tuning import event_loop, stop_on_signals, tune_garbage_collector
 from queue_manager.engine.runtime import Runtime
@@ -36,6 +36,7 @@ from queue_manager.local.storage.data_directory import PODS
 from queue_manager.local.storage.journal import DataDirectoryInUse
 from queue_manager.local.storage.store import JournalUnusable
 from queue_manager.operator import probes
+from queue_manager.operator.config_publication import ConfigPublication
 from queue_manager.operator.preflight import CannotStart
 
 MAX_COMMAND = 60  # characters of a command line that messages show
@@ -131,12 +132,13 @@ async def up(options: ClusterOptions, config: KueueConfig, file: str | None = No
 
     report = partial(print_step, "\u2714")
     async with LocalCluster(options, config, report, serve, cgroups) as cluster:
-        publisher = Publisher(cluster.client)
-        await publisher.publish(config)
+        publication = ConfigPublication(cluster.client, (), published_data(config, has_other_users=False))
+        await publication.write()
+        following = asyncio.create_task(publication.run())
 
         def reconfigure(new: KueueConfig) -> None:
             cluster.reconfigure(new)
-            publisher.schedule(new)
+            publication.put(published_data(new, has_other_users=False))
 
         reloader = Reloader(
             file, config, reconfigure, lambda done, line: print_step("✔" if done else "!", "config", line)
@@ -148,6 +150,7 @@ async def up(options: ClusterOptions, config: KueueConfig, file: str | None = No
         notify(READY, starter)
         await stop.wait()
         notify(STOPPING, starter)
+        following.cancel()
         running = cluster.running_counts()
         effect = (stop_report.departure if options.leave_running else stop_report.interruption)(running)
         standard_streams.write(f"\nstopping{effect} ...")

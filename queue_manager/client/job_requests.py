@@ -45,7 +45,8 @@ async def read_workloads(client: RestClient, namespace: str, job_uid: str) -> li
 
 async def lasting_obstacle(client: RestClient, job: Job, workload: Workload | None, default_ns: str) -> Obstacle | None:
     """The obstacle of its queue that keeps the Job from ever starting; None if it only has to wait, or if unknown."""
-    queues = await read_queues(client, [job.metadata.namespace], await published(client))
+    namespaces = [job.metadata.namespace]
+    queues = await read_queues(client, namespaces, await published(client, namespaces))
     found = obstacle(job, workload, queues, default_ns)
     return found if found is not None and found.never and found.certain else None
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from queue_manager.api.component_names import PUBLIC_NAMESPACE
 from queue_manager.configuration.config_map import KEY
 from queue_manager.installation import certificate_objects, object_names
 from queue_manager.installation.certificate_objects import MOUNTED
 from queue_manager.installation.rbac_objects import (
+    ALL_NAMESPACES,
+    CLUSTER_WIDE,
     NO_WEBHOOKS,
     OWN_DEPLOYMENT,
     QUEUE_RUNS,
@@ -61,6 +64,8 @@ def process_templates() -> list[Template]:
     job_controller_arguments: list[Node] = [f"--controllers={JOB_CONTROLLER}", f"--lease={JOB_CONTROLLER_LEASE}"]
     return [
         _config_map(),
+        when(_published_config(PUBLIC_NAMESPACE), QUEUE_RUNS, ALL_NAMESPACES, CLUSTER_WIDE),
+        when(Each("namespaces", _published_config(ITEM)), QUEUE_RUNS),
         when(_objects_map(), QUEUE_RUNS, ROLES_ONLY),
         when(_deployment(object_names.MANAGER, manager_arguments, has_queue=True), QUEUE_RUNS),
         when(_deployment(object_names.JOB_CONTROLLER, job_controller_arguments, has_queue=False), OWN_DEPLOYMENT),
@@ -80,6 +85,12 @@ def _config_map() -> Template:
         "metadata": {"name": object_names.CONFIG_MAP, "namespace": NAMESPACE, "labels": object_names.LABELS},
         "data": {KEY: certificate_objects.config_text()},
     }
+
+
+def _published_config(namespace: Node) -> Template:
+    """Return the ConfigMap whose data the queue writes. It is made here so that the queue need not create any."""
+    meta: Node = {"name": object_names.PUBLISHED_CONFIG, "namespace": namespace, "labels": object_names.LABELS}
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta}
 
 
 def _objects_map() -> Template:

@@ -37,13 +37,16 @@ ClusterRoleBinding. None of the roles reads pods: for `sluice logs`, and for cau
 `view` or `edit` too.
 
 None of them may read the ConfigMap kueue-manager-config: `history.url`, `notifications.webhook.url` and
-`notifications.command` may contain a password or a token. Without it `sluice show` leaves out deadlines of
-waitForPodsReady, unless `--config FILE` is given. If yours holds no secret, let users read it:
+`notifications.command` may contain a password or a token. The managers publish their configuration without these
+fields in the ConfigMap sluice-published-config, by which `sluice show` knows the deadlines of waitForPodsReady. A
+manager of all namespaces does that in kube-public, where all users may read it (group `system:authenticated`); one of
+listed namespaces in each of these, where the roles below may read it, and so may `view`. For a manager of all
+namespaces that you start by hand, without an installation, let users read it:
 
-    kubectl -n kueue-system create role sluice-config-reader --verb=get \\
-      --resource=configmaps --resource-name=kueue-manager-config
-    kubectl -n kueue-system create rolebinding sluice-config-reader \\
-      --role=sluice-config-reader --group=system:authenticated
+    kubectl -n kube-public create role sluice-published-config-reader-role --verb=get \\
+      --resource=configmaps --resource-name=sluice-published-config
+    kubectl -n kube-public create rolebinding sluice-published-config-reader-rolebinding \\
+      --role=sluice-published-config-reader-role --group=system:authenticated
 """
 
 
@@ -76,7 +79,8 @@ def bindings(trees: Iterable[Json]) -> Iterator[Binding]:
         where, ref = tree["metadata"].get("namespace", ""), tree["roleRef"]
         role = roles.get((ref["kind"], where if ref["kind"] == "Role" else "", ref["name"]))
         for subject in tree["subjects"]:
-            yield Binding(subject["name"], ref["name"], where, None if role is None else role["rules"])
+            if subject["kind"] == "ServiceAccount":
+                yield Binding(subject["name"], ref["name"], where, None if role is None else role["rules"])
 
 
 def granted(trees: Iterable[Json], account: str) -> set[Grant]:
@@ -125,19 +129,19 @@ def _of_people() -> str:
     may = {name: _aggregated(roles, label) for name, label in AGGREGATED.items()}
     resources = sorted({resource for rights_of_role in may.values() for resource in rights_of_role})
     rows = [
-        [_resource(*resource), *(", ".join(sorted(may[name].get(resource, ()))) for name in AGGREGATED)]
+        [" ".join(resource).strip(), *(", ".join(sorted(may[name].get(resource, ()))) for name in AGGREGATED)]
         for resource in resources
     ]
     return _table("### Verbs by role", ["resource", *AGGREGATED], rows)
 
 
 def _aggregated(roles: list[Json], label: str) -> dict[tuple[str, str], set[str]]:
-    """The verbs by group and resource of the role that aggregates the roles with this label."""
+    """The verbs of the role that aggregates the roles with this label, by resource and name ("": all)."""
     found: dict[tuple[str, str], set[str]] = {}
     for role in roles:
         if label in cast(dict[str, str], role["metadata"]["labels"]):
-            for group, resource, verb, _ in rights_in(role["rules"]):
-                found.setdefault((group, resource), set()).add(verb)
+            for group, resource, verb, name in rights_in(role["rules"]):
+                found.setdefault((_resource(group, resource), name), set()).add(verb)
     return found
 
 

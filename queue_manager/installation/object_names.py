@@ -16,7 +16,8 @@ DEFAULT_NAMESPACE = component_names.NAMESPACE
 MANAGER = component_names.MANAGER
 JOB_CONTROLLER = "sluice-job-controller"
 CONFIG_MAP = component_names.CONFIG_MAP
-OBJECTS_MAP = "sluice-cluster-objects"
+OBJECTS_MAP = component_names.OBJECTS_MAP
+PUBLISHED_CONFIG = component_names.PUBLISHED_CONFIG
 METRICS_SERVICE = component_names.METRICS_SERVICE
 JOB_CONTROLLER_METRICS_SERVICE = "sluice-job-controller-metrics-service"
 WEBHOOK_SERVICE = component_names.WEBHOOK_SERVICE
@@ -26,8 +27,7 @@ VISIBILITY_SERVICE = component_names.VISIBILITY_SERVICE
 
 METRICS_PORT, HEALTH_PORT, VISIBILITY_PORT, WEBHOOK_PORT = 8443, 8081, 8082, PORT
 
-NAME_LABEL = "app.kubernetes.io/name"
-NAME = "sluice"
+NAME_LABEL, NAME = component_names.NAME_LABEL, component_names.NAME
 LABELS = {NAME_LABEL: NAME}
 SELECTOR = f"{NAME_LABEL}={NAME}"  # what `sluice uninstall` and `sluice upgrade --check` look for
 ANSWER_CHECK_LABELS = {**LABELS, "app.kubernetes.io/component": "helm-test"}  # of the pod of `helm test`

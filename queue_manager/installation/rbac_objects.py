@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from queue_manager.api.component_names import PUBLIC_NAMESPACE
 from queue_manager.installation import object_names
 from queue_manager.installation.template import ITEM, NAMESPACE, Each, Node, Template, TemplateCondition, When, when
 from queue_manager.operator import required_permissions
@@ -34,6 +35,8 @@ NO_WEBHOOKS = TemplateCondition("webhook.enabled", negated=True)
 QUEUE_ROLE, JOB_CONTROLLER_ROLE = "kueue-manager-role", "sluice-job-controller-role"
 LEADER_ROLE = "kueue-leader-election-role"
 EVENTS_ROLE = "kueue-cluster-events-role"
+PUBLISHER_ROLE, PUBLISHED_READER_ROLE = "sluice-config-publisher-role", "sluice-published-config-reader-role"
+AUTHENTICATED = "system:authenticated"  # the group of all users, service accounts among them
 
 
 def account_templates() -> list[Template]:
@@ -64,6 +67,7 @@ def role_templates() -> list[Template]:
             JOB_CONTROLLER_RUNS,
         ),
         *_cluster_events(),
+        *_publication(),
         *_leader_election(),
         *_delegated_auth(),
         _metrics_reader(),
@@ -80,11 +84,10 @@ def _component(component: str, name: str, accounts: Accounts, runs: TemplateCond
     outside: list[Node] = [required_permissions.rule(need) for need in needs if not need.resource.namespaced]
     rules: list[Node] = [*outside, *(when(rule, ALL_NAMESPACES) for rule in inside)]
     wide = (runs, CLUSTER_WIDE) if outside else (runs, CLUSTER_WIDE, ALL_NAMESPACES)
-    in_namespace = (
-        [*inside, when(required_permissions.rule(required_permissions.OWN_NAMESPACE), ROLES_ONLY)]
-        if outside
-        else inside
-    )
+    in_namespace = inside
+    if component == QUEUE:
+        own_namespace = when(required_permissions.rule(required_permissions.OWN_NAMESPACE), ROLES_ONLY)
+        in_namespace = [*inside, required_permissions.rule(required_permissions.PUBLICATION), own_namespace]
     of_namespace = {"namespace": ITEM}
     return [
         when(account_role("ClusterRole", name, rules), *wide),
@@ -100,6 +103,27 @@ def _cluster_events() -> list[Template]:
     role = account_role("Role", EVENTS_ROLE, [required_permissions.rule(required_permissions.CLUSTER_EVENTS)], where)
     binding = account_binding("RoleBinding", "Role", EVENTS_ROLE, ((object_names.MANAGER, QUEUE_RUNS),), where)
     return [when(each, QUEUE_RUNS, LISTED_NAMESPACES, CLUSTER_WIDE) for each in (role, binding)]
+
+
+def _publication() -> list[Template]:
+    """Return the Roles in kube-public, where the queue of all namespaces publishes its configuration for all users."""
+    where = {"namespace": PUBLIC_NAMESPACE}
+    writer = required_permissions.rule(required_permissions.PUBLICATION)
+    reader = {**writer, "verbs": ["get"]}
+    readers: Node = {"kind": "Group", "apiGroup": object_names.RBAC, "name": AUTHENTICATED}
+    roles = [
+        account_role("Role", PUBLISHER_ROLE, [writer], where),
+        account_binding("RoleBinding", "Role", PUBLISHER_ROLE, ((object_names.MANAGER, QUEUE_RUNS),), where),
+        account_role("Role", PUBLISHED_READER_ROLE, [reader], where),
+        _binding(
+            "RoleBinding",
+            f"{PUBLISHED_READER_ROLE}binding",
+            {"kind": "Role", "name": PUBLISHED_READER_ROLE},
+            [readers],
+            where,
+        ),
+    ]
+    return [when(each, QUEUE_RUNS, ALL_NAMESPACES, CLUSTER_WIDE) for each in roles]
 
 
 def _leader_election() -> list[Template]:
@@ -170,6 +194,12 @@ def _bound(
     subjects: list[Node] = [
         When((runs,), {"kind": "ServiceAccount", "name": account, "namespace": NAMESPACE}) for account, runs in accounts
     ]
+    return _binding(kind, name, role, subjects, where)
+
+
+def _binding(
+    kind: str, name: str, role: Mapping[str, str], subjects: list[Node], where: Mapping[str, Node] | None
+) -> Template:
     return {
         "apiVersion": f"{object_names.RBAC}/v1",
         "kind": kind,

@@ -21,6 +21,7 @@ from queue_manager.api.api_resources import (
     ADMISSION_CHECKS,
     CLUSTER_QUEUES,
     COHORTS,
+    CONFIG_MAPS,
     JOBS,
     LOCAL_QUEUES,
     RESOURCE_FLAVORS,
@@ -28,9 +29,9 @@ from queue_manager.api.api_resources import (
     WORKLOADS,
     Resource,
 )
-from queue_manager.api.component_names import VISIBILITY_GROUP
+from queue_manager.api.component_names import PUBLISHED_CONFIG, VISIBILITY_GROUP
 from queue_manager.installation import object_names
-from queue_manager.installation.rbac_objects import CLUSTER_WIDE
+from queue_manager.installation.rbac_objects import CLUSTER_WIDE, PUBLISHED_READER_ROLE
 from queue_manager.installation.template import Node, Template, TemplateCondition, when
 
 READ = ("get", "list", "watch")
@@ -99,6 +100,11 @@ def user_role_templates() -> list[Template]:
             [_rule(VISIBILITY_GROUP, "localqueues/pendingworkloads", ["get"])],
         ),
         _role(
+            PUBLISHED_READER_ROLE,
+            ALL_VIEW,
+            [{**_rule(CONFIG_MAPS.group, CONFIG_MAPS.plural, ["get"]), "resourceNames": [PUBLISHED_CONFIG]}],
+        ),
+        _role(
             "sluice-queue-operation-role",
             (OPERATOR, ADMIN),
             [_rule(kind.group, kind.plural, ["patch"]) for kind in OPERATED],
@@ -124,7 +130,7 @@ def _roles_of(kind: KindRoles) -> list[Template]:
     ]
 
 
-def _rule(group: str, resource: str, verbs: Sequence[str]) -> Node:
+def _rule(group: str, resource: str, verbs: Sequence[str]) -> dict[str, Node]:
     return {"apiGroups": [group], "resources": [resource], "verbs": list(verbs)}
 
 

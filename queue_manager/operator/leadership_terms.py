@@ -15,6 +15,7 @@ from collections.abc import Callable, Collection, Iterable
 from typing import Literal
 
 from queue_manager.configuration import KueueConfig
+from queue_manager.configuration.published_form import published_data
 from queue_manager.engine.clock import SystemClock
 from queue_manager.engine.clock_jumps import follow_clock
 from queue_manager.engine.metric_registry import Exposition, MetricRegistry
@@ -24,6 +25,7 @@ from queue_manager.engine.request_throttle import throttled
 from queue_manager.engine.runtime import Runtime
 from queue_manager.engine.transport_protocol import Transport
 from queue_manager.metrics.queue_metrics import ROLE
+from queue_manager.operator.config_publication import ConfigPublication
 from queue_manager.operator.election import Election, Fence, LeadershipLost
 from queue_manager.operator.preflight import CannotStart
 from queue_manager.operator.required_permissions import ALL, JOB_CONTROLLER, QUEUE
@@ -200,6 +202,7 @@ class LeadershipTerm:
         beside: Callable[[Transport], Transport] | None,
     ) -> None:
         self._election = election
+        self._namespaces = namespaces
         served: Transport = UnservedPathTransport(transport)
         if beside is not None:
             served = beside(served)
@@ -224,6 +227,11 @@ class LeadershipTerm:
         self.runtime.task(transport.follow)
         follow_clock(self.runtime)
         self._queue = attach_controllers(self.runtime, config, queue=QUEUE in chosen, job_controller=options)
+        self._publication = ConfigPublication(
+            self.runtime.client, namespaces, self._published(config), self.runtime.rng
+        )
+        if QUEUE in chosen:
+            self.runtime.task(self._publication.run)
         if election is not None:
             self.runtime.support(self._lead)
             self._report_role("follower")
@@ -232,6 +240,11 @@ class LeadershipTerm:
         """Apply a new configuration to the queue's controllers."""
         if self._queue is not None:
             self._queue.reconfigure(config)
+            self._publication.put(self._published(config))
+
+    def _published(self, config: KueueConfig) -> dict[str, str]:
+        election = self._election
+        return published_data(config, self._namespaces, (election.namespace, election.lease) if election else None)
 
     @property
     def pending_summaries(self) -> PendingSummaries | None:

@@ -16,6 +16,7 @@ from queue_manager.api.api_resources import (
     ADMISSION_CHECKS,
     CLUSTER_QUEUES,
     COHORTS,
+    CONFIG_MAPS,
     EVENTS,
     JOBS,
     LEASES,
@@ -30,6 +31,7 @@ from queue_manager.api.api_resources import (
     WORKLOADS,
     Resource,
 )
+from queue_manager.api.component_names import PUBLISHED_CONFIG
 
 JOB_CONTROLLER, QUEUE = "job-controller", "queue"
 ALL = (JOB_CONTROLLER, QUEUE)
@@ -101,6 +103,10 @@ LEADER = Need(LEASES, ("get", "create", "update"))
 # namespaces needs a Role there.
 CLUSTER_EVENTS_NAMESPACE = "default"
 CLUSTER_EVENTS = Need(EVENTS, ("create", "patch"))
+
+# Where the queue publishes its configuration: in kube-public, or in each of the listed namespaces. The installation
+# makes the ConfigMap, so that the queue needs no right to create any. Without this right it logs a warning.
+PUBLICATION = Need(CONFIG_MAPS, ("get", "patch"), names=(PUBLISHED_CONFIG,))
 
 # Of a manager with Roles only, in each of its namespaces: the verb on a Namespace that a Role in it can grant.
 OWN_NAMESPACE = Need(NAMESPACES, ("get",))

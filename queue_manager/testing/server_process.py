@@ -16,8 +16,8 @@ from pathlib import Path
 
 import msgspec
 
-from queue_manager.cli.published_config import Publisher
 from queue_manager.configuration import ConfigurationError, KueueConfig, loads
+from queue_manager.configuration.published_form import published_data
 from queue_manager.engine import file_descriptors, log
 from queue_manager.engine.process_tuning import event_loop, tune_garbage_collector
 from queue_manager.engine.transport_protocol import ApiError
@@ -25,6 +25,7 @@ from queue_manager.local.agent.cgroups import delegated
 from queue_manager.local.local_cluster import ClusterOptions, LocalCluster
 from queue_manager.local.storage.journal import DataDirectoryInUse
 from queue_manager.local.storage.store import JournalUnusable
+from queue_manager.operator.config_publication import ConfigPublication
 from queue_manager.testing.protocol import Failed, Ready, StartOrder, decode_order
 
 EXPECTED = (ApiError, ConfigurationError, DataDirectoryInUse, JournalUnusable, OSError, ValueError)
@@ -67,7 +68,7 @@ async def serve(order: StartOrder, folder: Path) -> None:
     config = loads(order.config) if order.config else KueueConfig()
     ended = input_end()
     async with LocalCluster(options, config, cgroups=delegated()) as cluster:
-        await Publisher(cluster.client).publish(config)
+        await ConfigPublication(cluster.client, (), published_data(config, has_other_users=False)).write()
         answer(Ready(cluster.url, str(cluster.kubeconfig)))
         await ended.wait()
 

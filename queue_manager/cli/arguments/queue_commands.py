@@ -23,6 +23,9 @@ def add_queue_commands(commands: Commands) -> None:
         epilog=exit_sentence("doctor"),
     )
     add_client_options(doctor, "KIND/NAME -n NS")
+    doctor.add_argument(
+        "-n", "--namespace", metavar="NS", help="only what is in this namespace or in none (default: all)"
+    )
 
     for name, policy, text in (
         ("hold", "Hold", "stop admitting Jobs of a queue; running Jobs continue"),

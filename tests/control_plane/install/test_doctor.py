@@ -142,21 +142,6 @@ def test_a_user_without_rights_learns_what_was_not_checked(installed: ControlPla
     assert "endpoints of the webhooks (forbidden or absent)" in not_checked
 
 
-def test_a_user_reads_the_configuration_after_the_commands_of_the_page_of_roles(
-    installed: ControlPlane, tmp_path: Path
-) -> None:
-    kubectl(installed, "-n", "default", "create", "serviceaccount", "limited-reader")
-    token = {"token": kubectl(installed, "-n", "default", "create", "token", "limited-reader").strip()}
-    user = write_kubeconfig(tmp_path / "reader", installed.url, token, installed)
-    assert UNKNOWN_CONFIG in json.loads(doctor(user, "-o", "json").stdout)["notChecked"]
-    page = (ROOT / "deploy" / "ROLES.md").read_text().replace("\\\n", " ")
-    commands = [line.split()[1:] for line in page.splitlines() if line.startswith("    kubectl")]
-    assert len(commands) == 2
-    for command in commands:
-        kubectl(installed, *command)
-    assert UNKNOWN_CONFIG not in examined(user)[1]
-
-
 def test_a_kind_whose_conversion_fails_is_not_checked_and_all_else_is(installed: ControlPlane) -> None:
     """The command of the finding makes the kind readable."""
     status = ("deployment", "kueue-controller-manager", "--subresource=status", "--type=merge")

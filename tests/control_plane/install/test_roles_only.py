@@ -66,7 +66,7 @@ RULES = {  # of accounts in the namespace; the owner, who has `admin` beside tha
             "resources": ["workloads", "localqueues"],
             "verbs": ["get", "list", "watch"],
         },
-        {"apiGroups": [""], "resources": ["pods", "events"], "verbs": ["get", "list", "watch"]},
+        {"apiGroups": [""], "resources": ["pods", "events", "configmaps"], "verbs": ["get", "list", "watch"]},
     ],
 }
 HUGE = """\
@@ -243,6 +243,7 @@ async def answers_are_true(member: Path) -> None:
         assert code == 0, text
         assert "WAIT/WaitingForQuota" in text
         assert "insufficient unused quota for cpu in flavor default, 1 more needed" in text
+        assert "its defaults are assumed" not in text  # the manager has published its configuration in the namespace
         _, text = await command(kubeconfig, "ps", "-n", TEAM)
         assert re.search(r"waiting .* Pending .* needs 1 more cpu", text), text
         name = f"huge-{kubeconfig.name}"
@@ -259,6 +260,17 @@ async def answers_are_true(member: Path) -> None:
     code, text = await command(member.with_name("admin"), "doctor")
     assert "MissingClusterQueue" not in text
     assert "NeverStarts" not in text
+    await its_namespace_is_examined(member.with_name("owner"))
+
+
+async def its_namespace_is_examined(owner: Path) -> None:
+    """By who has rights in this namespace alone; without -n nothing of it could be listed."""
+    _, text = await command(owner, "doctor", "-n", TEAM, "-o", "json")
+    not_checked = " ".join(json.loads(text)["notChecked"])
+    assert "clusterqueues (forbidden)" in not_checked
+    assert not re.search(r"workloads|pods|jobs|localqueues|Lease|Deployment|configuration of", not_checked), text
+    _, text = await command(owner, "doctor", "-o", "json")
+    assert "workloads (forbidden)" in json.loads(text)["notChecked"]
 
 
 async def a_missing_class_is_named(scenario: Scenario, member: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -14,7 +14,7 @@ from queue_manager.api.api_resources import SECRETS, Resource
 from queue_manager.api.component_names import service_account
 from queue_manager.engine.http_transport import HttpTransport
 from queue_manager.engine.rest_client import RestClient
-from queue_manager.operator.required_permissions import ALL, JOB_CONTROLLER, QUEUE, rules
+from queue_manager.operator.required_permissions import ALL, JOB_CONTROLLER, PUBLICATION, QUEUE, rule, rules
 from tests.control_plane.audit import LIMITED
 from tests.control_plane.server import ControlPlane
 from tests.waiting import until
@@ -64,7 +64,12 @@ async def account(api: RestClient, namespace: str, allowed: list[dict[str, Any]]
     presents itself to the visibility API, as in an installation.
     """
     allowed = rules(ALL) if allowed is None else allowed
-    is_installed = any(all(rule in allowed for rule in rules(chosen)) for chosen in (ALL, [QUEUE], [JOB_CONTROLLER]))
+    installed = [
+        chosen for chosen in (ALL, [QUEUE], [JOB_CONTROLLER]) if all(each in allowed for each in rules(chosen))
+    ]
+    is_installed = bool(installed)
+    if any(QUEUE in chosen for chosen in installed):  # here is no ConfigMap of an installation, to be patched only
+        allowed = [rule(replace(PUBLICATION, verbs=("get", "create", "patch"), names=())), *allowed]
     name = f"{'sluice-' if is_installed else LIMITED}{uuid4().hex[:8]}"
     await api.create(ACCOUNTS, namespace, {"metadata": {"name": name}})
     await api.create(ROLES, "", {"metadata": {"name": name}, "rules": allowed})

@@ -74,7 +74,7 @@ def test_the_configuration_may_come_from_a_pipe(
     assert main(["install", "--config", f"/dev/fd/{end}" if source == "pipe" else "-"]) == 0
     os.close(end)
     printed = [each for each in yaml.safe_load_all(capsys.readouterr().out) if each["kind"] == "ConfigMap"]
-    assert text in [each["data"].get("controller_manager_config.yaml") for each in printed]
+    assert text in [each.get("data", {}).get("controller_manager_config.yaml") for each in printed]
 
 
 def test_the_page_for_admins_gives_the_queue_its_history(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

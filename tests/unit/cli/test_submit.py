@@ -14,15 +14,16 @@ from multidict import CIMultiDict
 from job_controller.model import Key
 from queue_manager.api import keys
 from queue_manager.api.api_resources import CLUSTER_QUEUES, JOBS, LOCAL_QUEUES, NAMESPACES, RESOURCE_FLAVORS, WORKLOADS
+from queue_manager.api.component_names import PUBLIC_NAMESPACE
 from queue_manager.cli import main, manifests
 from queue_manager.cli import submit as submit_module
 from queue_manager.cli.exit_codes import EXIT_ERROR, EXIT_NEVER, EXIT_REFUSED, CommandRefused
 from queue_manager.cli.interrupted_creations import Creations
 from queue_manager.cli.named_targets import check_local_queue
-from queue_manager.cli.published_config import Publisher
 from queue_manager.cli.submit import Submitted, _namespaces, prepare, submit
 from queue_manager.configuration import KueueConfig
 from queue_manager.configuration.kueue_config import Resources
+from queue_manager.configuration.published_form import published_data
 from queue_manager.engine.api_warnings import warnings
 from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.transport_protocol import ApiError, Request, Response
@@ -31,6 +32,7 @@ from queue_manager.local.local_cluster import install_crds
 from queue_manager.local.server.api_server import ApiServer
 from queue_manager.local.server.in_process import LocalTransport
 from queue_manager.local.storage.store import Store
+from queue_manager.operator.config_publication import publish
 
 JOB = """\
 apiVersion: batch/v1
@@ -210,11 +212,11 @@ async def test_a_published_configuration_decides_about_a_resource_without_quota(
     """No scheduler answers, as for the second Job of a shape."""
     monkeypatch.setattr(submit_module, "SCHEDULER_SECONDS", 0.0)
     await queues(client)
-    await Publisher(client).publish(KueueConfig())
+    await publish(client, PUBLIC_NAMESPACE, published_data(KueueConfig()))
     (row,) = await send(client, tmp_path, job("other").replace("cpu: ", "memory: "))
     assert (row.note, row.never) == ("cannot start: ClusterQueue cq has no quota for memory", True)
     excluding = KueueConfig(resources=Resources(exclude_resource_prefixes=("memory",)))
-    await Publisher(client).publish(excluding)
+    await publish(client, PUBLIC_NAMESPACE, published_data(excluding))
     (row,) = await send(client, tmp_path, job("excluded").replace("cpu: ", "memory: "))
     assert (row.note, row.never) == ("created; starts when its queue admits it", False)
 

@@ -50,6 +50,9 @@ def required(components: tuple[str, ...], namespaces: list[str]) -> set[Right]:
     if QUEUE in components:  # which then serves webhooks
         secret = certificate_secret("kueue-webhook-server-cert")
         found |= {("", need.resource.group, need.name, verb) for need, verb in each_verb(CA_INJECTION)}
+        found |= {
+            (place, "", "configmaps", verb) for place in namespaces or ["kube-public"] for verb in ("get", "patch")
+        }
         found |= {("sys", "", secret.name, verb) for verb in secret.verbs}
     if namespaces and QUEUE in components:
         found |= {("default", "", CLUSTER_EVENTS.name, verb) for verb in CLUSTER_EVENTS.verbs}
@@ -163,7 +166,44 @@ def test_no_role_for_people_reads_the_configuration() -> None:
     loads(f'{CONFIG}history: {{url: "postgresql://user:password@host/database"}}', "config")
     people = [tree for tree in objects(Settings()) if _is_for_people(tree)]
     assert len(people) > len(AGGREGATED)
-    assert not {right for role in people for right in rules_of(role) if right[1] == "configmaps"}
+    read = {right for role in people for right in rights_in(role["rules"]) if right[1] == "configmaps"}
+    assert read == {("", "configmaps", "get", "sluice-published-config")}
+
+
+def test_all_users_read_the_published_configuration_and_nothing_else() -> None:
+    trees = objects(Settings(), "sys")
+    (binding,) = [
+        tree
+        for tree in trees
+        if tree["kind"].endswith("Binding")
+        and any(subject["kind"] != "ServiceAccount" for subject in tree.get("subjects", ()))
+    ]
+    (role,) = [
+        tree for tree in trees if tree["kind"] == "Role" and tree["metadata"]["name"] == binding["roleRef"]["name"]
+    ]
+    assert [subject["name"] for subject in binding["subjects"]] == ["system:authenticated"]
+    assert {binding["metadata"]["namespace"], role["metadata"]["namespace"]} == {"kube-public"}
+    assert list(rights_in(role["rules"])) == [("", "configmaps", "get", "sluice-published-config")]
+
+
+@pytest.mark.parametrize(
+    ("values", "places"),
+    [
+        ({}, ["kube-public"]),
+        ({"namespaces": ["a", "b"]}, ["a", "b"]),
+        ({"namespaces": ["a", "b"], "clusterObjects": OBJECTS}, ["a", "b"]),
+        ({"components": "JobController"}, []),
+    ],
+    ids=["all namespaces", "listed ones", "Roles only", "no queue"],
+)
+def test_the_configuration_is_published_where_the_managers_work(values: Json, places: list[str]) -> None:
+    """Without data, which the manager writes: applying an installation again must not change it."""
+    trees = objects(Settings.model_validate(values), "a")
+    made = [tree for tree in trees if tree["metadata"]["name"] == "sluice-published-config"]
+    assert [tree["metadata"]["namespace"] for tree in made] == places
+    assert not any("data" in tree for tree in made)
+    outside = {tree["metadata"]["namespace"] for tree in trees if "namespace" in tree["metadata"]} - {"a", "b"}
+    assert ("kube-public" in outside) == (places == ["kube-public"])
 
 
 def _is_for_people(tree: Json) -> bool:
@@ -189,6 +229,7 @@ def test_with_cluster_objects_the_queue_may_read_its_namespaces_and_nothing_else
         for namespace in ("a", "b")
     }
     expected |= {("a", LEADER.resource.group, LEADER.name, verb) for verb in LEADER.verbs}
+    expected |= {(namespace, "", "configmaps", verb) for namespace in ("a", "b") for verb in ("get", "patch")}
     assert rights_of(trees, MANAGER) == expected
 
 

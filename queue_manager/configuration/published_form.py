@@ -1,0 +1,71 @@
+"""The data of the ConfigMap in which a manager publishes the configuration that it works by. Pure.
+
+All users may read it, so it has no secret: `notifications` is left out, and so is a history.url that names a database,
+because both may contain a password or a token. Besides the configuration it has what a reader needs before that:
+
+    controller_manager_config.yaml   every field with its effective value
+    lease                            NAMESPACE/NAME of the Lease that the manager holds; "" without leader election
+    namespaces                       the only ones that the manager manages, with commas; "": all
+    leftOut                          the fields that are set and left out, with commas
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from queue_manager.api.component_names import PUBLISHED_CONFIG, PUBLISHED_LEASE
+from queue_manager.configuration.config_as_yaml import as_yaml
+from queue_manager.configuration.config_map import KEY
+from queue_manager.configuration.kueue_config import KueueConfig
+from queue_manager.configuration.loading import loads
+
+NAMESPACES, LEFT_OUT = "namespaces", "leftOut"
+FILE_STORE = "sqlite:"
+
+
+def published_data(
+    config: KueueConfig,
+    namespaces: Collection[str] = (),
+    lease: tuple[str, str] | None = None,
+    *,
+    has_other_users: bool = True,
+) -> dict[str, str]:
+    """Return the data of the ConfigMap. `lease`: namespace and name of the Lease; None without leader election.
+
+    `namespaces`: the only ones that the manager manages; (): all. `has_other_users`: False for the cluster of
+    `sluice up`, whose one user has the file; `sluice history` finds the store by that.
+    """
+    place, name = lease or ("", config.leader_election.resource_name)
+    election = config.leader_election.model_copy(
+        update={"leader_elect": lease is not None, "resource_namespace": place, "resource_name": name}
+    )
+    secrets = secret_fields(config) if has_other_users else []
+    readable = without_secrets(config) if secrets else config
+    effective = readable.model_copy(update={"leader_election": election})
+    return {
+        KEY: as_yaml(effective),
+        PUBLISHED_LEASE: f"{place}/{name}" if lease is not None else "",
+        NAMESPACES: ",".join(namespaces),
+        LEFT_OUT: ",".join(secrets),
+    }
+
+
+def secret_fields(config: KueueConfig) -> list[str]:
+    """Return which fields are set that may contain a password or a token."""
+    has_database = bool(config.history.url) and not config.history.url.startswith(FILE_STORE)
+    found = {"history.url": has_database, "notifications": config.notifications is not None}
+    return [field for field, is_set in found.items() if is_set]
+
+
+def without_secrets(config: KueueConfig) -> KueueConfig:
+    """Return the configuration without `secret_fields`."""
+    changes: dict[str, object] = {"notifications": None}
+    if "history.url" in secret_fields(config):
+        changes["history"] = config.history.model_copy(update={"url": ""})
+    return config.model_copy(update=changes)
+
+
+def config_in(data: Mapping[str, str]) -> KueueConfig:
+    """Return the configuration in the data. Raises ConfigurationError, as for that of a newer version."""
+    listed = [namespace for namespace in data.get(NAMESPACES, "").split(",") if namespace]
+    return loads(data.get(KEY, ""), PUBLISHED_CONFIG, namespaces=listed)

@@ -32,7 +32,7 @@ BEHAVIOUR.md#q47-fair-preemption.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from datetime import datetime
 from fractions import Fraction
 from heapq import heappop, heappush
@@ -42,10 +42,10 @@ from typing import NamedTuple
 from queue_manager.api import policy_values, reasons
 from queue_manager.scheduling.fair_sharing import Share, Shares
 from queue_manager.scheduling.holdings import Holding, Ranking
-from queue_manager.scheduling.preemption_candidates import Preemptor, candidate_rule
+from queue_manager.scheduling.preemption_candidates import Preemptor, candidate_rule, without_all
 from queue_manager.scheduling.quota_state import QueueState, SchedulerState
 from queue_manager.scheduling.quota_tree import FlavorResource, QuotaNode, Usage, is_within_quota
-from queue_manager.scheduling.victim_search import Victim
+from queue_manager.scheduling.victim_search import MOST_READ, Victim
 
 FINAL_SHARE = "LessThanOrEqualToFinalShare"
 INITIAL_SHARE = "LessThanInitialShare"
@@ -103,6 +103,13 @@ class _Candidates:
         self._excluded = excluded
         self._now = now
 
+    def bounds(self) -> list[tuple[QueueState, float]]:
+        """The ClusterQueues to take from, each with the bound below which the priority of its candidates is."""
+        return [(queue, self._bound(policy)) for queue, policy in self._sources()]
+
+    def _bound(self, policy: str) -> float:
+        return inf if policy == policy_values.ANY else self._preemptor.info.priority + 1
+
     def evicted(self) -> list[Holding]:
         """The candidates that are being stopped already, those of other ClusterQueues first."""
         own = self._preemptor.queue.name
@@ -127,9 +134,8 @@ class _Candidates:
                 yield queue, policy.reclaim_within_cohort
 
     def _of(self, queue: QueueState, policy: str, *, evicted: bool) -> Iterator[Holding]:
-        below = inf if policy == policy_values.ANY else self._preemptor.info.priority + 1
         is_candidate = candidate_rule(self._preemptor, policy, self._now)
-        for _, holding in self._state.ranked(queue, evicted=evicted, below=below):
+        for _, holding in self._state.ranked(queue, evicted=evicted, below=self._bound(policy)):
             if holding.uid not in self._excluded and is_candidate(holding):
                 yield holding
 
@@ -162,6 +168,7 @@ class _Search:
         self._within_nominal = is_within_quota(preemptor.node, preemptor.needs)
         self._shares = Shares()
         self._known: dict[QuotaNode, Share] = {}
+        self._missing = {fr: -self._own.available(fr) for fr in preemptor.usage}  # what must be released at least
 
     # --- the quota tree ---
 
@@ -204,6 +211,16 @@ class _Search:
 
     # --- the search ---
 
+    def _all_suffice(self) -> bool:
+        """Whether the preemptor would fit without all Workloads that may be candidates."""
+        for victim in self.victims:
+            self._resume(victim)
+        with without_all(self._candidates.bounds(), self._preemptor.usage):
+            suffice = self.fits()
+        for victim in self.victims:
+            self._stop(victim)
+        return suffice
+
     def run(self) -> bool:
         """Take victims until the preemptor fits; False if it does not fit without any candidate that may be taken."""
         first, *second = self._state.fair_sharing
@@ -217,19 +234,29 @@ class _Search:
 
     def _give_back(self) -> None:
         """Put back victims that the preemptor does not need, from the last but one to the first."""
+        needed: set[Hashable] = set()  # usage only grows here, so what did not fit once does not fit later
         for i in reversed(range(len(self.victims) - 1)):
-            self._resume(self.victims[i])
+            victim = self.victims[i]
+            kind = _kind(victim)
+            if kind in needed:
+                continue
+            self._resume(victim)
             if self.fits():
                 del self.victims[i]
             else:
-                self._stop(self.victims[i])
+                self._stop(victim)
+                needed.add(kind)
 
     def _take(self, holding: Holding) -> bool:
         """Take a victim. True if the preemptor fits then."""
         victim = Victim(holding, self._preemption_reason(holding))
         self._stop(victim)
         self.victims.append(victim)
-        return self.fits()
+        released, enough = holding.usage, True
+        for fr in self._missing:
+            self._missing[fr] -= released.get(fr, 0)
+            enough = enough and self._missing[fr] <= 0
+        return enough and self.fits()
 
     def _preemption_reason(self, holding: Holding) -> str:
         if self.node(holding) is self._own:
@@ -251,6 +278,8 @@ class _Search:
                     left.setdefault(queue, passed)
             if chosen is not None and self._take(chosen):
                 return None
+            if chosen is not None and len(self.victims) == MOST_READ and not self._all_suffice():
+                return {}
         return left
 
     def _first_satisfying(
@@ -295,7 +324,9 @@ class _Search:
 
     def unfair(self) -> set[str]:
         """The victims that no strategy allows in the state that results."""
-        return {v.holding.uid for v in self.victims if not v.holding.evicted and not self._is_fair(v)}
+        running = [victim for victim in self.victims if not victim.holding.evicted]
+        verdicts = {kind: self._is_fair(victim) for kind, victim in {_kind(v): v for v in running}.items()}
+        return {victim.holding.uid for victim in running if not verdicts[_kind(victim)]}
 
     def _is_fair(self, victim: Victim) -> bool:
         if victim.reason == reasons.IN_CLUSTER_QUEUE:
@@ -395,6 +426,11 @@ class _Place(NamedTuple):
     is_own: bool
     candidate: Ranking
     name: str
+
+
+def _kind(victim: Victim) -> Hashable:
+    """The same for victims of one ClusterQueue with equal usage and reason: putting one back changes as much."""
+    return victim.holding.cluster_queue, victim.reason, frozenset(victim.holding.usage.items())
 
 
 def _counted_above(node: QuotaNode, usage: Usage) -> Usage:

@@ -39,11 +39,13 @@ from queue_manager.scheduling.preemption_candidates import (
     policy_for,
     priority_bound,
     sources_of,
+    without_all,
 )
 from queue_manager.scheduling.quota_state import QueueState, SchedulerState
 from queue_manager.scheduling.quota_tree import FlavorResource, QuotaNode, Usage, is_within_quota, smallest_subtree
 
 NOTHING: Usage = {}
+MOST_READ = 100  # victims, before it is asked whether all candidates together suffice
 
 
 class Victim(NamedTuple):
@@ -64,8 +66,13 @@ def find_victims(state: SchedulerState, preemptor: Preemptor, now: datetime) -> 
     if is_hopeless(state, preemptor):
         return ()
     search = _Search(state, preemptor, now)
-    found = (search.attempt(borrowing=borrowing) for borrowing in search.attempts())
-    return next((victims for victims in found if victims), ())
+    for borrowing in search.attempts():
+        victims = search.attempt(borrowing=borrowing)
+        if victims:
+            return victims
+        if search.is_exhausted(borrowing=borrowing):
+            break
+    return ()
 
 
 def stoppable(state: SchedulerState, preemptor: Preemptor, now: datetime) -> frozenset[str]:
@@ -158,6 +165,10 @@ class _Search:
         self._sources = list(sources_of(state, preemptor))
         self._found: dict[CandidateKind, bool] = {}
         self._sharing: dict[QuotaNode, list[FlavorResource]] = {}  # of the ClusterQueues with candidates
+        self._closed: set[QuotaNode] = set()  # ClusterQueues of which the attempt may stop no further Workload
+        self._is_too_few = (
+            False  # the attempt has removed all that it may, and the preemptor would not even fit borrowing
+        )
 
     def attempts(self) -> tuple[bool, ...]:
         """Whether the preemptor may borrow: one or two attempts, the first that succeeds counts."""
@@ -166,6 +177,17 @@ class _Search:
         if not (entitled or other) or (only_within_quota and not is_below_nominal(self._preemptor)):
             return (True,)
         return (False, True) if only_within_quota and not entitled else (True, False)
+
+    def is_exhausted(self, *, borrowing: bool) -> bool:
+        """After an attempt without victims: whether the other one cannot find any either.
+
+        An attempt with borrowing may stop no more Workloads than that without, of other ClusterQueues at most the same.
+        So it fails if all that the first one could stop do not suffice for a preemptor that borrows. One without
+        borrowing fails after it if there are none that only it may stop.
+        """
+        if borrowing:
+            return self._is_too_few and not self._exists(CandidateKind.OTHER)
+        return self._is_too_few and not may_borrow_and_preempt(self._preemptor.queue)
 
     def _exists(self, kind: CandidateKind) -> bool:
         """Whether there is a candidate of this kind, while none is removed."""
@@ -191,7 +213,10 @@ class _Search:
         policy = policy_for(source, self._preemptor)
         below = priority_bound(policy, self._preemptor.info.priority)
         is_candidate = candidate_rule(self._preemptor, policy, self._now)
+        closed, node = self._closed, source.queue.node
         for rank, holding in self._state.ranked(source.queue, evicted=evicted, below=below):
+            if node in closed:
+                return
             if is_candidate(holding):
                 yield _Candidate(rank, source, holding)
 
@@ -216,6 +241,8 @@ class _Search:
 
     def attempt(self, *, borrowing: bool) -> tuple[Victim, ...]:
         """The victims, if the preemptor may borrow or not; () if they do not suffice."""
+        self._closed.clear()
+        self._is_too_few = False
         if not self._may_suffice(borrowing):
             return ()
         removal = _Removal(self._preemptor.usage)
@@ -228,6 +255,7 @@ class _Search:
 
     def usable(self, *, borrowing: bool) -> list[str]:
         """The uids of all that this attempt may stop; [] if the preemptor may not borrow and would have to."""
+        self._closed.clear()
         removal = _Removal(self._preemptor.usage)
         found = []
         try:
@@ -275,7 +303,22 @@ class _Search:
                 enough = enough and missing[fr] <= 0
             if enough and self._slack(removal, borrowing) is not None:
                 return chosen
+            if len(chosen) == MOST_READ and not self._all_suffice(removal, chosen, borrowing):
+                return []
+        self._is_too_few = self._slack(removal, borrowing=True) is None
         return []
+
+    def _all_suffice(self, removal: _Removal, chosen: list[_Candidate], borrowing: bool) -> bool:
+        """Whether the preemptor would fit without all Workloads that may be candidates; `chosen` are removed now."""
+        removal.undo()
+        priority = self._preemptor.info.priority
+        bounds = [(s.queue, priority_bound(policy_for(s, self._preemptor), priority)) for s in self._sources]
+        with without_all(bounds, self._preemptor.usage):
+            self._is_too_few = self._slack(removal, borrowing=True) is None
+            suffice = self._slack(removal, borrowing) is not None
+        for candidate in chosen:
+            removal.remove(candidate)
+        return suffice
 
     def _is_usable(self, removal: _Removal, candidate: _Candidate, borrowing: bool) -> bool:
         """Whether the candidate may be preempted after those that `removal` has removed.
@@ -288,7 +331,10 @@ class _Search:
             return True
         if borrowing and self._only_without_borrowing(source, candidate.holding):
             return False
-        return removal.is_above_quota(source, self._preemptor.needs)
+        if removal.is_above_quota(source, self._preemptor.needs):
+            return True
+        self._closed.add(source.queue.node)  # it gets no new usage during the attempt
+        return False
 
     def _put_back(self, removal: _Removal, chosen: list[_Candidate], borrowing: bool) -> list[_Candidate]:
         """The candidates that cannot be spared, tried from the last but one to the first."""
@@ -389,6 +435,7 @@ class _Removal:
         self._due.clear()
         for node, fr, amount in reversed(self._applied):
             _remove(node, fr, -amount)
+        self._applied.clear()
 
     def is_above_quota(self, source: Source, needs: frozenset[FlavorResource]) -> bool:
         """Whether a ClusterQueue and all subtrees around it, below `top`, use more than their own quota."""

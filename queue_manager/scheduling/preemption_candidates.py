@@ -65,14 +65,7 @@ def candidate_rule(preemptor: Preemptor, policy: str, now: datetime) -> Callable
 
     BEHAVIOUR.md#q53-minimum-runtime
     """
-    is_allowed = _policy_rule(preemptor, policy)
-
-    def is_candidate(holding: Holding) -> bool:
-        if holding.protected_until is not None and holding.is_protected(now):
-            return False
-        return is_allowed(holding)
-
-    return is_candidate
+    return _policy_rule(preemptor, policy, now)
 
 
 def protected_candidates(state: SchedulerState, preemptor: Preemptor, now: datetime) -> list[Holding]:
@@ -80,19 +73,26 @@ def protected_candidates(state: SchedulerState, preemptor: Preemptor, now: datet
     found = (
         holding
         for source in sources_of(state, preemptor)
-        for holding in filter(_policy_rule(preemptor, policy_for(source, preemptor)), source.queue.holdings.values())
+        for holding in filter(
+            _policy_rule(preemptor, policy_for(source, preemptor), None), source.queue.holdings.values()
+        )
         if holding.is_protected(now)
     )
     return sorted(found, key=lambda holding: (holding.protected_until or now, holding.ranking))
 
 
-def _policy_rule(preemptor: Preemptor, policy: str) -> Callable[[Holding], bool]:
-    """Return the predicate whether this policy allows to preempt a Workload. It reads the preemptor only once."""
+def _policy_rule(preemptor: Preemptor, policy: str, now: datetime | None) -> Callable[[Holding], bool]:
+    """Return the predicate whether this policy allows to preempt a Workload, which is not protected at `now`.
+
+    None: whether or not it is protected. The predicate reads the preemptor only once.
+    """
     priority, queued_at = preemptor.info.priority, preemptor.info.queued_at
     taken, needs, preempted = preemptor.taken_victims, preemptor.needs, preemptor.preempted
 
     def is_allowed(holding: Holding) -> bool:
         if holding.uid in taken or needs.isdisjoint(holding.usage):
+            return False
+        if now is not None and holding.protected_until is not None and holding.is_protected(now):
             return False
         if holding.priority < priority:
             return True

@@ -148,12 +148,7 @@ def _level_without(
 # --- the search --------------------------------------------------------------------------------------------
 
 
-class _Candidate(NamedTuple):
-    """Ordered by `ranking`, which no two share."""
-
-    ranking: Ranking
-    source: Source
-    holding: Holding
+_Candidate = tuple[Ranking, Source, Holding]  # ordered by the ranking, which no two share
 
 
 class _Search:
@@ -218,7 +213,7 @@ class _Search:
             if node in closed:
                 return
             if is_candidate(holding):
-                yield _Candidate(rank, source, holding)
+                yield rank, source, holding
 
     def _preemption_reason(self, source: Source, holding: Holding) -> str:
         if source.kind is CandidateKind.OWN_QUEUE:
@@ -251,7 +246,7 @@ class _Search:
             kept = self._put_back(removal, chosen, borrowing)
         finally:
             removal.undo()
-        return tuple(Victim(c.holding, self._preemption_reason(c.source, c.holding)) for c in kept)
+        return tuple(Victim(holding, self._preemption_reason(source, holding)) for _, source, holding in kept)
 
     def usable(self, *, borrowing: bool) -> list[str]:
         """The uids of all that this attempt may stop; [] if the preemptor may not borrow and would have to."""
@@ -262,7 +257,7 @@ class _Search:
             for candidate in self._candidates():
                 if self._is_usable(removal, candidate, borrowing):
                     removal.remove(candidate)
-                    found.append(candidate.holding.uid)
+                    found.append(candidate[2].uid)
             removal.apply()
             return found if borrowing or self._is_within_quota else []
         finally:
@@ -291,17 +286,13 @@ class _Search:
         """The candidates without which the preemptor fits; [] if it does not fit even when all of them are removed."""
         node = self._preemptor.node
         missing = {fr: v - node.available(fr) for fr, v in self._preemptor.usage.items()}  # what must go at least
-        chosen = []
+        chosen: list[_Candidate] = []
+        own = CandidateKind.OWN_QUEUE
         for candidate in self._candidates():
-            if not self._is_usable(removal, candidate, borrowing):
+            if candidate[1].kind is not own and not self._is_usable(removal, candidate, borrowing):
                 continue
-            removal.remove(candidate)
             chosen.append(candidate)
-            usage, enough = candidate.holding.usage, True
-            for fr in missing:
-                missing[fr] -= usage.get(fr, 0)
-                enough = enough and missing[fr] <= 0
-            if enough and self._slack(removal, borrowing) is not None:
+            if removal.remove_of(candidate, missing) and self._slack(removal, borrowing) is not None:
                 return chosen
             if len(chosen) == MOST_READ and not self._all_suffice(removal, chosen, borrowing):
                 return []
@@ -326,10 +317,10 @@ class _Search:
         A candidate of another ClusterQueue may be preempted only while its ClusterQueue and the subtrees around it use
         more than their quota. With `borrowing`, borrowWithinCohort must allow it too.
         """
-        source = candidate.source
+        _, source, holding = candidate
         if source.kind is CandidateKind.OWN_QUEUE:
             return True
-        if borrowing and self._only_without_borrowing(source, candidate.holding):
+        if borrowing and self._only_without_borrowing(source, holding):
             return False
         if removal.is_above_quota(source, self._preemptor.needs):
             return True
@@ -341,7 +332,7 @@ class _Search:
         kept = chosen[-1:]
         slack = self._slack(removal, borrowing)
         for candidate in reversed(chosen[:-1]):
-            if slack is None or self._is_too_much(candidate.source, candidate.holding.usage, slack):
+            if slack is None or self._is_too_much(candidate[1], candidate[2].usage, slack):
                 kept.append(candidate)
                 continue
             removal.put_back(candidate)
@@ -410,12 +401,27 @@ class _Removal:
         """Remove the usage of a candidate; `apply` writes that to the tree."""
         self._change(candidate, 1)
 
+    def remove_of(self, candidate: _Candidate, missing: dict[FlavorResource, int]) -> bool:
+        """Remove the usage of a candidate, also from `missing`; whether nothing is missing then."""
+        _, source, holding = candidate  # runs once per candidate, as `is_above_quota`
+        node, usage, enough = source.queue.node, holding.usage, True
+        due = self._due.get(node)
+        if due is None:
+            due = self._due[node] = dict.fromkeys(self._relevant, 0)
+        for fr, left in missing.items():
+            if amount := usage.get(fr):
+                due[fr] += amount
+                missing[fr] = left = left - amount
+            if left > 0:
+                enough = False
+        return enough
+
     def put_back(self, candidate: _Candidate) -> None:
         """Add the usage of a removed candidate again; `apply` writes that to the tree."""
         self._change(candidate, -1)
 
     def _change(self, candidate: _Candidate, sign: int) -> None:
-        node, usage = candidate.source.queue.node, candidate.holding.usage
+        node, usage = candidate[1].queue.node, candidate[2].usage
         due = self._due.get(node)
         if due is None:
             due = self._due[node] = dict.fromkeys(self._relevant, 0)

@@ -17,6 +17,7 @@ from typing import NamedTuple
 import msgspec
 
 from queue_manager.api.types import ClusterQueue, Cohort, ResourceFlavor, Workload
+from queue_manager.engine.process_tuning import tune_garbage_collector
 from queue_manager.scheduling import fair_preemption, victim_search
 from queue_manager.scheduling.cycle import run_cycle
 from queue_manager.scheduling.fair_preemption import FINAL_SHARE, INITIAL_SHARE
@@ -67,6 +68,7 @@ TOO_FEW = (
 
 
 def main() -> None:
+    tune_garbage_collector()
     print(f"{'candidates':<32} {'cpus wanted':>12} {'victims':>8} {'search':>10} {'cycle':>10}")
     for case in CASES:
         state = _full(case)

@@ -178,7 +178,7 @@ class _Search:
 
         An attempt with borrowing may stop no more Workloads than that without, of other ClusterQueues at most the same.
         So it fails if all that the first one could stop do not suffice for a preemptor that borrows. One without
-        borrowing fails after it if there are none that only it may stop.
+        borrowing fails after it, unless it may stop Workloads that the first one may not.
         """
         if borrowing:
             return self._is_too_few and not self._exists(CandidateKind.OTHER)

@@ -8,6 +8,7 @@ from queue_manager.scheduling.planned_usage import PlannedUsage
 from queue_manager.scheduling.quota_tree import FlavorResource
 from queue_manager.scheduling.reachable_quota import least_demands, reachable, without_stopping
 from tests.unit.queueing.builders import T0, pending
+from tests.unit.scheduling.fair_states import cohort
 from tests.unit.scheduling.preemption_cases import CPU, queue, run, state
 from tests.unit.scheduling.reference_comparison import worlds
 from tests.unit.scheduling.reference_worlds import info_of, state_of
@@ -97,3 +98,14 @@ def test_with_partial_admission_the_fewest_pods_must_fit():
 def test_a_workload_that_exceeds_the_quota_demands_nothing_that_could_be_released():
     s = state(queue(cpu="4"))
     assert demands(s, pending("waits", requests={"cpu": "5"})) == ()
+
+
+def test_what_a_cohort_has_lent_away_is_within_reach_beside_the_free_quota_that_is_never_lent():
+    """Three cpus are for the ClusterQueue alone, and two of them used. Its cohort has lent all of its three."""
+    quota = {"nominalQuota": "4", "lendingLimit": "1"}
+    s = state(queue(quotas={"default": {"cpu": quota}}, cohort="mid", reclaim="Any"), queue("other", "0", "root"))
+    s.set_cohort(cohort("mid", "2", parent="root"))
+    run(s, "own", cpu=2)
+    run(s, "loan", "other", cpu=3)
+    assert s.queues["cq"].node.available(CPU) == 1000
+    assert reachable(s, s.queues["cq"], CPU, 0) == 4000

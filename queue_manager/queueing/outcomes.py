@@ -6,9 +6,10 @@ cycles until none achieves anything: what the scheduler is about to decide, with
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 
 from job_controller.times import later
 from queue_manager.api import messages, reasons
@@ -18,6 +19,7 @@ from queue_manager.scheduling.backfill import Backfilling
 from queue_manager.scheduling.cycle import Admit, Outcome, Preempt, Refuse, Retry, run_cycle
 from queue_manager.scheduling.holdings import Holding
 from queue_manager.scheduling.quota_state import SchedulerState
+from queue_manager.scheduling.reachable_quota import least_demands, reachable, without_stopping
 from queue_manager.scheduling.victim_search import Victim
 from queue_manager.scheduling.workload_info import Info
 
@@ -88,7 +90,8 @@ def refuse(
     fits into the reservation of the other, would be tried in turn forever.
     """
     behind = backfilling.order_behind(refusal.info, now) if backfilling is not None else None
-    queues.refused(refusal, never=refusal.reason in NEVER_FITS_REASONS, behind=behind)
+    demands = least_demands(state, refusal)
+    queues.refused(refusal, never=refusal.reason in NEVER_FITS_REASONS, behind=behind, demands=demands)
     state.end_reservation(refusal.info.uid)
     name = refusal.cluster_queue
     if queues.is_blocked_by(refusal.info.key, name):
@@ -97,6 +100,20 @@ def refuse(
             state.end_reservation(uid)
         if blocked:
             queues.requeue_inadmissible(state.relatives(name), now)
+
+
+def requeue_within_reach(state: SchedulerState, queues: Queues, names: Sequence[str], now: datetime) -> list[str]:
+    """After quota was released, or candidates were added, make the refused Workloads eligible that this may help.
+
+    `names`: the ClusterQueues concerned. Returns those of them in which other Workloads stay refused: their reasons are
+    the same, but the numbers in their messages may have changed. BEHAVIOUR.md#q9-requeue-of-inadmissible-workloads
+    """
+    known = [queue for name in names if (queue := state.queues.get(name)) is not None]
+    with without_stopping(state, {queue.node.root for queue in known}):
+        for queue in known:
+            queues.requeue_inadmissible([queue.name], now, partial(reachable, state, queue))
+    queues.requeue_inadmissible([name for name in names if name not in state.queues], now)
+    return [queue.name for queue in known if queues.has_refused(queue.name)]
 
 
 def concerned_by(state: SchedulerState, admissions: Iterable[Admit]) -> set[str]:

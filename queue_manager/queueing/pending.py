@@ -2,8 +2,9 @@
 
 A Workload that cannot be admitted now cannot be admitted later unless something changes, and neither can any other
 with the same requests. So there is one heap per *shape* (requests, priority, namespace), and a heap of the shapes by
-their first member. A refusal parks a whole shape in O(1), a change of quota releases the parked shapes in O(shapes),
-and 100 000 equal Workloads cost as much as one. Each Workload is in one of these places:
+their first member. A refusal parks a whole shape in O(1), and 100 000 equal Workloads cost as much as one. Released
+quota releases those parked shapes whose demand is within its reach (`scheduling/reachable_quota.py`), and any other
+change all of them. Each Workload is in one of these places:
 
     active       in the heap of its shape, which is not parked          counts as active
     parked       in the heap of its shape, which is parked              counts as inadmissible
@@ -36,14 +37,18 @@ from msgspec.structs import force_setattr
 
 from job_controller.model import Key
 from queue_manager.api.policy_values import STRICT_FIFO
+from queue_manager.queueing.refresh_turns import turn_of
 from queue_manager.scheduling.backfill import HeadOrder
 from queue_manager.scheduling.cycle import Retry
+from queue_manager.scheduling.flavor_assignment import Demand
 from queue_manager.scheduling.queue_order import Rank
+from queue_manager.scheduling.quota_tree import FlavorResource
 from queue_manager.scheduling.usage_decay import WeightedUsage
 from queue_manager.scheduling.workload_info import Info
 
 Line = Key | None  # a LocalQueue, where past usage orders them; else None
 ShapeId = tuple[Line, bytes]
+Reach = Callable[[FlavorResource, int], float]  # by priority: the most that a Workload could use, now or by preemption
 Order = tuple[int, float, Rank]  # of shapes by their first member, see PendingWorkloads._order
 
 
@@ -57,7 +62,7 @@ class PendingReason(NamedTuple):
 class _Shape:
     """The Workloads of one shape, in a heap by rank."""
 
-    __slots__ = ("heap", "key", "live", "parked", "pod_sets", "refused", "shape")
+    __slots__ = ("demands", "heap", "key", "live", "parked", "pod_sets", "refused", "shape", "turn")
 
     def __init__(self, key: ShapeId, first: Info) -> None:
         self.key = key
@@ -66,6 +71,8 @@ class _Shape:
         self.live: dict[Key, Info] = {}
         self.parked: PendingReason | None = None
         self.refused: Key | None = None  # the Workload for which the shape is parked: its status carries the reason
+        self.turn = 0  # of this Workload
+        self.demands: dict[FlavorResource, int] = {}  # by which it is found in `PendingWorkloads._demands`
 
     def push(self, info: Info) -> None:
         self.take(info)
@@ -114,6 +121,10 @@ class PendingWorkloads:
         self._waiting: list[Key] = []  # those that were tried since the last change; some may be gone
         self.preempts_newer = False  # withinClusterQueue: an earlier one of equal Workloads may have more victims
         self._parked = 0
+        self._turns: dict[int, dict[ShapeId, None]] = {}  # the parked shapes
+        # Parked shapes by what they demand: heaps by (what, priority). Entries may be dead.
+        self._demands: dict[tuple[FlavorResource, int], list[tuple[int, ShapeId]]] = {}
+        self._without_demand: dict[ShapeId, None] = {}  # parked ones of which that is unknown; some may not be parked
         self.blocked_by: Key | None = None  # StrictFIFO: this head was refused, and nothing has changed
         self.never: PendingReason | None = None  # StrictFIFO: the refusal of a head that can never fit
         self.waiting_head: Info | None = None  # BestEffortFIFO, backfilling: the first that found no quota
@@ -211,6 +222,7 @@ class PendingWorkloads:
             shape.remove(key)
             self._parked -= shape.parked is not None
             if not shape.live:
+                self._turns.get(shape.turn, {}).pop(shape.key, None)
                 del self._shapes[shape.key]
             elif shape.refused == key:  # no other Workload's status says why the shape is parked
                 self._release(shape)
@@ -302,12 +314,20 @@ class PendingWorkloads:
         return None
 
     def refused(
-        self, key: Key, retry: Retry, why: PendingReason, *, never: bool = False, behind: HeadOrder | None = None
+        self,
+        key: Key,
+        retry: Retry,
+        why: PendingReason,
+        *,
+        never: bool = False,
+        behind: HeadOrder | None = None,
+        demands: tuple[Demand, ...] | None = None,
     ) -> None:
         """Record that the scheduler did not admit this head: park its shape, block the queue, or set it aside.
 
         `never`: it cannot fit unless quota or flavors change. `behind`: with backfilling, the order of the Workloads
-        that may not delay it.
+        that may not delay it. `demands`: of these one must come within reach before the answer can change; None:
+        unknown.
         """
         info = self._where.get(key)
         if info is None or key in self._delayed or key in self._refused or retry is Retry.NEXT_CYCLE:
@@ -327,13 +347,34 @@ class PendingWorkloads:
         else:
             if self._preempting.pop(key, None) is not None:
                 self._enter(info)
-            shape = self._shape_of(info)
-            if shape.parked is None:
-                self._parked += len(shape.live)
-            shape.parked, shape.refused = why, key
+            self._park(self._shape_of(info), info, why, demands)
             if behind is not None and not never and (self.waiting_head is None or info.rank < self.waiting_head.rank):
                 self.waiting_head = info
                 self._set_shortest_first(behind is HeadOrder.SHORTEST)
+
+    def _park(self, shape: _Shape, refused: Info, why: PendingReason, demands: tuple[Demand, ...] | None) -> None:
+        if shape.parked is None:
+            self._parked += len(shape.live)
+        self._turns.get(shape.turn, {}).pop(shape.key, None)
+        shape.parked, shape.refused, shape.turn = why, refused.key, turn_of(refused.uid)
+        self._turns.setdefault(shape.turn, {})[shape.key] = None
+        if demands is None:
+            self._without_demand[shape.key] = None
+        for fr, amount in demands or ():
+            if shape.demands.get(fr) != amount:
+                shape.demands[fr] = amount
+                self._push_demand((fr, refused.priority), amount, shape.key)
+
+    def _push_demand(self, key: tuple[FlavorResource, int], amount: int, shape: ShapeId) -> None:
+        heap = self._demands.setdefault(key, [])
+        if len(heap) > 64 and len(heap) > 2 * len(self._shapes):
+            heap[:] = {entry for entry in heap if self._demands_of(entry[1]).get(key[0]) == entry[0]}
+            heapq.heapify(heap)
+        heapq.heappush(heap, (amount, shape))
+
+    def _demands_of(self, key: ShapeId) -> dict[FlavorResource, int]:
+        shape = self._shapes.get(key)
+        return shape.demands if shape is not None else {}
 
     def _set_shortest_first(self, shortest_first: bool) -> None:
         if shortest_first == self._shortest_first:
@@ -353,8 +394,33 @@ class PendingWorkloads:
             self._release(shape)
         return bool(parked)
 
+    def _release_within(self, reach: Reach) -> bool:
+        """Have the parked shapes tried again whose demand is within reach or unknown. True if there was one.
+
+        Its cost depends on their number, not on that of all parked ones.
+        """
+        found, self._without_demand = list(self._without_demand), {}
+        for (fr, priority), heap in self._demands.items():
+            most = reach(fr, priority) if heap else 0
+            while heap and heap[0][0] <= most:
+                amount, key = heapq.heappop(heap)
+                demands = self._demands_of(key)
+                if demands.get(fr) == amount:
+                    del demands[fr]
+                    found.append(key)
+        released = [shape for key in found if (shape := self._shapes.get(key)) and shape.parked is not None]
+        for shape in dict.fromkeys(released):
+            self._release(shape)
+        return bool(released)
+
+    def refresh(self, turn: int) -> None:
+        """Have the parked shapes of this turn tried again, so that their messages are brought up to date."""
+        for key in list(self._turns.get(turn, ())):
+            self._release(self._shapes[key])
+
     def _release(self, shape: _Shape) -> None:
         """Have the first Workload of a parked shape tried again."""
+        self._turns[shape.turn].pop(shape.key)
         self._parked -= len(shape.live)
         shape.parked = shape.refused = None
         first = shape.first()
@@ -364,9 +430,10 @@ class PendingWorkloads:
     def _unblock(self) -> None:
         self.blocked_by = self.never = None
 
-    def requeue_inadmissible(self, now: datetime) -> bool:
+    def requeue_inadmissible(self, now: datetime, reach: Reach | None = None) -> bool:
         """After a change, activate every Workload that is not delayed. True if at least one became active.
 
+        `reach`: only quota was released, and parked shapes that demand more than this stay parked.
         Kueue: QueueInadmissibleWorkloads (pkg/cache/queue).
         """
         tried, self._waiting = self._waiting, []
@@ -375,7 +442,7 @@ class PendingWorkloads:
         self._unblock()
         for key in waiting:
             self._return(self._where[key])
-        woken = self._release_all() or woken
+        woken = (self._release_all() if reach is None else self._release_within(reach)) or woken
         refused, self._refused = self._refused, {}
         for key in refused:
             self._enter(self._where[key])
@@ -399,6 +466,7 @@ class PendingWorkloads:
         if (usage is None) != (self._usage is None):
             members = [info for shape in self._shapes.values() for info in shape.live.values()]
             self._shapes, self._shape_heads, self._parked = {}, {}, 0
+            self._turns, self._demands, self._without_demand = {}, {}, {}
             self.waiting_head, self._shortest_first = None, False
             self._usage = usage
             self._unblock()

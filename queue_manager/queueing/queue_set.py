@@ -14,9 +14,10 @@ from datetime import datetime
 from job_controller.model import Key
 from queue_manager.api import keys, policy_values
 from queue_manager.api.types import ClusterQueue, LocalQueue, stops
-from queue_manager.queueing.pending import PendingReason, PendingWorkloads
+from queue_manager.queueing.pending import PendingReason, PendingWorkloads, Reach
 from queue_manager.scheduling.backfill import HeadOrder
 from queue_manager.scheduling.cycle import Preempt, Refuse
+from queue_manager.scheduling.flavor_assignment import Demand
 from queue_manager.scheduling.quota_state import is_usage_based, weight_of
 from queue_manager.scheduling.quota_tree import Usage
 from queue_manager.scheduling.usage_decay import (
@@ -214,24 +215,47 @@ class Queues:
         """With backfilling: by ClusterQueue, the first Workload that found no quota since the last change."""
         return {n: p.waiting_head for n, p in self.cluster_queues.items() if p.waiting_head is not None}
 
-    def refused(self, refusal: Refuse | Preempt, *, never: bool = False, behind: HeadOrder | None = None) -> None:
+    def refused(
+        self,
+        refusal: Refuse | Preempt,
+        *,
+        never: bool = False,
+        behind: HeadOrder | None = None,
+        demands: tuple[Demand, ...] | None = None,
+    ) -> None:
         """Record that a head was refused or has to wait: see PendingWorkloads.refused."""
         pending = self.cluster_queues.get(refusal.cluster_queue)
         if pending is not None:
             why = PendingReason(refusal.reason, refusal.message)
-            pending.refused(refusal.info.key, refusal.retry, why, never=never, behind=behind)
+            pending.refused(refusal.info.key, refusal.retry, why, never=never, behind=behind, demands=demands)
 
     def is_blocked_by(self, key: Key, cluster_queue: str) -> bool:
         """Whether this head was refused, and those behind it are not tried before something changes (StrictFIFO)."""
         pending = self.cluster_queues.get(cluster_queue)
         return pending is not None and pending.blocked_by == key
 
-    def requeue_inadmissible(self, names: Iterable[str], now: datetime) -> bool:
-        """After a change of quota or rules, make refused Workloads of these queues eligible. True if any became so."""
+    def requeue_inadmissible(self, names: Iterable[str], now: datetime, reach: Reach | None = None) -> bool:
+        """After a change of quota or rules, make refused Workloads of these queues eligible. True if any became so.
+
+        `reach`: only those that demand no more than this.
+        """
         known = {name: pending for name in names if (pending := self.cluster_queues.get(name)) is not None}
         self._eligible |= dict.fromkeys(known)
-        woken = [pending.requeue_inadmissible(now) for pending in known.values()]
+        woken = [pending.requeue_inadmissible(now, reach) for pending in known.values()]
         return any(woken)
+
+    def has_refused(self, cluster_queue: str) -> bool:
+        """Whether a Workload of this ClusterQueue was refused and is not eligible."""
+        pending = self.cluster_queues.get(cluster_queue)
+        return pending is not None and pending.inadmissible > 0
+
+    def refresh(self, cluster_queue: str, turns: Iterable[int]) -> None:
+        """Make the refused Workloads of these turns (`spread.turn_of`) eligible, so that their messages are updated."""
+        pending = self.cluster_queues.get(cluster_queue)
+        if pending is not None:
+            self._eligible[cluster_queue] = None
+            for turn in turns:
+                pending.refresh(turn)
 
     # --- queries ---
 

@@ -148,7 +148,8 @@ class Scheduler:
                     self._trail.record("refused", outcome)
                     self._refuse(outcome)
                     progress = progress or outcome.retry is not Retry.NEXT_CYCLE
-        self._quota_cache.queues.requeue_inadmissible(outcomes.concerned_by(self._quota_cache.state, admissions), now)
+        concerned = outcomes.concerned_by(self._quota_cache.state, admissions)
+        self._quota_cache.requeue_within_reach(sorted(concerned), now)
         self._metrics.record(decided, self._loop.time() - started)
         return progress
 

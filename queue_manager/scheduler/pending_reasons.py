@@ -16,7 +16,6 @@ The newest refusal counts. A Workload that is admitted meanwhile gets no reason.
 from __future__ import annotations
 
 import asyncio
-import zlib
 from dataclasses import dataclass
 
 from queue_manager.api import condition_types, event_reasons, messages
@@ -29,6 +28,7 @@ from queue_manager.lifecycle.transitions import Transition
 from queue_manager.lifecycle.workload_settings import WorkloadSettings
 from queue_manager.lifecycle.write_causes import Cause
 from queue_manager.queueing.pending import PendingReason
+from queue_manager.queueing.refresh_turns import phase_of
 from queue_manager.scheduler.quota_cache import QuotaCache
 from queue_manager.scheduler.rejection_delays import Rejections, report
 from queue_manager.scheduler.workload_writer import Gone, WorkloadWriter
@@ -183,8 +183,7 @@ class PendingReasons:
 
 def next_turn(uid: str, period: float, now: float) -> float:
     """The next time at which a Workload may have a message refreshed: once per period, evenly spread over uids."""
-    phase = zlib.crc32(uid.encode()) / 2**32 * period
-    return now + (phase - now) % period
+    return now + (phase_of(uid) * period - now) % period
 
 
 def _reason(workload: Workload) -> tuple[str, str, bool] | None:

@@ -46,6 +46,7 @@ from queue_manager.lifecycle.steps import WorkloadContext
 from queue_manager.lifecycle.workload_settings import WorkloadSettings
 from queue_manager.queueing import outcomes
 from queue_manager.queueing.queue_set import Queues
+from queue_manager.queueing.refresh_turns import StaleMessages
 from queue_manager.scheduler.cycle_trail import CycleTrigger
 from queue_manager.scheduler.released_quota import ReleasedQuota
 from queue_manager.scheduling.cycle import Admit
@@ -102,6 +103,7 @@ class QuotaCache:
     def _take_settings(self, settings: WorkloadSettings) -> None:
         self._settings = settings
         self._readers: dict[str, RequestReader] = {}  # by namespace
+        self._stale = StaleMessages(settings.pending_reason_period)
         configure(self.state, self.queues, settings)
 
     # --- used by the scheduler ---
@@ -114,7 +116,7 @@ class QuotaCache:
         """
         released = self._released_quota.take(asyncio.get_running_loop().time())
         if released:
-            self.queues.requeue_inadmissible(self.state.relatives_of_all(released), now)
+            self.requeue_within_reach(self.state.relatives_of_all(released), now)
         return self.queues.heads(self._is_tried, now)
 
     def _is_tried(self, cluster_queue: str) -> bool:
@@ -183,6 +185,37 @@ class QuotaCache:
         """Make the Workloads that these ClusterQueues have refused eligible again."""
         self.queues.requeue_inadmissible(cluster_queues, self._clock.now())
         self.changed.set()
+
+    def requeue_within_reach(self, cluster_queues: Sequence[str], now: datetime) -> None:
+        """After quota was released, or candidates for preemption were added: see `outcomes.requeue_within_reach`.
+
+        The messages of Workloads that stay refused are brought up to date within `pendingReasonPeriod`. With a period
+        of 0, and with backfilling, which promises quota to the first one that is refused, all are tried.
+        """
+        if self._settings.backfill is not None or self._stale.period <= 0:
+            self.queues.requeue_inadmissible(cluster_queues, now)
+            return
+        idle = not self._stale
+        self._stale.add(outcomes.requeue_within_reach(self.state, self.queues, cluster_queues, now), self._time())
+        if idle and self._stale:
+            self._refresh_later()
+
+    def _refresh_later(self) -> None:
+        asyncio.get_running_loop().call_later(self._stale.turn_seconds, self._refresh)
+
+    def _refresh(self) -> None:
+        """Try the refused Workloads again whose messages are due, if the quota in use has changed."""
+        cluster_queues, turns = self._stale.take(self._time())
+        for name in cluster_queues:
+            self.queues.refresh(name, turns)
+        if cluster_queues:
+            self.changed.set()
+        if self._stale:
+            self._refresh_later()
+
+    @staticmethod
+    def _time() -> float:
+        return asyncio.get_running_loop().time()
 
     def view(self, workload: Workload) -> WorkloadContext:
         """Return what the rules of the life cycle need to know about the queues of a Workload."""

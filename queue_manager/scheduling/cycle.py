@@ -19,7 +19,7 @@ entry for good, so cycles without a change end. Kueue: pkg/scheduler, BEHAVIOUR.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum
@@ -29,7 +29,7 @@ from typing import NamedTuple
 from queue_manager.api import messages, policy_values, reasons
 from queue_manager.scheduling.backfill import Backfilling, Candidate
 from queue_manager.scheduling.fair_sharing import Claim, fair_order
-from queue_manager.scheduling.flavor_assignment import Assignment, Mode
+from queue_manager.scheduling.flavor_assignment import Assignment, FlavorAttempt, Mode
 from queue_manager.scheduling.holdings import Reservation
 from queue_manager.scheduling.nomination import Nomination, nominate
 from queue_manager.scheduling.planned_usage import PlannedUsage, passes
@@ -68,6 +68,7 @@ class Refuse(NamedTuple):
     message: str
     retry: Retry
     skips_preemption: bool = False  # it could preempt, had others of this cycle not taken quota or victims
+    unfit: Sequence[FlavorAttempt] | None = None  # flavors of which one must fit before it can start; None: unknown
 
 
 class Preempt(NamedTuple):
@@ -234,7 +235,7 @@ def _process(planned: PlannedUsage, entry: _Entry, taken: set[str], guard: _Head
     planned.forget(entry.info.uid)
     if entry.assignment.mode is Mode.NO_CANDIDATES and not _can_always_reclaim(entry.queue):
         planned.withhold(entry.queue.node, _reservable(entry))
-    return _refuse(entry, entry.assignment.reason, entry.assignment.message, Retry.CHANGE)
+    return _refuse(entry, entry.assignment.reason, entry.assignment.message, Retry.CHANGE, entry.assignment.unfit)
 
 
 def _admit(planned: PlannedUsage, entry: _Entry) -> Admit | Refuse:
@@ -294,5 +295,7 @@ def _lost(entry: _Entry, message: str) -> Refuse:
     return Refuse(entry.info, entry.queue.name, waits, message, Retry.NEXT_CYCLE, skips_preemption)
 
 
-def _refuse(entry: _Entry, reason: str, message: str, retry: Retry) -> Refuse:
-    return Refuse(entry.info, entry.queue.name, reason, message, retry)
+def _refuse(
+    entry: _Entry, reason: str, message: str, retry: Retry, unfit: Sequence[FlavorAttempt] | None = None
+) -> Refuse:
+    return Refuse(entry.info, entry.queue.name, reason, message, retry, unfit=unfit)

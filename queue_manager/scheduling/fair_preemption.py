@@ -32,24 +32,25 @@ BEHAVIOUR.md#q47-fair-preemption.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from datetime import datetime
-from fractions import Fraction
 from heapq import heappop, heappush
 from math import inf
 from typing import NamedTuple
 
 from queue_manager.api import policy_values, reasons
-from queue_manager.scheduling.fair_sharing import Share, Shares
+from queue_manager.scheduling.fair_sharing import ShareKey, Shares
 from queue_manager.scheduling.holdings import Holding, Ranking
-from queue_manager.scheduling.preemption_candidates import Preemptor, candidate_rule
+from queue_manager.scheduling.preemption_candidates import Preemptor, candidate_rule, without_all
 from queue_manager.scheduling.quota_state import QueueState, SchedulerState
 from queue_manager.scheduling.quota_tree import FlavorResource, QuotaNode, Usage, is_within_quota
-from queue_manager.scheduling.victim_search import Victim
+from queue_manager.scheduling.victim_search import MOST_READ, Victim
 
 FINAL_SHARE = "LessThanOrEqualToFinalShare"
 INITIAL_SHARE = "LessThanInitialShare"
 NO_RANKING: Ranking = (False, 0, 0, 0, 0, "")
+NO_USAGE: frozenset[tuple[FlavorResource, int]] = frozenset()
+Ranked = tuple[Ranking, Holding]  # with its `Holding.ranking`
 MAX_SEARCHES = 8  # each excludes the victims that turned out unfair in the result of the one before
 
 
@@ -103,13 +104,20 @@ class _Candidates:
         self._excluded = excluded
         self._now = now
 
+    def bounds(self) -> list[tuple[QueueState, float]]:
+        """The ClusterQueues to take from, each with the bound below which the priority of its candidates is."""
+        return [(queue, self._bound(policy)) for queue, policy in self._sources()]
+
+    def _bound(self, policy: str) -> float:
+        return inf if policy == policy_values.ANY else self._preemptor.info.priority + 1
+
     def evicted(self) -> list[Holding]:
         """The candidates that are being stopped already, those of other ClusterQueues first."""
         own = self._preemptor.queue.name
-        found = (holding for queue, policy in self._sources() for holding in self._of(queue, policy, evicted=True))
-        return sorted(found, key=lambda holding: (holding.cluster_queue == own, holding.ranking))
+        found = (ranked for queue, policy in self._sources() for ranked in self._of(queue, policy, evicted=True))
+        return [holding for _, holding in sorted(found, key=lambda each: (each[1].cluster_queue == own, each[0]))]
 
-    def running(self) -> dict[QuotaNode, Iterator[Holding]]:
+    def running(self) -> dict[QuotaNode, Iterator[Ranked]]:
         """The candidates that are not being stopped, by ClusterQueue, in the order in which they may be preempted."""
         return {queue.node: self._of(queue, policy, evicted=False) for queue, policy in self._sources()}
 
@@ -126,12 +134,11 @@ class _Candidates:
             if queue is not own and not is_within_quota(queue.node, self._preemptor.needs):
                 yield queue, policy.reclaim_within_cohort
 
-    def _of(self, queue: QueueState, policy: str, *, evicted: bool) -> Iterator[Holding]:
-        below = inf if policy == policy_values.ANY else self._preemptor.info.priority + 1
+    def _of(self, queue: QueueState, policy: str, *, evicted: bool) -> Iterator[Ranked]:
         is_candidate = candidate_rule(self._preemptor, policy, self._now)
-        for _, holding in self._state.ranked(queue, evicted=evicted, below=below):
-            if holding.uid not in self._excluded and is_candidate(holding):
-                yield holding
+        for ranked in self._state.ranked(queue, evicted=evicted, below=self._bound(policy)):
+            if ranked[1].uid not in self._excluded and is_candidate(ranked[1]):
+                yield ranked
 
 
 class _Comparison(NamedTuple):
@@ -139,9 +146,9 @@ class _Comparison(NamedTuple):
     victim.
     """
 
-    preemptor: Share
-    before: Share  # the victim's, while it runs
-    after: Share  # when it has stopped
+    preemptor: ShareKey
+    before: ShareKey  # the victim's, while it runs
+    after: ShareKey  # when it has stopped
 
     def satisfies(self, strategy: str) -> bool:
         if not self.preemptor < self.before:  # the victim could preempt the preemptor in turn
@@ -161,7 +168,8 @@ class _Search:
         self._own = preemptor.node
         self._within_nominal = is_within_quota(preemptor.node, preemptor.needs)
         self._shares = Shares()
-        self._known: dict[QuotaNode, Share] = {}
+        self._known: dict[QuotaNode, ShareKey] = {}
+        self._missing = {fr: -self._own.available(fr) for fr in preemptor.usage}  # what must be released at least
 
     # --- the quota tree ---
 
@@ -169,11 +177,11 @@ class _Search:
         """The ClusterQueue of a holding."""
         return self._state.queues[holding.cluster_queue].node
 
-    def share(self, node: QuotaNode) -> Share:
-        """The share of a node now."""
+    def share(self, node: QuotaNode) -> ShareKey:
+        """The share of a node now, comparable with those of its siblings."""
         share = self._known.get(node)
         if share is None:
-            share = self._known[node] = self._shares.of(node)
+            share = self._known[node] = self._shares.key_of(node)
         return share
 
     def is_open(self, node: QuotaNode) -> bool:
@@ -204,6 +212,16 @@ class _Search:
 
     # --- the search ---
 
+    def _all_suffice(self) -> bool:
+        """Whether the preemptor would fit without all Workloads that may be candidates."""
+        for victim in self.victims:
+            self._resume(victim)
+        with without_all(self._candidates.bounds(), self._preemptor.usage):
+            suffice = self.fits()
+        for victim in self.victims:
+            self._stop(victim)
+        return suffice
+
     def run(self) -> bool:
         """Take victims until the preemptor fits; False if it does not fit without any candidate that may be taken."""
         first, *second = self._state.fair_sharing
@@ -217,31 +235,41 @@ class _Search:
 
     def _give_back(self) -> None:
         """Put back victims that the preemptor does not need, from the last but one to the first."""
+        needed: set[Hashable] = set()  # usage only grows here, so what did not fit once does not fit later
         for i in reversed(range(len(self.victims) - 1)):
-            self._resume(self.victims[i])
+            victim = self.victims[i]
+            kind = _kind(victim)
+            if kind in needed:
+                continue
+            self._resume(victim)
             if self.fits():
                 del self.victims[i]
             else:
-                self._stop(self.victims[i])
+                self._stop(victim)
+                needed.add(kind)
 
     def _take(self, holding: Holding) -> bool:
         """Take a victim. True if the preemptor fits then."""
         victim = Victim(holding, self._preemption_reason(holding))
         self._stop(victim)
         self.victims.append(victim)
-        return self.fits()
+        released, enough = holding.usage, True
+        for fr in self._missing:
+            self._missing[fr] -= released.get(fr, 0)
+            enough = enough and self._missing[fr] <= 0
+        return enough and self.fits()
 
     def _preemption_reason(self, holding: Holding) -> str:
         if self.node(holding) is self._own:
             return reasons.IN_CLUSTER_QUEUE
         return reasons.IN_COHORT_RECLAMATION if self._within_nominal else reasons.IN_COHORT_FAIR_SHARING
 
-    def _by_first_strategy(self, strategy: str) -> dict[QuotaNode, Holding] | None:
+    def _by_first_strategy(self, strategy: str) -> dict[QuotaNode, Ranked] | None:
         """Take victims by the first strategy. None if the preemptor then fits; else the first candidate of each
         ClusterQueue that did not satisfy the strategy.
         """
         targets = _Targets(self, self._candidates.running())
-        left: dict[QuotaNode, Holding] = {}
+        left: dict[QuotaNode, Ranked] = {}
         while (queue := targets.next()) is not None:
             if queue is self._own or self._within_nominal:
                 chosen = targets.pop(queue)
@@ -249,37 +277,39 @@ class _Search:
                 chosen, passed = self._first_satisfying(targets, queue, strategy)
                 if passed is not None:
                     left.setdefault(queue, passed)
-            if chosen is not None and self._take(chosen):
+            if chosen is not None and self._take(chosen[1]):
                 return None
+            if chosen is not None and len(self.victims) == MOST_READ and not self._all_suffice():
+                return {}
         return left
 
     def _first_satisfying(
         self, targets: _Targets, queue: QuotaNode, strategy: str
-    ) -> tuple[Holding | None, Holding | None]:
+    ) -> tuple[Ranked | None, Ranked | None]:
         """(the next candidate of this ClusterQueue that satisfies the strategy, the first one that was passed over)."""
-        first: Holding | None = None
+        first: Ranked | None = None
         refused: set[frozenset[tuple[FlavorResource, int]]] = set()  # the shares depend on the usage only
-        while (holding := targets.pop(queue)) is not None:
-            usage = frozenset(holding.usage.items())
+        while (ranked := targets.pop(queue)) is not None:
+            usage = frozenset(ranked[1].usage.items()) if refused else NO_USAGE
             if usage not in refused:
-                comparison = self._compare(holding)
+                comparison = self._compare(ranked[1])
                 if comparison.satisfies(strategy):
-                    return holding, first
+                    return ranked, first
                 if not comparison.preemptor < comparison.before:  # then no other one does
                     targets.drop(queue)
-            refused.add(usage)
-            first = first or holding
+            refused.add(usage or frozenset(ranked[1].usage.items()))
+            first = first or ranked
         return None, first
 
-    def _by_initial_share(self, left: Mapping[QuotaNode, Holding]) -> bool:
+    def _by_initial_share(self, left: Mapping[QuotaNode, Ranked]) -> bool:
         """Take victims from `left` (one candidate by ClusterQueue) by LessThanInitialShare.
 
         Return whether the preemptor then fits.
         """
-        targets = _Targets(self, {queue: iter([holding]) for queue, holding in left.items()})
+        targets = _Targets(self, {queue: iter([ranked]) for queue, ranked in left.items()})
         while (queue := targets.next()) is not None:
-            holding = targets.pop(queue)
-            if holding is not None and self._compare(holding).satisfies(INITIAL_SHARE) and self._take(holding):
+            ranked = targets.pop(queue)
+            if ranked and self._compare(ranked[1]).satisfies(INITIAL_SHARE) and self._take(ranked[1]):
                 return True
         return False
 
@@ -289,13 +319,21 @@ class _Search:
         while theirs.parent is not None and theirs.parent not in self.ancestors:
             theirs, freed = theirs.parent, _counted_above(theirs, freed)
         mine = next(node for node in self.ancestors if node.parent is theirs.parent)
-        return _Comparison(self.share(mine), self.share(theirs), self._shares.of(theirs, without=freed))
+        return _Comparison(self.share(mine), self.share(theirs), self._shares.key_of(theirs, without=freed))
 
     # --- the result ---
 
     def unfair(self) -> set[str]:
         """The victims that no strategy allows in the state that results."""
-        return {v.holding.uid for v in self.victims if not v.holding.evicted and not self._is_fair(v)}
+        running, verdicts = [victim for victim in self.victims if not victim.holding.evicted], dict[Hashable, bool]()
+        found = set()
+        for victim in running:
+            kind = _kind(victim)
+            if kind not in verdicts:
+                verdicts[kind] = self._is_fair(victim)
+            if not verdicts[kind]:
+                found.add(victim.holding.uid)
+        return found
 
     def _is_fair(self, victim: Victim) -> bool:
         if victim.reason == reasons.IN_CLUSTER_QUEUE:
@@ -319,10 +357,10 @@ class _Targets:
     usage only, so after a victim was taken only those on the way to its ClusterQueue get a new place.
     """
 
-    def __init__(self, search: _Search, candidates: Mapping[QuotaNode, Iterator[Holding]]) -> None:
+    def __init__(self, search: _Search, candidates: Mapping[QuotaNode, Iterator[Ranked]]) -> None:
         self._search = search
         self._candidates = candidates
-        self._next: dict[QuotaNode, Holding] = {}  # by ClusterQueue
+        self._next: dict[QuotaNode, Ranked] = {}  # by ClusterQueue
         self._children: dict[QuotaNode, list[tuple[_Place, QuotaNode]]] = {}  # heaps, by cohort
         self._without_place: list[QuotaNode] = []  # the deepest first
         for queue in candidates:
@@ -338,7 +376,7 @@ class _Targets:
         else:
             self._next[queue] = found
 
-    def pop(self, queue: QuotaNode) -> Holding | None:
+    def pop(self, queue: QuotaNode) -> Ranked | None:
         """Remove the next candidate of a ClusterQueue and return it; None if it has none left."""
         found = self._next.get(queue)
         if found is not None:
@@ -374,14 +412,14 @@ class _Targets:
         """The sort key of `node`: the highest share first; at equal shares cohorts, then ClusterQueues, of which that
         of the preemptor is last; then by the next candidate, then by name.
         """
-        share, candidate = self._search.share(node), self._next.get(node)
+        (infinite, share), candidate = self._search.share(node), self._next.get(node)
         own = node is self._search.ancestors[0]
         return _Place(
-            not share.infinite,
-            -share.per_mille,
+            not infinite,
+            -share,
             candidate is not None,
             own,
-            candidate.ranking if candidate is not None else NO_RANKING,
+            candidate[0] if candidate is not None else NO_RANKING,
             node.name,
         )
 
@@ -390,11 +428,16 @@ class _Place(NamedTuple):
     """Sort key of the children of a cohort; no two children have equal keys."""
 
     finite: bool
-    minus_share: Fraction
+    minus_share: int
     is_queue: bool
     is_own: bool
     candidate: Ranking
     name: str
+
+
+def _kind(victim: Victim) -> Hashable:
+    """The same for victims of one ClusterQueue with equal usage and reason: putting one back changes as much."""
+    return victim.holding.cluster_queue, victim.reason, frozenset(victim.holding.usage.items())
 
 
 def _counted_above(node: QuotaNode, usage: Usage) -> Usage:

@@ -20,7 +20,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from fractions import Fraction
-from math import ceil
+from math import ceil, lcm
 from typing import Generic, NamedTuple, TypeVar
 
 from job_controller.quantities import INT64_MAX
@@ -45,6 +45,8 @@ class Share(NamedTuple):
 
 
 NO_SHARE = Share(infinite=False, per_mille=Fraction(0))
+ShareKey = tuple[bool, int]  # infinite, a multiple of the share; see `Shares.key_of`
+NO_SHARE_KEY: ShareKey = (False, 0)
 
 
 class Shares:
@@ -52,25 +54,64 @@ class Shares:
 
     def __init__(self) -> None:
         self._lendable: dict[QuotaNode, Mapping[str, int]] = {}
+        self._factors: dict[QuotaNode, Mapping[str, int]] = {}
+        self._multiples: dict[QuotaNode, Mapping[str, int]] = {}  # by parent
 
     def of(self, node: QuotaNode, without: Usage = NOTHING) -> Share:
         """The share of a node; `without`: an amount of its usage that is not counted."""
         if node.parent is None:
             return NO_SHARE
-        borrowed: dict[str, int] = {}
-        for fr, used in node.usage.items():
-            over = used - without.get(fr, 0) - node.subtree.get(fr, 0)
-            if over > 0:
-                borrowed[fr.resource] = borrowed.get(fr.resource, 0) + over
+        borrowed = _borrowed(node, without)
         return self._share(borrowed, node.parent, node.weight) if borrowed else NO_SHARE
 
+    def key_of(self, node: QuotaNode, without: Usage = NOTHING) -> ShareKey:
+        """The share as a key that orders the children of one parent as the shares do, without any fraction."""
+        borrowed = _borrowed(node, without) if node.parent is not None else None
+        if not borrowed:
+            return NO_SHARE_KEY
+        factors = self._factors.get(node)
+        if factors is None:
+            factors = self._factors[node] = self._factors_of(node, node.weight or Fraction(1))
+        dominant = 0
+        for resource, amount in borrowed.items():
+            dominant = max(dominant, amount * factors.get(resource, 0))
+        return node.weight == 0, dominant
+
+    def _factors_of(self, node: QuotaNode, weight: Fraction) -> Mapping[str, int]:
+        """By resource, what makes an integer of a share: the same multiple for all children of the parent."""
+        parent = node.parent
+        if parent is None:
+            return {}
+        multiples = self._multiples.get(parent)
+        if multiples is None:
+            lendable = {resource: amount for resource, amount in self._lendable_of(parent).items() if amount > 0}
+            weights = lcm(*{child.weight.numerator for child in parent.children if child.weight})
+            common = lcm(*lendable.values()) * weights
+            multiples = self._multiples[parent] = {r: common // amount for r, amount in lendable.items()}
+        return {r: multiple // weight.numerator * weight.denominator for r, multiple in multiples.items()}
+
     def _share(self, borrowed: Mapping[str, int], parent: QuotaNode, weight: Fraction) -> Share:
-        lendable = self._lendable.get(parent)
-        if lendable is None:
-            lendable = self._lendable[parent] = _lendable(parent)
+        lendable = self._lendable_of(parent)
         ratios = (Fraction(b * PER_MILLE, lendable[r]) for r, b in borrowed.items() if lendable.get(r, 0) > 0)
         dominant = max(ratios, default=Fraction(0))
         return Share(True, dominant) if weight == 0 else Share(False, dominant / weight)
+
+    def _lendable_of(self, parent: QuotaNode) -> Mapping[str, int]:
+        lendable = self._lendable.get(parent)
+        if lendable is None:
+            lendable = self._lendable[parent] = _lendable(parent)
+        return lendable
+
+
+def _borrowed(node: QuotaNode, without: Usage) -> dict[str, int]:
+    """What the node uses above its quota, by resource."""
+    borrowed: dict[str, int] = {}
+    subtree = node.subtree
+    for fr, used in node.usage.items():
+        over = used - without.get(fr, 0) - subtree.get(fr, 0)
+        if over > 0:
+            borrowed[fr.resource] = borrowed.get(fr.resource, 0) + over
+    return borrowed
 
 
 def _lendable(parent: QuotaNode) -> Mapping[str, int]:

@@ -16,7 +16,8 @@ from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Protocol
+from types import MappingProxyType
+from typing import NamedTuple, Protocol
 
 from queue_manager.api import messages, policy_values, reasons
 from queue_manager.api.types import ClusterQueueSpec, FlavorFungibility, ResourceFlavor, ResourceGroup
@@ -72,6 +73,13 @@ SEVERITY = {
 }
 
 
+class Demand(NamedTuple):
+    """A request for which quota must be free before a flavor can be assigned: of as few pods as are admitted."""
+
+    fr: FlavorResource
+    amount: int
+
+
 @dataclass(slots=True)
 class FlavorAttempt:
     """One flavor tried for one resource group."""
@@ -81,6 +89,7 @@ class FlavorAttempt:
     borrow: int = 0
     reason: str = ""  # one of SEVERITY
     texts: list[str] = field(default_factory=list)
+    short: list[Demand] = field(default_factory=list)  # the requests that do not fit now
 
     def __str__(self) -> str:
         parts = [MODE_TEXTS[self.mode]]
@@ -109,6 +118,8 @@ class PodSetResult:
     texts: list[str] = field(default_factory=list)
     attempts: list[FlavorAttempt] = field(default_factory=list)
     chosen: list[FlavorAttempt] = field(default_factory=list)  # one for each resource group
+    unfit: list[FlavorAttempt] | None = None  # the flavors of the first resource group that has none for it
+    untried: dict[Untried, int] = field(default_factory=dict)  # where to continue; 0: all flavors were tried
 
     def blame(self, mode: Mode, reason: str, texts: Sequence[str]) -> None:
         """Lower the mode, and replace the reason by a more severe one."""
@@ -119,6 +130,8 @@ class PodSetResult:
 
 
 Choice = tuple[str, str]  # pod set, flavor
+Untried = tuple[str, str]  # pod set, first resource of a group
+FROM_THE_FIRST: Mapping[Untried, int] = MappingProxyType({})
 
 
 @dataclass(slots=True)
@@ -154,6 +167,17 @@ class Assignment:
         )
 
     @property
+    def unfit(self) -> list[FlavorAttempt] | None:
+        """The flavors of a resource group of which none fits, not even after preemption; None if each has one."""
+        return next((p.unfit for p in self.pod_sets if p.unfit is not None), None)
+
+    @property
+    def untried(self) -> Mapping[Untried, int]:
+        """Where pod sets that have flavors stopped before the last one; {} if none did. Kueue: LastAssignment"""
+        found = {at: index for p in self.pod_sets if p.mode is not Mode.NO_FIT for at, index in p.untried.items()}
+        return found if any(found.values()) else {}
+
+    @property
     def preempting(self) -> frozenset[Choice]:
         """The chosen flavors that need preemption."""
         return frozenset((p.name, a.flavor) for p in self.pod_sets for a in p.chosen if a.mode in NEEDS_PREEMPTION)
@@ -186,13 +210,14 @@ def assign(
     *,
     ignore_undeclared: bool = False,
     lost: AbstractSet[Choice] = frozenset(),
+    starts: Mapping[Untried, int] = FROM_THE_FIRST,
 ) -> Assignment:
     """The best flavors for a Workload in this ClusterQueue.
 
     `ignore_undeclared`: resources without quota in the ClusterQueue do not count. `lost`: flavors for which no victims
-    suffice, although some do for each resource alone.
+    suffice, although some do for each resource alone. `starts`: the index of the first flavor to try, 0 if absent.
     """
-    return _Assigner(queue, node, flavors, room, lost, ignore_undeclared).assign(info)
+    return _Assigner(queue, node, flavors, room, lost, starts, ignore_undeclared).assign(info)
 
 
 class _Assigner:
@@ -205,6 +230,7 @@ class _Assigner:
         flavors: Mapping[str, ResourceFlavor],
         room: AvailableQuota,
         lost: AbstractSet[Choice],
+        starts: Mapping[Untried, int],
         ignore_undeclared: bool,
     ) -> None:
         self._queue = queue
@@ -212,6 +238,7 @@ class _Assigner:
         self._flavors = flavors
         self._room = room
         self._lost = lost
+        self._starts = starts
         self._ignore_undeclared = ignore_undeclared
         self._groups = {resource: group for group in queue.resource_groups for resource in group.covered_resources}
         self._assumed: dict[FlavorResource, int] = {}
@@ -253,14 +280,20 @@ class _Assigner:
         self, result: PodSetResult, pod_set: PodSetInfo, group: ResourceGroup, wanted: Sequence[str]
     ) -> FlavorAttempt:
         tried: list[FlavorAttempt] = []
-        for quotas in group.flavors:
+        at = result.name, group.covered_resources[0]
+        start = self._starts.get(at, 0)
+        for quotas in group.flavors[start:]:
             tried.append(self._try(quotas.name, result, pod_set, wanted))
             if not _tries_next(self._queue.flavor_fungibility, tried[-1]):
                 best = tried[-1]
                 break
         else:
             best = _best(self._queue.flavor_fungibility, tried)
+        stop = start + len(tried)
+        result.untried[at] = stop if stop < len(group.flavors) else 0
         result.attempts += tried
+        if best.mode <= Mode.NO_CANDIDATES and result.unfit is None:
+            result.unfit = tried
         if best.mode is not Mode.FIT:
             mildest = min((a.reason for a in tried if a.reason), key=SEVERITY.__getitem__)
             result.blame(best.mode, mildest, [t for a in tried for t in a.texts])
@@ -273,12 +306,15 @@ class _Assigner:
             return FlavorAttempt(flavor, Mode.NO_FIT, reason=reasons.NO_MATCHING_FLAVOR, texts=[why])
         attempt = FlavorAttempt(flavor, Mode.FIT)
         for resource in wanted:
-            self._weigh(attempt, FlavorResource(flavor, resource), result.requests[resource])
+            fr, request = FlavorResource(flavor, resource), result.requests[resource]
+            if not self._weigh(attempt, fr, request):
+                attempt.short.append(Demand(fr, _least(request, pod_set)))
         if attempt.mode in NEEDS_PREEMPTION and (pod_set.name, flavor) in self._lost:
             attempt.mode = Mode.NO_CANDIDATES
         return attempt
 
-    def _weigh(self, attempt: FlavorAttempt, fr: FlavorResource, request: int) -> None:
+    def _weigh(self, attempt: FlavorAttempt, fr: FlavorResource, request: int) -> bool:
+        """Lower the mode of the attempt if the request does not fit; whether it fits now."""
         before = self._assumed.get(fr, 0)
         value = request + before
         most = self._node.potential(fr)
@@ -294,6 +330,14 @@ class _Assigner:
             attempt.borrow = max(attempt.borrow, borrow)
         else:
             attempt.borrow = max(attempt.borrow, self._node.borrow_level(fr, value))
+        return value <= min(most, free)
+
+
+def _least(request: int, pod_set: PodSetInfo) -> int:
+    """The part of a pod set's request that it has with the fewest pods of a partial admission."""
+    if pod_set.minimum is None or pod_set.count == 0:
+        return request
+    return request // pod_set.count * min(pod_set.minimum, pod_set.count)
 
 
 def _tries_next(fungibility: FlavorFungibility, attempt: FlavorAttempt) -> bool:

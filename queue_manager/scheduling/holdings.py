@@ -54,6 +54,47 @@ class Holding(NamedTuple):
         return self.protected_until is not None and now < self.protected_until and not self.evicted
 
 
+class UsageByPriority:
+    """The usage of the Workloads of one ClusterQueue, added up by priority: a bound of what a preemption can release.
+
+    Kept up to date, so that a preemptor for which all candidates together are too few is refused without a search.
+    """
+
+    __slots__ = ("_known", "_levels")
+
+    def __init__(self) -> None:
+        self._levels: dict[int, dict[FlavorResource, int]] = {}  # without zeros
+        self._known: dict[tuple[float, FlavorResource], int] = {}  # answers of `below` since the last change
+
+    def add(self, holding: Holding) -> None:
+        """Count the usage of a holding."""
+        self._known.clear()
+        level = self._levels.setdefault(holding.priority, {})
+        for fr, amount in holding.usage.items():
+            if amount:
+                level[fr] = level.get(fr, 0) + amount
+
+    def remove(self, holding: Holding) -> None:
+        """The reverse of `add`."""
+        self._known.clear()
+        level = self._levels.get(holding.priority, {})
+        for fr, amount in holding.usage.items():
+            if amount:
+                level[fr] -= amount
+                if not level[fr]:
+                    del level[fr]
+        if not level:
+            self._levels.pop(holding.priority, None)
+
+    def below(self, priority: float, fr: FlavorResource) -> int:
+        """The usage of the Workloads of a priority below this one."""
+        found = self._known.get((priority, fr))
+        if found is None:
+            found = sum(level.get(fr, 0) for own, level in self._levels.items() if own < priority)
+            self._known[priority, fr] = found
+        return found
+
+
 class Reservation(NamedTuple):
     """The quota that is kept for a Workload while its victims are being stopped.
 

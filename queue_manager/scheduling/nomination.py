@@ -3,19 +3,32 @@
 Kueue remembers between cycles which flavors it has tried (LastAssignment). Here a head is judged from scratch in each
 cycle, and excluded flavors are remembered only within one judgement: if the chosen flavors need preemption and no
 victims suffice for all of them together, they are *lost*, and the flavors are assigned again. Each round excludes one
-more flavor, so the search ends with flavors in which the head fits, or with none left. A head whose quota or victims
-another head takes in the same cycle is judged again in the next cycle, with the usage of the other head counted.
+more flavor, so the search ends with flavors in which the head fits, or with none left. A pod set that stopped at an
+early flavor may have taken the quota that a later pod set needs: then those pod sets continue behind the flavors that
+they had, at most as often as a resource group has flavors. Kueue does each of these steps in a further cycle. A head
+whose quota or victims another head takes in the same cycle is judged again in the next cycle, with the usage of the
+other head counted.
 Kueue: Scheduler.nominate, BEHAVIOUR.md#q13-flavor-assignment.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple
 
 from queue_manager.scheduling import fair_preemption, victim_search
-from queue_manager.scheduling.flavor_assignment import NEEDS_PREEMPTION, Assignment, Choice, Mode, assign
+from queue_manager.scheduling.flavor_assignment import (
+    FROM_THE_FIRST,
+    NEEDS_PREEMPTION,
+    SEVERITY,
+    Assignment,
+    Choice,
+    Mode,
+    Untried,
+    assign,
+)
 from queue_manager.scheduling.partial_admission import largest_fit
 from queue_manager.scheduling.planned_usage import PlannedUsage
 from queue_manager.scheduling.preemption_candidates import NO_VICTIMS, Preemptor
@@ -37,6 +50,11 @@ class Nomination(NamedTuple):
         """Whether the head fits now."""
         return self.assignment.mode is Mode.FIT
 
+    @property
+    def is_possible(self) -> bool:
+        """Whether the head fits now, or after preemptions."""
+        return self.fits or bool(self.victims) or self.will_fit
+
 
 def nominate(state: SchedulerState, planned: PlannedUsage, queue: QueueState, info: Info, now: datetime) -> Nomination:
     """Flavors for all pods, or with partial admission for as many as fit; with the mode that holds for all together."""
@@ -46,9 +64,13 @@ def nominate(state: SchedulerState, planned: PlannedUsage, queue: QueueState, in
         return found if found.fits or found.victims else None
 
     full = _Judgement(state, planned, queue, info, now).nomination()
-    if full.fits or full.victims or full.will_fit:
+    if full.is_possible:
         return full
     return largest_fit(info, attempt) or full
+
+
+def _mildness(refused: Nomination) -> tuple[Mode, int]:
+    return refused.assignment.mode, -SEVERITY[refused.assignment.reason]
 
 
 def preemptor_of(
@@ -71,9 +93,20 @@ class _Judgement:
     now: datetime
 
     def nomination(self) -> Nomination:
+        """What the head could get; if nothing, the refusal that says least: another one is not true of all flavors."""
+        best = found = self._with_flavors_from(FROM_THE_FIRST)
+        rounds = max((len(group.flavors) for group in self.queue.queue.spec.resource_groups), default=0)
+        for _ in range(rounds if len(self.info.pod_sets) > 1 else 0):
+            if found.is_possible or not found.assignment.untried:
+                break
+            found = self._with_flavors_from(found.assignment.untried)
+            best = max(best, found, key=_mildness)
+        return found if found.is_possible else best
+
+    def _with_flavors_from(self, starts: Mapping[Untried, int]) -> Nomination:
         lost: frozenset[Choice] = frozenset()
         while True:
-            assignment = self._assign(lost)
+            assignment = self._assign(lost, starts)
             if assignment.mode not in NEEDS_PREEMPTION:
                 return Nomination(assignment)
             earlier = self._earlier_victims(assignment.usage)
@@ -86,7 +119,7 @@ class _Judgement:
                 return Nomination(assignment, victims)
             lost |= assignment.preempting
 
-    def _assign(self, lost: frozenset[Choice]) -> Assignment:
+    def _assign(self, lost: frozenset[Choice], starts: Mapping[Untried, int]) -> Assignment:
         return assign(
             self.info,
             self.queue.queue.spec,
@@ -95,6 +128,7 @@ class _Judgement:
             self,
             ignore_undeclared=self.state.ignore_undeclared,
             lost=lost,
+            starts=starts,
         )
 
     @property

@@ -23,11 +23,12 @@ Kueue: pkg/scheduler/preemption, BEHAVIOUR.md#q44-preemption.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
+from contextlib import contextmanager
 from datetime import datetime
 from enum import IntEnum
-from itertools import chain, islice
+from itertools import chain
 from math import inf
 from types import MappingProxyType
 from typing import NamedTuple
@@ -40,7 +41,6 @@ from queue_manager.scheduling.quota_tree import FlavorResource, QuotaNode, Usage
 from queue_manager.scheduling.workload_info import Info
 
 NO_VICTIMS: Mapping[str, int] = MappingProxyType({})
-MOST_READ = 100  # Workloads, before a search for victims
 MOST_RECLAIMS = 2  # of one Workload from another one that has no lower priority
 
 
@@ -65,14 +65,7 @@ def candidate_rule(preemptor: Preemptor, policy: str, now: datetime) -> Callable
 
     BEHAVIOUR.md#q53-minimum-runtime
     """
-    is_allowed = _policy_rule(preemptor, policy)
-
-    def is_candidate(holding: Holding) -> bool:
-        if holding.protected_until is not None and holding.is_protected(now):
-            return False
-        return is_allowed(holding)
-
-    return is_candidate
+    return _policy_rule(preemptor, policy, now)
 
 
 def protected_candidates(state: SchedulerState, preemptor: Preemptor, now: datetime) -> list[Holding]:
@@ -80,19 +73,26 @@ def protected_candidates(state: SchedulerState, preemptor: Preemptor, now: datet
     found = (
         holding
         for source in sources_of(state, preemptor)
-        for holding in filter(_policy_rule(preemptor, policy_for(source, preemptor)), source.queue.holdings.values())
+        for holding in filter(
+            _policy_rule(preemptor, policy_for(source, preemptor), None), source.queue.holdings.values()
+        )
         if holding.is_protected(now)
     )
     return sorted(found, key=lambda holding: (holding.protected_until or now, holding.ranking))
 
 
-def _policy_rule(preemptor: Preemptor, policy: str) -> Callable[[Holding], bool]:
-    """Return the predicate whether this policy allows to preempt a Workload. It reads the preemptor only once."""
+def _policy_rule(preemptor: Preemptor, policy: str, now: datetime | None) -> Callable[[Holding], bool]:
+    """Return the predicate whether this policy allows to preempt a Workload, which is not protected at `now`.
+
+    None: whether or not it is protected. The predicate reads the preemptor only once.
+    """
     priority, queued_at = preemptor.info.priority, preemptor.info.queued_at
     taken, needs, preempted = preemptor.taken_victims, preemptor.needs, preemptor.preempted
 
     def is_allowed(holding: Holding) -> bool:
         if holding.uid in taken or needs.isdisjoint(holding.usage):
+            return False
+        if now is not None and holding.protected_until is not None and holding.is_protected(now):
             return False
         if holding.priority < priority:
             return True
@@ -133,8 +133,6 @@ def is_hopeless(state: SchedulerState, preemptor: Preemptor) -> bool:
         the ClusterQueue has used up its nominal quota   hopeless if all candidates together use less than is missing
         it has not                                       hopeless if there is no candidate: once some are preempted,
                                                          Workloads of other ClusterQueues may become candidates too
-
-    Only the first MOST_READ candidates are added up, so that the check stays cheap; with more, the search decides.
     """
     queue, node = preemptor.queue, preemptor.node
     if may_borrow_and_preempt(queue) or _is_entitled(preemptor):
@@ -144,15 +142,30 @@ def is_hopeless(state: SchedulerState, preemptor: Preemptor) -> bool:
     if policy == policy_values.NEVER or not missing:
         return bool(missing)
     below = priority_bound(policy, preemptor.info.priority)
-    own = chain.from_iterable(state.ranked(queue, evicted=evicted, below=below) for evicted in (True, False))
     if is_below_nominal(preemptor):
-        return next(own, None) is None
-    for _, holding in islice(own, MOST_READ):
-        for fr in missing:
-            missing[fr] -= holding.usage.get(fr, 0)
-        if max(missing.values()) <= 0:
-            return False
-    return next(own, None) is None
+        own = (state.ranked(queue, evicted=evicted, below=below) for evicted in (True, False))
+        return next(chain.from_iterable(own), None) is None
+    return any(queue.by_priority.below(below, fr) < short for fr, short in missing.items())
+
+
+@contextmanager
+def without_all(sources: Iterable[tuple[QueueState, float]], relevant: Collection[FlavorResource]) -> Iterator[None]:
+    """Context in which the quota tree is without the usage of all Workloads of these ClusterQueues.
+
+    `sources`: each with the bound below which the priority of its candidates is. Workloads that are no candidates for
+    other reasons count too, so a preemptor that does not fit in this context finds no victims.
+    """
+    amounts = [
+        (q.node, fr, min(q.by_priority.below(b, fr), q.node.usage.get(fr, 0))) for q, b in sources for fr in relevant
+    ]
+    removed = [(node, fr, amount) for node, fr, amount in amounts if amount > 0]
+    for node, fr, amount in removed:
+        node.remove(fr, amount)
+    try:
+        yield
+    finally:
+        for node, fr, amount in reversed(removed):
+            node.add(fr, amount)
 
 
 def is_below_nominal(preemptor: Preemptor) -> bool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 
 from job_controller.api_rules import label_selectors
@@ -28,7 +28,7 @@ from queue_manager.api.types import (
     stops,
 )
 from queue_manager.scheduling.amounts import amount
-from queue_manager.scheduling.holdings import Holding, Ranking, Reservation, with_all_requests
+from queue_manager.scheduling.holdings import Holding, Ranking, Reservation, UsageByPriority, with_all_requests
 from queue_manager.scheduling.quota_forest import Cycle, QuotaForest
 from queue_manager.scheduling.quota_tree import FlavorResource, Quota, QuotaNode
 from queue_manager.scheduling.usage_decay import WeightedUsage
@@ -44,6 +44,7 @@ class QueueState:
     node: QuotaNode
     holdings: dict[str, Holding]
     ranking: list[Ranking]  # of the holdings, sorted
+    by_priority: UsageByPriority = field(default_factory=UsageByPriority)
 
     @property
     def name(self) -> str:
@@ -232,6 +233,7 @@ class SchedulerState:
         self._holdings_of.setdefault(holding.cluster_queue, {})[holding.uid] = counted
         if state is not None:
             state.node.add_all(counted.usage)
+            state.by_priority.add(counted)
 
     def _recount(self, state: QueueState) -> None:
         """Count holdings anew after changed quotas: requests without a flavor count for one that has quota."""
@@ -239,6 +241,8 @@ class SchedulerState:
             state.holdings[uid] = new = with_all_requests(self.holdings[uid], state.node.quotas)
             state.node.remove_all(counted.usage)
             state.node.add_all(new.usage)
+            state.by_priority.remove(counted)
+            state.by_priority.add(new)
 
     def release(self, uid: str) -> Holding | None:
         """Release what a Workload holds and return it; None if it held nothing."""
@@ -256,6 +260,7 @@ class SchedulerState:
         del self._rankings_of[name][bisect_left(self._rankings_of[name], holding.ranking)]
         if (state := self.queues.get(name)) is not None:
             state.node.remove_all(counted.usage)
+            state.by_priority.remove(counted)
         self._forget_if_unused(name)
         return holding
 

@@ -144,17 +144,19 @@ class QuotaNode:
         """Add usage here, and in each ancestor the part that exceeds the free local quota below it."""
         node: QuotaNode | None = self
         while node is not None:
-            used, local = node.usage.get(fr, 0), node.local_quota(fr)
+            used, quota = node.usage.get(fr, 0), node.quotas.get(fr)
             node.usage[fr] = used + amount
-            amount -= max(0, local - used)
+            if quota is not None and quota.lending_limit is not None:  # else the local quota is 0
+                amount -= max(0, node.local_quota(fr) - used)
             node = node.parent if amount > 0 else None
 
     def remove(self, fr: FlavorResource, amount: int) -> None:
         """The reverse of `add`. At most the usage of this node can be removed."""
         node: QuotaNode | None = self
         while node is not None:
-            used, local = node.usage.get(fr, 0), node.local_quota(fr)
+            used, quota = node.usage.get(fr, 0), node.quotas.get(fr)
             node.usage[fr] = used - amount
+            local = node.local_quota(fr) if quota is not None and quota.lending_limit is not None else 0
             amount = min(amount, used - local)
             node = node.parent if amount > 0 else None
 

@@ -39,11 +39,13 @@ from queue_manager.scheduling.preemption_candidates import (
     policy_for,
     priority_bound,
     sources_of,
+    without_all,
 )
 from queue_manager.scheduling.quota_state import QueueState, SchedulerState
 from queue_manager.scheduling.quota_tree import FlavorResource, QuotaNode, Usage, is_within_quota, smallest_subtree
 
 NOTHING: Usage = {}
+MOST_READ = 100  # victims, before it is asked whether all candidates together suffice
 
 
 class Victim(NamedTuple):
@@ -64,8 +66,13 @@ def find_victims(state: SchedulerState, preemptor: Preemptor, now: datetime) -> 
     if is_hopeless(state, preemptor):
         return ()
     search = _Search(state, preemptor, now)
-    found = (search.attempt(borrowing=borrowing) for borrowing in search.attempts())
-    return next((victims for victims in found if victims), ())
+    for borrowing in search.attempts():
+        victims = search.attempt(borrowing=borrowing)
+        if victims:
+            return victims
+        if search.is_exhausted(borrowing=borrowing):
+            break
+    return ()
 
 
 def stoppable(state: SchedulerState, preemptor: Preemptor, now: datetime) -> frozenset[str]:
@@ -141,12 +148,7 @@ def _level_without(
 # --- the search --------------------------------------------------------------------------------------------
 
 
-class _Candidate(NamedTuple):
-    """Ordered by `ranking`, which no two share."""
-
-    ranking: Ranking
-    source: Source
-    holding: Holding
+_Candidate = tuple[Ranking, Source, Holding]  # ordered by the ranking, which no two share
 
 
 class _Search:
@@ -158,6 +160,10 @@ class _Search:
         self._sources = list(sources_of(state, preemptor))
         self._found: dict[CandidateKind, bool] = {}
         self._sharing: dict[QuotaNode, list[FlavorResource]] = {}  # of the ClusterQueues with candidates
+        self._closed: set[QuotaNode] = set()  # ClusterQueues of which the attempt may stop no further Workload
+        self._is_too_few = (
+            False  # the attempt has removed all that it may, and the preemptor would not even fit borrowing
+        )
 
     def attempts(self) -> tuple[bool, ...]:
         """Whether the preemptor may borrow: one or two attempts, the first that succeeds counts."""
@@ -166,6 +172,17 @@ class _Search:
         if not (entitled or other) or (only_within_quota and not is_below_nominal(self._preemptor)):
             return (True,)
         return (False, True) if only_within_quota and not entitled else (True, False)
+
+    def is_exhausted(self, *, borrowing: bool) -> bool:
+        """After an attempt without victims: whether the other one cannot find any either.
+
+        An attempt with borrowing may stop no more Workloads than that without, of other ClusterQueues at most the same.
+        So it fails if all that the first one could stop do not suffice for a preemptor that borrows. One without
+        borrowing fails after it, unless it may stop Workloads that the first one may not.
+        """
+        if borrowing:
+            return self._is_too_few and not self._exists(CandidateKind.OTHER)
+        return self._is_too_few and not may_borrow_and_preempt(self._preemptor.queue)
 
     def _exists(self, kind: CandidateKind) -> bool:
         """Whether there is a candidate of this kind, while none is removed."""
@@ -191,9 +208,12 @@ class _Search:
         policy = policy_for(source, self._preemptor)
         below = priority_bound(policy, self._preemptor.info.priority)
         is_candidate = candidate_rule(self._preemptor, policy, self._now)
+        closed, node = self._closed, source.queue.node
         for rank, holding in self._state.ranked(source.queue, evicted=evicted, below=below):
+            if node in closed:
+                return
             if is_candidate(holding):
-                yield _Candidate(rank, source, holding)
+                yield rank, source, holding
 
     def _preemption_reason(self, source: Source, holding: Holding) -> str:
         if source.kind is CandidateKind.OWN_QUEUE:
@@ -216,6 +236,8 @@ class _Search:
 
     def attempt(self, *, borrowing: bool) -> tuple[Victim, ...]:
         """The victims, if the preemptor may borrow or not; () if they do not suffice."""
+        self._closed.clear()
+        self._is_too_few = False
         if not self._may_suffice(borrowing):
             return ()
         removal = _Removal(self._preemptor.usage)
@@ -224,17 +246,18 @@ class _Search:
             kept = self._put_back(removal, chosen, borrowing)
         finally:
             removal.undo()
-        return tuple(Victim(c.holding, self._preemption_reason(c.source, c.holding)) for c in kept)
+        return tuple(Victim(holding, self._preemption_reason(source, holding)) for _, source, holding in kept)
 
     def usable(self, *, borrowing: bool) -> list[str]:
         """The uids of all that this attempt may stop; [] if the preemptor may not borrow and would have to."""
+        self._closed.clear()
         removal = _Removal(self._preemptor.usage)
         found = []
         try:
             for candidate in self._candidates():
                 if self._is_usable(removal, candidate, borrowing):
                     removal.remove(candidate)
-                    found.append(candidate.holding.uid)
+                    found.append(candidate[2].uid)
             removal.apply()
             return found if borrowing or self._is_within_quota else []
         finally:
@@ -263,19 +286,30 @@ class _Search:
         """The candidates without which the preemptor fits; [] if it does not fit even when all of them are removed."""
         node = self._preemptor.node
         missing = {fr: v - node.available(fr) for fr, v in self._preemptor.usage.items()}  # what must go at least
-        chosen = []
+        chosen: list[_Candidate] = []
+        own = CandidateKind.OWN_QUEUE
         for candidate in self._candidates():
-            if not self._is_usable(removal, candidate, borrowing):
+            if candidate[1].kind is not own and not self._is_usable(removal, candidate, borrowing):
                 continue
-            removal.remove(candidate)
             chosen.append(candidate)
-            usage, enough = candidate.holding.usage, True
-            for fr in missing:
-                missing[fr] -= usage.get(fr, 0)
-                enough = enough and missing[fr] <= 0
-            if enough and self._slack(removal, borrowing) is not None:
+            if removal.remove_of(candidate, missing) and self._slack(removal, borrowing) is not None:
                 return chosen
+            if len(chosen) == MOST_READ and not self._all_suffice(removal, chosen, borrowing):
+                return []
+        self._is_too_few = self._slack(removal, borrowing=True) is None
         return []
+
+    def _all_suffice(self, removal: _Removal, chosen: list[_Candidate], borrowing: bool) -> bool:
+        """Whether the preemptor would fit without all Workloads that may be candidates; `chosen` are removed now."""
+        removal.undo()
+        priority = self._preemptor.info.priority
+        bounds = [(s.queue, priority_bound(policy_for(s, self._preemptor), priority)) for s in self._sources]
+        with without_all(bounds, self._preemptor.usage):
+            self._is_too_few = self._slack(removal, borrowing=True) is None
+            suffice = self._slack(removal, borrowing) is not None
+        for candidate in chosen:
+            removal.remove(candidate)
+        return suffice
 
     def _is_usable(self, removal: _Removal, candidate: _Candidate, borrowing: bool) -> bool:
         """Whether the candidate may be preempted after those that `removal` has removed.
@@ -283,19 +317,22 @@ class _Search:
         A candidate of another ClusterQueue may be preempted only while its ClusterQueue and the subtrees around it use
         more than their quota. With `borrowing`, borrowWithinCohort must allow it too.
         """
-        source = candidate.source
+        _, source, holding = candidate
         if source.kind is CandidateKind.OWN_QUEUE:
             return True
-        if borrowing and self._only_without_borrowing(source, candidate.holding):
+        if borrowing and self._only_without_borrowing(source, holding):
             return False
-        return removal.is_above_quota(source, self._preemptor.needs)
+        if removal.is_above_quota(source, self._preemptor.needs):
+            return True
+        self._closed.add(source.queue.node)  # it gets no new usage during the attempt
+        return False
 
     def _put_back(self, removal: _Removal, chosen: list[_Candidate], borrowing: bool) -> list[_Candidate]:
         """The candidates that cannot be spared, tried from the last but one to the first."""
         kept = chosen[-1:]
         slack = self._slack(removal, borrowing)
         for candidate in reversed(chosen[:-1]):
-            if slack is None or self._is_too_much(candidate.source, candidate.holding.usage, slack):
+            if slack is None or self._is_too_much(candidate[1], candidate[2].usage, slack):
                 kept.append(candidate)
                 continue
             removal.put_back(candidate)
@@ -364,12 +401,27 @@ class _Removal:
         """Remove the usage of a candidate; `apply` writes that to the tree."""
         self._change(candidate, 1)
 
+    def remove_of(self, candidate: _Candidate, missing: dict[FlavorResource, int]) -> bool:
+        """Remove the usage of a candidate, also from `missing`; whether nothing is missing then."""
+        _, source, holding = candidate  # runs once per candidate, as `is_above_quota`
+        node, usage, enough = source.queue.node, holding.usage, True
+        due = self._due.get(node)
+        if due is None:
+            due = self._due[node] = dict.fromkeys(self._relevant, 0)
+        for fr, left in missing.items():
+            if amount := usage.get(fr):
+                due[fr] += amount
+                missing[fr] = left = left - amount
+            if left > 0:
+                enough = False
+        return enough
+
     def put_back(self, candidate: _Candidate) -> None:
         """Add the usage of a removed candidate again; `apply` writes that to the tree."""
         self._change(candidate, -1)
 
     def _change(self, candidate: _Candidate, sign: int) -> None:
-        node, usage = candidate.source.queue.node, candidate.holding.usage
+        node, usage = candidate[1].queue.node, candidate[2].usage
         due = self._due.get(node)
         if due is None:
             due = self._due[node] = dict.fromkeys(self._relevant, 0)
@@ -389,6 +441,7 @@ class _Removal:
         self._due.clear()
         for node, fr, amount in reversed(self._applied):
             _remove(node, fr, -amount)
+        self._applied.clear()
 
     def is_above_quota(self, source: Source, needs: frozenset[FlavorResource]) -> bool:
         """Whether a ClusterQueue and all subtrees around it, below `top`, use more than their own quota."""

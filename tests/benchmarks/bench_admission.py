@@ -1,7 +1,8 @@
 """Time of one admission decision while many Workloads are pending.
 
 The pending Workloads are all equal (one shape) or all different (a shape each). Measured per head: choosing it,
-assigning flavors, removing it from the queue; then the cost of one change that requeues all inadmissible Workloads.
+assigning flavors, removing it from the queue; then the cost of one change that requeues all inadmissible Workloads, and
+of a release of one cpu, for which one of them at most is large enough, to the end of the cycles that follow.
 """
 
 from __future__ import annotations
@@ -12,11 +13,14 @@ from time import perf_counter
 
 import msgspec
 
+from job_controller.model import Key
 from queue_manager.api.types import ClusterQueue, LocalQueue, ResourceFlavor, Workload
+from queue_manager.queueing import outcomes
 from queue_manager.queueing.queue_set import Queues
-from queue_manager.scheduling.cycle import Admit, run_cycle
+from queue_manager.scheduling.cycle import Admit, Refuse, run_cycle
 from queue_manager.scheduling.holdings import Holding
 from queue_manager.scheduling.quota_state import SchedulerState
+from queue_manager.scheduling.quota_tree import FlavorResource
 from queue_manager.scheduling.workload_info import Info, info
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -24,14 +28,18 @@ DECISIONS = 2000
 
 
 def main() -> None:
-    print(f"{'pending':>9} {'crowd':>10} {'admit/head':>12} {'refuse/head':>12} {'enter':>10} {'wake all':>10}")
+    print(
+        f"{'pending':>9} {'crowd':>10} {'admit/head':>12} {'refuse/head':>12} "
+        f"{'enter':>10} {'wake all':>10} {'release':>10}"
+    )
     for count in (1_000, 10_000, 100_000):
         for distinct in (False, True):
             admit, refuse, enter, wake = measure(count, distinct)
+            released = release(count, distinct)
             crowd = "different" if distinct else "equal"
             print(
                 f"{count:>9,} {crowd:>10} {admit * 1e6:>9.1f} µs {refuse * 1e6:>9.1f} µs "
-                f"{enter * 1e6:>7.1f} µs {wake * 1e3:>7.1f} ms"
+                f"{enter * 1e6:>7.1f} µs {wake * 1e3:>7.1f} ms {released * 1e3:>7.1f} ms"
             )
 
 
@@ -55,6 +63,36 @@ def measure(count: int, distinct: bool) -> tuple[float, float, float, float]:
     started = perf_counter()
     queues.requeue_inadmissible(["cq"], NOW)
     return admit, refuse, enter, perf_counter() - started
+
+
+def release(count: int, distinct: bool) -> float:
+    """The seconds after a release of one cpu, while all pending Workloads are refused."""
+    state, queues = _cluster(f"{2000 + count}m")
+    for flavor in state.flavors:
+        _hold(state, flavor, 2000 + count)
+    for i in range(count):
+        queues.put(_pending(i, distinct), NOW)
+    _settle(state, queues)
+    _hold(state, "spot", 1000 + count)
+    started = perf_counter()
+    outcomes.requeue_within_reach(state, queues, ["cq"], NOW)
+    _settle(state, queues)
+    return perf_counter() - started
+
+
+def _hold(state: SchedulerState, flavor: str, cpu: int) -> None:
+    usage = {FlavorResource(flavor, "cpu"): cpu}
+    state.hold(Holding(flavor, Key("ns", flavor), "cq", Key("ns", "lq"), usage, admitted=True))
+
+
+def _settle(state: SchedulerState, queues: Queues) -> None:
+    while heads := queues.heads(lambda _: True, NOW):
+        for outcome in run_cycle(state, heads, NOW):
+            match outcome:
+                case Admit():
+                    outcomes.assume(state, queues, outcome, NOW)
+                case Refuse():
+                    outcomes.refuse(state, queues, outcome, NOW)
 
 
 def _admit(state: SchedulerState, queues: Queues, decisions: int) -> float:

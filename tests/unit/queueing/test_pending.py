@@ -8,14 +8,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from queue_manager.queueing.pending import PendingReason, PendingWorkloads
+from queue_manager.queueing.refresh_turns import TURNS
 from queue_manager.scheduling.backfill import HeadOrder
 from queue_manager.scheduling.cycle import Retry
+from queue_manager.scheduling.flavor_assignment import Demand
+from queue_manager.scheduling.quota_tree import FlavorResource
 from queue_manager.scheduling.usage_decay import WeightedUsage
 from tests.examples import examples
 from tests.unit.queueing.builders import T0, at, condition, pending
 
 WAITS = "WaitingForPreemptedWorkloads"
 WHY = PendingReason("WaitingForQuota", "full")
+CPU, GPU = FlavorResource("default", "cpu"), FlavorResource("default", "gpu")
 
 
 def queue_of(strategy="BestEffortFIFO", *infos):
@@ -439,3 +443,55 @@ def test_those_that_a_promised_head_kept_waiting_are_tried_when_it_leaves():
     queue.remove(pending("head").key)
     assert queue.head().key.name == "small"
     assert queue.waiting_head is None
+
+
+def parked(*sizes, demand=True):
+    """A queue in which Workloads of these cpus were refused."""
+    infos = [pending(f"w{cpu}", requests={"cpu": str(cpu)}) for cpu in sizes]
+    queue = queue_of("BestEffortFIFO", *infos)
+    while (head := queue.head()) is not None:
+        cpu = int(head.key.name[1:])
+        demands = (Demand(CPU, cpu), Demand(GPU, 10 * cpu)) if demand else None
+        queue.refused(head.key, Retry.CHANGE, WHY, demands=demands)
+    return queue
+
+
+@pytest.mark.parametrize(
+    ("within", "expected"),
+    [({CPU: 0}, []), ({CPU: 5}, ["w2", "w5"]), ({GPU: 20}, ["w2"]), ({CPU: 9}, ["w2", "w5", "w9"])],
+)
+def test_released_quota_wakes_the_workloads_whose_demand_it_covers(within, expected):
+    queue = parked(2, 5, 9)
+    assert queue.requeue_inadmissible(T0, lambda fr, _: within.get(fr, 0)) is bool(expected)
+    assert sorted(drain(queue)) == expected
+    assert queue.inadmissible == 3 - len(expected)
+
+
+def test_a_demand_holds_after_the_workload_was_refused_again_and_ends_with_it():
+    queue = parked(2, 5)
+    for _ in range(3):
+        queue.requeue_inadmissible(T0)
+        while (head := queue.head()) is not None:
+            queue.refused(head.key, Retry.CHANGE, WHY, demands=(Demand(CPU, int(head.key.name[1:])),))
+    queue.remove(pending("w2").key)
+    assert queue.requeue_inadmissible(T0, lambda fr, _: 4) is False
+    assert queue.requeue_inadmissible(T0, lambda fr, _: 5) is True
+    assert drain(queue) == ["w5"]
+
+
+def test_a_workload_of_unknown_demand_is_tried_after_every_release():
+    queue = parked(2, demand=False)
+    for _ in range(2):
+        assert queue.requeue_inadmissible(T0, lambda fr, _: 0) is True
+        queue.refused(queue.head().key, Retry.CHANGE, WHY)
+
+
+def test_each_parked_workload_is_tried_in_one_turn_of_a_period():
+    queue, sizes = parked(*range(1, 50)), range(1, 50)
+    tried = []
+    for turn in range(TURNS):
+        queue.refresh(turn)
+        while (head := queue.head()) is not None:
+            tried.append(int(head.key.name[1:]))
+            queue.refused(head.key, Retry.CHANGE, WHY)
+    assert sorted(tried) == list(sizes)

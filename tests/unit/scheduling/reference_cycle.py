@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import NamedTuple
@@ -35,6 +35,7 @@ ADMIT, REFUSE = "Admit", "Refuse"
 
 Choice = tuple[int, str, str]  # pod set, resource, flavor
 Lost = frozenset[tuple[int, str]]  # pod sets with a flavor
+Starts = Mapping[tuple[int, tuple[str, ...]], int]  # by pod set and resource group: how many flavors are passed over
 
 
 class Way(NamedTuple):
@@ -54,22 +55,26 @@ class Assigned:
     usage: Usage
     needs: frozenset[FR]
     preempting: Lost
+    untried: Starts
 
 
 # --- flavors -----------------------------------------------------------------------------------------------
 
 
-def assign(w: World, planned: World, head: Head, lost: Lost = frozenset()) -> Assigned:
+def assign(w: World, planned: World, head: Head, lost: Lost, starts: Starts) -> Assigned:
     """Flavors for all pod sets in order; those of an earlier one count for the next."""
     usage: dict[FR, int] = {}
     flavors: list[dict[str, str]] = []
     ways: dict[Choice, Way] = {}
+    untried: dict[tuple[int, tuple[str, ...]], int] = {}
     for index, requests in enumerate(head.pod_sets):
-        chosen = choose(w, planned, head, index, requests, usage, lost)
+        stops: dict[tuple[int, tuple[str, ...]], int] = {}
+        chosen = choose(w, planned, head, index, requests, usage, lost, starts, stops)
         if chosen is None:
             return Assigned(
-                NO_FIT, 0, (), usage, frozenset(), frozenset()
+                NO_FIT, 0, (), usage, frozenset(), frozenset(), untried
             )  # that of earlier pod sets counts for its turn
+        untried |= stops
         flavors.append({resource: flavor for (_, resource, flavor) in chosen})
         ways |= chosen
         for _, resource, flavor in chosen:
@@ -81,26 +86,31 @@ def assign(w: World, planned: World, head: Head, lost: Lost = frozenset()) -> As
         usage=usage,
         needs=frozenset((flavor, resource) for (_, resource, flavor), way in ways.items() if way.mode < FIT),
         preempting=frozenset((index, f) for (index, _, f), way in ways.items() if way.mode in (PREEMPT, RECLAIM)),
+        untried=untried,
     )
 
 
-def choose(w, planned, head, index, requests, usage, lost) -> dict[Choice, Way] | None:
-    """The flavors of one pod set; None if a resource has none."""
+def choose(w, planned, head, index, requests, usage, lost, starts, stops) -> dict[Choice, Way] | None:
+    """The flavors of one pod set; None if a resource has none. `stops`: gets the number of flavors that were tried."""
     chosen: dict[Choice, Way] = {}
     for resources, flavors in w.nodes[head.queue].groups:
         wanted = {resource: requests[resource] for resource in resources if resource in requests}
         if wanted:
-            found = choose_in_group(w, planned, head, index, wanted, flavors, usage, lost)
+            at = index, tuple(resources)
+            skipped = starts.get(at, 0)
+            found, tried = choose_in_group(w, planned, head, index, wanted, flavors[skipped:], usage, lost)
+            stops[at] = (skipped + tried) % len(flavors)
             if found is None:
                 return None
             chosen |= found
     return chosen if len(chosen) == len(requests) else None
 
 
-def choose_in_group(w, planned, head, index, wanted, flavors, usage, lost) -> dict[Choice, Way] | None:
+def choose_in_group(w, planned, head, index, wanted, flavors, usage, lost) -> tuple[dict[Choice, Way] | None, int]:
+    """The best flavor, and how many were tried."""
     policies = w.nodes[head.queue].policies
     best, best_way = None, Way(NO_FIT, 0)
-    for flavor in flavors:
+    for number, flavor in enumerate(flavors, 1):
         if flavor in head.refused:
             continue
         ways = {
@@ -114,10 +124,10 @@ def choose_in_group(w, planned, head, index, wanted, flavors, usage, lost) -> di
             ways = {choice: Way(min(way.mode, NO_CANDIDATES), way.borrow) for choice, way in ways.items()}
             worst = Way(NO_CANDIDATES, worst.borrow)
         if not tries_next(policies, worst):
-            return ways
+            return ways, number
         if preference(policies, worst) > preference(policies, best_way):
             best, best_way = ways, worst
-    return best
+    return best, len(flavors)
 
 
 def preference(policies: Policies, way: Way) -> tuple:
@@ -187,11 +197,29 @@ class Nominated(NamedTuple):
 
 
 def nominate(w: World, head: Head) -> Nominated:
-    """Flavors, and victims if needed. Flavors for which no victims suffice are lost, and others are tried."""
+    """Flavors, and victims if needed: as Kueue finds them when nothing changes between its cycles.
+
+    If there are none, pod sets that did not try all flavors continue with the next one, and others begin again. As
+    often as there are flavors: Kueue may continue forever.
+    """
+    best = found = nominate_from(w, head, {})
+    rounds = max((len(flavors) for _, flavors in w.nodes[head.queue].groups), default=0)
+    while rounds and len(head.pod_sets) > 1 and is_refused(found) and any(found.assigned.untried.values()):
+        found, rounds = nominate_from(w, head, found.assigned.untried), rounds - 1
+        best = max(best, found, key=lambda nominated: nominated.assigned.mode)
+    return best if is_refused(found) else found
+
+
+def is_refused(nominated: Nominated) -> bool:
+    return nominated.assigned.mode in (NO_FIT, NO_CANDIDATES)
+
+
+def nominate_from(w: World, head: Head, starts: Starts) -> Nominated:
+    """Flavors from these on. Flavors for which no victims suffice are lost, and others are tried."""
     planned = plan(w, [kept for kept in w.kept if not passes(w, head, kept)])
     lost: Lost = frozenset()
     while True:
-        assigned = assign(w, planned, head, lost)
+        assigned = assign(w, planned, head, lost, starts)
         if assigned.mode in (NO_FIT, NO_CANDIDATES, FIT):
             return Nominated(assigned)
         stopping = earlier_victims(w, head)

@@ -17,6 +17,7 @@ from queue_manager.scheduling.holdings import Holding
 from queue_manager.scheduling.preemption_candidates import MOST_RECLAIMS, Preemptor
 from queue_manager.scheduling.quota_tree import FlavorResource, is_within_quota
 from queue_manager.scheduling.usage_decay import WeightedUsage
+from queue_manager.scheduling.victim_search import MOST_READ
 from tests.examples import examples
 from tests.unit.queueing.builders import T0, cluster_queue, pending
 from tests.unit.scheduling.fair_states import (
@@ -484,3 +485,23 @@ def test_queues_do_not_preempt_each_other_for_ever(shape, drawn):
             waiting.remove((name, text))
             admit(state, name, text, reserved=sum(evictions.values()))
             progress = True
+
+
+def test_too_few_candidates_are_refused_after_the_first_hundred():
+    """What is read of 500 candidates, all of which the preemptor would need and one more."""
+    state = scheduler_state([queue("a", "500"), queue("b", "0", within="Never")])
+    admit_all(state, {"b": " ".join(f"w{number}" for number in range(499))})
+    admit(state, "a", "high@9")
+    read = []
+
+    class Counted(dict):
+        def __getitem__(self, uid):
+            read.append(uid)
+            return super().__getitem__(uid)
+
+    state.queues["b"].holdings = Counted(state.queues["b"].holdings)
+    before = usages(state)
+    assert find_victims(state, preemptor(state, "a", "p:500"), T0) == ()
+    assert usages(state) == before
+    assert MOST_READ <= len(read) < 2 * MOST_READ
+    assert len(find_victims(state, preemptor(state, "a", "p:499"), T0)) == 499

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from itertools import combinations
 
 import pytest
 from hypothesis import given, settings
@@ -15,6 +16,8 @@ from queue_manager.scheduling.quota_tree import FlavorResource
 from tests.examples import examples
 from tests.unit.queueing.builders import T0, cluster_queue, pending
 from tests.unit.scheduling.fair_states import admit, admit_all, cohort, milli, queue, scheduler_state
+from tests.unit.scheduling.reference_comparison import worlds
+from tests.unit.scheduling.reference_worlds import state_of
 
 CPU = FlavorResource("default", "cpu")
 
@@ -250,3 +253,16 @@ def test_shares_follow_from_a_recount(weights, admitted):
         again.hold(holding)
     for name in [*"abcdef", "l", "r", "root"]:
         assert share(state, name) == share(again, name)
+
+
+def test_keys_order_the_children_of_a_cohort_as_their_shares_do():
+    compared = 0
+    for world, seed in worlds(150, "keys"):
+        state, shares = state_of(world), Shares()
+        nodes = {node for queue in state.queues.values() for node in queue.node.path()}
+        for parent in nodes:
+            for one, other in combinations(parent.children, 2):
+                of, key_of = (shares.of(one), shares.of(other)), (shares.key_of(one), shares.key_of(other))
+                assert (of[0] < of[1], of[0] == of[1]) == (key_of[0] < key_of[1], key_of[0] == key_of[1]), seed
+                compared += of[0] != of[1]
+    assert compared > 100

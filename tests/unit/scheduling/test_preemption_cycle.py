@@ -3,7 +3,7 @@
 import pytest
 
 from queue_manager.scheduling.cycle import Admit, Preempt, Refuse, Retry, run_cycle
-from tests.unit.queueing.builders import T0, condition, pending
+from tests.unit.queueing.builders import T0, condition, flavor, pending
 from tests.unit.scheduling.preemption_cases import CPU, queue, run, state, usage_of
 
 POD_SET = "couldn't assign flavors to pod set main: "
@@ -204,6 +204,49 @@ def test_if_no_victims_suffice_for_all_resources_of_a_flavor_the_next_one_is_tri
         for name, missing in [("f1", 2), ("f2", 1)]
     )
     assert isinstance(try_one(s, pending("cpu", requests={"cpu": "2"})), Preempt)
+
+
+def two_pod_sets(first, second, second_flavor):
+    """A Workload of two pod sets with these cpus, the second of which tolerates only one flavor."""
+
+    def pod_set(name, cpu, selector):
+        container = {"name": "c", "image": "x", "resources": {"requests": {"cpu": cpu}}}
+        spec = {"containers": [container], "nodeSelector": selector}
+        return {"name": name, "count": 1, "template": {"spec": spec}}
+
+    selector = {"kind": second_flavor}
+    return pending("two", spec={"podSets": [pod_set("a", first, {}), pod_set("b", second, selector)]})
+
+
+def labelled_flavors(**policies):
+    """Two cpus in each of three flavors, whose nodes have a label with the name of the flavor."""
+    names = ("f1", "f2", "f3")
+    s = state(queue(quotas={name: {"cpu": "2"} for name in names}, **policies))
+    for name in names:
+        s.flavors[name] = flavor(name, nodeLabels={"kind": name})
+    return s
+
+
+@pytest.mark.parametrize("taken", ["f1", "f2"])
+def test_a_pod_set_moves_to_a_later_flavor_if_another_one_needs_the_first(taken):
+    """Kueue continues after the last flavor that it has tried (LastAssignment), in its next cycle."""
+    s = labelled_flavors()
+    if taken == "f2":
+        run(s, "runs", usage={("f2", "cpu"): 2000})
+    outcome = try_one(s, two_pod_sets("1", "2", "f1"))
+    assert isinstance(outcome, Admit)
+    flavors = [p.flavors["cpu"] for p in outcome.assignment.pod_sets]
+    assert flavors == (["f2", "f1"] if taken == "f1" else ["f3", "f1"])
+
+
+def test_a_refusal_says_what_holds_whichever_flavors_the_pod_sets_have():
+    """With pod set a in f1, b would exceed the quota; with a in f2 it only waits."""
+    s = labelled_flavors()
+    run(s, "runs", usage={("f1", "cpu"): 1000})
+    refused = try_one(s, two_pod_sets("1", "2", "f1"))
+    assert isinstance(refused, Refuse)
+    assert refused.reason == "WaitingForQuota"
+    assert "insufficient unused quota for cpu in flavor f1, 1 more needed" in refused.message
 
 
 # --- several heads -----------------------------------------------------------------------------------------

@@ -45,7 +45,7 @@ class Cluster:
             for outcome in decided:
                 self.carry_out(outcome)
             admissions = [outcome for outcome in decided if isinstance(outcome, Admit)]
-            self.queues.requeue_inadmissible(outcomes.concerned_by(self.state, admissions), self.now)
+            self.try_again(sorted(outcomes.concerned_by(self.state, admissions)))
             self.check()
 
     def carry_out(self, outcome):
@@ -67,7 +67,10 @@ class Cluster:
                 assert self.evictions[preemptor.uid, victim.holding.uid] <= MOST_RECLAIMS, "preempted too often"
 
     def wake(self, name):
-        self.queues.requeue_inadmissible(self.state.relatives(name), self.now)
+        self.try_again(self.state.relatives(name))
+
+    def try_again(self, names):
+        outcomes.requeue_within_reach(self.state, self.queues, names, self.now)
 
     def advance(self):
         """Time passes: one Workload that is being stopped has stopped, or else one has finished."""
@@ -92,6 +95,9 @@ class Cluster:
             held = sum(h.usage.get(CPU, 0) for h in self.state.holdings.values() if h.cluster_queue == name)
             assert each.node.usage.get(CPU, 0) == held
             assert sorted(h.ranking for h in each.holdings.values()) == each.ranking
+            for bound in range(5):
+                below = sum(h.usage.get(CPU, 0) for h in each.holdings.values() if h.priority < bound)
+                assert each.by_priority.below(bound, CPU) == below
             assert each.node.available(CPU) >= 0
         assert not self.state.reservations.keys() & self.state.holdings.keys()
         for reservation in self.state.reservations.values():

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from queue_manager.scheduling.preemption_candidates import MOST_READ, is_hopeless
+from queue_manager.scheduling.preemption_candidates import is_hopeless
 from queue_manager.scheduling.quota_tree import FlavorResource
-from queue_manager.scheduling.victim_search import find_victims
+from queue_manager.scheduling.victim_search import MOST_READ, find_victims
 from tests.examples import examples
 from tests.unit.queueing.builders import T0
 from tests.unit.queueing.builders import cohort as a_cohort
@@ -111,11 +111,33 @@ def test_a_preemptor_that_may_reclaim_is_not_hopeless():
     assert is_hopeless(s, preemptor(s, "a", cpu=3))
 
 
-def test_a_preemptor_finds_victims_among_more_than_are_added_up_before_the_search():
+@pytest.mark.parametrize("running", [MOST_READ + 1, MOST_READ + 2])
+def test_a_preemptor_needs_more_victims_than_are_read_before_all_are_added_up(running):
     s = state(queue(within="LowerPriority", cpu=str(MOST_READ + 2)))
-    for number in range(MOST_READ + 2):
+    for number in range(running):
         run(s, f"low-{number}")
-    assert len(victims(s, cpu=MOST_READ + 2)) == MOST_READ + 2
+    run(s, "high", cpu=MOST_READ + 2 - running, priority=100)
+    found = victims(s, cpu=MOST_READ + 2)
+    assert len(found) == (MOST_READ + 2 if running == MOST_READ + 2 else 0)
+
+
+def test_too_few_candidates_elsewhere_are_refused_after_the_first_hundred():
+    """What is read of 1000 candidates, all of which the preemptor would need and one more."""
+    s = state(queue("a", cpu="1000", cohort="team", reclaim="LowerPriority"), queue("b", cpu="0", cohort="team"))
+    for number in range(1000):
+        run(s, f"w{number}", "b", priority=100 if number == 0 else 0)
+    read = []
+    taken = s.queues["b"].holdings
+
+    class Counted(dict):
+        def __getitem__(self, uid):
+            read.append(uid)
+            return super().__getitem__(uid)
+
+    s.queues["b"].holdings = Counted(taken)
+    assert find_victims(s, preemptor(s, "a", cpu=1000), T0) == ()
+    assert len(read) < 2 * MOST_READ
+    assert len(find_victims(s, preemptor(s, "a", cpu=999), T0)) == 999
 
 
 def test_a_workload_that_uses_other_quota_is_no_candidate():

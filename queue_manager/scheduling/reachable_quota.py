@@ -1,0 +1,85 @@
+"""Which refused Workloads released quota could help: a bound that no admission and no preemption exceeds. Pure.
+
+A Workload is refused because of a resource group of which no flavor fits. Each flavor whose quota could hold it is
+short of at least one resource. So the Workload stays refused until for one of these flavors this request is within
+*reach*: what is free, plus all that a preemption which the policies allow could release.
+
+    withinClusterQueue                     the usage of the candidates' priorities in its own ClusterQueue
+    reclaimWithinCohort, not borrowing     its ClusterQueue, or a subtree around it, must hold the request itself: what
+                                           the subtree has lent or not used
+    reclaimWithinCohort, while borrowing   no bound: borrowWithinCohort or fair sharing allow it
+
+The reach counts candidates that are protected, and quota that is kept for others, so it errs only by being too high: a
+Workload is then tried and refused once more. An admission does not extend it: it takes as much as it may release. So it
+is compared when quota is released, and nothing is done for the Workloads beyond it, however many they are.
+BEHAVIOUR.md#q9-requeue-of-inadmissible-workloads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from collections.abc import Set as AbstractSet
+from contextlib import contextmanager
+from math import inf
+
+from queue_manager.api import policy_values
+from queue_manager.scheduling.cycle import Refuse
+from queue_manager.scheduling.flavor_assignment import Demand
+from queue_manager.scheduling.preemption_candidates import may_borrow_and_preempt, priority_bound
+from queue_manager.scheduling.quota_state import QueueState, SchedulerState
+from queue_manager.scheduling.quota_tree import FlavorResource, QuotaNode
+
+
+def least_demands(state: SchedulerState, refusal: Refuse) -> tuple[Demand, ...] | None:
+    """What must come within reach before the answer can change, by flavor: one of these. None: unknown."""
+    queue = state.queues.get(refusal.cluster_queue)
+    if refusal.unfit is None or queue is None:
+        return None
+    priority = refusal.info.priority
+
+    def covered(demand: Demand) -> float:
+        return reachable(state, queue, demand.fr, priority) / demand.amount
+
+    short = [attempt.short for attempt in refusal.unfit if attempt.short]
+    possible = [some for some in short if all(one.amount <= queue.node.potential(one.fr) for one in some)]
+    return tuple(min(some, key=covered) for some in possible)
+
+
+def reachable(state: SchedulerState, queue: QueueState, fr: FlavorResource, priority: int) -> float:
+    """The most that a Workload of this ClusterQueue and priority could use, now or after preemptions."""
+    policy = queue.queue.spec.preemption
+    reclaims = policy.reclaim_within_cohort != policy_values.NEVER
+    if reclaims and (state.fair_sharing or may_borrow_and_preempt(queue)):
+        return inf
+    free = queue.node.available(fr)
+    if reclaims:
+        free = max(free, _own_quota(queue.node, fr))
+    if policy.within_cluster_queue == policy_values.NEVER:
+        return free
+    return free + queue.by_priority.below(priority_bound(policy.within_cluster_queue, priority), fr)
+
+
+def _own_quota(node: QuotaNode, fr: FlavorResource) -> int:
+    """The most that the ClusterQueue or a subtree around it, except the whole tree, can hold without borrowing."""
+    kept, most = 0, 0
+    while node.parent is not None:
+        most = max(most, kept + node.subtree.get(fr, 0) - node.usage.get(fr, 0))
+        kept += node.local_available(fr)
+        node = node.parent
+    return most
+
+
+@contextmanager
+def without_stopping(state: SchedulerState, roots: AbstractSet[QuotaNode]) -> Iterator[None]:
+    """Context in which the quota trees are without the usage of victims for which a preemptor waits."""
+    uids = dict.fromkeys(uid for reservation in state.reservations.values() for uid in reservation.victims)
+    counted = [holding for uid in uids if (holding := state.counted(uid)) is not None]
+    stopping = [(state.queues[holding.cluster_queue].node, holding.usage) for holding in counted]
+    removed = [(node, usage) for node, usage in stopping if node.root in roots]
+    for node, usage in removed:
+        node.remove_all(usage)
+    try:
+        yield
+    finally:
+        for node, usage in reversed(removed):
+            node.add_all(usage)

@@ -62,6 +62,7 @@ class History:
     base: int = 1  # backoff, seconds
     maximum: int = 3600
     limit: int | None = None
+    in_flight: int = IN_FLIGHT
     by_user: Mapping[str, Tree] | None = None  # None: not recorded
     inactive: dict[str, int] = field(default_factory=dict)  # by uid: since which line
     reactivated: set[str] = field(default_factory=set)  # uids: and their budget is not new yet
@@ -80,16 +81,18 @@ class History:
         for line in lines:
             self.lines += 1
             what, resource, data = line.split(b" ", 2)
-            tree = msgspec.json.decode(data)
-            match resource:
-                case b"jobs.batch":
-                    self._job(what, tree)
-                case b"workloads.kueue.x-k8s.io":
-                    self._workload(what, tree)
-                case b"pods":
-                    self._pod(what, tree)
-                case b"clusterqueues.kueue.x-k8s.io" | b"localqueues.kueue.x-k8s.io":
-                    self._queue(tree)
+            self._write(what, resource, msgspec.json.decode(data))
+
+    def _write(self, what: bytes, resource: bytes, tree: Tree) -> None:
+        match resource:
+            case b"jobs.batch":
+                self._job(what, tree)
+            case b"workloads.kueue.x-k8s.io":
+                self._workload(what, tree)
+            case b"pods":
+                self._pod(what, tree)
+            case b"clusterqueues.kueue.x-k8s.io" | b"localqueues.kueue.x-k8s.io":
+                self._queue(tree)
 
     def _users(self, tree: Tree) -> bool:
         return self.by_user is not None and tree["metadata"]["resourceVersion"] in self.by_user
@@ -133,8 +136,8 @@ class History:
             return
         if uid not in self.pods:
             job = self.jobs.get(owner(pod))
-            stopped = self.suspended.get(owner(pod), -IN_FLIGHT if job is None else self.lines)
-            if self.lines - stopped > IN_FLIGHT:
+            stopped = self.suspended.get(owner(pod), -self.in_flight if job is None else self.lines)
+            if self.lines - stopped > self.in_flight:
                 raise Broken(f"S10: pod {pod['metadata']['name']} was created for a Job that is suspended or gone")
         self.pods[uid] = pod
 
@@ -160,7 +163,7 @@ class History:
             self._released(name, new)
         if new["spec"].get("active") is False:
             self.inactive.setdefault(uid, self.lines)
-        elif self.lines - self.inactive.pop(uid, self.lines) > IN_FLIGHT:  # else too short to be observed
+        elif self.lines - self.inactive.pop(uid, self.lines) > self.in_flight:  # else too short to be observed
             self._reactivated(name, new)
         if uid in self.reactivated:
             self._renewed(name, old, new)
@@ -291,12 +294,12 @@ def at_rest(world: World) -> None:
         said = condition(w, "QuotaReserved").get("reason") or (key is not None and queues.bypassed(key))
         if places["in line"] and not said:
             raise Broken(f"L6: {meta['name']} waits without a reason")
-    _recount(state)
+    recount_memory(state)
     _recounted(world)
     _reasoned(world)
 
 
-def _recount(state: SchedulerState) -> None:
+def recount_memory(state: SchedulerState) -> None:
     """S2: the usage of each ClusterQueue is that of its holdings, and that of each cohort follows from its children."""
     for name, queue in state.queues.items():
         held: Counter[FlavorResource] = Counter()

@@ -213,7 +213,9 @@ def _release(outlook: Explanation | None) -> list[Prediction]:
         return []
     if outlook.released_by is None:
         return [_untimed(f"when enough quota is released is {outlook.release}")]
-    return [Prediction(at=outlook.released_by, what=f"enough quota is released for it at the latest, {outlook.release}")]
+    return [
+        Prediction(at=outlook.released_by, what=f"enough quota is released for it at the latest, {outlook.release}")
+    ]
 
 
 def _kept_for_it(outlook: Explanation | None) -> list[Prediction]:

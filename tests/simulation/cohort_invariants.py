@@ -135,7 +135,9 @@ class CohortHistory(History):
         ):
             lost = {each for each in before if each.startswith(OTHERS)}.difference(after)
             if lost:
-                raise Broken(f"S25: {new['kind']} {new['metadata']['name']} lost {what} {sorted(lost)} of another program")
+                raise Broken(
+                    f"S25: {new['kind']} {new['metadata']['name']} lost {what} {sorted(lost)} of another program"
+                )
 
     def _unused(self, kind: str, name: str) -> None:
         """S24: what is in use is not deleted."""
@@ -230,7 +232,10 @@ class CohortHistory(History):
     def _check_admission(self, name: str, w: Tree, usage: Counter[FlavorResource]) -> None:
         if sum(usage.values()) != request(w):
             raise Broken(f"S3: {name} requests {request(w)}, and its admission counts {dict(usage)}")
-        if w["metadata"].get("annotations", {}).get(keys.ADMISSION_GATED_BY) and self.changed[w["metadata"]["uid"]] < self.now - LAG:
+        if (
+            w["metadata"].get("annotations", {}).get(keys.ADMISSION_GATED_BY)
+            and self.changed[w["metadata"]["uid"]] < self.now - LAG
+        ):
             raise Broken(f"S5: {name} got quota and is gated")
         queue = w["status"]["admission"]["clusterQueue"]
         selector = self._spec(queue).get("namespaceSelector") or {}
@@ -258,7 +263,9 @@ class CohortHistory(History):
         if self.edited > self.now - LAG or self.killed > self.now - LAG:
             return False
         selector = self._spec(self._queue_of(w)).get("namespaceSelector") or {}
-        return bool(selector.get("matchLabels", {}).get("team", w["metadata"]["namespace"]) == w["metadata"]["namespace"])
+        return bool(
+            selector.get("matchLabels", {}).get("team", w["metadata"]["namespace"]) == w["metadata"]["namespace"]
+        )
 
     def _check_overtaken(self, uid: str, name: str) -> None:
         w = self.workloads.get(uid)
@@ -350,7 +357,8 @@ class CohortHistory(History):
             for v in victims:
                 self.checked["S7 minimal"] += 1
                 if self._fits(objects, self._total(evicting - {v}), w, *flavors):
-                    raise Broken(f"S7: {w['metadata']['name']} fits without the preemption of {self.workloads[v]['metadata']['name']}")
+                    spared = self.workloads[v]["metadata"]["name"]
+                    raise Broken(f"S7: {w['metadata']['name']} fits without the preemption of {spared}")
 
     def _claimants(self) -> list[str]:
         """Preemptors that wait for victims, as their status says."""
@@ -422,8 +430,15 @@ def order(w: Tree) -> tuple[int, datetime, int]:
 
 
 def request(w: Tree) -> int:
-    """cpu of all pods, in the units of `amounts`."""
-    return sum(each["count"] * _of_a_pod(each["template"]["spec"]) for each in w["spec"]["podSets"])
+    """cpu of all pods that are still to run, in the units of `amounts`."""
+    left = _left(w)
+    return sum(left[each["name"]] * _of_a_pod(each["template"]["spec"]) for each in w["spec"]["podSets"])
+
+
+def _left(w: Tree) -> dict[str, int]:
+    """The pods that are still to run, by pod set."""
+    done = {each["name"]: each["count"] for each in (w.get("status") or {}).get("reclaimablePods") or ()}
+    return {each["name"]: each["count"] - done.get(each["name"], 0) for each in w["spec"]["podSets"]}
 
 
 def _of_a_pod(spec: Tree) -> int:
@@ -435,11 +450,9 @@ def usage_of(w: Tree) -> tuple[str, Counter[FlavorResource]] | None:
     if not is_true(w, "QuotaReserved") or is_true(w, "Finished"):
         return None
     admission = w["status"]["admission"]
-    reclaimed = {each["name"]: each["count"] for each in w["status"].get("reclaimablePods") or ()}
-    usage: Counter[FlavorResource] = Counter()
+    left, usage = _left(w), Counter[FlavorResource]()
     for row in admission["podSetAssignments"]:
-        running = row["count"] - reclaimed.get(row["name"], 0)
         for resource, flavor in row["flavors"].items():
             whole = amount(resource, row["resourceUsage"][resource])
-            usage[FlavorResource(flavor, resource)] += whole * running // row["count"]
+            usage[FlavorResource(flavor, resource)] += whole * left[row["name"]] // row["count"]
     return admission["clusterQueue"], usage

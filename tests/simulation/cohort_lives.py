@@ -1,9 +1,7 @@
 """Random lives of a cluster with cohorts, preemption and whatever else shares quota, as data.
 
-A `Life` is a configuration, the queues' objects and a list of moves, all literal: a life that broke an invariant is kept
-as a file below `cohort_lives`, and stays what it is when the generator changes. `cohort_play` plays it in virtual time.
-
-    python -m tests.simulation.cohort_play 1000 7      plays the lives 7 to 1006, and shrinks those that break something
+A `Life` is a configuration, the queues' objects and a list of moves, all literal: a life that broke an invariant is
+kept as a file below `cohort_lives`, and stays what it is when the generator changes. `cohort_play` plays it.
 """
 
 from __future__ import annotations
@@ -14,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from queue_manager.scheduling.amounts import amount
 from tests.local.queue.cluster import API
 
 Tree = dict[str, Any]
@@ -22,12 +21,13 @@ FLAVORS = ("plain", "spot")
 SPOT_TAINT = {"key": "spot", "value": "true", "effect": "NoSchedule"}
 PRIORITIES = {"low": 10, "mid": 50, "high": 100}
 PARENTS = {"root": "", "left": "root", "right": "root", "leaf": "left"}  # depth 3
-JOBS_OF_A_TEAM = 6
+JOBS_OF_A_TEAM = 8
 PERIOD = 2.0  # pendingReasonPeriod
 BASE, MAXIMUM, LIMIT = 1, 4, 2  # requeue backoff
 MAX_MIN_RUNTIME = 6
 OUTCOMES: tuple[Tree, ...] = (
     {"ready_after": 0.2, "ends_after": 2.0},
+    {"ready_after": 0.2, "ends_after": None},
     {"ready_after": 0.2, "ends_after": None, "stops_within": 1.5},
     {"ready_after": 0.2, "ends_after": None, "stops_within": 4.0},
     {"ready_after": 1.0, "ends_after": 8.0},
@@ -52,7 +52,8 @@ def life(seed: int) -> Life:
     objects = [*_classes(), *_flavors(rng), *_cohorts(rng)]
     queues = list(_cluster_queues(rng))
     objects += [*queues, *_local_queues(queues)]
-    return Life(_config(rng), objects, [_move(rng, objects) for _ in range(rng.randint(10, 30))])
+    crowd = [_submitting(rng, objects) for _ in range(rng.randint(3, 8))]
+    return Life(_config(rng), objects, crowd + [_move(rng, objects) for _ in range(rng.randint(15, 45))])
 
 
 # --- the cluster -------------------------------------------------------------------------------------------
@@ -69,7 +70,7 @@ def _config(rng: Random) -> str:
         chosen = rng.choice((strategies, strategies[:1], strategies[1:]))
         lines.append(f"fairSharing: {{preemptionStrategies: [{', '.join(chosen)}]}}")
     if rng.random() < 0.25:
-        lines.append("admissionFairSharing: {usageHalfLifeTime: 20s, usageSamplingInterval: 2s}")
+        lines.append("admissionFairSharing: {usageHalfLifeTime: 4s, usageSamplingInterval: 2s}")
     if rng.random() < 0.3:
         lines.append(f"backfill: {{headAge: 2s, order: {rng.choice(('Queue', 'ShortestFirst'))}}}")
     if rng.random() < 0.5:
@@ -94,14 +95,18 @@ def _flavors(rng: Random) -> Iterator[Tree]:
 
 
 def _cpu(rng: Random, most: int) -> str:
-    number = rng.randint(0, most)
+    number = rng.choice((0, *range(1, most + 1), *range(1, most + 1)))
     return rng.choice((str(number), str(number), f"{number * 1000}m", f"{number}.5", f"{number}500m"))
 
 
 def _quota(rng: Random, most: int) -> Tree:
-    found: Tree = {"name": "cpu", "nominalQuota": _cpu(rng, most)}
+    nominal = _cpu(rng, most) if rng.random() < 0.7 else str(most)
+    found: Tree = {"name": "cpu", "nominalQuota": nominal}
     found |= {"borrowingLimit": _cpu(rng, 3)} if rng.random() < 0.3 else {}
-    return found | ({"lendingLimit": _cpu(rng, 3)} if rng.random() < 0.3 else {})
+    limit = _cpu(rng, most)
+    if rng.random() < 0.3 and amount("cpu", limit) <= amount("cpu", found["nominalQuota"]):
+        found["lendingLimit"] = limit
+    return found
 
 
 def _groups(rng: Random, flavors: tuple[str, ...], most: int) -> list[Tree]:
@@ -134,10 +139,10 @@ def _weight(rng: Random) -> Tree:
 
 
 def _cluster_queues(rng: Random) -> Iterator[Tree]:
-    for number in range(rng.randint(2, 4)):
+    for number in range(rng.choice((2, 2, 3, 4))):
         strategy = rng.choice(("BestEffortFIFO", "BestEffortFIFO", "StrictFIFO"))
         spec: Tree = {
-            "namespaceSelector": {"matchLabels": {"team": TEAMS[0]}} if rng.random() < 0.1 else {},
+            "namespaceSelector": {"matchLabels": {"team": TEAMS[0]}} if rng.random() < 0.04 else {},
             "queueingStrategy": strategy,
             "preemption": _preemption(rng),
             "flavorFungibility": {
@@ -146,7 +151,7 @@ def _cluster_queues(rng: Random) -> Iterator[Tree]:
             },
             "resourceGroups": _groups(rng, rng.choice((FLAVORS[:1], FLAVORS, FLAVORS[::-1])), 4),
         }
-        cohort = rng.choice((*PARENTS, *PARENTS, ""))
+        cohort = rng.choice((*PARENTS, "left", "leaf", *PARENTS, ""))
         if cohort:
             spec["cohortName"] = cohort
         else:
@@ -182,6 +187,10 @@ def _move(rng: Random, objects: list[Tree]) -> Tree:
     return {**make(rng, objects), "pause": rng.choice(PAUSES)}
 
 
+def _submitting(rng: Random, objects: list[Tree]) -> Tree:
+    return {**_submit(rng, objects), "pause": 0.02}
+
+
 def _of_kind(objects: list[Tree], *kinds: str) -> list[Tree]:
     return [each for each in objects if each["kind"] in kinds]
 
@@ -202,15 +211,20 @@ def _submit(rng: Random, objects: list[Tree]) -> Tree:
     notes = {"sluice/min-runtime": f"{rng.randint(1, MAX_MIN_RUNTIME)}s"} if rng.random() < 0.25 else {}
     if rng.random() < 0.05:
         notes["kueue.x-k8s.io/admission-gated-by"] = "example.com/gate"
-    cpu = rng.choice(("1", "1", "1500m", "2", "3", "0.5", "9"))
-    pod: Tree = {"nodeSelector": {"kind": rng.choice(FLAVORS)}} if rng.random() < 0.15 else {}
+    cpu = rng.choice(("1", "1", "1", "1500m", "2", "2", "3", "0.5", "9"))
+    pod: Tree = {"nodeSelector": {"kind": rng.choice(FLAVORS)}} if rng.random() < 0.1 else {}
     pod |= {"tolerations": [{"key": "spot", "operator": "Exists"}]} if rng.random() < 0.5 else {}
     container = {"name": "main", "image": "x", "resources": {"requests": {"cpu": cpu}}}
     template = {"spec": {"restartPolicy": "Never", "containers": [container], **pod}}
-    pods = rng.choice((1, 1, 2))
+    pods = rng.choice((1, 1, 1, 2))
     spec = {"backoffLimit": 0, "parallelism": pods, "completions": rng.choice((pods, 2)), "template": template}
     meta = {"name": name, "namespace": team, "labels": labels, "annotations": notes}
-    return {"do": "submit", "job": {"metadata": meta, "spec": spec}, "outcome": rng.choice(OUTCOMES)}
+    return {"do": "submit", "job": {"metadata": meta, "spec": spec}, "outcome": _outcome(rng)}
+
+
+def _outcome(rng: Random) -> Tree:
+    """Most run until they are stopped."""
+    return rng.choice(OUTCOMES[1:3]) if rng.random() < 0.6 else rng.choice(OUTCOMES)
 
 
 def _change_outcome(rng: Random, objects: list[Tree]) -> Tree:
@@ -290,14 +304,14 @@ def _wait(rng: Random, objects: list[Tree]) -> Tree:
 
 
 MOVES = (
-    (_submit, 40),
+    (_submit, 60),
     (_wait, 10),
     (_start, 10),
     (_change_outcome, 6),
     (_edit_quota, 6),
     (_stop, 5),
     (_another_writer, 5),
-    (_kill, 4),
+    (_kill, 3),
     (_delete_job, 3),
     (_set_active, 5),
     (_gate, 2),

@@ -12,8 +12,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import sys
-from collections.abc import Awaitable, Callable
-from datetime import datetime
+from collections.abc import Callable
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -46,8 +45,7 @@ from tests.simulation.cohort_samples import Sampler
 from tests.simulation.crashes import Death, DyingTransport, WriteCounter
 
 RESOURCES = {
-    each.kind: each
-    for each in (CLUSTER_QUEUES, COHORTS, LOCAL_QUEUES, RESOURCE_FLAVORS, WORKLOAD_PRIORITY_CLASSES)
+    each.kind: each for each in (CLUSTER_QUEUES, COHORTS, LOCAL_QUEUES, RESOURCE_FLAVORS, WORKLOAD_PRIORITY_CLASSES)
 }
 FOREIGN = "example.com"
 OWED_SECONDS = 100.0  # enough for every backoff and run that is left
@@ -65,9 +63,9 @@ class Interferer(Relay):
 
     async def request(self, request: Request) -> Response:
         parts = request.path.split("/")
-        if request.method == "PATCH" and parts[-1] == "status" and "workloads" in parts:
-            if self._rng.random() < SHARE_OF_WRITES:
-                await add_condition(self._client, parts[-4], parts[-2], self._rng.randrange(3))
+        writes = request.method == "PATCH" and parts[-1] == "status" and "workloads" in parts
+        if writes and self._rng.random() < SHARE_OF_WRITES:
+            await add_condition(self._client, parts[-4], parts[-2], self._rng.randrange(3))
         return await super().request(request)
 
 
@@ -118,7 +116,9 @@ class Player:
             for task in tasks:
                 with contextlib.suppress(asyncio.CancelledError):
                     await task
-            self._history().play(self.writes)
+            history = self._history()
+            history.play(self.writes)
+            self.sampler.checked += history.checked
         return self.sampler
 
     def _record(self, change: Any) -> None:
@@ -235,7 +235,11 @@ class Player:
             if tree["kind"] in ("ClusterQueue", "Cohort") and "resourceGroups" in tree["spec"]:
                 spec["resourceGroups"] = tree["spec"]["resourceGroups"]
             if spec:
-                await self.patch(tree["kind"], tree["metadata"]["name"], tree["metadata"].get("namespace", ""), {"spec": spec})
+                await self.patch(
+                    tree["kind"], tree["metadata"]["name"], tree["metadata"].get("namespace", ""), {"spec": spec}
+                )
+        await asyncio.sleep(QUIET_SECONDS)
+        self.sampler.judges = False  # what is pending now is so for good, or for short
         for _ in range(4):
             await self._activate()
             await asyncio.sleep(OWED_SECONDS / 4)
@@ -278,7 +282,7 @@ def failure(played: Life) -> str:
     """What is broken; "" if nothing."""
     try:
         play(played)
-    except Exception as error:  # noqa: BLE001 - any failure is to be shrunk and reported
+    except Exception as error:
         return f"{type(error).__name__}: {error}"
     return ""
 

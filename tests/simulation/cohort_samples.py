@@ -6,7 +6,7 @@ no time. So these hold exactly; what may lag is said with each:
     S2   the cache holds what the store says, and the admissions that are being written; usage follows, from the leaves
          of the quota tree to its roots, and is never negative
     S4   each Workload is in one place: pending, reserved, or out of the queue (gated, inactive, finished, deleted)
-    S26  the published reason of a pending Workload is one that the store gave within the last REASON_SECONDS
+    S26  a reason that a pending Workload has published for the period is one that the store gave in this time
     S27  a page of the visibility API of one namespace's LocalQueue names nothing of the other
     L1, L6, L10  at the end: what could run has run, and the rest says truly why it never can
 """
@@ -43,8 +43,8 @@ from tests.simulation.cohort_lives import PERIOD, TEAMS
 
 T = TypeVar("T")
 EVERY = 0.4637  # s; no timer of the system has this period
-JUDGED_EVERY = 4  # samples
-REASON_SECONDS = PERIOD + 1.5  # the period, and what is between two samples
+JUDGED_EVERY = 2  # samples
+REASON_SECONDS = PERIOD + 2 * JUDGED_EVERY * EVERY  # the period, and what is between two samples
 WORKLOADS = "workloads.kueue.x-k8s.io"
 
 
@@ -57,13 +57,17 @@ class State(NamedTuple):
 
 
 class Sampler:
-    """Takes samples until it is cancelled. `states`: those with pending Workloads; `checked`: how often what was."""
+    """Takes samples until it is cancelled. `judges`: whether reasons are checked; `states`: the stores at these samples
+    in which Workloads are pending; `checked`: how often what was.
+    """
 
     def __init__(self, world: World, config: KueueConfig) -> None:
         self._world = world
         self._settings = settings_of(config)
         self._since: dict[int, datetime] = {}
-        self._given: dict[str, deque[tuple[datetime, str]]] = {}  # by uid: the reasons that the store gave
+        # By uid, for the last samples: when, the reason that the store gave, and the published one.
+        self._given: dict[str, deque[tuple[datetime, str, str]]] = {}
+        self.judges = True
         self.states: list[State] = []
         self.checked: Counter[str] = Counter()
 
@@ -74,7 +78,7 @@ class Sampler:
             number += 1
             if self._is_settled():
                 self._check_memory()
-                if number % JUDGED_EVERY == 0:
+                if self.judges and number % JUDGED_EVERY == 0:
                     self._check_reasons()
             else:
                 self._given.clear()
@@ -156,15 +160,13 @@ class Sampler:
         for uid in self._given.keys() - {w.metadata.uid for w in waiting}:
             del self._given[uid]
         for w in waiting:
-            found = ClusterState(objects, self._settings, now).judge(w)
+            found, said = ClusterState(objects, self._settings, now).judge(w), published(w)
             given = self._given.setdefault(w.metadata.uid, deque())
-            given.append((now, ANY if stops or found.head is not None else found.reason))
+            given.append((now, ANY if stops or found.head is not None else found.reason, said))
             while given[0][0] < now - timedelta(seconds=REASON_SECONDS):
                 given.popleft()
-            is_new = now - given[0][0] < timedelta(seconds=PERIOD)
-            known = {reason for _, reason in given}
-            said = published(w)
-            if not is_new and ANY not in known:
+            known, stood = ({each[part] for each in given} for part in (1, 2))
+            if now - given[0][0] >= timedelta(seconds=PERIOD) and ANY not in known and len(stood) == 1:
                 self.checked[f"S26 {said}"] += 1
                 if said not in known:
                     raise Broken(f"S26: {w.metadata.name} says {said}, and the store gave {known}")
@@ -177,7 +179,7 @@ class Sampler:
         if self._world.queue.quota_cache._assumed:
             raise Broken("S4: an admission is under way at rest")
         objects, now = self.objects(), self._world.clock.now()
-        for uid, tree, w in self._workloads():
+        for _, tree, w in self._workloads():
             if is_true(tree, "Finished"):
                 continue
             if not waits(w):

@@ -115,4 +115,6 @@ class Recount:
     def quotas(self, resource: str) -> set[FlavorResource]:
         """What any node has a quota for."""
         groups = [group for spec in self.specs.values() for group in spec.resource_groups]
-        return {FlavorResource(f.name, q.name) for g in groups for f in g.flavors for q in f.resources if q.name == resource}
+        return {
+            FlavorResource(f.name, q.name) for g in groups for f in g.flavors for q in f.resources if q.name == resource
+        }

@@ -112,7 +112,11 @@ def _limited(rng: Random) -> dict[str, str]:
 def _crowding(rng: Random, number: int) -> Workload:
     """Runs, or is pending with a request that some queue could hold."""
     namespace = rng.choice(("ns1", "ns2"))
-    queue, cpu, priority = f"{rng.choice(NAMES)}{namespace[-1]}", rng.choice((1, 1, 2, 2, 3, 4)), rng.choice((0, 0, 1, 2))
+    queue, cpu, priority = (
+        f"{rng.choice(NAMES)}{namespace[-1]}",
+        rng.choice((1, 1, 2, 2, 3, 4)),
+        rng.choice((0, 0, 1, 2)),
+    )
     more: dict[str, Any] = {"spec": {"maximumExecutionTimeSeconds": rng.randint(1, 100)} if rng.random() < 0.5 else {}}
     state = rng.random()
     if state < 0.5:

@@ -50,9 +50,7 @@ BATCH = 100
 LIVES = int(os.environ.get("EXPLAINED_LIVES", "4"))
 
 
-def explained(
-    w: Workload, objects: ClusterObjects, settings: WorkloadSettings, now: datetime = T0
-) -> Explanation:
+def explained(w: Workload, objects: ClusterObjects, settings: WorkloadSettings, now: datetime = T0) -> Explanation:
     local = next((q for q in objects.local_queues if q.metadata.key == w.local_queue), None)
     name = local.spec.cluster_queue if local is not None else ""
     above = next((q for q in objects.cluster_queues if q.metadata.name == name), None)

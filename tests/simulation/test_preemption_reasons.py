@@ -32,9 +32,7 @@ class Case(NamedTuple):
 
 WITHIN = {"preemption": {"withinClusterQueue": "LowerPriority"}}
 RECLAIM = {"preemption": {"reclaimWithinCohort": "Any"}}
-BORROW = {
-    "preemption": {"reclaimWithinCohort": "LowerPriority", "borrowWithinCohort": {"policy": "LowerPriority"}}
-}
+BORROW = {"preemption": {"reclaimWithinCohort": "LowerPriority", "borrowWithinCohort": {"policy": "LowerPriority"}}}
 CASES = (
     Case(reasons.IN_CLUSTER_QUEUE, "lq", ("2", WITHIN), ("0", {})),
     Case(reasons.IN_COHORT_RECLAMATION, "other", ("2", RECLAIM), ("0", {})),

@@ -1,7 +1,7 @@
 """Random lives of a cluster with cohorts, preemption and whatever else shares quota, as data.
 
 A `Life` is a configuration, the queues' objects and a list of moves, all literal: a life that broke an invariant is
-kept as a file below `cohort_lives`, and stays what it is when the generator changes. `cohort_play` plays it.
+kept as a file in `kept_lives`, and stays what it is when the generator changes. `cohort_play` plays it.
 """
 
 from __future__ import annotations

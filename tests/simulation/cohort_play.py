@@ -51,7 +51,7 @@ FOREIGN = "example.com"
 OWED_SECONDS = 100.0  # enough for every backoff and run that is left
 QUIET_SECONDS = 20.0
 SHARE_OF_WRITES = 0.03  # of the manager's writes, before which another program writes on the same Workload
-FOLDER = Path(__file__).parent / "cohort_lives"
+FOLDER = Path(__file__).parent / "kept_lives"
 
 
 class Interferer(Relay):

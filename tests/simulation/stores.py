@@ -75,8 +75,7 @@ USAGE_BASED = {"admissionMode": "UsageBasedAdmissionFairSharing"}
 
 def crowded_store(rng: Random) -> ClusterObjects:
     """A random store in which most Workloads wait for quota that others hold; `now` is T0."""
-    names = rng.choice((NAMES, NAMES[:2]))
-    queues = [_crowded_queue(rng, name) for name in names]
+    queues = [_crowded_queue(rng, name) for name in NAMES]
     locals_ = [local_queue(f"{name}{i}", name, namespace=f"ns{i}") for name in NAMES for i in (1, 2)]
     return ClusterObjects(
         workloads=[_crowding(rng, i) for i in range(rng.randint(6, 14))],
@@ -89,7 +88,7 @@ def crowded_store(rng: Random) -> ClusterObjects:
 
 
 def _crowded_queue(rng: Random, name: str) -> ClusterQueue:
-    """With a quota of at least 2 cpu, in a cohort, and perhaps in the order of past usage."""
+    """With a quota of at least 1 cpu, in a cohort, and perhaps in the order of past usage."""
     found = _cluster_queue(rng, name)
     quotas = {flavor: {"cpu": _limited(rng)} for flavor in FLAVORS[: rng.randint(1, 2)]}
     more = {"admissionScope": USAGE_BASED} if rng.random() < 0.4 else {}
@@ -104,7 +103,7 @@ def _crowded_queue(rng: Random, name: str) -> ClusterQueue:
 
 
 def _limited(rng: Random) -> dict[str, str]:
-    found = {"nominalQuota": str(rng.randint(2, 6))}
+    found = {"nominalQuota": str(rng.randint(1, 4))}
     found |= {"borrowingLimit": str(rng.randint(0, 3))} if rng.random() < 0.5 else {}
     return found | ({"lendingLimit": str(rng.randint(0, 3))} if rng.random() < 0.3 else {})
 

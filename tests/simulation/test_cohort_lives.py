@@ -1,7 +1,7 @@
 """Random actions on queues in cohorts keep the invariants: see `cohort_invariants` and `cohort_samples`.
 
 With preemption, fair sharing, backfilling, minimum runtimes, several flavors, other writers and crashes. The lives in
-the folder `cohort_lives` broke something once.
+the folder `kept_lives` broke something once.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""When what runs has released enough quota for a pending Workload, as far as declared times tell. Pure.
+"""When what runs has released enough quota for a pending Workload, by declared times. Pure.
 
 A Workload that declares a maximum execution time is stopped when that is over, so what it holds is released then at the
 latest, but for the time that its pods take to stop. Nothing says that it does not end before, nor who gets the quota:
@@ -22,24 +22,24 @@ UNDECLARED = "not known: not all that hold the quota declare a maximum execution
 TAKEN = "unless others before it take it"
 
 
-class Release(NamedTuple):
+class ReleasedQuota(NamedTuple):
     """`by`: when enough is released at the latest; None: not known. `text`: why then, or why it is not known."""
 
     by: datetime | None
     text: str
 
 
-def release_of(found: Judgement | None, jobs: Mapping[Key, str], now: datetime) -> Release | None:
+def release_of(found: Judgement | None, jobs: Mapping[Key, str], now: datetime) -> ReleasedQuota | None:
     """When enough quota is released for a Workload that waits for quota; None for any other, and for one for which
     backfilling keeps quota. `jobs`: namespace and name of the Job of each Workload.
     """
     if found is None or found.reason != reasons.WAITING_FOR_QUOTA or found.promise is not None:
         return None
     if found.release is None:
-        return Release(None, KEPT)
+        return ReleasedQuota(None, KEPT)
     if found.release.starts_by >= NEVER:
-        return Release(None, UNDECLARED)
+        return ReleasedQuota(None, UNDECLARED)
     if found.release.starts_by <= now:
-        return Release(None, STOPPING)
+        return ReleasedQuota(None, STOPPING)
     last = found.release.ended[-1].key
-    return Release(found.release.starts_by, f"when {jobs.get(last, str(last))} has to end, {TAKEN}")
+    return ReleasedQuota(found.release.starts_by, f"when {jobs.get(last, str(last))} has to end, {TAKEN}")

@@ -342,7 +342,7 @@ class CohortHistory(History):
         done, self.batches = self.batches, {}
         for uid, at in done.items():
             w = self.workloads.get(uid)
-            quiet = max(self.edited, self.killed, self.changed.get(uid, EPOCH)) < at - LAG
+            quiet = max(self.edited, self.killed) < at - LAG
             if w is None or not waits(w) or not quiet or not self._could_be_admitted(uid, w):
                 continue
             self.checked["S7"] += 1

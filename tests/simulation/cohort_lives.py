@@ -22,7 +22,6 @@ SPOT_TAINT = {"key": "spot", "value": "true", "effect": "NoSchedule"}
 PRIORITIES = {"low": 10, "mid": 50, "high": 100}
 PARENTS = {"root": "", "left": "root", "right": "root", "leaf": "left"}  # depth 3
 JOBS_OF_A_TEAM = 8
-PERIOD = 2.0  # pendingReasonPeriod
 BASE, MAXIMUM, LIMIT = 1, 4, 2  # requeue backoff
 MAX_MIN_RUNTIME = 6
 OUTCOMES: tuple[Tree, ...] = (
@@ -52,7 +51,7 @@ def life(seed: int) -> Life:
     objects = [*_classes(), *_flavors(rng), *_cohorts(rng)]
     queues = list(_cluster_queues(rng))
     objects += [*queues, *_local_queues(queues)]
-    crowd = [_submitting(rng, objects) for _ in range(rng.randint(3, 8))]
+    crowd = [_submitting(rng, objects) for _ in range(rng.randint(4, 8))]
     return Life(_config(rng), objects, crowd + [_move(rng, objects) for _ in range(rng.randint(15, 45))])
 
 
@@ -60,7 +59,8 @@ def life(seed: int) -> Life:
 
 
 def _config(rng: Random) -> str:
-    lines = ["apiVersion: config.kueue.x-k8s.io/v1beta2", "kind: Configuration", f"pendingReasonPeriod: {PERIOD:.0f}s"]
+    lines = ["apiVersion: config.kueue.x-k8s.io/v1beta2", "kind: Configuration"]
+    lines.append(f"pendingReasonPeriod: {rng.choice((2, 20))}s")
     if rng.random() < 0.6:
         backoff = f"{{backoffBaseSeconds: {BASE}, backoffMaxSeconds: {MAXIMUM}, backoffLimitCount: {LIMIT}}}"
         blocks = "blockAdmission: true, " if rng.random() < 0.1 else ""
@@ -140,7 +140,7 @@ def _weight(rng: Random) -> Tree:
 
 def _cluster_queues(rng: Random) -> Iterator[Tree]:
     for number in range(rng.choice((2, 2, 3, 4))):
-        strategy = rng.choice(("BestEffortFIFO", "BestEffortFIFO", "StrictFIFO"))
+        strategy = rng.choice(("BestEffortFIFO", "StrictFIFO"))
         spec: Tree = {
             "namespaceSelector": {"matchLabels": {"team": TEAMS[0]}} if rng.random() < 0.04 else {},
             "queueingStrategy": strategy,
@@ -188,7 +188,11 @@ def _move(rng: Random, objects: list[Tree]) -> Tree:
 
 
 def _submitting(rng: Random, objects: list[Tree]) -> Tree:
-    return {**_submit(rng, objects), "pause": 0.02}
+    """A small Job of low priority that runs until it is stopped: the later ones are larger, and preempt it."""
+    found = _submit(rng, objects)
+    found["job"]["metadata"]["labels"]["kueue.x-k8s.io/priority-class"] = "low"
+    found["job"]["spec"]["template"]["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "1"}}
+    return {**found, "outcome": rng.choice(OUTCOMES[1:4]), "pause": 0.02}
 
 
 def _of_kind(objects: list[Tree], *kinds: str) -> list[Tree]:
@@ -211,7 +215,7 @@ def _submit(rng: Random, objects: list[Tree]) -> Tree:
     notes = {"sluice/min-runtime": f"{rng.randint(1, MAX_MIN_RUNTIME)}s"} if rng.random() < 0.25 else {}
     if rng.random() < 0.05:
         notes["kueue.x-k8s.io/admission-gated-by"] = "example.com/gate"
-    cpu = rng.choice(("1", "1", "1", "1500m", "2", "2", "3", "0.5", "9"))
+    cpu = rng.choice(("1", "1", "1500m", "2", "2", "3", "3", "4", "0.5", "9"))
     pod: Tree = {"nodeSelector": {"kind": rng.choice(FLAVORS)}} if rng.random() < 0.1 else {}
     pod |= {"tolerations": [{"key": "spot", "operator": "Exists"}]} if rng.random() < 0.5 else {}
     container = {"name": "main", "image": "x", "resources": {"requests": {"cpu": cpu}}}

@@ -1,23 +1,30 @@
 """Invariants that hold at every write of the API's history, and some at its end, by number.
 
 Everything is read from the objects as the store had them, in the order of their writes. The state of a controller's
-memory does not count, except in `at_rest`.
+memory does not count, except in `at_rest`. Several ClusterQueues are judged by simulation/cohort_invariants.py and
+simulation/cohort_samples.py, which check S3, S6, S24, S25 and S27 as well.
 
     S1   reserved quota stays within the nominal quota
     S2   the quota cache holds what the store says
+    S3   what an admission counts is the request, by value
     S4   each Workload without an end is in exactly one place: pending, in flight, backing off, held, reserved
     S5   no quota for a Workload that backs off, is inactive, finished or deleted, or whose queue is stopped
+    S6   a StrictFIFO ClusterQueue admits nobody before an earlier one that could be admitted
     S7   the quota that victims release goes to their preemptor, unless a higher priority takes it
     S8   no Workload is preempted for one of lower priority in its ClusterQueue
+    S9   a Workload is not preempted again and again
     S10  a Job is unsuspended, and gets pods, only while its Workload is admitted
     S11  a stopped Job has its user's template again; a partially admitted one runs with all pods that fit
     S12  quota is given back when no pod of the Job uses a node any more
     S21  requeueState.count grows by one per PodsReady eviction and stays within the limit
     S22  one deactivation per announcement; a reactivation is not undone and starts a new budget
     S23  a backoff is as long as the settings say
+    S24  what is in use is not deleted                  S25  what other programs write stays
     S26  the reason of a pending Workload is that of the scheduler, within pendingReasonPeriod
+    S27  nothing in a namespace names an object of another
     L1   a Workload that can be admitted is admitted    L2  an admitted Job runs    L3  nothing is left of what ended
     L6   a pending Workload has a reason                L8  nothing is written at rest
+    L10  what was taken out of the queue can come back
 """
 
 from __future__ import annotations

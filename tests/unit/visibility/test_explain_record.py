@@ -574,6 +574,8 @@ def test_the_schema_is_stable() -> None:
             "preemptedFor",
             "preemptedForJob",
             "logCommand",
+            "releasedBy",
+            "release",
         ),
     ]
     assert list(found["position"]) == ["clusterQueue", "of", "localQueue", "ahead"]

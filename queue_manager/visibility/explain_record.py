@@ -31,7 +31,7 @@ from queue_manager.visibility.job_states import JobState, explain_state, lost_qu
 from queue_manager.visibility.prediction_types import Prediction
 from queue_manager.visibility.preempted_for import preemptor
 from queue_manager.visibility.reason_with_sentence import Finding
-from queue_manager.visibility.released_quota_times import ReleasedQuota, release_of
+from queue_manager.visibility.released_quota_times import ExpectedRelease, release_of
 from queue_manager.visibility.requested_resources import demand
 from queue_manager.visibility.scheduler_judgement import ClusterObjects, Judgement
 
@@ -111,7 +111,7 @@ def _explanation(case: Case, found: Finding, served: Position | None) -> Explana
     priority = case.workload.spec.priority or 0 if case.workload is not None else 0
     victim = lost_quota_for(case.workload, case.state)
     rows = [flavor_row(row) for row in evidence.flavors] if evidence is not None else []
-    release = release_of(judgement, jobs, case.now) or ReleasedQuota(None, "")
+    release = release_of(judgement, jobs, case.now) or ExpectedRelease(None, "")
     return Explanation(
         namespace=case.key.namespace,
         name=case.key.name,

@@ -22,24 +22,24 @@ UNDECLARED = "not known: not all that hold the quota declare a maximum execution
 TAKEN = "unless others before it take it"
 
 
-class ReleasedQuota(NamedTuple):
+class ExpectedRelease(NamedTuple):
     """`by`: when enough is released at the latest; None: not known. `text`: why then, or why it is not known."""
 
     by: datetime | None
     text: str
 
 
-def release_of(found: Judgement | None, jobs: Mapping[Key, str], now: datetime) -> ReleasedQuota | None:
+def release_of(found: Judgement | None, jobs: Mapping[Key, str], now: datetime) -> ExpectedRelease | None:
     """When enough quota is released for a Workload that waits for quota; None for any other, and for one for which
     backfilling keeps quota. `jobs`: namespace and name of the Job of each Workload.
     """
     if found is None or found.reason != reasons.WAITING_FOR_QUOTA or found.promise is not None:
         return None
     if found.release is None:
-        return ReleasedQuota(None, KEPT)
+        return ExpectedRelease(None, KEPT)
     if found.release.starts_by >= NEVER:
-        return ReleasedQuota(None, UNDECLARED)
+        return ExpectedRelease(None, UNDECLARED)
     if found.release.starts_by <= now:
-        return ReleasedQuota(None, STOPPING)
+        return ExpectedRelease(None, STOPPING)
     last = found.release.ended[-1].key
-    return ReleasedQuota(found.release.starts_by, f"when {jobs.get(last, str(last))} has to end, {TAKEN}")
+    return ExpectedRelease(found.release.starts_by, f"when {jobs.get(last, str(last))} has to end, {TAKEN}")

@@ -86,6 +86,7 @@ class CohortHistory(History):
     killed: datetime = EPOCH
     overtaken: list[tuple[datetime, str, str]] = field(default_factory=list)  # due, uid that must be admitted, by whom
     batches: dict[str, datetime] = field(default_factory=dict)  # by uid of the preemptor: when its victims were evicted
+    admissions: list[tuple[datetime, Tree]] = field(default_factory=list)  # the last ones
     evictions: Counter[str] = field(default_factory=Counter)  # by uid: preemptions since the last input
     checked: Counter[str] = field(default_factory=Counter)  # how often each invariant was put to the test
 
@@ -230,6 +231,7 @@ class CohortHistory(History):
             raise Broken(f"S1: {name} got {dict(usage)} in {queue}, beyond the quota: {recounts[-1].usage}")
 
     def _check_admission(self, name: str, w: Tree, usage: Counter[FlavorResource]) -> None:
+        self.admissions = [each for each in self.admissions if each[0] == self.now] + [(self.now, w)]
         if sum(usage.values()) != request(w):
             raise Broken(f"S3: {name} requests {request(w)}, and its admission counts {dict(usage)}")
         if (
@@ -345,6 +347,8 @@ class CohortHistory(History):
             quiet = max(self.edited, self.killed) < at - LAG
             if w is None or not waits(w) or not quiet or not self._could_be_admitted(uid, w):
                 continue
+            if any(since >= at and self._may_take(other, w) for since, other in self.admissions):
+                continue
             self.checked["S7"] += 1
             objects, evicting = self._objects()[-1], self._evicting()
             victims = self.claims.get(uid, set()) & evicting
@@ -359,6 +363,11 @@ class CohortHistory(History):
                 if self._fits(objects, self._total(evicting - {v}), w, *flavors):
                     spared = self.workloads[v]["metadata"]["name"]
                     raise Broken(f"S7: {w['metadata']['name']} fits without the preemption of {spared}")
+
+    def _may_take(self, other: Tree, w: Tree) -> bool:
+        """Whether what is released for `w` may go to another one: of a higher priority, or before it in its queue."""
+        first = self._queue_of(other) == self._queue_of(w) and order(other) < order(w)
+        return first or priority(other) > priority(w)
 
     def _claimants(self) -> list[str]:
         """Preemptors that wait for victims, as their status says."""

@@ -184,6 +184,7 @@ def lines(found: Explanation, now: datetime) -> list[tuple[str, list[str]]]:
         ("message", _message(found)),
         ("starts by", [deadline(found.starts_by, now)] if found.starts_by else []),
         ("starts when", found.changes),
+        ("released", _released(found, now)),
         ("next", list(filter(None, [found.log_command, found.next_command]))),
         ("more", list(filter(None, [hint(found.code, found.cause, _said(found), found.sentence)]))),
         ("not visible", found.not_seen),
@@ -194,6 +195,13 @@ def _preempted(found: Explanation) -> list[str]:
     """Return who needed the quota of a victim, with the Job if the reader may know it."""
     job = f": Job {found.preempted_for_job}" if found.preempted_for_job else ""
     return [f"{found.preempted_for}{job}"] if found.preempted_for else []
+
+
+def _released(found: Explanation, now: datetime) -> list[str]:
+    """Return when enough quota is released at the latest; to a victim also why that is not known."""
+    if found.released_by is None:
+        return [found.release] if found.release and found.preempted_for else []
+    return [f"by {deadline(found.released_by, now)}, {found.release}"]
 
 
 def _message(found: Explanation) -> list[str]:

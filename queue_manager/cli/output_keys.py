@@ -141,6 +141,8 @@ MEANINGS = {
     "changes": "what would let it start",
     "nextCommand": 'command to type next; "" if only time helps',
     "preemptedForJob": 'namespace and name of the Job for which it was preempted; "" if that is not visible, or gone',
+    "releasedBy": "when enough quota is released for it at the latest, which others may take; null if not known",
+    "release": 'why then, or why it is not known; "" if it waits for something else, or startsBy is given',
     "keptForIt": "whether backfilling keeps released quota for it",
     "notSeen": "what the reader may not see, so that the rest may be incomplete",
     "requested": "amount requested",

@@ -7,6 +7,8 @@ its message ("2 more needed"). So:
     only the message or the     it is written once in `pendingReasonPeriod`, at a time in the period that depends on
     requests have changed       the Workload's uid: the writes of many Workloads are spread evenly
     neither                     nothing is written, and a queued write is withdrawn
+    found while another         it is compared with that one when that is in the cache
+    reason is being written
 
 (*) also to and from "kept for a workload that has waited longer": the reason stays WaitingForQuota then, but not why.
 
@@ -76,6 +78,7 @@ class PendingReasons:
         self._rejections = rejections
         self._workloads: Cache[Workload] = runtime.cache(WORKLOADS, Workload)
         self._findings: dict[str, _Finding] = {}  # by uid
+        self._begun: set[str] = set()  # uids whose write has begun, and has not reached the cache yet
         self._retry_timers: dict[str, asyncio.TimerHandle] = {}  # by uid: no write before
         self._workloads.subscribe(self._on_workload)
 
@@ -92,10 +95,25 @@ class PendingReasons:
         if new is None and old is not None:
             self._forget(old.metadata.uid)
         elif new is not None and new.is_true(condition_types.QUOTA_RESERVED):
+            self._begun.discard(new.metadata.uid)
             self._forget_finding(new.metadata.uid)
+        elif new is not None:
+            self._begun.discard(new.metadata.uid)
+            self._correct(new)
+
+    def _correct(self, workload: Workload) -> None:
+        """Write now what was found while another reason was being written, if that one has reached the cache."""
+        finding = self._findings.get(workload.metadata.uid)
+        if finding is None or finding.timer is None or finding.refusal is None:
+            return
+        refusal = finding.refusal
+        if _reason(workload) != ("False", refusal.reason, refusal.message == messages.KEPT_FOR_HEAD_MESSAGE):
+            self._forget_finding(workload.metadata.uid)
+            self.report(finding.info, finding.transition, refusal=refusal)
 
     def _forget(self, uid: str) -> None:
         self._forget_finding(uid)
+        self._begun.discard(uid)
         timer = self._retry_timers.pop(uid, None)
         if timer is not None:
             timer.cancel()
@@ -128,7 +146,9 @@ class PendingReasons:
         draft = Draft(workload, self._runtime.clock.now())
         transition(draft)
         finding = _Finding(info, transition, workload, refusal)
-        if not draft.changed:
+        if not draft.changed and info.uid in self._begun:
+            self._write_later(finding)  # the cache does not have what is being written
+        elif not draft.changed:
             self._forget_finding(info.uid)
             self._writer.withdraw(info.key, SLOT)
         elif self._period <= 0 or _reason(draft.workload) != _reason(workload):
@@ -160,9 +180,11 @@ class PendingReasons:
         def write(draft: Draft) -> None:
             if self._findings.get(info.uid) is finding:  # from now on a newer one needs a write of its own
                 del self._findings[info.uid]
+            self._begun.add(info.uid)
             finding.transition(draft)
 
         def failed(error: Exception) -> None:
+            self._begun.discard(info.uid)
             if not isinstance(error, Gone) and info.uid not in self._retry_timers:
                 report(error, "the reason of a pending Workload could not be written", info)
                 self._retry_after(info, self._rejections.record(self._workloads.by_uid(info.uid), error))

@@ -31,6 +31,7 @@ from queue_manager.visibility.job_states import JobState, explain_state, lost_qu
 from queue_manager.visibility.prediction_types import Prediction
 from queue_manager.visibility.preempted_for import preemptor
 from queue_manager.visibility.reason_with_sentence import Finding
+from queue_manager.visibility.released_quota_times import ExpectedRelease, release_of
 from queue_manager.visibility.requested_resources import demand
 from queue_manager.visibility.scheduler_judgement import ClusterObjects, Judgement
 
@@ -53,14 +54,16 @@ class Position(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class Explanation(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Why a Job does not run. `code` "" if it runs or has ended; else one of `reason_codes.CODES`, and always the
-    same for the same situation. `reason`, `message`: of the API, as in `JobRow`. `not_seen`: what the reader may not
+    """Why a Job does not run. `code` "" if it runs or has ended; else one of `reason_codes.CODES`, and always the same
+    for the same situation. `reason`, `message`: of the API, as in `JobRow`. `not_seen`: what the reader may not
     see, so that the rest may be incomplete. `next_command` "": only time helps. `kept_for_it`: backfilling keeps
-    released quota for it, and `starts_by` is when it starts at the latest, if that is known. `preempted_for`: who
-    needed the quota that it had, as in `JobRow`; `preempted_for_job`: namespace and name of that Job, for a reader
-    who may list all Workloads. `cause`: as in `JobRow`; `advice`: what to do about it; `deadlines`: what happens
-    when, soonest first; `log_command`: prints the logs of failed pods, of a Job that has failed. The reader of the
-    pods adds these four.
+    released quota for it, and `starts_by` is when it starts at the latest, if that is known. `released_by`: when
+    enough quota is released for it at the latest, which others may take; `release` says why then, or why it is not
+    known, and is "" for one that does not wait for quota or has `starts_by`. `preempted_for`: who needed the quota
+    that it had, as in `JobRow`; `preempted_for_job`: namespace and name of that Job, for a reader who may list all
+    Workloads. `cause`: as in `JobRow`; `advice`: what to do about it; `deadlines`: what happens when, soonest
+    first; `log_command`: prints the logs of failed pods, of a Job that has failed. The reader of the pods adds
+    these four.
     """
 
     namespace: str
@@ -88,6 +91,8 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     preempted_for: str = ""
     preempted_for_job: str = ""
     log_command: str = ""
+    released_by: datetime | None = None
+    release: str = ""
 
 
 def explain(
@@ -106,6 +111,7 @@ def _explanation(case: Case, found: Finding, served: Position | None) -> Explana
     priority = case.workload.spec.priority or 0 if case.workload is not None else 0
     victim = lost_quota_for(case.workload, case.state)
     rows = [flavor_row(row) for row in evidence.flavors] if evidence is not None else []
+    release = release_of(judgement, jobs, case.now) or ExpectedRelease(None, "")
     return Explanation(
         namespace=case.key.namespace,
         name=case.key.name,
@@ -129,6 +135,8 @@ def _explanation(case: Case, found: Finding, served: Position | None) -> Explana
         deadlines=_end_of_protection(judgement),
         preempted_for=victim,
         preempted_for_job=_preemptor(case, objects) if victim else "",
+        released_by=release.by,
+        release=release.text,
     )
 
 

@@ -203,7 +203,19 @@ def _pending(workload: Workload, context: PredictionContext, now: datetime) -> l
         _untimed(_why_pending(workload.condition(condition_types.QUOTA_RESERVED), workload, context)),
         *_kept_for_it(context.outlook),
     ]
-    return [*found, *_preempted(workload)]
+    victim = _preempted(workload)
+    return [*found, *victim, *(_release(context.outlook) if victim else ())]
+
+
+def _release(outlook: Explanation | None) -> list[Prediction]:
+    """Say to a victim when enough quota is released for it, or why that is not known."""
+    if outlook is None or not outlook.release:
+        return []
+    if outlook.released_by is None:
+        return [_untimed(f"when enough quota is released is {outlook.release}")]
+    return [
+        Prediction(at=outlook.released_by, what=f"enough quota is released for it at the latest, {outlook.release}")
+    ]
 
 
 def _kept_for_it(outlook: Explanation | None) -> list[Prediction]:

@@ -80,6 +80,8 @@ class Judgement:
     `closed`: whether its queues do not exist or do not admit.
     `inactive`: what keeps its ClusterQueue inactive, or "".
     `promise`: with backfilling, when the head of the queue for which quota is kept starts at the latest.
+    `release`: when enough quota is released for one that waits for quota, if all that run end as declared; None if what
+    is released is kept for a preemptor.
     """
 
     reason: str
@@ -94,6 +96,7 @@ class Judgement:
     closed: bool = False
     inactive: str = ""
     promise: Promise | None = None
+    release: Promise | None = None
 
 
 class ClusterState:
@@ -215,7 +218,15 @@ class ClusterState:
         reason, message = ("", "") if isinstance(outcome, Admit) else (outcome.reason, outcome.message)
         shown = evidence(self.state, name, info, self._now)
         promised = self._promise(name, info)
-        return Judgement(reason, message, name, info, outcome, place, head, twin, shown, promise=promised)
+        release = self._release(name, info) if reason == reasons.WAITING_FOR_QUOTA else None
+        return Judgement(
+            reason, message, name, info, outcome, place, head, twin, shown, promise=promised, release=release
+        )
+
+    def _release(self, name: str, info: Info) -> Promise | None:
+        if self._is_behind_a_preemptor(name, info):
+            return None
+        return promise(self.state, self.state.queues[name], info, self._now)
 
     def _promise(self, name: str, info: Info) -> Promise | None:
         """Return backfilling's promise to this Workload; None unless it is a head that found no quota."""

@@ -1,14 +1,17 @@
 """The equations of the quota tree, written down once more over the specs of the objects.
 
 Slow, recursive, without the product's tree: the reference for the numbers in an explanation. Source:
-queue_manager/BEHAVIOUR.md#q14-quota-tree.
+queue_manager/BEHAVIOUR.md#q14-quota-tree; of the shares: queue_manager/BEHAVIOUR.md#q46-fair-sharing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from fractions import Fraction
+from math import inf
 
+from job_controller.quantities import exact
 from queue_manager.scheduling.amounts import amount
 from queue_manager.scheduling.quota_tree import FlavorResource
 from queue_manager.visibility.scheduler_judgement import ClusterObjects
@@ -81,3 +84,37 @@ class Recount:
         borrowing = self.quota(node, fr)[1]
         most = UNLIMITED if borrowing is None else self.subtree(node, fr) + borrowing
         return min(self.local(node, fr) + self.potential(parent, fr), most)
+
+    # --- shares ---
+
+    def ancestors(self, node: tuple[str, str]) -> Iterator[tuple[str, str]]:
+        """The node and all above it."""
+        above: tuple[str, str] | None = node
+        while above is not None:
+            yield above
+            above = self.parent(above)
+
+    def branches(self, one: str, other: str) -> tuple[tuple[str, str], tuple[str, str]]:
+        """The children of the lowest common cohort of two ClusterQueues of one tree that lead to them."""
+        theirs = {self.parent(node): node for node in self.ancestors(("cq", other))}
+        own = next(node for node in self.ancestors(("cq", one)) if self.parent(node) in theirs)
+        return own, theirs[self.parent(own)]
+
+    def share(self, node: tuple[str, str], resource: str) -> Fraction | float:
+        """The dominant resource share of a node that is not a root, where only this resource is used."""
+        parent, spec = self.parent(node), self.specs.get(node)
+        known = {fr for usage in self.usage.values() for fr in usage if fr.resource == resource} | self.quotas(resource)
+        borrowed = sum(max(0, self.used(node, fr) - self.subtree(node, fr)) for fr in known)
+        lendable = sum(self.potential(parent, fr) for fr in known) if parent is not None else 0
+        weight = spec.fair_sharing.weight if spec is not None and spec.fair_sharing is not None else None
+        by = Fraction(1) if weight is None else exact(weight)
+        if not borrowed:
+            return Fraction(0)
+        return inf if by == 0 else Fraction(borrowed * 1000, lendable or 1) / by
+
+    def quotas(self, resource: str) -> set[FlavorResource]:
+        """What any node has a quota for."""
+        groups = [group for spec in self.specs.values() for group in spec.resource_groups]
+        return {
+            FlavorResource(f.name, q.name) for g in groups for f in g.flavors for q in f.resources if q.name == resource
+        }

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from dataclasses import dataclass
-from datetime import timedelta
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from fractions import Fraction
 from random import Random
 from typing import Any, NamedTuple
 
@@ -48,9 +49,11 @@ from queue_manager.scheduler.quota_cache import QuotaCache
 from queue_manager.scheduler.workload_writer import WorkloadWriter
 from queue_manager.scheduling.backfill import BackfillRules
 from queue_manager.scheduling.fair_preemption import FINAL_SHARE, INITIAL_SHARE
+from queue_manager.scheduling.usage_decay import UsageDecay
 from queue_manager.simulation.virtual_time import run_virtual, virtual_clock
 from queue_manager.visibility.scheduler_judgement import ClusterObjects
 from tests.unit.queueing.builders import (
+    T0,
     cluster_queue,
     cohort,
     condition,
@@ -64,9 +67,71 @@ FLAVORS = ("spot", "plain")
 NAMES = ("a", "b", "c")
 WITHIN = ("Never", "LowerPriority", "LowerOrNewerEqualPriority")
 RECLAIM = ("Never", "LowerPriority", "Any")
+USAGE_BASED = {"admissionMode": "UsageBasedAdmissionFairSharing"}
 
 
 # --- generated stores --------------------------------------------------------------------------------------
+
+
+def crowded_store(rng: Random) -> ClusterObjects:
+    """A random store in which most Workloads wait for quota that others hold; `now` is T0."""
+    queues = [_crowded_queue(rng, name) for name in NAMES]
+    locals_ = [local_queue(f"{name}{i}", name, namespace=f"ns{i}") for name in NAMES for i in (1, 2)]
+    return ClusterObjects(
+        workloads=[_crowding(rng, i) for i in range(rng.randint(6, 14))],
+        local_queues=[_with_past_usage(rng, each) for each in locals_],
+        cluster_queues=queues,
+        cohorts=list(_cohorts(rng)),
+        flavors=[flavor(name, nodeLabels={"kind": name}) for name in FLAVORS],
+        namespaces=[_namespace("ns1", {"team": "x"}), _namespace("ns2", {})],
+    )
+
+
+def _crowded_queue(rng: Random, name: str) -> ClusterQueue:
+    """With a quota of at least 1 cpu, in a cohort, and perhaps in the order of past usage."""
+    found = _cluster_queue(rng, name)
+    quotas = {flavor: {"cpu": _limited(rng)} for flavor in FLAVORS[: rng.randint(1, 2)]}
+    more = {"admissionScope": USAGE_BASED} if rng.random() < 0.4 else {}
+    cohort_name = rng.choice(("left", "left", "top"))
+    base = cluster_queue(name, quotas=quotas, cohortName=cohort_name, **more)
+    kept = {
+        "preemption": found.spec.preemption,
+        "flavor_fungibility": found.spec.flavor_fungibility,
+        "queueing_strategy": found.spec.queueing_strategy,
+    }
+    return msgspec.structs.replace(base, spec=msgspec.structs.replace(base.spec, **kept))
+
+
+def _limited(rng: Random) -> dict[str, str]:
+    found = {"nominalQuota": str(rng.randint(1, 4))}
+    found |= {"borrowingLimit": str(rng.randint(0, 3))} if rng.random() < 0.5 else {}
+    return found | ({"lendingLimit": str(rng.randint(0, 3))} if rng.random() < 0.3 else {})
+
+
+def _crowding(rng: Random, number: int) -> Workload:
+    """Runs, or is pending with a request that some queue could hold."""
+    namespace = rng.choice(("ns1", "ns2"))
+    queue, cpu, priority = (
+        f"{rng.choice(NAMES)}{namespace[-1]}",
+        rng.choice((1, 1, 2, 2, 3, 4)),
+        rng.choice((0, 0, 1, 2)),
+    )
+    more: dict[str, Any] = {"spec": {"maximumExecutionTimeSeconds": rng.randint(1, 100)} if rng.random() < 0.5 else {}}
+    state = rng.random()
+    if state < 0.5:
+        more |= _holds(rng, queue[0], cpu, 1)
+    elif state < 0.55:
+        more |= _evicted(rng)
+    elif state < 0.65:
+        more["conditions"] = [condition("QuotaReserved", "False", reasons.WAITING_FOR_PREEMPTED)]
+    basics = {"namespace": namespace, "queue": queue, "requests": {"cpu": str(cpu)}, "priority": priority}
+    return workload(f"w{number}", **basics, created=-rng.randint(1, 50), **more)
+
+
+def _with_past_usage(rng: Random, local: LocalQueue) -> LocalQueue:
+    past = {"consumedResources": {"cpu": str(rng.randint(0, 9))}, "lastUpdate": wire(-rng.randint(0, 60))}
+    status = {"fairSharing": {"weightedShare": 0, "admissionFairSharingStatus": past}}
+    return msgspec.structs.replace(local, status=msgspec.convert(status, type(local.status)))
 
 
 def store(rng: Random) -> ClusterObjects:
@@ -216,9 +281,15 @@ def random_settings(rng: Random) -> WorkloadSettings:
     )
 
 
-def decide(objects: ClusterObjects, settings: WorkloadSettings) -> Decided:
-    """The first decisions of a scheduler that starts on this store, until nothing more can be decided."""
-    return run_virtual(_decide(objects, settings))
+def crowded_settings(rng: Random) -> WorkloadSettings:
+    """Like `random_settings`, often with admission fair sharing."""
+    decay = UsageDecay(rng.choice((0.0, 60.0)), 10.0, {"cpu": Fraction(1)}) if rng.random() < 0.5 else None
+    return replace(random_settings(rng), usage_decay=decay)
+
+
+def decide(objects: ClusterObjects, settings: WorkloadSettings, now: datetime = T0) -> Decided:
+    """The first decisions of a scheduler that starts on this store at `now`, until nothing more can be decided."""
+    return run_virtual(_decide(objects, settings), start=now)
 
 
 async def _decide(objects: ClusterObjects, settings: WorkloadSettings) -> Decided:

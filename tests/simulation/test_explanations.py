@@ -1,7 +1,8 @@
 """What `sluice explain` says is what the scheduler decides, in any state of the store, and its numbers are right.
 
 The decisions are those of the real quota cache and admission loop on the same store. The numbers are computed again
-from the specs, by the equations of the quota tree. `EXPLAINED_STORES` sets how many stores are generated.
+from the specs, by the equations of the quota tree. `EXPLAINED_STORES` sets how many stores of each kind are generated:
+any store, and crowded ones, in which most Workloads wait for quota. Others are those of lives (`cohort_lives`).
 """
 
 from __future__ import annotations
@@ -10,18 +11,20 @@ import os
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from random import Random
 
 import pytest
 from msgspec import structs
 
+from job_controller.model import ObjectMeta
 from queue_manager.api import reasons
 from queue_manager.api.types import ClusterQueue, Preemption, Workload, stops
 from queue_manager.lifecycle.queue_entry import waits
 from queue_manager.lifecycle.workload_settings import WorkloadSettings
 from queue_manager.queueing.outcomes import is_active
 from queue_manager.scheduling.amounts import amount
+from queue_manager.scheduling.backfill import NEVER
 from queue_manager.scheduling.holdings import reserves_quota
 from queue_manager.scheduling.quota_tree import FlavorResource, Usage
 from queue_manager.visibility import reason_codes
@@ -29,33 +32,44 @@ from queue_manager.visibility.dominant_reason import released
 from queue_manager.visibility.explain_record import AheadRow, Explanation, Position, explain
 from queue_manager.visibility.explained_case import Surroundings
 from queue_manager.visibility.scheduler_judgement import NEVER_REASONS, ClusterObjects
+from tests.simulation.cohort_lives import life
+from tests.simulation.cohort_play import play
+from tests.simulation.cohort_samples import State
 from tests.simulation.recount import Recount
-from tests.simulation.stores import Decided, decide, random_settings, store
+from tests.simulation.stores import (
+    Decided,
+    crowded_settings,
+    crowded_store,
+    decide,
+    random_settings,
+    store,
+)
 from tests.unit.queueing.builders import T0
 
 STORES = int(os.environ.get("EXPLAINED_STORES", "1000"))
 BATCH = 100
+LIVES = int(os.environ.get("EXPLAINED_LIVES", "4"))
 
 
-def explained(w: Workload, objects: ClusterObjects, settings: WorkloadSettings) -> Explanation:
+def explained(w: Workload, objects: ClusterObjects, settings: WorkloadSettings, now: datetime = T0) -> Explanation:
     local = next((q for q in objects.local_queues if q.metadata.key == w.local_queue), None)
     name = local.spec.cluster_queue if local is not None else ""
     above = next((q for q in objects.cluster_queues if q.metadata.name == name), None)
-    return explain(None, w, Surroundings(objects, settings, local, above), T0)
+    return explain(None, w, Surroundings(objects, settings, local, above), now)
 
 
 STOPPED = {"HOLD/Suspended"}
-NEVER = {f"NEVER/{reason}" for reason in NEVER_REASONS}
+NEVER_CODES = {f"NEVER/{reason}" for reason in NEVER_REASONS}
 
 
-def expected_now(w: Workload, objects: ClusterObjects, settings: WorkloadSettings, decided: Decided) -> set[str]:
+def expected_now(w: Workload, state: State, decided: Decided) -> set[str]:
     """The codes that agree with the scheduler, and for a stopped queue with its decision after the release."""
-    codes = expected(w, decided)
+    codes = expected(w, decided, state.now)
     if codes != STOPPED:
         return codes
-    opened = with_released_queues(w, objects)
-    beyond = expected(w, decide(opened, settings))
-    return beyond if beyond <= NEVER else STOPPED | (beyond & NEVER)
+    opened = with_released_queues(w, state.objects)
+    beyond = expected(w, decide(opened, state.settings, state.now), state.now)
+    return beyond if beyond <= NEVER_CODES else STOPPED | (beyond & NEVER_CODES)
 
 
 def with_released_queues(w: Workload, objects: ClusterObjects) -> ClusterObjects:
@@ -67,7 +81,7 @@ def with_released_queues(w: Workload, objects: ClusterObjects) -> ClusterObjects
     )
 
 
-def expected(w: Workload, decided: Decided) -> set[str]:
+def expected(w: Workload, decided: Decided, now: datetime) -> set[str]:
     """The codes that agree with the scheduler."""
     decision, cache = decided.decisions[w.metadata.uid], decided.quota_cache
     local = cache.queues.local_queues.get(w.local_queue)
@@ -84,11 +98,39 @@ def expected(w: Workload, decided: Decided) -> set[str]:
         return {reason_codes.code(decision.reason)}
     info = cache.queues.get(w.metadata.key)
     assert info is not None
-    if info.in_backoff(T0):
+    if info.in_backoff(now):
         return {"WAIT/Backoff" if info.requeue_at is not None else "WAIT/PendingEvaluation"}
     # The scheduler has not tried it, since the head of its StrictFIFO queue, or blockAdmission, is before it.
     never = {f"NEVER/{r}" for r in (reasons.EXCEEDS_MAX_QUOTA, reasons.NO_MATCHING_FLAVOR, reasons.MISCONFIGURED)}
     return {"WAIT/BehindHead", "WAIT/WaitingForPodsReady", *never}
+
+
+def check_codes(state: State, seen: Counter[str], where: object) -> None:
+    """Each pending Workload has the code of the scheduler's decision, and a whole explanation."""
+    decided = decide(state.objects, state.settings, state.now)
+    for w in filter(waits, state.objects.workloads):
+        found = explained(w, state.objects, state.settings, state.now)
+        assert found.code in expected_now(w, state, decided), (where, w.metadata.name, found)
+        assert found.code in reason_codes.CODES
+        assert found.sentence.endswith(".")
+        assert found.changes
+        assert found.next_command
+        seen[found.code] += 1
+
+
+# The least number of Workloads with each code in a batch of stores: any store, crowded ones.
+OFTEN = {
+    "WAIT/WaitingForQuota": (5, 80),
+    "WAIT/WaitingForPreemptedWorkloads": (1, 15),
+    "WAIT/PendingEvaluation": (20, 20),
+    "WAIT/BehindHead": (1, 5),
+    "WAIT/Backoff": (5, 8),
+    "WAIT/WaitingForPodsReady": (0, 3),
+    "NEVER/ExceedsMaxQuota": (10, 5),
+    "NEVER/NoMatchingFlavor": (3, 0),
+    "NEVER/Misconfigured": (10, 0),
+    "HOLD/Suspended": (3, 0),
+}
 
 
 @pytest.mark.parametrize("batch", range(0, STORES, BATCH))
@@ -96,17 +138,73 @@ def test_the_code_is_what_the_scheduler_decides_on_the_same_store(batch: int) ->
     seen: Counter[str] = Counter()
     for seed in range(batch, batch + BATCH):
         rng = Random(seed)
-        objects, settings = store(rng), random_settings(rng)
-        decided = decide(objects, settings)
-        for w in filter(waits, objects.workloads):
-            found = explained(w, objects, settings)
-            assert found.code in expected_now(w, objects, settings, decided), (seed, w.metadata.name, found)
-            assert found.code in reason_codes.CODES
-            assert found.sentence.endswith(".")
-            assert found.changes
-            assert found.next_command
-            seen[found.code] += 1
-    assert len(seen) >= 9, seen
+        check_codes(State(store(rng), random_settings(rng), T0), seen, seed)
+    print(seen)
+    assert not {code: seen[code] for code, (least, _) in OFTEN.items() if seen[code] < least}, seen
+
+
+FEWER = [
+    pytest.param(batch, marks=pytest.mark.exhaustive if batch >= STORES // 2 else ())
+    for batch in range(0, 2 * STORES, BATCH)
+]
+
+
+@pytest.mark.parametrize("batch", FEWER)
+def test_the_code_is_what_the_scheduler_decides_on_a_crowded_store(batch: int) -> None:
+    seen: Counter[str] = Counter()
+    for seed in range(batch, batch + BATCH):
+        rng = Random(seed)
+        check_codes(State(crowded_store(rng), crowded_settings(rng), T0), seen, seed)
+    print(seen)
+    assert not {code: seen[code] for code, (_, least) in OFTEN.items() if seen[code] < least}, seen
+
+
+@pytest.mark.parametrize("seed", range(LIVES))
+def test_the_code_is_what_the_scheduler_decides_at_any_time_of_a_life(seed: int) -> None:
+    seen: Counter[str] = Counter()
+    for number, state in enumerate(play(life(seed)).states):
+        workloads = [structs.replace(w, metadata=without_owners(w.metadata)) for w in state.objects.workloads]
+        check_codes(state._replace(objects=replace(state.objects, workloads=workloads)), seen, (seed, number))
+
+
+def without_owners(meta: ObjectMeta) -> ObjectMeta:
+    """Of a Workload that stands for itself, since its Job is not given."""
+    return structs.replace(meta, owner_references=())
+
+
+@pytest.mark.parametrize("batch", range(0, STORES // 2, BATCH))
+def test_enough_quota_is_released_at_the_time_that_is_said_and_not_before(batch: int) -> None:
+    """One Workload is pending. Those that have to end until then are gone, or all but the last one."""
+    checked = Counter[str]()
+    for seed in range(batch, batch + BATCH):
+        rng = Random(seed)
+        objects, settings = crowded_store(rng), replace(random_settings(rng), pods_ready=None, backfill=None)
+        running = [w for w in objects.workloads if reserves_quota(w)]
+        for w in [each for each in objects.workloads if waits(each)][:4]:
+            found = explained(w, replace(objects, workloads=[*running, w]), settings)
+            if found.released_by is None:
+                checked["not known"] += bool(found.release)
+                continue
+            by = found.released_by
+            ends = {r.metadata.uid: end_of(r) for r in running}
+            for gone, admitted in ((lambda end, by=by: end <= by, True), (lambda end, by=by: end < by, False)):
+                left = [r for r in running if not gone(ends[r.metadata.uid])]
+                decided = decide(replace(objects, workloads=[*left, w]), settings).decisions[w.metadata.uid]
+                assert decided.admitted == admitted, (seed, w.metadata.name, found)
+            checked["known"] += 1
+    print(checked)
+    assert min(checked["known"], checked["not known"]) >= 5, checked
+
+
+def end_of(w: Workload) -> datetime:
+    """When a Workload that runs has to have ended: one that is being stopped, now."""
+    evicted, admitted = w.condition("Evicted"), w.condition("Admitted")
+    if evicted is not None and evicted.is_true:
+        return T0
+    most = w.spec.maximum_execution_time_seconds
+    assert admitted is not None
+    assert admitted.last_transition_time is not None
+    return max(T0, admitted.last_transition_time + timedelta(seconds=most)) if most is not None else NEVER
 
 
 @pytest.mark.parametrize("batch", range(0, STORES, BATCH))

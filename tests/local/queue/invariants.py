@@ -1,23 +1,30 @@
 """Invariants that hold at every write of the API's history, and some at its end, by number.
 
 Everything is read from the objects as the store had them, in the order of their writes. The state of a controller's
-memory does not count, except in `at_rest`.
+memory does not count, except in `at_rest`. Several ClusterQueues are judged by simulation/cohort_invariants.py and
+simulation/cohort_samples.py, which check S3, S6, S24, S25 and S27 as well.
 
     S1   reserved quota stays within the nominal quota
     S2   the quota cache holds what the store says
+    S3   what an admission counts is the request, by value
     S4   each Workload without an end is in exactly one place: pending, in flight, backing off, held, reserved
     S5   no quota for a Workload that backs off, is inactive, finished or deleted, or whose queue is stopped
+    S6   a StrictFIFO ClusterQueue admits nobody before an earlier one that could be admitted
     S7   the quota that victims release goes to their preemptor, unless a higher priority takes it
     S8   no Workload is preempted for one of lower priority in its ClusterQueue
+    S9   a Workload is not preempted again and again
     S10  a Job is unsuspended, and gets pods, only while its Workload is admitted
     S11  a stopped Job has its user's template again; a partially admitted one runs with all pods that fit
     S12  quota is given back when no pod of the Job uses a node any more
     S21  requeueState.count grows by one per PodsReady eviction and stays within the limit
     S22  one deactivation per announcement; a reactivation is not undone and starts a new budget
     S23  a backoff is as long as the settings say
+    S24  what is in use is not deleted                  S25  what other programs write stays
     S26  the reason of a pending Workload is that of the scheduler, within pendingReasonPeriod
+    S27  nothing in a namespace names an object of another
     L1   a Workload that can be admitted is admitted    L2  an admitted Job runs    L3  nothing is left of what ended
     L6   a pending Workload has a reason                L8  nothing is written at rest
+    L10  what was taken out of the queue can come back
 """
 
 from __future__ import annotations
@@ -62,6 +69,7 @@ class History:
     base: int = 1  # backoff, seconds
     maximum: int = 3600
     limit: int | None = None
+    in_flight: int = IN_FLIGHT
     by_user: Mapping[str, Tree] | None = None  # None: not recorded
     inactive: dict[str, int] = field(default_factory=dict)  # by uid: since which line
     reactivated: set[str] = field(default_factory=set)  # uids: and their budget is not new yet
@@ -80,16 +88,18 @@ class History:
         for line in lines:
             self.lines += 1
             what, resource, data = line.split(b" ", 2)
-            tree = msgspec.json.decode(data)
-            match resource:
-                case b"jobs.batch":
-                    self._job(what, tree)
-                case b"workloads.kueue.x-k8s.io":
-                    self._workload(what, tree)
-                case b"pods":
-                    self._pod(what, tree)
-                case b"clusterqueues.kueue.x-k8s.io" | b"localqueues.kueue.x-k8s.io":
-                    self._queue(tree)
+            self._write(what, resource, msgspec.json.decode(data))
+
+    def _write(self, what: bytes, resource: bytes, tree: Tree) -> None:
+        match resource:
+            case b"jobs.batch":
+                self._job(what, tree)
+            case b"workloads.kueue.x-k8s.io":
+                self._workload(what, tree)
+            case b"pods":
+                self._pod(what, tree)
+            case b"clusterqueues.kueue.x-k8s.io" | b"localqueues.kueue.x-k8s.io":
+                self._queue(tree)
 
     def _users(self, tree: Tree) -> bool:
         return self.by_user is not None and tree["metadata"]["resourceVersion"] in self.by_user
@@ -133,8 +143,8 @@ class History:
             return
         if uid not in self.pods:
             job = self.jobs.get(owner(pod))
-            stopped = self.suspended.get(owner(pod), -IN_FLIGHT if job is None else self.lines)
-            if self.lines - stopped > IN_FLIGHT:
+            stopped = self.suspended.get(owner(pod), -self.in_flight if job is None else self.lines)
+            if self.lines - stopped > self.in_flight:
                 raise Broken(f"S10: pod {pod['metadata']['name']} was created for a Job that is suspended or gone")
         self.pods[uid] = pod
 
@@ -160,7 +170,7 @@ class History:
             self._released(name, new)
         if new["spec"].get("active") is False:
             self.inactive.setdefault(uid, self.lines)
-        elif self.lines - self.inactive.pop(uid, self.lines) > IN_FLIGHT:  # else too short to be observed
+        elif self.lines - self.inactive.pop(uid, self.lines) > self.in_flight:  # else too short to be observed
             self._reactivated(name, new)
         if uid in self.reactivated:
             self._renewed(name, old, new)
@@ -291,12 +301,12 @@ def at_rest(world: World) -> None:
         said = condition(w, "QuotaReserved").get("reason") or (key is not None and queues.bypassed(key))
         if places["in line"] and not said:
             raise Broken(f"L6: {meta['name']} waits without a reason")
-    _recount(state)
+    recount_memory(state)
     _recounted(world)
     _reasoned(world)
 
 
-def _recount(state: SchedulerState) -> None:
+def recount_memory(state: SchedulerState) -> None:
     """S2: the usage of each ClusterQueue is that of its holdings, and that of each cohort follows from its children."""
     for name, queue in state.queues.items():
         held: Counter[FlavorResource] = Counter()

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from random import Random
 
 import msgspec
+import pytest
 from msgspec.structs import replace
 
 from queue_manager.api import reasons
@@ -40,13 +41,16 @@ class _Statuses(NoServer):
 
     def __init__(self) -> None:
         self.messages: list[str] = []  # of QuotaReserved, one per patch
+        self.seconds = 0.0  # that a patch takes
 
     async def request(self, request: Request) -> Response:
         assert request.method == "PATCH", request.path
         patch = msgspec.json.decode(request.body or b"")
         conditions = patch["status"]["conditions"]
         self.messages += [c["message"] for c in conditions if c["type"] == "QuotaReserved"]
-        return Response(200, {}, msgspec.json.encode(_version(workload(conditions=conditions), "2")))
+        await asyncio.sleep(self.seconds)
+        version = str(1 + len(self.messages))
+        return Response(200, {}, msgspec.json.encode(_version(workload(conditions=conditions), version)))
 
 
 @dataclass
@@ -118,5 +122,23 @@ def test_a_refusal_after_the_write_has_begun_needs_a_write_of_its_own() -> None:
             w.refuse("4 more needed")
             await asyncio.sleep(WorkloadSettings().pending_reason_period)
             assert w.server.messages == ["5 more needed", "4 more needed"]
+
+    run_virtual(scenario())
+
+
+@pytest.mark.parametrize("message", ["5 more needed", "4 more needed"])
+def test_what_is_found_while_another_reason_is_being_written_is_written_next(message: str) -> None:
+    """The cache has the reason before that one, which may be just what is found now."""
+
+    async def scenario() -> None:
+        async with pending() as w:
+            w.refuse("5 more needed")
+            await asyncio.sleep(1)
+            w.server.seconds = 0.5
+            w.refuse("6 more than the quota", reasons.EXCEEDS_MAX_QUOTA)
+            await asyncio.sleep(0.2)
+            w.refuse(message)
+            await asyncio.sleep(1)
+            assert w.server.messages == ["5 more needed", "6 more than the quota", message]
 
     run_virtual(scenario())

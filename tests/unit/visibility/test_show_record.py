@@ -410,6 +410,23 @@ def test_a_pending_victim_has_its_position_and_what_it_waits_for(more: Tree, say
 
 
 @pytest.mark.parametrize(
+    ("by", "release", "says"),
+    [
+        (90, "when team-b/x has to end", "enough quota is released for it at the latest, when team-b/x has to end"),
+        (None, "not known: x", "when enough quota is released is not known: x"),
+    ],
+)
+def test_a_pending_victim_is_told_when_enough_quota_is_released(by: int | None, release: str, says: str) -> None:
+    when = at(by) if by is not None else None
+    context = dataclasses.replace(KNOWN, outlook=outlook(released_by=when, release=release))
+    waiting = cond("QuotaReserved", "False", "WaitingForQuota")
+    victim = workload(conditions=[cond("Evicted", reason="Preempted"), waiting], status=MADE_ROOM)
+    assert (when, says) in [(n.at, n.what) for n in view(job(), victim, context=context).next]
+    other = workload(conditions=[waiting])
+    assert says not in [n.what for n in view(job(), other, context=context).next], "it was not preempted"
+
+
+@pytest.mark.parametrize(
     ("state", "a_job", "its"),
     [
         ("Starting", RUNS, starts()),

@@ -1,0 +1,45 @@
+"""When what runs has released enough quota for a pending Workload, by declared times. Pure.
+
+A Workload that declares a maximum execution time is stopped when that is over, so what it holds is released then at the
+latest, but for the time that its pods take to stop. Nothing says that it does not end before, nor who gets the quota:
+so this is no start, unless backfilling keeps the quota (`scheduling/backfill.py`). BEHAVIOUR.md#q220-released-quota.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import NamedTuple
+
+from job_controller.model import Key
+from queue_manager.api import reasons
+from queue_manager.scheduling.backfill import NEVER
+from queue_manager.visibility.scheduler_judgement import Judgement
+
+KEPT = "not known: what is released is kept for a Workload that preempts others"
+STOPPING = "not known: Workloads are being stopped, or run for longer than they declare"
+UNDECLARED = "not known: not all that hold the quota declare a maximum execution time"
+TAKEN = "unless others before it take it"
+
+
+class ExpectedRelease(NamedTuple):
+    """`by`: when enough is released at the latest; None: not known. `text`: why then, or why it is not known."""
+
+    by: datetime | None
+    text: str
+
+
+def release_of(found: Judgement | None, jobs: Mapping[Key, str], now: datetime) -> ExpectedRelease | None:
+    """When enough quota is released for a Workload that waits for quota; None for any other, and for one for which
+    backfilling keeps quota. `jobs`: namespace and name of the Job of each Workload.
+    """
+    if found is None or found.reason != reasons.WAITING_FOR_QUOTA or found.promise is not None:
+        return None
+    if found.release is None:
+        return ExpectedRelease(None, KEPT)
+    if found.release.starts_by >= NEVER:
+        return ExpectedRelease(None, UNDECLARED)
+    if found.release.starts_by <= now:
+        return ExpectedRelease(None, STOPPING)
+    last = found.release.ended[-1].key
+    return ExpectedRelease(found.release.starts_by, f"when {jobs.get(last, str(last))} has to end, {TAKEN}")

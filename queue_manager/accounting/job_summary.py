@@ -34,7 +34,7 @@ from queue_manager.api import messages, reasons
 from queue_manager.lifecycle.interruptions import Interruption, running_seconds
 from queue_manager.lifecycle.pod_causes import START_ERRORS
 from queue_manager.visibility.job_times import Life, Period, job_times
-from queue_manager.visibility.short_messages import plain
+from queue_manager.visibility.short_messages import plain, says
 from queue_manager.visibility.shown_causes import cause_of_end
 
 
@@ -189,7 +189,7 @@ def summary(job: JobRecord, steps: Iterable[StepRecord], pods: Sequence[PodRecor
         ended_at=end.at if end is not None else None,
         wait_seconds=max(0.0, (started - job.submitted_at).total_seconds()) if started is not None else None,
         run_seconds=sum(run.seconds for run in runs),
-        waited_seconds=times.waited,
+        waited_seconds=0.0 if _ran_outside(job, runs, state) else times.waited,
         ran_seconds=times.ran,
         pods=len(pods),
         cpu_requested_seconds=sum(run.cpu_seconds for run in runs),
@@ -235,6 +235,11 @@ def _until(released: StepRecord | None, end: StepRecord | None, later: Sequence[
     if released is None and not later:
         return now
     return min(step.at for step in (released or end, *later) if step is not None)
+
+
+def _ran_outside(job: JobRecord, runs: Sequence[AttemptSummary], state: JobOutcome) -> bool:
+    """Whether the Job ran without a queue: its start is not recorded, and it waited for nothing."""
+    return not (job.queue or runs) and state in (JobOutcome.SUCCEEDED, JobOutcome.FAILED)
 
 
 def _life(
@@ -331,6 +336,8 @@ def _cause(end: StepRecord | None, of_pods: str, state: JobOutcome) -> str:
         return "" if state in (JobOutcome.SUCCEEDED, JobOutcome.RUNNING) else of_pods
     if end.kind is StepKind.DELETED:
         return text(end)
+    if end.reason == reasons.DEACTIVATED:
+        return plain(end.reason, end.message)  # which has the error of the pods before it
     if end.kind in (StepKind.FINISHED, StepKind.DEACTIVATED):
         return cause_of_end(end.reason, end.message, of_pods)
     return of_pods if end.reason == reasons.PODS_READY_TIMEOUT else ""
@@ -340,7 +347,7 @@ def cause_and_end(job: JobSummary) -> str:
     """The cause, then what it led to; of a Job that waits for another reason, reason and message of that."""
     if not job.cause:
         return ": ".join(part for part in (job.reason, job.message) if part)
-    is_end = not job.reason or job.cause == plain(job.reason, job.message)
+    is_end = not job.reason or says(job.cause, plain(job.reason, job.message))
     return job.cause if is_end else f"{job.cause}; {job.reason}"
 
 

@@ -25,7 +25,7 @@ import msgspec
 
 from queue_manager.accounting.missed_steps import MISSED
 from queue_manager.accounting.record_types import ENDS_OF_ATTEMPT, StepKind, StepRecord
-from queue_manager.accounting.step_reading import MAX_TEXT, attempt_number, workload_records
+from queue_manager.accounting.step_reading import MAX_TEXT, attempt_number, by_user, workload_records
 from queue_manager.api import condition_types, reasons
 from queue_manager.api.types import Attempt, Workload
 
@@ -116,7 +116,8 @@ def _steps(
 
     yield step(StepKind.ADMITTED, start)
     kind, reason = _end(attempt.reason)
-    yield step(kind, end, reason, attempt.pod_cause or (attempt.cause if kind is StepKind.PREEMPTED else "") or MISSED)
+    message = attempt.pod_cause or (attempt.cause if kind is StepKind.PREEMPTED else "") or MISSED
+    yield step(kind, end, reason, by_user(MISSED, attempt.pod_cause) if reason == reasons.DEACTIVATED else message)
     if released is not None:
         yield step(StepKind.RELEASED, released)
     if kind is not StepKind.DEACTIVATED and is_over:

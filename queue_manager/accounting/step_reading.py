@@ -34,6 +34,8 @@ from queue_manager.api.types import Admission, Workload
 from queue_manager.lifecycle import deactivated_by
 from queue_manager.lifecycle.interruptions import interruptions
 from queue_manager.lifecycle.pod_causes import cause_of, disruption_of, one_line
+from queue_manager.visibility.job_causes import recorded_cause
+from queue_manager.visibility.shown_causes import with_error_before
 
 INT64_MAX = 2**63 - 1
 STOPPED = "`sluice up` was stopped"
@@ -179,10 +181,22 @@ def _eviction(workload: Workload, evicted: Condition) -> StepRecord:
         cause = evicted.reason.removeprefix(reasons.DEACTIVATED_DUE_TO)
         step = _step(workload, StepKind.DEACTIVATED, evicted, reason=cause)
         if cause == reasons.DEACTIVATED:
-            step = msgspec.structs.replace(step, message=deactivated_by.message(workload, step.message))
+            message = deactivated_by.message(workload, step.message)
+            return msgspec.structs.replace(step, message=by_user(message, recorded_cause(workload)))
     else:
         step = _step(workload, StepKind.EVICTED, evicted)
     return msgspec.structs.replace(step, message=_pod_cause(workload, evicted) or step.message)
+
+
+def by_user(message: str, of_pods: str) -> str:
+    """The message of a deactivation by a user, with the error of its pods before that.
+
+    `message`: one that names the user, or any other if the user is not known.
+    """
+    is_known = message.startswith(f"{messages.DEACTIVATED_MESSAGE} by ")
+    who = message if is_known else f"{messages.DEACTIVATED_MESSAGE} by a user"
+    said = with_error_before(who, of_pods)
+    return said if said != who else message
 
 
 def _pod_cause(workload: Workload, evicted: Condition) -> str:
@@ -222,7 +236,7 @@ def _steps_of_change(old: Workload, new: Workload, now: datetime) -> Iterator[St
     elif is_held(old) and not is_held(new) and new.spec.active:  # else its deactivation ends the hold
         yield change_step(new, StepKind.RESUMED, now)
     if old.spec.active and not new.spec.active and new.is_true(condition_types.EVICTED):
-        message = deactivated_by.message(new, "")
+        message = by_user(deactivated_by.message(new, ""), recorded_cause(new))
         yield change_step(new, StepKind.DEACTIVATED, now, reasons.DEACTIVATED, message)  # no further eviction follows
     if new.spec.active and not old.spec.active:
         user = deactivated_by.reactivated_by(new)

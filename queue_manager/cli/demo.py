@@ -24,6 +24,7 @@ from queue_manager.cli import init_process, last_log_lines, manifests, output, p
 from queue_manager.cli.exit_codes import EXIT_OK, EXIT_UNEXPECTED
 from queue_manager.cli.fitted_table import FittedTable
 from queue_manager.cli.machine_formats import MACHINE_FORMS
+from queue_manager.cli.standard_streams import say
 from queue_manager.cli.submit import prepare, submit
 from queue_manager.cli.time_texts import span
 from queue_manager.cli.up import ROOT
@@ -74,7 +75,7 @@ def run(args: argparse.Namespace) -> int:
     init_process.fork_as_init()
     file_descriptors.raise_limit()
     if os.geteuid() == 0:
-        sys.stderr.write(f"! root: {ROOT}\n")
+        say(f"! root: {ROOT}")
     with tempfile.TemporaryDirectory(prefix="sluice-demo-") as folder:
         try:
             outcomes = asyncio.run(demo(Path(folder), args.timeout, quiet=args.output in MACHINE_FORMS))

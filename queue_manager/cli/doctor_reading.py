@@ -20,6 +20,7 @@ from queue_manager.api.api_resources import (
     CLUSTER_QUEUES,
     COHORTS,
     CRDS,
+    EVENTS,
     JOBS,
     LEASES,
     LOCAL_QUEUES,
@@ -61,12 +62,14 @@ from queue_manager.engine.rest_client import O, RestClient
 from queue_manager.engine.transport_protocol import ApiError, Relay, Request, Response, Transport
 from queue_manager.local.kubeconfig_file import is_of_local_cluster
 from queue_manager.scheduling.resource_rules import COUNT_ALL
+from queue_manager.visibility.diagnosis.image_pulls import PULLED, image_pulls
 from queue_manager.visibility.diagnosis.snapshot import (
     CertificateFacts,
     ClockFacts,
     ClusterSnapshot,
     HistoryFacts,
 )
+from queue_manager.visibility.wire_types import Event
 
 HEADER_RESOLUTION = timedelta(seconds=1)  # of the Date header, and of the times that an API server stamps
 CONNECT_SECONDS = 10.0
@@ -170,6 +173,7 @@ class ClusterReader:
             unavailable_apis = await read_unavailable_apis(self._client, self.not_read)
         webhook_services = await read_webhook_services(self._client, [*mutating, *validating], self.not_read)
         missing_secret = await read_missing_secret(self._client, config, [*mutating, *validating], self.not_read)
+        pulled = await self._pulled()
         certificates = [
             *[certificate async for certificate in self._connection_certificates()],
             *bundled_certificates("validatingwebhookconfiguration", validating),
@@ -192,6 +196,7 @@ class ClusterReader:
             checks=checks,
             nodes=None if nodes is None else [node_facts(node) for node in nodes],
             namespaces={each.metadata.name: each.metadata.labels for each in namespaces},
+            image_pulls=list(image_pulls(pulled)),
             rules=resource_rules(config) if config is not None else COUNT_ALL,
             certificates=certificates,
             clocks=clocks,
@@ -205,6 +210,14 @@ class ClusterReader:
             dead_conversions=dead_conversions(definitions, self._unconverted),
             history=await self._history() if is_of_local_cluster(self._kubeconfig) else None,
         )
+
+    async def _pulled(self) -> list[Event]:
+        """The Events of kubelets about images that they have pulled; none if the user may not list them."""
+        with self._topic():
+            found = await list_permitted(self._client, EVENTS, Event, field_selector=f"reason={PULLED}")
+            if found is None:
+                self.not_read.append("events (forbidden)")
+        return found or []
 
     async def _history(self) -> HistoryFacts | None:
         """The state of the history, by the metrics of `sluice up`; None if they have none."""

@@ -41,17 +41,11 @@ from queue_manager.visibility.wait_goals import Goal, Outcome, Result, result_of
 QUEUES_SECONDS = 5.0  # after which queues that decide about a pending Job are read again
 
 
-def result_text(outcome: Outcome) -> str:
-    """Return the result for people. Machine formats have the value of `Result`."""
-    succeeded = outcome.result == Result.REACHED and outcome.state == JobState.SUCCEEDED
-    return "succeeded" if succeeded else outcome.result
-
-
 COLUMNS = (
     output.TableColumn("NAMESPACE", lambda row: row.namespace),
     output.TableColumn("NAME", lambda row: row.name),
     output.TableColumn("STATE", lambda row: row.state or "deleted"),
-    output.TableColumn("RESULT", result_text),
+    output.TableColumn("RESULT", lambda row: row.result),
     output.TableColumn("REASON", lambda row: row.reason, wrap=True),
 )
 

@@ -15,7 +15,7 @@ from queue_manager.cli.log_streams import LogPrinter, follow_job, naming_continu
 from queue_manager.cli.named_targets import JobTarget, find, key_of
 from queue_manager.cli.pod_reading import pods_or_refusal
 from queue_manager.cli.ps import reason
-from queue_manager.cli.removed_logs import ended_pods, removal
+from queue_manager.cli.removed_logs import Chosen, ended_pods, removal
 from queue_manager.cli.standard_streams import check_reader, say
 from queue_manager.engine.clock import SystemClock
 from queue_manager.engine.rest_client import RestClient
@@ -87,24 +87,25 @@ def report_silence(job: Job, pods: Sequence[Pod], empty: Sequence[LogSource]) ->
 async def _why_none(target: JobTarget, job: Job, pods: Sequence[Pod], args: argparse.Namespace) -> str:
     """Return why there is no log to print."""
     of = f"of {job.metadata.key}" + (f" with index {args.index}" if args.index is not None else "")
-    if args.failed:
-        return f"no pod {of} has failed, or none that did is kept"
-    if args.previous:
-        return f"no earlier attempt {of} is kept"
-    if args.container:
-        spec = job.spec.template.get("spec") or {}
-        names = [each["name"] for group in ("initContainers", "containers") for each in spec.get(group) or ()]
-        unknown = "" if args.container in names else f"; its containers are {', '.join(names)}"
-        return f"no container {args.container} {of} has started{unknown}"
+    spec = job.spec.template.get("spec") or {}
+    names = [each["name"] for group in ("initContainers", "containers") for each in spec.get(group) or ()]
+    if args.container and args.container not in names:
+        return f"no container {args.container} {of} has started; its containers are {', '.join(names)}"
     row = job_row(job, target.workload, SystemClock().now(), pods=pods)
     state = f"{row.state}{', ' if reason(row) else ''}{reason(row)}"
-    if args.index is not None:
-        return f"no pod {of} has started, or none that did is kept: {state}"
-    gone = removal(job, target.workload, await ended_pods(args, job), SystemClock().now())
-    if not gone:
-        return f"no pod {of} has started: {state}"
-    keep = "" if finished(job.status) else f"; `sluice logs -f {args.job} > FILE` keeps that of the next attempt"
-    return f"no log {of} is left: {gone}; now {state}{keep}"
+    chosen = Chosen(args.index, args.failed, args.previous)
+    gone = removal(job, target.workload, await ended_pods(args, job), SystemClock().now(), chosen, pods)
+    if gone:
+        which = "of a failed pod " if args.failed else "of an earlier attempt " if args.previous else ""
+        keep = "" if finished(job.status) else f"; `sluice logs -f {args.job} > FILE` keeps that of the next attempt"
+        return f"no log {which}{of} is left: {gone}; now {state}{keep}"
+    if args.failed:
+        failed = any(pod.status.has_failed for pod in pods)
+        return f"no {'failed pod' if failed else 'pod'} {of} has {'started' if failed else 'failed'}: {state}"
+    if args.previous:
+        return f"no attempt {of} has ended before the newest: {state}"
+    what = f"container {args.container}" if args.container else "pod"
+    return f"no {what} {of} has started: {state}"
 
 
 async def _follow(client: RestClient, target: JobTarget, args: argparse.Namespace) -> int:

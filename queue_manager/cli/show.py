@@ -45,7 +45,15 @@ from queue_manager.visibility.obstacles import local_queue_of, obstacle
 from queue_manager.visibility.pod_attempts import PodRow
 from queue_manager.visibility.pod_failures import Failure, newest_failure
 from queue_manager.visibility.predictions import PredictionContext
-from queue_manager.visibility.short_messages import GAVE_UP, cause_first, event_reason, gave_up, never_starts, plain
+from queue_manager.visibility.short_messages import (
+    GAVE_UP,
+    cause_first,
+    event_reason,
+    gave_up,
+    never_starts,
+    plain,
+    says,
+)
 from queue_manager.visibility.show_record import JobView, job_view
 from queue_manager.visibility.wire_types import Event, Pod
 
@@ -292,7 +300,7 @@ def _why(view: JobView) -> str:
     """Return the cause of the Job's pods, then the reason and message of its state in plain words."""
     if view.too_large and not view.cause:
         return never_starts(view.too_large, view.reason, plain(view.reason, view.message))
-    if view.cause and view.cause == plain(view.reason, view.message):
+    if view.cause and says(view.cause, plain(view.reason, view.message)):
         return view.cause
     text = reason(view)
     if view.reason == GAVE_UP:

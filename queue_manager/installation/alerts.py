@@ -15,6 +15,7 @@ from job_controller.json_tree import Json
 
 STUCK_HOURS = 6
 RENEWAL_LATE_DAYS = 21  # of thirty
+STALLED_HISTORY_SECONDS = 60
 WIDTH = 120  # of the runbook
 
 
@@ -176,6 +177,24 @@ ALERTS = (
         ("kubectl -n kueue-system logs deployment/kueue-controller-manager --since=10m",),
         "The log names key and error. Conflicts alone are harmless; `forbidden` means that the roles are incomplete, a "
         "refusal by a webhook names the webhook.",
+    ),
+    Alert(
+        "SluiceHistoryStalled",
+        f"max(sluice_history_stalled_seconds) > {STALLED_HISTORY_SECONDS}",
+        5,
+        "warning",
+        "Sluice does not write the history of Jobs",
+        "Records of the history wait and none has been written for more than a minute: the database hangs or cannot be "
+        "reached, or the thread that writes has ended. Jobs are admitted and run as before. At most 50,000 records "
+        "wait in memory; later ones are dropped, and `sluice history` and `sluice report` lack them for good.",
+        (
+            "kubectl -n kueue-system logs deployment/kueue-controller-manager | grep history",
+            "sluice history --store URL --since 1h",
+            "sum(increase(sluice_history_records_dropped_total[1h]))  # in Prometheus: those that are lost",
+        ),
+        "The log names the error of the database. Free its disk, start it again, or correct password, NetworkPolicy "
+        "or rights; the writes then continue without a restart of the manager. If the log says that the thread has "
+        "ended, restart the manager: it records what the objects still show.",
     ),
 )
 

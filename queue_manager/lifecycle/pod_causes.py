@@ -12,6 +12,7 @@ first one in the order of `CauseRank`; of equal causes the newest.
     a container failed, and may be restarted         FAILED           exit 3: cannot open /data/x.csv
     no node can take it                              UNSCHEDULABLE    0/3 nodes: Insufficient cpu
     a container runs and is not ready                UNREADY          readiness probe failed: cannot reach db:5432
+    a container is being created, at a deadline      STARTING         ContainerCreating: container main has not started
 
 All of it is in the status of the pod: no log is read. The text after the exit code is the last line of the
 termination message, which has the end of the log if the pod requests it (terminationMessagePolicy
@@ -41,7 +42,8 @@ MAX_CHARACTERS = 256  # of a text; one that is longer ends with an ellipsis
 OOM_KILLED = "OOMKilled"
 READINESS = "readiness probe failed"
 _PROBE = re.compile(r"; (?P<kind>[RS])(?P<words>(?:eadiness|tartup) probe (?:failed|errored)\b.*)", re.DOTALL)
-_STARTING = ("", "ContainerCreating", "PodInitializing")  # waiting reasons of a container that will start
+STARTING = ("ContainerCreating", "PodInitializing")  # waiting reasons of a container that will start
+IMAGE_FAULTS = ("ErrImagePull", "ImagePullBackOff", "InvalidImageName")  # of one whose image cannot be pulled
 _CRASH_LOOP = "CrashLoopBackOff"
 _INTERRUPTED = "NodeShutdown"  # reason of a container that starts again after a shutdown of its node
 _SIGKILL = 137  # exit code of a container that was killed for its memory
@@ -65,6 +67,7 @@ class CauseRank(IntEnum):
     FAILED = 2
     UNSCHEDULABLE = 3
     UNREADY = 4
+    STARTING = 5
 
 
 class PodCause(NamedTuple):
@@ -85,6 +88,26 @@ def worst_cause(pods: Iterable[Pod], since: datetime | None = None) -> PodCause 
     known = list(pods)
     own = [pod for pod in known if since is None or not is_terminal(pod) or finish_time(pod) >= since]
     return _worst(own if own else known)
+
+
+def cause_at_deadline(pods: Iterable[Pod], since: datetime | None) -> str:
+    """The worst cause of an attempt that ends because its pods are not ready; "" without one.
+
+    Before the deadline a container that is being created is no cause. At the deadline it is, such as during a long
+    pull of its image.
+    """
+    known = list(pods)
+    worst = worst_cause(known, since) or _worst_of(found for pod in known if (found := _starting(pod)) is not None)
+    return worst.text if worst is not None else ""
+
+
+def _starting(pod: Pod) -> PodCause | None:
+    waits = ((c, c.state.waiting) for c in pod.status.container_statuses if is_active(pod))
+    found = next(((c, waiting) for c, waiting in waits if waiting is not None and waiting.reason in STARTING), None)
+    if found is None:
+        return None
+    text = f"{found[1].reason}: container {found[0].name} has not started"
+    return PodCause(CauseRank.STARTING, text, pod.metadata.creation_timestamp or LONG_AGO, pod.metadata.name)
 
 
 def cause_of_failure(status: JobStatus, pods: Iterable[Pod], disrupted: PodCause | None = None) -> str:
@@ -157,7 +180,7 @@ def _found(pod: Pod) -> tuple[CauseRank, str] | None:
 
 def _of_container(container: ContainerStatus) -> tuple[CauseRank, str] | None:
     waiting = container.state.waiting
-    if waiting is not None and waiting.reason not in (*_STARTING, _CRASH_LOOP):
+    if waiting is not None and waiting.reason not in ("", *STARTING, _CRASH_LOOP):
         return CauseRank.NOT_STARTABLE, _start_text(waiting)
     end = container.state.terminated or container.last_state.terminated
     if end is None or end.exit_code == 0 or container.ready or end.reason == _INTERRUPTED:

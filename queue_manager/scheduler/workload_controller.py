@@ -16,7 +16,7 @@ from queue_manager.engine.runtime import Runtime
 from queue_manager.engine.transport_protocol import ApiError
 from queue_manager.engine.workqueue import WorkQueue
 from queue_manager.lifecycle import steps
-from queue_manager.lifecycle.pod_causes import worst_cause
+from queue_manager.lifecycle.pod_causes import cause_at_deadline
 from queue_manager.lifecycle.rules import next_step
 from queue_manager.lifecycle.transitions import Transition
 from queue_manager.lifecycle.unscheduled import Unscheduled, unschedulable, unscheduled
@@ -165,8 +165,7 @@ class WorkloadController:
         if admitted is None or not _awaits_pods(workload) or workload.is_true(condition_types.EVICTED):
             return ""
         uid = workload.job_uid
-        worst = worst_cause((*self._running.of(uid), *self._failed.of(uid)), admitted.last_transition_time)
-        return worst.text if worst is not None else ""
+        return cause_at_deadline((*self._running.of(uid), *self._failed.of(uid)), admitted.last_transition_time)
 
     async def _carry_out(self, workload: Workload, step: steps.Step) -> None:
         key, meta = workload.metadata.key, workload.metadata

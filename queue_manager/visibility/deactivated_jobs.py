@@ -98,6 +98,7 @@ def _row(
     why = cause(workload, failure, event)
     reason, message = deactivation(workload)
     last_error = failure.text if failure is not None else recorded_cause(workload) or warning_text(event)
+    of_pods = recorded_cause(workload) if why == BY_A_USER else last_error if why in FAULTS_OF_PODS else ""
     lacks = exceeds_nodes(last_error, None, workload, nodes) if why != BY_A_USER else ""
     return DeactivatedJob(
         namespace=workload.metadata.namespace,
@@ -106,7 +107,7 @@ def _row(
         queue=workload.spec.queue_name,
         priority=workload.spec.priority or 0,
         why=why,
-        cause=cause_of_end(reason, message, last_error if why in FAULTS_OF_PODS else "", why),
+        cause=cause_of_end(reason, message, of_pods, why),
         reason=reason,
         message=message,
         budget_attempts=count_budget_attempts(workload),

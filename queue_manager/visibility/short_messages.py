@@ -117,8 +117,8 @@ def cause_first(cause: str, reason: str, message: str, text: str, *, is_over: bo
     """
     if is_over and not message.startswith(messages.pods_ready_timeout("")):
         return "; ".join(part for part in (text, of_last_attempt(cause)) if part)
-    if cause == text:
-        return text
+    if says(cause, text):
+        return cause
     if not cause or (reason == GAVE_UP and cause == PODS_NOT_READY):
         return f"{NOT_READY}; {text}" if reason == GAVE_UP else text
     if reason in (reasons.WAIT_FOR_START, reasons.WAIT_FOR_RECOVERY):
@@ -128,6 +128,11 @@ def cause_first(cause: str, reason: str, message: str, text: str, *, is_over: bo
     elif reason in _ENDED_BY_PODS:
         text = reason
     return "; ".join(part for part in (cause, text.removesuffix(f"; {cause}")) if part)
+
+
+def says(cause: str, text: str) -> bool:
+    """Whether the cause is this text, alone or with more about it in parentheses."""
+    return cause == text or cause.startswith(f"{text} (")
 
 
 def never_starts(too_large: str, reason: str, text: str) -> str:

@@ -1,13 +1,15 @@
 """The `cause` in the machine formats of all commands and in notices: why a Job failed or is deactivated. Pure.
 
 If pods can have led to the end, why they failed or were not ready is the cause (`lifecycle.pod_causes`); else, and if
-that is not known, the end itself in the words of `sluice ps`. BEHAVIOUR.md#q215-one-cause-in-all-outputs.
+that is not known, the end itself in the words of `sluice ps`. If a user deactivates a Job whose pods have failed, the
+cause names both: `by anna (before: exit 3: boom)`. BEHAVIOUR.md#q215-one-cause-in-all-outputs.
 """
 
 from __future__ import annotations
 
 from job_controller.reasons import DEADLINE_EXCEEDED
 from queue_manager.api import reasons
+from queue_manager.lifecycle.pod_causes import READINESS, STARTING
 from queue_manager.visibility.short_messages import PODS_NOT_READY, plain
 
 _NOT_BY_PODS = (DEADLINE_EXCEEDED, reasons.MAX_EXEC_TIME_EXCEEDED, reasons.ADMISSION_CHECK, reasons.DEACTIVATED)
@@ -21,4 +23,12 @@ def cause_of_end(reason: str, message: str, of_pods: str = "", unready: str = PO
     ended_by = reason.removeprefix(reasons.DEACTIVATED_DUE_TO)
     if of_pods and ended_by not in _NOT_BY_PODS:
         return of_pods
+    if ended_by == reasons.DEACTIVATED:
+        return with_error_before(plain(reason, message), of_pods)
     return unready if ended_by == reasons.REQUEUING_LIMIT_EXCEEDED else plain(reason, message)
+
+
+def with_error_before(by_user: str, of_pods: str) -> str:
+    """Return the text of a deactivation by a user, with the error of its pods before that, unless they only started."""
+    is_error = of_pods and of_pods != READINESS and not of_pods.startswith(STARTING)
+    return f"{by_user} (before: {of_pods})" if is_error else by_user

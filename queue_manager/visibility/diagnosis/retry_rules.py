@@ -1,22 +1,29 @@
-"""Checks of waitForPodsReady: no limit of retries; a timeout shorter than the starts that were seen. Pure."""
+"""Checks of waitForPodsReady: no limit of retries; a timeout shorter than the starts and image pulls seen. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from datetime import timedelta
 
 from queue_manager.api import reasons
 from queue_manager.api.condition_types import ADMITTED, FINISHED, PODS_READY
 from queue_manager.api.types import Workload
 from queue_manager.configuration.kueue_config import WaitForPodsReady
+from queue_manager.lifecycle.pod_causes import IMAGE_FAULTS, STARTING
+from queue_manager.visibility.deactivated_jobs import LIMIT, job_argument, job_name
+from queue_manager.visibility.diagnosis.image_pulls import ImagePull
 from queue_manager.visibility.diagnosis.problem import Problem, warning
 from queue_manager.visibility.diagnosis.snapshot import ClusterSnapshot
+from queue_manager.visibility.job_causes import recorded_cause
 
 NO_RETRY_LIMIT = "NoRetryLimit"
 TIMEOUT_TOO_SHORT = "PodsReadyTimeoutTooShort"
+IMAGE_NOT_PULLED = "ImageNotPulled"
+TIMEOUTS = (reasons.PODS_READY_TIMEOUT, LIMIT)  # reasons of attempts that the timeout ended
 NARROW = 0.8  # of the timeout: with longer starts, the next slow one is evicted
 EDIT_PUBLISHED = "kubectl edit configmap kueue-manager-config -n kueue-system"
-EDIT_FILE = "edit the file of `sluice up --config`, then send SIGHUP to its process"
+EDIT_FILE = "edit the file of `sluice up --config`"
 
 
 def without_retry_limit(snapshot: ClusterSnapshot) -> Iterator[Problem]:
@@ -40,30 +47,75 @@ def without_retry_limit(snapshot: ClusterSnapshot) -> Iterator[Problem]:
         NO_RETRY_LIMIT,
         "waitForPodsReady.requeuingStrategy.backoffLimitCount",
         f"It is not set: Jobs whose pods never become ready are retried forever{so_far}.",
-        f"{_edit(snapshot)}: set it, for example to 5",
+        _edit(snapshot, "set it, for example to 5"),
     )
 
 
 def timeout_too_short(snapshot: ClusterSnapshot) -> Iterator[Problem]:
-    """A warning if the waitForPodsReady timeout is shorter than the slowest observed start, or hardly longer."""
+    """A warning if the waitForPodsReady timeout has ended attempts whose containers were being created.
+
+    Else a warning if it is shorter than the slowest observed start or image pull, or hardly longer.
+    """
     chosen = snapshot.config.wait_for_pods_ready if snapshot.config is not None else None
-    starts = {
-        each.metadata.key: start for each in snapshot.workloads or () if (start := observed_start(each)) is not None
-    }
-    if chosen is None or not starts:
+    if chosen is None:
         return
-    key, slowest = max(starts.items(), key=lambda item: item[1])
-    timeout = chosen.timeout
-    if slowest <= timeout * NARROW:
-        return
-    wanted = max(2 * slowest, timedelta(minutes=1))
-    yield warning(
-        TIMEOUT_TOO_SHORT,
-        "waitForPodsReady.timeout",
-        f"The pods of Workload {key} took {_seconds(slowest)} to become ready, and the timeout is {_seconds(timeout)}: "
-        "Jobs that start a little slower are evicted.",
-        f"{_edit(snapshot)}: set it to at least {_seconds(wanted)}",
+    starts = [(took, each) for each in snapshot.workloads or () if (took := observed_start(each)) is not None]
+    start = max(starts, key=lambda found: found[0], default=None)
+    pull = max(snapshot.image_pulls, key=lambda found: found.took, default=None)
+    if what := _what_is_short(snapshot, chosen.timeout, start, pull):
+        slowest = max([chosen.timeout, *([start[0]] if start else []), *([pull.took] if pull else [])])
+        wanted = max(2 * slowest, timedelta(minutes=1))
+        fix = _edit(snapshot, f"set it to at least {_seconds(wanted)}")
+        yield warning(TIMEOUT_TOO_SHORT, "waitForPodsReady.timeout", what, fix)
+
+
+def _what_is_short(
+    snapshot: ClusterSnapshot, timeout: timedelta, start: tuple[timedelta, Workload] | None, pull: ImagePull | None
+) -> str:
+    """The sentence about a timeout that is too short by the slowest start and pull; "" if it is long enough."""
+    if late := [each for each in snapshot.workloads or () if _waited_for_containers(each, timeout)]:
+        pulled = f"; a node pulled {pull.image} in {_seconds(pull.took)}" if pull is not None else ""
+        return f"{_such_as(late)} did not start their containers within {_seconds(timeout)}{pulled}."
+    if start is not None and start[0] > timeout * NARROW:
+        return (
+            f"The pods of Workload {start[1].metadata.key} took {_seconds(start[0])} to become ready, and the timeout "
+            f"is {_seconds(timeout)}: Jobs that start a little slower are evicted."
+        )
+    if pull is not None and pull.took > timeout * NARROW:
+        return (
+            f"A node pulled {pull.image} for pod {pull.pod} in {_seconds(pull.took)}, and the timeout is "
+            f"{_seconds(timeout)}: Jobs whose image is not on their node yet are evicted."
+        )
+    return ""
+
+
+def images_not_pulled(snapshot: ClusterSnapshot) -> Iterator[Problem]:
+    """A warning about Workloads whose last attempt timed out because an image could not be pulled, by cause."""
+    groups: dict[str, list[Workload]] = defaultdict(list)
+    for workload in snapshot.workloads or ():
+        cause = recorded_cause(workload)
+        if cause.startswith(IMAGE_FAULTS) and not (workload.is_true(FINISHED) or workload.is_true(PODS_READY)):
+            groups[cause].append(workload)
+    for cause, workloads in sorted(groups.items()):
+        job = job_argument(workloads[0])
+        what = f"{_such_as(workloads)} waited for an image until the timeout: {cause}."
+        fix = f"sluice show {job}; correct the image, then sluice submit --replace -f FILE"
+        yield warning(IMAGE_NOT_PULLED, f"job/{job_name(workloads[0])} -n {workloads[0].metadata.namespace}", what, fix)
+
+
+def _waited_for_containers(workload: Workload, timeout: timedelta) -> bool:
+    """Whether such a timeout has ended an attempt of it in which a container was still being created."""
+    history = workload.status.requeue_history
+    return any(
+        each.reason in TIMEOUTS and each.pod_cause.startswith(STARTING) and each.end - each.start >= timeout * NARROW
+        for each in (history.attempts if history is not None else ())
+        if each.start is not None and each.end is not None
     )
+
+
+def _such_as(workloads: Sequence[Workload]) -> str:
+    first = job_argument(min(workloads, key=lambda workload: workload.metadata.key), "")
+    return f"The pods of Job {first}" if len(workloads) == 1 else f"The pods of {len(workloads)} Jobs, such as {first},"
 
 
 def observed_start(workload: Workload) -> timedelta | None:
@@ -81,8 +133,13 @@ def _ends(chosen: WaitForPodsReady) -> bool:
     return strategy.backoff_limit_count is not None or strategy.give_up_after is not None
 
 
-def _edit(snapshot: ClusterSnapshot) -> str:
-    return EDIT_FILE if snapshot.is_embedded else EDIT_PUBLISHED
+def _edit(snapshot: ClusterSnapshot, change: str) -> str:
+    """The command that changes the configuration, and after a colon what to do with it."""
+    return (
+        f"{EDIT_FILE}: {change}, and send SIGHUP to its process"
+        if snapshot.is_embedded
+        else f"{EDIT_PUBLISHED}: {change}"
+    )
 
 
 def _seconds(span: timedelta) -> str:

@@ -10,6 +10,7 @@ from job_controller.model import Job, Key, Pod
 from queue_manager.api.types import AdmissionCheck, ClusterQueue, Cohort, LocalQueue, ResourceFlavor, Workload
 from queue_manager.configuration import KueueConfig
 from queue_manager.scheduling.resource_rules import COUNT_ALL, ResourceRules
+from queue_manager.visibility.diagnosis.image_pulls import ImagePull
 from queue_manager.visibility.largest_node import NodeFacts
 from queue_manager.visibility.manager_presence import DeploymentFacts, LeaseFacts
 
@@ -75,6 +76,7 @@ class ClusterSnapshot:
     checks: Sequence[AdmissionCheck] | None = None
     nodes: Sequence[NodeFacts] | None = None
     namespaces: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # labels of those that the user may list
+    image_pulls: Sequence[ImagePull] = ()  # of the last hour
     rules: ResourceRules = COUNT_ALL  # how requests count, by `config`
     certificates: Sequence[CertificateFacts] = ()
     clocks: Sequence[ClockFacts] = ()

@@ -18,6 +18,7 @@ from pathlib import Path
 INSTALLED = Path("/usr/lib/postgresql")
 OTHER_USER = "nobody"  # PostgreSQL does not run as root
 START_SECONDS = 60
+STRICT = ("-v", "ON_ERROR_STOP=1")  # psql ends at the first error
 
 
 def cache() -> Path:
@@ -48,10 +49,14 @@ class Server:
         self._binaries = found
         self._folder = folder
         self._data = folder / "data"
-        self.url = f"postgresql://sluice@/postgres?host={folder}"
+        self.url = self.url_of("sluice", "postgres")
         if os.geteuid() == 0:
             shutil.chown(folder, OTHER_USER)
         self._run("initdb", "--auth=trust", "--username=sluice", "--no-sync", "--pgdata", str(self._data))
+
+    def url_of(self, role: str, database: str) -> str:
+        """The URL of a database, with the role that opens it."""
+        return f"postgresql://{role}@/{database}?host={self._folder}"
 
     def start(self) -> None:
         """Start it and wait until it answers."""
@@ -63,12 +68,16 @@ class Server:
         """End it at once, and all its connections."""
         self._run("pg_ctl", "-D", str(self._data), "-w", "-m", "immediate", "stop")
 
-    def _run(self, program: str, *arguments: str) -> None:
+    def execute(self, script: str) -> None:
+        """Run a script of psql as the administrator."""
+        self._run("psql", "-d", "postgres", "-h", str(self._folder), "-U", "sluice", *STRICT, stdin=script)
+
+    def _run(self, program: str, *arguments: str, stdin: str = "") -> None:
         user = OTHER_USER if os.geteuid() == 0 else None
         done = subprocess.run(
             [str(self._binaries / program), *arguments],
             check=False,
-            stdin=subprocess.DEVNULL,
+            input=stdin,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             text=True,

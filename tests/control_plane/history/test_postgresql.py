@@ -8,8 +8,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from sqlalchemy import delete
+from sqlalchemy.exc import ProgrammingError
 
-from queue_manager.accounting.database import HistoryUnavailable
+from queue_manager.accounting import sql_tables
+from queue_manager.accounting.database import HistoryUnavailable, open_for_reading, open_for_writing
 from queue_manager.accounting.history_queries import HistoryFilter, read_history
 from queue_manager.accounting.record_types import StepKind
 from queue_manager.api.api_resources import JOBS
@@ -41,6 +44,19 @@ def test_what_holds_for_every_database_holds_for_postgresql(
     check: Callable[[str], None], server: postgresql.Server
 ) -> None:
     check(server.url)
+
+
+def test_the_roles_of_the_page_for_admins_write_and_only_read(server: postgresql.Server) -> None:
+    """The statements of deploy/CLUSTER.md#history."""
+    page = (ROOT / "deploy" / "CLUSTER.md").read_text()
+    server.execute(page.partition("```sql\n")[2].partition("```")[0])
+    writer, reader = (server.url_of(role, "sluice") for role in ("sluice_writer", "sluice_reader"))
+    open_for_writing(writer).dispose()
+    assert history(reader).returncode == 0
+    engine = open_for_reading(reader)
+    with pytest.raises(ProgrammingError, match="permission denied"), engine.begin() as connection:
+        connection.execute(delete(sql_tables.jobs))
+    engine.dispose()
 
 
 def history(url: str, *flags: str) -> subprocess.CompletedProcess[str]:

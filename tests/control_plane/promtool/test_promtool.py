@@ -48,23 +48,43 @@ def test_a_rule_with_a_mistake_is_refused(expression: str, accepted: bool, tmp_p
     assert (promtool("check", "rules", str(file)).returncode == 0) is accepted
 
 
+def is_firing(alert: str, series: str, values: str, folder: Path) -> bool:
+    """Whether the alert fires 90 minutes after the epoch, at which `promtool test rules` starts, if a series has these
+    values, one per minute.
+    """
+    count = f'count(ALERTS{{alertname="{alert}", alertstate="firing"}})'
+    accepted = []
+    for samples in ([], [{"labels": "{}", "value": 1}]):
+        expected = {"expr": count, "eval_time": "90m", "exp_samples": samples}
+        case = {
+            "interval": "1m",
+            "input_series": [{"series": series, "values": values}],
+            "promql_expr_test": [expected],
+        }
+        file = folder / "test.yaml"
+        file.write_text(yaml.safe_dump({"rule_files": [str(RULES)], "tests": [case]}))
+        accepted.append(promtool("test", "rules", str(file)).returncode == 0)
+    assert accepted.count(True) == 1
+    return accepted[1]
+
+
 @pytest.mark.parametrize(("days", "fires"), [(20, True), (22, False)])
 def test_a_certificate_that_is_not_renewed_in_time_raises_an_alert(days: int, fires: bool, tmp_path: Path) -> None:
-    """Sixty minutes after the epoch, at which `promtool test rules` starts."""
-    expires = days * 86400 + 3600
+    """Sixty minutes after the epoch."""
     series = 'sluice_certificate_expiry_timestamp_seconds{certificate="webhook",pod="p"}'
-    count = 'count(ALERTS{alertname="SluiceCertificateExpires", alertstate="firing"})'
-    test = {
-        "interval": "1m",
-        "input_series": [{"series": series, "values": f"{expires}x120"}],
-        "promql_expr_test": [
-            {"expr": count, "eval_time": "90m", "exp_samples": [{"labels": "{}", "value": 1}] if fires else []}
-        ],
-    }
-    file = tmp_path / "test.yaml"
-    file.write_text(yaml.safe_dump({"rule_files": [str(RULES)], "tests": [test]}))
-    done = promtool("test", "rules", str(file))
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert is_firing("SluiceCertificateExpires", series, f"{days * 86400 + 3600}x120", tmp_path) is fires
+
+
+@pytest.mark.parametrize(
+    ("values", "fires"),
+    [
+        ("0x80 60+60x20", True),  # without a write since minute 80
+        ("0x84 60+60x2 0x20", False),  # that continued after two minutes
+        ("0x120", False),
+    ],
+)
+def test_a_history_that_is_not_written_raises_an_alert(values: str, fires: bool, tmp_path: Path) -> None:
+    assert is_firing("SluiceHistoryStalled", 'sluice_history_stalled_seconds{pod="p"}', values, tmp_path) is fires
 
 
 def test_prometheus_accepts_names_and_help_texts_of_the_metrics() -> None:

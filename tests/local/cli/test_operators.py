@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import signal
+import time
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -13,6 +16,7 @@ from queue_manager.api.api_resources import JOBS, PODS, WORKLOADS
 from queue_manager.api.types import Workload
 from queue_manager.cli.login_name import login_name
 from queue_manager.engine.transport_protocol import Request
+from queue_manager.visibility.deactivated_jobs import job_name
 from tests.local.cli.conftest import JOB, User
 from tests.local.cluster.conftest import Up, sluice
 from tests.local.cluster.test_stories import until_workload
@@ -163,6 +167,41 @@ async def test_ctrl_c_between_two_changes_reports_the_first_and_skips_the_second
     (left,) = me.json("deactivated")
     assert (other["name"], other["result"]) == (left["name"], "not done")
     assert {row["name"], left["name"]} == {"one", "two"}
+
+
+async def test_a_staggered_reactivation_pauses_and_an_interruption_says_how_far_it_came(
+    user: Callable[..., User],
+) -> None:
+    """The times are those at which the API server has the change; the pause is longer than their inaccuracy."""
+    me, pause, names = user(), 2.0, ["a", "b", "c", "d"]
+    for name in names:
+        me.submit(name)
+    me.says("deactivate", *names)
+    for name in names:
+        await me.until_state(name, "Deactivated")
+    active: dict[str, float] = {}
+    async with me.up.client() as client:
+
+        async def three_are_active() -> bool:
+            for workload in await client.list(WORKLOADS, "default", type=Workload):
+                if workload.spec.active:
+                    active.setdefault(job_name(workload), time.monotonic())
+            return len(active) >= 3
+
+        command = ("reactivate", "--all", "-q", "user-queue", "--stagger", f"{pause:.0f}s", "-o", "json")
+        with me.begin(*command) as process:
+            await until(three_are_active, "three are reactivated")
+            process.send_signal(signal.SIGINT)
+            out, error = process.communicate(timeout=60)
+    times = list(active.values())
+    assert all(pause - 0.5 < later - earlier < 3 * pause for earlier, later in pairwise(times))
+    assert (process.returncode, error) == (130, "")
+    results = {row["name"]: row["result"] for row in json.loads(out)}
+    (left,) = [row["name"] for row in me.json("deactivated")]
+    assert results.pop(left) == "not done"
+    assert list(results) == list(active)
+    assert set(results.values()) <= {"reactivated", "failed"}  # "failed" if it was interrupted before the response
+    assert list(results.values())[:2] == ["reactivated", "reactivated"]
 
 
 async def test_hold_drain_and_release_of_queues(

@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
+import yaml
 from rich.cells import cell_len
 
-from queue_manager.api.api_resources import CLUSTER_QUEUES, LOCAL_QUEUES, WORKLOAD_PRIORITY_CLASSES
+from queue_manager.api.api_resources import (
+    CLUSTER_QUEUES,
+    JOBS,
+    LOCAL_QUEUES,
+    NAMESPACES,
+    WORKLOAD_PRIORITY_CLASSES,
+)
+from queue_manager.cli.arguments import parser
 from tests.local.cli.conftest import JOB, User
 from tests.local.cli.terminal import Terminal
-from tests.local.cluster.conftest import SLUICE, sluice
+from tests.local.cluster.conftest import SLUICE, Up, sluice
+from tests.waiting import until
 
 COLUMNS = 80
 LONG = "a-job-with-a-rather-long-name-for-eighty-columns"
@@ -27,15 +37,24 @@ waitForPodsReady:
 STORED = "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\nmultiKueue: {origin: here}\n"
 
 
-async def shown(*arguments: str, env: dict[str, str]) -> list[str]:
-    """The lines that a command prints on a terminal."""
+async def printed(*arguments: str, env: dict[str, str]) -> Terminal:
+    """The terminal on which a command has ended."""
     terminal = Terminal(*SLUICE, *arguments, env=env)
     try:
         await terminal.until_ended()
         assert "Traceback" not in terminal.text
-        return terminal.text.replace("\r\n", "\n").rstrip("\n").split("\n")
+        return terminal
     finally:
         terminal.close()
+
+
+async def shown(*arguments: str, env: dict[str, str]) -> list[str]:
+    """The lines that a command prints on a terminal."""
+    return lines_of(await printed(*arguments, env=env))
+
+
+def lines_of(terminal: Terminal) -> list[str]:
+    return terminal.text.replace("\r\n", "\n").rstrip("\n").split("\n")
 
 
 def unfit(lines: list[str]) -> list[str]:
@@ -49,6 +68,93 @@ async def wrongly_printed(commands: list[list[str]], env: dict[str, str]) -> dic
     """The lines that do not fit, by command."""
     found = {" ".join(command): unfit(await shown(*command, env=env)) for command in commands}
     return {command: lines for command, lines in found.items() if lines}
+
+
+TEAM = "team-with-a-rather-long-name-too"
+QUEUE = "queue-of-the-team-with-a-rather-long-name"
+TABLES = [  # each command that prints a table, in a state in which its table has rows
+    "ps -A",
+    "ps -A -o wide",
+    "ps --all",
+    "queues",
+    "queues -o wide",
+    "deactivated -A",
+    "deactivated -A -o wide",
+    "deactivated -A --by cause",
+    "history",
+    "history -o wide",
+    f"history {LONG} -n {TEAM}",
+    f"history {LONG} -n {TEAM} -o wide",
+    "report",
+    "report --by queue,user,flavor,namespace",
+    "report -o wide",
+    f"show {LONG} -n {TEAM}",
+    f"show {LONG} -n {TEAM} -o wide",
+    f"explain {LONG}-2 -n {TEAM}",
+    f"explain {LONG}-2 -n {TEAM} -o wide",
+    f"wait {LONG} -n {TEAM}",
+    f"wait {LONG}-2 -n {TEAM} --timeout 100ms",
+    f"submit -n {TEAM} -f {{jobs}}",
+    f"submit -n {TEAM} -f {{jobs}} --replace --wait",
+    f"import -n {TEAM} --to-queue {QUEUE}",
+    "adopt",
+    "upgrade --check",
+]
+WITHOUT_TABLE = {  # with -o: they print sentences, see the tests below
+    *("run", "cancel", "deactivate", "reactivate", "hold", "drain", "release", "doctor", "uninstall", "demo"),
+    "crds",  # its --output is a folder
+}
+
+
+def test_each_command_with_a_table_is_run_on_a_terminal() -> None:
+    [commands] = [action for action in parser()._actions if isinstance(action.choices, dict)]
+    with_rows = {
+        name
+        for name, command in (commands.choices or {}).items()
+        if any("--output" in action.option_strings for action in command._actions)
+    }
+    assert with_rows - {line.split()[0] for line in TABLES} - WITHOUT_TABLE == set()
+
+
+async def test_each_table_fits_on_a_terminal_with_its_colours(user: Callable[..., User], tmp_path: Path) -> None:
+    me, jobs = user("3s"), tmp_path / "jobs.yaml"
+    template = JOB.replace("user-queue", QUEUE)
+    quick = template.format(name=f"{LONG}-3", command=FAILS, spec="backoffLimit: 0", cpu="100m")
+    jobs.write_text(quick)
+    async with me.up.client() as client:
+        await client.create(NAMESPACES, "", {"metadata": {"name": TEAM}})
+        spec = {"clusterQueue": "cluster-queue"}
+        await client.create(LOCAL_QUEUES, TEAM, {"metadata": {"name": QUEUE}, "spec": spec})
+        unqueued = yaml.safe_load(quick.replace(f"{LONG}-3", f"{LONG}-4"))
+        del unqueued["metadata"]["labels"]
+        container = {"name": "main", "image": "local", "command": ["sleep", "600"]}
+        unqueued["spec"].update(suspend=False, template={"spec": {"restartPolicy": "Never", "containers": [container]}})
+        await client.create(JOBS, TEAM, unqueued)
+        for name, cpu in ((LONG, "100m"), (f"{LONG}-2", "64")):
+            text = template.format(name=name, command=FAILS, spec="backoffLimit: 6", cpu=cpu)
+            me.run("submit", "-n", TEAM, "-f", "-", stdin=text)
+
+    await until(lambda: len(me.json("deactivated", "-n", TEAM)) == 1, "one is deactivated")
+    is_history_known = isinstance(me.up, Up)  # that of another cluster is read from its database
+    env = {"KUBECONFIG": str(me.up.kubeconfig)}
+    wrong: dict[str, object] = {}
+    for line in TABLES:
+        if line.startswith(("history", "report")) and not is_history_known:
+            continue
+        command = line.format(jobs=jobs).split()
+        terminal = await printed(*command, env=env)
+        if bad := unfit(lines_of(terminal)):
+            wrong[line] = bad
+        elif len(lines_of(terminal)) < 2 or "\x1b[" not in terminal.raw:
+            wrong[line] = ("no table, or no colours", lines_of(terminal))
+    assert wrong == {}
+
+
+async def test_the_demonstration_fits_on_a_terminal(tmp_path: Path) -> None:
+    """It draws the queue again and again over what it has drawn, padded."""
+    terminal = await printed("demo", env={"TMPDIR": str(tmp_path)})
+    assert [line for line in terminal.text.splitlines() if cell_len(line.rstrip()) > COLUMNS] == []
+    assert "\x1b[" in terminal.raw
 
 
 async def test_sentences_about_jobs_and_queues_fit_on_a_terminal(user: Callable[..., User]) -> None:
@@ -147,6 +253,19 @@ async def test_a_cluster_in_the_background_is_announced_in_lines_that_fit(tmp_pa
         ended = await shown("down", *flags, env=env)
     assert unfit(ended) == []
     assert unfit(await shown("down", *flags, env=env)) == []
+
+
+async def test_a_cluster_in_the_foreground_says_what_it_does_in_lines_that_fit() -> None:
+    """Its path is short, since the lines have commands with it, which are not broken."""
+    with tempfile.TemporaryDirectory(prefix="sluice-", dir="/tmp") as folder:
+        terminal = Terminal(*SLUICE, "up", "--data-dir", folder, env={})
+        try:
+            await terminal.until_shows("Ctrl-C stops the cluster")
+            terminal.type("\x03")
+            await terminal.until_ended()
+            assert unfit(lines_of(terminal)) == []
+        finally:
+            terminal.close()
 
 
 def test_a_pipe_gets_a_sentence_in_one_line(tmp_path: Path) -> None:

@@ -324,7 +324,7 @@ async def test_wait_ends_with_the_outcome_of_the_jobs(user: Begin) -> None:
         1,
         [("good", "reached"), ("bad", "failed")],
     )
-    assert me.says("wait", "good").split()[-2:] == ["Succeeded", "succeeded"]
+    assert me.says("wait", "good").split()[-2:] == ["Succeeded", "reached"]
     me.submit("behind", cpu="2")
     await me.until_state("behind", "Pending")
     behind = me.run("wait", "behind", "--timeout", "3s", "-o", "json")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+import sys
 import time
 from collections.abc import Callable
 from datetime import datetime
@@ -21,6 +22,7 @@ from tests.waiting import until
 
 CONFIG = f"{HEAD}waitForPodsReady: {{timeout: 2m, overrides: {{minTimeout: 1s}}}}\n"
 Tree = dict[str, Any]
+MI = 1 << 20
 
 
 @pytest.fixture
@@ -198,6 +200,30 @@ async def test_the_history_is_read_where_the_configuration_of_the_running_cluste
     stopped = sluice("history")
     assert (stopped.returncode, stopped.stderr.count("history.url of the cluster, with --store URL")) == (3, 1)
     assert [job["name"] for job in history("--store", f"sqlite:///{tmp_path}/elsewhere.db")] == ["quick"]
+
+
+async def test_the_history_has_cpu_time_and_peak_memory_of_what_a_job_ran(
+    start: Callable[..., Up], history: Callable[..., Any]
+) -> None:
+    """The large one holds its memory until a sample was taken; both are smaller than the process of `sluice up`."""
+    hold = "import time; held = bytearray(80 << 20); end = time.process_time() + 0.5\n"
+    burn = "while time.process_time() < end: pass\ntime.sleep(3)"
+    up = start("--cpu", "2", "--memory", "4Gi")
+    async with up.client() as client:
+        await queue(client, {"spot": {}}, "1")
+        await client.create(JOBS, "default", submit("large", sys.executable, "-S", "-c", hold + burn))
+        await client.create(JOBS, "default", submit("small", "sleep", "3"))
+        await ended(client, "large")
+        await ended(client, "small")
+
+    def used() -> dict[str, Tree]:
+        return {job["name"]: job for job in history() if job["memoryPeakBytes"] is not None}
+
+    await until(lambda: "large" in used(), "its use is in the history")
+    large, small = used()["large"], used().get("small")
+    assert 80 * MI < large["memoryPeakBytes"] < 80 * MI + 40 * MI
+    assert 0.5 <= large["cpuUsedSeconds"] < 5
+    assert small is None or small["memoryPeakBytes"] < 40 * MI
 
 
 async def test_the_time_between_a_stop_and_the_next_start_is_not_counted_as_running(

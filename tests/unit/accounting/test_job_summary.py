@@ -306,3 +306,10 @@ def test_a_deactivated_job_is_counted_apart_from_those_that_ended() -> None:
 def test_a_percentile_is_a_value_that_was_measured() -> None:
     assert [percentile([1.0, 2.0, 3.0, 4.0], p) for p in (50, 75, 76, 90)] == [2.0, 3.0, 4.0, 4.0]
     assert (percentile([], 50), percentile([7.0], 1)) == (None, 7.0)
+
+
+def test_a_job_that_ran_outside_of_every_queue_has_not_waited() -> None:
+    end = step(StepKind.FINISHED, 9, 0, reason="Succeeded")
+    assert summary(job(queue=""), [end], [], at(20)).waited_seconds == 0
+    assert summary(job(queue=""), [], [], at(20)).waited_seconds == 20
+    assert summary(job(), [end], [], at(20)).waited_seconds == 9

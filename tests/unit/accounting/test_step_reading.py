@@ -105,7 +105,7 @@ def test_an_eviction_keeps_its_reason(reason: str, kind: StepKind, cause: str) -
     ("reason", "end", "message"),
     [
         ("PodsReadyTimeout", 20, "exit 3: no such column"),
-        ("Deactivated", 20, "stopped by a user"),  # the attempt ended for another reason before
+        ("Deactivated", 20, "The workload is deactivated by a user (before: exit 3: no such column)"),
         ("PodsReadyTimeout", 15, "stopped by a user"),  # an attempt before this eviction
     ],
 )

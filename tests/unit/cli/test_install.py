@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from queue_manager.cli.main import main
+from queue_manager.configuration.loading import loads
 from queue_manager.installation.helm_values import settings_from
 from queue_manager.installation.objects import objects
 from queue_manager.installation.settings import CONFIG, Settings
@@ -74,6 +75,23 @@ def test_the_configuration_may_come_from_a_pipe(
     os.close(end)
     printed = [each for each in yaml.safe_load_all(capsys.readouterr().out) if each["kind"] == "ConfigMap"]
     assert text in [each["data"].get("controller_manager_config.yaml") for each in printed]
+
+
+def test_the_page_for_admins_gives_the_queue_its_history(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The two files of deploy/CLUSTER.md#history."""
+    page = (Path(__file__).parents[3] / "deploy" / "CLUSTER.md").read_text()
+    section = page.partition("\n## History\n")[2].partition("\n## ")[0]
+    written = [block.partition("```")[0] for block in section.split("```yaml\n")[1:]]
+    config, values = tmp_path / "kueue_config.yaml", tmp_path / "history.yaml"
+    for file, text in zip((config, values), (CONFIG + written[0], written[1]), strict=True):
+        file.write_text(text)
+    assert main(["install", "--config", str(config), "--values", str(values)]) == 0
+    [queue] = [each for each in yaml.safe_load_all(capsys.readouterr().out) if each["kind"] == "Deployment"]
+    [manager] = queue["spec"]["template"]["spec"]["containers"]
+    [password] = [each for each in manager["env"] if each["name"] == "PGPASSWORD"]
+    secret = password["valueFrom"]["secretKeyRef"]
+    assert f"create secret generic {secret['name']} --from-literal={secret['key']}=" in section
+    assert loads(config.read_text(), "config").history.url.startswith("postgresql://sluice_writer@")
 
 
 def test_a_mistake_in_the_configuration_names_file_and_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

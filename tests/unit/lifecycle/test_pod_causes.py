@@ -12,6 +12,7 @@ from queue_manager.lifecycle.pod_causes import (
     MAX_CHARACTERS,
     CauseRank,
     PodCause,
+    cause_at_deadline,
     cause_of,
     cause_of_failure,
     one_line,
@@ -209,3 +210,11 @@ def test_an_exit_code_names_the_signal_unless_a_reason_explains_it(end: Tree, te
     cause = cause_of(pod("Failed", end))
     assert cause is not None
     assert cause.text == text
+
+
+def test_a_container_that_is_being_created_is_the_cause_at_the_deadline_alone() -> None:
+    creating, stuck = pod("Pending", waiting("ContainerCreating")), pod("Pending", stuck=NODES)
+    assert worst_cause([creating]) is None
+    assert cause_at_deadline([creating], at(0)) == "ContainerCreating: container c has not started"
+    assert cause_at_deadline([creating, stuck], at(0)) == "0/3 nodes: Insufficient cpu"
+    assert cause_at_deadline([pod("Pending", waiting("ContainerCreating"), deleted=True)], at(0)) == ""

@@ -8,7 +8,8 @@ import pytest
 
 from job_controller.model import Job
 from queue_manager.accounting.job_summary import summary
-from queue_manager.accounting.record_types import StepKind
+from queue_manager.accounting.record_types import StepKind, StepRecord
+from queue_manager.accounting.step_reading import workload_records
 from queue_manager.api.types import Workload
 from queue_manager.cli.explanation_reading import with_pods
 from queue_manager.cli.named_targets import JobTarget
@@ -49,8 +50,11 @@ def inactive(reason: str, message: str, **more: object) -> Workload:
 RUN_TIME = inactive("DeactivatedDueToMaximumExecutionTimeExceeded", TOO_LONG, pod_cause=BOOM)
 NEVER_READY = inactive("DeactivatedDueToRequeuingLimitExceeded", f"{RETRIES}; {BOOM}", pod_cause=BOOM)
 UNKNOWN = inactive("DeactivatedDueToRequeuingLimitExceeded", RETRIES)
-BY_ROOT = inactive(
-    "Deactivated", "The workload is deactivated", annotations={"sluice/deactivated-by": "0:root"}, pod_cause=BOOM
+BY_ROOT, BY_ROOT_AT_ONCE = (
+    inactive(
+        "Deactivated", "The workload is deactivated", annotations={"sluice/deactivated-by": "0:root"}, pod_cause=cause
+    )
+    for cause in (BOOM, "ContainerCreating: container main has not started")
 )
 REJECTED = inactive("DeactivatedDueToAdmissionCheck", f"The workload is deactivated due to {CHECK}")
 
@@ -64,7 +68,8 @@ REJECTED = inactive("DeactivatedDueToAdmissionCheck", f"The workload is deactiva
         (job(), RUN_TIME, [], "maximum execution time exceeded"),
         (job(), NEVER_READY, [], BOOM),
         (job(), UNKNOWN, [], "pods not ready"),
-        (job(), BY_ROOT, [], "by root"),
+        (job(), BY_ROOT, [], "by root (before: exit 3: boom)"),
+        (job(), BY_ROOT_AT_ONCE, [], "by root"),
         (job(), REJECTED, [], CHECK),
     ],
 )
@@ -92,6 +97,8 @@ def recorded(reason: str, message: str, its: Workload, pods: list[Pod]) -> str:
     """The cause in the history."""
     kind = StepKind.FINISHED if its.spec.active else StepKind.DEACTIVATED
     end = samples.step(kind, 9, reason=reason.removeprefix("DeactivatedDueTo"), message=message)
+    if kind is StepKind.DEACTIVATED:
+        [end] = [one for one in workload_records(None, its, at(60)) if isinstance(one, StepRecord)]
     dead = [samples.pod(exit_code=3, phase="Failed", message="exit 3") for _ in pods]
     return summary(samples.job(), [end], dead, samples.at(60)).cause
 

@@ -14,6 +14,7 @@ from queue_manager.api.types import (
     Admission,
     AdmissionCheckRule,
     AdmissionChecksStrategy,
+    Attempt,
     ClusterQueue,
     ClusterQueueSpec,
     Cohort,
@@ -22,6 +23,7 @@ from queue_manager.api.types import (
     LocalQueue,
     LocalQueueSpec,
     QueueStatus,
+    RequeueHistory,
     RequeueState,
     ResourceFlavor,
     ResourceFlavorSpec,
@@ -33,6 +35,7 @@ from queue_manager.api.types import (
 from queue_manager.configuration import KueueConfig
 from queue_manager.configuration.kueue_config import RequeuingStrategy, WaitForPodsReady
 from queue_manager.visibility.diagnosis.examination import confirmed, examine, needs_confirmation
+from queue_manager.visibility.diagnosis.image_pulls import image_pulls
 from queue_manager.visibility.diagnosis.problem import Problem
 from queue_manager.visibility.diagnosis.snapshot import (
     CertificateFacts,
@@ -45,6 +48,7 @@ from queue_manager.visibility.diagnosis.snapshot import (
     NodeFacts,
     WebhookServiceFacts,
 )
+from queue_manager.visibility.wire_types import Event, Reference
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 SECOND = timedelta(seconds=1)
@@ -88,9 +92,23 @@ def config(**settings: object) -> KueueConfig:
     return KueueConfig(wait_for_pods_ready=WaitForPodsReady(**settings))  # type: ignore[arg-type]
 
 
+def timed_out(pod_cause: str, *conditions: Condition) -> Workload:
+    """A Workload whose last attempt ended at the deadline for ready pods."""
+    attempt = Attempt(start=NOW, end=NOW + 100 * SECOND, reason="PodsReadyTimeout", pod_cause=pod_cause)
+    return workload(*conditions, requeue_history=RequeueHistory(attempts=(attempt,)))
+
+
+PULLED = 'Successfully pulled image "train:7" in 58.1s (1m35.2s including waiting). Image size: 4012345678 bytes.'
+PULLS = list(
+    image_pulls(
+        Event(involved_object=Reference(kind="Pod", namespace="team", name="p"), reason="Pulled", message=message)
+        for message in (PULLED, 'Successfully pulled image "a" in 2s', 'Container image "b" already present on machine')
+    )
+)
 MANAGER, WEBHOOKS = Key("kueue-system", "manager"), Key("kueue-system", "webhooks")
 CERTIFICATE = Key("kueue-system", "certificate")
 LIMITED = RequeuingStrategy(backoff_limit_count=5)
+SHORT = config(timeout=timedelta(seconds=100), requeuing_strategy=LIMITED)
 HEALTHY = ClusterSnapshot(
     now=NOW,
     config=KueueConfig(),
@@ -183,6 +201,18 @@ FOUND = {
             "workloads": [started_after(90 * SECOND)],
         },
         ("warning", "PodsReadyTimeoutTooShort", "waitForPodsReady.timeout", "took 90s"),
+    ),
+    "an image pull as slow as the timeout": (
+        {"config": SHORT, "image_pulls": PULLS},
+        ("warning", "PodsReadyTimeoutTooShort", "waitForPodsReady.timeout", "pulled train:7 for pod team/p in 95s"),
+    ),
+    "an attempt that ended while its image was pulled": (
+        {"config": SHORT, "workloads": [timed_out("ContainerCreating: container main has not started")]},
+        ("warning", "PodsReadyTimeoutTooShort", "waitForPodsReady.timeout", "Job team/job did not start"),
+    ),
+    "an attempt that ended because its image does not exist": (
+        {"config": SHORT, "workloads": [timed_out("ErrImagePull: not found")]},
+        ("warning", "ImageNotPulled", "job/job -n team", "until the timeout: ErrImagePull: not found."),
     ),
     "an expired certificate": (
         {"certificates": [CertificateFacts("crd/x", NOW - SECOND, "renew")]},
@@ -305,6 +335,16 @@ SILENT: dict[str, dict[str, object]] = {
     "an end of all retries by time": {
         "config": config(requeuing_strategy=RequeuingStrategy(give_up_after=DAY), timeout=timedelta(minutes=5))
     },
+    "an image pull that is much faster than the timeout": {"image_pulls": PULLS},
+    "pods that have become ready once the image was there": {
+        "config": SHORT,
+        "workloads": [timed_out("ErrImagePull: not found", true("PodsReady"))],
+    },
+    "attempts that ended at a shorter timeout than today's": {
+        "config": config(timeout=timedelta(minutes=5), requeuing_strategy=LIMITED),
+        "workloads": [timed_out("ContainerCreating: container main has not started")],
+    },
+    "attempts that ended for another cause": {"config": SHORT, "workloads": [timed_out("exit 3: boom")]},
     "no waitForPodsReady": {"config": KueueConfig(wait_for_pods_ready=None), "workloads": [RETRIED]},
     "a cycle of cohorts": {
         "cluster_queues": [cluster_queue(cohort="a", borrowing="9")],

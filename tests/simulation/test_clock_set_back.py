@@ -59,7 +59,7 @@ def tries(world: World) -> list[int]:
     return [sum(e.count or 0 for e in w.status.scheduling_stats.evictions) for w in held if w.status.scheduling_stats]
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(
     moment=st.integers(10, 250).map(lambda tenths: tenths / 10),
     back=st.sampled_from([1, 7, 60, 3600, 86400, 31 * 86400]),

@@ -121,7 +121,9 @@ def test_quota_is_in_use_while_a_pod_is_being_created(ended: Callable[[Cluster],
     run_virtual(scenario())
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize(
+    "seed", [*range(5), *(pytest.param(seed, marks=pytest.mark.exhaustive) for seed in range(5, 20))]
+)
 def test_pods_stay_within_quota_with_slow_creates_and_replaced_queues(seed: int) -> None:
     """Jobs of 50 to 1000 milli-cpu are created, deleted and deactivated at random while a queue is replaced."""
 

@@ -9,6 +9,7 @@ head if it
     uses only quota that is left beside the head at that time, or
     needs no more than the nominal quota of another ClusterQueue.
 
+The same holds for a Workload that has to preempt others first, so none is evicted for quota that is kept for a head.
 So a Workload that passes never moves the promised start back, and each promise is kept or improved until the head
 starts. A running Workload without a declared maximum counts as running forever: if the head needs its quota, the
 promised start is unknown, and only Workloads with a declared maximum pass; each delays the head by at most that
@@ -50,11 +51,12 @@ class BackfillRules:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A Workload that fits now, with its ClusterQueue and flavor assignment."""
+    """A Workload that fits as soon as its victims are gone, with its ClusterQueue and flavor assignment."""
 
     queue: QueueState
     info: Info
     assignment: Assignment
+    victims: tuple[Holding, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +96,7 @@ class Backfilling:
         now: datetime,
         gone: Collection[str] = (),
     ) -> bool:
-        """Whether the admission of this Workload, which fits now, would break a promise.
+        """Whether the admission of this Workload, now or after its preemption, would break a promise.
 
         `waiting`: by ClusterQueue the first Workload that found no quota. Of these only Workloads count that are
         ordered before the candidate and share quota with it. `gone`: uids of the Workloads without whose usage the
@@ -141,7 +143,7 @@ def promise(state: SchedulerState, queue: QueueState, head: Info, now: datetime,
 
 
 def may_pass(state: SchedulerState, promised: Promise, candidate: Candidate, now: datetime) -> bool:
-    """Whether a Workload that fits now leaves the promised start of the head where it is."""
+    """Whether the admission of a Workload leaves the promised start of the head where it is."""
     queue, longest, assignment = candidate.queue, candidate.info.longest_run, candidate.assignment
     if queue is not promised.queue and assignment.borrow == 0:
         return True
@@ -149,7 +151,8 @@ def may_pass(state: SchedulerState, promised: Promise, candidate: Candidate, now
         return True
     if promised.starts_by is NEVER:
         return False
-    with _without(state, promised.ended), _added(promised.queue.node, promised.usage):
+    ended = {holding.uid: holding for holding in (*promised.ended, *candidate.victims)}
+    with _without(state, ended.values()), _added(promised.queue.node, promised.usage):
         return all(amount <= queue.node.available(fr) for fr, amount in assignment.usage.items())
 
 

@@ -122,9 +122,8 @@ def run_cycle(
     """Decide about one head per ClusterQueue. `heads` are (ClusterQueue name, Workload).
 
     `waiting`: the first Workload of each ClusterQueue that found no quota since the last change. With `backfilling`
-    others pass it only if they do not delay it.
+    others pass it, and a head that finds none in this cycle, only if they do not delay it.
     """
-    guard = _HeadGuard(state, now, backfilling, waiting) if backfilling is not None and waiting else None
     outcomes: list[Outcome] = []
     entries: list[_Entry] = []
     admissible: list[tuple[str, Info]] = []
@@ -136,6 +135,9 @@ def run_cycle(
             admissible.append((name, info))
     with PlannedUsage(state, (name for name, _ in admissible)) as planned:
         entries += (_entry(state, planned, state.queues[name], info, now) for name, info in admissible)
+        guard = None
+        if backfilling is not None and (without_quota := _without_quota(waiting, entries)):
+            guard = _HeadGuard(state, now, backfilling, without_quota)
         taken: set[str] = set()  # victims of this cycle
         freed: list[QuotaNode] = []  # their ClusterQueues
         for entry in _in_order(state, entries, freed):
@@ -151,6 +153,20 @@ def _entry(state: SchedulerState, planned: PlannedUsage, queue: QueueState, info
     passed = planned.passed_by(info, queue)
     with planned.without(passed):
         return _Entry(info, queue, nominate(state, planned, queue, info, now), passed)
+
+
+def _without_quota(waiting: Mapping[str, Info], entries: Iterable[_Entry]) -> dict[str, Info]:
+    """Return the first Workload of each ClusterQueue that found no quota, in this cycle or before it.
+
+    One that exceeds the limits, or finds no flavor, does not wait for quota.
+    """
+    first = dict(waiting)
+    for entry in entries:
+        waits = not entry.nomination.is_possible and entry.assignment.reason == reasons.WAITING_FOR_QUOTA
+        before = first.get(entry.queue.name)
+        if waits and (before is None or entry.info.rank < before.rank):
+            first[entry.queue.name] = entry.info
+    return first
 
 
 def _in_order(state: SchedulerState, entries: list[_Entry], freed: list[QuotaNode]) -> Iterator[_Entry]:
@@ -211,7 +227,7 @@ def _shares_quota(state: SchedulerState, reservation: Reservation, queue: QueueS
 
 @dataclass(frozen=True, slots=True)
 class _HeadGuard:
-    """Decides with backfilling whether an admission would delay a head that waits."""
+    """Decides with backfilling whether an admission, or a preemption for it, would delay a head that waits."""
 
     state: SchedulerState
     now: datetime
@@ -219,16 +235,19 @@ class _HeadGuard:
     waiting: Mapping[str, Info]
 
     def delays(self, entry: _Entry, planned: PlannedUsage) -> bool:
-        candidate = Candidate(entry.queue, entry.info, entry.assignment)
-        return self.backfilling.delays_a_head(self.state, self.waiting, candidate, self.now, planned.victims.keys())
+        victims = tuple(victim.holding for victim in entry.nomination.victims)
+        candidate = Candidate(entry.queue, entry.info, entry.assignment, victims)
+        with planned.without(frozenset((entry.info.uid,))):
+            gone = planned.victims.keys()
+            return self.backfilling.delays_a_head(self.state, self.waiting, candidate, self.now, gone)
 
 
 def _process(planned: PlannedUsage, entry: _Entry, taken: set[str], guard: _HeadGuard | None) -> Outcome:
     """Decide one entry, given the outcomes of the entries before it. Its usage or reservation counts for later ones."""
+    if entry.nomination.is_possible and guard is not None and guard.delays(entry, planned):
+        planned.forget(entry.info.uid)
+        return _refuse(entry, reasons.WAITING_FOR_QUOTA, messages.KEPT_FOR_HEAD_MESSAGE, Retry.CHANGE)
     if entry.nomination.fits:
-        if guard is not None and guard.delays(entry, planned):
-            planned.forget(entry.info.uid)
-            return _refuse(entry, reasons.WAITING_FOR_QUOTA, messages.KEPT_FOR_HEAD_MESSAGE, Retry.CHANGE)
         return _admit(planned, entry)
     if entry.nomination.victims or entry.nomination.will_fit:
         return _preempt(planned, entry, taken)

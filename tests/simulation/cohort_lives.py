@@ -46,15 +46,13 @@ class Life(msgspec.Struct, frozen=True):
 
 
 def life(seed: int) -> Life:
-    """The life of this seed. Where backfilling is on nothing is preempted: see KNOWN in `test_cohort_lives`."""
+    """The life of this seed."""
     rng = Random(seed)
     objects = [*_classes(), *_flavors(rng), *_cohorts(rng)]
     queues = list(_cluster_queues(rng))
     objects += [*queues, *_local_queues(queues)]
     crowd = [_submitting(rng, objects) for _ in range(rng.randint(4, 8))]
     config = _config(rng)
-    for queue in queues if "backfill" in config else ():
-        queue["spec"]["preemption"] = {"withinClusterQueue": "Never", "reclaimWithinCohort": "Never"}
     return Life(config, objects, crowd + [_move(rng, objects) for _ in range(rng.randint(15, 45))])
 
 

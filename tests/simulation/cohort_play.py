@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import sys
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
@@ -318,7 +319,7 @@ def main(count: int, first: int, report: Callable[[str], object] = print) -> int
         if found:
             broken += 1
             smallest = shrunk(life(seed))
-            path = Path(f"/tmp/life-{seed}.json")
+            path = Path(tempfile.gettempdir()) / f"life-{seed}.json"
             path.write_bytes(msgspec.json.format(msgspec.json.encode(smallest), indent=1))
             report(f"life {seed}: {found}; with {len(smallest.moves)} moves in {path}: {failure(smallest)}")
     report(f"{count} lives, {broken} broke something")

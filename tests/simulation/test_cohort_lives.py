@@ -28,16 +28,6 @@ def test_many_random_lives_keep_the_invariants(first: int) -> None:
         play(life(seed))
 
 
-# With backfilling a Workload preempts others although the quota that they release is kept for an aged head: then it is
-# refused, and what it leaves is not offered to others before the next change. And one that was refused because of an
-# aged head would be admitted by a manager that starts now.
-KNOWN = {"a-preemptor-behind-an-aged-head", "a-follower-of-an-aged-head-that-fits"}
-KEPT = [
-    pytest.param(path, id=path.stem, marks=pytest.mark.xfail(strict=True) if path.stem in KNOWN else ())
-    for path in sorted(FOLDER.glob("*.json"))
-]
-
-
-@pytest.mark.parametrize("path", KEPT)
+@pytest.mark.parametrize("path", sorted(FOLDER.glob("*.json")), ids=lambda path: path.stem)
 def test_a_life_that_broke_something_once_keeps_the_invariants(path: Path) -> None:
     play(read(path))

@@ -3,7 +3,7 @@
 import pytest
 
 from queue_manager.scheduling.backfill import NEVER, Backfilling, BackfillRules, promise
-from queue_manager.scheduling.cycle import Admit, Refuse, run_cycle
+from queue_manager.scheduling.cycle import Admit, Preempt, Refuse, run_cycle
 from queue_manager.scheduling.holdings import Holding
 from queue_manager.scheduling.quota_state import SchedulerState
 from queue_manager.scheduling.quota_tree import FlavorResource
@@ -22,12 +22,10 @@ def state(*queues):
     return result
 
 
-def run(s, name, cpu, *, ends=None, queue="cq", evicted=False):
+def run(s, name, cpu, *, ends=None, queue="cq", **fields):
     ends_by = None if ends is None else at(ends)
     one = pending(name)
-    s.hold(
-        Holding(one.uid, one.key, queue, one.queue, {CPU: cpu * 1000}, admitted=True, ends_by=ends_by, evicted=evicted)
-    )
+    s.hold(Holding(one.uid, one.key, queue, one.queue, {CPU: cpu * 1000}, admitted=True, ends_by=ends_by, **fields))
 
 
 def waiting(name, cpu, *, lasts=None, created=0.0, priority=0):
@@ -125,3 +123,41 @@ def test_the_next_one_may_not_use_what_one_before_it_left():
     run(s, "first", 2)
     (second,) = run_cycle(s, [("cq", waiting("second", 2, created=31))], at(60), rules, {"cq": head})
     assert isinstance(second, Refuse)
+
+
+@pytest.mark.parametrize(
+    ("lasts", "passes"),
+    [pytest.param(40, True, id="it ends before the head starts"), pytest.param(None, False, id="it may take longer")],
+)
+def test_nothing_is_preempted_for_quota_that_is_kept_for_a_head(lasts, passes):
+    """Of 10 cpus a victim has 5 until second 90. The head needs all; an equal one runs until 100."""
+    s = state(cluster_queue(quotas={"default": {"cpu": "10"}}, preemption={"withinClusterQueue": "LowerPriority"}))
+    run(s, "equal", 5, ends=100)
+    run(s, "lower", 5, ends=90, priority=-1)
+    one = waiting("small", 2, created=30, lasts=lasts)
+    (outcome,) = run_cycle(s, [("cq", one)], at(60), Backfilling(RULES), {"cq": waiting("head", 10)})
+    assert isinstance(outcome, Preempt) == passes
+
+
+@pytest.mark.parametrize("borrows", [False, True])
+def test_a_head_that_is_refused_in_the_same_cycle_keeps_its_quota(borrows):
+    """As after a restart, or a release, when the heads of both ClusterQueues are tried together."""
+    s = state(
+        cluster_queue("a", quotas={"default": {"cpu": "5" if borrows else "10"}}, cohortName="both"),
+        cluster_queue("b", quotas={"default": {"cpu": "5" if borrows else "0"}}, cohortName="both"),
+    )
+    run(s, "r", 8, ends=100, queue="a")
+    heads = [("a", waiting("head", 10)), ("b", waiting("small", 2, created=30))]
+    outcomes = {outcome.info.key.name: outcome for outcome in run_cycle(s, heads, at(60), Backfilling(RULES))}
+    assert isinstance(outcomes["head"], Refuse)
+    assert isinstance(outcomes["small"], Admit) == borrows
+
+
+def test_a_head_that_can_never_fit_keeps_no_quota():
+    s = state(
+        cluster_queue("a", quotas={"default": {"cpu": "5"}}, cohortName="both"),
+        cluster_queue("b", quotas={"default": {"cpu": "5"}}, cohortName="both"),
+    )
+    heads = [("a", waiting("head", 11)), ("b", waiting("small", 6, created=30))]
+    outcomes = {outcome.info.key.name: outcome for outcome in run_cycle(s, heads, at(60), Backfilling(RULES))}
+    assert (outcomes["head"].reason, type(outcomes["small"])) == ("ExceedsMaxQuota", Admit)

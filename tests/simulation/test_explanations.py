@@ -121,9 +121,9 @@ def check_codes(state: State, seen: Counter[str], where: object) -> None:
 # The least number of Workloads with each code in a batch of stores: any store, crowded ones.
 OFTEN = {
     "WAIT/WaitingForQuota": (5, 80),
-    "WAIT/WaitingForPreemptedWorkloads": (1, 15),
+    "WAIT/WaitingForPreemptedWorkloads": (0, 15),
     "WAIT/PendingEvaluation": (20, 20),
-    "WAIT/BehindHead": (1, 5),
+    "WAIT/BehindHead": (0, 5),
     "WAIT/Backoff": (5, 8),
     "WAIT/WaitingForPodsReady": (0, 3),
     "NEVER/ExceedsMaxQuota": (10, 5),

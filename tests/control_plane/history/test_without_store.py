@@ -9,6 +9,7 @@ import pytest
 from tests.control_plane.manager.conftest import Start, kubeconfig, running_pods, scenario, start
 from tests.control_plane.manager.process import ALL_JOBS
 from tests.control_plane.manager.scenario import Scenario
+from tests.waiting import until
 
 __all__ = ["kubeconfig", "running_pods", "scenario", "start"]
 
@@ -27,5 +28,6 @@ async def test_a_manager_keeps_a_history_only_where_its_configuration_names_a_st
     _, text = await manager.get("/metrics")
     series = {line.partition(" ")[0].partition("{")[0] for line in text.splitlines() if not line.startswith("#")}
     assert ("sluice_history_records_queued" in series) is named
-    files = {path.name for path in kubeconfig.parent.rglob("*.db")}
-    assert files == ({store.name} if named else set())
+    if named:  # made by the first write, which no Job waits for
+        await until(store.exists, "the store exists")
+    assert {path.name for path in kubeconfig.parent.rglob("*.db")} == ({store.name} if named else set())

@@ -12,7 +12,14 @@ from typing import Any
 import pytest
 
 from job_controller.times import timestamp
-from queue_manager.api.api_resources import CLUSTER_QUEUES, JOBS, PODS, WORKLOAD_PRIORITY_CLASSES, WORKLOADS
+from queue_manager.api.api_resources import (
+    CLUSTER_QUEUES,
+    JOBS,
+    LOCAL_QUEUES,
+    PODS,
+    WORKLOAD_PRIORITY_CLASSES,
+    WORKLOADS,
+)
 from queue_manager.simulation.kubelet import PodScript
 from tests.control_plane.manager.conftest import Start
 from tests.control_plane.manager.process import ALL_JOBS
@@ -151,9 +158,10 @@ async def test_a_workload_keeps_its_priority_without_its_class(
 
 @pytest.mark.usefixtures("endless_pods")
 async def test_a_job_whose_admission_is_removed_is_stopped(scenario: Scenario, kubeconfig: Path, start: Start) -> None:
-    """Its Workload is in the queue again, and is admitted once more."""
+    """Its Workload is in the queue again, and is admitted once more when the queue, which is held, admits Workloads."""
     await start(kubeconfig)
     await full_queue(scenario)
+    await scenario.api.patch(LOCAL_QUEUES, scenario.namespace, "lq", {"spec": {"stopPolicy": "Hold"}})
     name = (await scenario.workload("run"))["metadata"]["name"]
     status = {"admission": None, "conditions": None}
     await scenario.api.patch(WORKLOADS, scenario.namespace, name, {"status": status}, subresource="status")
@@ -162,6 +170,7 @@ async def test_a_job_whose_admission_is_removed_is_stopped(scenario: Scenario, k
         return "Stopped" in await reasons(scenario, "run")
 
     await until(stopped, "the Job is stopped")
+    await scenario.api.patch(LOCAL_QUEUES, scenario.namespace, "lq", {"spec": {"stopPolicy": "None"}})
     await scenario.until_admitted("run")
 
 

@@ -28,6 +28,7 @@ def env(tmp_path: Path) -> dict[str, str]:
     return {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}", "HOME": str(tmp_path)}
 
 
+@pytest.mark.parametrize("cluster", ["embedded"], indirect=True)  # a shell completes the same for each server
 @pytest.mark.parametrize("shell", INTERACTIVE)
 async def test_tab_completes_commands_options_and_names(
     shell: str, user: Callable[..., User], env: dict[str, str]
@@ -69,6 +70,7 @@ async def with_a_cause_and_a_class(me: User) -> str:
     return str(row["cause"])
 
 
+@pytest.mark.parametrize("cluster", ["embedded"], indirect=True)  # a shell completes the same for each server
 async def test_fish_completes_with_descriptions(user: Callable[..., User], env: dict[str, str]) -> None:
     if shutil.which("fish") is None:
         pytest.skip("fish is not installed: make test-tools")

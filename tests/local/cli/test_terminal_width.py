@@ -7,6 +7,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 import yaml
 from rich.cells import cell_len
 
@@ -157,6 +158,7 @@ async def test_the_demonstration_fits_on_a_terminal(tmp_path: Path) -> None:
     assert "\x1b[" in terminal.raw
 
 
+@pytest.mark.parametrize("cluster", ["embedded"], indirect=True)  # a terminal shows the same of each server
 async def test_sentences_about_jobs_and_queues_fit_on_a_terminal(user: Callable[..., User]) -> None:
     me = user("3s")
     me.submit("fails", command=FAILS)
@@ -191,6 +193,7 @@ async def test_sentences_about_jobs_and_queues_fit_on_a_terminal(user: Callable[
     assert await wrongly_printed(commands, {"KUBECONFIG": str(me.up.kubeconfig)}) == {}
 
 
+@pytest.mark.parametrize("cluster", ["embedded"], indirect=True)  # a terminal shows the same of each server
 async def test_show_of_a_job_that_failed_fits_forty_lines(user: Callable[..., User]) -> None:
     me = user()
     me.submit("fails", command=FAILS, spec="backoffLimit: 0")
@@ -206,6 +209,7 @@ async def test_show_of_a_job_that_failed_fits_forty_lines(user: Callable[..., Us
         assert event["reason"] in "".join(everything)
 
 
+@pytest.mark.parametrize("cluster", ["embedded"], indirect=True)  # a terminal shows the same of each server
 async def test_show_says_who_needed_the_quota_of_a_victim_and_its_place(user: Callable[..., User]) -> None:
     me = user()
     async with me.up.client() as client:

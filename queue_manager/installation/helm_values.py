@@ -104,12 +104,23 @@ def _assignment(text: str) -> Json:
         raise SettingsError(f"{text!r} is not KEY=VALUE, e.g. image.tag=v1")
     try:
         tree = _listed(yaml.safe_load(value), value)
+        if isinstance(tree, int | float) and _is_text(path):
+            tree = value  # a tag 1.10 is no number
     except (yaml.YAMLError, ValueError, RecursionError):  # ValueError: of a date without such a day
         raise SettingsError(f"{path}: {value!r} is not YAML") from None
     for name in reversed(path.split(".")):
         tree = {name: tree}
     document: Json = tree
     return document
+
+
+def _is_text(path: str) -> bool:
+    """Whether this setting is a string."""
+    found: object = Settings
+    for name in path.split("."):
+        fields = found.model_fields if isinstance(found, type) and issubclass(found, BaseModel) else {}
+        found = next((field.annotation for key, field in fields.items() if (field.alias or key) == name), None)
+    return found is str
 
 
 def _listed(tree: object, text: str) -> object:

@@ -13,7 +13,7 @@ import pytest
 from tests.simulation.cohort_lives import life
 from tests.simulation.cohort_play import FOLDER, play, read
 
-LIVES, MORE_LIVES, BATCH = 12, 72, 20
+LIVES, MORE_LIVES, BATCH = 8, 88, 20
 
 
 @pytest.mark.parametrize("seed", range(LIVES))

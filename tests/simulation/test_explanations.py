@@ -48,7 +48,16 @@ from tests.unit.queueing.builders import T0
 
 STORES = int(os.environ.get("EXPLAINED_STORES", "1000"))
 BATCH = 100
+BATCHES = 3  # of each kind in `make test`
 LIVES = int(os.environ.get("EXPLAINED_LIVES", "4"))
+
+
+def batches(stores: int) -> list[object]:
+    """The first store of each batch; `make test-long` tries those that `make test` leaves out."""
+    return [
+        pytest.param(first, marks=pytest.mark.exhaustive if first >= BATCHES * BATCH else ())
+        for first in range(0, stores, BATCH)
+    ]
 
 
 def explained(w: Workload, objects: ClusterObjects, settings: WorkloadSettings, now: datetime = T0) -> Explanation:
@@ -133,7 +142,7 @@ OFTEN = {
 }
 
 
-@pytest.mark.parametrize("batch", range(0, STORES, BATCH))
+@pytest.mark.parametrize("batch", batches(STORES))
 def test_the_code_is_what_the_scheduler_decides_on_the_same_store(batch: int) -> None:
     seen: Counter[str] = Counter()
     for seed in range(batch, batch + BATCH):
@@ -143,13 +152,7 @@ def test_the_code_is_what_the_scheduler_decides_on_the_same_store(batch: int) ->
     assert not {code: seen[code] for code, (least, _) in OFTEN.items() if seen[code] < least}, seen
 
 
-FEWER = [
-    pytest.param(batch, marks=pytest.mark.exhaustive if batch >= STORES // 2 else ())
-    for batch in range(0, 2 * STORES, BATCH)
-]
-
-
-@pytest.mark.parametrize("batch", FEWER)
+@pytest.mark.parametrize("batch", batches(2 * STORES))
 def test_the_code_is_what_the_scheduler_decides_on_a_crowded_store(batch: int) -> None:
     seen: Counter[str] = Counter()
     for seed in range(batch, batch + BATCH):
@@ -172,7 +175,7 @@ def without_owners(meta: ObjectMeta) -> ObjectMeta:
     return structs.replace(meta, owner_references=())
 
 
-@pytest.mark.parametrize("batch", range(0, STORES // 2, BATCH))
+@pytest.mark.parametrize("batch", batches(STORES // 2))
 def test_enough_quota_is_released_at_the_time_that_is_said_and_not_before(batch: int) -> None:
     """One Workload is pending. Those that have to end until then are gone, or all but the last one."""
     checked = Counter[str]()
@@ -207,7 +210,7 @@ def end_of(w: Workload) -> datetime:
     return max(T0, admitted.last_transition_time + timedelta(seconds=most)) if most is not None else NEVER
 
 
-@pytest.mark.parametrize("batch", range(0, STORES, BATCH))
+@pytest.mark.parametrize("batch", batches(STORES))
 def test_free_limit_borrowable_holders_and_position_are_those_of_a_recount(batch: int) -> None:
     checked = Counter[str]()
     for seed in range(batch, batch + BATCH):
@@ -224,7 +227,7 @@ def test_free_limit_borrowable_holders_and_position_are_those_of_a_recount(batch
     assert min(checked["free"], 4 * checked["holders"]) > BATCH, checked
 
 
-@pytest.mark.parametrize("batch", range(0, STORES, BATCH))
+@pytest.mark.parametrize("batch", batches(STORES))
 def test_advice_about_preemption_is_given_if_and_only_if_it_helps(batch: int) -> None:
     """One Workload is pending. Each advice is followed in the store, and the scheduler decides again."""
     advised: Counter[tuple[str, bool]] = Counter()

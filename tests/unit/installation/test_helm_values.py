@@ -69,6 +69,11 @@ def test_a_mistake_names_the_setting(assignment: str, mistake: str) -> None:
     assert str(error.value).startswith(mistake)
 
 
+@pytest.mark.parametrize("tag", ["1.10", "110", "v1", "1e3"])
+def test_a_setting_of_type_text_is_taken_as_it_is_written(tag: str) -> None:
+    assert settings_from([], [f"image.tag={tag}"]).image.tag == tag
+
+
 def test_all_mistakes_are_reported_together() -> None:
     with pytest.raises(SettingsError) as error:
         settings_from([], ["replicas=0", "crds.install=maybe"])

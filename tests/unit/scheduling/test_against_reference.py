@@ -20,8 +20,8 @@ from tests.unit.scheduling.reference_worlds import shrink
 
 WORLDS_PER_PART = 500
 PARTS = [
-    *(pytest.param(part, marks=pytest.mark.thorough) for part in range(4)),
-    *(pytest.param(part, marks=pytest.mark.exhaustive) for part in range(4, 20)),
+    *(pytest.param(part, marks=pytest.mark.thorough) for part in range(2)),
+    *(pytest.param(part, marks=pytest.mark.exhaustive) for part in range(2, 20)),
 ]
 
 

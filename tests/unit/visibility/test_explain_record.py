@@ -22,7 +22,6 @@ from queue_manager.visibility.largest_node import NodeFacts
 from queue_manager.visibility.node_advice import BIGGER_LOCAL_NODE, REQUEST_LESS
 from queue_manager.visibility.obstacles import Obstacle
 from queue_manager.visibility.reason_codes import CODES
-from queue_manager.visibility.released_quota_times import KEPT, STOPPING, UNDECLARED
 from queue_manager.visibility.scheduler_judgement import ClusterObjects
 from tests.unit.visibility.build import (
     ADMISSION,
@@ -467,56 +466,6 @@ def test_an_admin_sees_for_which_job_a_workload_was_preempted() -> None:
         assert (found.preempted_for, found.preempted_for_job) == (who, job_name)
         said = f"{who}: Job {job_name}" if job_name else who
         assert ("preempted", [said]) in lines(found, at(100))
-
-
-RUNS_LONG = {"maximumExecutionTimeSeconds": 900}
-
-
-@pytest.mark.parametrize(
-    ("running", "seconds", "by", "text"),
-    [
-        pytest.param(
-            [holding("r", "3", **RUNS_LONG), holding("s", "1", maximumExecutionTimeSeconds=300)],
-            100,
-            900,
-            "when default/r has to end, unless others before it take it",
-            id="the last one that has to end",
-        ),
-        pytest.param(
-            [holding("r", "2", **RUNS_LONG), holding("s", "2")],
-            100,
-            900,
-            "when default/r has to end, unless others before it take it",
-            id="one declares nothing and need not end",
-        ),
-        pytest.param([holding("r", "4")], 100, None, UNDECLARED, id="not declared"),
-        pytest.param([holding("r", "4", **RUNS_LONG)], 950, None, STOPPING, id="overdue"),
-    ],
-)
-def test_a_workload_that_waits_for_quota_is_told_when_enough_is_released(
-    running: list[Workload], seconds: float, by: int | None, text: str
-) -> None:
-    found = explained(job(), workload(requests={"cpu": "2"}), running, seconds)
-    assert (found.released_by, found.release) == (at(by) if by is not None else None, text)
-    shown = dict(lines(found, at(seconds)))["released"]
-    assert bool(shown) == (by is not None), "to one that was not preempted nothing is said if it is not known"
-
-
-def test_nothing_is_said_of_released_quota_to_one_that_does_not_wait_for_it() -> None:
-    """It can never fit; or backfilling promises a start."""
-    assert explained(job(), workload(requests={"cpu": "99"}), [holding("r", "4", **RUNS_LONG)]).release == ""
-    keeps = WorkloadSettings(backfill=BackfillRules(timedelta(seconds=60)))
-    promised = explained(job(), workload(requests={"cpu": "2"}), [holding("r", "4", **RUNS_LONG)], settings=keeps)
-    assert (promised.starts_by, promised.release) == (at(900), "")
-
-
-def test_quota_that_is_kept_for_a_preemptor_is_not_announced_to_others() -> None:
-    """The one that runs is being stopped for `first`, which has the higher priority."""
-    above = cluster_queue(namespaceSelector={}, preemption={"withinClusterQueue": "LowerPriority"})
-    first = workload("first", requests={"cpu": "4"}, priority=9)
-    victim = holding("r", "4", **RUNS_LONG)
-    found = explained(job(), workload(requests={"cpu": "2"}, priority=0), [first, victim], above=above)
-    assert (found.released_by, found.release) == (None, KEPT)
 
 
 def test_a_workload_that_must_borrow_is_told_why_only_its_own_queue_makes_room() -> None:

@@ -1,0 +1,64 @@
+"""What `explain` says to a Workload that waits for quota: when enough is released, or why that is not known."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from queue_manager.api.types import Workload
+from queue_manager.cli.explain import lines
+from queue_manager.lifecycle.workload_settings import WorkloadSettings
+from queue_manager.scheduling.backfill import BackfillRules
+from queue_manager.visibility.released_quota_times import KEPT, STOPPING, UNDECLARED
+from tests.unit.visibility.build import at, cluster_queue, job, workload
+from tests.unit.visibility.test_explain_record import explained, holding
+
+RUNS_LONG = {"maximumExecutionTimeSeconds": 900}
+
+
+@pytest.mark.parametrize(
+    ("running", "seconds", "by", "text"),
+    [
+        pytest.param(
+            [holding("r", "3", **RUNS_LONG), holding("s", "1", maximumExecutionTimeSeconds=300)],
+            100,
+            900,
+            "when default/r has to end, unless others before it take it",
+            id="the last one that has to end",
+        ),
+        pytest.param(
+            [holding("r", "2", **RUNS_LONG), holding("s", "2")],
+            100,
+            900,
+            "when default/r has to end, unless others before it take it",
+            id="one declares nothing and need not end",
+        ),
+        pytest.param([holding("r", "4")], 100, None, UNDECLARED, id="not declared"),
+        pytest.param([holding("r", "4", **RUNS_LONG)], 950, None, STOPPING, id="overdue"),
+    ],
+)
+def test_a_workload_that_waits_for_quota_is_told_when_enough_is_released(
+    running: list[Workload], seconds: float, by: int | None, text: str
+) -> None:
+    found = explained(job(), workload(requests={"cpu": "2"}), running, seconds)
+    assert (found.released_by, found.release) == (at(by) if by is not None else None, text)
+    shown = dict(lines(found, at(seconds)))["released"]
+    assert bool(shown) == (by is not None), "to one that was not preempted nothing is said if it is not known"
+
+
+def test_nothing_is_said_of_released_quota_to_one_that_does_not_wait_for_it() -> None:
+    """It can never fit; or backfilling promises a start."""
+    assert explained(job(), workload(requests={"cpu": "99"}), [holding("r", "4", **RUNS_LONG)]).release == ""
+    keeps = WorkloadSettings(backfill=BackfillRules(timedelta(seconds=60)))
+    promised = explained(job(), workload(requests={"cpu": "2"}), [holding("r", "4", **RUNS_LONG)], settings=keeps)
+    assert (promised.starts_by, promised.release) == (at(900), "")
+
+
+def test_quota_that_is_kept_for_a_preemptor_is_not_announced_to_others() -> None:
+    """The one that runs is being stopped for `first`, which has the higher priority."""
+    above = cluster_queue(namespaceSelector={}, preemption={"withinClusterQueue": "LowerPriority"})
+    first = workload("first", requests={"cpu": "4"}, priority=9)
+    victim = holding("r", "4", **RUNS_LONG)
+    found = explained(job(), workload(requests={"cpu": "2"}, priority=0), [first, victim], above=above)
+    assert (found.released_by, found.release) == (None, KEPT)

@@ -577,28 +577,6 @@ def test_no_policy_is_advised_under_which_it_would_not_start() -> None:
     assert found.changes == ["running Workloads release 3 cpu of flavor f"]
 
 
-def test_nothing_is_promised_to_a_head_behind_a_preemptor() -> None:
-    """Backfilling is on, and the quota that the victim releases is kept for the Workload of high priority."""
-    keeps = WorkloadSettings(backfill=BackfillRules(timedelta(seconds=60)))
-    above = cluster_queue(preemption={"withinClusterQueue": "LowerPriority"}, namespaceSelector={})
-    preemptor = workload("high", priority=10, requests={"cpu": "4"})
-    found = explained(
-        job(), workload(requests={"cpu": "2"}), [holding("r", "4"), preemptor], above=above, settings=keeps
-    )
-    assert found.position is not None
-    assert found.position.cluster_queue == 2
-    assert (found.kept_for_it, found.starts_by) == (False, None)
-    assert "kept for it" not in found.sentence
-
-
-def test_the_end_of_what_is_being_stopped_is_not_given_as_a_time() -> None:
-    """Its pods end in their own time, so the head cannot be promised to start now."""
-    keeps = WorkloadSettings(backfill=BackfillRules(timedelta(seconds=60)))
-    stopping = holding("r", "4", maximumExecutionTimeSeconds=10)
-    found = explained(job(), workload(requests={"cpu": "2"}), [stopping], settings=keeps)
-    assert (found.kept_for_it, found.starts_by) == (True, None)
-
-
 def test_quota_of_any_flavor_that_would_do_is_named() -> None:
     """One pod of flavor g, or one cpu of flavor f."""
     quotas = {"f": {"cpu": "4", "pods": "9"}, "g": {"cpu": "9", "pods": "1"}}

@@ -1,4 +1,6 @@
-"""What `explain` says to a Workload that waits for quota: when enough is released, or why that is not known."""
+"""What `explain` says to a Workload that waits for quota: when enough is released, which start
+backfilling promises, or why neither is known.
+"""
 
 from __future__ import annotations
 
@@ -62,3 +64,25 @@ def test_quota_that_is_kept_for_a_preemptor_is_not_announced_to_others() -> None
     victim = holding("r", "4", **RUNS_LONG)
     found = explained(job(), workload(requests={"cpu": "2"}, priority=0), [first, victim], above=above)
     assert (found.released_by, found.release) == (None, KEPT)
+
+
+def test_nothing_is_promised_to_a_head_behind_a_preemptor() -> None:
+    """Backfilling is on, and the quota that the victim releases is kept for the Workload of high priority."""
+    keeps = WorkloadSettings(backfill=BackfillRules(timedelta(seconds=60)))
+    above = cluster_queue(preemption={"withinClusterQueue": "LowerPriority"}, namespaceSelector={})
+    preemptor = workload("high", priority=10, requests={"cpu": "4"})
+    found = explained(
+        job(), workload(requests={"cpu": "2"}), [holding("r", "4"), preemptor], above=above, settings=keeps
+    )
+    assert found.position is not None
+    assert found.position.cluster_queue == 2
+    assert (found.kept_for_it, found.starts_by) == (False, None)
+    assert "kept for it" not in found.sentence
+
+
+def test_the_end_of_what_is_being_stopped_is_not_given_as_a_time() -> None:
+    """Its pods end in their own time, so the head cannot be promised to start now."""
+    keeps = WorkloadSettings(backfill=BackfillRules(timedelta(seconds=60)))
+    stopping = holding("r", "4", maximumExecutionTimeSeconds=10)
+    found = explained(job(), workload(requests={"cpu": "2"}), [stopping], settings=keeps)
+    assert (found.kept_for_it, found.starts_by) == (True, None)

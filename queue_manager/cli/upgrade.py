@@ -19,7 +19,7 @@ from queue_manager.cli import output
 from queue_manager.cli.connection import connect
 from queue_manager.cli.exit_codes import EXIT_NEVER, EXIT_OK, EXIT_UNEXPECTED
 from queue_manager.cli.install import read_settings
-from queue_manager.cli.installed_objects import RolesOnly, installed, releases, roles_only
+from queue_manager.cli.installed_objects import RolesOnly, installed, is_installed, releases, roles_only
 from queue_manager.cli.machine_formats import object_name
 from queue_manager.cli.output import TableColumn
 from queue_manager.engine.rest_client import RestClient
@@ -34,6 +34,7 @@ NEEDS_SETTINGS = (
     "rights in namespaces suffice for an installation with Roles only: give --namespaced and --cluster-objects, as "
     "for its installation"
 )
+NOT_OURS = "it is not Sluice's; where Kueue runs, sluice adopt takes over from it first"
 KUBECTL, HELM = "kubectl", "helm"  # field managers
 
 Result = Literal["created", "changed", "restarted", "conflict", "refused", "left over"]
@@ -107,14 +108,18 @@ async def _check_object(client: RestClient, obj: Json, *, by_helm: bool) -> list
         return [_row(key, "created", "does not exist yet")]
     # `helm install --create-namespace` makes the namespace itself, with a label; no release has it.
     manager = HELM if by_helm and resource != NAMESPACES else KUBECTL
+    foreign = "" if is_installed(live) else f"; {NOT_OURS}"
+    taken: list[UpgradeRow] = []
     try:
-        applied = await _dry_run(client, obj, manager, force=False)
-        taken: list[UpgradeRow] = []
+        try:
+            applied = await _dry_run(client, obj, manager, force=False)
+        except ApiError as error:
+            if not error.is_conflict:
+                raise
+            taken = [_row(key, "conflict", f"{' '.join(error.message.split())}; {TAKE_OVER}{foreign}")]
+            applied = await _dry_run(client, obj, manager, force=True)
     except ApiError as error:
-        if not error.is_conflict:
-            return [_row(key, "refused", error.message)]
-        taken = [_row(key, "conflict", f"{' '.join(error.message.split())}; {TAKE_OVER}")]
-        applied = await _dry_run(client, obj, manager, force=True)
+        return [*taken, _row(key, "refused", f"{error.message}{foreign}")]
     return taken + [_row(key, _result(change), str(change)) for change in changes(live, applied)]
 
 

@@ -134,7 +134,7 @@ OFTEN = {
     "WAIT/PendingEvaluation": (20, 20),
     "WAIT/BehindHead": (0, 5),
     "WAIT/Backoff": (5, 8),
-    "WAIT/WaitingForPodsReady": (0, 3),
+    "WAIT/WaitingForPodsReady": (0, 1),
     "NEVER/ExceedsMaxQuota": (10, 5),
     "NEVER/NoMatchingFlavor": (3, 0),
     "NEVER/Misconfigured": (10, 0),

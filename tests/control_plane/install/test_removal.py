@@ -130,6 +130,23 @@ def test_on_an_empty_cluster_everything_would_be_created() -> None:
         assert command(plane, "uninstall") == (0, [], "")
 
 
+def test_objects_of_kueue_are_refused_with_the_way_to_take_over() -> None:
+    """The selector of a Deployment cannot be changed, whoever forces it."""
+    labels = {"control-plane": "controller-manager", "app.kubernetes.io/name": "kueue"}
+    pods = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "manager", "image": "kueue"}]}}
+    meta = {"name": "kueue-controller-manager", "namespace": "kueue-system"}
+    spec = {"selector": {"matchLabels": labels}, "template": pods}
+    theirs = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": meta, "spec": spec}
+    with ControlPlane.start() as plane:
+        kubectl(plane, "create", "namespace", "kueue-system")
+        kubectl(plane, "apply", "--server-side", "--field-manager=kueue", "-f", "-", stdin=json.dumps(theirs).encode())
+        code, rows, said = command(plane, "upgrade", "--check")
+    assert (code, said) == (2, "")
+    [refused] = [row["change"] for row in rows if row["result"] == "refused"]
+    assert "field is immutable" in refused
+    assert refused.endswith("; it is not Sluice's; where Kueue runs, sluice adopt takes over from it first")
+
+
 # --- uninstall --------------------------------------------------------------------------------------------------
 
 

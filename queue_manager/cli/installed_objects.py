@@ -91,7 +91,7 @@ async def installed(client: RestClient, where: RolesOnly | None = None) -> list[
         try:
             objects = await all_of_kind(client, kind, object_names.SELECTOR, namespace)
         except ApiError as error:
-            if not (error.is_forbidden and kind.group == object_names.MONITORING):
+            if not (error.is_forbidden and kind.group in object_names.OF_OPERATORS):
                 raise
             continue
         found += [(kind, obj) for obj in objects if namespace == where.namespace or _may_be_elsewhere(kind, obj)]

@@ -57,6 +57,7 @@ def pod_labels(deployment: str) -> dict[str, str]:
 RBAC, APPS, POLICY = "rbac.authorization.k8s.io", "apps", "policy"
 MONITORING = "monitoring.coreos.com"
 CERT_MANAGER = "cert-manager.io"
+OF_OPERATORS = (MONITORING, CERT_MANAGER)  # groups that a cluster may lack, or not let an owner of a namespace list
 
 # The kinds of installed objects, of this version and of others that it replaces.
 KINDS = {

@@ -8,6 +8,7 @@ from queue_manager.api.api_resources import (
     ADMISSION_CHECKS,
     CLUSTER_QUEUES,
     COHORTS,
+    CONFIG_MAPS,
     EVENTS,
     JOBS,
     LIMIT_RANGES,
@@ -19,6 +20,7 @@ from queue_manager.api.api_resources import (
     WORKLOADS,
     Resource,
 )
+from queue_manager.api.component_names import PUBLIC_NAMESPACE, PUBLISHED_CONFIG
 from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.transport_protocol import ApiError, Request
 
@@ -31,6 +33,13 @@ async def clear(api: RestClient) -> None:
     """Remove Jobs, queues and what changes pods from all namespaces: a manager acts on every Job that it sees."""
     for resource in (*WORK, *QUEUES, *SURROUNDINGS):
         await remove_all(api, resource)
+    await forget_published(api)
+
+
+async def forget_published(api: RestClient) -> None:
+    """Delete the configuration that managers of other tests have published: commands look for its Lease."""
+    with contextlib.suppress(ApiError):
+        await api.delete(CONFIG_MAPS, PUBLIC_NAMESPACE, PUBLISHED_CONFIG)
 
 
 async def remove_all(api: RestClient, resource: Resource, namespace: str = "") -> None:

@@ -33,6 +33,9 @@ FRONT_PROXY = {  # of the role extension-apiserver-authentication-reader
     "verbs": ["get"],
 }
 
+# The ConfigMap of an installation, which need only be patched, does not exist here.
+PUBLISHING = rule(replace(PUBLICATION, verbs=("get", "create", "patch"), names=()))
+
 
 @dataclass(frozen=True)
 class Account:
@@ -68,8 +71,8 @@ async def account(api: RestClient, namespace: str, allowed: list[dict[str, Any]]
         chosen for chosen in (ALL, [QUEUE], [JOB_CONTROLLER]) if all(each in allowed for each in rules(chosen))
     ]
     is_installed = bool(installed)
-    if any(QUEUE in chosen for chosen in installed):  # here is no ConfigMap of an installation, to be patched only
-        allowed = [rule(replace(PUBLICATION, verbs=("get", "create", "patch"), names=())), *allowed]
+    if any(QUEUE in chosen for chosen in installed):
+        allowed = [PUBLISHING, *allowed]
     name = f"{'sluice-' if is_installed else LIMITED}{uuid4().hex[:8]}"
     await api.create(ACCOUNTS, namespace, {"metadata": {"name": name}})
     await api.create(ROLES, "", {"metadata": {"name": name}, "rules": allowed})

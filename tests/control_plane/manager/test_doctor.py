@@ -12,13 +12,14 @@ from typing import Any
 import pytest
 
 from queue_manager.api.api_resources import CONFIG_MAPS, NAMESPACES
-from queue_manager.api.component_names import CONFIG_MAP, NAMESPACE, PUBLIC_NAMESPACE, PUBLISHED_CONFIG
+from queue_manager.api.component_names import CONFIG_MAP, NAMESPACE, PUBLIC_NAMESPACE
 from queue_manager.configuration import loads
 from queue_manager.configuration.config_map import KEY
 from queue_manager.configuration.published_form import published_data
 from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.transport_protocol import ApiError
 from queue_manager.operator.config_publication import publish
+from tests.control_plane.cleanup import forget_published
 from tests.control_plane.conftest import ROOT, SLUICE
 from tests.control_plane.manager.conftest import Start
 from tests.control_plane.manager.process import ALL_JOBS
@@ -51,8 +52,7 @@ async def test_a_manager_that_leads_is_no_finding_and_one_that_was_killed_is(
     kubeconfig = write_kubeconfig(tmp_path / "kubeconfig", plane.url, {"token": plane.token}, plane)
     with contextlib.suppress(ApiError):  # an earlier test may have left it
         await api.create(NAMESPACES, "", {"metadata": {"name": NAMESPACE}})
-    with contextlib.suppress(ApiError):  # of a manager of another test
-        await api.delete(CONFIG_MAPS, PUBLIC_NAMESPACE, PUBLISHED_CONFIG)
+    await forget_published(api)
     await api.create(CONFIG_MAPS, NAMESPACE, {"metadata": {"name": CONFIG_MAP}, "data": {KEY: CONFIG}})
     try:
         manager = await start(kubeconfig, config=CONFIG)

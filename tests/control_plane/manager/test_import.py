@@ -22,10 +22,16 @@ from queue_manager.installation.settings import Settings
 from queue_manager.installation.user_roles import ADMIN
 from queue_manager.installation.webhook_configurations import WebhookScope
 from queue_manager.simulation.kubelet import PodScript
-from tests.control_plane.cleanup import clear
+from tests.control_plane.cleanup import clear, forget_published
 from tests.control_plane.conftest import ROOT, SLUICE
 from tests.control_plane.manager.conftest import Start
-from tests.control_plane.manager.guarded import config, installed, kubeconfig, manager_account, webhook_url
+from tests.control_plane.manager.guarded import (
+    config,
+    installed,
+    kubeconfig,
+    manager_account,
+    webhook_url,
+)
 from tests.control_plane.manager.scenario import Scenario, kubelet
 from tests.control_plane.manager.service_account import BINDINGS, RBAC, ROLES, account, write_kubeconfig
 from tests.control_plane.policies.enforced import LABEL, enforced
@@ -151,6 +157,7 @@ async def test_nothing_is_imported_while_no_manager_runs(api: RestClient, namesp
     await Scenario(api, namespace, until).queues()
     await Scenario(api, namespace, until).submit("runs", queue="", suspend=False)
     await api.create(LEASES, namespace, {"metadata": {"name": LEASE}, "spec": {}})  # released
+    await forget_published(api)
     absent = f"no manager runs: no manager holds Lease {namespace}/{LEASE}"
     code, out = await sluice_import(plane.kubeconfig, namespace)
     assert (code, "imported: 1" in out, f"\n{absent}\n" in out) == (0, True, True), out

@@ -32,7 +32,15 @@ from tests.control_plane import front_proxy
 from tests.control_plane.conftest import install_kinds
 from tests.control_plane.manager.guarded import config
 from tests.control_plane.manager.process import Manager
-from tests.control_plane.manager.service_account import ACCOUNTS, BINDINGS, RBAC, ROLES, Account, write_kubeconfig
+from tests.control_plane.manager.service_account import (
+    ACCOUNTS,
+    BINDINGS,
+    PUBLISHING,
+    RBAC,
+    ROLES,
+    Account,
+    write_kubeconfig,
+)
 from tests.control_plane.server import ControlPlane, free_ports
 from tests.waiting import until
 
@@ -100,7 +108,7 @@ async def manager_account(api: RestClient) -> Account:
     await api.create(NAMESPACES, "", {"metadata": {"name": SYSTEM}})
     await api.create(ACCOUNTS, SYSTEM, {"metadata": {"name": ACCOUNT}})
     await api.create(SECRETS, SYSTEM, {"metadata": {"name": WEBHOOK_SECRET}})
-    own = [*rules(ALL), rule(LEADER), rule(certificate_secret(WEBHOOK_SECRET)), *map(rule, CA_INJECTION)]
+    own = [*rules(ALL), PUBLISHING, rule(LEADER), rule(certificate_secret(WEBHOOK_SECRET)), *map(rule, CA_INJECTION)]
     await api.create(ROLES, "", {"metadata": {"name": ACCOUNT}, "rules": own})
     await bind(api, BINDINGS, "", ACCOUNT, {"kind": "ServiceAccount", "name": ACCOUNT, "namespace": SYSTEM})
     return Account(api, SYSTEM, ACCOUNT)

@@ -261,10 +261,9 @@ async def test_why_no_pod_starts_is_reported_while_run_waits(user: Begin) -> Non
         process.send_signal(signal.SIGINT)
         process.communicate(timeout=60)
     assert lines[1].endswith(": Unschedulable: 0/1 nodes are available: 1 Insufficient cpu.\n")
-    # The deadline is known where the manager publishes its configuration, as `sluice up` does.
-    until_when = r" until \S+, in 29m\d+s" if embedded(me) else ""
+    until_when = r"until \S+, in 29m\d+s"
     assert re.fullmatch(
-        rf"sluice run: waits for ready pods{until_when}; to stop it now: sluice cancel typo\n", lines[2]
+        rf"sluice run: waits for ready pods {until_when}; to stop it now: sluice cancel typo\n", lines[2]
     )
 
 

@@ -28,6 +28,7 @@ from queue_manager.visibility.diagnosis.problem import Problem
 
 CONFIRM_SECONDS = 3.0  # for the garbage collector to follow a deletion
 INDENT = 9
+_COMMAND_AND_PROSE = re.compile(r"""((?:'[^']*'|"[^"]*"|(?!: ).)*)(?:: (.*))?""", re.DOTALL)
 _QUOTED = re.compile(r" (?=(?:[^']*'[^']*')*[^']*$)")  # blanks outside of single quotes
 _JSON_COMMA = re.compile(r""",(?=["{\[])""")
 COLOURS = {"error": "bold red", "warning": "yellow"}
@@ -125,7 +126,8 @@ def paragraph(problem: Problem, width: int) -> Iterator[str]:
 
 def folded(command: str, width: int) -> Iterator[str]:
     """Yield the lines of a command, joined by backslashes for the shell; text after a colon is wrapped as prose."""
-    command, _, prose = printable(command).partition(": ")
+    found = _COMMAND_AND_PROSE.fullmatch(printable(command))
+    command, prose = found.groups("") if found else (printable(command), "")
     line = ""
     for word in _QUOTED.split(command):
         if line and len(line) + len(word) + 1 > width - 2:

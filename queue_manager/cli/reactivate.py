@@ -22,7 +22,7 @@ from queue_manager.engine.clock import SystemClock
 from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.transport_protocol import ApiError
 from queue_manager.lifecycle.deactivated_by import note
-from queue_manager.visibility.cause_groups import has_cause
+from queue_manager.visibility.cause_groups import with_cause
 from queue_manager.visibility.deactivated_jobs import deactivated_jobs
 from queue_manager.visibility.effects_of_changes import on_reactivation
 
@@ -69,10 +69,10 @@ def by_why_without_match(args: argparse.Namespace, report: ChangeReport) -> bool
 
 
 async def of_cause(client: RestClient, args: argparse.Namespace, namespace: str, default_ns: str) -> list[JobTarget]:
-    """Return the deactivated Workloads whose cause contains --why, in the order of `sluice deactivated`."""
+    """Return the deactivated Workloads of the cause --why, in the order of `sluice deactivated`."""
     rows, workloads = await read_deactivated(client, namespace, default_ns)
     by_name = {workload.metadata.key: workload for workload in workloads}
-    chosen = [row for row in await of_queue(client, rows, args, namespace) if has_cause(row, args.why)]
+    chosen = with_cause(await of_queue(client, rows, args, namespace), args.why)
     return [JobTarget(None, by_name[Key(row.namespace, row.workload)]) for row in chosen]
 
 

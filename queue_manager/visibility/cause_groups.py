@@ -100,6 +100,14 @@ def _common(fixed: Sequence[str], varying: Sequence[Sequence[str]]) -> str:
     return "".join(text for pair in zip(fixed, [*values, ""], strict=True) for text in pair)
 
 
+def with_cause(rows: Sequence[DeactivatedJob], text: str) -> list[DeactivatedJob]:
+    """Return the Jobs of the group that has this text, if there is one; else all whose cause contains it."""
+    named = {job for group in cause_groups(rows) if group.cause == text for job in group.jobs}
+    if named:
+        return [row for row in rows if f"{row.namespace}/{row.name}" in named]
+    return [row for row in rows if has_cause(row, text)]
+
+
 def has_cause(row: DeactivatedJob, text: str) -> bool:
     """Whether cause, reason or message contains the text, in upper or lower case: all that commands say of it.
 

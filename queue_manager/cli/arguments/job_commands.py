@@ -156,7 +156,9 @@ kubectl patch workload NAME --type merge -p '{"spec":{"active":true}}' does the 
     back.add_argument("jobs", nargs="*", metavar="JOB", help="names, or NAMESPACE/NAME")
     back.add_argument("--all", action="store_true", help="all deactivated Jobs of the queue given with -q")
     back.add_argument(
-        "--why", metavar="TEXT", help="all whose cause contains this text, as `sluice deactivated --by cause` prints it"
+        "--why",
+        metavar="TEXT",
+        help="all of this cause, as `sluice deactivated --by cause` prints it; else all whose cause contains TEXT",
     )
     back.add_argument("-A", "--all-namespaces", action="store_true", help="of all namespaces; with --why")
     back.add_argument(

@@ -55,7 +55,9 @@ def test_no_line_of_a_finding_is_wider_than_the_terminal() -> None:
 
 
 PATCH = '[{"op":"replace","path":"/spec/resourceGroups/0/flavors/0/resources/0/nominalQuota","value":"4"}]'
+SED = "sed 's/^  clusterQueue: .*/  clusterQueue: ml/'"  # a colon is no end of the command there
 LONG = (
+    f"kubectl get localqueue ml -n default -o yaml | {SED} | kubectl replace --force -f -",
     f"kubectl patch clusterqueue team-a-batch --type json -p '{PATCH}'",
     "kubectl uncordon " + " ".join(f"worker-{i}.example.internal" for i in range(9)),
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 
-from queue_manager.visibility.cause_groups import CauseGroup, cause_groups, has_cause, short_action
+from queue_manager.visibility.cause_groups import CauseGroup, cause_groups, has_cause, short_action, with_cause
 from queue_manager.visibility.deactivated_jobs import DeactivatedJob, deactivated_jobs
 from tests.unit.visibility.build import at, cond, wire, workload
 
@@ -68,6 +68,12 @@ def test_the_text_of_a_group_selects_its_jobs() -> None:
     assert has_cause(rows[0], "CAN'T OPEN")
     assert has_cause(rows[0], "it...open")
     assert not has_cause(rows[0], "exit 4")
+
+
+def test_the_whole_text_of_a_group_selects_no_other_group() -> None:
+    rows = [row("a", "exit 1"), row("b", "readiness probe failed: exit 1"), row("c", "exit 137")]
+    assert [each.name for each in with_cause(rows, "exit 1")] == ["a"]
+    assert [each.name for each in with_cause(rows[1:], "exit 1")] == ["b", "c"]
 
 
 def test_the_command_names_the_namespaces_of_the_group() -> None:

@@ -18,7 +18,7 @@ maximum once the quota is free. See BEHAVIOUR.md#q50-backfilling.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -128,7 +128,7 @@ def promise(state: SchedulerState, queue: QueueState, head: Info, now: datetime,
     least, most, found = 1, len(running), None
     while least <= most:  # what fits after n ends fits after more, so binary search
         middle = (least + most) // 2
-        with _without(state, running[:middle]):
+        with state.without(running[:middle]):
             assignment = _assign(state, queue, head)
         if assignment.mode is Mode.FIT:
             found, most = (middle, assignment), middle - 1
@@ -152,7 +152,7 @@ def may_pass(state: SchedulerState, promised: Promise, candidate: Candidate, now
     if promised.starts_by is NEVER:
         return False
     ended = {holding.uid: holding for holding in (*promised.ended, *candidate.victims)}
-    with _without(state, ended.values()), _added(promised.queue.node, promised.usage):
+    with state.without(ended.values()), _added(promised.queue.node, promised.usage):
         return all(amount <= queue.node.available(fr) for fr, amount in assignment.usage.items())
 
 
@@ -184,19 +184,6 @@ def _sharing(state: SchedulerState, queue: QueueState) -> Iterator[Holding]:
 def _end(holding: Holding, now: datetime) -> datetime:
     """When the quota is free at the latest; a Workload that is being stopped, or is overdue, ends now."""
     return now if holding.evicted or holding.ends_by is None else max(now, holding.ends_by)
-
-
-@contextmanager
-def _without(state: SchedulerState, holdings: Iterable[Holding]) -> Iterator[None]:
-    """Context in which the usage of these Workloads is removed from the quota tree."""
-    removed = [(state.queues[h.cluster_queue].node, h.usage) for h in holdings]
-    for node, usage in removed:
-        node.remove_all(usage)
-    try:
-        yield
-    finally:
-        for node, usage in reversed(removed):
-            node.add_all(usage)
 
 
 @contextmanager

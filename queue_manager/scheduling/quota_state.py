@@ -10,6 +10,7 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from fractions import Fraction
 
@@ -219,6 +220,18 @@ class SchedulerState:
         holding = self.holdings.get(uid)
         state = self.queues.get(holding.cluster_queue) if holding is not None else None
         return state.holdings[uid] if state is not None else None
+
+    @contextmanager
+    def without(self, holdings: Iterable[Holding]) -> Iterator[None]:
+        """Context in which the quota trees are without the usage of these Workloads."""
+        removed = [(self.queues[holding.cluster_queue].node, holding.usage) for holding in holdings]
+        for node, usage in removed:
+            node.remove_all(usage)
+        try:
+            yield
+        finally:
+            for node, usage in reversed(removed):
+                node.add_all(usage)
 
     def _count(self, holding: Holding) -> None:
         self.changes += 1

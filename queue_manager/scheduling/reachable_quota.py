@@ -73,13 +73,6 @@ def _own_quota(node: QuotaNode, fr: FlavorResource) -> int:
 def without_stopping(state: SchedulerState, roots: AbstractSet[QuotaNode]) -> Iterator[None]:
     """Context in which the quota trees are without the usage of victims for which a preemptor waits."""
     uids = dict.fromkeys(uid for reservation in state.reservations.values() for uid in reservation.victims)
-    counted = [holding for uid in uids if (holding := state.counted(uid)) is not None]
-    stopping = [(state.queues[holding.cluster_queue].node, holding.usage) for holding in counted]
-    removed = [(node, usage) for node, usage in stopping if node.root in roots]
-    for node, usage in removed:
-        node.remove_all(usage)
-    try:
+    counted = (holding for uid in uids if (holding := state.counted(uid)) is not None)
+    with state.without(each for each in counted if state.queues[each.cluster_queue].node.root in roots):
         yield
-    finally:
-        for node, usage in reversed(removed):
-            node.add_all(usage)

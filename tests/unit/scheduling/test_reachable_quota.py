@@ -15,7 +15,7 @@ from tests.unit.scheduling.reference_worlds import info_of, state_of
 
 
 def excess(state, name, info, assignment):
-    """The first request that is beyond reach, of those in an assignment; None if there is none."""
+    """The first request that is beyond reach, of those in an assignment; None if all are within reach."""
     found = state.queues[name]
     with without_stopping(state, {found.node.root}):
         for pod_set in assignment.pod_sets:

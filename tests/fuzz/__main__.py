@@ -16,13 +16,13 @@ import os
 import re
 import sys
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 from tests.fuzz import process, targets
-from tests.fuzz.corpus_files import CORPUS, FAILURES, FOUND, repeat_command
+from tests.fuzz.corpus_files import CORPUS, FOUND, failures, repeat_command
 
 SECONDS = 120.0
 INPUTS_SECONDS = 300.0  # for FUZZ_INPUTS, after which a process is stopped
@@ -103,10 +103,11 @@ def main(arguments: Sequence[str]) -> int:
         print("make fuzz needs atheris, which has packages for Linux on x86-64 only")
         return 2
     at_once = os.cpu_count() or 1
+    before = {file: _written(file) for name in names for file in failures(name)}
     queue = _of_seed(int(seed), seconds, names, at_once) if seed else _of_time(seconds, names, at_once)
     failed = [run for run in queue.runs(at_once) if _shown(run).failed]
     for run in failed:
-        _report(run)
+        _report(run, before)
     return 1 if failed else 0
 
 
@@ -138,11 +139,16 @@ def _shown(run: Run) -> Run:
     return run
 
 
-def _report(run: Run) -> None:
+def _report(run: Run, before: Mapping[Path, int]) -> None:
+    """`before`: when the inputs that failed in earlier runs were written; one that fails again is written again."""
     print(f"\n--- {run.target} (status {run.status})\n{_cause(run.output)}")
-    for file in sorted(path for path in (CORPUS / run.target).iterdir() if path.name.startswith(FAILURES)):
+    for file in (file for file in failures(run.target) if before.get(file) != _written(file)):
         print(f"saved: {file}\nrepeat: {repeat_command(run.target, file)}")
         print(f"in base64: {base64.b64encode(file.read_bytes()).decode()}")
+
+
+def _written(file: Path) -> int:
+    return file.stat().st_mtime_ns
 
 
 def _cause(output: str) -> str:

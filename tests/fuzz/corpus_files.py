@@ -15,6 +15,11 @@ def inputs(target: str) -> list[Path]:
     return sorted(path for path in (CORPUS / target).glob("*") if path.is_file())
 
 
+def failures(target: str) -> list[Path]:
+    """Those of them that failed once."""
+    return [file for file in inputs(target) if file.name.startswith(FAILURES)]
+
+
 def save_failure(target: str, data: bytes) -> Path:
     """Save an input that failed, so that the tests repeat it."""
     file = CORPUS / target / f"{FAILURES[0]}{hashlib.sha1(data).hexdigest()[:12]}"

@@ -68,12 +68,12 @@ def admission_reviews() -> Target:
     paths = tuple(webhook.path for webhook in WEBHOOKS)
 
     def decode(head: str, body: bytes) -> None:
-        review = msgspec.json.decode(body, type=dict[str, Any])
-        if head.startswith("/validate"):
-            _require_schema(kinds, review)
-        elif head == JOB_DEFAULTS:
+        review, path = msgspec.json.decode(body, type=dict[str, Any]), head if head in paths else JOB_DEFAULTS
+        if path == JOB_DEFAULTS:
             _require_job(review)
-        answer = loop.run_until_complete(webhooks.routes[head if head in paths else paths[0]](review))
+        elif path.startswith("/validate"):
+            _require_schema(kinds, review)
+        answer = loop.run_until_complete(webhooks.routes[path](review))
         assert isinstance(answer["response"]["allowed"], bool)
 
     return Target(decode, (NotAReview, StatusError, *UNDECODABLE), paths)

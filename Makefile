@@ -38,11 +38,10 @@ demo: $(STAMP) ## start a temporary cluster, run a dozen Jobs through the queue,
 	@$(BIN)/sluice demo
 
 # Tests wait more than they compute, so more of them run at once than there are processors (`-n auto`); unit tests compute
-# (`-n logical`), and those on the real server wait most (`WAITING`). The tests of a file run in one worker, since they
-# share clusters. Workers take files in the order of tests/conftest.py, the longest first. Tests in real time on the real
-# server run one at a time. Bytecode is cached, because the tests start hundreds of processes.
+# (`-n logical`). The tests of a file run in one worker, since they share clusters, and workers take files in the order of
+# tests/conftest.py, the longest first; tests in real time are of one file, and two at a time leave a processor idle.
+# Bytecode is cached, because the tests start hundreds of processes.
 PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest --dist loadfile --no-loadscope-reorder
-WAITING = $(shell $(BIN)/python -c 'import os; print(3 * os.cpu_count())')
 
 test: $(TOOLS) ## run the tests, except those of test-long and test-cluster
 	@$(PYTEST) -n auto -m "not end_to_end and not exhaustive and not control_plane and not wheel" $(PYTEST_ARGS)
@@ -53,10 +52,10 @@ test-long: $(TOOLS) ## run the end-to-end tests (commands and clusters as proces
 test-cluster: test-real-server test-real-time ## run the tests against a real API server (built once)
 
 test-real-server: $(TOOLS) control-plane
-	@$(PYTEST) -n $(WAITING) -m "control_plane and not real_time and not image" $(PYTEST_ARGS)
+	@$(PYTEST) -n auto -m "control_plane and not real_time and not image" $(PYTEST_ARGS)
 
 test-real-time: $(TOOLS) control-plane
-	@$(PYTEST) -n 1 -m "control_plane and real_time" $(PYTEST_ARGS)
+	@$(PYTEST) -n 2 --dist load -m "control_plane and real_time" $(PYTEST_ARGS)
 
 test-image: $(TOOLS) control-plane ## run the image of `make image` against a real API server (as root), and the wheel in an empty environment
 	@$(PYTEST) -n 2 -m "image or wheel" $(PYTEST_ARGS)

@@ -1,13 +1,15 @@
 """Durations in Go's syntax, as `time.ParseDuration` reads and `Duration.String` prints them: "300ms", "1h30m", "0".
 
-The configuration, Job annotations and command-line options use this format.
+The configuration, Job annotations, command-line options and arguments of the Python client use this format.
 """
 
 from __future__ import annotations
 
+import math
 import re
 from datetime import timedelta
 
+Duration = float | str | timedelta  # an argument of a Python function: seconds, a text for `parse`, or a timedelta
 ZERO = timedelta(0)
 MAX_NANOSECONDS = 2**63 - 1  # nanoseconds, about 292 years: the range of Go's int64 Duration
 EXAMPLES = 'a duration such as "30s", "5m" or "1h30m"'
@@ -29,6 +31,32 @@ def parse(text: str) -> timedelta:
     if nanoseconds > MAX_NANOSECONDS:
         raise ValueError(f"{text!r} is longer than 292 years")
     return timedelta(microseconds=(-nanoseconds if text.startswith("-") else nanoseconds) // 1000)
+
+
+def seconds(text: str) -> float:
+    """Return the seconds of a duration that is not negative. Raises ValueError."""
+    found = parse(text).total_seconds()
+    if found < 0:
+        raise ValueError(f"{text!r} is negative")
+    return found
+
+
+def argument_seconds(name: str, value: Duration) -> float:
+    """Return the seconds of the argument for the parameter `name`.
+
+    Raises ValueError, which begins with that name, for other values than a Duration and for a negative one.
+    """
+    if isinstance(value, str):
+        try:
+            return seconds(value)
+        except ValueError as error:
+            raise ValueError(f"{name}: {error}") from None
+    number = value.total_seconds() if isinstance(value, timedelta) else value
+    if isinstance(number, bool) or not isinstance(number, int | float) or not math.isfinite(number):
+        raise ValueError(f"{name}: {value!r} is neither a number of seconds nor {EXAMPLES}")
+    if number < 0:
+        raise ValueError(f"{name}: {value!r} is negative")
+    return float(number)
 
 
 def _nanoseconds(number: str, unit: str) -> int:

@@ -21,6 +21,7 @@ from types import TracebackType
 from typing import IO, TYPE_CHECKING, Any, Self
 
 from job_controller import quantities
+from queue_manager.durations import Duration, argument_seconds
 from queue_manager.testing.protocol import Failed, Ready, StartOrder, decode_answer
 
 if TYPE_CHECKING:
@@ -55,8 +56,8 @@ class Cluster:
         config: KueueConfig | Mapping[str, Any] | str | Path | None = None,
         first_queue: bool = True,
         data_dir: Path | None = None,
-        grace_seconds: float = 1.0,
-        start_seconds: float = 60.0,
+        grace_seconds: Duration = 1.0,
+        start_seconds: Duration = 60.0,
     ) -> None:
         """`cpu` and `memory` are the capacity of each node, as Kubernetes quantities. They are what the queue counts
         with; pods may use all of the machine.
@@ -65,7 +66,8 @@ class Cluster:
         `first_queue`: create the LocalQueue `default/user-queue` with the quota of all nodes.
         `data_dir`: where the cluster keeps its objects; without it they are in a temporary directory.
         `grace_seconds`: how long `stop` waits for pods that ignore SIGTERM. `start_seconds`: how long `start` waits.
-        Raises ValueError for a malformed quantity, and OSError if the file of `config` cannot be read.
+        Both also take a text such as "1m30s", or a timedelta. Raises ValueError for a malformed quantity or duration,
+        and OSError if the file of `config` cannot be read.
         """
         for name, amount in (("cpu", cpu), ("memory", memory)):
             _check_quantity(name, amount)
@@ -76,9 +78,9 @@ class Cluster:
             config=config_text(config),
             first_queue=first_queue,
             data_dir=None if data_dir is None else str(data_dir.absolute()),
-            grace_seconds=grace_seconds,
+            grace_seconds=argument_seconds("grace_seconds", grace_seconds),
         )
-        self._start_seconds = start_seconds
+        self._start_seconds = argument_seconds("start_seconds", start_seconds)
         self._process: subprocess.Popen[bytes] | None = None
         self._log: IO[bytes] | None = None
         self._ready: Ready | None = None

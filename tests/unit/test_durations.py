@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
 
 import pytest
@@ -52,3 +53,30 @@ def test_a_long_text_is_refused_at_once(text: str) -> None:
 def test_a_printed_duration_reads_back(microseconds: int) -> None:
     duration = timedelta(microseconds=microseconds)
     assert durations.parse(durations.render(duration)) == duration
+
+
+@pytest.mark.parametrize(
+    ("value", "seconds"),
+    [(0, 0), (3, 3), (0.5, 0.5), ("3s", 3), ("1h30m", 5400), ("0", 0), (timedelta(minutes=2), 120)],
+)
+def test_an_argument_is_seconds_or_a_text_or_a_timedelta(value: durations.Duration, seconds: float) -> None:
+    assert durations.argument_seconds("timeout", value) == seconds
+
+
+@pytest.mark.parametrize(
+    ("value", "why"),
+    [
+        ("soon", "'soon' is not a duration such as"),
+        ("3", "'3' is not a duration such as"),
+        ("-3s", "'-3s' is negative"),
+        (-3, "-3 is negative"),
+        (timedelta(seconds=-1), "is negative"),
+        (float("nan"), "nan is neither a number of seconds nor a duration"),
+        (float("inf"), "inf is neither"),
+        (True, "True is neither"),
+        (b"3s", "b'3s' is neither"),
+    ],
+)
+def test_a_wrong_argument_is_refused_with_the_name_of_its_parameter(value: float, why: str) -> None:
+    with pytest.raises(ValueError, match=f"^timeout: {re.escape(why)}|^timeout: .* {re.escape(why)}"):
+        durations.argument_seconds("timeout", value)

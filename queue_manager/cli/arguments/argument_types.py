@@ -18,12 +18,9 @@ def span(text: str) -> float:
     from queue_manager import durations  # imported late: most commands do not need it
 
     try:
-        seconds = durations.parse(text).total_seconds()
+        return durations.seconds(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
-    if seconds < 0:
-        raise argparse.ArgumentTypeError(f"{text!r} is negative")
-    return seconds
 
 
 def past_time(text: str) -> datetime:

@@ -116,13 +116,15 @@ def test_a_configuration_is_accepted_in_each_form(tmp_path: Path) -> None:
 def test_a_start_that_fails_says_why(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"^cpu: "):
         Cluster(cpu="many")
+    with pytest.raises(ValueError, match=r"^grace_seconds: 'soon' is not a duration"):
+        Cluster(grace_seconds="soon")
     with pytest.raises(ClusterFailed, match=r'configuration:1: waitForPodsReady.timeout: "soon" is not a duration'):
         Cluster(config={"waitForPodsReady": {"timeout": "soon"}}).start()
     (tmp_path / "file").touch()
     with pytest.raises(ClusterFailed, match="Not a directory"):
         Cluster(data_dir=tmp_path / "file" / "data").start()
     with pytest.raises(ClusterFailed, match=r"no answer within 0.001 s"):
-        Cluster(start_seconds=0.001).start()
+        Cluster(start_seconds="1ms").start()
 
 
 def test_a_data_directory_that_is_in_use_is_refused(tmp_path: Path) -> None:

@@ -16,6 +16,8 @@ from queue_manager.engine.transport_protocol import ApiError
 _WEBHOOK = re.compile(
     r'(?:failed calling webhook "(?P<name>[^"]+)"|(?P<of>conversion webhook for .+?),? failed): (?P<rest>.*)', re.DOTALL
 )
+NOT_DECODED = "cannot be handled as a "
+_STRICT = re.compile(r'(unknown|duplicate) field "((?:[^"\\]|\\.)*)"')
 _URL = re.compile(r'"https://[^"]*": (?P<cause>.*)', re.DOTALL)
 _OURS = (WEBHOOK_SERVICE, CONVERSION_SERVICE)
 _CAUSES = (
@@ -33,7 +35,7 @@ _WHAT_TO_DO = "`sluice doctor` says what is wrong with the installation; repeat 
 
 def api_error_text(error: ApiError) -> str:
     """Return status, reason and message; of a webhook that does not answer, one sentence with the cause."""
-    return webhook_sentence(error.message) or f"{error.status} {error.reason}: {error.message}"
+    return webhook_sentence(error.message) or f"{f'{error.status} {error.reason}'.rstrip()}: {error.message}"
 
 
 def webhook_sentence(message: str) -> str:
@@ -55,6 +57,11 @@ def conversion_failure(message: str) -> str:
     if cause := _cause(found["rest"]):
         return f"the conversion webhook does not answer: {cause}"
     return f"the conversion webhook fails: {_one_line(found['rest'])}"
+
+
+def strict_errors(message: str) -> list[tuple[str, str]]:
+    """Return (unknown or duplicate, path) of each field that strict decoding refuses; empty for another message."""
+    return _STRICT.findall(message) if NOT_DECODED in message else []
 
 
 def _cause(rest: str) -> str:

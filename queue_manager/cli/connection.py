@@ -46,10 +46,10 @@ def default_data_dir() -> Path:
     return Path(os.environ.get("SLUICE_DATA_DIR") or home_directory() / ".sluice")
 
 
-def find_kubeconfig(chosen: str | None) -> Path:
-    """Return the file given on the command line, else $KUBECONFIG, else that of `sluice up`, else kubectl's.
+def find_kubeconfig(chosen: str | None, *, option: str = "--kubeconfig") -> Path:
+    """Return the chosen file, else $KUBECONFIG, else that of `sluice up`, else kubectl's. Raises CommandRefused.
 
-    If $KUBECONFIG lists several files, the first existing one is used.
+    If $KUBECONFIG lists several files, the first existing one is used. `option`: by what a file is chosen.
     """
     if chosen:
         candidates = [Path(chosen)]
@@ -62,7 +62,7 @@ def find_kubeconfig(chosen: str | None) -> Path:
             return candidate
     tried = ", ".join(str(candidate) for candidate in candidates)
     raise CommandRefused(
-        f"no kubeconfig found (checked {tried}); start a cluster with `sluice up`, or name one with --kubeconfig"
+        f"no kubeconfig found (checked {tried}); start a cluster with `sluice up`, or name one with {option}"
     )
 
 
@@ -118,18 +118,39 @@ class _NoResponseTransport(Relay):
             raise
 
 
-def _unanswered(path: Path, context: str, why: str) -> str:
-    """Return the error message for a cluster that does not answer: its address, the cause, and the remedy."""
-    try:
-        address = f" at {kubeconfigs.load(path, context).server}"
-    except (OSError, ValueError, KeyError):  # the file is gone, or is being written
-        address = ""
-    if not is_of_local_cluster(path):
-        return f"the cluster of {path} does not answer{address} ({why}): it is down, or the address is wrong"
+def unanswered(path: Path | None, server: str, why: str) -> str:
+    """Return the error message for a cluster that does not answer: its address, the cause, and the remedy.
+
+    `path`: its kubeconfig, None if unknown. `server`: its URL, "" if unknown.
+    """
+    address = f" at {server}" if server else ""
+    if path is None or not is_of_local_cluster(path):
+        return f"{_cluster_of(path)} does not answer{address} ({why}): it is down, or the address is wrong"
     folder = (
         "" if path.parent.resolve() == default_data_dir().resolve() else f" --data-dir {shlex.quote(str(path.parent))}"
     )
     return f"the cluster of {path.parent} does not answer{address} ({why}); to start it: sluice up{folder}"
+
+
+def refused(path: Path | None, error: ApiError) -> str:
+    """Return the error message for a request that the API server answers with an error. `path`: its kubeconfig."""
+    if error.is_unauthorized:
+        return f"{_cluster_of(path)} rejects the credentials (401): log in again"
+    if error.is_unserved:
+        return f"{_cluster_of(path)} {NOT_INSTALLED}"
+    return api_error_text(error)
+
+
+def _cluster_of(path: Path | None) -> str:
+    return "the cluster" if path is None else f"the cluster of {path}"
+
+
+def _server(path: Path, context: str) -> str:
+    """Return the URL of the server; "" if the file is gone, or is being written."""
+    try:
+        return kubeconfigs.load(path, context).server
+    except (OSError, ValueError, KeyError):
+        return ""
 
 
 @asynccontextmanager
@@ -157,15 +178,11 @@ async def connect(
     try:
         yield RestClient(relay(_NoResponseTransport(transport, renew)))
     except ApiError as error:
-        if error.is_unauthorized:
-            raise CommandRefused(f"the cluster of {path} rejects the credentials (401): log in again") from error
-        if error.is_unserved:
-            raise CommandRefused(f"the cluster of {path} {NOT_INSTALLED}") from error
         advice = f"; {forbidden}" if forbidden and error.is_forbidden else ""
-        raise CommandRefused(f"{api_error_text(error)}{advice}") from error
+        raise CommandRefused(f"{refused(path, error)}{advice}") from error
     except CredentialsError as error:
         raise CommandRefused(str(error)) from error
     except NoResponse as error:
-        raise CommandRefused(_unanswered(path, chosen, str(error))) from error
+        raise CommandRefused(unanswered(path, _server(path, chosen), str(error))) from error
     finally:
         await transport.close()

@@ -26,15 +26,18 @@ def plain_reason(error: BaseException) -> str:
     if "Connect call failed" in str(error):  # of several addresses: asyncio joins their errors
         return REFUSED
     number = next((one.errno for one in chain if isinstance(one, OSError) and one.errno), None)
-    return os.strerror(number).lower() if number is not None and number > 0 else str(error) or TIMED_OUT
+    return (
+        os.strerror(number).lower() if number is not None and number > 0 else str(chain[-1]) or str(error) or TIMED_OUT
+    )
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
-    """Yield the error and its causes; some aiohttp errors have their cause only in an attribute."""
+    """Yield the error and its causes; some errors of aiohttp and urllib3 have theirs in an attribute or argument."""
     seen: BaseException | None = error
     while seen is not None:
         yield seen
-        inner = getattr(seen, "os_error", None) or getattr(seen, "certificate_error", None)
-        if isinstance(inner, BaseException) and inner is not seen.__cause__:
+        inside = [getattr(seen, "os_error", None), getattr(seen, "certificate_error", None), *seen.args]
+        inner = next((one for one in inside if isinstance(one, BaseException)), None)
+        if inner is not None and inner is not seen.__cause__:
             yield inner
         seen = seen.__cause__

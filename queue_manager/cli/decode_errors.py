@@ -12,10 +12,10 @@ from __future__ import annotations
 
 import copy
 import json
-import re
 from typing import Any
 
 from job_controller.json_tree import Json
+from queue_manager.cli.api_error_text import NOT_DECODED, strict_errors
 from queue_manager.cli.manifests import Manifest
 from queue_manager.local.schema.builtin_types import INT_LIMITS, Field, Shape, shape_of
 from queue_manager.local.schema.strict_decoding import Trail, Undecodable, Walk, quantity
@@ -23,8 +23,7 @@ from queue_manager.local.schema.strict_decoding import Trail, Undecodable, Walk,
 JOB = "io.k8s.api.batch.v1.Job"
 MAX_QUOTED = 60  # characters of a quoted value
 Steps = tuple[tuple[str | int, bool], ...]  # (field, True), or (map key or list index, False)
-_NOT_DECODED, _NO_JOB = "cannot be handled as a ", "cannot be handled as a Job"
-_STRICT = re.compile(r'(unknown|duplicate) field "((?:[^"\\]|\\.)*)"')
+_NO_JOB = f"{NOT_DECODED}Job"
 _KINDS = {str: "a string", bool: "a boolean", int: "a number", float: "a number", list: "a list", dict: "a mapping"}
 _TIME = "a time such as 2026-01-31T12:00:00Z"
 _WANTED = {
@@ -36,9 +35,7 @@ _WANTED = {
 
 def explain_decoding(manifest: Manifest, message: str) -> list[str]:
     """Return one line per error in a manifest that the server failed to decode; empty if none is found."""
-    if _NOT_DECODED not in message:
-        return []
-    if strict := _STRICT.findall(message):
+    if strict := strict_errors(message):
         return [f"{manifest.place(field)}: {field}: {kind} field" for kind, field in strict]
     if _NO_JOB not in message:
         return []

@@ -22,12 +22,14 @@ the client returns are `V1Job` objects. It works with every connection that the 
 `sluice up` as well as against a real cluster. All calls block; in a coroutine use `await asyncio.to_thread(client.wait,
 job)`. A client may be used from many threads.
 
-Times are in seconds. Errors of the API server are the official client's `ApiException`, for example status 422 for an
-invalid Job; all others are in `errors`.
+A duration is a number of seconds, or a text such as "90s" or "1h30m". All errors of the cluster are subclasses of
+`Error`: what the API server refuses is RequestFailed, for example with status 422 for an invalid Job, and a server that
+does not answer is ClusterUnreachable. A wrong argument is a ValueError or a TypeError.
 """
 
 from queue_manager.client.client import Client
 from queue_manager.client.errors import (
+    ClusterUnreachable,
     Error,
     JobDeactivated,
     JobDeleted,
@@ -35,14 +37,20 @@ from queue_manager.client.errors import (
     JobNotFound,
     NeverStarts,
     NoLogs,
+    RequestFailed,
     Timeout,
 )
 from queue_manager.client.job_update import JobUpdate
+from queue_manager.durations import Duration
 from queue_manager.visibility.job_states import JobState
+from queue_manager.visibility.pod_failures import Failure
 
 __all__ = [
     "Client",
+    "ClusterUnreachable",
+    "Duration",
     "Error",
+    "Failure",
     "JobDeactivated",
     "JobDeleted",
     "JobFailed",
@@ -51,5 +59,6 @@ __all__ = [
     "JobUpdate",
     "NeverStarts",
     "NoLogs",
+    "RequestFailed",
     "Timeout",
 ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import closing
+from contextlib import AbstractContextManager, closing
 from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -21,17 +21,28 @@ from queue_manager.cli.connection import find_kubeconfig
 from queue_manager.cli.exit_codes import CommandRefused
 from queue_manager.cli.login_name import name_user, submitter
 from queue_manager.client import job_logs
-from queue_manager.client.errors import JobDeactivated, JobDeleted, JobFailed, JobNotFound, NeverStarts, Timeout
+from queue_manager.client.error_translation import translated_errors
+from queue_manager.client.errors import (
+    JobDeactivated,
+    JobDeleted,
+    JobFailed,
+    JobNotFound,
+    NeverStarts,
+    RequestFailed,
+    Timeout,
+)
 from queue_manager.client.job_requests import create_job, read_visible_pods, read_workloads
 from queue_manager.client.job_update import ENDED, LOST, JobUpdate, Seen, differs, follow, may_have_cause, see
 from queue_manager.client.never_starts import ObstacleChecks
 from queue_manager.client.official_transport import blocking
+from queue_manager.durations import Duration, argument_seconds
 from queue_manager.engine import kubeconfig
 from queue_manager.engine.clock import SystemClock
 from queue_manager.engine.json_codec import decoder
 from queue_manager.visibility.attempt_counts import count_budget_attempts
 from queue_manager.visibility.followed_states import is_outdated
 from queue_manager.visibility.job_states import JobState
+from queue_manager.visibility.obstacles import Obstacle
 from queue_manager.visibility.pod_failures import Failure, newest_failure
 from queue_manager.visibility.short_messages import cause_first, plain
 from queue_manager.visibility.wire_types import Pod
@@ -43,6 +54,7 @@ REFRESH_SECONDS = 1.0  # a change of the Workload alone is seen this late
 RUNNING_REFRESH_SECONDS = 15.0  # then every change that matters is one of the Job as well
 CONFIRM_POLL_SECONDS = 0.25  # between two reads of what may keep a new Job from starting
 LOST_SECONDS = 60.0  # how long a server that does not answer is asked again
+REQUEST_SECONDS = 10.0  # after which the official client tries a request without answer again, three times
 PASSING_STATUSES = (429, 500, 502, 503, 504)
 
 
@@ -50,9 +62,14 @@ class Client:
     """Submits and follows Jobs through an ApiClient of the package `kubernetes`.
 
     `namespace` is used for Jobs that name none. `user`: whose Jobs it submits, for the history, unless a Job names one;
-    on a cluster with the webhook only a service account submits for others. A Job is given to the methods as a V1Job,
-    or as "NAME" or "NAMESPACE/NAME". A V1Job that came from the server means that very Job, not a later one of the same
-    name.
+    on a cluster with the webhook only a service account submits for others.
+
+    A Job is given to the methods as a V1Job, or as "NAME" or "NAMESPACE/NAME". A V1Job that came from the server means
+    that very Job, not a later one of the same name. A duration (`timeout`) is a number of seconds, a text such as "90s"
+    or "1h30m", or a timedelta; ValueError is raised for any other value. None: without limit.
+
+    Each method raises RequestFailed if the API server answers with an error, and ClusterUnreachable if it does not
+    answer; these two are not repeated below.
     """
 
     def __init__(self, api_client: ApiClient, *, namespace: str = "default", user: str = "") -> None:
@@ -60,24 +77,30 @@ class Client:
         self.namespace = namespace
         self.user = user
         self._batch = BatchV1Api(api_client)
+        self._kubeconfig: Path | None = None
 
     @classmethod
     def from_kubeconfig(cls, path: str | Path | None = None, context: str | None = None) -> Self:
         """A client of the cluster in a kubeconfig, in the namespace of its context.
 
         Without `path` it is the kubeconfig of the commands: $KUBECONFIG, else the one of `sluice up`, else
-        ~/.kube/config. On a cluster of `sluice up` the user is the login name, as for the commands. Raises
-        FileNotFoundError and `kubernetes.config.ConfigException`.
+        ~/.kube/config. On a cluster of `sluice up` the user is the login name, as for the commands. The cluster is not
+        contacted. Raises FileNotFoundError, and ValueError for a malformed file or an unknown context.
         """
-        from kubernetes.config import new_client_from_config
+        from kubernetes.config import ConfigException, new_client_from_config
 
         try:
-            file = find_kubeconfig(None if path is None else str(path))
+            file = find_kubeconfig(None if path is None else str(path), option="the argument `path`")
         except CommandRefused as error:
             raise FileNotFoundError(str(error)) from error
         home = kubeconfig.namespace(file, context) or "default"
-        api_client = new_client_from_config(config_file=str(file), context=context)
-        return cls(api_client, namespace=home, user=submitter(file))
+        try:
+            api_client = new_client_from_config(config_file=str(file), context=context)
+        except ConfigException as error:
+            raise ValueError(f"{file}: {error}") from error
+        client = cls(api_client, namespace=home, user=submitter(file))
+        client._kubeconfig = file
+        return client
 
     def submit(
         self,
@@ -89,9 +112,12 @@ class Client:
     ) -> V1Job:
         """Create a Job and return it as the server has it. It is suspended until its queue admits it.
 
-        `queue`: the LocalQueue, for a Job without the label of one. `namespace`: for a Job that names none. Raises
-        ApiException 400 for an unknown field, 422 for an invalid Job, 409 if its name is taken; ValueError if it names
-        another queue or namespace.
+        `queue`: the LocalQueue, for a Job without the label of one. `namespace`: for a Job that names none. Without
+        both label and `queue` the Job is in no queue, and starts immediately unless it is suspended. The argument is
+        not changed.
+
+        Creates nothing and raises RequestFailed with status 400 for an unknown field, 422 for an invalid Job, 409 if
+        its name is taken; ValueError if it names another queue or namespace than the call.
 
         Raises NeverStarts if the Job can never start, for instance because its queue does not exist: it was created and
         stays, and is the error's `job`. (`sluice submit -q` creates nothing if the queue does not exist.)
@@ -99,51 +125,62 @@ class Client:
         queue later.
         """
         tree = self._manifest(job)
-        meta = tree.setdefault("metadata", {})
+        meta = tree["metadata"] = tree.get("metadata") or {}
         home = _agreed("namespace", meta.get("namespace"), namespace) or self.namespace
         if queue is not None:
-            labels = meta.setdefault("labels", {})
+            labels = meta["labels"] = meta.get("labels") or {}
             labels[QUEUE_NAME] = _agreed("queue", labels.get(QUEUE_NAME), queue)
-            tree.setdefault("spec", {})["suspend"] = True  # the queue starts it
+            spec = tree["spec"] = tree.get("spec") or {}
+            spec["suspend"] = True  # the queue starts it
         name_user(meta, self.user)
-        created = self._read(blocking(self.api_client, lambda client: create_job(client, home, tree)), "")
+        with self._translated():
+            key = blocking(self.api_client, lambda client: create_job(client, home, tree))
+        with self._translated(f"Job {key} was created, but cannot be read: "):
+            created = self._read(key, "")
         if check:
             self._check(created)
         return created
 
     def get(self, job: V1Job | str) -> JobUpdate:
         """The Job and its state now. Raises JobNotFound and JobDeleted."""
-        return self._see(*self._identity(job)).update
+        with self._translated():
+            return self._see(*self._identity(job)).update
 
-    def watch(self, job: V1Job | str, *, timeout: float | None = None) -> Iterator[JobUpdate]:
+    def watch(self, job: V1Job | str, *, timeout: Duration | None = None) -> Iterator[JobUpdate]:
         """Yield the Job now and after each change of its state, reason or counts of pods, until it has ended.
 
-        `timeout` in seconds. Raises Timeout, JobNotFound and JobDeleted. A server that does not answer is asked again
-        for a minute, then urllib3's HTTPError is raised.
+        Raises JobNotFound, JobDeleted, and Timeout if the Job has not ended after `timeout`. A server that does not
+        answer is asked again for a minute before ClusterUnreachable is raised.
         """
-        last: Seen | None = None
-        for seen in self._follow(job, timeout):
-            if differs(seen, last):
-                yield seen.update
-            last = seen
+        return self._watch(job, _limit(timeout))
 
-    def wait(self, job: V1Job | str, *, timeout: float | None = None) -> V1Job:
+    def _watch(self, job: V1Job | str, seconds: float | None) -> Iterator[JobUpdate]:
+        last: Seen | None = None
+        with self._translated():
+            for seen in self._follow(job, seconds):
+                if differs(seen, last):
+                    yield seen.update
+                last = seen
+
+    def wait(self, job: V1Job | str, *, timeout: Duration | None = None) -> V1Job:
         """Return the Job once it has succeeded.
 
         Raises JobFailed with the cause, NeverStarts and JobDeactivated (immediately, not after the timeout),
-        JobNotFound, JobDeleted, and Timeout after `timeout` seconds, at most one second late.
+        JobNotFound, JobDeleted, and Timeout after `timeout`, at most one second late; the Job continues then. A server
+        that does not answer is asked again for a minute before ClusterUnreachable is raised.
         """
         checks = ObstacleChecks(self.api_client, self.namespace)
-        for seen in self._follow(job, timeout):
-            state = seen.update.state
-            if state == JobState.SUCCEEDED:
-                return seen.update.job
-            if state == JobState.FAILED:
-                raise self._failed(seen)
-            if (found := checks.obstacle(seen)) is not None:
-                raise NeverStarts(seen.update.job, seen.job.metadata.key, found.text, found.remedy)
-            if state in LOST:
-                raise self._lost(seen)
+        with self._translated():
+            for seen in self._follow(job, _limit(timeout)):
+                state = seen.update.state
+                if state == JobState.SUCCEEDED:
+                    return seen.update.job
+                if state == JobState.FAILED:
+                    raise self._failed(seen)
+                if (found := _obstacle_now(checks, seen)) is not None:
+                    raise NeverStarts(seen.update.job, seen.job.metadata.key, found.text, found.remedy)
+                if state in LOST:
+                    raise self._lost(seen)
         raise AssertionError("unreachable: a Job that is not followed any more has ended")
 
     def logs(
@@ -153,44 +190,54 @@ class Client:
 
         "" is the log of a container that has printed nothing. Before a container has started, if none could be started,
         and once an eviction has deleted the pods, NoLogs is raised, with the cause or the state of the Job.
-        `container`: by default the one that failed, else the first.
+        `container`: by default the one that failed, else the first. `tail_lines`: only so many lines of its end.
         """
-        seen = self._see(*self._identity(job))
-        source = job_logs.source(self.api_client, seen.job, index, container, _state(seen))
-        return job_logs.read(self.api_client, source, tail_lines)
+        with self._translated():
+            seen = self._see(*self._identity(job))
+            source = job_logs.source(self.api_client, seen.job, index, container, _state(seen))
+            return job_logs.read(self.api_client, source, tail_lines)
 
     def follow_logs(
-        self, job: V1Job | str, *, index: int | None = None, container: str = "", timeout: float | None = None
+        self, job: V1Job | str, *, index: int | None = None, container: str = "", timeout: Duration | None = None
     ) -> Iterator[str]:
         """Yield the lines of the log that `logs` returns, as they are written, until the container ends.
 
-        Waits at most `timeout` seconds for the start of the pod. Raises NoLogs, JobNotFound, JobDeleted and Timeout;
-        if the connection breaks, urllib3's HTTPError: `logs` has the whole log then.
+        A line has no line break at its end. Waits at most `timeout` for the start of the pod. Raises NoLogs,
+        JobNotFound, JobDeleted and Timeout. After ClusterUnreachable, which is raised as soon as the connection breaks,
+        `logs` has the whole log.
         """
-        for seen in self._follow(job, timeout):
-            wait = seen.update.state not in ENDED
-            source = job_logs.source(self.api_client, seen.job, index, container, _state(seen), wait=wait)
-            if source is not None:
-                yield from job_logs.follow(self.api_client, source)
-                return
+        return self._follow_logs(job, index, container, _limit(timeout))
+
+    def _follow_logs(self, job: V1Job | str, index: int | None, container: str, seconds: float | None) -> Iterator[str]:
+        with self._translated():
+            for seen in self._follow(job, seconds):
+                wait = seen.update.state not in ENDED
+                source = job_logs.source(self.api_client, seen.job, index, container, _state(seen), wait=wait)
+                if source is not None:
+                    yield from job_logs.follow(self.api_client, source)
+                    return
 
     def cancel(self, job: V1Job | str) -> None:
-        """Delete the Job; its pods are ended before it disappears. A Job that does not exist is left alone."""
+        """Delete the Job, and return without waiting: its pods are ended before it disappears.
+
+        A Job that does not exist is left alone, and so is another one that has its name now.
+        """
         key, uid = self._identity(job)
         preconditions = V1Preconditions(uid=uid) if uid else None
         options = V1DeleteOptions(propagation_policy="Foreground", preconditions=preconditions)
         try:
-            self._batch.delete_namespaced_job(key.name, key.namespace, body=options)
-        except ApiException as error:
+            with self._translated():
+                self._batch.delete_namespaced_job(key.name, key.namespace, body=options)
+        except RequestFailed as error:
             if error.status not in (HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT):  # 409: another Job has its name now
                 raise
 
     # --- following ---
 
-    def _follow(self, job: V1Job | str, timeout: float | None) -> Iterator[Seen]:
+    def _follow(self, job: V1Job | str, seconds: float | None) -> Iterator[Seen]:
         """Yield the state of the Job now and at each possible change; ends after a state in which the Job has ended."""
         key, uid = self._identity(job)
-        deadline = math.inf if timeout is None else time.monotonic() + timeout
+        deadline = math.inf if seconds is None else time.monotonic() + seconds
         watch = Watch()
         last: Seen | None = None
         while True:
@@ -204,7 +251,7 @@ class Client:
                 return
             left = deadline - time.monotonic()
             if left <= 0:
-                raise Timeout(key, timeout or 0, seen.update)
+                raise Timeout(key, seconds or 0, seen.update)
             self._await_event(watch, seen, left)
 
     def _see_patiently(self, key: Key, uid: str, deadline: float) -> Seen:
@@ -226,7 +273,8 @@ class Client:
             meta.namespace,
             field_selector=f"metadata.name={meta.name}",
             resource_version=meta.resource_version,
-            timeout_seconds=math.ceil(min(seconds, refresh)),
+            timeout_seconds=(longest := math.ceil(min(seconds, refresh))),
+            _request_timeout=longest + REQUEST_SECONDS,
         )
         try:
             with closing(events):
@@ -255,7 +303,7 @@ class Client:
 
     def _read(self, key: Key, uid: str) -> V1Job:
         try:
-            return self._batch.read_namespaced_job(key.name, key.namespace)
+            return self._batch.read_namespaced_job(key.name, key.namespace, _request_timeout=REQUEST_SECONDS)
         except ApiException as error:
             if error.status != HTTPStatus.NOT_FOUND:
                 raise
@@ -298,9 +346,15 @@ class Client:
         found = newest_failure(self._pods(seen.job))
         return None if found is None else job_logs.with_error_line(self.api_client, found)
 
-    # --- objects ---
+    # --- objects and errors ---
+
+    def _translated(self, prefix: str = "") -> AbstractContextManager[None]:
+        """Errors of the official client and of its connection become those of `errors`."""
+        return translated_errors(self.api_client.configuration.host, self._kubeconfig, prefix)
 
     def _manifest(self, job: V1Job | Mapping[str, Any]) -> dict[str, Any]:
+        if not isinstance(job, V1Job | Mapping):
+            raise TypeError(f"a Job is a V1Job or a mapping with the fields of a manifest, not {type(job).__name__}")
         tree: dict[str, Any] = self.api_client.sanitize_for_serialization(
             dict(job) if isinstance(job, Mapping) else job
         )
@@ -314,10 +368,17 @@ class Client:
         if isinstance(job, str):
             namespace, _, name = job.rpartition("/")
             return Key(namespace or self.namespace, name), ""
+        if not isinstance(job, V1Job):
+            raise TypeError(f"a Job is a V1Job or its name, not {type(job).__name__}: pass what submit returned")
         meta = job.metadata
         if meta is None or not meta.name:
             raise ValueError("the Job has no name: pass what submit returned")
         return Key(meta.namespace or self.namespace, meta.name), meta.uid or ""
+
+
+def _limit(timeout: Duration | None) -> float | None:
+    """The seconds of the argument `timeout`; None: without limit. Raises ValueError."""
+    return None if timeout is None or timeout == math.inf else argument_seconds("timeout", timeout)
 
 
 def _state(seen: Seen) -> str:
@@ -330,6 +391,16 @@ def _agreed(what: str, own: str | None, given: str | None) -> str:
     if own and given and own != given:
         raise ValueError(f"the Job names {what} {own}, the call names {given}")
     return own or given or ""
+
+
+def _obstacle_now(checks: ObstacleChecks, seen: Seen) -> Obstacle | None:
+    """What keeps the Job from ever starting; None if the server cannot say it now, as it is asked again."""
+    try:
+        return checks.obstacle(seen)
+    except (ApiException, HTTPError, OSError) as error:
+        if not _is_passing(error):
+            raise
+        return None
 
 
 def _is_passing(error: Exception) -> bool:

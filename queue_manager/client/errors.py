@@ -1,4 +1,7 @@
-"""Exceptions of the client. The text of each has one line that says what happened, and one with a remedy."""
+"""Exceptions of the client.
+
+The text of each has one line that says what happened; further lines, where there are any, say what to do.
+"""
 
 from __future__ import annotations
 
@@ -17,14 +20,44 @@ class Error(Exception):
     """Base class of the errors of this package."""
 
 
-class NeverStarts(Error):
-    """The Job exists, but cannot start until it or its queue is changed.
+class RequestFailed(Error):
+    """The API server answered a request with an error; nothing was created or changed by it.
 
-    `reason` says why, `remedy` what to do about it ("" if unknown), `job` is the Job.
+    `status` is the HTTP status, for example 422 for an invalid Job or 409 for a name that is taken; `reason` and
+    `message` are those of the server: `Invalid`. `fields`: the paths of the fields that it refuses, in its order:
+    `("spec.parallelism",)`; () if it names none. The official client's ApiException is the `__cause__`.
+    """
+
+    def __init__(self, text: str, status: int, reason: str, message: str, fields: tuple[str, ...] = ()) -> None:
+        super().__init__(text)
+        self.status = status
+        self.reason = reason
+        self.message = message
+        self.fields = fields
+
+
+class ClusterUnreachable(Error, ConnectionError):
+    """The API server does not answer, or the connection broke. `server` is its URL.
+
+    Whether a request that found no answer was carried out is unknown: `submit` may have created the Job.
+    """
+
+    def __init__(self, text: str, server: str) -> None:
+        super().__init__(text)
+        self.server = server
+
+
+class NeverStarts(Error):
+    """The Job was created and still exists, but cannot start until it or its queue is changed.
+
+    `reason` says why, `remedy` what to do about it ("" if unknown), `job` is the Job: `client.cancel(error.job)`
+    deletes it.
     """
 
     def __init__(self, job: V1Job, key: Key, reason: str, remedy: str = "") -> None:
-        super().__init__("\n  ".join([f"Job {key}: {reason}", *([remedy] if remedy else [])]))
+        removal = f"to delete it: sluice cancel {key}, or client.cancel(error.job)"
+        lines = [f"Job {key} was created and stays: {reason}", *([remedy] if remedy else []), removal]
+        super().__init__("\n  ".join(lines))
         self.job = job
         self.reason = reason
         self.remedy = remedy

@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, overload
 
 import msgspec
 from kubernetes.client import ApiException, CoreV1Api
+from urllib3.exceptions import HTTPError
 
 from job_controller.model import Job
 from job_controller.pod_facts import completion_index
+from queue_manager.client.error_translation import api_error
 from queue_manager.client.errors import NoLogs
 from queue_manager.client.job_requests import read_pods
 from queue_manager.client.official_transport import blocking
@@ -96,7 +98,7 @@ def with_error_line(api_client: ApiClient, failure: Failure) -> Failure:
     source = LoggedContainer(failure.namespace, failure.pod, failure.container)
     try:
         log = _content(api_client, source, tail_lines=TAIL_LINES, limit_bytes=TAIL_BYTES, _request_timeout=NODE_SECONDS)
-    except NoLogs:
+    except (NoLogs, ApiException, HTTPError):
         return failure
     return msgspec.structs.replace(failure, error_line=error_line(log))
 
@@ -132,16 +134,16 @@ def _content(api_client: ApiClient, source: LoggedContainer, **options: Any) -> 
 
 
 def _response(api_client: ApiClient, source: LoggedContainer, **options: Any) -> HTTPResponse:
-    """The response, not read yet. Raises NoLogs if no log can be read."""
+    """The response, not read yet. Raises NoLogs if no log can be read, ApiException if the user may not read it."""
     if source.container:
         options["container"] = source.container
     read_log: Any = CoreV1Api(api_client).read_namespaced_pod_log
     try:
         response: HTTPResponse = read_log(source.pod, source.namespace, _preload_content=False, **options)
-    except ApiException as error:  # versions before 37 raise it here
+        if not is_success(response.status):  # versions before 37 have raised it already
+            raise ApiException(http_resp=response)
+    except ApiException as error:
         if error.status not in UNREADABLE:
             raise
-        raise NoLogs(f"pod {source.namespace}/{source.pod}: {error.reason}") from error
-    if not is_success(response.status):
-        raise NoLogs(f"pod {source.namespace}/{source.pod}: {response.data.decode('utf-8', 'replace').strip()}")
+        raise NoLogs(f"pod {source.namespace}/{source.pod}: {api_error(error).message}") from error
     return response

@@ -97,5 +97,5 @@ def _official(error: ApiError) -> ApiException:
     from kubernetes.client import ApiException
 
     official = ApiException(status=error.status, reason=f"{error.reason}: {error.message}")
-    official.body = json.dumps(dict(error.body))
+    official.body = json.dumps(dict(error.body)) if error.body else error.message
     return official

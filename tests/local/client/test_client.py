@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from kubernetes.client import (
     ApiException,
     BatchV1Api,
@@ -17,13 +22,14 @@ from kubernetes.client import (
     V1PodSpec,
     V1PodTemplateSpec,
 )
-from urllib3.exceptions import HTTPError
+from kubernetes.config import new_client_from_config
 
 from job_controller.model import Key
 from queue_manager.cli.login_name import login_name
 from queue_manager.cli.main import main
 from queue_manager.client import (
     Client,
+    ClusterUnreachable,
     JobDeactivated,
     JobDeleted,
     JobFailed,
@@ -31,6 +37,7 @@ from queue_manager.client import (
     JobState,
     NeverStarts,
     NoLogs,
+    RequestFailed,
     Timeout,
 )
 from queue_manager.client import client as client_module
@@ -69,19 +76,46 @@ def test_a_dict_is_not_changed_and_its_unknown_field_is_refused(sluice_client: C
     created = sluice_client.submit(good, queue=QUEUE)
     assert good == manifest("true")
     assert created.metadata.labels["kueue.x-k8s.io/queue-name"] == QUEUE
-    with pytest.raises(ApiException, match=r"spec\.paralelism") as refused:
+    with pytest.raises(RequestFailed, match=r"^400 BadRequest: .*spec\.paralelism") as refused:
         sluice_client.submit(wrong, queue=QUEUE)
-    assert refused.value.status == 400
+    assert (refused.value.status, refused.value.fields) == (400, ("spec.paralelism",))
 
 
 def test_an_invalid_job_and_a_taken_name_are_refused_by_the_server(sluice_client: Client) -> None:
-    with pytest.raises(ApiException) as invalid:
+    with pytest.raises(RequestFailed) as invalid:
         sluice_client.submit(manifest("true", parallelism=-1), queue=QUEUE)
-    assert invalid.value.status == 422
+    assert (invalid.value.status, invalid.value.reason, invalid.value.fields) == (422, "Invalid", ("spec.parallelism",))
+    wrong = "spec.parallelism: Invalid value: -1: must be greater than or equal to 0"
+    assert str(invalid.value) == f'422 Invalid: Job.batch "one" is invalid: {wrong}'
+    assert isinstance(invalid.value.__cause__, ApiException)
     sluice_client.submit(manifest("true"), queue=QUEUE)
-    with pytest.raises(ApiException) as taken:
+    with pytest.raises(RequestFailed, match=r'jobs\.batch "one" already exists') as taken:
         sluice_client.submit(manifest("true"), queue=QUEUE)
     assert taken.value.status == 409
+
+
+def test_each_method_raises_the_error_of_the_client_for_a_user_without_rights(sluice_cluster: Cluster) -> None:
+    stranger = new_client_from_config(config_file=str(sluice_cluster.kubeconfig))
+    stranger.configuration.refresh_api_key_hook = None  # it would restore the token of the file
+    stranger.configuration.api_key["BearerToken"] = "Bearer wrong"
+    client = Client(stranger)
+    for ask in methods(client):
+        with pytest.raises(RequestFailed, match=r"rejects the credentials \(401\)") as refused:
+            ask()
+        assert refused.value.status == 401
+
+
+def methods(client: Client) -> list[Callable[[], object]]:
+    """A call of each method that asks the server."""
+    return [
+        lambda: client.submit(manifest("true"), queue=QUEUE),
+        lambda: client.get("one"),
+        lambda: list(client.watch("one", timeout=1)),
+        lambda: client.wait("one", timeout=1),
+        lambda: client.logs("one"),
+        lambda: list(client.follow_logs("one", timeout=1)),
+        lambda: client.cancel("one"),
+    ]
 
 
 def test_a_job_that_names_another_queue_is_not_submitted(sluice_client: Client) -> None:
@@ -132,6 +166,10 @@ def test_submit_raises_for_a_job_that_can_never_start_and_the_job_stays(
 ) -> None:
     with pytest.raises(NeverStarts, match=reason) as never:
         sluice_client.submit(manifest("true", name="lost", cpu=cpu), queue=queue)
+    key = f"{sluice_client.namespace}/lost"
+    first, *_, last = str(never.value).splitlines()
+    assert first.startswith(f"Job {key} was created and stays: ")
+    assert last == f"  to delete it: sluice cancel {key}, or client.cancel(error.job)"
     assert never.value.job.metadata.name == "lost"
     assert sluice_client.get(never.value.job).state == JobState.PENDING
 
@@ -176,10 +214,35 @@ def test_a_job_is_annotated_with_the_user_who_submits_it_unless_it_names_one(slu
 def test_a_job_that_only_waits_for_quota_times_out_with_its_state(sluice_client: Client) -> None:
     sluice_client.submit(manifest("sleep", "600", cpu="4"), queue=QUEUE)
     waits = sluice_client.submit(manifest("true", name="two", cpu="4"), queue=QUEUE)
-    with pytest.raises(Timeout, match="is Pending after 3 s") as late:
-        sluice_client.wait(waits, timeout=3)
-    assert isinstance(late.value, TimeoutError)
-    assert late.value.update.state == JobState.PENDING
+    for timeout in (3, "3s", timedelta(seconds=3)):
+        with pytest.raises(Timeout, match="is Pending after 3 s") as late:
+            sluice_client.wait(waits, timeout=timeout)
+        assert isinstance(late.value, TimeoutError)
+        assert late.value.update.state == JobState.PENDING
+
+
+def test_a_malformed_timeout_is_refused_by_the_call_itself(sluice_client: Client) -> None:
+    for ask in (sluice_client.wait, sluice_client.watch, sluice_client.follow_logs):
+        for timeout, why in (
+            ("3", "'3' is not a duration such as"),
+            ("-3s", "'-3s' is negative"),
+            (-3, "-3 is negati"),
+        ):
+            with pytest.raises(ValueError, match=f"^timeout: {why}"):
+                ask("one", timeout=timeout)
+
+
+def test_what_is_no_job_is_refused_with_what_is_one(sluice_client: Client) -> None:
+    with pytest.raises(TypeError, match="a Job is a V1Job or its name, not dict: pass what submit returned"):
+        sluice_client.wait(manifest("true"))  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="a Job is a V1Job or a mapping with the fields of a manifest, not str"):
+        sluice_client.submit("one", queue=QUEUE)  # type: ignore[arg-type]
+
+
+def test_a_manifest_with_empty_sections_is_submitted(sluice_client: Client) -> None:
+    tree = manifest("true")
+    tree["metadata"]["labels"] = None
+    assert sluice_client.submit(tree, queue=QUEUE).metadata.labels["kueue.x-k8s.io/queue-name"] == QUEUE
 
 
 async def test_cancel_ends_the_processes_of_a_job(sluice_client: Client) -> None:
@@ -266,14 +329,52 @@ def test_a_server_that_is_gone_is_reported_after_a_while(
     client = cluster.client
     job = client.submit(manifest("sleep", "600"), queue=QUEUE)
     monkeypatch.setattr(client_module, "LOST_SECONDS", 0.5)
-    cluster.stop()
-    with pytest.raises(HTTPError):
+    server = cluster.url
+    with stopped_soon(cluster), pytest.raises(ClusterUnreachable, match="does not answer") as lost:
         client.wait(job, timeout=SECONDS)
+    assert lost.value.server == server
+    for ask in methods(Client(client.api_client)):
+        with pytest.raises(ClusterUnreachable, match=rf"^the cluster does not answer at {server} \(.*\): it is down"):
+            ask()
+
+
+@contextmanager
+def stopped_soon(cluster: Cluster) -> Iterator[None]:
+    """Stop the cluster while the caller goes on."""
+    with ThreadPoolExecutor() as pool:
+        stop = pool.submit(cluster.stop)
+        yield
+        stop.result()
+
+
+def test_a_cluster_of_sluice_up_that_is_down_has_the_text_of_the_commands(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with Cluster(data_dir=tmp_path) as cluster:
+        client = Client.from_kubeconfig(cluster.kubeconfig)
+    assert main(["show", "one", "--kubeconfig", str(tmp_path / "kubeconfig")]) != 0
+    printed = capsys.readouterr().err.removeprefix("sluice show: ").strip()
+    with pytest.raises(ClusterUnreachable) as down:
+        client.get("one")
+    assert str(down.value) == printed
+    assert printed.endswith(f"to start it: sluice up --data-dir {tmp_path}")
 
 
 def test_jobs_of_a_kubeconfig_of_sluice_up_are_those_of_the_login_name(sluice_cluster: Cluster) -> None:
     created = Client.from_kubeconfig(sluice_cluster.kubeconfig).submit(manifest("true"), queue=QUEUE)
     assert created.metadata.annotations["sluice/user"] == login_name()
+
+
+def test_a_kubeconfig_that_is_missing_or_wrong_is_an_error_of_python(sluice_cluster: Cluster, tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match=r"none-such\); .* or name one with the argument `path`$"):
+        Client.from_kubeconfig(tmp_path / "none-such")
+    with pytest.raises(ValueError, match="contexts has no entry 'other'"):
+        Client.from_kubeconfig(sluice_cluster.kubeconfig, context="other")
+    tree = yaml.safe_load(sluice_cluster.kubeconfig.read_text())
+    tree["clusters"] = []
+    (tmp_path / "kubeconfig").write_text(yaml.safe_dump(tree))
+    with pytest.raises(ValueError, match=f"^{tmp_path}/kubeconfig: "):
+        Client.from_kubeconfig(tmp_path / "kubeconfig")
 
 
 def test_a_kubeconfig_names_the_namespace(sluice_cluster: Cluster) -> None:

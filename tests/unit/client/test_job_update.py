@@ -55,5 +55,9 @@ def test_each_error_says_what_happened_and_what_to_do_on_a_line_of_its_own() -> 
     failed = JobUpdate(V1Job(), JobState.FAILED, "BackoffLimitExceeded", "Too often", "exit 3: boom")
     waits = JobUpdate(V1Job(), JobState.PENDING, "WaitingForQuota", "no quota")
     assert str(JobFailed(failed, key, None)) == f"Job {key} failed (BackoffLimitExceeded): exit 3: boom"
-    assert str(NeverStarts(V1Job(), key, "asks 5 cpu", "request less")) == f"Job {key}: asks 5 cpu\n  request less"
+    assert str(NeverStarts(V1Job(), key, "asks 5 cpu", "request less")).splitlines() == [
+        f"Job {key} was created and stays: asks 5 cpu",
+        "  request less",
+        f"  to delete it: sluice cancel {key}, or client.cancel(error.job)",
+    ]
     assert str(Timeout(key, 3, waits)) == f"Job {key} is Pending after 3 s: WaitingForQuota: no quota"

@@ -166,8 +166,9 @@ class Client:
         """Return the Job once it has succeeded.
 
         Raises JobFailed with the cause, NeverStarts and JobDeactivated (immediately, not after the timeout),
-        JobNotFound, JobDeleted, and Timeout after `timeout`, at most one second late; the Job continues then. A server
-        that does not answer is asked again for a minute before ClusterUnreachable is raised.
+        JobNotFound, JobDeleted, and Timeout after `timeout`, at most one second late while the server answers; the Job
+        continues then. A server that does not answer is asked again for a minute before ClusterUnreachable is raised;
+        one that accepts connections and hangs is noticed within minutes only.
         """
         checks = ObstacleChecks(self.api_client, self.namespace)
         with self._translated():

@@ -14,6 +14,7 @@ from queue_manager.api.types import Workload
 from queue_manager.visibility.followed_states import ShownState, continued
 from queue_manager.visibility.job_causes import job_cause
 from queue_manager.visibility.job_states import JobState, explain_state, job_state, workloads_by_job
+from queue_manager.visibility.short_messages import plain
 from queue_manager.visibility.wire_types import Pod
 
 if TYPE_CHECKING:
@@ -39,8 +40,8 @@ class JobUpdate:
 
     @property
     def why(self) -> str:
-        """The cause, else reason and message, in one line."""
-        return self.cause or ": ".join(part for part in (self.reason, self.message) if part)
+        """The cause, else reason and message in the words of `sluice ps`, in one line: `needs 1 more cpu`."""
+        return self.cause or plain(self.reason, self.message)
 
 
 class Seen(NamedTuple):

@@ -145,8 +145,8 @@ def never_starts(too_large: str, reason: str, text: str) -> str:
 
 
 def gave_up(attempts: int) -> str:
-    """Return the sentence for a Workload that was deactivated after its last retry."""
-    return f"gave up after {attempts} {'attempt' if attempts == 1 else 'attempts'}"
+    """Return the sentence for a Workload that was deactivated after its last retry. `attempts`: 0 if unknown."""
+    return f"gave up after {attempts} {'attempt' if attempts == 1 else 'attempts'}" if attempts else "gave up"
 
 
 def quota(message: str) -> str:

@@ -12,6 +12,10 @@ from queue_manager.visibility.job_states import JobState
 from tests.unit.visibility.build import at, cond, job, workload
 
 FAILED = cond("Failed", reason="BackoffLimitExceeded", message="Too often", seconds=50)
+QUOTA = (
+    "couldn't assign flavors to pod set main: insufficient unused quota for cpu in flavor this-machine, "
+    "100m more needed"
+)
 COMPLETE = cond("Complete", reason="CompletionsReached", message="Reached", seconds=50)
 
 
@@ -23,6 +27,19 @@ def test_the_state_of_a_job_is_that_of_the_lists() -> None:
     update = seen(job(conditions=[FAILED])).update
     assert (update.state, update.reason, update.message) == (JobState.FAILED, "BackoffLimitExceeded", "Too often")
     assert update.why == "BackoffLimitExceeded: Too often"
+
+
+@pytest.mark.parametrize(
+    ("reason", "message", "cause", "why"),
+    [
+        ("WaitingForQuota", QUOTA, "", "needs 100m more cpu (this-machine)"),
+        ("BackoffLimitExceeded", "Too often", "exit 3: boom", "exit 3: boom"),
+        ("DeactivatedDueToRequeuingLimitExceeded", "exceeded", "", "gave up"),
+        ("", "", "", ""),
+    ],
+)
+def test_an_update_says_why_in_the_words_of_the_lists(reason: str, message: str, cause: str, why: str) -> None:
+    assert JobUpdate(V1Job(), JobState.PENDING, reason, message, cause).why == why
 
 
 @pytest.mark.parametrize(

@@ -15,10 +15,12 @@ from kubernetes.client import ApiException, BatchV1Api, V1DeleteOptions, V1Job, 
 from kubernetes.watch import Watch
 from urllib3.exceptions import HTTPError
 
+from job_controller import conditions
 from job_controller.model import Job, Key
 from queue_manager.api.keys import QUEUE_NAME
 from queue_manager.cli.connection import find_kubeconfig
 from queue_manager.cli.exit_codes import CommandRefused
+from queue_manager.cli.job_deletion import announce
 from queue_manager.cli.login_name import name_user, submitter
 from queue_manager.client import job_logs
 from queue_manager.client.error_translation import translated_errors
@@ -221,17 +223,30 @@ class Client:
     def cancel(self, job: V1Job | str) -> None:
         """Delete the Job, and return without waiting: its pods are ended before it disappears.
 
-        A Job that does not exist is left alone, and so is another one that has its name now.
+        A Job that does not exist is left alone, and so is another one that has its name now. One that has ended is
+        deleted too, with its pods and logs, which `sluice cancel` leaves. The history names the client's `user`.
         """
         key, uid = self._identity(job)
         preconditions = V1Preconditions(uid=uid) if uid else None
         options = V1DeleteOptions(propagation_policy="Foreground", preconditions=preconditions)
         try:
             with self._translated():
+                self._name_canceller(key, uid)
                 self._batch.delete_namespaced_job(key.name, key.namespace, body=options)
         except RequestFailed as error:
             if error.status not in (HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT):  # 409: another Job has its name now
                 raise
+
+    def _name_canceller(self, key: Key, uid: str) -> None:
+        """Annotate a Job that has not ended with the user who cancels it, if that is known."""
+        if not self.user:
+            return
+        try:
+            found = self._struct(self._read(key, uid))
+        except (JobNotFound, JobDeleted):
+            return
+        if uid in ("", found.metadata.uid) and conditions.finished(found.status) is None:
+            blocking(self.api_client, lambda client: announce(client, found, self.user))
 
     # --- following ---
 

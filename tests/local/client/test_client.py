@@ -257,6 +257,19 @@ async def test_cancel_ends_the_processes_of_a_job(sluice_client: Client) -> None
     await until(lambda: not processes_of(marker), "no pod runs")
 
 
+@pytest.mark.parametrize("by_name", [True, False])
+async def test_a_job_that_is_cancelled_names_who_cancels_it(sluice_client: Client, by_name: bool) -> None:
+    """The Job exists until its pod has ended, which ignores SIGTERM."""
+    marker = str(uuid.uuid4())
+    tree = manifest("sh", "-c", "trap '' TERM; while :; do sleep 1; done", marker)
+    tree["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] = 5
+    job = sluice_client.submit(tree, queue=QUEUE)
+    await until(lambda: processes_of(marker), "the pod runs")
+    sluice_client.cancel("one" if by_name else job)
+    ending = BatchV1Api(sluice_client.api_client).read_namespaced_job("one", sluice_client.namespace)
+    assert ending.metadata.annotations["sluice/cancelled-by"] == login_name()
+
+
 def test_an_unknown_name_is_not_found_and_a_known_job_was_deleted(sluice_client: Client) -> None:
 
     def watched(name: str) -> list[object]:

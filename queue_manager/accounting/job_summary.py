@@ -34,8 +34,9 @@ from queue_manager.api import messages, reasons
 from queue_manager.lifecycle.interruptions import Interruption, running_seconds
 from queue_manager.lifecycle.pod_causes import START_ERRORS
 from queue_manager.visibility.job_times import Life, Period, job_times
+from queue_manager.visibility.pod_starts import shows_no_start
 from queue_manager.visibility.short_messages import plain, says
-from queue_manager.visibility.shown_causes import cause_of_end
+from queue_manager.visibility.shown_causes import cause_of_end, with_error_before
 
 
 class JobOutcome(StrEnum):
@@ -105,6 +106,7 @@ class JobSummary(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     run_seconds: float
     waited_seconds: float
     ran_seconds: float | None
+    has_run: bool
     pods: int
     cpu_requested_seconds: float
     cpu_used_seconds: float | None
@@ -166,6 +168,8 @@ def summary(job: JobRecord, steps: Iterable[StepRecord], pods: Sequence[PodRecor
     by_pods = state is JobOutcome.FAILED and end is not None and end.reason in _ENDED_BY_PODS
     last_end = _last_end(ordered, state)
     of_pods = _pods_of(last_end) or _text_of(_last_failed(pods) if by_pods else failed)
+    if state is JobOutcome.DELETED:
+        of_pods = of_pods or _before_deletion(ordered)
     cause = _cause(last_end, of_pods, state)
     return JobSummary(
         namespace=job.namespace,
@@ -191,6 +195,7 @@ def summary(job: JobRecord, steps: Iterable[StepRecord], pods: Sequence[PodRecor
         run_seconds=sum(run.seconds for run in runs),
         waited_seconds=0.0 if _ran_outside(job, runs, state) else times.waited,
         ran_seconds=times.ran,
+        has_run=_has_run(runs, ordered, pods),
         pods=len(pods),
         cpu_requested_seconds=sum(run.cpu_seconds for run in runs),
         cpu_used_seconds=sum(used) if used else None,
@@ -235,6 +240,21 @@ def _until(released: StepRecord | None, end: StepRecord | None, later: Sequence[
     if released is None and not later:
         return now
     return min(step.at for step in (released or end, *later) if step is not None)
+
+
+def _has_run(runs: Sequence[AttemptSummary], ordered: Sequence[StepRecord], pods: Sequence[PodRecord]) -> bool:
+    """Whether a pod of the Job has started. While an attempt lasts, its pods may run without a record."""
+    if any(run.ran or run.end is None for run in runs) or any(has_run(pod) for pod in pods):
+        return True
+    return any(_shows_start(step, pods) for step in ordered)
+
+
+def _shows_start(step: StepRecord, pods: Sequence[PodRecord]) -> bool:
+    """Whether a step shows that a pod has started: a success, the cause of a timeout, or a failure without records."""
+    if step.kind is StepKind.FINISHED:
+        return step.reason == SUCCEEDED or (step.reason in _ENDED_BY_PODS and not pods)
+    of_pods = _pods_of(step) if step.kind in ENDS_OF_ATTEMPT else ""
+    return bool(of_pods) and not shows_no_start(of_pods)
 
 
 def _ran_outside(job: JobRecord, runs: Sequence[AttemptSummary], state: JobOutcome) -> bool:
@@ -335,7 +355,7 @@ def _cause(end: StepRecord | None, of_pods: str, state: JobOutcome) -> str:
     if end is None:
         return "" if state in (JobOutcome.SUCCEEDED, JobOutcome.RUNNING) else of_pods
     if end.kind is StepKind.DELETED:
-        return text(end)
+        return with_error_before(text(end), of_pods)
     if end.reason == reasons.DEACTIVATED:
         return plain(end.reason, end.message)  # which has the error of the pods before it
     if end.kind in (StepKind.FINISHED, StepKind.DEACTIVATED):
@@ -383,6 +403,12 @@ def _pods_of(end: StepRecord | None) -> str:
     if not end.message.startswith(_TIMED_OUT):
         return end.message
     return end.message.partition("; ")[2]
+
+
+def _before_deletion(ordered: Sequence[StepRecord]) -> str:
+    """Why the pods of the last attempt of a deleted Job were not ready; "" without a timeout."""
+    ends = [step for step in ordered if step.kind in ENDS_OF_ATTEMPT]
+    return _pods_of(ends[-1]) if ends else ""
 
 
 def text(step: StepRecord) -> str:

@@ -26,6 +26,7 @@ PODS_READY_TIMEOUT_OVERRIDE = "sluice/pods-ready-timeout"  # this and the next t
 REQUEUING_LIMIT_OVERRIDE = "sluice/requeuing-limit"
 MIN_RUNTIME = "sluice/min-runtime"  # also on a WorkloadPriorityClass, for the Jobs that have none of their own
 USER = "sluice/user"  # annotation, written by the webhook, or label: whose Job it is, for the history
+CREATED_BY = "sluice/created-by"  # annotation: "run" if `sluice run` made the Job, which then has no file
 CANCELLED_BY = "sluice/cancelled-by"  # annotation, written by `sluice cancel` before it deletes the Job
 REPLACED_BY = "sluice/replaced-by"  # annotation, written by `sluice submit --replace` before it deletes the old Job
 DELETION_CAUSE = "sluice/deletion-cause"  # annotation, written by the retention before it deletes the Job

@@ -13,7 +13,7 @@ from queue_manager.cli.connection import connect, one_namespace, read_default_na
 from queue_manager.cli.exit_codes import EXIT_OK
 from queue_manager.cli.last_log_lines import with_log
 from queue_manager.cli.machine_formats import job_names
-from queue_manager.cli.named_targets import of_queue
+from queue_manager.cli.named_targets import check_namespace, of_queue
 from queue_manager.cli.node_reading import nodes_for
 from queue_manager.cli.permitted_lists import list_permitted, of_all_or_own
 from queue_manager.cli.published_config import published
@@ -76,6 +76,8 @@ async def _rows(args: argparse.Namespace) -> list[DeactivatedJob]:
 
 async def _rows_in(client: RestClient, namespace: str, args: argparse.Namespace) -> list[DeactivatedJob]:
     rows, _ = await read_deactivated(client, namespace, read_default_namespace(args))
+    if not rows:
+        await check_namespace(client, args.namespace)
     return await of_queue(client, rows, args, namespace)
 
 
@@ -86,17 +88,19 @@ async def read_deactivated(
     now = SystemClock().now()
     workloads = [w for w in await client.list(WORKLOADS, namespace, type=Workload) if not w.spec.active]
     events = await client.list(EVENTS, namespace, field_selector="type=Warning", type=Event) if workloads else []
-    failed = await with_logs(client, await failures_of(client, workloads, namespace))
+    jobs = (await list_permitted(client, JOBS, Job, namespace) or []) if workloads else []
+    failed = await with_logs(client, await failures_of(client, workloads, jobs, namespace))
     nodes = await nodes_for(client, (recorded_cause(workload) for workload in workloads)) if workloads else None
-    return deactivated_jobs(workloads, events, now, default_ns, failed, nodes), workloads
+    return deactivated_jobs(workloads, events, now, default_ns, failed, nodes, jobs), workloads
 
 
-async def failures_of(client: RestClient, workloads: list[Workload], namespace: str) -> dict[str, Failure]:
-    """Return the pod failures of these Workloads, as far as the user may read their Jobs and pods."""
+async def failures_of(
+    client: RestClient, workloads: list[Workload], jobs: list[Job], namespace: str
+) -> dict[str, Failure]:
+    """Return the pod failures of these Workloads, as far as the user may read their pods. `jobs`: of the namespace."""
     if not workloads:
         return {}
     pods = await list_permitted(client, PODS, Pod, namespace, field_selector="status.phase=Failed") or []
-    jobs = await list_permitted(client, JOBS, Job, namespace) or []
     config = await published(client, (workload.metadata.namespace for workload in workloads)) or KueueConfig()
     return failures(workloads, pods, jobs, config.job_controller.options())
 

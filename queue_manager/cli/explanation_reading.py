@@ -68,6 +68,7 @@ async def read_explanation(
         local=local,
         above=above,
         obstacle=obstacle(target.job, target.workload, queues, default_ns),
+        names=queues.names(key.namespace),
         sees_queues=queues.local is not None,
         not_seen=(*view.not_seen, *(() if config is not None else (DEFAULTS_ASSUMED,))),
         default_ns=default_ns,

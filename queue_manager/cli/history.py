@@ -15,10 +15,11 @@ from queue_manager.accounting.record_types import PodRecord, StepKind, StepRecor
 from queue_manager.accounting.step_order import shown_attempts, timeline
 from queue_manager.cli import output
 from queue_manager.cli.exit_codes import EXIT_NEVER, EXIT_OK, CommandRefused
-from queue_manager.cli.history_reading import own_namer, read, summaries
+from queue_manager.cli.history_reading import names_of_jobs, own_namer, read, summaries
 from queue_manager.cli.named_targets import key_of
 from queue_manager.cli.standard_streams import say
 from queue_manager.cli.time_texts import local_clock, local_time, span
+from queue_manager.visibility.similar_names import did_you_mean
 
 UID = re.compile(r"[0-9a-f]{8}[0-9a-f-]{0,28}")  # or what one begins with
 SHOWN_UID = 8  # characters
@@ -76,7 +77,7 @@ COLUMNS = (
     output.TableColumn("QUEUE", lambda job: job.queue or "-"),
     output.TableColumn("TRIES", lambda job: str(job.attempts), right=True),
     output.TableColumn("WAIT", lambda job: span(job.waited_seconds), right=True),
-    output.TableColumn("RUN", lambda job: span(job.ran_seconds), right=True),
+    output.TableColumn("RUN", lambda job: span(job.ran_seconds if job.has_run else None), right=True),
     output.TableColumn("CPU", lambda job: cpu(job.cpu_used_seconds), right=True),
     output.TableColumn("MEMORY", lambda job: memory(job.memory_peak_bytes), right=True),
     output.TableColumn("STARTED", lambda job: _clock(job.started_at), wide=True),
@@ -141,7 +142,9 @@ def _chosen(args: argparse.Namespace) -> JobHistory:
         raise CommandRefused(f"the UIDs of {len(found)} Jobs begin with {name}: {uids}", EXIT_NEVER)
     if not found:
         where = f" in namespace {namespace}" if namespace else ""
-        raise CommandRefused(f"the history has no Job {name}{where}", EXIT_NEVER)
+        near = did_you_mean(name, names_of_jobs(args, namespace))
+        hint = f"; {near}" if near else ""
+        raise CommandRefused(f"the history has no Job {name}{where}{hint}", EXIT_NEVER)
     return found[0]
 
 

@@ -6,7 +6,7 @@ import argparse
 import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 from queue_manager.accounting.database import HistoryUnavailable, NoHistoryUrl, shown_url
 from queue_manager.accounting.history_queries import HistoryFilter, JobHistory, has_jobs_of, read_history
@@ -18,8 +18,10 @@ from queue_manager.cli.named_targets import CLUSTER_QUEUE_PREFIXES
 from queue_manager.cli.published_config import history_url, published
 from queue_manager.local.kubeconfig_file import is_of_local_cluster
 from queue_manager.local.storage.data_directory import HISTORY
+from queue_manager.visibility.similar_names import did_you_mean
 
 CONFIG_SECONDS = 5.0  # for a local cluster to say where its history is
+RECENT = timedelta(days=7)  # of the Jobs whose names and queues are suggested
 DEFAULT_NAMESPACE = "default"  # of commands without a kubeconfig
 
 
@@ -48,7 +50,22 @@ def _check_queue(store: str, queue: str, cluster_queue: str, namespace: str) -> 
     if not has_jobs_of(store, queue=local, cluster_queue=cluster_queue, namespace=namespace):
         where = f" in namespace {namespace}" if namespace else ""
         kind, name = ("ClusterQueue", cluster_queue) if cluster_queue else ("LocalQueue", queue)
-        raise CommandRefused(f"the history has no Job of {kind} {name}{where}", EXIT_NEVER)
+        jobs = recent_jobs(store, namespace)
+        hint = did_you_mean(name, (job.cluster_queue if cluster_queue else job.queue for job in jobs))
+        hint = f"; {hint}" if hint else ""
+        raise CommandRefused(f"the history has no Job of {kind} {name}{where}{hint}", EXIT_NEVER)
+
+
+def names_of_jobs(args: argparse.Namespace, namespace: str) -> list[str]:
+    """Return the names of recent Jobs, which are suggested for an unknown one. `namespace`: "" for all."""
+    return [job.name for job in recent_jobs(_store(args), namespace)]
+
+
+def recent_jobs(store: str, namespace: str) -> list[JobSummary]:
+    """Return the Jobs of the last RECENT days. `namespace`: "" for all."""
+    now = datetime.now(UTC)
+    wanted = HistoryFilter(since=now - RECENT, namespace=namespace)
+    return [summary(*history, now) for history in read_history(store, wanted)]
 
 
 def read(args: argparse.Namespace, wanted: HistoryFilter) -> list[JobHistory]:

@@ -12,6 +12,7 @@ from pathlib import PurePath
 from typing import Any
 
 from queue_manager.api import keys
+from queue_manager.visibility.resubmission import CREATED_BY_RUN
 
 CONTAINER = "main"
 MAX_STEM = 40  # characters of a generated name before its random end
@@ -59,7 +60,12 @@ class CommandJob:
         return {
             "apiVersion": "batch/v1",
             "kind": "Job",
-            "metadata": {**named, "namespace": namespace, "labels": labels},
+            "metadata": {
+                **named,
+                "namespace": namespace,
+                "labels": labels,
+                "annotations": {keys.CREATED_BY: CREATED_BY_RUN},
+            },
             "spec": {"suspend": True, **self._pods(), "template": {"spec": pod}},
         }
 

@@ -14,8 +14,8 @@ from typing import TypeVar
 
 from job_controller.model import Job, Key, Object
 from queue_manager.api import keys
-from queue_manager.api.api_resources import CLUSTER_QUEUES, JOBS, LOCAL_QUEUES, WORKLOADS, Resource
-from queue_manager.api.types import LocalQueue, Workload
+from queue_manager.api.api_resources import CLUSTER_QUEUES, JOBS, LOCAL_QUEUES, NAMESPACES, WORKLOADS, Resource
+from queue_manager.api.types import LocalQueue, Namespace, Workload
 from queue_manager.cli.connection import read_default_namespace
 from queue_manager.cli.exit_codes import EXIT_NEVER, CommandRefused
 from queue_manager.cli.permitted_lists import list_permitted
@@ -23,7 +23,7 @@ from queue_manager.engine.rest_client import O, RestClient
 from queue_manager.engine.transport_protocol import ApiError
 from queue_manager.visibility.deactivated_jobs import DeactivatedJob
 from queue_manager.visibility.job_states import JobRow, workloads_by_job
-from queue_manager.visibility.similar_names import similar_names
+from queue_manager.visibility.similar_names import did_you_mean, similar_names, suggestion
 
 JOB_PREFIXES = ("job/", "job.batch/")
 LOCAL_QUEUE_PREFIX = "localqueue/"
@@ -113,7 +113,7 @@ async def find(client: RestClient, key: Key) -> JobTarget:
     if job is None:
         jobs = await _visible_jobs(client, key.namespace)
         is_elsewhere = any(other.name == key.name for other in jobs)
-        raise CommandRefused(_missing(key, jobs), EXIT_NEVER, missing=None if is_elsewhere else key)
+        raise CommandRefused(await _missing(client, key, jobs), EXIT_NEVER, missing=None if is_elsewhere else key)
     return JobTarget(job, None)
 
 
@@ -154,13 +154,29 @@ async def _visible_jobs(client: RestClient, namespace: str) -> list[Key]:
     return [job.metadata.key for job in jobs]
 
 
-def _missing(key: Key, jobs: Sequence[Key]) -> str:
+async def _missing(client: RestClient, key: Key, jobs: Sequence[Key]) -> str:
     text = f"no Job {key.name} in namespace {key.namespace}"
     elsewhere = [str(other) for other in jobs if other.name == key.name]
     if elsewhere:
         return f"{text}; there is {', '.join(elsewhere)}"
-    near = similar_names(key.name, [other.name for other in jobs if other.namespace == key.namespace])
-    return f"{text}; did you mean {' or '.join(near)}?" if near else f"{text}; `sluice ps` lists them all"
+    near = did_you_mean(key.name, [other.name for other in jobs if other.namespace == key.namespace])
+    return f"{text}; {near or await unknown_namespace(client, key.namespace) or '`sluice ps` lists them all'}"
+
+
+async def unknown_namespace(client: RestClient, namespace: str) -> str:
+    """Say that a namespace does not exist, with similar names; "" if it does, or if the user may not list them."""
+    names = [found.metadata.name for found in await list_permitted(client, NAMESPACES, Namespace) or ()]
+    if not names or not namespace or namespace in names:
+        return ""
+    hint = did_you_mean(namespace, names)
+    return f"namespace {namespace} does not exist" + (f"; {hint}" if hint else "")
+
+
+async def check_namespace(client: RestClient, namespace: str | None) -> None:
+    """Raise CommandRefused if this namespace, in which nothing was found, does not exist. None: all namespaces."""
+    text = await unknown_namespace(client, namespace or "")
+    if text:
+        raise CommandRefused(text, EXIT_NEVER)
 
 
 async def of_queue(client: RestClient, rows: list[Row], args: argparse.Namespace, namespace: str) -> list[Row]:
@@ -215,8 +231,9 @@ async def missing_queue(client: RestClient, queue: QueueTarget, default_ns: str)
     cluster = await _list_visible(client, CLUSTER_QUEUES)
     text = f"{queue.resource.kind} {queue.key.name} does not exist"
     text += f" in namespace {queue.key.namespace}" if queue.key.namespace else ""
-    hints = [other.argument(queue.key.namespace or default_ns) for other in similar_queues(queue, [*local, *cluster])]
-    return f"{text}; did you mean {' or '.join(hints)}?" if hints else f"{text}; `sluice queues` lists them all"
+    near = [other.argument(queue.key.namespace or default_ns) for other in similar_queues(queue, [*local, *cluster])]
+    unknown = "" if near else await unknown_namespace(client, queue.key.namespace)
+    return f"{text}; {suggestion(near) or unknown or '`sluice queues` lists them all'}"
 
 
 async def _list_visible(client: RestClient, resource: Resource) -> list[QueueTarget]:

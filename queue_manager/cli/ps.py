@@ -19,7 +19,7 @@ from queue_manager.cli.exit_codes import EXIT_OK
 from queue_manager.cli.job_filter import JobFilter, hidden_text
 from queue_manager.cli.machine_formats import job_names
 from queue_manager.cli.manager_reading import read_presence
-from queue_manager.cli.named_targets import of_queue, queue_of
+from queue_manager.cli.named_targets import check_namespace, of_queue, queue_of
 from queue_manager.cli.node_reading import nodes_for
 from queue_manager.cli.permitted_lists import of_all_or_own
 from queue_manager.cli.pod_reading import read_troubled_pods
@@ -58,6 +58,7 @@ STYLES = {
 # States that end by themselves, those first for which `sluice explain` says most.
 WAITING = (JobState.PENDING, JobState.RESERVED, JobState.BACKOFF, JobState.EVICTED)
 NOT_RUNNING = (JobState.PENDING, JobState.RESERVED, JobState.BACKOFF, JobState.SUSPENDED)
+NO_JOBS = "no Jobs; to create one: sluice run -- COMMAND, or sluice submit -f FILE"
 HELD = (reasons.SUSPENDED, reasons.ADMISSION_GATED)  # held by a user; REASON says so already
 
 
@@ -72,10 +73,15 @@ def pods(row: JobRow) -> str:
 
 
 def time(row: JobRow) -> str:
-    """Format how long a Job ran in all its attempts, or how long it waited if it waits or never ran."""
+    """Format how long a Job ran in all its attempts, or how long it waited if it waits or never ran.
+
+    A Job that holds quota and none of whose pods has started has waited all the time.
+    """
     waits = row.state in NOT_RUNNING and row.running_seconds is None
     if row.ran_seconds is not None and not waits:
-        return f"{output.duration(row.ran_seconds)} run"
+        if row.has_run:
+            return f"{output.duration(row.ran_seconds)} run"
+        return f"{output.duration((row.waited_seconds or 0) + row.ran_seconds)} wait"
     if row.waited_seconds is not None:
         return f"{output.duration(row.waited_seconds)} wait"
     return "-"
@@ -112,7 +118,7 @@ COLUMNS = (
     output.TableColumn("CREATED", lambda row: format_time(row.created), wide=True),
     output.TableColumn("ENDED", lambda row: format_time(row.finished), wide=True),
     output.TableColumn("WAITED", lambda row: span(row.waited_seconds), right=True, wide=True),
-    output.TableColumn("RAN", lambda row: span(row.ran_seconds), right=True, wide=True),
+    output.TableColumn("RAN", lambda row: span(row.ran_seconds if row.has_run else None), right=True, wide=True),
     output.TableColumn("ATTEMPTS", lambda row: str(row.budget_attempts), right=True, wide=True),
     output.TableColumn("REASON", reason, wrap=True),
 )
@@ -161,7 +167,7 @@ def empty_message(args: argparse.Namespace) -> str:
     where = [f"in state {', '.join(args.state)}"] if args.state else []
     where += [f"of {queue_of(args.queue, '').text}"] if args.queue else []
     where += [f"in namespace {args.namespace}"] if args.namespace else []
-    return f"no Jobs {' '.join(where)}" if where else "no Jobs; submit one with: sluice submit -f FILE"
+    return f"no Jobs {' '.join(where)}" if where else NO_JOBS
 
 
 async def rows_and_notice(args: argparse.Namespace, now: datetime) -> tuple[list[JobRow], str]:
@@ -185,6 +191,8 @@ async def rows_of_queue(client: RestClient, args: argparse.Namespace) -> list[Jo
 
 async def _rows_in(client: RestClient, namespace: str, args: argparse.Namespace) -> list[JobRow]:
     rows = await job_table(client, namespace, read_default_namespace(args))
+    if not rows:
+        await check_namespace(client, args.namespace)
     return await of_queue(client, rows, args, namespace)
 
 
@@ -256,7 +264,11 @@ async def with_obstacles(client: RestClient, rows: list[JobRow], new: list[Job],
     if not stopped and not new:
         return rows
     queues = await read_queues(client, {*(key.namespace for key in stopped), *(job.metadata.namespace for job in new)})
-    of_queues = {key: queue_obstacle(key, *queues.of(key), default_ns) for key in stopped if queues.local is not None}
+    of_queues = {
+        key: queue_obstacle(key, *queues.of(key), default_ns, queues.names(key.namespace))
+        for key in stopped
+        if queues.local is not None
+    }
     of_jobs = {job.metadata.key: obstacle(job, None, queues, default_ns) for job in new}
     return [msgspec.structs.replace(row, obstacle=_obstacle(row, of_queues, of_jobs)) for row in rows]
 

@@ -6,7 +6,7 @@ from job_controller.model import Key
 from queue_manager.api.api_resources import LOCAL_QUEUES
 from queue_manager.api.types import LocalQueue
 from queue_manager.cli.exit_codes import EXIT_NEVER, CommandRefused
-from queue_manager.cli.named_targets import check_local_queue
+from queue_manager.cli.named_targets import check_local_queue, unknown_namespace
 from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.transport_protocol import ApiError
 
@@ -26,9 +26,8 @@ async def choose_queue(client: RestClient, namespace: str, queue: str | None) ->
     if len(names) == 1 or DEFAULT_QUEUE in names:
         return DEFAULT_QUEUE if DEFAULT_QUEUE in names else names[0]
     if not names:
-        raise CommandRefused(
-            f"namespace {namespace} has no LocalQueue; `sluice queues` lists those of others", EXIT_NEVER
-        )
+        nothing = f"namespace {namespace} has no LocalQueue; `sluice queues` lists those of others"
+        raise CommandRefused(await unknown_namespace(client, namespace) or nothing, EXIT_NEVER)
     more = f" and {len(names) - MAX_NAMES} more, which `sluice queues` lists" if len(names) > MAX_NAMES else ""
     listed = f"{', '.join(names[:MAX_NAMES])}{more}"
     raise CommandRefused(

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from job_controller.quantities import parse
 from queue_manager import assets
+from queue_manager.api import policy_values
 from queue_manager.api.api_resources import CLUSTER_QUEUES, COHORTS, LOCAL_QUEUES, WORKLOADS
 from queue_manager.api.types import ClusterQueue, Cohort, LocalQueue, Workload
 from queue_manager.cli import output
@@ -21,15 +22,18 @@ from queue_manager.cli.connection import connect, read_default_namespace
 from queue_manager.cli.exit_codes import EXIT_OK
 from queue_manager.cli.machine_formats import cluster_queue_name
 from queue_manager.cli.manager_reading import read_presence
+from queue_manager.cli.named_targets import check_namespace
 from queue_manager.cli.permitted_lists import list_all_or_own, list_permitted, seen
 from queue_manager.cli.time_texts import span
 from queue_manager.engine.clock import SystemClock
 from queue_manager.engine.rest_client import RestClient
+from queue_manager.visibility.effects_of_changes import stopped_word
 from queue_manager.visibility.manager_presence import notice
 from queue_manager.visibility.queue_rows import UNLISTED, QueueRow, QuotaRow, queue_rows
 from queue_manager.visibility.readable_amounts import readable, readable_pair
 
 BAR = 10
+HELD, DRAINED = (stopped_word(policy) for policy in (policy_values.HOLD, policy_values.HOLD_AND_DRAIN))
 
 
 def quota(row: QuotaRow) -> str:
@@ -63,8 +67,9 @@ def quotas(row: QueueRow) -> str:
 
 
 def local_queues(row: QueueRow) -> str:
-    """Return one line per LocalQueue, marked if it is stopped; `-` without a LocalQueue."""
-    return "\n".join(f"{name} (stopped)" if name in row.stopped_queues else name for name in row.local_queues) or "-"
+    """Return one line per LocalQueue, marked if it is held or drained; `-` without a LocalQueue."""
+    words = dict.fromkeys(row.stopped_queues, HELD) | dict.fromkeys(row.drained_queues, DRAINED)
+    return "\n".join(f"{name} ({words[name]})" if name in words else name for name in row.local_queues) or "-"
 
 
 def columns(rows: Sequence[QueueRow]) -> list[output.TableColumn]:
@@ -108,6 +113,8 @@ async def _rows_and_notice(args: argparse.Namespace) -> tuple[list[QueueRow], st
         rows = await queue_table(client, namespace)
         if args.namespace:
             rows = rows_of_namespace(rows, args.namespace)
+        if not rows:
+            await check_namespace(client, args.namespace)
         waits = any(row.pending for row in rows)
         return rows, notice(await read_presence(client, namespace)) if waits else ""
 
@@ -118,7 +125,15 @@ def rows_of_namespace(rows: Sequence[QueueRow], namespace: str) -> list[QueueRow
     def own(names: Sequence[str]) -> list[str]:
         return [name for name in names if name.startswith(f"{namespace}/")]
 
-    found = (replace(row, local_queues=own(row.local_queues), stopped_queues=own(row.stopped_queues)) for row in rows)
+    found = (
+        replace(
+            row,
+            local_queues=own(row.local_queues),
+            stopped_queues=own(row.stopped_queues),
+            drained_queues=own(row.drained_queues),
+        )
+        for row in rows
+    )
     return [row for row in found if row.local_queues]
 
 

@@ -24,7 +24,7 @@ from queue_manager.engine.transport_protocol import ApiError
 from queue_manager.lifecycle.deactivated_by import note
 from queue_manager.visibility.cause_groups import with_cause
 from queue_manager.visibility.deactivated_jobs import deactivated_jobs
-from queue_manager.visibility.effects_of_changes import on_reactivation
+from queue_manager.visibility.effects_of_changes import KnownNames, on_reactivation
 
 
 def run(args: argparse.Namespace) -> int:
@@ -99,6 +99,10 @@ class VisibleQueues:
     def local(self, workload: Workload) -> LocalQueue | None:
         """Return the Workload's LocalQueue; None if it does not exist or is not visible."""
         return self._local.get(workload.local_queue)
+
+    def names(self, namespace: str) -> KnownNames:
+        """Return the names that messages about missing queues suggest."""
+        return KnownNames([key.name for key in self._local if key.namespace == namespace], [*(self._cluster or ())])
 
     def cluster_queue(self, workload: Workload) -> ClusterQueue | None:
         """Return the Workload's ClusterQueue. One that the user may not read counts as open."""
@@ -185,7 +189,8 @@ async def _reactivate_one(how: Reactivation, target: JobTarget) -> None:
     change = patch(how.client, WORKLOADS, workload.metadata.key, edit, dry_run=how.dry_run)
     if await how.report.perform("Job", target.key, change):
         local, above = how.queues.local(workload), how.queues.cluster_queue(workload)
-        effect = on_reactivation(workload, local, above, how.default_ns, dry_run=how.dry_run)
+        names = how.queues.names(workload.metadata.namespace)
+        effect = on_reactivation(workload, local, above, how.default_ns, names=names, dry_run=how.dry_run)
         how.report.add("Job", *target.key, "reactivated", effect)
 
 

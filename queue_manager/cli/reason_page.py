@@ -16,7 +16,7 @@ from queue_manager.cli import output
 from queue_manager.cli.exit_codes import EXIT_NEVER, EXIT_OK, CommandRefused
 from queue_manager.visibility.reason_codes import CODES
 from queue_manager.visibility.reason_pages import ReasonPage, find_page, read_pages, word_of, words
-from queue_manager.visibility.similar_names import similar_names
+from queue_manager.visibility.similar_names import similar_names, suggestion
 
 _REASON = re.compile(r"\b(?=\w*[a-z])[A-Z]\w*[A-Z]\w*")  # a word with two capitals
 MAX_WIDTH = 100  # characters of a line of prose, on any terminal
@@ -36,8 +36,8 @@ def page_of(word: str) -> ReasonPage:
     page = find_page(word, pages)
     if page is None:
         known = {word.casefold(): word for word in words(pages)}
-        near = similar_names(word_of(word).casefold(), known, 1)
-        hint = f"; did you mean {known[near[0]]}?" if near else f"; reasons are: {', '.join(map(word_of, pages))}"
+        near = [known[name] for name in similar_names(word_of(word).casefold(), known, 1)]
+        hint = f"; {suggestion(near)}" if near else f"; reasons are: {', '.join(map(word_of, pages))}"
         raise CommandRefused(f'"{word}" is not a reason{hint}', EXIT_NEVER)
     return page
 

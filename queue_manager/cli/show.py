@@ -345,7 +345,8 @@ def _times(view: JobView) -> str:
     if view.waited_seconds is not None:
         parts.append(f"waited {output.duration(view.waited_seconds)}")
     if view.ran_seconds is not None:
-        parts.append(f"ran {output.duration(view.ran_seconds)}")
+        held = output.duration(view.ran_seconds)
+        parts.append(f"ran {held}" if view.has_run else f"held quota {held}, and no pod has started")
     return ", ".join(parts)
 
 

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+from collections.abc import Sequence
+from typing import NamedTuple
 
+from job_controller.model import Key
 from queue_manager.api import policy_values
 from queue_manager.api.api_resources import CLUSTER_QUEUES, LOCAL_QUEUES, WORKLOADS
 from queue_manager.api.types import ClusterQueue, LocalQueue, Workload, stops
@@ -12,16 +15,17 @@ from queue_manager.cli.change_report import ChangeReport
 from queue_manager.cli.connection import connect, read_default_namespace
 from queue_manager.cli.exit_codes import EXIT_NEVER, CommandRefused
 from queue_manager.cli.machine_formats import object_names
-from queue_manager.cli.named_targets import QueueTarget, missing_queue, patch, queue_of
+from queue_manager.cli.named_targets import QueueTarget, get_or_none, missing_queue, patch, queue_of
+from queue_manager.cli.permitted_lists import list_permitted
 from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.transport_protocol import ApiError
-from queue_manager.visibility.effects_of_changes import load_of, on_stop
+from queue_manager.visibility.effects_of_changes import STOPPED_IS, load_of, on_stop, queue_obstacle, released
+from queue_manager.visibility.unlisted_queues import is_unlisted
 
-RESULTS = {policy_values.HOLD: "held", policy_values.HOLD_AND_DRAIN: "draining", policy_values.STOP_NONE: "released"}
+RESULTS = {**STOPPED_IS, policy_values.STOP_NONE: "released"}
 ALREADY = {
-    policy_values.HOLD: "it is held already",
-    policy_values.HOLD_AND_DRAIN: "it is draining already",
-    policy_values.STOP_NONE: "it is not stopped",
+    **{policy: f"it is {word} already" for policy, word in STOPPED_IS.items()},
+    policy_values.STOP_NONE: "it is neither held nor drained",
 }
 
 
@@ -32,44 +36,65 @@ def run(args: argparse.Namespace, policy: str) -> int:
     return asyncio.run(_run(args, queue, policy, default_ns))
 
 
+class Found(NamedTuple):
+    """A queue as it is. `obstacle`, `stopped_below`: what `on_stop` says of it once it is released."""
+
+    policy: str
+    obstacle: str = ""
+    stopped_below: Sequence[LocalQueue] = ()
+
+
 async def _run(args: argparse.Namespace, queue: QueueTarget, policy: str, default_ns: str = "default") -> int:
     report = ChangeReport(args.output, dry_run=args.dry_run, name=object_names(args.namespace or default_ns))
     async with connect(args.kubeconfig, args.context) as client:
-        old, cluster_queue = await find(client, queue, default_ns)
+        old = await find(client, queue, default_ns)
         load = load_of(await workloads_of(client, queue))
-        if (old or policy_values.STOP_NONE) == policy:
-            note = f"{ALREADY[policy]} ({load})"
-            report.add(queue.resource.kind, *queue.key, "unchanged", note)
-            return report.end("")
-        await patch(client, queue.resource, queue.key, {"spec": {"stopPolicy": policy}}, dry_run=args.dry_run)
-        note = on_stop(
+        effect = on_stop(
             policy,
             load,
             queue=queue.argument(default_ns),
-            stopped_cluster_queue=cluster_queue,
+            obstacle=old.obstacle,
+            stopped_below=old.stopped_below,
             dry_run=args.dry_run,
         )
-        report.add(queue.resource.kind, *queue.key, RESULTS[policy], note)
+        if (old.policy or policy_values.STOP_NONE) == policy:
+            is_blocked = policy == policy_values.STOP_NONE and (old.obstacle or old.stopped_below)
+            note = f"{ALREADY[policy]}; {effect}" if is_blocked else f"{ALREADY[policy]} ({load})"
+            report.add(queue.resource.kind, *queue.key, "unchanged", note)
+            return report.end("")
+        await patch(client, queue.resource, queue.key, {"spec": {"stopPolicy": policy}}, dry_run=args.dry_run)
+        report.add(queue.resource.kind, *queue.key, RESULTS[policy], effect)
     return report.end("")
 
 
-async def find(client: RestClient, queue: QueueTarget, default_ns: str) -> tuple[str, str]:
-    """Return the stop policy of a queue, and the name of its stopped ClusterQueue; "" without one."""
+async def find(client: RestClient, queue: QueueTarget, default_ns: str) -> Found:
+    """Read a queue, and what else keeps its Jobs from starting. A ClusterQueue that may not be read counts as open."""
     try:
         if queue.is_cluster_queue:
-            return (await client.get(CLUSTER_QUEUES, *queue.key, type=ClusterQueue)).spec.stop_policy, ""
+            policy = (await client.get(CLUSTER_QUEUES, *queue.key, type=ClusterQueue)).spec.stop_policy
+            below = await list_permitted(client, LOCAL_QUEUES, LocalQueue) or []
+            return Found(policy, stopped_below=[local for local in below if _is_stopped_below(local, queue)])
         local = await client.get(LOCAL_QUEUES, *queue.key, type=LocalQueue)
     except ApiError as error:
         if not error.is_not_found:
             raise
         raise CommandRefused(await missing_queue(client, queue, default_ns), EXIT_NEVER) from error
+    return Found(local.spec.stop_policy, queue_obstacle(queue.key, released(local), await _above(client, local)))
+
+
+def _is_stopped_below(local: LocalQueue, queue: QueueTarget) -> bool:
+    return local.spec.cluster_queue == queue.key.name and stops(local.spec.stop_policy)
+
+
+async def _above(client: RestClient, local: LocalQueue) -> ClusterQueue | None:
+    """Return the ClusterQueue of a LocalQueue; None if it does not exist."""
     try:
-        cluster_queue = await client.get(CLUSTER_QUEUES, "", local.spec.cluster_queue, type=ClusterQueue)
+        above = await get_or_none(client, CLUSTER_QUEUES, Key("", local.spec.cluster_queue), ClusterQueue)
     except ApiError as error:
-        if not (error.is_forbidden or error.is_not_found):
+        if not error.is_forbidden:
             raise
-        return local.spec.stop_policy, ""
-    return local.spec.stop_policy, cluster_queue.metadata.name if stops(cluster_queue.spec.stop_policy) else ""
+        return ClusterQueue()
+    return ClusterQueue() if above is None and is_unlisted(local, ()) else above
 
 
 async def workloads_of(client: RestClient, queue: QueueTarget) -> list[Workload]:

@@ -13,6 +13,7 @@ from datetime import datetime
 
 import msgspec
 
+from job_controller.model import Job
 from queue_manager.api import condition_types, keys, messages, reasons
 from queue_manager.api.types import Workload
 from queue_manager.lifecycle import deactivated_by
@@ -21,6 +22,7 @@ from queue_manager.visibility.attempt_counts import count_budget_attempts
 from queue_manager.visibility.job_causes import recorded_cause
 from queue_manager.visibility.largest_node import NodeFacts, exceeds_nodes
 from queue_manager.visibility.pod_failures import Failure
+from queue_manager.visibility.resubmission import SUBMIT_AGAIN, resubmission
 from queue_manager.visibility.shown_causes import cause_of_end
 from queue_manager.visibility.wire_types import Event
 
@@ -64,10 +66,12 @@ def deactivated_jobs(
     default_ns: str = "default",
     failures: Mapping[str, Failure] | None = None,
     nodes: Sequence[NodeFacts] | None = None,
+    jobs: Iterable[Job] = (),
 ) -> list[DeactivatedJob]:
     """Return rows ordered by priority, then by time of deactivation, oldest first.
 
-    `default_ns`: the default namespace. `failures`: by Workload UID. `nodes`: None if they are not visible.
+    `default_ns`: the default namespace. `failures`: by Workload UID. `nodes`: None if they are not visible. `jobs`:
+    those of the Workloads, as far as they are visible; they decide which command creates a Job again.
     """
     inactive = [
         w
@@ -75,7 +79,19 @@ def deactivated_jobs(
         if not w.spec.active and not w.is_true(condition_types.FINISHED) and not _is_being_deleted(w)
     ]
     warnings, failed = _warnings(events), failures or {}
-    rows = [_row(each, warnings, failed.get(each.metadata.uid), now, default_ns, nodes) for each in inactive]
+    again = {job.metadata.uid: resubmission(job, default_ns) for job in jobs}
+    rows = [
+        _row(
+            each,
+            warnings,
+            failed.get(each.metadata.uid),
+            now,
+            default_ns,
+            nodes,
+            again.get(each.job_uid, SUBMIT_AGAIN),
+        )
+        for each in inactive
+    ]
     return sorted(rows, key=lambda row: (-row.priority, -(row.deactivated_seconds or 0), row.namespace, row.name))
 
 
@@ -90,6 +106,7 @@ def _row(
     now: datetime,
     default_ns: str,
     nodes: Sequence[NodeFacts] | None,
+    again: str,
 ) -> DeactivatedJob:
     evicted = workload.condition(condition_types.EVICTED)
     since = evicted.last_transition_time if evicted is not None and evicted.is_true else None
@@ -115,7 +132,7 @@ def _row(
         last_error=last_error,
         since=since,
         deactivated_seconds=(now - since).total_seconds() if since is not None else None,
-        action=request_less(lacks, job_argument(workload, default_ns))
+        action=request_less(lacks, job_argument(workload, default_ns), again)
         if lacks
         else action(why, job_argument(workload, default_ns), failure, last_error),
     )
@@ -216,10 +233,29 @@ def action(why: str, job: str, failure: Failure | None = None, last_error: str =
     return f"see why its pods are not ready (sluice show {job}), then: {again}"
 
 
-def request_less(lacks: str, job: str) -> str:
-    """Return the next step for a Job whose pods fit on no node. `lacks`: the text of `exceeds_nodes` that says so."""
-    less = "request less (sluice submit --replace -f FILE)"
-    return f"{lacks}: {less}, or add a bigger node, then: sluice reactivate {job}"
+_CURED = {
+    OUT_OF_MEMORY: "its memory limit is raised",
+    CRASHES: "its containers no longer fail",
+    "run time": f"its label {keys.MAX_EXEC_TIME} is raised",
+    "failed check": "the admission check accepts it",
+    "pods lost": "its pods stay ready",
+}
+
+
+def start_condition(why: str, job: str, last_error: str = "") -> str:
+    """Return what has to be true before the Job starts again. `why`, `job`, `last_error`: as of `action`."""
+    if why in FAULTS_OF_PODS and last_error.startswith(NOT_STARTABLE):
+        return "its command is fixed, and it is submitted again"
+    cured = _CURED.get(why, "its pods can become ready in time")
+    return f"{cured}, and it is reactivated (sluice reactivate {job})"
+
+
+def request_less(lacks: str, job: str, again: str = SUBMIT_AGAIN) -> str:
+    """Return the next step for a Job whose pods fit on no node. `lacks`: the text of `exceeds_nodes` that says so.
+
+    `again`: the command that replaces the Job.
+    """
+    return f"{lacks}: request less ({again}), or add a bigger node, then: sluice reactivate {job}"
 
 
 # --- the last error ----------------------------------------------------------------------------------------

@@ -24,11 +24,8 @@ BEHAVIOUR.md#q51-explanations.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TypeVar
 
-from msgspec import structs
-
-from queue_manager.api import condition_types, keys, policy_values, reasons
+from queue_manager.api import condition_types, keys, reasons
 from queue_manager.api.check_states import CheckState
 from queue_manager.api.types import ClusterQueue, LocalQueue, Workload, stops
 from queue_manager.lifecycle.queue_entry import waits
@@ -36,9 +33,9 @@ from queue_manager.lifecycle.unscheduled import Unscheduled
 from queue_manager.visibility import reason_codes
 from queue_manager.visibility.attempt_counts import budget_attempts
 from queue_manager.visibility.awaited_node import awaits_node
-from queue_manager.visibility.deactivated_jobs import CHECK, LIMIT, NO_NODE, NOT_STARTABLE, RUN_TIME, action
+from queue_manager.visibility.deactivated_jobs import CHECK, LIMIT, NO_NODE, NOT_STARTABLE, RUN_TIME, start_condition
 from queue_manager.visibility.deactivated_jobs import cause as why_deactivated
-from queue_manager.visibility.effects_of_changes import queue_argument, queue_obstacle
+from queue_manager.visibility.effects_of_changes import queue_argument, queue_obstacle, released, with_near_flavor
 from queue_manager.visibility.explained_case import Case
 from queue_manager.visibility.job_causes import recorded_cause
 from queue_manager.visibility.job_states import (
@@ -48,14 +45,13 @@ from queue_manager.visibility.job_states import (
     is_overdue,
 )
 from queue_manager.visibility.largest_node import exceeds_fixed_nodes, exceeds_nodes
-from queue_manager.visibility.node_advice import BIGGER_LOCAL_NODE, BIGGER_NODE, REQUEST_LESS, node_changes
+from queue_manager.visibility.node_advice import BIGGER_LOCAL_NODE, BIGGER_NODE, node_changes, request_less
 from queue_manager.visibility.pending_sentences import IF_IT_LASTS, LESS_REQUESTED, MANAGER_RUNS, REASON_TEXTS, decided
 from queue_manager.visibility.preempted_for import preempted_for
 from queue_manager.visibility.reason_with_sentence import Finding, sentence_of
 from queue_manager.visibility.requested_resources import demand
 from queue_manager.visibility.scheduler_judgement import NEVER_REASONS, ClusterState, Judgement
 
-REPLACE = "sluice submit --replace -f FILE"
 ADMITTED_SECONDS = 15.0  # in which an admitted Job is unsuspended
 
 
@@ -123,8 +119,9 @@ def _without_node(case: Case, unplaced: Unscheduled) -> Finding:
     trouble = _present(lacks) if lacks else f"none can take {them} now."
     sees_nodes = case.around.nodes is not None
     requested = demand(case.job, case.workload)
-    larger = (REQUEST_LESS, BIGGER_NODE)
-    changes = larger if lacks else node_changes(unplaced.message, requested, sees_nodes=sees_nodes)
+    again = case.resubmission
+    larger = (request_less(again), BIGGER_NODE)
+    changes = larger if lacks else node_changes(unplaced.message, requested, sees_nodes=sees_nodes, again=again)
     sentence = f"It holds its quota, and {which} for a node: {trouble}"
     return Finding(reasons.UNSCHEDULABLE, sentence, changes, f"sluice show {case.argument}", unplaced.message)
 
@@ -140,17 +137,18 @@ _BEFORE_NODES = (*NEVER_REASONS, reason_codes.REFUSED, reason_codes.CONTROLLER_S
 def _never_on_these_nodes(case: Case, lacks: str, found: Finding) -> Finding:
     """The reason of a Job of which no node is large enough for a pod, and none is added. `found`: without that rule."""
     is_large = f"no node is large enough for its pods: {lacks}."
-    changes: tuple[str, ...] = (REQUEST_LESS, BIGGER_LOCAL_NODE)
+    less = request_less(case.resubmission)
+    changes: tuple[str, ...] = (less, BIGGER_LOCAL_NODE)
     sentence = _capital(is_large)
     if case.state == JobState.DEACTIVATED:
         sentence = f"It is deactivated, and {is_large}"
-        changes = (REQUEST_LESS, f"{BIGGER_LOCAL_NODE}; then it is reactivated")
+        changes = (less, f"{BIGGER_LOCAL_NODE}; then it is reactivated")
     elif case.workload is not None and case.workload.is_true(condition_types.QUOTA_RESERVED):
         sentence = f"It holds its quota, but {is_large}"
     elif found.reason == reasons.SUSPENDED:
         sentence = f"{sentence} {found.sentence}"
-        changes = (f"{REQUEST_LESS}, and the queue is released", f"{BIGGER_LOCAL_NODE}, and the queue is released")
-    return Finding(reason_codes.EXCEEDS_NODES, sentence, changes, REPLACE, found.message)
+        changes = (f"{less}, and the queue is released", f"{BIGGER_LOCAL_NODE}, and the queue is released")
+    return Finding(reason_codes.EXCEEDS_NODES, sentence, changes, case.resubmission, found.message)
 
 
 def _never_on_these_nodes_either(lacks: str, found: Finding) -> Finding:
@@ -178,11 +176,13 @@ def _deactivated(case: Case, workload: Workload) -> Finding:
         sentence = "No node could take its pods in time, so it is deactivated: it stays out of the queue."
         lacks = exceeds_nodes(last_error, case.job, workload, case.around.nodes)
         sees = case.around.nodes is not None
-        needed = node_changes(last_error or message, demand(case.job, workload), sees_nodes=sees)
+        again, requested = case.resubmission, demand(case.job, workload)
+        needed = node_changes(last_error or message, requested, sees_nodes=sees, again=again)
+        less = request_less(again)
         if lacks:
             sentence = f"{sentence} No present node is large enough: {lacks}."
-            needed = (REQUEST_LESS, BIGGER_NODE)
-        later = tuple(one if one == REQUEST_LESS else f"{one}; then it is reactivated" for one in needed)
+            needed = (less, BIGGER_NODE)
+        later = tuple(one if one == less else f"{one}; then it is reactivated" for one in needed)
         return Finding(reason_codes.DEACTIVATED_UNSCHEDULABLE, sentence, later, "kubectl describe nodes", message)
     sentence = "It is deactivated and stays out of the queue until it is reactivated."
     changes = ("an operator reactivates it",)
@@ -192,7 +192,7 @@ def _deactivated(case: Case, workload: Workload) -> Finding:
         limit = f" of {allowed} s" if allowed else ""
         sentence = f"It ran longer than its maximum execution time{limit}, so it is deactivated, out of the queue."
     if reason in (LIMIT, RUN_TIME, CHECK):
-        changes = (action(why_deactivated(workload), case.argument, None, last_error),)
+        changes = (start_condition(why_deactivated(workload), case.argument, last_error),)
         verb = "cancel" if last_error.startswith(NOT_STARTABLE) else "show"
         command = f"sluice {verb} {case.argument}"  # the cause is removed first
         if reason == RUN_TIME and case.job is not None:
@@ -277,7 +277,7 @@ def _waiting(case: Case, workload: Workload) -> Finding:
     if not lacks or found.reason in NEVER_REASONS:
         return found
     sentence = f"{found.sentence} In its last attempt, {_present(lacks)}"
-    return replace(found, sentence=sentence, changes=(*found.changes, REQUEST_LESS, BIGGER_NODE))
+    return replace(found, sentence=sentence, changes=(*found.changes, request_less(case.resubmission), BIGGER_NODE))
 
 
 def _pending(case: Case, workload: Workload) -> Finding:
@@ -302,9 +302,9 @@ def _closed_to(case: Case, workload: Workload) -> Finding | None:
 
 def _closed(case: Case, workload: Workload, found: Judgement | None) -> Finding:
     """The reason that the Job's queues do not exist or do not admit. `found`: the scheduler's judgement, if known."""
-    local, above, default_ns = case.around.local, case.around.above, case.around.default_ns
+    local, above, default_ns, names = case.around.local, case.around.above, case.around.default_ns, case.around.names
     if local is None or above is None:
-        text = queue_obstacle(workload.local_queue, local and released(local), above, default_ns)
+        text = queue_obstacle(workload.local_queue, local and released(local), above, default_ns, names)
         key = workload.local_queue
         missing = f"ClusterQueue {local.spec.cluster_queue}" if local is not None else f"LocalQueue {key}"
         change = f"{missing} is created" if local is not None or key.name else f"it gets the label {keys.QUEUE_NAME}"
@@ -313,21 +313,19 @@ def _closed(case: Case, workload: Workload, found: Judgement | None) -> Finding:
         beyond = _once_released(case, workload, local, above)
         if beyond is not None:
             return beyond
-    if stops(local.spec.stop_policy):
-        text, command = (
-            queue_obstacle(workload.local_queue, local, above, default_ns),
-            queue_argument(local, default_ns),
-        )
-    elif stops(above.spec.stop_policy):
-        text, command = queue_obstacle(workload.local_queue, local, above, default_ns), f"cq/{above.metadata.name}"
-    else:
-        status = queue_obstacle(workload.local_queue, local, above, default_ns)
-        text = f"ClusterQueue {above.metadata.name}: {found.inactive}" if found is not None else status
+    text = queue_obstacle(workload.local_queue, local, above, default_ns, names)
+    own = [queue_argument(local, default_ns)] if stops(local.spec.stop_policy) else []
+    stopped = [*own, f"cq/{above.metadata.name}"] if stops(above.spec.stop_policy) else own
+    if not stopped:
+        if found is not None:
+            text = f"ClusterQueue {above.metadata.name}: {with_near_flavor(found.inactive, above, names)}"
         changes = ("an admin puts right what keeps the ClusterQueue inactive",)
         return Finding(
             reasons.MISCONFIGURED, sentence_of(text), changes, f"kubectl describe clusterqueue {above.metadata.name}"
         )
-    return Finding(reasons.SUSPENDED, sentence_of(text), ("the queue is released",), f"sluice release {command}")
+    change = "the queue is released" if len(stopped) == 1 else "both queues are released"
+    command = "; ".join(f"sluice release {queue}" for queue in stopped)
+    return Finding(reasons.SUSPENDED, sentence_of(text), (change,), command)
 
 
 def _once_released(case: Case, workload: Workload, local: LocalQueue, above: ClusterQueue) -> Finding | None:
@@ -348,14 +346,6 @@ def _once_released(case: Case, workload: Workload, local: LocalQueue, above: Clu
     changes = tuple(f"{change}, and the queue is released" for change in found.changes)
     # The numbers and the position of that judgement are those after the release.
     return replace(found, sentence=f"{found.sentence} {stopped}", changes=changes, judgement=None)
-
-
-Q = TypeVar("Q", LocalQueue, ClusterQueue)
-
-
-def released(queue: Q) -> Q:
-    """The queue as it is after `sluice release`."""
-    return structs.replace(queue, spec=structs.replace(queue.spec, stop_policy=policy_values.STOP_NONE))
 
 
 def _backing_off(case: Case, workload: Workload) -> Finding | None:

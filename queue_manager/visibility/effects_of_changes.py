@@ -1,14 +1,34 @@
-"""Describes the effect of an operator's change of spec.active or spec.stopPolicy in one sentence. Pure."""
+"""Describes the effect of an operator's change of spec.active or spec.stopPolicy in one sentence. Pure.
+
+A queue with the stopPolicy Hold is *held*, one with HoldAndDrain *drained*, in all tables and sentences of commands.
+Conditions and Events say `is stopped`, as in Kueue. BEHAVIOUR.md#q240-held-and-drained-queues.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import NamedTuple
+from collections.abc import Collection, Iterable, Sequence
+from typing import NamedTuple, TypeVar
+
+from msgspec import structs
 
 from job_controller.model import Key
-from queue_manager.api import condition_types, keys, policy_values
+from queue_manager.api import condition_types, keys, policy_values, reasons
 from queue_manager.api.types import ClusterQueue, LocalQueue, Workload, stops
 from queue_manager.visibility.short_messages import NAMES_NO_QUEUE
+from queue_manager.visibility.similar_names import did_you_mean
+
+STOPPED_IS = {policy_values.HOLD: "held", policy_values.HOLD_AND_DRAIN: "drained"}
+
+
+class KnownNames(NamedTuple):
+    """Names that exist: LocalQueues of the namespace, ClusterQueues, flavors. Empty if the user may not list them."""
+
+    local: Collection[str] = ()
+    cluster: Collection[str] = ()
+    flavors: Collection[str] = ()
+
+
+NO_NAMES = KnownNames()
 
 
 class Load(NamedTuple):
@@ -40,10 +60,11 @@ def on_reactivation(
     cluster_queue: ClusterQueue | None,
     default_ns: str = "default",
     *,
+    names: KnownNames = NO_NAMES,
     dry_run: bool = False,
 ) -> str:
     """Describe the effect of spec.active=true on a Workload. A queue that does not exist is None."""
-    obstacle = queue_obstacle(workload.local_queue, queue, cluster_queue, default_ns)
+    obstacle = queue_obstacle(workload.local_queue, queue, cluster_queue, default_ns, names)
     gates = workload.metadata.annotations.get(keys.ADMISSION_GATED_BY, "")
     waits = "it would wait" if dry_run else "waits"
     requeued, budget = "it would be requeued" if dry_run else "requeued", "with a new budget of retries"
@@ -57,28 +78,68 @@ def on_reactivation(
 
 
 def queue_obstacle(
-    key: Key, queue: LocalQueue | None, cluster_queue: ClusterQueue | None, default_ns: str = "default"
+    key: Key,
+    queue: LocalQueue | None,
+    cluster_queue: ClusterQueue | None,
+    default_ns: str = "default",
+    names: KnownNames = NO_NAMES,
 ) -> str:
     """Return why no Workload of this LocalQueue can start, with the command that resolves it, or "".
 
-    `default_ns`: the namespace that commands use by default.
+    `default_ns`: the namespace that commands use by default. `names`: those near to a missing one are suggested.
     """
     if queue is None and not key.name:
         return NAMES_NO_QUEUE
     if queue is None:
-        return f"LocalQueue {key.name} does not exist in namespace {key.namespace}"
+        return f"LocalQueue {key.name} does not exist in namespace {key.namespace}{_near(key.name, names.local)}"
+    above = _stopped_cluster_queue(cluster_queue)
     if stops(queue.spec.stop_policy):
-        return f"LocalQueue {queue.metadata.name} is stopped (sluice release {queue_argument(queue, default_ns)})"
+        own = f"LocalQueue {queue.metadata.name} is {stopped_word(queue.spec.stop_policy)}"
+        own = f"{own} (sluice release {queue_argument(queue, default_ns)})"
+        return f"{own}, and {above}" if above else own
     if cluster_queue is None:
-        return f"ClusterQueue {queue.spec.cluster_queue} does not exist"
-    if stops(cluster_queue.spec.stop_policy):
-        return (
-            f"ClusterQueue {cluster_queue.metadata.name} is stopped (sluice release cq/{cluster_queue.metadata.name})"
-        )
+        missing = queue.spec.cluster_queue
+        return f"ClusterQueue {missing} does not exist{_near(missing, names.cluster)}"
+    if above:
+        return above
     active = next((c for c in cluster_queue.status.conditions if c.type == condition_types.ACTIVE), None)
-    if active is not None and active.status == "False":
-        return f"ClusterQueue {cluster_queue.metadata.name}: {active.message}"
+    if active is not None and active.status == "False" and active.reason != reasons.STOPPED:  # else it was released
+        return f"ClusterQueue {cluster_queue.metadata.name}: {with_near_flavor(active.message, cluster_queue, names)}"
     return ""
+
+
+def with_near_flavor(text: str, queue: ClusterQueue, names: KnownNames) -> str:
+    """Return why a ClusterQueue is inactive, with a flavor whose name is near to a missing one that it names."""
+    used = (flavor.name for group in queue.spec.resource_groups for flavor in group.flavors)
+    missing = next((name for name in used if name not in names.flavors), "")
+    near = _near(missing, names.flavors)
+    return f"{text.rstrip('.')}{near}" if near else text
+
+
+def _near(name: str, names: Collection[str]) -> str:
+    hint = did_you_mean(name, names)
+    return f" ({hint})" if hint else ""
+
+
+def _stopped_cluster_queue(queue: ClusterQueue | None) -> str:
+    """Say that a ClusterQueue is held or drained, with the command that releases it; "" if it is not."""
+    if queue is None or not stops(queue.spec.stop_policy):
+        return ""
+    name = queue.metadata.name
+    return f"ClusterQueue {name} is {stopped_word(queue.spec.stop_policy)} (sluice release cq/{name})"
+
+
+Q = TypeVar("Q", LocalQueue, ClusterQueue)
+
+
+def released(queue: Q) -> Q:
+    """The queue as it is after `sluice release`."""
+    return structs.replace(queue, spec=structs.replace(queue.spec, stop_policy=policy_values.STOP_NONE))
+
+
+def stopped_word(policy: str) -> str:
+    """Return what a queue with this stop policy is: held or drained."""
+    return STOPPED_IS.get(policy, policy)
 
 
 def queue_argument(queue: LocalQueue, default_ns: str) -> str:
@@ -96,10 +157,19 @@ def on_deactivation(workload: Workload, job: str, *, dry_run: bool = False) -> s
     return f"{now}; undo: sluice reactivate {job}"
 
 
-def on_stop(policy: str, load: Load, *, queue: str, stopped_cluster_queue: str = "", dry_run: bool = False) -> str:
+def on_stop(
+    policy: str,
+    load: Load,
+    *,
+    queue: str,
+    obstacle: str = "",
+    stopped_below: Sequence[LocalQueue] = (),
+    dry_run: bool = False,
+) -> str:
     """Describe the effect of a new stop policy, or with `dry_run` the one that it would have.
 
-    `queue`: as a command-line argument. `stopped_cluster_queue`: the ClusterQueue if it is stopped.
+    `queue`: as a command-line argument. `obstacle`: what keeps a released LocalQueue from admitting (`queue_obstacle`).
+    `stopped_below`: LocalQueues of a released ClusterQueue that are held or drained themselves.
     """
     start, undo = ("would start", "") if dry_run else ("start", f"; undo: sluice release {queue}")
     match policy:
@@ -109,7 +179,8 @@ def on_stop(policy: str, load: Load, *, queue: str, stopped_cluster_queue: str =
         case policy_values.HOLD_AND_DRAIN:
             stops = f"; running Jobs {'would be' if dry_run else 'are'} stopped and requeued" if load.running else ""
             return f"no more Jobs {start} ({load}){stops}{undo}"
-    if stopped_cluster_queue:
-        release = f"sluice release cq/{stopped_cluster_queue}"
-        return f"still no Jobs {start}: ClusterQueue {stopped_cluster_queue} is stopped too ({release})"
-    return f"Jobs {start} again as quota allows ({load})"
+    if obstacle:
+        return f"still no Jobs {start}: {obstacle}"
+    held = [f"{local.metadata.key} ({stopped_word(local.spec.stop_policy)})" for local in stopped_below]
+    but = f"; but none of LocalQueue {', '.join(held)}" if held else ""
+    return f"Jobs {start} again as quota allows ({load}){but}"

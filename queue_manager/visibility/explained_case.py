@@ -12,9 +12,11 @@ from queue_manager.api.types import ClusterQueue, LocalQueue, Workload
 from queue_manager.lifecycle.unscheduled import Unscheduled
 from queue_manager.lifecycle.workload_settings import WorkloadSettings
 from queue_manager.visibility.deactivated_jobs import job_name
+from queue_manager.visibility.effects_of_changes import NO_NAMES, KnownNames
 from queue_manager.visibility.job_states import JobState, job_state, state_without_job
 from queue_manager.visibility.largest_node import NodeFacts
 from queue_manager.visibility.obstacles import Obstacle
+from queue_manager.visibility.resubmission import resubmission
 from queue_manager.visibility.scheduler_judgement import ClusterObjects
 
 
@@ -32,6 +34,7 @@ class Surroundings:
     local: LocalQueue | None = None
     above: ClusterQueue | None = None
     obstacle: Obstacle | None = None
+    names: KnownNames = NO_NAMES  # that messages about missing queues and flavors suggest
     sees_queues: bool = True  # whether `local` and `above` are visible if they exist
     not_seen: tuple[str, ...] = ()
     default_ns: str = "default"
@@ -66,6 +69,11 @@ class Case:
     def argument(self) -> str:
         """The Job as a command-line argument."""
         return self.key.name if self.key.namespace == self.around.default_ns else str(self.key)
+
+    @property
+    def resubmission(self) -> str:
+        """The command that replaces the Job after a change of its spec."""
+        return resubmission(self.job, self.around.default_ns)
 
     @property
     def pods_at_once(self) -> int:

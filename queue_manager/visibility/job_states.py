@@ -45,6 +45,7 @@ from queue_manager.visibility.deactivated_jobs import deactivation, job_name
 from queue_manager.visibility.job_causes import exit_code_of, job_cause, pods_by_job
 from queue_manager.visibility.job_times import ended_at, last_run_seconds, times_of
 from queue_manager.visibility.pod_attempts import next_pod_at
+from queue_manager.visibility.pod_starts import has_run
 from queue_manager.visibility.preempted_for import preempted_for
 from queue_manager.visibility.running_or_starting import explain_running, explain_starting, is_between_tries, is_running
 from queue_manager.visibility.short_messages import like_another, plain
@@ -99,7 +100,7 @@ class JobRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     why their pods are not ready, or were not ready in the last attempt. `too_large`: which request of a pod exceeds the
     largest node (`largest_node`). `exit_code`: of its failed pods, if they are the cause. `retry_at`: when its backoff
     ends. `finished`: when the Job ended, None before. `waited_seconds`, `ran_seconds`: of all attempts,
-    `running_seconds` of the last one.
+    `running_seconds` of the last one. `has_run`: whether a pod has started (`pod_starts`).
     """
 
     namespace: str
@@ -130,6 +131,7 @@ class JobRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     finished: datetime | None = None
     waited_seconds: float | None = None
     ran_seconds: float | None = None
+    has_run: bool = True
 
 
 def job_rows(
@@ -234,6 +236,7 @@ def job_row(
         finished=ended_at(job),
         waited_seconds=waited,
         ran_seconds=ran,
+        has_run=has_run(job, workload, pods, of_pods),
     )
 
 

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 
 from queue_manager.visibility.largest_node import short_resources
 from queue_manager.visibility.requested_resources import DemandRow
+from queue_manager.visibility.resubmission import SUBMIT_AGAIN
 
 FITS = "a node has room for its pods and fits their node selector, affinity and tolerations"
-REQUEST_LESS = "its pods request less (sluice submit --replace -f FILE)"
 BIGGER_NODE = "an admin adds a node that is big enough"
 BIGGER_LOCAL_NODE = "sluice up starts again with a larger node (--cpu, --memory)"
 _OTHERS = (
@@ -24,8 +24,15 @@ _OTHERS = (
 )
 
 
-def node_changes(message: str, rows: Sequence[DemandRow], *, sees_nodes: bool = False) -> tuple[str, ...]:
-    """Return the changes after which a node may take the pods. `rows`: what the pods request.
+def request_less(again: str) -> str:
+    """Return the change of a Job that requests too much. `again`: the command that replaces it (`resubmission`)."""
+    return f"its pods request less ({again})"
+
+
+def node_changes(
+    message: str, rows: Sequence[DemandRow], *, sees_nodes: bool = False, again: str = SUBMIT_AGAIN
+) -> tuple[str, ...]:
+    """Return the changes after which a node may take the pods. `rows`: what the pods request; `again`: `request_less`.
 
     `sees_nodes`: whether the nodes were compared with the requests, and one is big enough (`largest_node`).
     """
@@ -34,6 +41,6 @@ def node_changes(message: str, rows: Sequence[DemandRow], *, sees_nodes: bool = 
     how = "other pods end, or a node is added"
     how = how if sees_nodes else "other pods end, if a node is that big, or a bigger node is added"
     found = [f"one node has {' and '.join(asked)} free: {how}"] if asked else []
-    found += [REQUEST_LESS] if asked else []
+    found += [request_less(again)] if asked else []
     found += [change for words, change in _OTHERS if words in message]
     return tuple(found) or (FITS,)

@@ -28,12 +28,12 @@ from queue_manager.api import condition_types, keys, reasons
 from queue_manager.api.types import ClusterQueue, Cohort, LocalQueue, ResourceFlavor, Workload, stops
 from queue_manager.jobs.workload_manifest import prebuilt_name
 from queue_manager.scheduling.resource_rules import COUNT_ALL, ResourceRules
-from queue_manager.visibility.effects_of_changes import queue_obstacle
+from queue_manager.visibility.effects_of_changes import KnownNames, queue_obstacle
 from queue_manager.visibility.job_states import is_judged
 from queue_manager.visibility.largest_node import NodeFacts, exceeds_fixed_nodes
 from queue_manager.visibility.never_fits import never, without_quota
 from queue_manager.visibility.node_advice import BIGGER_LOCAL_NODE
-from queue_manager.visibility.similar_names import similar_names
+from queue_manager.visibility.similar_names import did_you_mean
 from queue_manager.visibility.unlisted_queues import is_unlisted
 
 CREATED = "created; starts when its queue admits it"  # of a Job without an obstacle, which may be admitted already
@@ -85,6 +85,11 @@ class ReadableQueues:
             return local, ClusterQueue()
         return local, self.cluster.get(local.spec.cluster_queue)
 
+    def names(self, namespace: str) -> KnownNames:
+        """Return the names that messages about missing ones suggest, with the LocalQueues of this namespace."""
+        local = [key.name for key in self.local or () if key.namespace == namespace]
+        return KnownNames(local, [*(self.cluster or ())], [*(self.flavors or ())])
+
     def only_manager_knows(self, key: Key) -> bool:
         """Whether the user may not read the ClusterQueue of this LocalQueue, or the manager has it from a file."""
         local, above = self.of(key)
@@ -111,7 +116,7 @@ def obstacle(
     found = _of_spec(judged, workload, cluster_queue, queues, of_resources)
     if found is not None:
         return found
-    text = queue_obstacle(key, local, cluster_queue, default_ns)
+    text = queue_obstacle(key, local, cluster_queue, default_ns, queues.names(key.namespace))
     return _of_queues(text, local, cluster_queue) if text else of_resources
 
 
@@ -176,9 +181,9 @@ def _of_class(job: Job, workload: Workload | None, queues: ReadableQueues) -> Ob
     known = None if queues.is_unlisted(local_queue_of(job, workload)) else queues.classes
     if name in known if known is not None else (job.metadata.uid, name) not in queues.refused_classes:
         return None
-    near = similar_names(name, known or (), 1)
+    hint = did_you_mean(name, known or (), 1)
     text = f"cannot start: WorkloadPriorityClass {name} does not exist"
-    text += f"; did you mean {near[0]}?" if near else ""
+    text += f"; {hint}" if hint else ""
     return Obstacle(text, f"correct its label {keys.PRIORITY_CLASS}", never=True)
 
 

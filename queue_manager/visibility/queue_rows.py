@@ -19,12 +19,13 @@ from typing import NamedTuple
 import msgspec
 
 from job_controller.model import Job
-from queue_manager.api import condition_types
+from queue_manager.api import condition_types, policy_values, reasons
 from queue_manager.api.types import ClusterQueue, Cohort, LocalQueue, Quantity, ResourceQuota, Workload, stops
 from queue_manager.scheduling.amounts import amount, text
 from queue_manager.scheduling.quota_forest import QuotaForest
 from queue_manager.scheduling.quota_state import quotas_of
 from queue_manager.scheduling.quota_tree import FlavorResource, QuotaNode
+from queue_manager.visibility.effects_of_changes import stopped_word
 from queue_manager.visibility.job_times import job_times, life_of
 from queue_manager.visibility.unlisted_queues import is_unlisted
 
@@ -50,7 +51,8 @@ class QuotaRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class QueueRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A ClusterQueue as `sluice queues` shows it. `stopped_queues`: its LocalQueues with a stop policy.
+    """A ClusterQueue as `sluice queues` shows it. `stopped_queues`: its LocalQueues with a stop policy, and of these
+    `drained_queues` with HoldAndDrain.
 
     `cohort_path`: the cohorts above it, from the root of the tree to `cohort`.
     """
@@ -67,6 +69,7 @@ class QueueRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     admitted: int
     oldest_waiting_seconds: float | None
     quotas: list[QuotaRow]
+    drained_queues: list[str] = []
 
 
 def queue_rows(
@@ -139,6 +142,9 @@ def _row_without_object(
         message=unlisted_because or "it does not exist, and these LocalQueues name it",
         local_queues=_names(local_queues),
         stopped_queues=_names(local for local in local_queues if stops(local.spec.stop_policy)),
+        drained_queues=_names(
+            local for local in local_queues if local.spec.stop_policy == policy_values.HOLD_AND_DRAIN
+        ),
         pending=len(waiting),
         admitted=admitted,
         oldest_waiting_seconds=max(waiting, default=None),
@@ -164,15 +170,21 @@ def _row(
     quotas: list[QuotaRow],
 ) -> QueueRow:
     active = next((c for c in queue.status.conditions if c.type == condition_types.ACTIVE), None)
+    policy = queue.spec.stop_policy
+    is_stopped = stops(policy) and (active is None or active.is_true or active.reason == reasons.STOPPED)
+    state = condition_types.ACTIVE if active and active.is_true else (active.reason if active else "Unknown")
     return QueueRow(
         name=queue.metadata.name,
         cohort=queue.spec.cohort_name,
         cohort_path=cohort_path,
         strategy=queue.spec.queueing_strategy,
-        state=condition_types.ACTIVE if active and active.is_true else (active.reason if active else "Unknown"),
+        state=stopped_word(policy).capitalize() if is_stopped else state,
         message=active.message if active and not active.is_true else "",
         local_queues=_names(local_queues),
         stopped_queues=_names(local for local in local_queues if stops(local.spec.stop_policy)),
+        drained_queues=_names(
+            local for local in local_queues if local.spec.stop_policy == policy_values.HOLD_AND_DRAIN
+        ),
         pending=len(waiting),
         admitted=admitted,
         oldest_waiting_seconds=max(waiting, default=None),

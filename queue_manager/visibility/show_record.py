@@ -33,6 +33,7 @@ from queue_manager.visibility.job_times import last_run_seconds, times_of
 from queue_manager.visibility.largest_node import NodeFacts, exceeds_nodes
 from queue_manager.visibility.pod_attempts import PodRow, pod_rows
 from queue_manager.visibility.pod_failures import Failure
+from queue_manager.visibility.pod_starts import has_run
 from queue_manager.visibility.prediction_types import Prediction
 from queue_manager.visibility.predictions import PredictionContext, predict
 from queue_manager.visibility.requested_resources import DemandRow, demand
@@ -97,6 +98,7 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     running_seconds: float | None
     waited_seconds: float | None
     ran_seconds: float | None
+    has_run: bool
     interruptions: list[Interruption]
     next: list[Prediction]
     history: list[Step]
@@ -161,7 +163,8 @@ def job_view(
         (denial.reason, denial.message) if denial is not None else explain_state(job, workload, state, now, equivalent)
     )
     waited, ran = times_of(shown, workload, now)
-    of_pods = _cause(job, workload, pods, failure) if state != JobState.DELETING else ""
+    seen = _cause(job, workload, pods, failure)
+    of_pods = seen if state != JobState.DELETING else ""
     cause = shown_cause(workload, state, reason, message, of_pods)
     victim = lost_quota_for(workload, state)
     admission = workload.status.admission if workload is not None else None
@@ -190,6 +193,7 @@ def job_view(
         running_seconds=last_run_seconds(shown, now),
         waited_seconds=waited,
         ran_seconds=ran,
+        has_run=has_run(shown, workload, pods, seen),
         interruptions=interruptions(shown.metadata),
         next=predict(job, workload, pods, indexes, state, context, now, refused=denial is not None),
         history=history(job, workload),

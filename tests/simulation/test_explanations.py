@@ -28,7 +28,7 @@ from queue_manager.scheduling.backfill import NEVER
 from queue_manager.scheduling.holdings import reserves_quota
 from queue_manager.scheduling.quota_tree import FlavorResource, Usage
 from queue_manager.visibility import reason_codes
-from queue_manager.visibility.dominant_reason import released
+from queue_manager.visibility.effects_of_changes import released
 from queue_manager.visibility.explain_record import AheadRow, Explanation, Position, explain
 from queue_manager.visibility.explained_case import Surroundings
 from queue_manager.visibility.scheduler_judgement import NEVER_REASONS, ClusterObjects

@@ -11,7 +11,7 @@ from queue_manager.api.types import ClusterQueue, Cohort, ResourceFlavor, Resour
 from queue_manager.visibility.diagnosis.problem import Problem, error, warning
 from queue_manager.visibility.diagnosis.snapshot import ClusterSnapshot
 from queue_manager.visibility.largest_node import NodeFacts
-from queue_manager.visibility.similar_names import similar_names
+from queue_manager.visibility.similar_names import did_you_mean, similar_names, suggestion
 from queue_manager.visibility.unlisted_queues import is_unlisted
 
 GROUP_VERSION = RESOURCE_FLAVORS.api_version
@@ -35,7 +35,7 @@ def missing_cluster_queues(snapshot: ClusterSnapshot) -> Iterator[Problem]:
         wanted, meta = queue.spec.cluster_queue, queue.metadata
         if wanted not in known and not is_unlisted(queue, known):
             meant = similar_names(wanted, known)
-            hint = f" (there is {' or '.join(meant)})" if meant else ""
+            hint = f" ({suggestion(meant)})" if meant else ""
             yield error(
                 MISSING_CLUSTER_QUEUE,
                 f"localqueue/{meta.name} -n {meta.namespace}",
@@ -52,10 +52,12 @@ def missing_flavors(snapshot: ClusterSnapshot) -> Iterator[Problem]:
     for queue in snapshot.cluster_queues:
         for name in _flavors_of(queue):
             if name not in known:
+                hint = did_you_mean(name, known)
+                missing = f"ResourceFlavor {name} does not exist{f' ({hint})' if hint else ''}"
                 yield error(
                     MISSING_FLAVOR,
                     f"clusterqueue/{queue.metadata.name}",
-                    f"ResourceFlavor {name} does not exist, so this queue admits nothing.",
+                    f"{missing}, so this queue admits nothing.",
                     f"echo '{_new_flavor(name)}' | kubectl apply -f -",
                 )
 

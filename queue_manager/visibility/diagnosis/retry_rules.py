@@ -16,6 +16,7 @@ from queue_manager.visibility.diagnosis.image_pulls import ImagePull
 from queue_manager.visibility.diagnosis.problem import Problem, warning
 from queue_manager.visibility.diagnosis.snapshot import ClusterSnapshot
 from queue_manager.visibility.job_causes import recorded_cause
+from queue_manager.visibility.resubmission import resubmission
 
 NO_RETRY_LIMIT = "NoRetryLimit"
 TIMEOUT_TOO_SHORT = "PodsReadyTimeoutTooShort"
@@ -96,10 +97,12 @@ def images_not_pulled(snapshot: ClusterSnapshot) -> Iterator[Problem]:
         cause = recorded_cause(workload)
         if cause.startswith(IMAGE_FAULTS) and not (workload.is_true(FINISHED) or workload.is_true(PODS_READY)):
             groups[cause].append(workload)
+    jobs = {job.metadata.uid: job for job in snapshot.jobs or ()}
     for cause, workloads in sorted(groups.items()):
         job = job_argument(workloads[0])
         what = f"{_such_as(workloads)} waited for an image until the timeout: {cause}."
-        fix = f"sluice show {job}; correct the image, then sluice submit --replace -f FILE"
+        again = resubmission(jobs.get(workloads[0].job_uid), "")
+        fix = f"sluice show {job}; correct the image, then {again}"
         yield warning(IMAGE_NOT_PULLED, f"job/{job_name(workloads[0])} -n {workloads[0].metadata.namespace}", what, fix)
 
 

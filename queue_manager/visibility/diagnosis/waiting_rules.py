@@ -19,10 +19,12 @@ from queue_manager.lifecycle.unscheduled import unschedulable
 from queue_manager.visibility.awaited_node import awaits_node
 from queue_manager.visibility.diagnosis.problem import Problem, error, warning
 from queue_manager.visibility.diagnosis.snapshot import ClusterSnapshot
+from queue_manager.visibility.effects_of_changes import stopped_word
 from queue_manager.visibility.job_causes import job_cause, pods_by_job, recorded_cause
 from queue_manager.visibility.job_states import is_pending, job_state, workloads_by_job
 from queue_manager.visibility.largest_node import exceeds_fixed_nodes, exceeds_nodes
 from queue_manager.visibility.obstacles import Obstacle, ReadableQueues, obstacle, own_obstacle
+from queue_manager.visibility.resubmission import resubmission
 
 NEVER_STARTS = "NeverStarts"
 STOPPED_QUEUE = "StoppedQueue"
@@ -72,7 +74,7 @@ def stopped_queues(snapshot: ClusterSnapshot) -> Iterator[Problem]:
             groups[stopped].append(job.metadata.key)
     for (place, argument, policy), keys in sorted(groups.items()):
         wait = "waits" if len(keys) == 1 else "wait"
-        what = f"It is stopped ({policy}), and {_jobs(keys)} {wait} until it is released."
+        what = f"It is {stopped_word(policy)}, and {_jobs(keys)} {wait} until it is released."
         yield warning(STOPPED_QUEUE, place, what, f"sluice release {argument}")
 
 
@@ -125,7 +127,7 @@ def too_large_pods(snapshot: ClusterSnapshot) -> Iterator[Problem]:
     reported = {job.metadata.uid for job, _, _ in _never_admitted(snapshot)}
     by_job = workloads_by_job(snapshot.workloads or ())
     pods_of = pods_by_job(snapshot.pods or ())
-    groups: dict[tuple[bool, str], list[Key]] = defaultdict(list)
+    groups: dict[tuple[bool, str], list[Job]] = defaultdict(list)
     for job in snapshot.jobs or ():
         if finished(job.status) is None and job.metadata.uid not in reported:
             workload = by_job.get(job.metadata.uid)
@@ -135,15 +137,16 @@ def too_large_pods(snapshot: ClusterSnapshot) -> Iterator[Problem]:
             never = exceeds_fixed_nodes(job, workload, snapshot.nodes) if awaits else ""
             lacks = never or exceeds_nodes(cause, job, workload, snapshot.nodes, awaits_node=awaits)
             if lacks:
-                groups[bool(never), lacks].append(job.metadata.key)
-    for (is_never, lacks), keys in sorted(groups.items()):
+                groups[bool(never), lacks].append(job)
+    for (is_never, lacks), jobs in sorted(groups.items(), key=lambda group: group[0]):
         why = "can never start on the present nodes" if is_never else "found no node, and none is large enough"
-        first = min(keys)
+        example = min(jobs, key=lambda job: job.metadata.key)
+        first = example.metadata.key
         yield warning(
             TOO_LARGE_PODS,
             f"job/{first.name} -n {first.namespace}",
-            f"{_capital(_jobs(keys))} {why}: {lacks}.",
-            f"sluice explain {first}; sluice submit --replace -f FILE",
+            f"{_capital(_jobs([job.metadata.key for job in jobs]))} {why}: {lacks}.",
+            f"sluice explain {first}; {resubmission(example, '')}",
         )
 
 

@@ -215,7 +215,7 @@ async def test_hold_drain_and_release_of_queues(
         "running Jobs continue; undo: sluice release user-queue\n"
     )
     late = me.run("submit", "-f", "config/samples/hello.yaml")
-    assert "LocalQueue user-queue is stopped (sluice release user-queue)" in late.stdout
+    assert "LocalQueue user-queue is held (sluice release user-queue)" in late.stdout
     held = await me.until_state("hello", "Pending")
     assert "sluice release user-queue" in held["next"][0]["what"]
     assert me.json("show", "runs")["state"] == "Running"
@@ -224,7 +224,12 @@ async def test_hold_drain_and_release_of_queues(
     assert "running Jobs are stopped" in me.says("drain", "cq/cluster-queue")
     await me.until_state("runs", "Pending")
     still = me.says("release", "user-queue")
-    assert "ClusterQueue cluster-queue is stopped too (sluice release cq/cluster-queue)" in still
+    assert "ClusterQueue cluster-queue is drained (sluice release cq/cluster-queue)" in still
+    again = me.says("release", "user-queue")
+    assert again == (
+        "LocalQueue default/user-queue unchanged: it is neither held nor drained; still no Jobs start: "
+        "ClusterQueue cluster-queue is drained (sluice release cq/cluster-queue)\n"
+    )
     assert "Jobs start again as quota allows" in me.says("release", "cluster-queue", "--cluster-queue")
     await me.until_state("runs", "Running")
     await me.until_state("hello", "Running", "Succeeded")
@@ -235,7 +240,7 @@ async def test_a_dry_run_is_checked_by_the_server_and_changes_nothing(user: Call
     me.submit("runs")
     await me.until_state("runs", "Running")
     assert me.says("drain", "user-queue", "--dry-run") == (
-        "LocalQueue default/user-queue would be draining: no more Jobs would start (0 pending, 1 running); "
+        "LocalQueue default/user-queue would be drained: no more Jobs would start (0 pending, 1 running); "
         "running Jobs would be stopped and requeued\n"
     )
     assert "would be deactivated: its pods would be deleted" in me.says("deactivate", "runs", "--dry-run")

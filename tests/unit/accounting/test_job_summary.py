@@ -7,6 +7,7 @@ import pytest
 from queue_manager.accounting.job_summary import JobOutcome, JobSummary, Waste, cause_and_end, summary
 from queue_manager.accounting.record_types import PodRecord, StepKind, StepRecord
 from queue_manager.accounting.usage_report import percentile, usage_rows
+from queue_manager.cli.history import COLUMNS
 from tests.unit.accounting.history_samples import admitted, at, finished, job, pod, step
 
 
@@ -273,6 +274,52 @@ def test_the_message_of_an_end_by_pods_is_left_out_behind_their_cause() -> None:
     end = step(StepKind.FINISHED, 9, 0, reason="BackoffLimitExceeded", message="Job has reached the limit")
     failed = pod(exit_code=3, phase="Failed", message="exit 3: boom: cannot open /data/x.csv")
     assert of(admitted(5), end, pods=(failed,)).cause == failed.message
+
+
+CANCELLED = step(StepKind.DELETED, 90, 0, message="Cancelled by anna")
+NO_NODE = step(StepKind.EVICTED, 40, reason="PodsReadyTimeout", message="0/1 nodes: Insufficient cpu")
+
+
+@pytest.mark.parametrize(
+    ("steps", "pods", "cause"),
+    [
+        ((admitted(10),), (pod(exit_code=3, phase="Failed", message="exit 3: boom"),), "exit 3: boom"),
+        ((admitted(10), NO_NODE, released(41)), (), "0/1 nodes: Insufficient cpu"),
+        ((admitted(10),), (pod(exit_code=143, phase="Deleted"),), ""),
+        ((), (), ""),
+    ],
+    ids=["a pod failed", "it timed out", "its pod was stopped by the deletion", "it never had a pod"],
+)
+def test_a_cancelled_job_has_the_earlier_error_of_its_pods(
+    steps: tuple[StepRecord, ...], pods: tuple[PodRecord, ...], cause: str
+) -> None:
+    """As `by anna (before: ...)` of a deactivation."""
+    found = of(*steps, CANCELLED, pods=pods)
+    said = f"Cancelled by anna (before: {cause})" if cause else "Cancelled by anna"
+    assert (found.state, found.cause, cause_and_end(found)) == (JobOutcome.DELETED, said, said)
+
+
+@pytest.mark.parametrize(
+    ("steps", "pods", "run"),
+    [
+        ((admitted(10), NO_NODE, released(41)), (), False),
+        ((admitted(10), finished(70, "BackoffLimitExceeded")), (pod(exit_code=128, reason="StartError"),), False),
+        ((admitted(10), finished(70, "BackoffLimitExceeded")), (pod(exit_code=3, phase="Failed"),), True),
+        ((admitted(10), CANCELLED), (pod(exit_code=None, phase="Deleted"),), False),
+        ((admitted(10), CANCELLED), (pod(exit_code=143, phase="Deleted"),), True),
+        ((admitted(10), step(StepKind.PODS_READY, 12), CANCELLED), (), True),
+        ((admitted(10),), (), True),
+        ((admitted(10), finished(70)), (), True),
+    ],
+    ids=["no node", "no program", "failed", "cancelled before", "cancelled", "was ready", "not over", "succeeded"],
+)
+def test_a_job_whose_pods_never_started_has_not_run(
+    steps: tuple[StepRecord, ...], pods: tuple[PodRecord, ...], run: bool
+) -> None:
+    found = of(*steps, pods=pods)
+    assert found.has_run is run
+    (column,) = [one for one in COLUMNS if one.heading == "RUN"]
+    assert (column.cell(found) != "-") is run
 
 
 def test_a_report_adds_up_each_group() -> None:

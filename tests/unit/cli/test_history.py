@@ -126,6 +126,27 @@ def test_a_queue_or_store_that_cannot_be_meant_is_a_wrong_request(
     assert capsys.readouterr() == ("", f"sluice {command}: {text}\n")
 
 
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (["-q", "researhc"], "Job of LocalQueue researhc; did you mean research?"),
+        (["-q", "cq/gpuz"], "Job of ClusterQueue gpuz; did you mean gpus?"),
+        (["trian"], "Job trian; did you mean train?"),
+    ],
+)
+def test_a_mistyped_name_is_answered_with_a_recent_one(
+    flags: list[str], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    url, now = f"sqlite:///{tmp_path / 'history.db'}", datetime.now(UTC)
+    store = open_store(url)
+    recent = job("j1", name="train", queue="research", submitted_at=now)
+    store.write([recent, msgspec.structs.replace(admitted(1), at=now, cluster_queue="gpus")])
+    store.write([job("j2", name="trian2", queue="researhc2"), finished(9, of="j2")])  # of long ago
+    store.close()
+    assert main(["history", "--store", url, *flags]) == EXIT_NEVER
+    assert capsys.readouterr().err == f"sluice history: the history has no {said}\n"
+
+
 def test_a_queue_without_jobs_in_the_chosen_time_is_no_mistake(url: str, capsys: pytest.CaptureFixture[str]) -> None:
     for queue in ("lq", "cq/cq"):
         assert main(["history", "--store", url, "-q", queue]) == 0

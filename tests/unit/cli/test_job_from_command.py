@@ -33,6 +33,7 @@ def test_a_command_is_one_pod_that_is_not_retried() -> None:
         "generateName": "echo-",
         "namespace": "team",
         "labels": {"kueue.x-k8s.io/queue-name": "q"},
+        "annotations": {"sluice/created-by": "run"},
     }
     template = tree["spec"].pop("template")
     assert tree["spec"] == {"suspend": True, "backoffLimit": 0}

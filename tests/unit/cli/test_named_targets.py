@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from job_controller.model import Key
+from queue_manager.api.api_resources import NAMESPACES
 from queue_manager.cli.exit_codes import EXIT_NEVER, CommandRefused
-from queue_manager.cli.named_targets import key_of, queue_of
-from queue_manager.visibility.similar_names import similar_names
+from queue_manager.cli.named_targets import check_local_queue, check_namespace, find, key_of, queue_of
+from queue_manager.cli.queue_choice import choose_queue
+from queue_manager.engine.rest_client import RestClient
+from queue_manager.visibility.similar_names import did_you_mean, similar_names
+from tests.unit.cli.test_submit import client
+
+__all__ = ["client"]  # a fixture
 
 
 @pytest.mark.parametrize("name", ["", "default/", "/x", "/", "a/b/c"])
@@ -41,6 +49,30 @@ def test_a_queue_is_printed_with_its_namespace_unless_it_is_the_default(home: st
 )
 def test_only_similar_names_are_suggested(typed: str, meant: list[str]) -> None:
     assert similar_names(typed, ["primes", "research", "hello"]) == meant
+
+
+def test_the_question_names_what_may_be_meant() -> None:
+    names = ["train", "trial", "hello"]
+    assert did_you_mean("helo", names, 1) == "did you mean hello?"
+    assert did_you_mean("traim", ["train", "trains"]) == "did you mean train or trains?"
+    assert did_you_mean("x", names) == ""
+
+
+async def test_a_mistyped_namespace_is_named_where_nothing_is_found_in_it(client: RestClient) -> None:
+    for name in ("team-a", "team-b"):
+        await client.create(NAMESPACES, "", {"metadata": {"name": name}})
+    said = "namespace teem-a does not exist; did you mean team-a?"
+    with pytest.raises(CommandRefused, match=re.escape(f"no Job j in namespace teem-a; {said}")) as refused:
+        await find(client, Key("teem-a", "j"))
+    assert refused.value.code == EXIT_NEVER
+    with pytest.raises(CommandRefused, match=re.escape(f"q does not exist in namespace teem-a; {said}")):
+        await check_local_queue(client, Key("teem-a", "q"))
+    with pytest.raises(CommandRefused, match=re.escape(said)):
+        await choose_queue(client, "teem-a", None)
+    with pytest.raises(CommandRefused, match=re.escape(said)):
+        await check_namespace(client, "teem-a")
+    await check_namespace(client, "team-a")
+    await check_namespace(client, None)
 
 
 def test_names_that_lists_print_are_taken() -> None:

@@ -110,7 +110,7 @@ async def test_suggested_commands_are_valid_in_the_namespace_of_the_context(
     (tmp_path / "config").write_text("{current-context: c, contexts: [{name: c, context: {namespace: mine}}]}")
     await user.patch(LOCAL_QUEUES, "mine", "q", {"spec": {"stopPolicy": policy_values.HOLD}})
     assert await reactivate._run(asked(namespace=None, jobs=["train"])) == EXIT_OK
-    assert capsys.readouterr().out == ("mine/train reactivated: waits: LocalQueue q is stopped (sluice release q)\n")
+    assert capsys.readouterr().out == ("mine/train reactivated: waits: LocalQueue q is held (sluice release q)\n")
 
 
 async def test_a_queue_of_the_own_namespace_is_held(user: RestClient, capsys: pytest.CaptureFixture[str]) -> None:
@@ -125,7 +125,7 @@ async def test_a_held_queue_is_shown_without_access_to_its_cluster_queue(user: R
     await user.patch(LOCAL_QUEUES, "mine", "q", {"spec": {"stopPolicy": policy_values.HOLD}})
     workload = await user.get(WORKLOADS, "mine", "job-train", type=Workload)
     assert obstacle(None, workload, await read_queues(user, ["mine"])) == Obstacle(
-        "waits: LocalQueue q is stopped (sluice release mine/q)"
+        "waits: LocalQueue q is held (sluice release mine/q)"
     )
 
 

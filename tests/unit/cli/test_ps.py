@@ -25,7 +25,7 @@ from queue_manager.local.storage.store import Store
 STAMP = "2026-01-01T00:00:00Z"
 TEMPLATE = {"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}}
 TOO_LARGE = messages.insufficient_capacity("cpu", "f", "0", "6", "1")
-HELD = "LocalQueue q is stopped (sluice release q)"
+HELD = "LocalQueue q is held (sluice release q)"
 WAITS = "waits behind others in q"
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from queue_manager.api.api_resources import LOCAL_QUEUES
+from queue_manager.api.api_resources import LOCAL_QUEUES, NAMESPACES
 from queue_manager.cli.exit_codes import CommandRefused
 from queue_manager.cli.queue_choice import choose_queue
 from queue_manager.engine.rest_client import RestClient
@@ -28,6 +28,7 @@ async def test_the_only_queue_is_the_default_and_so_is_the_one_of_that_name(clie
     assert await choose_queue(client, "default", "a") == "a"
     await add_queues(client, "default")
     assert await choose_queue(client, "default", None) == "default"
+    await client.create(NAMESPACES, "", {"metadata": {"name": "empty"}})
     with pytest.raises(CommandRefused, match="namespace empty has no LocalQueue"):
         await choose_queue(client, "empty", None)
 

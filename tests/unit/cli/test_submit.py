@@ -268,14 +268,14 @@ async def test_a_namespace_that_is_not_selected_is_not_reported_as_missing_quota
 async def test_a_held_queue_is_reported_with_the_command_that_releases_it(client: RestClient, tmp_path: Path) -> None:
     await queues(client, stopPolicy="Hold")
     (row,) = await send(client, tmp_path, job("a"))
-    assert row.note == "waits: ClusterQueue cq is stopped (sluice release cq/cq)"
+    assert row.note == "waits: ClusterQueue cq is held (sluice release cq/cq)"
 
 
 @pytest.mark.parametrize(
     ("text", "note"),
     [
-        (job("a"), "waits: LocalQueue q is stopped (sluice release q)"),
-        (job("a", queue="nope"), "cannot start: LocalQueue nope does not exist in namespace default"),
+        (job("a"), "waits: LocalQueue q is held (sluice release q)"),
+        (job("a", queue="absent"), "cannot start: LocalQueue absent does not exist in namespace default"),
         (job("a", queue="open", cpu="64"), "created; starts when its queue admits it"),
     ],
     ids=["held", "missing", "open"],

@@ -19,6 +19,7 @@ from queue_manager.visibility.deactivated_jobs import (
     warning_text,
 )
 from queue_manager.visibility.job_states import job_row
+from queue_manager.visibility.largest_node import NodeFacts
 from queue_manager.visibility.pod_failures import failures
 from queue_manager.visibility.short_messages import plain
 from queue_manager.visibility.wire_types import Pod
@@ -267,3 +268,14 @@ def test_the_advice_for_pods_without_a_node_names_what_may_not_fit() -> None:
     assert action("no node", "j") == (
         "let its pods fit a node (capacity, labels, taints: kubectl describe nodes), then: sluice reactivate j"
     )
+
+
+def test_a_deactivated_job_of_run_is_replaced_by_run() -> None:
+    attempt = {"start": wire(0), "end": wire(30), "reason": LIMIT, "podCause": "0/1 nodes: Insufficient cpu"}
+    its = deactivated(LIMIT, {"requeueHistory": {"attempts": [attempt]}})
+    nodes = [NodeFacts("n", {}, {"cpu": "500m"})]
+    again = {"run": "sluice run --replace --name j OPTIONS -- COMMAND", "": "sluice submit --replace -f FILE"}
+    for creator, command in again.items():
+        made = job(annotations={"sluice/created-by": creator})
+        (row,) = deactivated_jobs([its], [], at(60), nodes=nodes, jobs=[made])
+        assert f"request less ({command})" in row.action

@@ -13,6 +13,7 @@ from queue_manager.visibility.effects_of_changes import (
     on_reactivation,
     on_stop,
     queue_obstacle,
+    released,
 )
 from tests.unit.visibility.build import ADMISSION, admitted, cluster_queue, cond, local_queue, workload
 
@@ -25,12 +26,12 @@ OPEN, ABOVE = local_queue(), cluster_queue()
         (workload(), OPEN, ABOVE, "requeued in q, with a new budget of retries"),
         (workload(), None, None, "waits: LocalQueue q does not exist in namespace default"),
         (workload(), OPEN, None, "waits: ClusterQueue cq does not exist"),
-        (workload(), local_queue(stop="Hold"), ABOVE, "waits: LocalQueue q is stopped (sluice release q)"),
+        (workload(), local_queue(stop="Hold"), ABOVE, "waits: LocalQueue q is held (sluice release q)"),
         (
             workload(),
             OPEN,
             cluster_queue(stopPolicy="HoldAndDrain"),
-            "waits: ClusterQueue cq is stopped (sluice release cq/cq)",
+            "waits: ClusterQueue cq is drained (sluice release cq/cq)",
         ),
         (
             workload(),
@@ -91,11 +92,11 @@ def test_the_load_of_a_queue_excludes_ended_and_deactivated_workloads() -> None:
             "no more Jobs start (0 pending, 3 running); running Jobs are stopped and requeued; undo: sluice release q",
         ),
         ("None", Load(2, 0), "", "Jobs start again as quota allows (2 pending, 0 running)"),
-        ("None", Load(2, 0), "cq", "still no Jobs start: ClusterQueue cq is stopped too (sluice release cq/cq)"),
+        ("None", Load(2, 0), "ClusterQueue cq is held", "still no Jobs start: ClusterQueue cq is held"),
     ],
 )
 def test_a_stop_policy_announces_the_pending_and_running_jobs(policy: str, load: Load, blocked: str, says: str) -> None:
-    assert on_stop(policy, load, queue="q", stopped_cluster_queue=blocked) == says
+    assert on_stop(policy, load, queue="q", obstacle=blocked) == says
 
 
 @pytest.mark.parametrize(
@@ -112,20 +113,43 @@ def test_a_stop_policy_announces_the_pending_and_running_jobs(policy: str, load:
         (
             "None",
             Load(2, 0),
-            "cq",
-            "still no Jobs would start: ClusterQueue cq is stopped too (sluice release cq/cq)",
+            "ClusterQueue cq is held",
+            "still no Jobs would start: ClusterQueue cq is held",
         ),
     ],
 )
 def test_a_dry_run_says_what_would_happen_and_not_how_to_undo_it(
     policy: str, load: Load, blocked: str, says: str
 ) -> None:
-    assert on_stop(policy, load, queue="q", stopped_cluster_queue=blocked, dry_run=True) == says
+    assert on_stop(policy, load, queue="q", obstacle=blocked, dry_run=True) == says
     runs = workload(status={"admission": ADMISSION})
     assert on_deactivation(runs, "j", dry_run=True) == "its pods would be deleted and its quota released"
     assert on_deactivation(workload(), "j", dry_run=True) == "it would leave the queue"
     requeued = "it would be requeued in q, with a new budget of retries"
     assert on_reactivation(workload(), OPEN, ABOVE, dry_run=True) == requeued
+
+
+@pytest.mark.parametrize(
+    ("above", "says"),
+    [
+        (cluster_queue(stopPolicy="Hold"), "ClusterQueue cq is held (sluice release cq/cq)"),
+        (None, "ClusterQueue cq does not exist"),
+        (cluster_queue(status={"conditions": [cond("Active", "False", "Stopped", "is stopped")]}), ""),
+        (
+            cluster_queue(status={"conditions": [cond("Active", "False", "FlavorNotFound", "no flavor")]}),
+            "ClusterQueue cq: no flavor",
+        ),
+    ],
+    ids=["held", "missing", "released just now", "broken"],
+)
+def test_what_keeps_a_released_local_queue_from_admitting(above: ClusterQueue | None, says: str) -> None:
+    assert queue_obstacle(Key("default", "q"), released(local_queue(stop="Hold")), above) == says
+
+
+def test_the_release_of_a_cluster_queue_names_its_queues_that_stay_held() -> None:
+    below = [local_queue("a", stop="Hold"), local_queue("b", stop="HoldAndDrain")]
+    says = "Jobs start again as quota allows (2 pending, 0 running); but none of LocalQueue default/a (held), default/b"
+    assert on_stop("None", Load(2, 0), queue="cq/cq", stopped_below=below) == f"{says} (drained)"
 
 
 def test_a_job_without_a_queue_name_names_no_queue() -> None:

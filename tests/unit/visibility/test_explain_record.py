@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable
 from datetime import timedelta
 from typing import Any
@@ -12,14 +13,18 @@ import pytest
 from job_controller.model import Job
 from queue_manager.api import keys, messages
 from queue_manager.api.types import Namespace, Workload
+from queue_manager.cli.arguments import parser
 from queue_manager.cli.explain import lines
+from queue_manager.cli.job_from_command import CommandJob
 from queue_manager.lifecycle.unscheduled import Unscheduled
 from queue_manager.lifecycle.workload_settings import WorkloadSettings
 from queue_manager.scheduling.backfill import BackfillRules
+from queue_manager.visibility.deactivated_jobs import start_condition
+from queue_manager.visibility.effects_of_changes import KnownNames
 from queue_manager.visibility.explain_record import Explanation, explain
 from queue_manager.visibility.explained_case import Surroundings
 from queue_manager.visibility.largest_node import NodeFacts
-from queue_manager.visibility.node_advice import BIGGER_LOCAL_NODE, REQUEST_LESS
+from queue_manager.visibility.node_advice import BIGGER_LOCAL_NODE, request_less
 from queue_manager.visibility.obstacles import Obstacle
 from queue_manager.visibility.reason_codes import CODES
 from queue_manager.visibility.scheduler_judgement import ClusterObjects
@@ -159,6 +164,7 @@ def test_a_job_in_this_state_has_this_code_and_next_command(
     assert not code or found.code in CODES
 
 
+REQUEST_LESS = request_less("sluice submit --replace -f FILE")
 BIGGER = "one node has 1 cpu free: other pods end, if a node is that big, or a bigger node is added"
 
 
@@ -227,6 +233,16 @@ def test_pods_larger_than_each_node_of_sluice_up_can_never_start_in_whatever_sta
     assert (found.sentence, found.changes) == (sentence, changes)
 
 
+def test_a_job_of_run_is_replaced_by_run() -> None:
+    """It has no file. The annotation is the one that `job_from_command` writes."""
+    made = CommandJob(command=["x"], queue="q", image="i", name="j").manifest("team")
+    its = job(annotations=made["metadata"]["annotations"])
+    found = explained(its, workload(), nodes=FIXED, default_ns="team")
+    again = "sluice run --replace --name j -n default OPTIONS -- COMMAND"
+    assert (found.changes[0], found.next_command) == (f"its pods request less ({again})", again)
+    assert parser().parse_args(shlex.split(again)[1:]).name == "j"
+
+
 def test_a_job_too_large_for_quota_and_nodes_names_both_and_neither_remedy_alone() -> None:
     found = explained(job(requests={"cpu": "64"}), workload(requests={"cpu": "64"}), nodes=FIXED)
     assert found.code == "NEVER/ExceedsMaxQuota"
@@ -242,7 +258,7 @@ def test_a_job_that_ran_too_long_gets_more_time_before_it_is_reactivated() -> No
     its = workload(active=False, maximumExecutionTimeSeconds=3, conditions=[cond("Evicted", reason=reason)])
     found = explained(job(), its)
     assert "maximum execution time of 3 s" in found.sentence
-    assert found.changes == [f"raise the Job's label {keys.MAX_EXEC_TIME}, then: sluice reactivate j"]
+    assert found.changes == [f"its label {keys.MAX_EXEC_TIME} is raised, and it is reactivated (sluice reactivate j)"]
     assert found.next_command == f"kubectl label --overwrite job j -n default {keys.MAX_EXEC_TIME}=SECONDS"
 
 
@@ -302,7 +318,7 @@ def test_a_backoff_after_pods_without_a_node_says_so() -> None:
 @pytest.mark.parametrize(
     ("more", "code", "sentence", "change"),
     [
-        ({}, "HOLD/Suspended", "LocalQueue q is stopped", "the queue is released"),
+        ({}, "HOLD/Suspended", "LocalQueue q is held", "the queue is released"),
         (
             {"requests": {"cpu": "64"}},
             "NEVER/ExceedsMaxQuota",
@@ -317,7 +333,7 @@ def test_a_job_of_a_held_queue_is_promised_no_start_that_never_comes(
     found = explained(job(), workload(**more), local=local_queue(stop="Hold"))
     assert found.code == code
     assert sentence in found.sentence
-    assert "LocalQueue q is stopped (sluice release q)." in found.sentence
+    assert "LocalQueue q is held (sluice release q)." in found.sentence
     assert change in found.changes[0]
     assert all("the queue is released" in each for each in found.changes)
 
@@ -327,7 +343,15 @@ def test_a_stopped_queue_without_its_flavor_is_more_than_held() -> None:
     found = explained(job(), workload(), above=above)
     assert (found.code, found.next_command) == ("NEVER/Misconfigured", "kubectl describe clusterqueue cq")
     assert "gone" in found.sentence
-    assert found.sentence.endswith("ClusterQueue cq is stopped (sluice release cq/cq).")
+    assert found.sentence.endswith("ClusterQueue cq is held (sluice release cq/cq).")
+
+
+def test_both_held_queues_of_a_job_are_named_with_the_commands_that_release_them() -> None:
+    above = cluster_queue(stopPolicy="HoldAndDrain", namespaceSelector={})
+    found = explained(job(), workload(), local=local_queue(stop="Hold"), above=above)
+    said = "LocalQueue q is held (sluice release q), and ClusterQueue cq is drained (sluice release cq/cq)."
+    assert (found.code, found.sentence, found.changes) == ("HOLD/Suspended", said, ["both queues are released"])
+    assert found.next_command == "sluice release q; sluice release cq/cq"
 
 
 @pytest.mark.parametrize(
@@ -336,6 +360,33 @@ def test_a_stopped_queue_without_its_flavor_is_more_than_held() -> None:
 )
 def test_a_queue_that_is_to_be_created_is_named(around: dict[str, Any], missing: str) -> None:
     assert explained(job(), workload(), **around).changes == [f"{missing} is created"]
+
+
+@pytest.mark.parametrize(
+    ("around", "sentence"),
+    [
+        ({"local": None}, "LocalQueue queu does not exist in namespace default (did you mean queue?)."),
+        (
+            {"above": None, "local": local_queue("queu", cluster_queue="mll")},
+            "ClusterQueue mll does not exist (did you mean ml?).",
+        ),
+        (
+            {
+                "above": cluster_queue(quotas={"defualt": {"cpu": "4"}}, namespaceSelector={}),
+                "local": local_queue("queu"),
+            },
+            "ClusterQueue cq: Can't admit new workloads: references missing ResourceFlavor(s): defualt "
+            "(did you mean default?).",
+        ),
+    ],
+    ids=["LocalQueue", "ClusterQueue", "flavor"],
+)
+def test_a_mistyped_queue_or_flavor_is_named_with_the_one_that_may_be_meant(
+    around: dict[str, Any], sentence: str
+) -> None:
+    names = KnownNames(["queue", "other"], ["ml", "cpu-only"], ["default"])
+    found = explained(job(queue="queu"), workload(queueName="queu"), names=names, flavors=[flavor("default")], **around)
+    assert (found.code, found.sentence) == ("NEVER/Misconfigured", sentence)
 
 
 def test_the_evidence_names_amounts_holders_policies_and_position() -> None:
@@ -589,8 +640,33 @@ def test_quota_of_any_flavor_that_would_do_is_named() -> None:
     assert found.changes[0] == "running Workloads release 1 pod of flavor g, or 1 cpu of flavor f"
 
 
-def test_the_cause_of_a_deactivation_is_removed_before_the_reactivation() -> None:
-    limit = cond("Evicted", reason="DeactivatedDueToRequeuingLimitExceeded", message="too many tries")
-    found = explain(job(), workload(active=False, conditions=[limit]), Surroundings(), at(60))
-    advice = "see why its pods are not ready (sluice show j), then: sluice reactivate j"
-    assert (found.changes, found.next_command) == ([advice], "sluice show j")
+@pytest.mark.parametrize(
+    ("reason", "pod_cause", "condition", "command"),
+    [
+        ("RequeuingLimitExceeded", "", "its pods can become ready in time", "sluice show j"),
+        ("RequeuingLimitExceeded", "exit 3: boom", "its containers no longer fail", "sluice show j"),
+        ("RequeuingLimitExceeded", "OOMKilled", "its memory limit is raised", "sluice show j"),
+        ("AdmissionCheck", "", "the admission check accepts it", "sluice show j"),
+        (
+            "MaximumExecutionTimeExceeded",
+            "",
+            "its label kueue.x-k8s.io/max-exec-time-seconds is raised",
+            "kubectl label --overwrite job j -n default kueue.x-k8s.io/max-exec-time-seconds=SECONDS",
+        ),
+    ],
+)
+def test_a_deactivated_job_starts_when_its_cause_is_gone_and_it_is_reactivated(
+    reason: str, pod_cause: str, condition: str, command: str
+) -> None:
+    """The line is a condition; `next` is the command for what comes first."""
+    evicted = cond("Evicted", reason=f"DeactivatedDueTo{reason}", message="too many tries")
+    attempt = {"start": wire(0), "end": wire(30), "reason": f"DeactivatedDueTo{reason}", "podCause": pod_cause}
+    status = {"requeueHistory": {"attempts": [attempt]}}
+    its = workload(active=False, conditions=[evicted], status=status)
+    found = explain(job(), its, Surroundings(), at(60))
+    assert found.changes == [f"{condition}, and it is reactivated (sluice reactivate j)"]
+    assert found.next_command == command
+
+
+def test_a_job_whose_program_does_not_exist_starts_when_it_is_submitted_again() -> None:
+    assert start_condition("crashes", "j", "no such program: /x") == "its command is fixed, and it is submitted again"

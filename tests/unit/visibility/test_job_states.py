@@ -299,7 +299,8 @@ def test_a_deactivated_job_does_not_wait() -> None:
     [
         (workload(), "Pending", "50s wait"),
         (workload(status={"requeueHistory": {"ranSeconds": 20, "attempts": [{}]}}), "Pending", "30s wait"),
-        (workload(conditions=admitted(10)), "Starting", "40s run"),
+        (workload(conditions=[*admitted(10), cond("PodsReady")]), "Starting", "40s run"),
+        (workload(conditions=admitted(10)), "Starting", "50s wait"),
         (workload(active=False, status={"requeueHistory": {"inactiveSince": wire(30)}}), "Deactivated", "30s wait"),
         (
             workload(
@@ -310,7 +311,7 @@ def test_a_deactivated_job_does_not_wait() -> None:
             "20s run",
         ),
     ],
-    ids=["pending", "evicted", "admitted", "deactivated while it waited", "deactivated while it ran"],
+    ids=["pending", "evicted", "ready", "no pod started", "deactivated while it waited", "deactivated while it ran"],
 )
 def test_time_is_what_a_job_waited_if_it_waits_else_what_it_ran(its: Workload, state: str, text: str) -> None:
     row = job_row(job(suspend=state != "Starting"), its, at(50))

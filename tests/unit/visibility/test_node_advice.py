@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from queue_manager.visibility.node_advice import FITS, REQUEST_LESS, node_changes
+from queue_manager.visibility.node_advice import FITS, node_changes, request_less
 from queue_manager.visibility.requested_resources import demand
 from tests.unit.visibility.build import job
 
 BIGGER = "one node has {} free: other pods end, if a node is that big, or a bigger node is added"
+REQUEST_LESS = request_less("sluice submit --replace -f FILE")
 UNCORDON = "a cordoned node takes pods again (kubectl get nodes; kubectl uncordon NODE)"
 
 

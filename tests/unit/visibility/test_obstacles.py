@@ -60,7 +60,7 @@ NO_CLASS = "cannot start: WorkloadPriorityClass {} does not exist"
 NOT_SELECTED = "cannot start: ClusterQueue cq admits no Jobs of namespace default (namespaceSelector)"
 TOO_LARGE = "can never start: asks 64 cpu, queue limit 4"
 NO_QUOTA = "cannot start: ClusterQueue cq has no quota for gpu"
-HELD = "waits: LocalQueue q is stopped (sluice release q)"
+HELD = "waits: LocalQueue q is held (sluice release q)"
 
 
 @pytest.mark.parametrize(

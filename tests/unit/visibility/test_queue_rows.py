@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from queue_manager.api.types import ClusterQueue, Workload
 from queue_manager.cli import queues as cells
 from queue_manager.visibility.queue_rows import QueueRow, QuotaRow, queue_rows
@@ -113,17 +115,31 @@ def test_a_held_local_queue_is_marked() -> None:
     queues = [local_queue("a"), local_queue("b", stop="Hold"), local_queue("c", stop="HoldAndDrain")]
     (row,) = queue_rows([cluster_queue()], queues, [], at(0))
     assert row.stopped_queues == ["default/b", "default/c"]
-    assert cells.local_queues(row) == "default/a\ndefault/b (stopped)\ndefault/c (stopped)"
+    assert cells.local_queues(row) == "default/a\ndefault/b (held)\ndefault/c (drained)"
 
 
 def test_the_state_is_active_or_the_reason_why_not() -> None:
     queues = [
         cluster_queue("a", status={"conditions": [cond("Active", "True", "Ready", "Can admit")]}),
-        cluster_queue("b", status={"conditions": [cond("Active", "False", "Stopped", "is stopped")]}),
+        cluster_queue("b", status={"conditions": [cond("Active", "False", "FlavorNotFound", "no flavor")]}),
         cluster_queue("c"),
     ]
     rows = queue_rows(queues, [], [], at(0))
-    assert [(row.state, row.message) for row in rows] == [("Active", ""), ("Stopped", "is stopped"), ("Unknown", "")]
+    found = [(row.state, row.message) for row in rows]
+    assert found == [("Active", ""), ("FlavorNotFound", "no flavor"), ("Unknown", "")]
+
+
+@pytest.mark.parametrize(("policy", "state"), [("Hold", "Held"), ("HoldAndDrain", "Drained")])
+@pytest.mark.parametrize(
+    "active", [("False", "Stopped", "is stopped"), ("True", "Ready", "Can admit"), ("False", "FlavorNotFound", "none")]
+)
+def test_the_state_of_a_queue_with_a_stop_policy_is_held_or_drained(
+    policy: str, state: str, active: tuple[str, str, str]
+) -> None:
+    """Unless it is broken besides. The condition is written after the change of the spec."""
+    queue = cluster_queue("a", stopPolicy=policy, status={"conditions": [cond("Active", *active)]})
+    (row,) = queue_rows([queue], [], [], at(0))
+    assert row.state == (state if active[1] != "FlavorNotFound" else "FlavorNotFound")
 
 
 def test_a_cluster_queue_that_does_not_exist_is_shown_with_the_queues_that_name_it() -> None:

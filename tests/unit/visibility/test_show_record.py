@@ -138,8 +138,8 @@ CASES: list[tuple[str, Job | None, Workload | None, PredictionContext, list[tupl
         "backoff in a queue that is held",
         job(),
         workload(conditions=[cond("Evicted")], status=requeue(1, 90)),
-        PredictionContext(Obstacle("waits: LocalQueue q is stopped")),
-        [(90, "the Job is requeued in q (retry 1)"), (None, "waits: LocalQueue q is stopped")],
+        PredictionContext(Obstacle("waits: LocalQueue q is held")),
+        [(90, "the Job is requeued in q (retry 1)"), (None, "waits: LocalQueue q is held")],
     ),
     ("evicted", RUNS, workload(conditions=[cond("Evicted"), *admitted()]), KNOWN, [(None, STOPS)]),
     (

@@ -156,7 +156,7 @@ LENDER = cluster_queue("other", nominal="2", cohort="all")
 FOUND = {
     "a LocalQueue without ClusterQueue": (
         {"local_queues": [local_queue("cqq")]},
-        ("error", "MissingClusterQueue", "localqueue/lq -n team", "(there is cq)"),
+        ("error", "MissingClusterQueue", "localqueue/lq -n team", "(did you mean cq?)"),
     ),
     "a flavor that does not exist": (
         {"flavors": []},

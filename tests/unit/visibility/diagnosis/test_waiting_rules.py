@@ -88,21 +88,21 @@ def test_a_job_of_a_queue_that_does_not_exist_never_starts() -> None:
 
 
 @pytest.mark.parametrize(
-    ("queues", "place", "policy", "argument"),
+    ("queues", "place", "word", "argument"),
     [
-        ({"local_queues": HELD}, "localqueue/q -n default", "HoldAndDrain", "default/q"),
-        ({"cluster_queues": STOPPED}, "clusterqueue/cq", "Hold", "cq/cq"),
-        ({"local_queues": HELD, "cluster_queues": STOPPED}, "localqueue/q -n default", "HoldAndDrain", "default/q"),
+        ({"local_queues": HELD}, "localqueue/q -n default", "drained", "default/q"),
+        ({"cluster_queues": STOPPED}, "clusterqueue/cq", "held", "cq/cq"),
+        ({"local_queues": HELD, "cluster_queues": STOPPED}, "localqueue/q -n default", "drained", "default/q"),
     ],
 )
 def test_a_stopped_queue_is_named_with_the_jobs_that_wait(
-    queues: dict[str, Any], place: str, policy: str, argument: str
+    queues: dict[str, Any], place: str, word: str, argument: str
 ) -> None:
     assert found(**queues, **pending("b", "a")) == (
         "warning",
         "StoppedQueue",
         place,
-        f"It is stopped ({policy}), and 2 Jobs, such as default/a, wait until it is released.",
+        f"It is {word}, and 2 Jobs, such as default/a, wait until it is released.",
         f"sluice release {argument}",
     )
 
@@ -166,6 +166,13 @@ def test_jobs_whose_pods_are_larger_than_each_node_are_named_with_the_largest_no
             "sluice explain default/j; sluice submit --replace -f FILE",
         )
     ]
+
+
+def test_a_job_of_run_that_is_too_large_is_replaced_by_run() -> None:
+    objects = after_an_attempt("0/1 nodes: Insufficient cpu", annotations={"sluice/created-by": "run"})
+    problems = examine(replace(OPEN, nodes=[NodeFacts("n", {}, {"cpu": "500m"})], **objects))
+    (command,) = [problem.command for problem in problems if problem.code == "TooLargePods"]
+    assert command == "sluice explain default/j; sluice run --replace --name j -n default OPTIONS -- COMMAND"
 
 
 def test_a_pod_without_a_node_counts_only_if_found_twice() -> None:

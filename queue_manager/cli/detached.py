@@ -23,6 +23,7 @@ from typing import BinaryIO, NoReturn
 from queue_manager.api.api_resources import NAMESPACES
 from queue_manager.cli.connection import connect, default_data_dir
 from queue_manager.cli.exit_codes import EXIT_OK, EXIT_UNEXPECTED, CommandRefused
+from queue_manager.cli.running_options import differences
 from queue_manager.cli.standard_streams import write
 from queue_manager.cli.up_address import how_to_reach, served_address
 from queue_manager.engine.service_notification import READY, VARIABLE
@@ -38,11 +39,17 @@ MAX_LOG_BYTES = 4 << 20  # a longer log is put aside at the next start
 def start(args: argparse.Namespace, data_dir: Path) -> int:
     """Start the cluster unless one runs from this directory already; return the exit code.
 
-    With --wait, return when its API server answers.
+    With --wait, return when its API server answers. Raises CommandRefused if one runs that has other options than were
+    given.
     """
     holder = lock_holder(data_dir)
     if holder is not None:
-        write(f"already running{described(holder)}{how_to_reach(data_dir)}; it keeps the options of its start")
+        running = f"already running{described(holder)}{how_to_reach(data_dir)}"
+        if others := differences(args, holder):
+            what = "these options have" if len(others) > 1 else "this option has"
+            again = f"stop it first ({down_command(data_dir)}), or choose another --data-dir"
+            raise CommandRefused(f"{running}; {what} no effect: {', '.join(others)}; {again}")
+        write(f"{running}; it keeps the options of its start")
         return _wait_for_server(data_dir, args.wait) if args.wait else EXIT_OK
     prepare(data_dir)
     with _log(data_dir) as log, _ready_socket() as ready:
@@ -84,10 +91,10 @@ def _option(data_dir: Path) -> str:
 
 def foreground_arguments(args: argparse.Namespace, data_dir: Path) -> list[str]:
     """Return the arguments of the same `up` without --detach. Paths are absolute."""
-    result = ["up", "--data-dir", str(data_dir.absolute()), "--nodes", str(args.nodes), "--port", str(args.port)]
-    for name in ("cpu", "memory"):
+    result = ["up", "--data-dir", str(data_dir.absolute())]
+    for name in ("nodes", "port", "cpu", "memory"):
         if (value := getattr(args, name)) is not None:
-            result += [f"--{name}", value]
+            result += [f"--{name}", str(value)]
     if args.config:
         result += ["--config", str(Path(args.config).absolute())]
     if args.leave_running:

@@ -68,7 +68,10 @@ OF_COMMANDS: Mapping[str, Mapping[int | str, str]] = {
         EXIT_ERROR: "it cannot start now, or has failed",
     },
     "check-config": {EXIT_NEVER: "the file cannot be read, or has mistakes"},
-    "up": {EXIT_UNEXPECTED: "with --detach, not ready when the time of --wait is up"},
+    "up": {
+        EXIT_UNEXPECTED: "with --detach, not ready when the time of --wait is up",
+        EXIT_ERROR: "it cannot start now, or a cluster with other options runs already",
+    },
     "upgrade": {
         EXIT_OK: "nothing would change",
         EXIT_UNEXPECTED: "something would change",

@@ -16,6 +16,7 @@ from textwrap import shorten
 
 from queue_manager import assets
 from queue_manager.cli import detached, init_process, standard_streams, stop_report
+from queue_manager.cli.arguments.local_commands import DEFAULT_NODES
 from queue_manager.cli.exit_codes import EXIT_NEVER, EXIT_OK, CommandRefused
 from queue_manager.cli.logging_options import settings_of
 from queue_manager.cli.login_name import login_name
@@ -55,10 +56,10 @@ def run(args: argparse.Namespace) -> int:
         return detach(args, data_dir.absolute())
     options = ClusterOptions(
         data_dir=data_dir.absolute(),
-        nodes=args.nodes,
+        nodes=args.nodes or DEFAULT_NODES,
         cpu=args.cpu or "",
         memory=args.memory or "",
-        port=args.port,
+        port=args.port or 0,
         leave_running=args.leave_running,
     )
     init_process.fork_as_init()

@@ -9,6 +9,8 @@ from queue_manager.cli.arguments.argument_types import node_count, port, quantit
 from queue_manager.cli.arguments.shared_options import Commands, add_output_option
 from queue_manager.cli.logging_options import add_log_options
 
+DEFAULT_NODES = 1
+
 
 def add_up(commands: Commands) -> None:
     """Add the command `up` and its options."""
@@ -19,7 +21,7 @@ def add_up(commands: Commands) -> None:
         metavar="F",
         help=f"a KueueConfig ({assets.shown(assets.config() / 'kueue_config.yaml')} explains every field)",
     )
-    up.add_argument("--port", type=port, default=0, metavar="P", help="port on loopback (default: any free one)")
+    up.add_argument("--port", type=port, metavar="P", help="port on loopback (default: any free one)")
     up.add_argument("--detach", action="store_true", help="run in the background, with the output in DATA-DIR/up.log")
     up.add_argument(
         "--wait",
@@ -60,7 +62,7 @@ def add_demo(commands: Commands) -> None:
 def add_cluster_options(command: argparse.ArgumentParser) -> None:
     """Add the data directory of an embedded cluster, and the number and size of its nodes."""
     command.add_argument("--data-dir", metavar="D", help="data directory of the cluster (default: ~/.sluice)")
-    command.add_argument("--nodes", type=node_count, default=1, metavar="N", help="number of nodes (default 1)")
+    command.add_argument("--nodes", type=node_count, metavar="N", help=f"number of nodes (default {DEFAULT_NODES})")
     command.add_argument(
         "--cpu", type=quantity, metavar="C", help="cpu of each node, e.g. 4 or 500m (default: this machine's)"
     )

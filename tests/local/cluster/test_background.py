@@ -16,6 +16,7 @@ import pytest
 from job_controller.model import Pod
 from queue_manager.api.api_resources import JOBS, PODS
 from queue_manager.cli.detached import MAX_LOG_BYTES
+from queue_manager.cli.exit_codes import EXIT_ERROR
 from queue_manager.engine.http_transport import HttpTransport
 from queue_manager.engine.rest_client import RestClient
 from queue_manager.local.storage.lock_holder import lock_holder
@@ -102,6 +103,22 @@ async def test_a_second_up_in_the_background_says_how_to_reach_the_first(backgro
     assert f"already running as process {first}, {REACHED}" in again
     assert f"export KUBECONFIG={background.data_dir}/kubeconfig" in again
     assert lock_holder(background.data_dir) == first
+
+
+def test_a_second_up_names_the_options_that_have_no_effect(background: Background, tmp_path: Path) -> None:
+    config = tmp_path / "config.yaml"
+    config.write_text("apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\n")
+    background.up("--wait", "--nodes", "2", "--cpu", "2000m")
+    assert "it keeps the options of its start" in background.up("--wait", "--nodes", "2", "--cpu", "2")
+    others = ("--nodes", "1", "--cpu", "3", "--memory", "4Gi", "--port", "6443", "--leave-running", "--config")
+    said = " ".join(background.up(*others, os.path.relpath(config, ROOT), code=EXIT_ERROR).split())
+    assert (
+        "these options have no effect: --nodes 1 (it has 2), --cpu 3 (it has 2), "
+        "--memory 4Gi (it has that of this machine), --port 6443 (it has a free one), "
+        f"--config {config} (it has none), --leave-running on (it has off); "
+        f"stop it first (sluice down --data-dir {background.data_dir}), or choose another --data-dir"
+    ) in said
+    assert "this option has no effect: --nodes 1 (it has 2)" in background.up("--nodes", "1", code=EXIT_ERROR)
 
 
 async def test_down_says_what_happened_to_a_running_job_and_ends_its_processes(background: Background) -> None:

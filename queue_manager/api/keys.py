@@ -45,6 +45,9 @@ JOB_UID = "kueue.x-k8s.io/job-uid"
 PROVREQ_PREFIX = "provreq.kueue.x-k8s.io/"
 FINALIZER = "kueue.x-k8s.io/resource-in-use"
 PASS_BY = "sluice/pass-by-never-fitting-head"  # on a StrictFIFO ClusterQueue: "true"
+QUOTA_OF_NODES = (
+    "sluice/quota-of-nodes"  # on the first ClusterQueue of `sluice up`: the quota that it set, "CPU MEMORY"
+)
 PARALLELISM = "sluice/parallelism"  # on a partially admitted Job: the parallelism in the user's spec
 DEACTIVATED_BY = "sluice/deactivated-by"  # on a Workload: `lifecycle.deactivated_by`
 REACTIVATED_BY = "sluice/reactivated-by"  # on a Workload: `lifecycle.deactivated_by`

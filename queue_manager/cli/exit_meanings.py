@@ -37,7 +37,8 @@ _CREATING: Mapping[int | str, str] = {
 OF_COMMANDS: Mapping[str, Mapping[int | str, str]] = {
     "run": {
         EXIT_OK: "the command succeeded",
-        EXIT_UNEXPECTED: "the Job was stopped or deleted, or the command ended with 1",
+        EXIT_UNEXPECTED: "the Job was stopped (by waitForPodsReady before its retries are used up, or by a user) or "
+        "deleted, or the command ended with 1",
         OTHERS: "the exit code of the command that ran; 127 or 126 if no such program exists or it cannot be executed",
         **_CREATING,
     },

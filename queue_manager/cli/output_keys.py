@@ -119,6 +119,7 @@ MEANINGS = {
     "localQueues": "LocalQueues that use it, as NAMESPACE/NAME",
     "stoppedQueues": "those of them that are held or drained",
     "drainedQueues": "those of them that are drained",
+    "isRemainder": "whether its quota is what the nodes have less that of all others (first queue of `sluice up`)",
     "pending": "number of pending Workloads",
     "quotas": "quota by flavor and resource",
     "used": "quota in use, with what is borrowed",

@@ -58,6 +58,7 @@ STYLES = {
 # States that end by themselves, those first for which `sluice explain` says most.
 WAITING = (JobState.PENDING, JobState.RESERVED, JobState.BACKOFF, JobState.EVICTED)
 NOT_RUNNING = (JobState.PENDING, JobState.RESERVED, JobState.BACKOFF, JobState.SUSPENDED)
+QUEUE_REASONS = (reasons.SUSPENDED, reasons.MISCONFIGURED)  # of which the queue says more
 NO_JOBS = "no Jobs; to create one: sluice run -- COMMAND, or sluice submit -f FILE"
 HELD = (reasons.SUSPENDED, reasons.ADMISSION_GATED)  # held by a user; REASON says so already
 
@@ -255,10 +256,10 @@ async def _with_retries(
 async def with_obstacles(client: RestClient, rows: list[JobRow], new: list[Job], default_ns: str) -> list[JobRow]:
     """Add obstacles to rows of pending Jobs.
 
-    The QuotaReserved condition only says that a queue is inactive; the obstacle adds why. For `new` Jobs, which have no
-    Workload, the obstacle says why they get none.
+    The QuotaReserved condition only says that a queue is inactive or missing; the obstacle adds why. For `new` Jobs,
+    which have no Workload, the obstacle says why they get none.
     """
-    stopped = {Key(row.namespace, row.queue) for row in rows if row.reason == reasons.SUSPENDED}
+    stopped = {Key(row.namespace, row.queue) for row in rows if row.reason in QUEUE_REASONS}
     waiting = {Key(row.namespace, row.name) for row in rows if row.state == JobState.PENDING}
     new = [job for job in new if job.metadata.key in waiting]
     if not stopped and not new:
@@ -278,5 +279,5 @@ def _obstacle(row: JobRow, of_queues: Mapping[Key, str], of_jobs: Mapping[Key, O
     found = of_jobs.get(Key(row.namespace, row.name))
     if found is not None and found.certain:
         return found.text
-    unexplained = row.state == JobState.PENDING and row.reason in (reasons.SUSPENDED, reasons.PENDING_EVALUATION)
+    unexplained = row.state == JobState.PENDING and row.reason in (*QUEUE_REASONS, reasons.PENDING_EVALUATION)
     return of_queues.get(Key(row.namespace, row.queue), "") if unexplained else ""

@@ -101,9 +101,27 @@ def run(args: argparse.Namespace) -> int:
     if args.namespace:
         empty = f"no LocalQueues in namespace {args.namespace}"
     output.show(
-        args.output, columns(rows), rows, empty, notice=without_manager, row_type=QueueRow, name=cluster_queue_name
+        args.output,
+        columns(rows),
+        rows,
+        empty,
+        remainder(rows),
+        notice=without_manager,
+        row_type=QueueRow,
+        name=cluster_queue_name,
     )
     return EXIT_OK
+
+
+def remainder(rows: Sequence[QueueRow]) -> str:
+    """Return the line below the table about a quota that the others reduce; "" without others."""
+    first = next((row for row in rows if row.is_remainder), None)
+    others = [row.name for row in rows if row.quotas and not row.is_remainder]
+    if first is None or not others:
+        return ""
+    return (
+        f"quota of {first.name}: what the nodes have less that of all other ClusterQueues, active or not, and Cohorts"
+    )
 
 
 async def _rows_and_notice(args: argparse.Namespace) -> tuple[list[QueueRow], str]:

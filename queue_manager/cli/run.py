@@ -51,6 +51,8 @@ from queue_manager.lifecycle.pods_ready_timeout import pods_deadline
 from queue_manager.lifecycle.unscheduled import unscheduled
 from queue_manager.lifecycle.workload_settings import settings_of
 from queue_manager.local.kubeconfig_file import is_of_local_cluster
+from queue_manager.visibility.deactivated_jobs import LIMIT, deactivation
+from queue_manager.visibility.eviction_before_replacement import UnusedRetries, unused_retries
 from queue_manager.visibility.job_states import JobState
 from queue_manager.visibility.log_selection import has_several_pods
 from queue_manager.visibility.pod_attempts import shell_exit_code
@@ -130,10 +132,12 @@ class FollowedRun:
                     replace=args.replace,
                     creations=self._creations,
                 )
+            if not args.detach:
+                say(f"sluice run: Job {self._name} in queue {self._job.queue}")
+            await self._report_unused_retries(client, namespace)
             if args.detach:
                 output.show(args.output, COLUMNS, [self._job], "", row_type=Submitted, name=job_names(namespace))
                 return EXIT_NEVER if self._job.never else EXIT_OK
-            say(f"sluice run: Job {self._name} in queue {self._job.queue}")
             with naming_continuation("sluice run", self._name):
                 code = await self._attend(client, self._job)
             if args.rm:
@@ -180,8 +184,19 @@ class FollowedRun:
         (outcome,) = ended.result()
         code = await code_of(client, job, outcome)
         if outcome.result != Result.REACHED:
-            say(f"sluice run: Job {self._name} {conclusion(outcome)}")
+            unused = await gave_up(client, job, self._args.retries) if outcome.result == Result.STOPPED else ""
+            say(f"sluice run: Job {self._name} {conclusion(outcome)}{unused}")
         return code
+
+    async def _report_unused_retries(self, client: RestClient, namespace: str) -> None:
+        """Report that waitForPodsReady may end the Job before its retries, as far as the configuration is known."""
+        config = await published(client, [namespace]) if self._args.retries else None
+        if config is None:
+            return
+        settings, options = settings_of(config).pods_ready, config.job_controller.options()
+        found = unused_retries(self._args.retries, settings, options)
+        if found is not None and settings is not None:
+            say(f"sluice run: {retries_sentence(self._args.retries, found, settings.limit or 0)}")
 
     def _report(self, key: Key, state: JobState | None, why: str) -> None:
         """Report a new state on standard error, Pending only if the Job stays in it for PENDING_SECONDS."""
@@ -275,6 +290,27 @@ async def code_of(client: RestClient, job: Job, outcome: Outcome) -> int:
         return EXIT_NEVER
     pods = await pods_of(client, JobTarget(job, None)) if outcome.result == Result.FAILED else []
     return max((shell_exit_code(pod) or EXIT_UNEXPECTED for pod in pods if pod.status.has_failed), default=1)
+
+
+def retries_sentence(retries: int, found: UnusedRetries, limit: int) -> str:
+    """Say why not all retries will be used."""
+    after = "the first failure" if found.since_first or found.late == 1 else "the one before has failed"
+    times = "once" if limit == 0 else f"{limit + 1} times"
+    return (
+        f"--retries {retries}: the Job may be deactivated after {found.used}: retry {found.late} comes "
+        f"{found.after:g} s after {after}, and waitForPodsReady waits {found.patience:g} s for ready pods, "
+        f"{times} (backoffLimitCount {limit})"
+    )
+
+
+async def gave_up(client: RestClient, job: Job, retries: int) -> str:
+    """Return, for a Job that waitForPodsReady has deactivated, how many of its retries it has not had; else ""."""
+    newest = await client.get(JOBS, *job.metadata.key, type=Job)
+    workload = await workload_of(client, newest)
+    used = max(0, newest.status.failed - 1)
+    if workload is None or deactivation(workload)[0] != LIMIT or used >= retries:
+        return ""
+    return f"; waitForPodsReady gave up after {used} of {retries} retries (backoffLimitCount)"
 
 
 def conclusion(outcome: Outcome) -> str:

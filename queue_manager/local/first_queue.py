@@ -35,7 +35,7 @@ from queue_manager.api.api_resources import (
     RESOURCE_FLAVORS,
     Resource,
 )
-from queue_manager.api.keys import API_VERSION
+from queue_manager.api.keys import API_VERSION, QUOTA_OF_NODES
 from queue_manager.api.types import ClusterQueue, Cohort
 from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.runtime import Runtime
@@ -50,7 +50,6 @@ CLUSTER_QUEUE = "cluster-queue"
 LOCAL_QUEUE = "user-queue"
 NAMESPACE = "default"
 DONE = "sluice/first-queue"  # annotation
-QUOTA = "sluice/quota-of-nodes"  # annotation of the ClusterQueue: the quota set by Sluice, "CPU MEMORY"
 COMPONENT = "first-queue"
 QUOTA_CHANGED = "QuotaChanged"  # reason of the Event
 MAX_NAMES = 5  # of others in its message
@@ -158,7 +157,7 @@ def _is_conflict(error: BaseException) -> bool:
 
 def given_quota(queue: Json) -> NodeQuota | None:
     """The quota that Sluice set on the first queue; None if another client has changed it since."""
-    texts = (queue["metadata"].get("annotations") or {}).get(QUOTA, "").split()
+    texts = (queue["metadata"].get("annotations") or {}).get(QUOTA_OF_NODES, "").split()
     if len(texts) != 2 or queue["spec"].get("resourceGroups") != _groups(NodeQuota(*texts)):
         return None
     return NodeQuota(*texts)
@@ -198,7 +197,7 @@ async def create_first_queue(client: RestClient, cpu: str, memory: str) -> None:
 
 
 def _cluster_queue(quota: NodeQuota) -> Json:
-    metadata = {"name": CLUSTER_QUEUE, "annotations": {QUOTA: " ".join(quota)}}
+    metadata = {"name": CLUSTER_QUEUE, "annotations": {QUOTA_OF_NODES: " ".join(quota)}}
     spec = {"namespaceSelector": {}, "resourceGroups": _groups(quota)}
     return _as_applied({"apiVersion": API_VERSION, "kind": "ClusterQueue", "metadata": metadata, "spec": spec})
 

@@ -19,7 +19,7 @@ from typing import NamedTuple
 import msgspec
 
 from job_controller.model import Job
-from queue_manager.api import condition_types, policy_values, reasons
+from queue_manager.api import condition_types, keys, policy_values, reasons
 from queue_manager.api.types import ClusterQueue, Cohort, LocalQueue, Quantity, ResourceQuota, Workload, stops
 from queue_manager.scheduling.amounts import amount, text
 from queue_manager.scheduling.quota_forest import QuotaForest
@@ -52,7 +52,8 @@ class QuotaRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 class QueueRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """A ClusterQueue as `sluice queues` shows it. `stopped_queues`: its LocalQueues with a stop policy, and of these
-    `drained_queues` with HoldAndDrain.
+    `drained_queues` with HoldAndDrain. `is_remainder`: whether its quota is what the nodes have less the quotas of all
+    others, as `sluice up` computes it for its first queue.
 
     `cohort_path`: the cohorts above it, from the root of the tree to `cohort`.
     """
@@ -70,6 +71,7 @@ class QueueRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     oldest_waiting_seconds: float | None
     quotas: list[QuotaRow]
     drained_queues: list[str] = []
+    is_remainder: bool = False
 
 
 def queue_rows(
@@ -189,7 +191,16 @@ def _row(
         admitted=admitted,
         oldest_waiting_seconds=max(waiting, default=None),
         quotas=quotas,
+        is_remainder=_is_remainder(queue),
     )
+
+
+def _is_remainder(queue: ClusterQueue) -> bool:
+    """Whether the quota is still the one that `sluice up` has set, which it then keeps up to date."""
+    texts = queue.metadata.annotations.get(keys.QUOTA_OF_NODES, "").split()
+    set_by_sluice = dict(zip(("cpu", "memory"), texts, strict=False))
+    nominal = {fr.resource: _text(quota.nominal_quota) for fr, quota in _specs(queue)}
+    return bool(texts) and nominal == set_by_sluice
 
 
 # --- quota -------------------------------------------------------------------------------------------------

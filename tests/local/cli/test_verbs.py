@@ -17,6 +17,7 @@ import pytest
 from job_controller.model import Job, Pod
 from queue_manager.api.api_resources import JOBS, LOCAL_QUEUES, PODS, WORKLOADS
 from queue_manager.api.types import Workload
+from queue_manager.cli.exit_codes import EXIT_UNEXPECTED
 from queue_manager.cli.login_name import login_name
 from queue_manager.local.kubeconfig_file import write_kubeconfig
 from tests.conftest import kubectl
@@ -55,6 +56,21 @@ async def test_run_prints_the_log_and_ends_with_the_exit_code_of_the_command(use
         assert (done.stdout, bad.stdout) == ("hello me you\n", "boom\n")
         assert bad.stderr.endswith("sluice run: Job bad failed: exit 7: boom\n")
     assert sorted(await names(me)) == ["bad", "good"]
+
+
+async def test_run_says_that_its_retries_are_not_all_used(user: Begin) -> None:
+    """The second pod would come 10 s after the first; the pods have 3 s to be ready, twice."""
+    me = user(timeout="3s")
+    done = ran(me, "--name", "cut", "--retries", "5", "--", "sh", "-c", "echo boom >&2; exit 7")
+    assert done.returncode == EXIT_UNEXPECTED, done.stderr
+    said = " ".join(done.stderr.split())
+    assert (
+        "sluice run: --retries 5: the Job may be deactivated after 0: retry 1 comes 10 s after the first failure, and "
+        "waitForPodsReady waits 3 s for ready pods, 2 times (backoffLimitCount 1)"
+    ) in said
+    assert said.endswith("; waitForPodsReady gave up after 0 of 5 retries (backoffLimitCount)")
+    none = ran(me, "--name", "none", "-d", "--retries", "0", "--", "true")
+    assert "waitForPodsReady" not in none.stderr
 
 
 @pytest.mark.parametrize(

@@ -228,3 +228,10 @@ def test_all_are_ready_once_no_holding_lacks_podsready() -> None:
     assert known.all_ready
     known.hold(one)
     assert not known.all_ready
+
+
+@pytest.mark.parametrize("spec", [{"stopPolicy": "Hold"}, asks({"name": "missing"})])
+def test_a_queue_that_admits_nothing_lends_its_quota_as_before(spec):
+    s = state(cluster_queue("a", cohortName="all"), cluster_queue("b", cohortName="all", **spec))
+    assert s.inactive("b") is not None
+    assert s.queues["a"].node.potential(CPU) == 4000

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from queue_manager.api.types import ClusterQueue, Workload
 from queue_manager.cli import queues as cells
@@ -140,6 +141,21 @@ def test_the_state_of_a_queue_with_a_stop_policy_is_held_or_drained(
     queue = cluster_queue("a", stopPolicy=policy, status={"conditions": [cond("Active", *active)]})
     (row,) = queue_rows([queue], [], [], at(0))
     assert row.state == (state if active[1] != "FlavorNotFound" else "FlavorNotFound")
+
+
+def first_queue(cpu: str) -> ClusterQueue:
+    queue = cluster_queue("first", quotas={"f": {"cpu": cpu, "memory": "4Gi"}})
+    meta = replace(queue.metadata, annotations={"sluice/quota-of-nodes": "1500m 4Gi"})
+    return replace(queue, metadata=meta)
+
+
+@pytest.mark.parametrize(("cpu", "others", "explained"), [("1500m", 1, True), ("1500m", 0, False), ("3", 1, False)])
+def test_a_quota_that_other_queues_reduce_is_explained(cpu: str, others: int, explained: bool) -> None:
+    """Not one that a user has set since."""
+    broken = cluster_queue("b", status={"conditions": [cond("Active", "False", "FlavorNotFound", "no flavor")]})
+    rows = queue_rows([first_queue(cpu), *[broken] * others], [], [], at(0))
+    says = "quota of first: what the nodes have less that of all other ClusterQueues, active or not, and Cohorts"
+    assert cells.remainder(rows) == (says if explained else "")
 
 
 def test_a_cluster_queue_that_does_not_exist_is_shown_with_the_queues_that_name_it() -> None:

@@ -1,7 +1,7 @@
 """Compares the options of a second `sluice up` with those of the cluster that runs from the directory.
 
 The running process has its options on its command line, which Linux shows in /proc. An option that the second command
-was not given asks for nothing, so it does not differ.
+was not given does not differ.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ def run(args: argparse.Namespace, policy: str) -> int:
     return asyncio.run(_run(args, queue, policy, default_ns))
 
 
-class Found(NamedTuple):
+class StoppableQueue(NamedTuple):
     """A queue as it is. `obstacle`, `stopped_below`: what `on_stop` says of it once it is released."""
 
     policy: str
@@ -67,19 +67,21 @@ async def _run(args: argparse.Namespace, queue: QueueTarget, policy: str, defaul
     return report.end("")
 
 
-async def find(client: RestClient, queue: QueueTarget, default_ns: str) -> Found:
+async def find(client: RestClient, queue: QueueTarget, default_ns: str) -> StoppableQueue:
     """Read a queue, and what else keeps its Jobs from starting. A ClusterQueue that may not be read counts as open."""
     try:
         if queue.is_cluster_queue:
             policy = (await client.get(CLUSTER_QUEUES, *queue.key, type=ClusterQueue)).spec.stop_policy
             below = await list_permitted(client, LOCAL_QUEUES, LocalQueue) or []
-            return Found(policy, stopped_below=[local for local in below if _is_stopped_below(local, queue)])
+            return StoppableQueue(policy, stopped_below=[local for local in below if _is_stopped_below(local, queue)])
         local = await client.get(LOCAL_QUEUES, *queue.key, type=LocalQueue)
     except ApiError as error:
         if not error.is_not_found:
             raise
         raise CommandRefused(await missing_queue(client, queue, default_ns), EXIT_NEVER) from error
-    return Found(local.spec.stop_policy, queue_obstacle(queue.key, released(local), await _above(client, local)))
+    return StoppableQueue(
+        local.spec.stop_policy, queue_obstacle(queue.key, released(local), await _above(client, local))
+    )
 
 
 def _is_stopped_below(local: LocalQueue, queue: QueueTarget) -> bool:

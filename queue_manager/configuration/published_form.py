@@ -7,6 +7,7 @@ because both may contain a password or a token. Besides the configuration it has
     lease                            NAMESPACE/NAME of the Lease that the manager holds; "" without leader election
     namespaces                       the only ones that the manager manages, with commas; "": all
     leftOut                          the fields that are set and left out, with commas
+    clusterObjects                   "true": the manager has the kinds without a namespace from files
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from queue_manager.configuration.config_map import KEY
 from queue_manager.configuration.kueue_config import KueueConfig
 from queue_manager.configuration.loading import loads
 
-NAMESPACES, LEFT_OUT = "namespaces", "leftOut"
+NAMESPACES, LEFT_OUT, FROM_FILES = "namespaces", "leftOut", "clusterObjects"
 FILE_STORE = "sqlite:"
 
 
@@ -29,6 +30,7 @@ def published_data(
     lease: tuple[str, str] | None = None,
     *,
     has_other_users: bool = True,
+    has_objects_from_files: bool = False,
 ) -> dict[str, str]:
     """Return the data of the ConfigMap. `lease`: namespace and name of the Lease; None without leader election.
 
@@ -47,6 +49,7 @@ def published_data(
         PUBLISHED_LEASE: f"{place}/{name}" if lease is not None else "",
         NAMESPACES: ",".join(namespaces),
         LEFT_OUT: ",".join(secrets),
+        FROM_FILES: "true" if has_objects_from_files else "",
     }
 
 
@@ -67,5 +70,9 @@ def without_secrets(config: KueueConfig) -> KueueConfig:
 
 def config_in(data: Mapping[str, str]) -> KueueConfig:
     """Return the configuration in the data. Raises ConfigurationError, as for that of a newer version."""
-    listed = [namespace for namespace in data.get(NAMESPACES, "").split(",") if namespace]
-    return loads(data.get(KEY, ""), PUBLISHED_CONFIG, namespaces=listed)
+    return loads(data.get(KEY, ""), PUBLISHED_CONFIG, namespaces=listed_in(data))
+
+
+def listed_in(data: Mapping[str, str]) -> list[str]:
+    """Return the only namespaces that the manager manages; []: all."""
+    return [namespace for namespace in data.get(NAMESPACES, "").split(",") if namespace]

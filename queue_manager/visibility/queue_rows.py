@@ -169,7 +169,7 @@ def _row(
         cohort=queue.spec.cohort_name,
         cohort_path=cohort_path,
         strategy=queue.spec.queueing_strategy,
-        state=condition_types.ACTIVE if active and active.is_true else (active.reason if active else "Unknown"),
+        state=condition_types.ACTIVE if active and active.is_true else (active.reason if active else _state_without_status(local_queues)),
         message=active.message if active and not active.is_true else "",
         local_queues=_names(local_queues),
         stopped_queues=_names(local for local in local_queues if stops(local.spec.stop_policy)),
@@ -178,6 +178,11 @@ def _row(
         oldest_waiting_seconds=max(waiting, default=None),
         quotas=quotas,
     )
+
+
+def _state_without_status(local_queues: Iterable[LocalQueue]) -> str:
+    """Return the state of a ClusterQueue from a file, whose status only its manager has, by that of its LocalQueues."""
+    return condition_types.ACTIVE if any(is_unlisted(local, ()) for local in local_queues) else "Unknown"
 
 
 # --- quota -------------------------------------------------------------------------------------------------

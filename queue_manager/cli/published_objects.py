@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from queue_manager.api.component_names import OBJECTS_MAP, PUBLISHED_CONFIG, PUBLISHED_LEASE
+from queue_manager.api.component_names import OBJECTS_MAP, PUBLISHED_LEASE
 from queue_manager.cli.exit_codes import CommandRefused
-from queue_manager.cli.published_data import read_data
+from queue_manager.cli.published_data import read_data, read_published_data
 from queue_manager.configuration import KueueConfig
 from queue_manager.configuration.published_form import FROM_FILES, listed_in
 from queue_manager.engine.rest_client import RestClient
@@ -36,7 +36,7 @@ async def managers_view(client: RestClient, namespace: str, config: KueueConfig 
 
     `config`: of that manager; None if it is not known.
     """
-    data = await read_data(client, namespace, PUBLISHED_CONFIG) or {}
+    data = await read_published_data(client, namespace)
     listed = listed_in(data)
     if not data.get(FROM_FILES) or namespace not in listed:
         return ManagersView(client)

@@ -5,6 +5,7 @@ because both may contain a password or a token. Besides the configuration it has
 
     controller_manager_config.yaml   every field with its effective value
     lease                            NAMESPACE/NAME of the Lease that the manager holds; "" without leader election
+    holder                           the holderIdentity by which the manager holds it
     namespaces                       the only ones that the manager manages, with commas; "": all
     leftOut                          the fields that are set and left out, with commas
     clusterObjects                   "true": the manager has the kinds without a namespace from files
@@ -14,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from queue_manager.api.component_names import PUBLISHED_CONFIG, PUBLISHED_LEASE
+from queue_manager.api.component_names import PUBLISHED_CONFIG, PUBLISHED_HOLDER, PUBLISHED_LEASE
 from queue_manager.configuration.config_as_yaml import as_yaml
 from queue_manager.configuration.config_map import KEY
 from queue_manager.configuration.kueue_config import KueueConfig
@@ -29,10 +30,14 @@ def published_data(
     namespaces: Collection[str] = (),
     lease: tuple[str, str] | None = None,
     *,
+    holder: str = "",
     has_other_users: bool = True,
     has_objects_from_files: bool = False,
 ) -> dict[str, str]:
     """Return the data of the ConfigMap. `lease`: namespace and name of the Lease; None without leader election.
+
+    `holder`: the identity by which the manager holds the Lease. It differs after each start, so a reader knows by the
+    Lease whether the manager that has published this still runs.
 
     `namespaces`: the only ones that the manager manages; (): all. `has_other_users`: False for the cluster of
     `sluice up`, whose one user has the file; `sluice history` finds the store by that.
@@ -47,6 +52,7 @@ def published_data(
     return {
         KEY: as_yaml(effective),
         PUBLISHED_LEASE: f"{place}/{name}" if lease is not None else "",
+        PUBLISHED_HOLDER: holder,
         NAMESPACES: ",".join(namespaces),
         LEFT_OUT: ",".join(secrets),
         FROM_FILES: "true" if has_objects_from_files else "",

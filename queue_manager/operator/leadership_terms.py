@@ -249,6 +249,7 @@ class LeadershipTerm:
             config,
             self._namespaces,
             (election.namespace, election.lease) if election else None,
+            holder=election.name if election else "",
             has_objects_from_files=self._has_objects_from_files,
         )
 

@@ -23,4 +23,6 @@ WRONG: tuple[object, ...] = (
     {"x": None},
     {"x": {"x": 1}},
 )
-OF_PYDANTIC = re.compile(r"Input should|should (be|match|have)|unable to|[Ff]ield required|Extra inputs|Value error|ctx")
+OF_PYDANTIC = re.compile(
+    r"Input should|should (be|match|have)|unable to|[Ff]ield required|Extra inputs|Value error|ctx"
+)

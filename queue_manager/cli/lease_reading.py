@@ -28,7 +28,7 @@ class LeaseReading:
         self.now = SystemClock().now()
 
     async def has_publisher(self, data: Mapping[str, str]) -> bool:
-        """Whether the manager that has published this holds its Lease; by the Lease alone if it has not said who it is."""
+        """Whether the manager that has published this holds its Lease; by the Lease alone if no holder is published."""
         namespace, _, name = data.get(PUBLISHED_LEASE, "").partition("/")
         holder = data.get(PUBLISHED_HOLDER, "")
         return await self.is_renewed(namespace, name) and holder in ("", self.leases[-1].holder)

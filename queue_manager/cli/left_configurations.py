@@ -15,9 +15,7 @@ from queue_manager.engine.transport_protocol import ApiError
 from queue_manager.visibility.diagnosis.snapshot import LeftConfiguration
 
 
-async def read_left_configurations(
-    client: RestClient, namespace: str, not_read: list[str]
-) -> list[LeftConfiguration]:
+async def read_left_configurations(client: RestClient, namespace: str, not_read: list[str]) -> list[LeftConfiguration]:
     """Return what managers have published in single namespaces and may have left, while one of all namespaces runs.
 
     `namespace`: the only one that is read; "": all. What the user may not read is added to `not_read`.

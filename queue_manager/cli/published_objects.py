@@ -1,8 +1,9 @@
 """Reads the queue's objects as the manager of a namespace's Jobs does: those without a namespace perhaps from files.
 
-A manager with Roles only has ClusterQueues, flavors and classes from files (`local.cluster_objects`), and publishes that
-it has. Its installation keeps the files as the ConfigMap `sluice-cluster-objects` beside its Lease. Whoever may read that
-ConfigMap can be answered from it, without rights in the whole cluster. BEHAVIOUR.md#q182-answers-about-cluster-objects-from-files.
+A manager with Roles only has ClusterQueues, flavors and classes from files (`local.cluster_objects`), and publishes
+that it has. Its installation keeps the files as the ConfigMap `sluice-cluster-objects` beside its Lease. A user who may
+read that ConfigMap is answered from it, without rights in the whole cluster.
+BEHAVIOUR.md#q182-answers-about-cluster-objects-from-files.
 """
 
 from __future__ import annotations

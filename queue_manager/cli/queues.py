@@ -125,8 +125,8 @@ def rows_of_namespace(rows: Sequence[QueueRow], namespace: str) -> list[QueueRow
 async def queue_table(client: RestClient, default_ns: str) -> list[QueueRow]:
     """Return rows of all ClusterQueues. Referring objects are listed before the objects they refer to.
 
-    For a user who may read only some namespaces, the rows are those of `default_ns`. If its manager has the ClusterQueues
-    from files, and manages no other namespace, whose usage would be missing, they are read from these.
+    For a user who may read only some namespaces, the rows are those of `default_ns`. If its manager has the
+    ClusterQueues from files, and manages no other namespace, whose usage would be missing, they are read from these.
     """
     now = SystemClock().now()
     workloads = await list_all_or_own(client, WORKLOADS, Workload, default_ns)

@@ -9,12 +9,14 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-SHOWN = 60  # characters of a value
+from queue_manager.configuration.quoted_text import quoted
+
 DNS_NAME = "lower-case letters, digits and -, in parts joined by ."
 WANTED = {
     "bool_parsing": "true or false",
     "bool_type": "true or false",
     "dict_type": "a mapping",
+    "finite_number": "an integer",
     "int_from_float": "an integer",
     "int_parsing": "an integer",
     "int_parsing_size": "an integer",
@@ -67,7 +69,8 @@ def _said(error: Mapping[str, Any], context: Mapping[str, Any]) -> str:
         return "is empty; must have a value"
     if kind == "literal_error":
         allowed = context["expected"].replace("'", '"')
-        return f"{_text(value)} is not supported; must be {allowed}"
+        said = f"{_text(value)} is not supported" if isinstance(value, str) else _shown(value)
+        return f"{said}; must be {allowed}"
     if kind in ("greater_than_equal", "less_than_equal"):
         least = f"at least {context['ge']}" if "ge" in context else f"at most {context['le']}"
         return f"{_text(value)} is out of range; must be {least}"
@@ -82,9 +85,8 @@ def _said(error: Mapping[str, Any], context: Mapping[str, Any]) -> str:
 
 
 def _text(value: object) -> str:
-    """Return a value as it is written in JSON; a long one is cut."""
-    text = json.dumps(value, ensure_ascii=False, default=str)
-    return text if len(text) <= SHOWN else f'{text[:SHOWN]}..."'
+    """Return a value as it is written in YAML; a long text is cut."""
+    return quoted(value) if isinstance(value, str) else json.dumps(value, default=str)
 
 
 def _shown(value: object) -> str:

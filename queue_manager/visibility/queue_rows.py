@@ -169,7 +169,9 @@ def _row(
         cohort=queue.spec.cohort_name,
         cohort_path=cohort_path,
         strategy=queue.spec.queueing_strategy,
-        state=condition_types.ACTIVE if active and active.is_true else (active.reason if active else _state_without_status(local_queues)),
+        state=condition_types.ACTIVE
+        if active and active.is_true
+        else (active.reason if active else _state_without_status(local_queues)),
         message=active.message if active and not active.is_true else "",
         local_queues=_names(local_queues),
         stopped_queues=_names(local for local in local_queues if stops(local.spec.stop_policy)),

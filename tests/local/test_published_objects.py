@@ -76,7 +76,7 @@ class Cluster:
                 "admission": {"clusterQueue": "team", "podSetAssignments": [assigned]},
                 "conditions": [{**ACTIVE, "type": each} for each in ("QuotaReserved", "Admitted")],
             }
-            await self.admin.replace(WORKLOADS, created, "status")
+            await self.admin.replace(WORKLOADS, created, subresource="status")
         return await self.admin.get(WORKLOADS, TEAM, name, type=Workload)
 
 
@@ -88,12 +88,14 @@ async def cluster() -> Cluster:
     for name in (TEAM, OTHER):
         await client.create(NAMESPACES, "", {"metadata": {"name": name, "labels": {"who": name}}})
     queue = await client.create(LOCAL_QUEUES, TEAM, {"metadata": {"name": "lq"}, "spec": {"clusterQueue": "team"}})
-    await client.replace(LOCAL_QUEUES, {**queue, "status": {"conditions": [ACTIVE]}}, "status")
+    await client.replace(LOCAL_QUEUES, {**queue, "status": {"conditions": [ACTIVE]}}, subresource="status")
     await publish_files(client, OBJECTS)
     return Cluster(client)
 
 
-async def publish_files(client: RestClient, text: str, *, of_files: bool = True, listed: tuple[str, ...] = (TEAM,)) -> None:
+async def publish_files(
+    client: RestClient, text: str, *, of_files: bool = True, listed: tuple[str, ...] = (TEAM,)
+) -> None:
     data = published_data(KueueConfig(), listed, (TEAM, "lease"), has_objects_from_files=of_files)
     await publish(client, TEAM, data)
     if await client.find(CONFIG_MAPS, TEAM, OBJECTS_MAP) is None:

@@ -55,7 +55,9 @@ async def test_without_a_published_lease_the_service_of_the_webhooks_does(client
 
 
 @pytest.mark.parametrize(
-    ("places", "expected"), [(["queue"], "queue"), (["team-a", "team-b"], "kueue-system"), ([], "kueue-system")], ids=str
+    ("places", "expected"),
+    [(["queue"], "queue"), (["team-a", "team-b"], "kueue-system"), ([], "kueue-system")],
+    ids=str,
 )
 async def test_without_webhooks_the_only_deployment_does(
     client: RestClient, monkeypatch: pytest.MonkeyPatch, places: list[str], expected: str

@@ -19,7 +19,7 @@ from queue_manager.configuration.config_field_types import (
 from tests.wrong_values import OF_PYDANTIC, WRONG
 
 VERSIONS = ("v1beta1", "v1beta2")
-LINE = re.compile(r"f\.yaml:\d+: [A-Za-z][\w.\[\]-]*: \S.*[;:] .+|f\.yaml:\d+: [A-Za-z][\w.\[\]-]*: .*\bmust .+")
+LINE = re.compile(r"f\.yaml:\d+: [A-Za-z][\w.\[\]-]*: (\S.*; .+|Invalid value: .+|must be .+|exactly one of .+)")
 
 
 def with_each(model: type[ConfigModel], value: object, version: str) -> dict[str, Any]:

@@ -23,6 +23,7 @@ WRONG: tuple[object, ...] = (
     {"x": None},
     {"x": {"x": 1}},
 )
+TOO_LONG = "9" * 100
 OF_PYDANTIC = re.compile(
     r"Input should|should (be|match|have)|unable to|[Ff]ield required|Extra inputs|Value error|ctx"
 )

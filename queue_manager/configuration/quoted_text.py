@@ -1,4 +1,4 @@
-"""A value that a user wrote, as part of a message: on one line, and not longer than people read. Pure."""
+"""A value that a user wrote, as part of a message: on one line, and not longer than people read."""
 
 from __future__ import annotations
 

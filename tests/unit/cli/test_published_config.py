@@ -203,9 +203,11 @@ async def test_a_manager_whose_lease_cannot_be_read_keeps_its_precedence(
 
     async def bounded(each: Request) -> Response:
         forbidden = Response(403, {}, b'{"kind":"Status","message":"no","reason":"Forbidden"}')
-        return forbidden if "/leases/" in each.path else await request(each)
+        return forbidden if each.path.endswith("/leases/own") else await request(each)
 
-    await client.create(NAMESPACES, "", {"metadata": {"name": "team-a"}})
+    for name in ("team-a", OF_ALL[0]):
+        await client.create(NAMESPACES, "", {"metadata": {"name": name}})
+    await hold(client, OF_ALL, "b")
     await publish(client, "team-a", published_data(FIRST, ["team-a"], OWN, holder="a"))
     await publish(client, PUBLIC_NAMESPACE, published_data(SECOND, (), OF_ALL, holder="b"))
     monkeypatch.setattr(client.transport, "request", bounded)

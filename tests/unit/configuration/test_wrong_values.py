@@ -16,7 +16,7 @@ from queue_manager.configuration.config_field_types import (
     is_list,
     section_model,
 )
-from tests.wrong_values import OF_PYDANTIC, WRONG
+from tests.wrong_values import OF_PYDANTIC, TOO_LONG, WRONG
 
 VERSIONS = ("v1beta1", "v1beta2")
 LINE = re.compile(r"f\.yaml:\d+: [A-Za-z][\w.\[\]-]*: (\S.*; .+|Invalid value: .+|must be .+|exactly one of .+)")
@@ -52,6 +52,7 @@ def test_a_wrong_value_is_named_with_field_and_what_is_allowed(value: object, ve
     for body in (with_each(KueueConfig, value, version), with_each(KueueConfig, [value], version), sections):
         for line in said(body, version):
             assert not OF_PYDANTIC.search(line), line
+            assert TOO_LONG not in line
             assert LINE.fullmatch(line.strip()), line
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from queue_manager.installation.helm_values import SettingsError, settings_from, values_schema
 from queue_manager.installation.setting_mistakes import PATTERNS
-from tests.wrong_values import OF_PYDANTIC, WRONG
+from tests.wrong_values import OF_PYDANTIC, TOO_LONG, WRONG
 
 SCHEMA: dict[str, Any] = json.loads(values_schema())
 QUANTITIES = "resources"  # its values have a pattern, and a validator with words of its own
@@ -43,6 +43,7 @@ def test_a_wrong_value_is_named_with_the_setting_and_what_is_allowed(path: str) 
     for line in found:
         assert line.startswith(path)
         assert not OF_PYDANTIC.search(line), line
+        assert TOO_LONG not in line
         assert re.search(r"; must |unknown setting$|not a quantity|is negative|needs the queue|^managerConfig", line), (
             line
         )

@@ -10,6 +10,7 @@ MANAGER = "kueue-controller-manager"  # Deployment, ServiceAccount, PodDisruptio
 CONFIG_MAP = "kueue-manager-config"  # the file of the managers
 PUBLISHED_CONFIG = "sluice-published-config"  # ConfigMap of what a manager works by, without secrets, for all users
 PUBLISHED_LEASE = "lease"  # its key with the Lease of the manager, NAMESPACE/NAME; "" without leader election
+PUBLISHED_HOLDER = "holder"  # its key with who holds that Lease, as long as the manager runs; "" likewise
 PUBLIC_NAMESPACE = "kube-public"  # every cluster has it, for what all users may read
 OBJECTS_MAP = "sluice-cluster-objects"  # ConfigMap of the kinds without a namespace, with Roles only
 LEASE = "c1f6bfd2.kueue.x-k8s.io"  # by default, in the manager's namespace

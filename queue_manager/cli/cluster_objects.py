@@ -35,15 +35,16 @@ async def read_cluster_objects(path: str, config: KueueConfig) -> ClusterObjectS
 
     Raises CommandRefused (EXIT_NEVER) with all mistakes, each with its file, line and field, by the API server's rules.
     """
-    return await _objects(manifests.texts_of(path), path, config)
+    return await read_texts(manifests.texts_of(path), path, config)
 
 
 async def read_text(text: str, name: str, config: KueueConfig) -> ClusterObjectServer:
     """Return the objects of a text; `name` stands for its file in errors. Raises as `read_cluster_objects`."""
-    return await _objects({name: text}, name, config)
+    return await read_texts({name: text}, name, config)
 
 
-async def _objects(texts: Mapping[str, str], source: str, config: KueueConfig) -> ClusterObjectServer:
+async def read_texts(texts: Mapping[str, str], source: str, config: KueueConfig) -> ClusterObjectServer:
+    """Return the objects of texts by their file; `source`: of all. Raises as `read_cluster_objects`."""
     objects = await ClusterObjectServer.start([_Rules(config)])
     given, problems = manifests.parts(texts)
     problems += _repeated(given)

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 from cryptography import x509
 
 from job_controller.json_tree import Json
-from job_controller.model import Job, Pod
+from job_controller.model import Job, Key, Pod
 from queue_manager.api.api_resources import (
     ADMISSION_CHECKS,
     CLUSTER_QUEUES,
@@ -33,7 +33,7 @@ from queue_manager.api.api_resources import (
     WORKLOADS,
     Resource,
 )
-from queue_manager.api.component_names import CONVERSION_SERVICE, NAMESPACE
+from queue_manager.api.component_names import CONVERSION_SERVICE
 from queue_manager.api.types import (
     AdmissionCheck,
     ClusterQueue,
@@ -50,10 +50,13 @@ from queue_manager.cli.installation_reading import (
     read_unavailable_apis,
     read_webhook_services,
 )
-from queue_manager.cli.manager_reading import has_configuration, lease_facts, read_deployment
+from queue_manager.cli.lease_reading import lease_facts
+from queue_manager.cli.left_configurations import read_left_configurations
+from queue_manager.cli.manager_place import own_services, read_place
+from queue_manager.cli.manager_reading import has_configuration, read_deployment
 from queue_manager.cli.node_reading import Node, node_facts
 from queue_manager.cli.permitted_lists import list_permitted, seen
-from queue_manager.cli.published_config import published
+from queue_manager.cli.published_config import installed, published
 from queue_manager.cli.queue_reading import resource_rules
 from queue_manager.configuration import KueueConfig
 from queue_manager.engine import kubeconfig as kubeconfigs
@@ -75,12 +78,10 @@ HEADER_RESOLUTION = timedelta(seconds=1)  # of the Date header, and of the times
 CONNECT_SECONDS = 10.0
 OPTIONAL = (COHORTS, ADMISSION_CHECKS)  # kinds without which the others are of use
 UNKNOWN_CONFIG = "the configuration of the manager (not published, or forbidden)"
-NOT_INSTALLED = (
-    f"whether a manager runs (Sluice is not installed in namespace {NAMESPACE}, and none has held a Lease there)"
-)
+NOT_INSTALLED = "whether a manager runs (Sluice is not installed in namespace {}, and none has held a Lease there)"
 HISTORY_STALLED_SECONDS, HISTORY_QUEUED = "sluice_history_stalled_seconds", "sluice_history_records_queued"
 RENEW_LOCAL = "sluice down; sluice up --detach"
-RENEW_MANAGER = f"kubectl rollout restart deployment -n {NAMESPACE}"
+RENEW_MANAGER = "kubectl rollout restart deployment -n {}"
 
 
 class ServerClock:
@@ -148,20 +149,23 @@ class ClusterReader:
     async def read(self) -> ClusterSnapshot:
         """Read everything; objects that refer to others before those. Raises ApiError if Sluice is not installed."""
         self.not_read, self.topics_read, self._unconverted = [], 0, {}
+        validating, mutating = await self._trees(VALIDATING_WEBHOOKS), await self._trees(MUTATING_WEBHOOKS)
+        of_hooks = {UNKNOWN_CONFIG, *self.not_read}
         with self._topic():
             config = await published(self._client, self._own)
-            if config is None:
+            of_lease = config.leader_election.resource_namespace if config is not None else ""
+            home = await read_place(self._client, of_lease, [*validating, *mutating])
+            if config is None and (config := await installed(self._client, home)) is None:
                 self.not_read.append(UNKNOWN_CONFIG)
         with self._topic():
-            lease = await self._lease(config or KueueConfig())
+            lease = await self._lease(config or KueueConfig(), home)
         with self._topic():
-            home = config.leader_election.resource_namespace if config is not None else ""
-            deployment = await read_deployment(self._client, self.not_read, home or NAMESPACE)
-            is_absent = not (deployment or config or set(self.not_read) - {UNKNOWN_CONFIG}) and not (
-                await has_configuration(self._client, self._namespace)
+            deployment = await read_deployment(self._client, self.not_read, home)
+            is_absent = not (deployment or config or set(self.not_read) - of_hooks) and not (
+                await has_configuration(self._client, self._namespace, home)
             )
         if is_absent and lease is None and not is_of_local_cluster(self._kubeconfig):
-            self.not_read.append(NOT_INSTALLED)
+            self.not_read.append(NOT_INSTALLED.format(home))
         workloads = await self._seen(WORKLOADS, Workload)
         pods = await self._seen(PODS, Pod)
         jobs = await self._seen(JOBS, Job)
@@ -172,7 +176,6 @@ class ClusterReader:
         checks = await self._seen(ADMISSION_CHECKS, AdmissionCheck)
         nodes = await self._seen(NODES, Node)
         namespaces = await seen(self._client, NAMESPACES, Namespace) or ()
-        validating, mutating = await self._trees(VALIDATING_WEBHOOKS), await self._trees(MUTATING_WEBHOOKS)
         definitions = await self._trees(CRDS)
         with self._topic():
             unavailable_apis = await read_unavailable_apis(self._client, self.not_read)
@@ -190,6 +193,7 @@ class ClusterReader:
         return ClusterSnapshot(
             now=now,
             config=config,
+            home=home,
             is_embedded=is_of_local_cluster(self._kubeconfig),
             workloads=workloads,
             pods=pods,
@@ -213,6 +217,7 @@ class ClusterReader:
             unavailable_apis=unavailable_apis,
             missing_secret=missing_secret,
             dead_conversions=dead_conversions(definitions, self._unconverted),
+            left_configurations=await read_left_configurations(self._client, self._namespace, self.not_read),
             history=await self._history() if is_of_local_cluster(self._kubeconfig) else None,
         )
 
@@ -259,13 +264,13 @@ class ClusterReader:
         yield
         self.topics_read += len(self.not_read) == before
 
-    async def _lease(self, config: KueueConfig) -> Json | None:
+    async def _lease(self, config: KueueConfig, home: str) -> Json | None:
         """The Lease of the managers; None if it does not exist, as in the cluster of `sluice up`, or they need none."""
         election = config.leader_election
         if not election.leader_elect:
             return None
         try:
-            return await self._client.get(LEASES, election.resource_namespace or NAMESPACE, election.resource_name)
+            return await self._client.get(LEASES, election.resource_namespace or home, election.resource_name)
         except ApiError as error:
             if error.is_forbidden:
                 self.not_read.append("the Lease of the managers (forbidden)")
@@ -328,12 +333,15 @@ def bundled_certificates(kind: str, trees: Iterable[Json]) -> Iterator[Certifica
     A CRD is left out if another Service than Sluice's converts it: no manager renews its caBundle.
     """
     for tree in trees:
+        own = own_services(tree)
         for config in _client_configs(tree):
             service = config.get("service") or {}
-            is_renewed = kind != "crd" or service.get("name") == CONVERSION_SERVICE
-            if service.get("namespace") == NAMESPACE and config.get("caBundle") and is_renewed:
+            key = Key(service.get("namespace", ""), service.get("name", ""))
+            is_renewed = key in own or (kind == "crd" and key.name == CONVERSION_SERVICE)
+            if config.get("caBundle") and is_renewed:
                 if (until := latest_end(base64.b64decode(config["caBundle"]))) is not None:
-                    yield CertificateFacts(f"{kind}/{tree['metadata']['name']}", until, RENEW_MANAGER)
+                    command = RENEW_MANAGER.format(key.namespace)
+                    yield CertificateFacts(f"{kind}/{tree['metadata']['name']}", until, command)
                 break
 
 

@@ -23,6 +23,7 @@ from queue_manager.cli.named_targets import find, key_of
 from queue_manager.cli.pod_reading import pods_of
 from queue_manager.cli.ps import STYLES as STATE_STYLES
 from queue_manager.cli.published_config import config_of_file, published
+from queue_manager.cli.published_objects import managers_view
 from queue_manager.cli.queue_reading import read_queues
 from queue_manager.cli.reason_page import hint, show_reason
 from queue_manager.cli.scheduler_input_reading import read_cluster
@@ -63,9 +64,10 @@ async def explanation(args: argparse.Namespace) -> Explanation:
     now = SystemClock().now()  # before all reads, then the Workloads, then the Job: see `visibility.job_states`
     async with connect(args.kubeconfig, args.context) as client:
         config = given or await published(client, [key.namespace])
-        view = await read_cluster(client)
+        seen = await managers_view(client, key.namespace, config)
+        view = await read_cluster(seen.client, seen.namespaces)
         target = await find(client, key)
-        queues = await read_queues(client, [target.key.namespace], config)
+        queues = await read_queues(seen.client, [target.key.namespace], config)
         pods = await pods_of(client, target)
         found = await read_explanation(client, target, view, queues, config, default_ns, now, pods)
         return with_pods(found, target, pods, config, now, default_ns)

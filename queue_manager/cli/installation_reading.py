@@ -7,8 +7,9 @@ from collections.abc import Iterable, Mapping
 from job_controller.json_tree import Json
 from job_controller.model import Key
 from queue_manager.api.api_resources import API_SERVICES, SECRETS, Resource
-from queue_manager.api.component_names import NAMESPACE, VISIBILITY_GROUP
+from queue_manager.api.component_names import VISIBILITY_GROUP
 from queue_manager.api.conversion.object_conversion import FACETS
+from queue_manager.cli.manager_place import own_services
 from queue_manager.configuration import KueueConfig
 from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.transport_protocol import ApiError
@@ -42,12 +43,16 @@ def is_unavailable(service: Json) -> bool:
 async def read_webhook_services(
     client: RestClient, configurations: Iterable[Json], not_read: list[str]
 ) -> list[WebhookServiceFacts]:
-    """Read the Services in the manager's namespace on which the webhook configurations make writes depend."""
+    """Read the Services of managers on which the webhook configurations make writes depend."""
     required = required_services(configurations)
     if not required:
         return []
     try:
-        slices = await client.list(ENDPOINT_SLICES, NAMESPACE)
+        slices = [
+            each
+            for namespace in dict.fromkeys(key.namespace for key in required)
+            for each in await client.list(ENDPOINT_SLICES, namespace)
+        ]
     except ApiError as error:
         if not (error.is_forbidden or error.is_not_found):
             raise
@@ -62,11 +67,12 @@ async def read_missing_secret(
 ) -> Key | None:
     """Return the Secret of the webhooks' certificate if it does not exist.
 
-    None without webhooks in the manager's namespace, or if the configuration, which names the Secret, is not known.
+    None without webhooks of managers, or if the configuration, which names the Secret, is not known.
     """
-    if config is None or not config.internal_cert_management.enable or not any(map(_has_own_service, configurations)):
+    services = [service for tree in configurations for service in own_services(tree)]
+    if config is None or not config.internal_cert_management.enable or not services:
         return None
-    key = Key(NAMESPACE, config.internal_cert_management.webhook_secret_name)
+    key = Key(services[0].namespace, config.internal_cert_management.webhook_secret_name)
     try:
         await client.get(SECRETS, key.namespace, key.name)
     except ApiError as error:
@@ -76,11 +82,6 @@ async def read_missing_secret(
             raise
         not_read.append("the Secret of the webhooks' certificate (forbidden)")
     return None
-
-
-def _has_own_service(tree: Json) -> bool:
-    hooks = tree.get("webhooks") or ()
-    return any(((hook.get("clientConfig") or {}).get("service") or {}).get("namespace") == NAMESPACE for hook in hooks)
 
 
 def dead_conversions(definitions: Iterable[Json], failures: Mapping[str, str]) -> list[ConversionFacts]:
@@ -95,19 +96,11 @@ def dead_conversions(definitions: Iterable[Json], failures: Mapping[str, str]) -
 
 
 def required_services(configurations: Iterable[Json]) -> dict[Key, list[str]]:
-    """The Services in the manager's namespace without which a write is refused, with the configurations that name them.
-
-    A webhook with failurePolicy Ignore refuses nothing.
-    """
+    """The Services of managers without which a write is refused, with the configurations that name them."""
     required: dict[Key, list[str]] = {}
     for tree in configurations:
-        for hook in tree.get("webhooks") or ():
-            service = (hook.get("clientConfig") or {}).get("service") or {}
-            if service.get("namespace") != NAMESPACE or hook.get("failurePolicy", "Fail") != "Fail":
-                continue
-            names = required.setdefault(Key(NAMESPACE, service["name"]), [])
-            if tree["metadata"]["name"] not in names:
-                names.append(tree["metadata"]["name"])
+        for key in own_services(tree, refusing=True):
+            required.setdefault(key, []).append(tree["metadata"]["name"])
     return required
 
 

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from datetime import datetime
-from email.utils import parsedate_to_datetime
 from http import HTTPStatus
-
-import msgspec
 
 from job_controller.json_tree import Json
 from job_controller.model import Key
-from queue_manager.api.api_resources import CONFIG_MAPS, LEASES, Resource
+from queue_manager.api.api_resources import CONFIG_MAPS, Resource
 from queue_manager.api.component_names import (
     CONFIG_MAP,
     LEASE,
@@ -20,15 +16,13 @@ from queue_manager.api.component_names import (
     PUBLISHED_CONFIG,
     PUBLISHED_LEASE,
 )
+from queue_manager.cli.lease_reading import LeaseReading
 from queue_manager.cli.published_data import read_published_data
-from queue_manager.engine.clock import SystemClock
 from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.transport_protocol import ApiError, Request
 from queue_manager.visibility.manager_presence import (
     DeploymentFacts,
-    LeaseFacts,
     Presence,
-    is_renewed,
     presence,
     without_installation,
 )
@@ -41,7 +35,7 @@ async def read_presence(client: RestClient, namespace: str) -> Presence:
 
     It is unknown where no Lease is needed: with leader election off, and in the cluster of `sluice up`.
     """
-    reading = _Reading(client)
+    reading = LeaseReading(client)
     for place in dict.fromkeys((NAMESPACE, namespace)):
         if await reading.is_renewed(place, LEASE):
             return Presence()
@@ -75,7 +69,7 @@ async def _presence_of(client: RestClient, lease: str) -> Presence:
     if not lease:
         return Presence()
     namespace, _, name = lease.partition("/")
-    reading = _Reading(client)
+    reading = LeaseReading(client)
     if await reading.is_renewed(namespace, name):
         return Presence()
     hidden: list[str] = []
@@ -83,12 +77,12 @@ async def _presence_of(client: RestClient, lease: str) -> Presence:
     return presence(reading.leases, deployment, reading.now, all_read=reading.all_read and not hidden)
 
 
-async def has_configuration(client: RestClient, namespace: str = "") -> bool:
+async def has_configuration(client: RestClient, namespace: str = "", home: str = NAMESPACE) -> bool:
     """Whether a ConfigMap of an installation, of a manager or of `sluice up` exists or may exist.
 
-    `namespace`: where a manager of listed namespaces would have published one.
+    `namespace`: where a manager of listed namespaces would have published one. `home`: of the installation.
     """
-    places = {NAMESPACE: CONFIG_MAP, PUBLIC_NAMESPACE: PUBLISHED_CONFIG}
+    places = {home: CONFIG_MAP, PUBLIC_NAMESPACE: PUBLISHED_CONFIG}
     if namespace:
         places = {namespace: PUBLISHED_CONFIG, **places}
     for place, name in places.items():
@@ -96,25 +90,6 @@ async def has_configuration(client: RestClient, namespace: str = "") -> bool:
         if answer.status != HTTPStatus.NOT_FOUND:
             return True
     return False
-
-
-class _Reading:
-    """Leases that were read so far, and the API server's time at the last read."""
-
-    def __init__(self, client: RestClient) -> None:
-        self._client = client
-        self.leases: list[LeaseFacts] = []
-        self.all_read = True
-        self.now = SystemClock().now()
-
-    async def is_renewed(self, namespace: str, name: str) -> bool:
-        answer = await self._client.transport.request(Request("GET", LEASES.path(namespace, name)))
-        if not answer.is_ok:
-            self.all_read = self.all_read and answer.status != 403
-            return False
-        self.now = _date({key.lower(): value for key, value in answer.headers.items()}.get("date", "")) or self.now
-        self.leases.append(lease_facts(msgspec.json.decode(answer.body)))
-        return is_renewed(self.leases[-1], self.now)
 
 
 async def read_deployment(
@@ -139,22 +114,3 @@ def deployment_facts(deployment: Json) -> DeploymentFacts:
     meta, spec, status = deployment["metadata"], deployment["spec"], deployment.get("status") or {}
     key = Key(meta["namespace"], meta["name"])
     return DeploymentFacts(key, spec.get("replicas", 1), status.get("readyReplicas") or 0)
-
-
-def lease_facts(lease: Json) -> LeaseFacts:
-    """The fields of a Lease that rules read."""
-    meta, spec = lease["metadata"], lease.get("spec") or {}
-    renewed = spec.get("renewTime")
-    return LeaseFacts(
-        f"{meta['namespace']}/{meta['name']}",
-        spec.get("holderIdentity") or "",
-        datetime.fromisoformat(renewed) if renewed else None,
-        int(spec.get("leaseDurationSeconds") or 15),
-    )
-
-
-def _date(text: str) -> datetime | None:
-    try:
-        return parsedate_to_datetime(text)
-    except ValueError:
-        return None

@@ -32,7 +32,12 @@ async def published(client: RestClient, namespaces: Iterable[str] = ()) -> Kueue
     """
     some = set(namespaces)
     own = some.pop() if len(some) == 1 else ""
-    return _config(await read_published_data(client, own)) or _config(await read_data(client, NAMESPACE, CONFIG_MAP))
+    return _config(await read_published_data(client, own)) or await installed(client)
+
+
+async def installed(client: RestClient, place: str = NAMESPACE) -> KueueConfig | None:
+    """Return the configuration in the ConfigMap of an installation in this namespace; None as for `published`."""
+    return _config(await read_data(client, place, CONFIG_MAP))
 
 
 async def history_url(client: RestClient) -> str | None:

@@ -158,11 +158,23 @@ def rows_of_namespace(rows: Sequence[QueueRow], namespace: str) -> list[QueueRow
 async def queue_table(client: RestClient, default_ns: str) -> list[QueueRow]:
     """Return rows of all ClusterQueues. Referring objects are listed before the objects they refer to.
 
-    For a user who may read only some namespaces, the rows are those of `default_ns`.
+    For a user who may read only some namespaces, the rows are those of `default_ns`. If its manager has the
+    ClusterQueues from files, and manages no other namespace, whose usage would be missing, they are read from these.
     """
     now = SystemClock().now()
     workloads = await list_all_or_own(client, WORKLOADS, Workload, default_ns)
     local_queues = await list_all_or_own(client, LOCAL_QUEUES, LocalQueue, default_ns)
     cluster_queues = await list_permitted(client, CLUSTER_QUEUES, ClusterQueue)
+    if cluster_queues is None:
+        client = await _client_of_manager(client, default_ns)
+        cluster_queues = await list_permitted(client, CLUSTER_QUEUES, ClusterQueue)
     cohorts = await seen(client, COHORTS, Cohort) or ()
     return queue_rows(cluster_queues, local_queues, workloads, now, cohorts)
+
+
+async def _client_of_manager(client: RestClient, namespace: str) -> RestClient:
+    """Return a client that reads as the manager of this namespace and of no other; else the given one."""
+    from queue_manager.cli.published_objects import managers_view  # imports pydantic: 0.1 s
+
+    found = await managers_view(client, namespace)
+    return found.client if found.namespaces == (namespace,) else client

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from queue_manager.api.api_resources import (
@@ -33,7 +34,7 @@ from queue_manager.visibility.scheduler_judgement import ClusterObjects
 
 
 class _Forbidden(Exception):
-    """The user may not list this kind in all namespaces; the text names it."""
+    """The user may not list this kind in all namespaces, or in one that matters; the text names it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,18 +48,25 @@ class ClusterView:
     not_seen: tuple[str, ...] = ()
 
 
-async def read_cluster(client: RestClient) -> ClusterView:
-    """Read all objects, or none if one kind is forbidden. Those that refer to others are read before those."""
+async def read_cluster(client: RestClient, namespaces: Collection[str] = ()) -> ClusterView:
+    """Read all objects, or none if one kind is forbidden. Those that refer to others are read before those.
+
+    `namespaces`: the only ones in which the manager manages Jobs; (): all.
+    """
+
+    async def everywhere(resource: Resource, type: type[O]) -> list[O]:
+        return [each for place in namespaces or [""] for each in await _all(client, resource, type, place)]
+
     try:
         objects = ClusterObjects(
-            workloads=await _all(client, WORKLOADS, Workload),
-            local_queues=await _all(client, LOCAL_QUEUES, LocalQueue),
+            workloads=await everywhere(WORKLOADS, Workload),
+            local_queues=await everywhere(LOCAL_QUEUES, LocalQueue),
             cluster_queues=await _all(client, CLUSTER_QUEUES, ClusterQueue),
             cohorts=await _all(client, COHORTS, Cohort),
             flavors=await _all(client, RESOURCE_FLAVORS, ResourceFlavor),
             checks=await _all(client, ADMISSION_CHECKS, AdmissionCheck),
             namespaces=await _all(client, NAMESPACES, Namespace),
-            limit_ranges=await _all(client, LIMIT_RANGES, LimitRange),
+            limit_ranges=await everywhere(LIMIT_RANGES, LimitRange),
             runtime_classes=await _all(client, RUNTIME_CLASSES, RuntimeClass),
         )
     except _Forbidden as forbidden:
@@ -66,15 +74,14 @@ async def read_cluster(client: RestClient) -> ClusterView:
     return ClusterView(objects)
 
 
-async def _all(client: RestClient, resource: Resource, type: type[O]) -> list[O]:
-    """All objects; none if the cluster does not have the kind."""
+async def _all(client: RestClient, resource: Resource, type: type[O], namespace: str = "") -> list[O]:
+    """All objects, or those of a namespace; none if the cluster does not have the kind."""
     try:
-        return await client.list(resource, type=type)
+        return await client.list(resource, namespace, type=type)
     except ApiError as error:
         if error.is_forbidden:
-            raise _Forbidden(
-                f"{resource.plural} of all namespaces" if resource.namespaced else resource.plural
-            ) from error
+            where = f" of {f'namespace {namespace}' if namespace else 'all namespaces'}" if resource.namespaced else ""
+            raise _Forbidden(f"{resource.plural}{where}") from error
         if not error.is_not_found:
             raise
         return []

@@ -26,6 +26,7 @@ from queue_manager.cli.permitted_lists import list_permitted
 from queue_manager.cli.pod_reading import pods_of
 from queue_manager.cli.ps import STYLES
 from queue_manager.cli.published_config import config_of_file, published
+from queue_manager.cli.published_objects import managers_view
 from queue_manager.cli.queue_reading import read_queues
 from queue_manager.cli.scheduler_input_reading import read_cluster
 from queue_manager.cli.standard_streams import printable
@@ -78,13 +79,14 @@ async def _view(args: argparse.Namespace) -> JobView:
         pods = await pods_of(client, target)
         events = await events_of(client, target, pods)
         config = given or await published(client, [target.key.namespace])
-        queues = await read_queues(client, [target.key.namespace], config)
+        seen = await managers_view(client, target.key.namespace, config)
+        queues = await read_queues(seen.client, [target.key.namespace], config)
         refused = await equivalent_of(client, target.workload)
         failure = await failure_of(client, pods)
         nodes = await nodes_for(client, [cause_of(target.job, target.workload, pods)])
         outlook = None
         if is_pending(target.job, target.workload, now):
-            view = await read_cluster(client)
+            view = await read_cluster(seen.client, seen.namespaces)
             outlook = await read_explanation(client, target, view, queues, config, default_ns, now)
     # The scheduler's result for one Workload of a shape is valid for all.
     found = obstacle(target.job, refused or target.workload, replace(queues, nodes=nodes), default_ns)

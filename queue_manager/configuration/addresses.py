@@ -5,6 +5,8 @@ from __future__ import annotations
 import ipaddress
 from typing import NamedTuple
 
+from queue_manager.configuration.quoted_text import quoted
+
 OFF = ("0", "")
 ALLOWED = 'must be ":port", "host:port", or "0" for none'
 
@@ -28,5 +30,5 @@ def parse(text: str) -> Address:
     """The address. Raises ValueError if the text is not an address; OFF is not one."""
     host, colon, port = text.rpartition(":")
     if not colon or not (port.isascii() and port.isdigit()) or int(port) > 65535:
-        raise ValueError(f'"{text}" is not an address; {ALLOWED}')
+        raise ValueError(f"{quoted(text)} is not an address; {ALLOWED}")
     return Address(host.strip("[]") or None, int(port))

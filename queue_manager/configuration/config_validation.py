@@ -11,6 +11,7 @@ from job_controller.api_rules import label_selectors, names
 from queue_manager.configuration import addresses, feature_gates
 from queue_manager.configuration.kueue_config import KueueConfig
 from queue_manager.configuration.notifications_section import EVENT_TYPES
+from queue_manager.configuration.quoted_text import quoted
 from queue_manager.configuration.value_errors import one_of
 from queue_manager.configuration.webhook_and_tls_sections import CIPHER_SUITES, Tls
 from queue_manager.configuration.yaml_places import Findings
@@ -82,16 +83,16 @@ def _integrations(config: KueueConfig, findings: Findings) -> None:
     for i, framework in enumerate(config.integrations.frameworks):
         where = f"integrations.frameworks[{i}]"
         if framework not in FRAMEWORKS:
-            findings.reject(where, f'"{framework}" is not supported; must be {one_of(FRAMEWORKS)}')
+            findings.reject(where, f"{quoted(framework)} is not supported; must be {one_of(FRAMEWORKS)}")
         elif framework in seen:
-            findings.reject(where, f'"{framework}" is given twice; give it once')
+            findings.reject(where, f"{quoted(framework)} is given twice; give it once")
         seen.add(framework)
     for i, framework in enumerate(config.integrations.external_frameworks):
         where = f"integrations.externalFrameworks[{i}]"
         if not _is_kind_version_group(framework):
-            findings.reject(where, f'"{framework}" is not a kind; must be of the form Kind.version.group.com')
+            findings.reject(where, f"{quoted(framework)} is not a kind; must be of the form Kind.version.group.com")
         elif framework in seen:
-            findings.reject(where, f'"{framework}" is given twice; give it once')
+            findings.reject(where, f"{quoted(framework)} is given twice; give it once")
         seen.add(framework)
 
 
@@ -106,7 +107,7 @@ def _resources(config: KueueConfig, findings: Findings) -> None:
         if not transformation.input:
             findings.reject(where, "is missing; must be the name of a resource")
         elif transformation.input in inputs:
-            findings.reject(where, f'"{transformation.input}" is given twice; put all outputs in one entry')
+            findings.reject(where, f"{quoted(transformation.input)} is given twice; put all outputs in one entry")
         inputs.add(transformation.input)
     _device_classes(config, findings)
 
@@ -121,7 +122,7 @@ def _device_classes(config: KueueConfig, findings: Findings) -> None:
         if len(mapping.device_class_names) > 8:
             findings.reject(f"{path}[{i}].deviceClassNames", "too many entries; must have at most 8")
         if mapping.name in seen:
-            findings.reject(f"{path}[{i}].name", f'"{mapping.name}" is given twice; give it once')
+            findings.reject(f"{path}[{i}].name", f"{quoted(mapping.name)} is given twice; give it once")
         seen.add(mapping.name)
 
 
@@ -135,9 +136,11 @@ def _custom_labels(config: KueueConfig, findings: Findings) -> None:
     for i, label in enumerate(labels):
         where = f"{path}[{i}]"
         if not _is_metric_label(label.name):
-            findings.reject(f"{where}.name", f'"{label.name}" is not a label name; must match ^[a-zA-Z][a-zA-Z0-9_]*$')
+            findings.reject(
+                f"{where}.name", f"{quoted(label.name)} is not a label name; must match ^[a-zA-Z][a-zA-Z0-9_]*$"
+            )
         elif label.name in seen:
-            findings.reject(f"{where}.name", f'"{label.name}" is given twice; give it once')
+            findings.reject(f"{where}.name", f"{quoted(label.name)} is given twice; give it once")
         seen.add(label.name)
         if label.source_label_key and label.source_annotation_key:
             findings.reject(where, "has sourceLabelKey and sourceAnnotationKey; must have one of them at most")
@@ -157,7 +160,9 @@ def _leader_election(config: KueueConfig, findings: Findings) -> None:
     if not election.leader_elect:
         return
     if election.resource_lock not in ("", "leases"):
-        findings.reject(f"{path}.resourceLock", f'"{election.resource_lock}" is not a kind of lock; must be "leases"')
+        findings.reject(
+            f"{path}.resourceLock", f'{quoted(election.resource_lock)} is not a kind of lock; must be "leases"'
+        )
     for text in names.dns_subdomain(election.resource_name):
         findings.reject(f"{path}.resourceName", f"is not a Lease name; {text}")
     for text in names.dns_label(election.resource_namespace) if election.resource_namespace else ():
@@ -186,7 +191,9 @@ def _notifications(config: KueueConfig, findings: Findings) -> None:
         return
     for i, event in enumerate(settings.events):
         if event not in EVENT_TYPES:
-            findings.reject(f"notifications.events[{i}]", f'"{event}" is not an event; must be {one_of(EVENT_TYPES)}')
+            findings.reject(
+                f"notifications.events[{i}]", f"{quoted(event)} is not an event; must be {one_of(EVENT_TYPES)}"
+            )
     if settings.command and not settings.command[0]:
         findings.reject("notifications.command[0]", "is empty; must be a program")
     webhook, path = settings.webhook, "notifications.webhook"
@@ -222,25 +229,29 @@ def _servers(config: KueueConfig, findings: Findings) -> None:
         try:
             ipaddress.ip_address(visibility.bind_address)
         except ValueError:
-            what = f'"{visibility.bind_address}" is not an address; must be a valid IP address'
+            what = f"{quoted(visibility.bind_address)} is not an address; must be a valid IP address"
             findings.reject("visibilityServer.bindAddress", what)
     if config.webhook.host:
         try:
             ipaddress.ip_address(config.webhook.host)
         except ValueError:
-            findings.reject("webhook.host", f'"{config.webhook.host}" is not an address; must be a valid IP address')
+            findings.reject(
+                "webhook.host", f"{quoted(config.webhook.host)} is not an address; must be a valid IP address"
+            )
     if config.tls is not None:
         _tls(config.tls, findings)
 
 
 def _tls(tls: Tls, findings: Findings) -> None:
     if tls.min_version not in ("", "VersionTLS12", "VersionTLS13"):
-        findings.reject("tls", f'"{tls.min_version}" is not a minVersion; must be "VersionTLS12" or "VersionTLS13"')
+        findings.reject(
+            "tls", f'{quoted(tls.min_version)} is not a minVersion; must be "VersionTLS12" or "VersionTLS13"'
+        )
     if tls.min_version == "VersionTLS13" and tls.cipher_suites:
         findings.reject("tls.cipherSuites", "cannot be chosen with VersionTLS13; must be omitted then")
     for i, name in enumerate(tls.cipher_suites):
         if name not in CIPHER_SUITES:
-            what = f'"{name}" is not a secure cipher suite; must be {one_of(tuple(CIPHER_SUITES))}'
+            what = f"{quoted(name)} is not a secure cipher suite; must be {one_of(tuple(CIPHER_SUITES))}"
             findings.reject(f"tls.cipherSuites[{i}]", what)
 
 
@@ -249,5 +260,5 @@ def _multikueue(config: KueueConfig, findings: Findings) -> None:
         findings.reject("multiKueue.origin", f"is not a label value; {text}")
     for i, framework in enumerate(config.multi_kueue.external_frameworks):
         if not _is_kind_version_group(framework.name):
-            what = f'"{framework.name}" is not a kind; must be of the form kind.version.group'
+            what = f"{quoted(framework.name)} is not a kind; must be of the form kind.version.group"
             findings.reject(f"multiKueue.externalFrameworks[{i}].name", what)

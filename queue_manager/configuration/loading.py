@@ -17,6 +17,7 @@ from queue_manager.configuration.config_map import is_config_map, unwrap
 from queue_manager.configuration.config_validation import validate
 from queue_manager.configuration.feature_gates import DISABLE_WAIT_FOR_PODS_READY
 from queue_manager.configuration.kueue_config import OTHER_KINDS, KueueConfig
+from queue_manager.configuration.quoted_text import quoted
 from queue_manager.configuration.value_errors import is_beyond, report, validated
 from queue_manager.configuration.version_defaults import (
     API_VERSIONS,
@@ -143,7 +144,7 @@ def _identify(document: yaml.MappingNode, findings: Findings) -> None:
         if not isinstance(node, yaml.ScalarNode):
             findings.refuse(name, f"{shown(node)}; must be a string", line_of(node))
         elif text not in allowed:
-            wrong = f'"{text}" is not a {KIND}{" version" if name == "apiVersion" else ""}'
+            wrong = f"{quoted(text)} is not a {KIND}{' version' if name == 'apiVersion' else ''}"
             findings.refuse(name, f"{wrong}; must be {must}", line_of(node))
         elif name == "apiVersion":
             findings.version = API_VERSIONS[text]

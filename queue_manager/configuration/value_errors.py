@@ -19,6 +19,7 @@ from queue_manager import durations
 from queue_manager.configuration import config_field_types
 from queue_manager.configuration.config_field_types import INT32, ConfigModel
 from queue_manager.configuration.kueue_config import KueueConfig
+from queue_manager.configuration.quoted_text import quoted
 from queue_manager.configuration.yaml_places import Findings, line_of, shown
 from queue_manager.configuration.yaml_tree import NOT_JSON, json_value
 from queue_manager.kube_yaml import FLOAT, INT, NULL, STR
@@ -29,7 +30,6 @@ WANTED = {
     "int_type": "an integer",
     "float_type": "a number",
     "string_type": "a string",
-    "literal_error": "a word",
     "quantity": "a quantity",
     "duration": durations.EXAMPLES,
     "store_url": "sqlite:///PATH or postgresql://HOST/DATABASE",
@@ -129,26 +129,27 @@ def _message(kind: str, field: FieldInfo, node: yaml.Node) -> str:
         return "is empty; must have a value"
     if kind in OUT_OF_RANGE:
         return f"{node.value} is out of range; must be {_bounds(field, json_value(node))}"
-    wanted = WANTED[kind]
+    wanted = one_of(_choices(field)) if kind == "literal_error" else WANTED[kind]
     if not isinstance(node, yaml.ScalarNode):
         return f"{shown(node)}; must be {wanted}"
     text = node.value
     if kind == "literal_error":
-        return f'"{text}" is not supported; must be {one_of(_choices(field))}'
+        return f"{quoted(text)} is not supported; must be {wanted}"
     if node.tag == FLOAT and json_value(node) is NOT_JSON and wanted not in ("a mapping", "a list"):
         return f"{text} cannot be represented in JSON; must be {wanted}"
     if kind == "duration":
-        return f'"{text}" is not a duration; must be {wanted}' if node.tag == STR else _without_unit(node)
+        return f"{quoted(text)} is not a duration; must be {wanted}" if node.tag == STR else _without_unit(node)
     if kind == "store_url":
-        return f'"{text}" is not the URL of a store; must be {wanted}'
+        return f"{quoted(text)} is not the URL of a store; must be {wanted}"
     if kind == "quantity" and node.tag in (STR, INT, FLOAT):
-        return f'"{text}" is not a quantity; must be like "500m", "2" or "1Gi"'
-    quoted = f', in quotes: "{text}"' if kind == "string_type" else ""
-    return f"{shown(node)}; must be {wanted}{quoted}"
+        return f'{quoted(text)} is not a quantity; must be like "500m", "2" or "1Gi"'
+    advice = f", in quotes: {quoted(text)}" if kind == "string_type" else ""
+    return f"{shown(node)}; must be {wanted}{advice}"
 
 
 def _without_unit(node: yaml.Node) -> str:
-    return f"{shown(node)} without a unit; must be {durations.EXAMPLES}"
+    unit = " without a unit" if node.tag in (INT, FLOAT) else ""
+    return f"{shown(node)}{unit}; must be {durations.EXAMPLES}"
 
 
 def _choices(field: FieldInfo) -> tuple[str, ...]:

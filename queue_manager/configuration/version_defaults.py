@@ -14,6 +14,7 @@ from queue_manager import durations
 from queue_manager.configuration import feature_gates
 from queue_manager.configuration.config_field_types import MINUTE, V1BETA1, V1BETA2
 from queue_manager.configuration.kueue_config import STRATEGIES, FairSharing, KueueConfig, WaitForPodsReady
+from queue_manager.configuration.quoted_text import plain
 from queue_manager.configuration.selector_fields import outside
 from queue_manager.configuration.yaml_places import Findings
 
@@ -106,7 +107,7 @@ def _fair_sharing(section: FairSharing | None, findings: Findings) -> FairSharin
         given = given or STRATEGIES
     if given in (STRATEGIES[:1], STRATEGIES[1:], STRATEGIES):
         return FairSharing(preemption_strategies=given)
-    what = f"[{', '.join(given)}] is not supported" if given else "must be specified"
+    what = f"[{', '.join(map(plain, given))}] is not supported" if given else "must be specified"
     alone = ", ".join(f"[{strategy}]" for strategy in STRATEGIES)
     findings.reject("fairSharing.preemptionStrategies", f"{what}; must be {alone} or both in this order")
     return None

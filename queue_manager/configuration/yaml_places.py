@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import yaml
 
+from queue_manager.configuration.quoted_text import quoted
 from queue_manager.kube_yaml import BOOL, FLOAT, INT, NULL, STR, Loader
 from queue_manager.yaml_problems import explain_yaml_error
 
@@ -143,5 +144,5 @@ def shown(node: yaml.Node) -> str:
     if isinstance(node, yaml.SequenceNode):
         return "is a list"
     kinds = {BOOL: "a boolean", INT: "an integer", FLOAT: "a number", STR: "a string"}
-    text = f'"{node.value}"' if node.tag == STR else node.value
+    text = quoted(node.value) if node.tag == STR else node.value
     return f"{text} is {kinds.get(node.tag, 'not a plain value')}"

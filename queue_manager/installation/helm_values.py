@@ -12,6 +12,7 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 from job_controller.json_tree import Json
+from queue_manager.installation.setting_mistakes import mistake
 from queue_manager.installation.settings import Settings, values_of
 
 WIDTH = 116
@@ -87,7 +88,7 @@ def settings_from(documents: Iterable[Json], assignments: Iterable[str]) -> Sett
     try:
         return Settings.model_validate(_merged(values_of(Settings()), values))
     except ValidationError as error:
-        raise SettingsError("\n".join(_mistake(each) for each in error.errors())) from None
+        raise SettingsError("\n".join(mistake(each) for each in error.errors())) from None
 
 
 def merged_values(documents: Iterable[Json], assignments: Iterable[str]) -> Json:
@@ -137,12 +138,3 @@ def _merged(base: Json, over: Json) -> Json:
         old = result.get(key)
         result[key] = _merged(old, value) if isinstance(old, dict) and isinstance(value, dict) else value
     return result
-
-
-def _mistake(error: Mapping[str, Any]) -> str:
-    path = ".".join(str(part) for part in error["loc"])
-    if error["type"] == "extra_forbidden":
-        return f"{path}: unknown setting"
-    if error["type"] == "value_error":  # of a validator of ours, whose text says all
-        return ": ".join(filter(None, (path, error["msg"].removeprefix("Value error, "))))
-    return f"{path}: {error['msg']}, not {error['input']!r}"

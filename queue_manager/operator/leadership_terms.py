@@ -203,6 +203,7 @@ class LeadershipTerm:
     ) -> None:
         self._election = election
         self._namespaces = namespaces
+        self._has_objects_from_files = beside is not None
         served: Transport = UnservedPathTransport(transport)
         if beside is not None:
             served = beside(served)
@@ -244,7 +245,13 @@ class LeadershipTerm:
 
     def _published(self, config: KueueConfig) -> dict[str, str]:
         election = self._election
-        return published_data(config, self._namespaces, (election.namespace, election.lease) if election else None)
+        return published_data(
+            config,
+            self._namespaces,
+            (election.namespace, election.lease) if election else None,
+            holder=election.name if election else "",
+            has_objects_from_files=self._has_objects_from_files,
+        )
 
     @property
     def pending_summaries(self) -> PendingSummaries | None:

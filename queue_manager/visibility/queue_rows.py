@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from job_controller.model import Job
+from job_controller.model import Condition, Job
 from queue_manager.api import condition_types, keys, policy_values, reasons
 from queue_manager.api.types import ClusterQueue, Cohort, LocalQueue, Quantity, ResourceQuota, Workload, stops
 from queue_manager.scheduling.amounts import amount, text
@@ -174,7 +174,7 @@ def _row(
     active = next((c for c in queue.status.conditions if c.type == condition_types.ACTIVE), None)
     policy = queue.spec.stop_policy
     is_stopped = stops(policy) and (active is None or active.is_true or active.reason == reasons.STOPPED)
-    state = condition_types.ACTIVE if active and active.is_true else (active.reason if active else "Unknown")
+    state = _state(active) if active else _state_without_status(local_queues)
     return QueueRow(
         name=queue.metadata.name,
         cohort=queue.spec.cohort_name,
@@ -201,6 +201,15 @@ def _is_remainder(queue: ClusterQueue) -> bool:
     set_by_sluice = dict(zip(("cpu", "memory"), texts, strict=False))
     nominal = {fr.resource: _text(quota.nominal_quota) for fr, quota in _specs(queue)}
     return bool(texts) and nominal == set_by_sluice
+
+
+def _state(active: Condition) -> str:
+    return condition_types.ACTIVE if active.is_true else active.reason
+
+
+def _state_without_status(local_queues: Iterable[LocalQueue]) -> str:
+    """Return the state of a ClusterQueue from a file, whose status only its manager has, by that of its LocalQueues."""
+    return condition_types.ACTIVE if any(is_unlisted(local, ()) for local in local_queues) else "Unknown"
 
 
 # --- quota -------------------------------------------------------------------------------------------------

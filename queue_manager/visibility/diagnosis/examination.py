@@ -25,6 +25,7 @@ RULES: tuple[Callable[[ClusterSnapshot], Iterable[Problem]], ...] = (
     manager_and_certificate_rules.expiring_certificates,
     manager_and_certificate_rules.skewed_clocks,
     manager_and_certificate_rules.stalled_history,
+    manager_and_certificate_rules.left_configurations,
     queue_rules.missing_cluster_queues,
     queue_rules.missing_flavors,
     queue_rules.missing_checks,

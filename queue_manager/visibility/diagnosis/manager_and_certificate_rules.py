@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import timedelta
 
-from queue_manager.api.component_names import NAMESPACE
+from queue_manager.api.component_names import PUBLISHED_CONFIG
 from queue_manager.visibility.diagnosis.problem import Problem, error, warning
 from queue_manager.visibility.diagnosis.snapshot import ClusterSnapshot
 from queue_manager.visibility.manager_presence import is_renewed
@@ -23,6 +23,8 @@ DEAD_CONVERSION = "DeadConversion"
 WITHOUT_CONVERSION = '{"spec":{"conversion":{"strategy":"None","webhook":null}}}'
 NO_CERTIFICATE_SECRET = "NoCertificateSecret"
 HISTORY_STALLED = "HistoryStalled"
+LEFT_CONFIGURATION = "LeftConfiguration"
+WITHOUT_DATA = '{"data":null}'  # an installed manager may write the ConfigMap, not create it
 
 HANGING_NAMESPACES = "HangingNamespaces"
 TRANSIENT = frozenset({HANGING_NAMESPACES})  # a namespace takes seconds to go, a manager to start
@@ -149,7 +151,7 @@ def hanging_namespaces(snapshot: ClusterSnapshot) -> Iterator[Problem]:
         f"apiservice/{snapshot.unavailable_apis[0]}",
         f"No manager answers the visibility API, so the deletion of namespace {first}{more} does not end, "
         "nor would that of another one.",
-        f"kubectl get pods -n {NAMESPACE}; kubectl rollout restart deployment -n {NAMESPACE}",
+        f"kubectl get pods -n {snapshot.home}; kubectl rollout restart deployment -n {snapshot.home}",
     )
 
 
@@ -165,6 +167,23 @@ def missing_certificate_secrets(snapshot: ClusterSnapshot) -> Iterator[Problem]:
         f"kubectl create secret generic {name} -n {namespace}; "
         f"kubectl label secret {name} -n {namespace} {SLUICE_LABEL}",
     )
+
+
+def left_configurations(snapshot: ClusterSnapshot) -> Iterator[Problem]:
+    """What a manager of listed namespaces has published and perhaps left: it has precedence there."""
+    for each in snapshot.left_configurations:
+        what = (
+            f"The manager that has published it does not hold Lease {each.lease} any more"
+            if each.lease
+            else "The manager that has published it has no Lease, which would show whether it still runs"
+        )
+        yield warning(
+            LEFT_CONFIGURATION,
+            f"configmap/{PUBLISHED_CONFIG} -n {each.namespace}",
+            f"{what}. If it has ended for good, this has to go: commands about Jobs of this namespace may show its "
+            "settings in place of those of the manager of all namespaces, which runs.",
+            f"kubectl patch configmap {PUBLISHED_CONFIG} -n {each.namespace} --type merge -p '{WITHOUT_DATA}'",
+        )
 
 
 def stalled_history(snapshot: ClusterSnapshot) -> Iterator[Problem]:

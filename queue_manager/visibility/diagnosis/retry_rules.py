@@ -23,7 +23,7 @@ TIMEOUT_TOO_SHORT = "PodsReadyTimeoutTooShort"
 IMAGE_NOT_PULLED = "ImageNotPulled"
 TIMEOUTS = (reasons.PODS_READY_TIMEOUT, LIMIT)  # reasons of attempts that the timeout ended
 NARROW = 0.8  # of the timeout: with longer starts, the next slow one is evicted
-EDIT_PUBLISHED = "kubectl edit configmap kueue-manager-config -n kueue-system"
+EDIT_INSTALLED = "kubectl edit configmap kueue-manager-config -n {}"
 EDIT_FILE = "edit the file of `sluice up --config`"
 
 
@@ -141,7 +141,7 @@ def _edit(snapshot: ClusterSnapshot, change: str) -> str:
     return (
         f"{EDIT_FILE}: {change}, and send SIGHUP to its process"
         if snapshot.is_embedded
-        else f"{EDIT_PUBLISHED}: {change}"
+        else f"{EDIT_INSTALLED.format(snapshot.home)}: {change}"
     )
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from job_controller.model import Job, Key, Pod
+from queue_manager.api.component_names import NAMESPACE
 from queue_manager.api.types import AdmissionCheck, ClusterQueue, Cohort, LocalQueue, ResourceFlavor, Workload
 from queue_manager.configuration import KueueConfig
 from queue_manager.scheduling.resource_rules import COUNT_ALL, ResourceRules
@@ -52,6 +53,14 @@ class ConversionFacts:
 
 
 @dataclass(frozen=True, slots=True)
+class LeftConfiguration:
+    """Where a manager has published its configuration. `lease`: which it does not hold any more; "": it had none."""
+
+    namespace: str
+    lease: str
+
+
+@dataclass(frozen=True, slots=True)
 class HistoryFacts:
     """For how long no record of the history has been written, 0 if that is in order, and how many records wait."""
 
@@ -65,6 +74,7 @@ class ClusterSnapshot:
 
     now: datetime  # of the API server, as far as known
     config: KueueConfig | None = None  # None: not published, or not readable
+    home: str = NAMESPACE  # the namespace of the managers
     is_embedded: bool = False  # the cluster of `sluice up`
     workloads: Sequence[Workload] | None = None
     pods: Sequence[Pod] | None = None
@@ -88,4 +98,5 @@ class ClusterSnapshot:
     unavailable_apis: Sequence[str] = ()  # APIServices of the visibility API to which the API server has no connection
     missing_secret: Key | None = None  # of the certificate of the webhooks, which the managers renew
     dead_conversions: Sequence[ConversionFacts] = ()  # by webhooks that another software has left
+    left_configurations: Sequence[LeftConfiguration] = ()  # while a manager of all namespaces runs
     history: HistoryFacts | None = None  # None: unknown, as of a manager on another API server

@@ -237,12 +237,13 @@ async def jobs_run(scenario: Scenario, kubeconfig: Path) -> None:
 
 
 async def answers_are_true(member: Path) -> None:
-    """Of a user who reads one namespace, and of an admin who reads all: neither finds the ClusterQueue."""
+    """Of a user who may read little of a namespace, and of an admin: the API server has no ClusterQueue for either."""
     for kubeconfig in (member, member.with_name("admin")):
         code, text = await command(kubeconfig, "explain", "waiting", "-n", TEAM)
         assert code == 0, text
         assert "WAIT/WaitingForQuota" in text
-        assert "insufficient unused quota for cpu in flavor default, 1 more needed" in text
+        published = "insufficient unused quota for cpu in flavor default, 1 more needed"
+        assert (published if kubeconfig == member else "ClusterQueue team has 0 cpu of flavor default free") in text
         assert "its defaults are assumed" not in text  # the manager has published its configuration in the namespace
         _, text = await command(kubeconfig, "ps", "-n", TEAM)
         assert re.search(r"waiting .* Pending .* needs 1 more cpu", text), text
@@ -253,6 +254,7 @@ async def answers_are_true(member: Path) -> None:
         assert "maximum capacity (4)" in text
         code, text = await command(kubeconfig, "show", name, "-n", TEAM)
         assert "does not exist" not in text
+    await owner_and_admin_know_the_quota(member)
     _, text = await command(member, "queues")
     assert re.search(r"^team .* Unlisted +3 +1 .* team-a/lq$", text, re.MULTILINE), text
     _, text = await command(member.with_name("admin"), "queues")
@@ -261,6 +263,21 @@ async def answers_are_true(member: Path) -> None:
     assert "MissingClusterQueue" not in text
     assert "NeverStarts" not in text
     await its_namespace_is_examined(member.with_name("owner"))
+
+
+async def owner_and_admin_know_the_quota(member: Path) -> None:
+    """By the published ConfigMap of the objects; the member, who may not get the namespace, does not."""
+    answers = []
+    for name in ("owner", "admin"):
+        code, text = await command(member.with_name(name), "explain", "waiting", "-n", TEAM, "-o", "json")
+        assert code == 0, text
+        found = json.loads(text)
+        assert [(row["free"], row["limit"]) for row in found["flavors"]] == [("0", "4")], text
+        assert [(row["clusterQueue"], row["workloads"]) for row in found["holders"]] == [("team", 1)], text
+        answers.append({key: found[key] for key in ("code", "sentence", "flavors", "holders", "position", "notSeen")})
+    assert answers[0] == answers[1]
+    _, text = await command(member.with_name("owner"), "queues")
+    assert re.search(r"^team .* Active .*cpu █+ 4/4", text, re.MULTILINE), text
 
 
 async def its_namespace_is_examined(owner: Path) -> None:

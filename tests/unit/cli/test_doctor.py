@@ -11,7 +11,7 @@ import pytest
 
 from queue_manager.cli.doctor import INDENT, Report, exit_code, grouped, paragraph, summary
 from queue_manager.cli.doctor_reading import ServerClock, bundled_certificates, latest_end, managers_clock
-from queue_manager.cli.manager_reading import lease_facts
+from queue_manager.cli.lease_reading import lease_facts
 from queue_manager.engine.certificates import VALID, issue
 from queue_manager.visibility.diagnosis.problem import error, warning
 

@@ -30,7 +30,7 @@ def test_it_prints_the_objects_of_the_settings(tmp_path: Path, capsys: pytest.Ca
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("replicas: 0\nimage: {tga: x}\n", "replicas: Input should be greater than or equal to 1, not 0\nimage.tga: "),
+        ("replicas: 0\nimage: {tga: x}\n", "replicas: 0 is out of range; must be at least 1\nimage.tga: "),
         ("a: [", "{file}: is not YAML: "),
         ("[1]", "{file}: is not a mapping of settings"),
         (None, "{file}: No such file or directory"),

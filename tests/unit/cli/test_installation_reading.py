@@ -18,13 +18,20 @@ def test_writes_depend_on_the_service_of_both_configurations() -> None:
     assert required_services(webhook_configurations(WebhookScope("kueue-system"))) == {SERVICE: names}
 
 
+def test_the_service_is_found_in_the_namespace_of_the_installation() -> None:
+    """By its name, or by the label of the configuration, where the settings name another Service."""
+    renamed = WebhookScope("queue", service="hooks", labels={"app.kubernetes.io/name": "sluice"})
+    for scope, name in ((WebhookScope("queue"), SERVICE.name), (renamed, "hooks")):
+        assert list(required_services(webhook_configurations(scope))) == [Key("queue", name)]
+
+
 def test_no_write_depends_on_a_webhook_that_may_fail_or_is_somebody_else_s() -> None:
     ours = webhook_configurations(WebhookScope("kueue-system"))
     ignored = [
         {**tree, "webhooks": [{**hook, "failurePolicy": "Ignore"} for hook in tree["webhooks"]]} for tree in ours
     ]
     by_url = [{**ours[0], "webhooks": [{"clientConfig": {"url": "https://127.0.0.1:1"}}]}]
-    assert required_services([*ignored, *by_url, *webhook_configurations(WebhookScope("elsewhere"))]) == {}
+    assert required_services([*ignored, *by_url, *webhook_configurations(WebhookScope("elsewhere", service="x"))]) == {}
 
 
 @pytest.mark.parametrize(

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Iterator
-from datetime import UTC, datetime
-from typing import Literal, get_args, get_origin
+from datetime import UTC, datetime, timedelta
+from typing import Any, Literal, get_args, get_origin
 
 import pytest
 
-from queue_manager.api.api_resources import CONFIG_MAPS, NAMESPACES
+from queue_manager.api.api_resources import CONFIG_MAPS, LEASES, NAMESPACES
 from queue_manager.api.component_names import CONFIG_MAP, NAMESPACE, PUBLIC_NAMESPACE, PUBLISHED_CONFIG
+from queue_manager.cli.left_configurations import read_left_configurations
 from queue_manager.cli.manager_reading import has_configuration, read_presence
 from queue_manager.cli.published_config import history_url, published
 from queue_manager.configuration import KueueConfig, loads
@@ -19,6 +20,7 @@ from queue_manager.configuration.config_as_yaml import as_yaml
 from queue_manager.configuration.config_field_types import ConfigModel
 from queue_manager.configuration.config_map import KEY
 from queue_manager.configuration.published_form import published_data
+from queue_manager.engine.clock import SystemClock
 from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.transport_protocol import Request, Response
 from queue_manager.local.kinds.kind_registry import KindRegistry
@@ -135,6 +137,91 @@ async def test_a_manager_of_listed_namespaces_has_precedence_in_these(client: Re
         300,
         300,
     ]
+
+
+OWN, OF_ALL = ("team-a", "own"), ("queue", "of-all")
+
+
+async def hold(client: RestClient, lease: tuple[str, str], holder: str, ago: float = 0) -> None:
+    spec = {
+        "holderIdentity": holder,
+        "renewTime": (SystemClock().now() - timedelta(seconds=ago)).isoformat().replace("+00:00", "Z"),
+        "leaseDurationSeconds": 15,
+    }
+    await client.create(LEASES, lease[0], {"metadata": {"name": lease[1]}, "spec": spec})
+
+
+async def left_by(client: RestClient) -> dict[str, str]:
+    """The Leases that doctor names of managers that have left what they published, by namespace."""
+    not_read: list[str] = []
+    found = await read_left_configurations(client, "", not_read)
+    assert not_read == []
+    return {each.namespace: each.lease for each in found}
+
+
+@pytest.mark.parametrize(
+    ("own", "of_all", "is_left"),
+    [
+        ({"holder": "a", "ago": 30}, {"holder": "b"}, False),
+        ({"holder": "a", "ago": 61}, {"holder": "b"}, True),
+        ({"holder": ""}, {"holder": "b"}, True),
+        ({"holder": "another"}, {"holder": "b"}, True),
+        (None, {"holder": "b"}, True),
+        (None, {"holder": "b", "ago": 61}, False),
+        (None, None, False),
+    ],
+    ids=["runs", "not renewed", "released", "held by another", "deleted", "none runs", "none exists"],
+)
+async def test_what_an_ended_manager_has_left_in_a_namespace_has_no_precedence(
+    client: RestClient, own: dict[str, Any] | None, of_all: dict[str, Any] | None, is_left: bool
+) -> None:
+    for name in (OWN[0], OF_ALL[0]):
+        await client.create(NAMESPACES, "", {"metadata": {"name": name}})
+    for lease, held in ((OWN, own), (OF_ALL, of_all)):
+        if held is not None:
+            await hold(client, lease, **held)
+    await publish(client, "team-a", published_data(FIRST, ["team-a"], OWN, holder="a"))
+    await publish(client, PUBLIC_NAMESPACE, published_data(SECOND, (), OF_ALL, holder="b"))
+    assert timeout(await published(client, ["team-a"])) == (300 if is_left else 3)
+    assert await left_by(client) == ({"team-a": "team-a/own"} if is_left else {})
+
+
+async def test_an_installation_that_changes_to_all_namespaces_keeps_its_lease(client: RestClient) -> None:
+    for name in (OWN[0], OF_ALL[0]):
+        await client.create(NAMESPACES, "", {"metadata": {"name": name}})
+    await hold(client, OF_ALL, "second")
+    await publish(client, "team-a", published_data(FIRST, ["team-a"], OF_ALL, holder="first"))
+    await publish(client, PUBLIC_NAMESPACE, published_data(SECOND, (), OF_ALL, holder="second"))
+    assert timeout(await published(client, ["team-a"])) == 300
+    assert await left_by(client) == {"team-a": "queue/of-all"}
+
+
+async def test_a_manager_whose_lease_cannot_be_read_keeps_its_precedence(
+    client: RestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    request = client.transport.request
+
+    async def bounded(each: Request) -> Response:
+        forbidden = Response(403, {}, b'{"kind":"Status","message":"no","reason":"Forbidden"}')
+        return forbidden if each.path.endswith("/leases/own") else await request(each)
+
+    for name in ("team-a", OF_ALL[0]):
+        await client.create(NAMESPACES, "", {"metadata": {"name": name}})
+    await hold(client, OF_ALL, "b")
+    await publish(client, "team-a", published_data(FIRST, ["team-a"], OWN, holder="a"))
+    await publish(client, PUBLIC_NAMESPACE, published_data(SECOND, (), OF_ALL, holder="b"))
+    monkeypatch.setattr(client.transport, "request", bounded)
+    assert timeout(await published(client, ["team-a"])) == 3
+
+
+async def test_without_a_lease_it_is_not_known_whether_a_manager_has_ended(client: RestClient) -> None:
+    for name in ("team-a", OF_ALL[0]):
+        await client.create(NAMESPACES, "", {"metadata": {"name": name}})
+    await hold(client, OF_ALL, "b")
+    await publish(client, "team-a", published_data(FIRST, ["team-a"]))
+    await publish(client, PUBLIC_NAMESPACE, published_data(SECOND, (), OF_ALL, holder="b"))
+    assert timeout(await published(client, ["team-a"])) == 3
+    assert await left_by(client) == {"team-a": ""}
 
 
 async def test_a_configuration_that_selects_the_own_listed_namespace_is_read(client: RestClient) -> None:

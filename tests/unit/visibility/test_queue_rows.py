@@ -176,6 +176,14 @@ def test_a_cluster_queue_that_a_manager_has_from_a_file_is_not_missing() -> None
     ]
 
 
+def test_a_cluster_queue_from_a_file_has_the_state_of_its_local_queues() -> None:
+    without_status = cluster_queue(name="team")
+    for state, expected in (("True", "Active"), ("False", "Unknown")):
+        led = local_queue(cluster_queue="team", conditions=[cond("Active", state, "Ready")])
+        (row,) = queue_rows([without_status], [led], [], at(60))
+        assert row.state == expected
+
+
 def test_a_user_who_may_not_read_cluster_queues_sees_those_of_the_local_queues() -> None:
     waits = workload(conditions=[cond("QuotaReserved", "False")])
     (row,) = queue_rows(None, [local_queue()], [waits], at(60))

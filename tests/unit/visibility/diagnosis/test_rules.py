@@ -45,6 +45,7 @@ from queue_manager.visibility.diagnosis.snapshot import (
     DeploymentFacts,
     HistoryFacts,
     LeaseFacts,
+    LeftConfiguration,
     NodeFacts,
     WebhookServiceFacts,
 )
@@ -287,6 +288,14 @@ FOUND = {
         {"missing_secret": CERTIFICATE},
         ("error", "NoCertificateSecret", "secret/certificate -n kueue-system", "cannot renew the certificate"),
     ),
+    "what a manager that has ended has published": (
+        {"left_configurations": [LeftConfiguration("team", "team/lease")]},
+        ("warning", "LeftConfiguration", "configmap/sluice-published-config -n team", "not hold Lease team/lease any"),
+    ),
+    "what a manager without a Lease has published": (
+        {"left_configurations": [LeftConfiguration("team", "")]},
+        ("warning", "LeftConfiguration", "configmap/sluice-published-config -n team", "has no Lease"),
+    ),
     "a pod whose finalizer nobody removes": (
         {"pods": [deleted(Pod, namespace="team")]},
         ("warning", "StuckFinalizer", "pod/x -n team", "example.com/keeps"),
@@ -315,6 +324,14 @@ def test_a_manager_without_pods_is_explained_by_its_replica_set() -> None:
     """Pods that a quota or Pod Security refuses do not exist, so that describing pods says nothing."""
     (problem,) = examine(replace(HEALTHY, leases=[], deployment=DeploymentFacts(MANAGER, 2, 0)))
     assert problem.command == "kubectl describe replicasets,pods -n kueue-system"
+
+
+def test_commands_about_the_managers_name_their_namespace() -> None:
+    hangs = {"unavailable_apis": ["x"], "deleted_namespaces": ["a"]}
+    for change in ({"workloads": [RETRIED]}, hangs):
+        (problem,) = examine(replace(HEALTHY, home="queue", **change))  # type: ignore[arg-type]
+        assert "-n queue" in problem.command
+        assert "kueue-system" not in problem.command
 
 
 SILENT: dict[str, dict[str, object]] = {

@@ -266,13 +266,17 @@ class QuotaCache:
         self.changed.set()
 
     def _hold(self, workload: Workload) -> None:
-        """Count the quota that a Workload holds now, and free what it held before."""
+        """Count the quota that a Workload holds now, free what it held before, and react to a changed priority."""
         before = self.state.holdings.get(workload.metadata.uid)
         holding = holding_of(workload, self.read(workload), self._settings.max_min_runtime)
         if holding is None:
             return
         self._count(holding)
-        if before is not None and before.usage != holding.usage:
+        if before is None:
+            return
+        if before.priority != holding.priority:  # other Workloads may preempt it now
+            self._free(holding.cluster_queue)
+        if before.usage != holding.usage:
             self._released(before)
             for listener in self.recount_listeners:
                 listener(holding)
@@ -313,7 +317,7 @@ class QuotaCache:
             self._free(holding.cluster_queue)
 
     def _free(self, cluster_queue: str) -> None:
-        """Record that the ClusterQueue has released quota, so that its cohort is tried again."""
+        """Record that the ClusterQueue has released quota or may release more, so that its cohort is tried again."""
         queue, loop = self.state.queues.get(cluster_queue), asyncio.get_running_loop()
         pause = self._released_quota.add(cluster_queue, queue.node.root if queue is not None else None, loop.time())
         if pause:

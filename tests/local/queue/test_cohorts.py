@@ -128,6 +128,40 @@ def test_a_running_job_is_preempted_as_soon_as_its_priority_is_lowered(
     run(scenario())
 
 
+@pytest.mark.parametrize("stopped", ["LocalQueue", "ClusterQueue", "flavor"])
+def test_nothing_is_kept_for_a_preemptor_whose_queue_is_stopped(environment: Environment, stopped: str) -> None:
+    """As soon as its victim has stopped, another Workload gets the quota."""
+
+    async def scenario() -> None:
+        async with cluster(victim=PodScript(ready_after=0.2, ends_after=None, stops_within=4.0)) as c:
+            await c.apply_class("high", 100)
+            await c.queues("0", cohortName="co", preemption={"withinClusterQueue": "LowerPriority"})
+            await c.flavor("other")
+            groups = quota("0")
+            groups[0]["flavors"].append({**groups[0]["flavors"][0], "name": "other"})
+            patched = {"spec": {"resourceGroups": groups}}
+            await c.client.patch(CLUSTER_QUEUES, "", "cq", patched)
+            other = {"namespaceSelector": {}, "cohortName": "co", "resourceGroups": quota("1")}
+            await c.create(CLUSTER_QUEUES, {**API, "kind": "ClusterQueue", "metadata": {"name": "cq2"}, "spec": other})
+            await c.local_queue("lq2", "cq2")
+            await c.submit("victim")
+            await c.until(c.running, ["victim"])
+            await c.submit("preemptor", labels={CLASS: "high"})
+            await c.until(lambda: is_true(c, "victim", "Preempted"), True)
+            match stopped:
+                case "LocalQueue":
+                    await c.client.patch(LOCAL_QUEUES, NS, "lq", {"spec": {"stopPolicy": "Hold"}})
+                case "ClusterQueue":
+                    await c.client.patch(CLUSTER_QUEUES, "", "cq", {"spec": {"stopPolicy": "Hold"}})
+                case _:
+                    groups[0]["flavors"][1]["name"] = "missing"
+                    await c.client.patch(CLUSTER_QUEUES, "", "cq", patched)
+            await c.submit("other", queue="lq2")
+            await c.until(c.running, ["other"])
+
+    run(scenario())
+
+
 def test_the_quota_of_a_cohort_that_is_moved_or_deleted_is_lost_to_its_queues(environment: Environment) -> None:
     async def scenario() -> None:
         async with cluster() as c:

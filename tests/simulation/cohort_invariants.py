@@ -381,20 +381,21 @@ class CohortHistory(History):
             flavors = {fr.flavor for v in victims for fr in self.usages[v][1]}
             if others or len(flavors) != 1 or self.killed > at - timedelta(seconds=60):
                 continue
-            claimed = {each for each in evicting if self._may_claim(w, self.workloads[each])}
+            claimed = victims | {each for each in evicting if self._may_preempt(w, self.workloads[each])}
             for v in victims:
                 self.checked["S7 minimal"] += 1
                 if self._fits(objects, self._total(claimed - {v}), w, *flavors):
                     spared = self.workloads[v]["metadata"]["name"]
                     raise Broken(f"S7: {w['metadata']['name']} fits without the preemption of {spared}")
 
-    def _may_claim(self, w: Tree, stopping: Tree) -> bool:
-        """Whether a preemptor may count on what a Workload releases: that of victims, and of those it could preempt.
+    def _may_preempt(self, w: Tree, stopping: Tree) -> bool:
+        """Whether a preemptor may count on what a Workload of its ClusterQueue releases, which it could preempt.
 
-        What is released because a Workload is deactivated or has timed out is for whom it fits then.
+        What others release that are deactivated, have timed out, or were preempted for one that is held since, is for
+        whom it fits then.
         """
         own = stopping["status"]["admission"]["clusterQueue"] == self._queue_of(w)
-        return is_true(stopping, "Preempted") or (own and priority(stopping) < priority(w))
+        return own and priority(stopping) < priority(w)
 
     def _may_take(self, other: Tree, w: Tree) -> bool:
         """Whether what is released for `w` may go to another one: of a higher priority, or before it in its queue."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 from job_controller.conditions import finished
 from job_controller.json_tree import Json
 from job_controller.model import Job, Key
-from queue_manager.api import condition_types, event_reasons, keys, reasons
+from queue_manager.api import event_reasons, keys, reasons
 from queue_manager.api.api_resources import (
     CLUSTER_QUEUES,
     JOBS,

@@ -143,25 +143,18 @@ class PlannedUsage:
         return reservation
 
     def _remove(self, victims: Iterable[str]) -> None:
-        for node, usage in self._usage_by_node(victims):
+        for node, usage in self._usage_of(victims):
             self._separate(node)
             node.remove_all(usage)
 
     def _put_back(self, victims: Iterable[str]) -> None:
-        for node, usage in self._usage_by_node(victims):
+        for node, usage in self._usage_of(victims):
             self._separate(node)
             node.add_all(usage)
 
-    def _usage_by_node(self, victims: Iterable[str]) -> Iterator[tuple[QuotaNode, Usage]]:
-        """The usage of these Workloads by ClusterQueue: a preemptor may have thousands of victims in a few of them."""
-        total: dict[str, Amounts] = {}
-        for uid in victims:
-            holding = self._state.counted(uid)
-            if holding is not None:
-                amounts = total.setdefault(holding.cluster_queue, {})
-                for fr, amount in holding.usage.items():
-                    amounts[fr] = amounts.get(fr, 0) + amount
-        return ((self._state.queues[name].node, amounts) for name, amounts in total.items())
+    def _usage_of(self, victims: Iterable[str]) -> list[tuple[QuotaNode, Usage]]:
+        """The usage of these Workloads by ClusterQueue."""
+        return self._state.usage_by_node(held for uid in victims if (held := self._state.counted(uid)) is not None)
 
     def without(self, concerned: frozenset[str]) -> AbstractContextManager[None]:
         """Context in which nothing is planned for these preemptors."""

@@ -183,11 +183,7 @@ def smallest_subtree(node: QuotaNode, height: int) -> QuotaNode:
 
 def is_within_quota(node: QuotaNode, needs: frozenset[FlavorResource]) -> bool:
     """Whether the subtree uses no more than its own quota of each of these."""
-    used, own = node.usage, node.subtree
-    for fr in needs:  # runs once per victim: all() of a generator takes twice as long
-        if used.get(fr, 0) > own.get(fr, 0):
-            return False
-    return True
+    return all(node.usage.get(fr, 0) <= node.subtree.get(fr, 0) for fr in needs)
 
 
 # --- changes of the tree -----------------------------------------------------------------------------------

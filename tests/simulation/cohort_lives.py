@@ -254,7 +254,13 @@ def _change_priority(rng: Random, objects: list[Tree]) -> Tree:
     if rng.random() < 0.3:
         value = rng.choice((0, *PRIORITIES.values()))
         name = rng.choice(list(PRIORITIES))
-        return {"do": "patch", "kind": "WorkloadPriorityClass", "name": name, "namespace": "", "patch": {"value": value}}
+        return {
+            "do": "patch",
+            "kind": "WorkloadPriorityClass",
+            "name": name,
+            "namespace": "",
+            "patch": {"value": value},
+        }
     labels = {"kueue.x-k8s.io/priority-class": rng.choice(list(PRIORITIES))}
     return {"do": "patch_job", "job": _job_name(rng), "patch": {"metadata": {"labels": labels}}}
 

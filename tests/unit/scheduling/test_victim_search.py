@@ -206,8 +206,9 @@ def test_a_preemptor_that_would_borrow_takes_only_from_its_own_queue():
     assert victims(s, queue="a", cpu=2) == [("mine", OWN)]
 
 
-def test_with_quota_left_of_its_own_it_reclaims_before_it_borrows():
-    s = cohort(within="LowerPriority")
+@pytest.mark.parametrize("borrowing", [None, {"policy": "Never"}])
+def test_with_quota_left_of_its_own_it_reclaims_before_it_borrows(borrowing):
+    s = cohort(within="LowerPriority", borrowing=borrowing)
     run(s, "mine", "a", priority=1), run(s, "loan", "b", cpu=3), run(s, "own", "c", cpu=2)
     assert victims(s, queue="a", cpu=1) == [("loan", RECLAIMED)]
     assert victims(s, queue="a", cpu=2) == [("loan", RECLAIMED), ("mine", OWN)]

@@ -119,3 +119,25 @@ def test_finalizers_of_others_stay_on_queues_and_flavors(resource: Resource, key
             assert await finalizers(c) == [THEIRS]
 
     run_virtual(scenario())
+
+
+@pytest.mark.parametrize("ends_by", ["success of its Job", "deletion"])
+def test_finalizers_of_others_stay_on_workloads(ends_by: str) -> None:
+    async def scenario() -> None:
+        async with cluster() as c:
+            await c.queues()
+            await c.submit("a")
+            await c.until(c.running, ["a"])
+            name = (await c.workload("a"))["metadata"]["name"]
+            await c.client.patch(WORKLOADS, NS, name, {"metadata": {"finalizers": [OURS, THEIRS]}})
+            if ends_by == "deletion":
+                await c.client.delete(WORKLOADS, NS, name)
+            else:
+                await c.succeed("a")
+
+            async def finalizers() -> list[str]:
+                return list((await c.client.get(WORKLOADS, NS, name))["metadata"].get("finalizers", ()))
+
+            await c.until(finalizers, [THEIRS])
+
+    run_virtual(scenario())

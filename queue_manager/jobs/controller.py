@@ -8,7 +8,7 @@ from __future__ import annotations
 from job_controller.conditions import finished
 from job_controller.json_tree import Json
 from job_controller.model import Job, Key
-from queue_manager.api import condition_types, event_reasons, keys, reasons
+from queue_manager.api import event_reasons, keys, reasons
 from queue_manager.api.api_resources import (
     CLUSTER_QUEUES,
     JOBS,
@@ -31,7 +31,7 @@ from queue_manager.engine.cache import Cache, controller_uid
 from queue_manager.engine.runtime import Runtime
 from queue_manager.engine.transport_protocol import ApiError
 from queue_manager.engine.workqueue import WorkQueue
-from queue_manager.jobs import planned_writes, webhook
+from queue_manager.jobs import following_rules, planned_writes, webhook
 from queue_manager.jobs.decide import decide
 from queue_manager.jobs.job_permits import JobPermits
 from queue_manager.jobs.job_situation import MAX_ANCESTORS, JobContext
@@ -346,13 +346,15 @@ class JobQueueController:
             self._recorder.event(job, *event)
 
     async def sync_class(self, name: str) -> None:
-        """Write the new value of a WorkloadPriorityClass to all Workloads that refer to it and are not finished."""
+        """Write the new value of a WorkloadPriorityClass to all Workloads that refer to it and are not finished.
+
+        The order of the writes keeps a pending Workload from preempting another one of its class meanwhile.
+        """
         found = self._classes.get("", name)
         if found is None:
             return
-        for workload in self._workloads.lookup(_BY_CLASS, name):
-            if workload.spec.priority != found.value and not workload.is_true(condition_types.FINISHED):
-                await self._patch_workload(workload, {"spec": {"priority": found.value}})
+        for workload in following_rules.in_order_of_priorities(self._workloads.lookup(_BY_CLASS, name), found.value):
+            await self._patch_workload(workload, {"spec": {"priority": found.value}})
 
 
 def _without_effect(job: Job) -> WorkloadEvent | None:

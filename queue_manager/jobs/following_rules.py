@@ -6,6 +6,7 @@ Job must start and stop all the same.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import UTC, datetime
 
 from queue_manager.api import condition_types, event_reasons, keys
@@ -73,6 +74,22 @@ def workload_follows_priority_class(s: JobSituation) -> PlannedWrite | None:
         return None
     spec = {"priority": priority.value, "priorityClassRef": priority.reference}
     return UpdateWorkload(w, {"spec": spec}, _updated(f"Updated workload priority class: {w.metadata.key}"))
+
+
+def in_order_of_priorities(workloads: Iterable[Workload], value: int) -> list[Workload]:
+    """The Workloads of a WorkloadPriorityClass to which its new value is to be written, in the order of the writes.
+
+    Of the unfinished Workloads that do not have it, those that are lowered come first if they are pending, those that
+    are raised if they hold quota: so at no time has a pending one a higher priority than a running one of its class,
+    which it would preempt. BEHAVIOUR.md#q9-requeue-of-inadmissible-workloads
+    """
+
+    def is_late(w: Workload) -> bool:
+        is_lowered = (w.spec.priority or 0) > value
+        return w.is_true(condition_types.QUOTA_RESERVED) == is_lowered
+
+    changed = (w for w in workloads if w.spec.priority != value and not w.is_true(condition_types.FINISHED))
+    return sorted(changed, key=is_late)
 
 
 def workload_follows_admission_gates(s: JobSituation) -> PlannedWrite | None:

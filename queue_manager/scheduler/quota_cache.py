@@ -266,13 +266,17 @@ class QuotaCache:
         self.changed.set()
 
     def _hold(self, workload: Workload) -> None:
-        """Count the quota that a Workload holds now, and free what it held before."""
+        """Count the quota that a Workload holds now, free what it held before, and react to a changed priority."""
         before = self.state.holdings.get(workload.metadata.uid)
         holding = holding_of(workload, self.read(workload), self._settings.max_min_runtime)
         if holding is None:
             return
         self._count(holding)
-        if before is not None and before.usage != holding.usage:
+        if before is None:
+            return
+        if before.priority != holding.priority:  # other Workloads may preempt it now
+            self._free(holding.cluster_queue)
+        if before.usage != holding.usage:
             self._released(before)
             for listener in self.recount_listeners:
                 listener(holding)
@@ -308,12 +312,21 @@ class QuotaCache:
             self.state.end_reservation(uid)
             self._free(reservation.cluster_queue)
 
+    def _end_unusable_reservations(self) -> None:
+        """End the reservations of preemptors whose LocalQueue or ClusterQueue does not admit them now."""
+        for uid, reservation in list(self.state.reservations.items()):
+            queue, cluster_queue = reservation.info.queue, reservation.cluster_queue
+            local = self.queues.local_queues.get(queue)
+            leads = local is not None and local.spec.cluster_queue == cluster_queue
+            if not leads or self.queues.is_stopped(queue) or not self.is_active(cluster_queue):
+                self._end_reservation(uid)
+
     def _released(self, holding: Holding | None) -> None:
         if holding is not None:
             self._free(holding.cluster_queue)
 
     def _free(self, cluster_queue: str) -> None:
-        """Record that the ClusterQueue has released quota, so that its cohort is tried again."""
+        """Record that the ClusterQueue has released quota or may release more, so that its cohort is tried again."""
         queue, loop = self.state.queues.get(cluster_queue), asyncio.get_running_loop()
         pause = self._released_quota.add(cluster_queue, queue.node.root if queue is not None else None, loop.time())
         if pause:
@@ -329,6 +342,7 @@ class QuotaCache:
                 relatives = self.state.relatives(old.metadata.name)
                 self.state.drop_queue(old.metadata.name)
                 self.queues.drop_cluster_queue(old.metadata.name)
+                self._end_unusable_reservations()
                 self.requeue_inadmissible(relatives)
             return
         before = [] if old is None else self.state.relatives(old.metadata.name)
@@ -337,6 +351,7 @@ class QuotaCache:
         self.changed.set()
         if old is None or old.spec != new.spec:
             concerned = list(dict.fromkeys([*before, *self.state.relatives(new.metadata.name)]))
+            self._end_unusable_reservations()
             self._quotas_changed(concerned, again=old is not None)
 
     def _on_cohort(self, old: Cohort | None, new: Cohort | None) -> None:
@@ -353,6 +368,7 @@ class QuotaCache:
             self.state.drop_cohort(name)
         after = self._cycles_around({name, *members, *self.state.members_of_cycle(name)})
         concerned = list(dict.fromkeys([*before, *after]))
+        self._end_unusable_reservations()
         self._quotas_changed(concerned, again=old is not None)
         changed = [queue for queue in concerned if before.get(queue, ()) != after.get(queue, ())]
         for listener in self.cycle_listeners if changed else ():
@@ -381,6 +397,7 @@ class QuotaCache:
             self.queues.restore_usage(new)
         elif old is not None:
             self.queues.drop_local_queue(old.metadata.key)
+        self._end_unusable_reservations()
         self.changed.set()
 
     def _on_flavor(self, old: ResourceFlavor | None, new: ResourceFlavor | None) -> None:
@@ -393,6 +410,7 @@ class QuotaCache:
             self.state.flavors.pop(name, None)
         else:
             self.state.flavors[name] = new
+        self._end_unusable_reservations()
         if old is None or new is None or old.spec != new.spec:
             self.requeue_inadmissible([q for q, s in self.state.queues.items() if name in flavors_of(s.queue)])
 
@@ -406,6 +424,7 @@ class QuotaCache:
             self.state.checks.pop(name, None)
         else:
             self.state.checks[name] = new
+        self._end_unusable_reservations()
         if old is None or new is None or old.active != new.active:
             self.requeue_inadmissible([q for q, s in self.state.queues.items() if name in self.state.checks_of(q)])
 

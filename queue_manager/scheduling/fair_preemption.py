@@ -206,8 +206,9 @@ class _Search:
 
     def restore(self) -> None:
         """Put the usage of all victims back into the quota tree, and forget the victims."""
-        for victim in self.victims:
-            self._resume(victim)
+        for node, usage in self._state.usage_by_node(victim.holding for victim in self.victims):
+            node.add_all(usage)
+        self._known.clear()
         self.victims = []
 
     # --- the search ---

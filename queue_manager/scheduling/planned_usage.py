@@ -90,11 +90,9 @@ class PlannedUsage:
     def will_fit_without(self, node: QuotaNode, usage: Usage, victims: Iterable[str]) -> bool:
         """Whether this usage fits once all planned preemptions are done, and the Workloads `victims` are gone too."""
         gone = [uid for uid in victims if uid not in self._victims]
-        for uid in gone:
-            self._change_victim(uid, sign=-1)
+        self._remove(gone)
         fits = self.will_fit(node, usage)
-        for uid in gone:
-            self._change_victim(uid, sign=1)
+        self._put_back(gone)
         return fits
 
     def passed_by(self, info: Info, queue: QueueState) -> frozenset[str]:
@@ -126,10 +124,8 @@ class PlannedUsage:
         if queue is None or reservation.info.uid in self._state.holdings:
             return
         self._planned[reservation.info.uid] = reservation
-        for uid in reservation.victims:
-            self._victims[uid] += 1
-            if self._victims[uid] == 1:
-                self._change_victim(uid, sign=-1)
+        self._remove([uid for uid in reservation.victims if uid not in self._victims])
+        self._victims.update(reservation.victims.keys())
         self._separate(queue.node)
         queue.node.add_all(reservation.usage)
 
@@ -139,20 +135,26 @@ class PlannedUsage:
         if reservation is None:
             return None
         self._state.queues[reservation.cluster_queue].node.remove_all(reservation.usage)
-        for uid in reservation.victims:
-            self._victims[uid] -= 1
-            if not self._victims[uid]:
-                del self._victims[uid]
-                self._change_victim(uid, sign=1)
+        self._victims.subtract(reservation.victims.keys())
+        remaining = [uid for uid in reservation.victims if not self._victims[uid]]
+        for uid in remaining:
+            del self._victims[uid]
+        self._put_back(remaining)
         return reservation
 
-    def _change_victim(self, uid: str, *, sign: int) -> None:
-        holding = self._state.counted(uid)
-        if holding is None:
-            return
-        node = self._state.queues[holding.cluster_queue].node
-        self._separate(node)
-        (node.add_all if sign > 0 else node.remove_all)(holding.usage)
+    def _remove(self, victims: Iterable[str]) -> None:
+        for node, usage in self._usage_of(victims):
+            self._separate(node)
+            node.remove_all(usage)
+
+    def _put_back(self, victims: Iterable[str]) -> None:
+        for node, usage in self._usage_of(victims):
+            self._separate(node)
+            node.add_all(usage)
+
+    def _usage_of(self, victims: Iterable[str]) -> list[tuple[QuotaNode, Usage]]:
+        """The usage of these Workloads by ClusterQueue."""
+        return self._state.usage_by_node(held for uid in victims if (held := self._state.counted(uid)) is not None)
 
     def without(self, concerned: frozenset[str]) -> AbstractContextManager[None]:
         """Context in which nothing is planned for these preemptors."""

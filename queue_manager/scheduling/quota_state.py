@@ -31,7 +31,7 @@ from queue_manager.api.types import (
 from queue_manager.scheduling.amounts import amount
 from queue_manager.scheduling.holdings import Holding, Ranking, Reservation, UsageByPriority, with_all_requests
 from queue_manager.scheduling.quota_forest import Cycle, QuotaForest
-from queue_manager.scheduling.quota_tree import FlavorResource, Quota, QuotaNode
+from queue_manager.scheduling.quota_tree import FlavorResource, Quota, QuotaNode, Usage
 from queue_manager.scheduling.usage_decay import WeightedUsage
 
 CYCLE_NAMES = 50  # that the message of a ClusterQueue lists
@@ -221,10 +221,19 @@ class SchedulerState:
         state = self.queues.get(holding.cluster_queue) if holding is not None else None
         return state.holdings[uid] if state is not None else None
 
+    def usage_by_node(self, holdings: Iterable[Holding]) -> list[tuple[QuotaNode, Usage]]:
+        """The total usage of these Workloads per ClusterQueue, by its node in the quota tree."""
+        total: dict[str, dict[FlavorResource, int]] = {}
+        for holding in holdings:
+            amounts = total.setdefault(holding.cluster_queue, {})
+            for fr, used in holding.usage.items():
+                amounts[fr] = amounts.get(fr, 0) + used
+        return [(self.queues[name].node, amounts) for name, amounts in total.items()]
+
     @contextmanager
     def without(self, holdings: Iterable[Holding]) -> Iterator[None]:
         """Context in which the quota trees are without the usage of these Workloads."""
-        removed = [(self.queues[holding.cluster_queue].node, holding.usage) for holding in holdings]
+        removed = self.usage_by_node(holdings)
         for node, usage in removed:
             node.remove_all(usage)
         try:

@@ -82,6 +82,8 @@ class CohortHistory(History):
     versions: list[Specs] = field(default_factory=list)
     usages: dict[str, tuple[str, Counter[FlavorResource]]] = field(default_factory=dict)  # by uid: who holds what where
     changed: dict[str, datetime] = field(default_factory=dict)  # by uid: since when it waits as it is
+    reprioritized: dict[str, datetime] = field(default_factory=dict)  # by uid: when its priority was changed
+    stopped_at: dict[str, datetime] = field(default_factory=dict)  # by queue: when it was stopped last
     edited: datetime = EPOCH  # when a queue, cohort or flavor was changed
     killed: datetime = EPOCH
     overtaken: list[tuple[datetime, str, str]] = field(default_factory=list)  # due, uid that must be admitted, by whom
@@ -124,6 +126,15 @@ class CohortHistory(History):
         if kind in SPECS and (old is None or what == b"DELETED" or old["spec"] != tree["spec"]):
             self._remember_specs()
         super()._write(what, resource, tree)
+
+    def _queue(self, tree: Tree) -> None:
+        name, before = f"{tree['kind']}/{tree['metadata']['name']}", set(self.stopped)
+        super()._queue(tree)
+        if name in self.stopped - before:
+            self.stopped_at[name] = self.now
+
+    def _is_stopped(self, queue: str) -> bool:
+        return queue in self.stopped and self.stopped_at[queue] < self.now - LAG
 
     # --- S24, S25, S27 ---
 
@@ -206,6 +217,8 @@ class CohortHistory(History):
         old = self.workloads.get(uid)
         if old is None or waits(old) != waits(new) or old["spec"] != new["spec"]:
             self.changed[uid] = self.now
+        if old is not None and priority(old) != priority(new):
+            self.reprioritized[uid] = self.now
         before = self.usages.pop(uid, None)
         if what == b"DELETED":
             if before is not None and self._uses_nodes(new):
@@ -296,12 +309,26 @@ class CohortHistory(History):
     def _check_policy(self, name: str, victim: Tree, preemptor: Tree) -> None:
         rule, queue = condition(victim, "Preempted")["reason"], self._queue_of(preemptor)
         theirs = (victim["status"].get("admission") or {}).get("clusterQueue", "")
-        policy = self._spec(queue).get("preemption") or {}
         self.checked[rule] += 1
-        if theirs == queue and priority(victim) > priority(preemptor):
-            raise Broken(f"S8: {name} was preempted for a lower priority")
         if (theirs == queue) != (rule == "InClusterQueue"):
             raise Broken(f"S7: {name} of {theirs} was preempted for one of {queue} by {rule}")
+        if not self._is_reprioritized(victim, preemptor):
+            self._check_priorities(name, victim, preemptor)
+        if self._protected_until(victim) > self.now:
+            raise Broken(f"S7: {name} was preempted in its minimum runtime")
+        if rule == "InCohortFairSharing" and self.edited < self.now - LAG and not self._claimants():
+            self._check_shares(name, victim, preemptor)
+
+    def _is_reprioritized(self, *workloads: Tree) -> bool:
+        """Whether the manager may have decided by other priorities of these."""
+        return any(self.reprioritized.get(w["metadata"]["uid"], EPOCH) >= self.now - LAG for w in workloads)
+
+    def _check_priorities(self, name: str, victim: Tree, preemptor: Tree) -> None:
+        rule, queue = condition(victim, "Preempted")["reason"], self._queue_of(preemptor)
+        theirs = (victim["status"].get("admission") or {}).get("clusterQueue", "")
+        policy = self._spec(queue).get("preemption") or {}
+        if theirs == queue and priority(victim) > priority(preemptor):
+            raise Broken(f"S8: {name} was preempted for a lower priority")
         field = "withinClusterQueue" if theirs == queue else "reclaimWithinCohort"
         lower = priority(victim) < priority(preemptor)
         newer = priority(victim) == priority(preemptor) and order(preemptor) < order(victim)
@@ -312,10 +339,6 @@ class CohortHistory(History):
             most = (policy.get("borrowWithinCohort") or {}).get("maxPriorityThreshold")
             if not lower or (most is not None and priority(victim) > most):
                 raise Broken(f"S7: {name} was preempted, which borrowWithinCohort does not allow")
-        if self._protected_until(victim) > self.now:
-            raise Broken(f"S7: {name} was preempted in its minimum runtime")
-        if rule == "InCohortFairSharing" and self.edited < self.now - LAG and not self._claimants():
-            self._check_shares(name, victim, preemptor)
 
     def _protected_until(self, w: Tree) -> datetime:
         text, admitted = (w["metadata"].get("annotations") or {}).get(keys.MIN_RUNTIME), condition(w, "Admitted")
@@ -358,16 +381,26 @@ class CohortHistory(History):
             flavors = {fr.flavor for v in victims for fr in self.usages[v][1]}
             if others or len(flavors) != 1 or self.killed > at - timedelta(seconds=60):
                 continue
+            claimed = victims | {each for each in evicting if self._may_preempt(w, self.workloads[each])}
             for v in victims:
                 self.checked["S7 minimal"] += 1
-                if self._fits(objects, self._total(evicting - {v}), w, *flavors):
+                if self._fits(objects, self._total(claimed - {v}), w, *flavors):
                     spared = self.workloads[v]["metadata"]["name"]
                     raise Broken(f"S7: {w['metadata']['name']} fits without the preemption of {spared}")
+
+    def _may_preempt(self, w: Tree, stopping: Tree) -> bool:
+        """Whether a preemptor may count on what a Workload of its ClusterQueue releases, which it could preempt.
+
+        What others release that are deactivated, have timed out, or were preempted for one that is held since, is for
+        whom it fits then.
+        """
+        own = stopping["status"]["admission"]["clusterQueue"] == self._queue_of(w)
+        return own and priority(stopping) < priority(w)
 
     def _may_take(self, other: Tree, w: Tree) -> bool:
         """Whether what is released for `w` may go to another one: of a higher priority, or before it in its queue."""
         first = self._queue_of(other) == self._queue_of(w) and order(other) < order(w)
-        return first or priority(other) > priority(w)
+        return first or self._is_reprioritized(other, w) or priority(other) > priority(w)
 
     def _claimants(self) -> list[str]:
         """Preemptors that wait for victims, as their status says."""
@@ -389,6 +422,8 @@ class CohortHistory(History):
             waiting = self.workloads[each]
             alive = self.claims[each] & evicting
             if not alive or priority(new) > priority(waiting) or not self._is_first(each, waiting):
+                continue
+            if self._is_reprioritized(new, waiting):
                 continue
             if max(self.changed[each], self.edited, self.killed) > self.now - LAG:
                 continue

@@ -249,6 +249,22 @@ def _gate(rng: Random, objects: list[Tree]) -> Tree:
     return {"do": "patch_job", "job": _job_name(rng), "patch": {"metadata": {"annotations": gates}}}
 
 
+def _change_priority(rng: Random, objects: list[Tree]) -> Tree:
+    """Of a Job, which may run, or of all Jobs of a class."""
+    if rng.random() < 0.3:
+        value = rng.choice((0, *PRIORITIES.values()))
+        name = rng.choice(list(PRIORITIES))
+        return {
+            "do": "patch",
+            "kind": "WorkloadPriorityClass",
+            "name": name,
+            "namespace": "",
+            "patch": {"value": value},
+        }
+    labels = {"kueue.x-k8s.io/priority-class": rng.choice(list(PRIORITIES))}
+    return {"do": "patch_job", "job": _job_name(rng), "patch": {"metadata": {"labels": labels}}}
+
+
 def _stop(rng: Random, objects: list[Tree]) -> Tree:
     meta = rng.choice(_of_kind(objects, "ClusterQueue", "LocalQueue", "LocalQueue"))
     policy = rng.choice(("Hold", "HoldAndDrain", "None", "None"))
@@ -314,6 +330,7 @@ MOVES = (
     (_start, 10),
     (_change_outcome, 6),
     (_edit_quota, 6),
+    (_change_priority, 6),
     (_stop, 5),
     (_another_writer, 5),
     (_kill, 3),

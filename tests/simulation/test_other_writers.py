@@ -1,4 +1,4 @@
-"""What others write on the same objects stays: their finalizers, and the conditions that they add to a Workload."""
+"""What others write on the same objects stays: their finalizers, and the conditions that they add."""
 
 from __future__ import annotations
 
@@ -21,15 +21,16 @@ CONFIG = "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\n"
 
 
 class Interferer(Relay):
-    """Another writer adds a condition to each Workload immediately before each status write of the manager."""
+    """Another writer adds a condition to each object of a resource immediately before a status write of the manager."""
 
-    def __init__(self, inner: Transport) -> None:
+    def __init__(self, inner: Transport, resource: Resource, namespace: str) -> None:
         super().__init__(inner)
-        self._client = RestClient(inner)
-        self.added: dict[str, int] = {}  # by Workload: how many conditions it has got
+        self._client, self._resource, self._namespace = RestClient(inner), resource, namespace
+        self.added: dict[str, int] = {}  # by name: how many conditions it has got
 
     async def request(self, request: Request) -> Response:
-        if request.method == "PATCH" and "/workloads/" in request.path and request.path.endswith("/status"):
+        path = self._resource.path(self._namespace) + "/"
+        if request.method == "PATCH" and request.path.startswith(path) and request.path.endswith("/status"):
             await self._add(request.path.split("/")[-2])
         return await super().request(request)
 
@@ -38,7 +39,7 @@ class Interferer(Relay):
         if number == 3:  # then the manager can write
             return
         self.added[name] = number + 1
-        found = await self._client.get(WORKLOADS, NS, name)
+        found = await self._client.get(self._resource, self._namespace, name)
         added = {
             "type": f"Seen{number}",
             "status": "True",
@@ -47,7 +48,7 @@ class Interferer(Relay):
             "lastTransitionTime": "2026-01-01T00:00:00Z",
         }
         status = {"conditions": [*found.get("status", {}).get("conditions", ()), added]}
-        await self._client.patch(WORKLOADS, NS, name, {"status": status}, subresource="status")
+        await self._client.patch(self._resource, self._namespace, name, {"status": status}, subresource="status")
 
 
 def test_conditions_that_others_add_while_a_status_is_written_stay() -> None:
@@ -55,7 +56,7 @@ def test_conditions_that_others_add_while_a_status_is_written_stay() -> None:
         lines: list[Interferer] = []
 
         def wrap(transport: Transport) -> Transport:
-            lines.append(Interferer(transport))
+            lines.append(Interferer(transport, WORKLOADS, NS))
             return lines[-1]
 
         async with World(1, None, loads(CONFIG), separate_queue=True, wrap_transport=wrap) as world:
@@ -74,6 +75,25 @@ def test_conditions_that_others_add_while_a_status_is_written_stay() -> None:
             for name in ("fits", "waits"):
                 conditions = (await world.client.get(WORKLOADS, NS, name))["status"]["conditions"]
                 assert {f"Seen{n}" for n in range(3)} <= {each["type"] for each in conditions}
+
+    run_virtual(scenario())
+
+
+@pytest.mark.parametrize(("resource", "key"), [(CLUSTER_QUEUES, Key("", "cq")), (LOCAL_QUEUES, Key(NS, "lq"))], ids=str)
+def test_conditions_that_others_add_to_queues_stay(resource: Resource, key: Key) -> None:
+    async def scenario() -> None:
+        def wrap(transport: Transport) -> Transport:
+            return Interferer(transport, resource, key.namespace)
+
+        async with World(1, None, loads(CONFIG), separate_queue=True, wrap_transport=wrap) as world:
+            crowd = Crowd(world, [])
+            await crowd.cluster.queues("1")
+
+            async def types() -> set[str]:
+                found = await world.client.get(resource, *key)
+                return {each["type"] for each in found.get("status", {}).get("conditions", ())}
+
+            await crowd.cluster.until(types, {"Active", "Seen0", "Seen1", "Seen2"}, seconds=120)
 
     run_virtual(scenario())
 
@@ -97,5 +117,27 @@ def test_finalizers_of_others_stay_on_queues_and_flavors(resource: Resource, key
             await c.until(lambda: finalizers(c), [THEIRS])
             await asyncio.sleep(60)
             assert await finalizers(c) == [THEIRS]
+
+    run_virtual(scenario())
+
+
+@pytest.mark.parametrize("ends_by", ["success of its Job", "deletion"])
+def test_finalizers_of_others_stay_on_workloads(ends_by: str) -> None:
+    async def scenario() -> None:
+        async with cluster() as c:
+            await c.queues()
+            await c.submit("a")
+            await c.until(c.running, ["a"])
+            name = (await c.workload("a"))["metadata"]["name"]
+            await c.client.patch(WORKLOADS, NS, name, {"metadata": {"finalizers": [OURS, THEIRS]}})
+            if ends_by == "deletion":
+                await c.client.delete(WORKLOADS, NS, name)
+            else:
+                await c.succeed("a")
+
+            async def finalizers() -> list[str]:
+                return list((await c.client.get(WORKLOADS, NS, name))["metadata"].get("finalizers", ()))
+
+            await c.until(finalizers, [THEIRS])
 
     run_virtual(scenario())

@@ -111,6 +111,10 @@ class History:
         if tree["kind"] == "LocalQueue":
             self.members[name] = f"ClusterQueue/{tree['spec']['clusterQueue']}"
 
+    def _is_stopped(self, queue: str) -> bool:
+        """Whether the manager has observed that this queue is stopped."""
+        return queue in self.stopped
+
     # --- Jobs and pods ---
 
     def _job(self, what: bytes, new: Tree) -> None:
@@ -198,7 +202,7 @@ class History:
             raise Broken(f"S21: {name} got quota and is about to be deactivated")
         local = f"LocalQueue/{w['spec'].get('queueName', '')}"
         for queue in (local, self.members.get(local, "")):
-            if queue in self.stopped:
+            if self._is_stopped(queue):
                 raise Broken(f"S5: {name} got quota and {queue} is stopped")
         written = datetime.fromisoformat(condition(w, "QuotaReserved")["lastTransitionTime"])
         requeued, at = condition(w, "Requeued"), requeue_state(w).get("requeueAt")

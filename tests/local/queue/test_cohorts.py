@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 
 from queue_manager.api import messages, reasons
-from queue_manager.api.api_resources import CLUSTER_QUEUES, COHORTS, LOCAL_QUEUES
+from queue_manager.api.api_resources import CLUSTER_QUEUES, COHORTS, JOBS, LOCAL_QUEUES, WORKLOAD_PRIORITY_CLASSES
 from queue_manager.simulation.kubelet import PodScript
 from tests.local.queue.cluster import API, NS, Cluster, cluster, condition
 from tests.local.queue.environments import Environment, run
 
+CLASS = "kueue.x-k8s.io/priority-class"
 CYCLE = (
     "False",
     "CohortCycleDetected",
@@ -92,6 +93,71 @@ def test_who_fits_once_victims_of_another_have_stopped_has_that_reason(environme
             reason = "False", reasons.WAITING_FOR_PREEMPTED, messages.WILL_FIT_MESSAGE
             await c.until(lambda: c.condition("later", "QuotaReserved"), reason)
             await c.until(c.running, ["later", "owner"])
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("by", ["class", "label"])
+@pytest.mark.parametrize("where", ["lq", "lq2"])
+def test_a_running_job_is_preempted_as_soon_as_its_priority_is_lowered(
+    environment: Environment, where: str, by: str
+) -> None:
+    async def scenario() -> None:
+        async with cluster() as c:
+            policies = {"withinClusterQueue": "LowerPriority", "reclaimWithinCohort": "LowerPriority"}
+            await c.queues("1", cohortName="co", preemption=policies)
+            other = {"namespaceSelector": {}, "cohortName": "co", "resourceGroups": quota("0")}
+            await c.create(CLUSTER_QUEUES, {**API, "kind": "ClusterQueue", "metadata": {"name": "cq2"}, "spec": other})
+            await c.local_queue("lq2", "cq2")
+            for name, value in (("low", 1), ("mid", 2), ("high", 3)):
+                await c.apply_class(name, value)
+            await c.submit("runs", queue=where, labels={CLASS: "high"})
+            await c.until(c.running, ["runs"])
+            await c.submit("waits", labels={CLASS: "mid"})
+
+            async def reason() -> str:
+                return (await c.condition("waits", "QuotaReserved") or ("", ""))[1]
+
+            await c.until(reason, "WaitingForQuota")
+            if by == "class":
+                await c.client.patch(WORKLOAD_PRIORITY_CLASSES, "", "high", {"value": 0})
+            else:
+                await c.client.patch(JOBS, NS, "runs", {"metadata": {"labels": {CLASS: "low"}}})
+            await c.until(c.running, ["waits"])
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("stopped", ["LocalQueue", "ClusterQueue", "flavor"])
+def test_nothing_is_kept_for_a_preemptor_whose_queue_is_stopped(environment: Environment, stopped: str) -> None:
+    """As soon as its victim has stopped, another Workload gets the quota."""
+
+    async def scenario() -> None:
+        async with cluster(victim=PodScript(ready_after=0.2, ends_after=None, stops_within=4.0)) as c:
+            await c.apply_class("high", 100)
+            await c.queues("0", cohortName="co", preemption={"withinClusterQueue": "LowerPriority"})
+            await c.flavor("other")
+            groups = quota("0")
+            groups[0]["flavors"].append({**groups[0]["flavors"][0], "name": "other"})
+            patched = {"spec": {"resourceGroups": groups}}
+            await c.client.patch(CLUSTER_QUEUES, "", "cq", patched)
+            other = {"namespaceSelector": {}, "cohortName": "co", "resourceGroups": quota("1")}
+            await c.create(CLUSTER_QUEUES, {**API, "kind": "ClusterQueue", "metadata": {"name": "cq2"}, "spec": other})
+            await c.local_queue("lq2", "cq2")
+            await c.submit("victim")
+            await c.until(c.running, ["victim"])
+            await c.submit("preemptor", labels={CLASS: "high"})
+            await c.until(lambda: is_true(c, "victim", "Preempted"), True)
+            match stopped:
+                case "LocalQueue":
+                    await c.client.patch(LOCAL_QUEUES, NS, "lq", {"spec": {"stopPolicy": "Hold"}})
+                case "ClusterQueue":
+                    await c.client.patch(CLUSTER_QUEUES, "", "cq", {"spec": {"stopPolicy": "Hold"}})
+                case _:
+                    groups[0]["flavors"][1]["name"] = "missing"
+                    await c.client.patch(CLUSTER_QUEUES, "", "cq", patched)
+            await c.submit("other", queue="lq2")
+            await c.until(c.running, ["other"])
 
     run(scenario())
 

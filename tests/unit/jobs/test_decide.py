@@ -333,15 +333,16 @@ def test_the_template_is_restored_when_a_job_leaves_its_queue_during_a_stop():
 PREBUILT = {"kueue.x-k8s.io/prebuilt-workload-name": "mine"}
 
 
-def brought(*conditions) -> Workload:
+def brought(*conditions, **meta) -> Workload:
     """A Workload that its user made, taken over by the Job."""
-    return workload(*conditions, name="mine", labels={"kueue.x-k8s.io/job-uid": "job-uid", "team": "x"})
+    return workload(*conditions, name="mine", labels={"kueue.x-k8s.io/job-uid": "job-uid", "team": "x"}, **meta)
 
 
 def test_a_prebuilt_workload_is_released_when_its_job_leaves_the_queue():
-    action = decide(job(labels=PREBUILT), [brought()], JobContext(managed=False, prebuilt=brought()))
+    held = brought(finalizers=["example.com/held", "kueue.x-k8s.io/resource-in-use"])
+    action = decide(job(labels=PREBUILT), [held], JobContext(managed=False, prebuilt=held))
     assert isinstance(action, planned_writes.UpdateWorkload)
-    off = {"ownerReferences": [], "labels": {"kueue.x-k8s.io/job-uid": None}, "finalizers": []}
+    off = {"ownerReferences": [], "labels": {"kueue.x-k8s.io/job-uid": None}, "finalizers": ["example.com/held"]}
     assert action.patch == {"metadata": off}
 
 

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from queue_manager.api.types import PriorityClassRef, Workload
-from queue_manager.jobs import planned_writes
+from queue_manager.jobs import following_rules, planned_writes
 from queue_manager.jobs.decide import decide
 from queue_manager.jobs.job_situation import JobContext, ParentJob
 from queue_manager.jobs.workload_manifest import Priority
@@ -237,3 +237,19 @@ def test_a_job_whose_flavor_is_gone_waits_and_is_reported():
     action = decide(job(), [workload(*ADMITTED)], JobContext(flavors={}))
     assert action.event.message == "Cannot be started: missing ResourceFlavor(s): gpu"
     assert action.event.type == "Warning"
+
+
+@pytest.mark.parametrize("value", [0, 5, 7, 9, 20])
+def test_no_pending_workload_is_above_a_running_one_of_its_class_meanwhile(value):
+    def of_class(number: int, *conditions, priority: int) -> Workload:
+        found = workload(*conditions, name=f"w{number}", uid=f"w{number}")
+        return msgspec.structs.replace(found, spec=msgspec.structs.replace(found.spec, priority=priority))
+
+    states = [(), ADMITTED, (), ADMITTED, (*ADMITTED, condition("Finished", "True"))]
+    known = [of_class(n, *each, priority=7) for n, each in enumerate(states)]
+    written = following_rules.in_order_of_priorities(known, value)
+    assert {w.metadata.name for w in written} == (set() if value == 7 else {"w0", "w1", "w2", "w3"})
+    priorities = dict.fromkeys(("w0", "w1", "w2", "w3"), 7)
+    for each in written:
+        priorities[each.metadata.name] = value
+        assert max(priorities["w0"], priorities["w2"]) <= min(priorities["w1"], priorities["w3"])

@@ -213,6 +213,14 @@ def test_with_quota_left_of_its_own_it_reclaims_before_it_borrows():
     assert victims(s, queue="a", cpu=2) == [("loan", RECLAIMED), ("mine", OWN)]
 
 
+@pytest.mark.parametrize("borrowing", [None, {"policy": "Never"}])
+def test_it_reclaims_rather_than_borrow_in_place_of_its_own_workloads(borrowing):
+    s = cohort(within="LowerPriority", cpu="3", borrowing=borrowing)
+    run(s, "first", "a", priority=1), run(s, "second", "a", priority=2)
+    run(s, "loan", "b", cpu=3), run(s, "own", "c", cpu=2)
+    assert victims(s, queue="a", cpu=2) == [("loan", RECLAIMED), ("first", OWN)]
+
+
 BORROWERS = [
     pytest.param({"policy": "LowerPriority"}, 10, [("loan", BORROWING)], id="any lower priority"),
     pytest.param({"policy": "LowerPriority"}, 100, [], id="not an equal one"),

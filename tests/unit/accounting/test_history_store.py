@@ -31,6 +31,18 @@ def test_only_the_owner_can_read_a_new_file(url: str, tmp_path: Path) -> None:
     assert stat.S_IMODE((tmp_path / "history.db").stat().st_mode) == 0o600
 
 
+def test_a_migration_that_fails_leaves_nothing_behind(url: str) -> None:
+    engine = create_engine(url)
+    with engine.begin() as connection:
+        connection.exec_driver_sql("CREATE VIEW sluice_pods AS SELECT 1")  # the last table has this name
+    with pytest.raises(HistoryUnavailable, match="sluice_pods already exists"):
+        open_for_writing(url)
+    with engine.begin() as connection:
+        connection.exec_driver_sql("DROP VIEW sluice_pods")
+        assert connection.exec_driver_sql("SELECT name FROM sqlite_master").all() == []
+    open_for_writing(url).dispose()
+
+
 def test_a_reader_creates_no_file(url: str, tmp_path: Path) -> None:
     with pytest.raises(HistoryUnavailable, match="there is no history at"):
         open_for_reading(url)

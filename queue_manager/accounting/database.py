@@ -105,7 +105,7 @@ def _migrate(engine: Engine) -> None:
     with engine.begin() as connection:
         if engine.dialect.name == "postgresql":
             connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({MIGRATIONS_LOCK})")
-        else:  # the driver begins no transaction before DDL, and with half a schema no later start could open the database
+        else:  # the driver begins none before DDL, and with half a schema no later start could open the database
             connection.exec_driver_sql("BEGIN IMMEDIATE")
         config.attributes["connection"] = connection
         command.upgrade(config, "head")

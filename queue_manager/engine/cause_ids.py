@@ -35,6 +35,8 @@ class CauseId(msgspec.Struct, frozen=True, gc=False):
     others: tuple[CauseId, ...] = ()
     # Of the work that follows from the change (an opentelemetry SpanContext); None unless traces are configured.
     span: object | None = None
+    # Other spans of the same change that the work follows from too; the oldest are left out above MAX_JOINED.
+    earlier_spans: tuple[object, ...] = ()
 
     def __str__(self) -> str:
         return f"{self.uid}@{self.resource_version}"
@@ -47,15 +49,21 @@ class CauseId(msgspec.Struct, frozen=True, gc=False):
         """The id of work that serves the other, later cause too; this id if it contains the other or has MAX_JOINED
         causes.
 
-        If both are the same change, the work follows from the later span.
+        If both are the same change, the later span becomes `span`, and this id's `span` one of `earlier_spans`.
         """
         if self.is_same_change(other):
-            return self if other.span is None else msgspec.structs.replace(self, span=other.span)
+            return self._with_spans_of(other)
         if len(self.others) >= MAX_JOINED - 1:
             return self
         if any(each.is_same_change(other) for each in self.others):
             return self
         return msgspec.structs.replace(self, others=(*self.others, other))
+
+    def _with_spans_of(self, later: CauseId) -> CauseId:
+        if later.span is None or later.span == self.span:
+            return self
+        earlier = [span for span in (*self.earlier_spans, self.span, *later.earlier_spans) if span is not None]
+        return msgspec.structs.replace(self, span=later.span, earlier_spans=tuple(earlier[-MAX_JOINED:]))
 
     def audit_id(self) -> str:
         """A new value of the header Audit-ID, by which the API server's audit log names the request of a write.

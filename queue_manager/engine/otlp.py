@@ -115,9 +115,11 @@ class OtlpTracer:
             context=_context_of(_span_of(cause)),
             kind=kind,
             attributes={**attributes, CAUSE: [str(each) for each in causes]} if causes else attributes,
-            links=[Link(other, {CAUSE: str(each)}) for each in causes[1:] if (other := _span_of(each)) is not None],
+            links=list(_links(causes)),
         )
-        token = CURRENT.set(msgspec.structs.replace(cause, span=span.get_span_context())) if cause is not None else None
+        token = None
+        if cause is not None:
+            token = CURRENT.set(msgspec.structs.replace(cause, span=span.get_span_context(), earlier_spans=()))
         try:
             yield span
         except Exception as error:
@@ -160,6 +162,14 @@ def _fail(span: Span, error: Exception) -> None:
         span.set_attribute("http.response.status_code", error.status)
     span.set_attribute("error.type", str(error.status) if isinstance(error, ApiError) else type(error).__qualname__)
     span.set_status(Status(StatusCode.ERROR, str(error)))
+
+
+def _links(causes: tuple[CauseId, ...]) -> Iterator[Link]:
+    """Links to all spans that the work follows from but its parent, the span of the first cause."""
+    for number, cause in enumerate(causes):
+        for span in (*cause.earlier_spans, cause.span if number > 0 else None):
+            if isinstance(span, SpanContext):
+                yield Link(span, {CAUSE: str(cause)})
 
 
 def _span_of(cause: CauseId | None) -> SpanContext | None:

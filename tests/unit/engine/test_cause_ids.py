@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from functools import reduce
 
 import pytest
 
@@ -201,7 +202,16 @@ def test_work_that_serves_a_change_twice_follows_from_the_later_span() -> None:
     added, unsuspended = CauseId("a", "1"), CauseId("a", "1", span="of a write")
     assert added.joined(unsuspended).span == "of a write"
     assert unsuspended.joined(added).span == "of a write"
-    assert CauseId("a", "1", (B,), span="earlier").joined(unsuspended) == CauseId("a", "1", (B,), span="of a write")
+    assert added.joined(unsuspended).earlier_spans == unsuspended.joined(added).earlier_spans == ()
+    assert CauseId("a", "1", (B,), span="earlier").joined(unsuspended) == CauseId(
+        "a", "1", (B,), span="of a write", earlier_spans=("earlier",)
+    )
+
+
+def test_work_keeps_the_latest_spans_of_a_change() -> None:
+    writes = [CauseId("a", "1", span=number) for number in range(MAX_JOINED + 3)]
+    followed = reduce(CauseId.joined, [*writes, writes[-1]])
+    assert (followed.span, followed.earlier_spans) == (MAX_JOINED + 2, tuple(range(2, MAX_JOINED + 2)))
 
 
 def test_a_write_of_several_transitions_follows_from_the_first() -> None:

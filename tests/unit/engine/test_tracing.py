@@ -99,6 +99,25 @@ async def test_a_refused_write_is_a_span_with_an_error(
     assert write.status.code == sync.status.code == write.status.STATUS_CODE_ERROR
 
 
+async def test_a_sync_is_linked_with_the_earlier_span_of_its_change(collector: Collector) -> None:
+    """As a Job's pods from the write that unsuspended it, if the status of the Job was written at the same time."""
+    assert tracing.tracer is not None
+    queue: WorkQueue[str] = WorkQueue("q")
+    CURRENT.set(CAUSE)
+    for name in ("unsuspend", "status"):
+        with tracing.tracer.sync(name, "a"):
+            queue.add("a")
+
+    async def sync(key: str) -> None:
+        queue.close()
+
+    await queue.run(sync)
+    await asyncio.to_thread(tracing.close)
+    ((unsuspend,), (status,), (span,)) = (collector.named(f"sync {name}") for name in ("unsuspend", "status", "q"))
+    assert span.parent_span_id == status.span_id
+    assert [(link.trace_id, link.span_id) for link in span.links] == [(unsuspend.trace_id, unsuspend.span_id)]
+
+
 async def test_a_cycle_is_a_trace_of_its_own_with_links(collector: Collector) -> None:
     assert tracing.tracer is not None
     CURRENT.set(CAUSE)

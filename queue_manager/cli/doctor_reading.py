@@ -30,6 +30,7 @@ from queue_manager.api.api_resources import (
     PODS,
     RESOURCE_FLAVORS,
     VALIDATING_WEBHOOKS,
+    WORKLOAD_PRIORITY_CLASSES,
     WORKLOADS,
     Resource,
 )
@@ -42,6 +43,7 @@ from queue_manager.api.types import (
     Namespace,
     ResourceFlavor,
     Workload,
+    WorkloadPriorityClass,
 )
 from queue_manager.cli.api_error_text import conversion_failure
 from queue_manager.cli.installation_reading import (
@@ -76,7 +78,7 @@ from queue_manager.visibility.wire_types import Event
 
 HEADER_RESOLUTION = timedelta(seconds=1)  # of the Date header, and of the times that an API server stamps
 CONNECT_SECONDS = 10.0
-OPTIONAL = (COHORTS, ADMISSION_CHECKS)  # kinds without which the others are of use
+OPTIONAL = (COHORTS, ADMISSION_CHECKS, WORKLOAD_PRIORITY_CLASSES)  # kinds without which the others are of use
 UNKNOWN_CONFIG = "the configuration of the manager (not published, or forbidden)"
 NOT_INSTALLED = "whether a manager runs (Sluice is not installed in namespace {}, and none has held a Lease there)"
 HISTORY_STALLED_SECONDS, HISTORY_QUEUED = "sluice_history_stalled_seconds", "sluice_history_records_queued"
@@ -173,6 +175,7 @@ class ClusterReader:
         cluster_queues = await self._seen(CLUSTER_QUEUES, ClusterQueue)
         cohorts = await self._seen(COHORTS, Cohort)
         flavors = await self._seen(RESOURCE_FLAVORS, ResourceFlavor)
+        classes = await self._seen(WORKLOAD_PRIORITY_CLASSES, WorkloadPriorityClass)
         checks = await self._seen(ADMISSION_CHECKS, AdmissionCheck)
         nodes = await self._seen(NODES, Node)
         namespaces = await seen(self._client, NAMESPACES, Namespace) or ()
@@ -202,6 +205,7 @@ class ClusterReader:
             cluster_queues=cluster_queues,
             cohorts=cohorts,
             flavors=flavors,
+            priority_classes=None if classes is None else frozenset(each.metadata.name for each in classes),
             checks=checks,
             nodes=None if nodes is None else [node_facts(node) for node in nodes],
             namespaces={each.metadata.name: each.metadata.labels for each in namespaces},

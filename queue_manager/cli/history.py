@@ -75,7 +75,7 @@ COLUMNS = (
     output.TableColumn("STATE", lambda job: job.state, style=lambda job: STYLES[job.state]),
     output.TableColumn("USER", lambda job: job.user),
     output.TableColumn("QUEUE", lambda job: job.queue or "-"),
-    output.TableColumn("TRIES", lambda job: str(job.attempts), right=True),
+    output.TableColumn("ATTEMPTS", lambda job: str(job.attempts), right=True),
     output.TableColumn("WAIT", lambda job: span(job.waited_seconds), right=True),
     output.TableColumn("RUN", lambda job: span(job.ran_seconds if job.has_run else None), right=True),
     output.TableColumn("CPU", lambda job: cpu(job.cpu_used_seconds), right=True),
@@ -96,7 +96,7 @@ SHOWN_STEPS = {StepKind.RELEASED.value: "QuotaReleased"}
 STEP_COLUMNS = (
     output.TableColumn("TIME", lambda row: _clock(row.at)),
     output.TableColumn("STEP", lambda row: SHOWN_STEPS.get(row.step, row.step)),
-    output.TableColumn("TRY", lambda row: str(row.attempt or "-"), right=True),
+    output.TableColumn("ATTEMPT", lambda row: str(row.attempt or "-"), right=True),
     output.TableColumn("CAUSE", lambda row: row.cause or "-", wrap=True),
 )
 

@@ -1,17 +1,23 @@
-"""Chooses the LocalQueue of a Job of `sluice run`. BEHAVIOUR.md#q150-the-queue-of-a-run."""
+"""Chooses the LocalQueue of a Job of `sluice run`, and checks its priority class.
+
+BEHAVIOUR.md#q150-the-queue-of-a-run.
+"""
 
 from __future__ import annotations
 
 from job_controller.model import Key
-from queue_manager.api.api_resources import LOCAL_QUEUES
-from queue_manager.api.types import LocalQueue
+from queue_manager.api.api_resources import LOCAL_QUEUES, WORKLOAD_PRIORITY_CLASSES
+from queue_manager.api.types import LocalQueue, WorkloadPriorityClass
 from queue_manager.cli.exit_codes import EXIT_NEVER, CommandRefused
 from queue_manager.cli.named_targets import check_local_queue, unknown_namespace
+from queue_manager.cli.permitted_lists import seen
+from queue_manager.cli.queue_reading import read_queues
 from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.transport_protocol import ApiError
+from queue_manager.visibility.similar_names import did_you_mean
 
 DEFAULT_QUEUE = "default"  # of a namespace with several queues, as in Kueue
-MAX_NAMES = 10  # LocalQueues in a message
+MAX_NAMES = 10  # in a message
 
 
 async def choose_queue(client: RestClient, namespace: str, queue: str | None) -> str:
@@ -33,6 +39,22 @@ async def choose_queue(client: RestClient, namespace: str, queue: str | None) ->
     raise CommandRefused(
         f"namespace {namespace} has {len(names)} LocalQueues: choose one with -q: {listed}", EXIT_NEVER
     )
+
+
+async def check_priority_class(client: RestClient, queue: Key, name: str) -> None:
+    """Raise CommandRefused if this WorkloadPriorityClass does not exist: no Workload would be created.
+
+    Unknown to the user, and so not an error, are classes that they may not list, and those of a manager that has its
+    queues from files. `queue`: the LocalQueue.
+    """
+    classes = await seen(client, WORKLOAD_PRIORITY_CLASSES, WorkloadPriorityClass)
+    known = None if classes is None else sorted(found.metadata.name for found in classes)
+    if known is None or name in known or (await read_queues(client, [queue.namespace])).is_unlisted(queue):
+        return
+    hint = did_you_mean(name, known) or (
+        f"there are: {', '.join(known[:MAX_NAMES])}" if known else "the cluster has none"
+    )
+    raise CommandRefused(f"WorkloadPriorityClass {name} does not exist; {hint}", EXIT_NEVER)
 
 
 async def _local_queues(client: RestClient, namespace: str) -> list[str]:

@@ -40,7 +40,7 @@ from queue_manager.cli.named_targets import JobTarget, workload_of
 from queue_manager.cli.pod_reading import pods_of
 from queue_manager.cli.polling import patiently
 from queue_manager.cli.published_config import published
-from queue_manager.cli.queue_choice import choose_queue
+from queue_manager.cli.queue_choice import check_priority_class, choose_queue
 from queue_manager.cli.standard_streams import say
 from queue_manager.cli.submit import COLUMNS, Submitted, submit
 from queue_manager.cli.time_texts import deadline
@@ -149,9 +149,12 @@ class FollowedRun:
         local = is_of_local_cluster(find_kubeconfig(args.kubeconfig))
         if not local and not args.image:
             raise CommandRefused("name the container image with --image", EXIT_NEVER)
+        queue = await choose_queue(client, namespace, args.queue)
+        if args.priority:
+            await check_priority_class(client, Key(namespace, queue), args.priority)
         return CommandJob(
             command=command_of(args),
-            queue=await choose_queue(client, namespace, args.queue),
+            queue=queue,
             image=args.image or LOCAL_IMAGE,
             name=args.name or "",
             cpu=args.cpu,

@@ -174,14 +174,14 @@ def columns(
         "indexes": (
             output.TableColumn("INDEX", lambda row: str(row.index), right=True),
             output.TableColumn("STATE", lambda row: row.state),
-            output.TableColumn("ATTEMPTS", lambda row: str(row.attempts), right=True),
+            output.TableColumn("TRIES", lambda row: str(row.attempts), right=True),
             output.TableColumn("EXIT CODES", lambda row: ",".join(map(str, row.exit_codes)) or "-"),
             output.TableColumn("NEXT RETRY", lambda row: deadline(row.next_retry, now), right=True),
             output.TableColumn("LAST ERROR", lambda row: row.last_error or "-", wrap=True),
         ),
         "pods": (
             output.TableColumn("POD", lambda row: row.name),
-            output.TableColumn("ATTEMPT", lambda row: str(row.attempt), right=True),
+            output.TableColumn("TRY", lambda row: str(row.attempt), right=True),
             output.TableColumn("STATE", lambda row: row.state, style=lambda row: POD_STYLES.get(row.state, "")),
             output.TableColumn("STARTED", lambda row: format_time(row.started)),
             output.TableColumn("RAN", lambda row: _ran(row, now, stopped), right=True),

@@ -208,9 +208,8 @@ def _without_workload(case: Case) -> Finding:
         changes = ("its spec.suspend is set to false", f"it gets the label {keys.QUEUE_NAME}")
         return Finding(reasons.SUSPENDED, sentence, changes, command)
     if obstacle is not None and obstacle.never:
-        return Finding(
-            reasons.MISCONFIGURED, sentence_of(obstacle.text), (obstacle.remedy,), f"sluice show {case.argument}"
-        )
+        remedies = tuple(f"you {remedy}" for remedy in [obstacle.remedy] if remedy)
+        return Finding(reasons.MISCONFIGURED, sentence_of(obstacle.text), remedies, f"sluice cancel {case.argument}")
     if case.job is not None and is_overdue(case.job, case.now):
         sentence = "No Workload was created for it, so no controller has taken it up."
         changes = (

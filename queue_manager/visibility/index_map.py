@@ -52,7 +52,7 @@ MEANING = {
 
 
 class IndexRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """One index that failed or had more than one attempt. Exit codes are those of the pods that still exist."""
+    """One index that failed or had more than one try (`attempts`). Exit codes: of the pods that still exist."""
 
     index: int
     state: str

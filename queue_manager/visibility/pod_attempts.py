@@ -27,7 +27,9 @@ EXIT_NOT_EXECUTABLE = 126
 
 
 class PodRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """One pod. `attempt` counts from 1: within its index for Indexed Jobs, within the Job otherwise."""
+    """One pod. `attempt`: which try of the Job it is since it was last started, from 1; of an Indexed Job, which try of
+    its index. `sluice show` calls it TRY, since an attempt of a Workload is a period with quota (`attempt_rows`).
+    """
 
     name: str
     index: int | None

@@ -83,6 +83,7 @@ class ClusterSnapshot:
     cluster_queues: Sequence[ClusterQueue] | None = None
     cohorts: Sequence[Cohort] | None = None
     flavors: Sequence[ResourceFlavor] | None = None
+    priority_classes: frozenset[str] | None = None  # the names of the WorkloadPriorityClasses
     checks: Sequence[AdmissionCheck] | None = None
     nodes: Sequence[NodeFacts] | None = None
     namespaces: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # labels of those that the user may list

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 
 from job_controller.conditions import finished
 from job_controller.model import Job, Key, Pod
+from queue_manager.api import keys
 from queue_manager.api.condition_types import QUOTA_RESERVED
 from queue_manager.api.types import ClusterQueue, LocalQueue, Workload, stops
 from queue_manager.lifecycle.pod_causes import worst_cause
@@ -21,9 +22,9 @@ from queue_manager.visibility.diagnosis.problem import Problem, error, warning
 from queue_manager.visibility.diagnosis.snapshot import ClusterSnapshot
 from queue_manager.visibility.effects_of_changes import stopped_word
 from queue_manager.visibility.job_causes import job_cause, pods_by_job, recorded_cause
-from queue_manager.visibility.job_states import is_pending, job_state, workloads_by_job
+from queue_manager.visibility.job_states import JobState, is_pending, job_state, workloads_by_job
 from queue_manager.visibility.largest_node import exceeds_fixed_nodes, exceeds_nodes
-from queue_manager.visibility.obstacles import Obstacle, ReadableQueues, obstacle, own_obstacle
+from queue_manager.visibility.obstacles import Obstacle, ReadableQueues, local_queue_of, obstacle, own_obstacle
 from queue_manager.visibility.resubmission import resubmission
 
 NEVER_STARTS = "NeverStarts"
@@ -56,12 +57,13 @@ def never_starting(snapshot: ClusterSnapshot) -> Iterator[Problem]:
 def _never_admitted(snapshot: ClusterSnapshot) -> Iterator[tuple[Job, str, Obstacle]]:
     """Yield each pending Job that its queue can never admit, with the queue that is named, and why."""
     queues = _queues(snapshot)
-    for job, workload in _pending(snapshot):
-        local, _ = queues.of(workload.local_queue)
+    for job, workload in [*_pending(snapshot), *_without_workload(snapshot)]:
+        key = local_queue_of(job, workload)
+        local, _ = queues.of(key)
         found = own_obstacle(job, workload, queues) if local is not None else obstacle(job, workload, queues)
         if found is not None:
             above = f"ClusterQueue {local.spec.cluster_queue}" if local is not None else ""
-            yield job, above or f"LocalQueue {workload.local_queue}", found
+            yield job, above or f"LocalQueue {key}", found
 
 
 def stopped_queues(snapshot: ClusterSnapshot) -> Iterator[Problem]:
@@ -72,9 +74,9 @@ def stopped_queues(snapshot: ClusterSnapshot) -> Iterator[Problem]:
         stopped = _stopped(*queues.of(workload.local_queue))
         if stopped is not None:
             groups[stopped].append(job.metadata.key)
-    for (place, argument, policy), keys in sorted(groups.items()):
-        wait = "waits" if len(keys) == 1 else "wait"
-        what = f"It is {stopped_word(policy)}, and {_jobs(keys)} {wait} until it is released."
+    for (place, argument, policy), waiting in sorted(groups.items()):
+        wait = "waits" if len(waiting) == 1 else "wait"
+        what = f"It is {stopped_word(policy)}, and {_jobs(waiting)} {wait} until it is released."
         yield warning(STOPPED_QUEUE, place, what, f"sluice release {argument}")
 
 
@@ -183,6 +185,7 @@ def _queues(snapshot: ClusterSnapshot) -> ReadableQueues:
         cluster=None if above is None else {each.metadata.name: each for each in above},
         flavors=None if flavors is None else {each.metadata.name: each for each in flavors},
         cohorts=None if cohorts is None else {each.metadata.name: each for each in cohorts},
+        classes=snapshot.priority_classes,
         namespaces=snapshot.namespaces,
         rules=snapshot.rules,
     )
@@ -196,6 +199,17 @@ def _pending(snapshot: ClusterSnapshot) -> Iterator[tuple[Job, Workload]]:
         waits = workload is not None and not workload.is_true(QUOTA_RESERVED)
         if workload is not None and waits and is_pending(job, workload, snapshot.now):
             yield job, workload
+
+
+def _without_workload(snapshot: ClusterSnapshot) -> Iterator[tuple[Job, None]]:
+    """The Jobs that are in a queue by their label, and for which no Workload has been created."""
+    if snapshot.workloads is None:
+        return
+    by_job = workloads_by_job(snapshot.workloads)
+    for job in snapshot.jobs or ():
+        is_queued = keys.QUEUE_NAME in job.metadata.labels and job.metadata.uid not in by_job
+        if is_queued and job_state(job, None, snapshot.now) == JobState.PENDING:
+            yield job, None
 
 
 def _stopped(local: LocalQueue | None, above: ClusterQueue | None) -> tuple[str, str, str] | None:

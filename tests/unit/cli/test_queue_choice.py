@@ -1,12 +1,13 @@
-"""The LocalQueue that `sluice run` takes without -q."""
+"""The LocalQueue that `sluice run` takes without -q, and the priority classes that it accepts."""
 
 from __future__ import annotations
 
 import pytest
 
-from queue_manager.api.api_resources import LOCAL_QUEUES, NAMESPACES
+from job_controller.model import Key
+from queue_manager.api.api_resources import LOCAL_QUEUES, NAMESPACES, WORKLOAD_PRIORITY_CLASSES
 from queue_manager.cli.exit_codes import CommandRefused
-from queue_manager.cli.queue_choice import choose_queue
+from queue_manager.cli.queue_choice import check_priority_class, choose_queue
 from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.transport_protocol import Request, Response
 from tests.unit.cli.test_submit import client
@@ -39,10 +40,27 @@ async def test_a_message_names_ten_queues_and_counts_the_rest(client: RestClient
         await choose_queue(client, "default", None)
 
 
-async def test_a_user_who_may_not_list_queues_is_asked_for_one() -> None:
-    class Forbidding:
-        async def request(self, request: Request) -> Response:
-            return Response(403, {}, b'{"kind": "Status", "reason": "Forbidden", "message": "forbidden"}')
+class Forbidding:
+    async def request(self, request: Request) -> Response:
+        return Response(403, {}, b'{"kind": "Status", "reason": "Forbidden", "message": "forbidden"}')
 
+
+async def test_a_user_who_may_not_list_queues_is_asked_for_one() -> None:
     with pytest.raises(CommandRefused, match="you may not list the LocalQueues of namespace default: name one with -q"):
         await choose_queue(RestClient(Forbidding()), "default", None)
+
+
+async def test_a_priority_class_that_does_not_exist_is_refused(client: RestClient) -> None:
+    queue = Key("default", "a")
+    with pytest.raises(CommandRefused, match="WorkloadPriorityClass urgnt does not exist; the cluster has none"):
+        await check_priority_class(client, queue, "urgnt")
+    await client.create(WORKLOAD_PRIORITY_CLASSES, "", {"metadata": {"name": "urgent"}, "value": 9})
+    with pytest.raises(CommandRefused, match="WorkloadPriorityClass urgnt does not exist; did you mean urgent"):
+        await check_priority_class(client, queue, "urgnt")
+    with pytest.raises(CommandRefused, match="there are: urgent"):
+        await check_priority_class(client, queue, "batch")
+    await check_priority_class(client, queue, "urgent")
+
+
+async def test_a_priority_class_that_the_user_may_not_see_is_not_refused() -> None:
+    await check_priority_class(RestClient(Forbidding()), Key("default", "a"), "urgnt")

@@ -48,13 +48,13 @@ def owner(name: str) -> list[Tree]:
 
 
 def job(name: str = "j", *, queue: str = "q", suspend: bool = True, requests: Tree | None = None, **more: Any) -> Job:
-    """`more`: status, conditions, annotations, deleted (seconds), created, and any field of the spec."""
+    """`more`: status, conditions, labels, annotations, deleted (seconds), created, and any field of the spec."""
     meta: Tree = {
         "name": name,
         "namespace": more.pop("namespace", "default"),
         "uid": f"uid-{name}",
         "creationTimestamp": wire(more.pop("created", 0)),
-        "labels": {"kueue.x-k8s.io/queue-name": queue} if queue else {},
+        "labels": {**({"kueue.x-k8s.io/queue-name": queue} if queue else {}), **more.pop("labels", {})},
         "annotations": more.pop("annotations", {}),
     }
     if "deleted" in more:

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from job_controller.model import Pod
-from queue_manager.api.keys import LOCAL_NODE
+from queue_manager.api.keys import LOCAL_NODE, PRIORITY_CLASS
 from queue_manager.visibility.diagnosis.examination import examine, needs_confirmation
 from queue_manager.visibility.diagnosis.problem import Problem
 from queue_manager.visibility.diagnosis.snapshot import ClusterSnapshot
@@ -85,6 +85,21 @@ def test_a_job_of_a_queue_that_does_not_exist_never_starts() -> None:
     _, code, place, sentence, _ = found(local_queues=[], **pending("a"))
     assert (code, place) == ("NeverStarts", "job/a -n default")
     assert "LocalQueue q does not exist in namespace default" in sentence
+
+
+def test_a_job_of_a_priority_class_that_does_not_exist_never_starts() -> None:
+    """It has no Workload. Nothing is found while the classes are unknown, or once it is created just now."""
+    waiting = {"jobs": [job("j", suspend=True, labels={PRIORITY_CLASS: "urgnt"})], "workloads": []}
+    assert found(**waiting, priority_classes=frozenset({"urgent"})) == (
+        "warning",
+        "NeverStarts",
+        "job/j -n default",
+        "Job default/j of ClusterQueue cq can never start: WorkloadPriorityClass urgnt does not exist; "
+        "did you mean urgent?; correct its label kueue.x-k8s.io/priority-class.",
+        "sluice explain default/j; sluice cancel default/j",
+    )
+    for known in (None, frozenset({"urgnt"})):
+        assert examine(replace(OPEN, **waiting, priority_classes=known)) == []
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.transport_protocol import Relay, Request, Response, Transport
 from queue_manager.simulation.virtual_time import run_virtual
 from queue_manager.simulation.world import World
-from tests.local.queue.cluster import NS, Cluster, cluster, condition
+from tests.local.queue.cluster import NS, RUNS_WITHOUT_END, Cluster, cluster, condition
 from tests.simulation.test_few_writes import Crowd
 
 OURS, THEIRS = "kueue.x-k8s.io/resource-in-use", "example.com/mine"
@@ -117,6 +117,49 @@ def test_finalizers_of_others_stay_on_queues_and_flavors(resource: Resource, key
             await c.until(lambda: finalizers(c), [THEIRS])
             await asyncio.sleep(60)
             assert await finalizers(c) == [THEIRS]
+
+    run_virtual(scenario())
+
+
+class Keeper(Relay):
+    """Another writer adds its finalizer to each Workload immediately before the manager removes its own."""
+
+    def __init__(self, inner: Transport) -> None:
+        super().__init__(inner)
+        self._client = RestClient(inner)
+        self.kept: list[str] = []
+
+    async def request(self, request: Request) -> Response:
+        path = WORKLOADS.path(NS) + "/"
+        name = request.path.removeprefix(path)
+        is_release = request.method == "PATCH" and b'"finalizers"' in (request.body or b"")
+        if request.path.startswith(path) and is_release and name not in self.kept:
+            self.kept.append(name)
+            await self._client.patch(WORKLOADS, NS, name, {"metadata": {"finalizers": [OURS, THEIRS]}})
+        return await super().request(request)
+
+
+def test_a_finalizer_that_another_adds_while_a_workload_is_released_stays() -> None:
+    async def scenario() -> None:
+        lines: list[Keeper] = []
+
+        def wrap(transport: Transport) -> Transport:
+            lines.append(Keeper(transport))
+            return lines[-1]
+
+        async with World(1, lambda _: RUNS_WITHOUT_END, loads(CONFIG), separate_queue=True, wrap_transport=wrap) as w:
+            c = Cluster(w, {})
+            await c.queues()
+            await c.submit("a")
+            await c.until(c.running, ["a"])
+            name = (await c.workload("a"))["metadata"]["name"]
+            await c.succeed("a")
+
+            async def finalizers() -> list[str]:
+                return list((await c.client.get(WORKLOADS, NS, name))["metadata"].get("finalizers", ()))
+
+            await c.until(finalizers, [THEIRS])
+            assert [line.kept for line in lines if line.kept] == [[name]]
 
     run_virtual(scenario())
 

@@ -14,6 +14,7 @@ from queue_manager.engine.transport_protocol import Relay, Request, Response, Tr
 from queue_manager.simulation.virtual_time import run_virtual
 from queue_manager.simulation.world import World
 from tests.local.queue.cluster import NS, RUNS_WITHOUT_END, Cluster, cluster, condition
+from tests.local.queue.test_features import PREBUILT, make_prebuilt
 from tests.simulation.test_few_writes import Crowd
 
 OURS, THEIRS = "kueue.x-k8s.io/resource-in-use", "example.com/mine"
@@ -122,7 +123,7 @@ def test_finalizers_of_others_stay_on_queues_and_flavors(resource: Resource, key
 
 
 class Keeper(Relay):
-    """Another writer adds its finalizer to each Workload immediately before the manager removes its own."""
+    """Another writer adds its finalizer to a Workload immediately before the manager writes a list of finalizers."""
 
     def __init__(self, inner: Transport) -> None:
         super().__init__(inner)
@@ -132,14 +133,18 @@ class Keeper(Relay):
     async def request(self, request: Request) -> Response:
         path = WORKLOADS.path(NS) + "/"
         name = request.path.removeprefix(path)
-        is_release = request.method == "PATCH" and b'"finalizers"' in (request.body or b"")
-        if request.path.startswith(path) and is_release and name not in self.kept:
+        is_list = request.method == "PATCH" and b'"finalizers"' in (request.body or b"")
+        if request.path.startswith(path) and is_list and name not in self.kept:
             self.kept.append(name)
-            await self._client.patch(WORKLOADS, NS, name, {"metadata": {"finalizers": [OURS, THEIRS]}})
+            finalizers = (await self._client.get(WORKLOADS, NS, name))["metadata"].get("finalizers", ())
+            await self._client.patch(WORKLOADS, NS, name, {"metadata": {"finalizers": [*finalizers, THEIRS]}})
         return await super().request(request)
 
 
-def test_a_finalizer_that_another_adds_while_a_workload_is_released_stays() -> None:
+@pytest.mark.parametrize(
+    ("is_prebuilt", "remain"), [(False, [THEIRS]), (True, [THEIRS, OURS])], ids=["released", "taken over"]
+)
+def test_a_finalizer_that_another_adds_at_the_same_time_stays(is_prebuilt: bool, remain: list[str]) -> None:
     async def scenario() -> None:
         lines: list[Keeper] = []
 
@@ -153,12 +158,17 @@ def test_a_finalizer_that_another_adds_while_a_workload_is_released_stays() -> N
             await c.submit("a")
             await c.until(c.running, ["a"])
             name = (await c.workload("a"))["metadata"]["name"]
-            await c.succeed("a")
+            if is_prebuilt:
+                await make_prebuilt(c, "a")
+                name = "pre"
+                await c.submit("b", labels=PREBUILT)
+            else:
+                await c.succeed("a")
 
             async def finalizers() -> list[str]:
                 return list((await c.client.get(WORKLOADS, NS, name))["metadata"].get("finalizers", ()))
 
-            await c.until(finalizers, [THEIRS])
+            await c.until(finalizers, remain)
             assert [line.kept for line in lines if line.kept] == [[name]]
 
     run_virtual(scenario())

@@ -12,7 +12,7 @@ from queue_manager.api.api_resources import CLUSTER_QUEUES, WORKLOADS
 from queue_manager.api.types import Workload
 from tests.conftest import kubectl
 from tests.local.cli.conftest import JOB, User
-from tests.local.cluster.conftest import Up
+from tests.local.cluster.conftest import EMBEDDED, Up
 from tests.waiting import until
 
 CANNOT_OPEN = '[sh, -c, "echo starts; echo cannot open {name}.csv >&2; exit 3"]'
@@ -57,6 +57,7 @@ async def test_the_cause_survives_evictions_and_groups_the_jobs(user: Callable[.
 @pytest.mark.parametrize(
     ("command", "said"), [("echo cannot reach db:5432; exit 1", "cannot reach db:5432"), ("exit 7", "exit 7")]
 )
+@EMBEDDED
 async def test_what_a_probe_said_survives_evictions(user: Callable[..., User], command: str, said: str) -> None:
     me = user("10s")
     probe = json.dumps({"exec": {"command": ["sh", "-c", command]}, "periodSeconds": 1})
@@ -74,6 +75,7 @@ async def test_what_a_probe_said_survives_evictions(user: Callable[..., User], c
     assert me.says("explain", "web").splitlines()[1] == f"readiness probe failed: {said}"
 
 
+@EMBEDDED
 async def test_pods_without_a_node_are_the_reason_before_and_after_the_last_retry(user: Callable[..., User]) -> None:
     """The quota is free, and the only node has not the label that the pods require."""
     me = user("4s")
@@ -102,6 +104,7 @@ async def quota_of(me: User, cpu: str) -> None:
             await client.patch(CLUSTER_QUEUES, "", queue["metadata"]["name"], {"spec": {"resourceGroups": groups}})
 
 
+@EMBEDDED
 async def test_pods_larger_than_each_node_name_the_largest_in_all_lists(user: Callable[..., User]) -> None:
     """The quota is larger than the only node, of 2 cpu, whose present pods do not matter."""
     me = user("4s")
@@ -138,6 +141,7 @@ def drain(me: User, node: str) -> None:
 
 
 @pytest.mark.kubectl
+@EMBEDDED
 async def test_a_job_that_a_drain_ends_names_the_eviction(user: Callable[..., User]) -> None:
     me = user()
     me.submit("long", spec="backoffLimit: 0")
@@ -179,6 +183,7 @@ async def test_the_cause_of_a_failed_job_outlives_its_workload_and_pods(user: Ca
 
 
 @pytest.mark.kubectl
+@EMBEDDED
 async def test_the_cause_of_a_failed_job_survives_a_drain_of_its_node(user: Callable[..., User]) -> None:
     me = user()
     me.submit("sort", command=CANNOT_OPEN.format(name="sort"), spec="backoffLimit: 0")
@@ -191,6 +196,7 @@ async def test_the_cause_of_a_failed_job_survives_a_drain_of_its_node(user: Call
     assert (after["cause"], row["cause"]) == (cause, cause)
 
 
+@EMBEDDED
 async def test_logs_name_the_cause_for_which_no_pod_has_started(user: Callable[..., User]) -> None:
     me = user()
     me.submit("missing", command="[/no/such/program]")
@@ -200,6 +206,7 @@ async def test_logs_name_the_cause_for_which_no_pod_has_started(user: Callable[.
     assert NO_PROGRAM in done.stderr
 
 
+@EMBEDDED
 async def test_an_interrupted_reactivation_names_what_it_did_not_reach(user: Callable[..., User]) -> None:
     me = user("4s")
     await given_up(me)

@@ -15,6 +15,7 @@ from queue_manager.api.api_resources import CLUSTER_QUEUES, JOBS, LOCAL_QUEUES, 
 from queue_manager.engine.rest_client import RestClient
 from queue_manager.lifecycle.unscheduled import unschedulable
 from tests.local.cli.conftest import JOB, User
+from tests.local.cluster.conftest import EMBEDDED
 from tests.waiting import until
 
 UNKNOWN_CONFIG = "the configuration of the manager (not published, or forbidden)"
@@ -30,6 +31,7 @@ def queue(*flavors: str) -> dict[str, object]:
     return {"metadata": {"name": "broken"}, "spec": {"namespaceSelector": {}, "resourceGroups": [group]}}
 
 
+@EMBEDDED
 async def test_a_healthy_cluster_with_jobs_has_no_findings(user: Callable[..., User]) -> None:
     someone = user()
     someone.submit("runs")
@@ -62,6 +64,7 @@ async def test_the_commands_of_the_findings_mend_them(user: Callable[..., User])
     assert (done.returncode, json.loads(done.stdout)["problems"]) == (0, [])
 
 
+@EMBEDDED
 async def test_jobs_that_only_a_user_can_help_are_found(user: Callable[..., User]) -> None:
     someone = user()
     async with someone.up.client() as client:

@@ -18,7 +18,7 @@ from queue_manager.cli.login_name import login_name
 from queue_manager.engine.transport_protocol import Request
 from queue_manager.visibility.deactivated_jobs import job_name
 from tests.local.cli.conftest import JOB, User
-from tests.local.cluster.conftest import Up, sluice
+from tests.local.cluster.conftest import EMBEDDED, Up, sluice
 from tests.local.cluster.test_stories import until_workload
 from tests.waiting import until
 
@@ -53,6 +53,7 @@ async def test_a_job_that_never_becomes_ready_is_listed_and_reactivated(user: Ca
     assert [rung["number"] for rung in given_up["retries"]["attempts"]] == [1, 2, 3, 4]
 
 
+@EMBEDDED
 async def test_who_deactivated_a_job_is_named_until_the_next_change(user: Callable[..., User]) -> None:
     me = user()
     me.submit("parked")
@@ -82,6 +83,7 @@ async def test_who_deactivated_a_job_is_named_until_the_next_change(user: Callab
     assert [row["cause"] for row in me.json("deactivated")] == ["by a user"]
 
 
+@EMBEDDED
 async def test_a_crashing_job_is_listed_with_exit_code_and_last_log_line(
     user: Callable[..., User],
 ) -> None:
@@ -132,6 +134,7 @@ async def test_the_history_of_a_released_queue_is_that_of_ps(user: Callable[...,
     await until(lambda: steps()[-2:] == [("Admitted", 1), ("PodsReady", 1)], "the first attempt has number 1")
 
 
+@EMBEDDED
 async def test_all_deactivated_jobs_of_a_queue_are_reactivated_at_once_or_staggered(
     user: Callable[..., User],
 ) -> None:
@@ -155,6 +158,7 @@ async def test_all_deactivated_jobs_of_a_queue_are_reactivated_at_once_or_stagge
     assert "it is active" in me.says("reactivate", "one")
 
 
+@EMBEDDED
 async def test_ctrl_c_between_two_changes_reports_the_first_and_skips_the_second(user: Callable[..., User]) -> None:
     me = user()
     for name in ("one", "two"):
@@ -169,6 +173,7 @@ async def test_ctrl_c_between_two_changes_reports_the_first_and_skips_the_second
     assert {row["name"], left["name"]} == {"one", "two"}
 
 
+@EMBEDDED
 async def test_a_staggered_reactivation_pauses_and_an_interruption_says_how_far_it_came(
     user: Callable[..., User],
 ) -> None:
@@ -277,6 +282,7 @@ async def test_impossible_changes_and_unknown_names_are_refused_with_a_hint(user
         assert me.run(*arguments).returncode == 2
 
 
+@EMBEDDED
 async def test_show_prints_the_indexes_of_an_indexed_job_and_the_next_retry(user: Callable[..., User]) -> None:
     me = user()
     script = "case $JOB_COMPLETION_INDEX in 1) exit 3;; 3) sleep 600;; esac"
@@ -298,6 +304,7 @@ async def test_show_prints_the_indexes_of_an_indexed_job_and_the_next_retry(user
     assert "the next pod of index 1 is created" in shown
 
 
+@EMBEDDED
 async def test_show_names_the_deadline_that_the_manager_has_published(user: Callable[..., User]) -> None:
     me = user("10m")
     me.submit("broken", command=MISSING)
@@ -375,6 +382,7 @@ def test_check_config_prints_mistakes_with_lines_or_the_whole_configuration(tmp_
     assert sluice("check-config", str(again)).returncode == 0
 
 
+@EMBEDDED
 async def test_explain_names_the_reason_the_holders_and_the_position(user: Callable[..., User]) -> None:
     """2 cpu: one Job holds 1500m, the next one waits for it, the last one can never start.
 
@@ -398,6 +406,7 @@ async def test_explain_names_the_reason_the_holders_and_the_position(user: Calla
         assert found == [("waits", 0), ("huge", 1)]
 
 
+@EMBEDDED
 async def test_an_import_into_an_unknown_queue_fails_without_apply_too(user: Callable[..., User]) -> None:
     me = user()
     container = {"name": "main", "image": "local", "command": ["sleep", "600"]}
@@ -411,6 +420,7 @@ async def test_an_import_into_an_unknown_queue_fails_without_apply_too(user: Cal
     assert "imported: 1" in me.says("import", "-n", "default", "--to-queue", "user-queue")
 
 
+@EMBEDDED
 async def test_a_job_between_two_tries_backs_off_until_its_next_pod(user: Callable[..., User]) -> None:
     me = user()
     me.submit("flaky", command="['false']", spec="backoffLimit: 3")

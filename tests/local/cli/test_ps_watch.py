@@ -14,7 +14,7 @@ import pytest
 from queue_manager.api.api_resources import JOBS
 from tests.local.cli.conftest import User
 from tests.local.cli.terminal import ESCAPES, Terminal
-from tests.local.cluster.conftest import SLUICE
+from tests.local.cluster.conftest import EMBEDDED, SLUICE
 from tests.waiting import until
 
 INTERRUPTED = 130
@@ -41,6 +41,7 @@ def in_file(user: User, file: IO[bytes], *arguments: str) -> subprocess.Popen[by
     return subprocess.Popen(command, stdout=file, stderr=subprocess.STDOUT)
 
 
+@EMBEDDED
 async def test_a_terminal_is_redrawn_by_changes_and_left_clean(
     user: Callable[..., User], on_terminal: Callable[..., Terminal]
 ) -> None:
@@ -58,6 +59,7 @@ async def test_a_terminal_is_redrawn_by_changes_and_left_clean(
     assert max(len(ESCAPES.sub("", line).rstrip()) for line in lines) <= 80
 
 
+@EMBEDDED
 async def test_no_color_is_respected(user: Callable[..., User], on_terminal: Callable[..., Terminal]) -> None:
     me = user()
     me.submit("plain")
@@ -66,6 +68,7 @@ async def test_no_color_is_respected(user: Callable[..., User], on_terminal: Cal
     assert "\x1b[32m" not in terminal.raw
 
 
+@EMBEDDED
 async def test_a_file_gets_each_changed_line(user: Callable[..., User], tmp_path: Path) -> None:
     me = user()
     me.submit("first")

@@ -16,6 +16,7 @@ from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.transport_protocol import ApiError, Request
 from queue_manager.visibility.pending_summary import local_queue_path
 from tests.local.cli.conftest import JOB, User
+from tests.local.cluster.conftest import EMBEDDED
 from tests.local.cluster.fleet import Fleet
 from tests.waiting import until
 
@@ -60,6 +61,7 @@ async def test_each_answer_is_about_the_queue_and_job_of_one_namespace(teams: Us
     assert positions == {"team-a": [], "team-b": [("team-b", workloads["team-b"])]}
 
 
+@EMBEDDED
 async def test_queues_of_a_namespace_are_those_that_its_local_queues_name(teams: User) -> None:
     whole = {row["name"]: row for row in teams.json("queues")}["cluster-queue"]
     assert {f"{team}/user-queue" for team in TEAMS} <= set(whole["localQueues"])

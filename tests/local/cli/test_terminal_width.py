@@ -21,7 +21,7 @@ from queue_manager.api.api_resources import (
 from queue_manager.cli.arguments import parser
 from tests.local.cli.conftest import JOB, User
 from tests.local.cli.terminal import Terminal
-from tests.local.cluster.conftest import SLUICE, Up, sluice
+from tests.local.cluster.conftest import EMBEDDED, SLUICE, Up, sluice
 from tests.waiting import until
 
 COLUMNS = 80
@@ -117,6 +117,7 @@ def test_each_command_with_a_table_is_run_on_a_terminal() -> None:
     assert with_rows - {line.split()[0] for line in TABLES} - WITHOUT_TABLE == set()
 
 
+@EMBEDDED
 async def test_each_table_fits_on_a_terminal_with_its_colours(user: Callable[..., User], tmp_path: Path) -> None:
     me, jobs = user("3s"), tmp_path / "jobs.yaml"
     template = JOB.replace("user-queue", QUEUE)

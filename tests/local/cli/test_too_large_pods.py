@@ -13,6 +13,7 @@ from queue_manager.api.keys import LOCAL_NODE
 from queue_manager.client import Client, NeverStarts
 from tests.local.cli.conftest import JOB, User
 from tests.local.cli.test_causes import quota_of
+from tests.local.cluster.conftest import EMBEDDED
 from tests.waiting import until
 
 LACKS = "cpu allocatable; a pod requests 17"
@@ -85,6 +86,7 @@ def client_agrees(me: User, suffix: str) -> None:
         client.wait("big", timeout=SECONDS)
 
 
+@EMBEDDED
 async def test_all_commands_agree_on_a_pod_larger_than_each_node_of_sluice_up(user: Callable[..., User]) -> None:
     """First while another Job holds quota that they need, then after one was admitted."""
     me = user()

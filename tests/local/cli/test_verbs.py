@@ -22,7 +22,7 @@ from queue_manager.cli.login_name import login_name
 from queue_manager.local.kubeconfig_file import write_kubeconfig
 from tests.conftest import kubectl
 from tests.local.cli.conftest import JOB, User
-from tests.local.cluster.conftest import SLUICE, Up, sluice
+from tests.local.cluster.conftest import EMBEDDED, SLUICE, Up, sluice
 from tests.waiting import until
 
 Begin = Callable[..., User]
@@ -58,6 +58,7 @@ async def test_run_prints_the_log_and_ends_with_the_exit_code_of_the_command(use
     assert sorted(await names(me)) == ["bad", "good"]
 
 
+@EMBEDDED
 async def test_run_says_that_its_retries_are_not_all_used(user: Begin) -> None:
     """The second pod would come 10 s after the first; the pods have 3 s to be ready, twice."""
     me = user(timeout="3s")
@@ -80,6 +81,7 @@ async def test_run_says_that_its_retries_are_not_all_used(user: Begin) -> None:
         ("/etc/passwd", 126, "not executable: /etc/passwd"),
     ],
 )
+@EMBEDDED
 async def test_run_of_what_cannot_be_executed_ends_with_the_code_of_a_shell(
     user: Begin, program: str, code: int, cause: str
 ) -> None:
@@ -92,6 +94,7 @@ async def test_run_of_what_cannot_be_executed_ends_with_the_code_of_a_shell(
     assert cause in shown.stderr
 
 
+@EMBEDDED
 async def test_a_job_killed_for_its_memory_says_its_limit_and_why_it_printed_nothing(user: Begin) -> None:
     me = user()
     hog = "held = b'x' * (100 << 20); print(len(held)); import time; time.sleep(1000)"
@@ -127,6 +130,7 @@ async def test_run_tells_a_job_that_never_starts_from_one_that_was_refused(user:
     assert await names(me) == ["huge"]
 
 
+@EMBEDDED
 async def test_run_without_a_queue_takes_the_only_one_or_names_all(user: Begin) -> None:
     me = user()
     assert "in queue user-queue" in ran(me, "true").stderr
@@ -141,6 +145,7 @@ async def test_run_without_a_queue_takes_the_only_one_or_names_all(user: Begin) 
     assert "in queue another" in ran(me, "-q", "another", "true").stderr
 
 
+@EMBEDDED
 async def test_an_indexed_run_labels_its_lines_and_logs_chooses_among_them(user: Begin) -> None:
     me = user()
     done = ran(me, "--name", "many", "--completions", "3", "--cpu", "100m", "--", "sh", "-c", INDEXED)
@@ -176,6 +181,7 @@ spec:
 """
 
 
+@EMBEDDED
 async def test_logs_of_a_pod_with_several_containers_name_the_others(user: Begin) -> None:
     me = user()
     me.says("submit", "-f", "-", "--wait", stdin=SEVERAL)
@@ -211,6 +217,7 @@ async def test_logs_follow_a_job_through_its_retries(user: Begin, tmp_path: Path
     assert me.says("logs", "again", "--previous") == "try\n"
 
 
+@EMBEDDED
 async def test_logs_do_not_follow_a_job_that_needs_an_operator(user: Begin) -> None:
     """As `sluice wait` ends for it; a Job that is deactivated while its log is followed ends that, too."""
     me = user()
@@ -234,6 +241,7 @@ async def test_logs_do_not_follow_a_job_that_needs_an_operator(user: Begin) -> N
     assert (again.returncode, again.stderr) == (1, err)
 
 
+@EMBEDDED
 async def test_logs_that_wait_notice_that_nobody_reads_them(user: Begin) -> None:
     me = user()
     me.submit("long", cpu="2")
@@ -248,6 +256,7 @@ async def test_logs_that_wait_notice_that_nobody_reads_them(user: Begin) -> None
 
 
 @pytest.mark.parametrize("removed", [False, True], ids=["it keeps running", "--rm"])
+@EMBEDDED
 async def test_ctrl_c_of_run_says_what_happens_to_the_job(user: Begin, removed: bool) -> None:
     me = user()
     options = ["--rm"] if removed else []
@@ -265,6 +274,7 @@ async def test_ctrl_c_of_run_says_what_happens_to_the_job(user: Begin, removed: 
     assert me.json("show", "long")["state"] == "Running"
 
 
+@EMBEDDED
 async def test_why_no_pod_starts_is_reported_while_run_waits(user: Begin) -> None:
     """A pod outside of all queues has the node's cpu."""
     me = user()

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tests.local.cli.conftest import User
-from tests.local.cluster.conftest import Up
+from tests.local.cluster.conftest import EMBEDDED, Up
 from tests.local.cluster.test_stories import until_workload
 from tests.waiting import until
 
@@ -29,6 +29,7 @@ async def deactivated(me: User, name: str) -> Any:
     return await me.until_state(name, "Deactivated")
 
 
+@EMBEDDED
 async def test_all_commands_agree_how_long_a_deactivated_job_waited_and_ran(user: Callable[..., User]) -> None:
     """The attempts count together, the time in which the Job is deactivated does not count."""
     me = user()

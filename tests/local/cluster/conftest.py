@@ -90,6 +90,11 @@ def start(tmp_path: Path) -> Iterator[Callable[..., Up]]:
             up.stop()
 
 
+# For tests of what a command makes of the objects that it reads: those of a real server are alike, as tests/contract
+# shows. What a server does with requests (checks, refusals, deletions, watches, logs) is tested with both.
+EMBEDDED = pytest.mark.parametrize("cluster", ["embedded"], indirect=True)
+
+
 @pytest.fixture(params=["embedded", pytest.param("real", marks=pytest.mark.control_plane)])
 def cluster(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[..., Up | Fleet]]:
     """Start a cluster of one node: `sluice up`, or manager and node agent as clients of a real server.

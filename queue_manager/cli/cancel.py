@@ -35,7 +35,7 @@ def run(args: argparse.Namespace) -> int:
 async def _run(args: argparse.Namespace) -> int:
     namespace = args.namespace or read_default_namespace(args)
     async with connect(args.kubeconfig, args.context) as client:
-        targets = await find_all(client, args.jobs, namespace)
+        targets = await find_all(client, args.jobs, namespace, "cancelled")
         user = await requester(client, find_kubeconfig(args.kubeconfig))
         with ChangeReport(args.output, dry_run=args.dry_run, name=object_names(namespace)) as report:
             begun = [target for target in targets if await begin(client, target, report, user, dry_run=args.dry_run)]

@@ -26,7 +26,7 @@ def run(args: argparse.Namespace) -> int:
 async def _run(args: argparse.Namespace) -> int:
     default_ns = read_default_namespace(args)
     async with connect(args.kubeconfig, args.context) as client:
-        targets = await find_all(client, args.jobs, args.namespace or default_ns)
+        targets = await find_all(client, args.jobs, args.namespace or default_ns, "deactivated")
         user = await requester(client, find_kubeconfig(args.kubeconfig))
         names = object_names(args.namespace or default_ns)
         with ChangeReport(args.output, dry_run=args.dry_run, name=names) as report:

@@ -29,10 +29,14 @@ CREATING = ("run", "submit")  # commands that end with EXIT_REFUSED
 class CommandRefused(Exception):
     """The command cannot be carried out; the text gives the reason and the remedy.
 
-    `missing`: namespace and name of the Job that does not exist in any namespace, if that is the reason.
+    `missing`: namespace and name of the Job that does not exist in any namespace, if that is the reason. `effect`: what
+    that means for the other objects that the command names, printed after the text.
     """
 
-    def __init__(self, message: str, code: int = EXIT_ERROR, *, missing: Key | None = None) -> None:
+    def __init__(
+        self, message: str, code: int = EXIT_ERROR, *, missing: Key | None = None, effect: str = ""
+    ) -> None:
         super().__init__(message)
         self.code = code
         self.missing = missing
+        self.effect = effect

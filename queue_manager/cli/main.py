@@ -70,6 +70,8 @@ def command(argv: Sequence[str] | None) -> int:
             from queue_manager.cli.deleted_jobs import deleted_job
 
             text = deleted_job(args, refusal.missing) or text
+        if refusal.effect:
+            text += f"; {refusal.effect}"
         sys.stderr.write(standard_streams.sentence(f"{name}: {text}", sys.stderr))
         return refusal.code
     except BrokenPipeError:

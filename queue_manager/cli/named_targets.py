@@ -96,9 +96,18 @@ def queue_of(name: str, namespace: str, *, cluster_queue: bool = False) -> Queue
     return QueueTarget(LOCAL_QUEUES, key_of(name.removeprefix(LOCAL_QUEUE_PREFIX), namespace))
 
 
-async def find_all(client: RestClient, names: Sequence[str], namespace: str) -> list[JobTarget]:
-    """Return the named Jobs in the given order without duplicates."""
-    return [await find(client, key) for key in dict.fromkeys(key_of(name, namespace) for name in names)]
+async def find_all(client: RestClient, names: Sequence[str], namespace: str, change: str = "") -> list[JobTarget]:
+    """Return the named Jobs in the given order without duplicates.
+
+    Raises CommandRefused if one does not exist. `change`: what the command does to them, such as "cancelled": of
+    several names, the refusal then says that none was.
+    """
+    try:
+        return [await find(client, key) for key in dict.fromkeys(key_of(name, namespace) for name in names)]
+    except CommandRefused as refusal:
+        if change and len(set(names)) > 1:
+            refusal.effect = f"nothing was {change}"
+        raise
 
 
 async def find(client: RestClient, key: Key) -> JobTarget:

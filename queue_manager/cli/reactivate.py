@@ -53,7 +53,7 @@ async def _run(args: argparse.Namespace) -> int:
             targets = await deactivated(client, queue, queues, default_ns)
             empty = f"no deactivated Jobs in {queue.text}"
         else:
-            targets, empty = await find_all(client, args.jobs, namespace), ""
+            targets, empty = await find_all(client, args.jobs, namespace, "reactivated"), ""
             queues = await VisibleQueues.read(client, [target.key.namespace for target in targets])
         user = await requester(client, find_kubeconfig(args.kubeconfig))
         with ChangeReport(args.output, dry_run=args.dry_run, name=object_names(namespace)) as report:

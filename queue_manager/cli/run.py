@@ -42,7 +42,7 @@ from queue_manager.cli.polling import patiently
 from queue_manager.cli.published_config import published
 from queue_manager.cli.queue_choice import check_priority_class, choose_queue
 from queue_manager.cli.standard_streams import say
-from queue_manager.cli.submit import COLUMNS, Submitted, submit
+from queue_manager.cli.submit import COLUMNS, Submitted, advise_deletion, submit
 from queue_manager.cli.time_texts import deadline
 from queue_manager.engine.clock import SystemClock
 from queue_manager.engine.rest_client import RestClient
@@ -137,6 +137,8 @@ class FollowedRun:
             await self._report_unused_retries(client, namespace)
             if args.detach:
                 output.show(args.output, COLUMNS, [self._job], "", row_type=Submitted, name=job_names(namespace))
+                never = [Key(self._job.namespace, self._job.name)] if self._job.never else []
+                advise_deletion("run", never, self._default_ns)
                 return EXIT_NEVER if self._job.never else EXIT_OK
             with naming_continuation("sluice run", self._name):
                 code = await self._attend(client, self._job)

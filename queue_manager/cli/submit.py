@@ -43,7 +43,7 @@ from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.transport_protocol import ApiError, Request, Response
 from queue_manager.visibility.job_states import is_judged, refused_equivalent, refused_shapes
 from queue_manager.visibility.obstacles import CREATED, Obstacle, ReadableQueues, local_queue_of, obstacle
-from queue_manager.visibility.wait_goals import Outcome
+from queue_manager.visibility.wait_goals import Outcome, Result
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +100,24 @@ async def _run(args: argparse.Namespace, jobs: list[tuple[Manifest, dict[str, An
             output.show(args.output, COLUMNS, rows, "nothing submitted", row_type=Submitted, name=names)
         if args.wait:
             return await _wait(args, client, rows, names, default_ns)
+    advise_deletion("submit", [Key(row.namespace, row.name) for row in rows if row.never], default_ns)
     return EXIT_NEVER if any(row.never for row in rows) else EXIT_OK
+
+
+def advise_deletion(command: str, never: Sequence[Key], default_ns: str) -> None:
+    """Report the Jobs that were created and can never start, with the command that deletes them, after the output."""
+    if never:
+        sys.stdout.flush()
+        say(f"sluice {command}: {deletion_advice(never, default_ns)}")
+
+
+def deletion_advice(never: Sequence[Key], default_ns: str) -> str:
+    """Return the sentence about Jobs that can never start. `default_ns`: the default namespace, which is left out."""
+    what, them = "1 Job was created that can never start as it is", "it"
+    if len(never) > 1:
+        what, them = f"{len(never)} Jobs were created that can never start as they are", "them"
+    names = " ".join(key.name if key.namespace == default_ns else str(key) for key in never)
+    return f"{what}; to delete {them}: sluice cancel {names}"
 
 
 async def _submit(
@@ -133,6 +150,8 @@ async def _wait(
     if args.output not in MACHINE_FORMS:
         sys.stdout.write("\n")
     output.show(args.output, job_waiting.COLUMNS, ended, "", row_type=Outcome, name=names)
+    never = [Key(outcome.namespace, outcome.name) for outcome in ended if outcome.result == Result.NEVER]
+    advise_deletion("submit", never, default_ns)
     return job_waiting.exit_code(ended)
 
 

@@ -393,6 +393,12 @@ async def test_submit_and_wait_ends_with_two_if_one_job_can_never_start(user: Be
     done = me.run("submit", "-f", "-", "--wait", "-o", "json", stdin="---\n".join(jobs))
     results = {row["name"]: row["result"] for row in json.loads(done.stdout)}
     assert (done.returncode, results) == (2, {"good": "reached", "bad": "failed", "huge": "never"})
+    advice = "1 Job was created that can never start as it is; to delete it: sluice cancel huge\n"
+    assert done.stderr.endswith(f"sluice submit: {advice}")
+    plain = me.run("submit", "-f", "-", "--replace", "-o", "name", stdin=jobs[2])
+    assert (plain.stdout, plain.stderr) == ("job/huge\n", f"sluice submit: {advice}")
+    detached = ran(me, "-d", "--replace", "--name", "huge", "--cpu", "64", "true")
+    assert (detached.returncode, detached.stderr) == (2, f"sluice run: {advice}")
 
 
 async def test_kubectl_sees_the_job_of_run_and_its_log(user: Begin) -> None:
@@ -414,6 +420,19 @@ async def test_an_unknown_job_has_the_same_exit_code_in_every_command(user: Begi
         done = me.run(command, "nosuch")
         assert (done.returncode, done.stdout) == (2, "")
         assert done.stderr.startswith(f"sluice {command}: no Job nosuch in namespace default; ")
+
+
+async def test_an_unknown_job_among_several_says_that_none_was_changed(user: Begin) -> None:
+    me = user()
+    me.submit("runs")
+    await me.until_state("runs", "Running")
+    for command, change in (("cancel", "cancelled"), ("deactivate", "deactivated"), ("reactivate", "reactivated")):
+        done = me.run(command, "runs", "nosuch")
+        assert (done.returncode, done.stdout) == (2, "")
+        assert done.stderr.endswith(f"; nothing was {change}\n")
+        assert "nothing was" not in me.run(command, "nosuch").stderr
+    assert "nothing was" not in me.run("wait", "runs", "nosuch").stderr
+    assert me.json("show", "runs")["state"] == "Running"
 
 
 async def test_the_history_of_another_cluster_is_refused_with_the_option_to_type(user: Begin, tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from queue_manager.cli import submit as submit_module
 from queue_manager.cli.exit_codes import EXIT_ERROR, EXIT_NEVER, EXIT_REFUSED, CommandRefused
 from queue_manager.cli.interrupted_creations import Creations
 from queue_manager.cli.named_targets import check_local_queue
-from queue_manager.cli.submit import Submitted, _namespaces, prepare, submit
+from queue_manager.cli.submit import Submitted, _namespaces, deletion_advice, prepare, submit
 from queue_manager.configuration import KueueConfig
 from queue_manager.configuration.kueue_config import Resources
 from queue_manager.configuration.published_form import published_data
@@ -411,6 +411,18 @@ def test_the_queue_of_the_command_line_must_exist_only_if_it_is_used(tmp_path: P
     jobs = [(manifest, prepare(manifest, "typed")) for manifest in manifests.read(str(file))]
     assert _namespaces(jobs, "typed", "default") == {"team"}
     assert _namespaces(jobs, None, "default") == set()
+
+
+def test_jobs_that_can_never_start_are_named_with_the_command_that_deletes_them() -> None:
+    one, other = Key("default", "a"), Key("team", "b")
+    assert (
+        deletion_advice([one], "default")
+        == "1 Job was created that can never start as it is; to delete it: sluice cancel a"
+    )
+    assert (
+        deletion_advice([one, other], "default")
+        == "2 Jobs were created that can never start as they are; to delete them: sluice cancel a team/b"
+    )
 
 
 @pytest.mark.parametrize(

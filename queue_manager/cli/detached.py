@@ -45,10 +45,8 @@ def start(args: argparse.Namespace, data_dir: Path) -> int:
     holder = lock_holder(data_dir)
     if holder is not None:
         running = f"already running{described(holder)}{how_to_reach(data_dir)}"
-        if others := differences(args, holder):
-            what = "these options have" if len(others) > 1 else "this option has"
-            again = f"stop it first ({down_command(data_dir)}), or choose another --data-dir"
-            raise CommandRefused(f"{running}; {what} no effect: {', '.join(others)}; {again}")
+        if without_effect := options_without_effect(args, holder):
+            raise CommandRefused(f"{running}{without_effect}; {how_to_start_another(data_dir)}")
         write(f"{running}; it keeps the options of its start")
         return _wait_for_server(data_dir, args.wait) if args.wait else EXIT_OK
     prepare(data_dir)
@@ -61,6 +59,21 @@ def start(args: argparse.Namespace, data_dir: Path) -> int:
     for line in warnings_of(_written(data_dir, began)):
         write(line)
     return _report(process.pid, args, data_dir, reached=reached)
+
+
+def options_without_effect(args: argparse.Namespace, pid: int) -> str:
+    """Return `; this option has no effect: --cpu 8 (it has 4)` for options that the running cluster has otherwise.
+
+    "" if there are none.
+    """
+    others = differences(args, pid)
+    what = "these options have" if len(others) > 1 else "this option has"
+    return f"; {what} no effect: {', '.join(others)}" if others else ""
+
+
+def how_to_start_another(data_dir: Path) -> str:
+    """Return what to do to start a cluster while one runs in this directory."""
+    return f"stop it first ({down_command(data_dir)}), or choose another --data-dir"
 
 
 def described(pid: int) -> str:

@@ -23,9 +23,9 @@ from queue_manager.cli import output
 from queue_manager.cli.exit_codes import EXIT_NEVER, EXIT_OK, EXIT_UNEXPECTED
 from queue_manager.cli.named_targets import JobTarget, get_or_none, workload_of
 from queue_manager.cli.node_reading import fixed_nodes
-from queue_manager.cli.pod_reading import pods_of
+from queue_manager.cli.pod_reading import pods_of, read_troubled_pods
 from queue_manager.cli.polling import NOTICE, Pace, patiently
-from queue_manager.cli.ps import reason
+from queue_manager.cli.ps import reason, rows_with_retries
 from queue_manager.cli.published_config import published
 from queue_manager.cli.queue_reading import read_queues
 from queue_manager.cli.show import failure_of
@@ -33,9 +33,10 @@ from queue_manager.cli.standard_streams import say
 from queue_manager.engine.clock import SystemClock
 from queue_manager.engine.rest_client import RestClient
 from queue_manager.visibility.followed_states import STARTED, ShownState, continued, is_outdated
-from queue_manager.visibility.job_states import AWAITS_NODE, JobState, job_row, job_state
+from queue_manager.visibility.job_states import AWAITS_NODE, JobRow, JobState, job_row, job_state
 from queue_manager.visibility.largest_node import NodeFacts
 from queue_manager.visibility.obstacles import Obstacle, ReadableQueues, node_obstacle, obstacle
+from queue_manager.visibility.running_or_starting import failed_pods
 from queue_manager.visibility.wait_goals import Goal, Outcome, Result, result_of
 
 QUEUES_SECONDS = 5.0  # after which queues that decide about a pending Job are read again
@@ -72,7 +73,8 @@ class JobWait:
     report: Report = say_state
     _outcomes: dict[Key, Outcome] = field(default_factory=dict)
     _states: dict[Key, JobState | None] = field(default_factory=dict)
-    _whys: dict[Key, str] = field(default_factory=dict)  # as reported with the state
+    _whys: dict[Key, JobRow | str] = field(default_factory=dict)  # of the state that was reported last
+    _failed: dict[Key, int] = field(default_factory=dict)  # pods, as of then
     _queues: ReadableQueues | None = None
     _queues_at: float = 0.0
     _nodes: Sequence[NodeFacts] | None = None  # read once: they do not change while `sluice up` runs
@@ -84,7 +86,8 @@ class JobWait:
             async with asyncio.timeout(seconds):
                 await self._until_all_ended()
         return [
-            self._outcomes.get(key) or self._outcome(key, Result.TIMEOUT, self._whys.get(key, "")) for key in self.jobs
+            self._outcomes.get(key) or self._outcome(key, Result.TIMEOUT, _text(self._whys.get(key, "")))
+            for key in self.jobs
         ]
 
     async def _until_all_ended(self) -> None:
@@ -108,17 +111,24 @@ class JobWait:
         state = job_state(job, workload, now)
         found = await self._obstacle(job, workload, state)
         result = result_of(job, state, self.goal, never=found is not None and found.never)
-        if result is None:
-            why = reason(job_row(job, workload, now)) if state not in STARTED else self._loss(key, job, workload, now)
-            self._note(key, state, found.text if found is not None else why)
-        else:
+        if result is not None:
             self._end(key, result, state, await self._reason(job, workload, result, found, now))
+        elif self._is_news(key, state, failed := failed_pods(job.status)):
+            why = await self._why(job, workload, now) if state not in STARTED else self._loss(key, job, workload, now)
+            self._note(key, state, found.text if found is not None else why, failed)
 
     async def _read(self, key: Key, job: Job) -> tuple[datetime, Job, Workload | None]:
         """The time, and the Job with its Workload, in the order that `job_states` requires."""
         now = SystemClock().now()
         workload = await workload_of(self.client, job)
         return now, await get_or_none(self.client, JOBS, key, Job) or job, workload
+
+    async def _why(self, job: Job, workload: Workload | None, now: datetime) -> JobRow:
+        """Return the row of a Job that does not run, whose reason is that of `sluice ps`."""
+        pods = await read_troubled_pods(self.client, [job], job.metadata.namespace)
+        workloads = [workload] if workload is not None else []
+        (row,) = await rows_with_retries(self.client, [job], workloads, pods, now)
+        return row
 
     def _loss(self, key: Key, job: Job, workload: Workload | None, now: datetime) -> str:
         """Return why a Job that ran is starting again; "" for any other."""
@@ -160,17 +170,28 @@ class JobWait:
         return found if found is not None and found.certain else None
 
     def _end(self, key: Key, result: Result, state: JobState | None, why: str) -> None:
-        self._note(key, state, why)
+        if self._is_news(key, state, failed := self._failed.get(key, 0)):
+            self._note(key, state, why, failed)
         self._outcomes[key] = self._outcome(key, result, why)
 
     def _outcome(self, key: Key, result: Result, why: str = "") -> Outcome:
         return Outcome(namespace=key.namespace, name=key.name, result=result, state=self._states.get(key), reason=why)
 
-    def _note(self, key: Key, state: JobState | None, why: str) -> None:
-        """Report a state that differs from the last one."""
+    def _is_news(self, key: Key, state: JobState | None, failed: int) -> bool:
+        """Whether the state differs from the last one, or another try has failed since that was reported."""
         if key not in self._states or self._states[key] != state:
-            self._states[key], self._whys[key] = state, why
-            self.report(key, state, why)
+            return True
+        return state == JobState.BACKOFF and self._failed[key] != failed
+
+    def _note(self, key: Key, state: JobState | None, why: JobRow | str, failed: int) -> None:
+        """Report a state, and keep it."""
+        self._states[key], self._whys[key], self._failed[key] = state, why, failed
+        self.report(key, state, _text(why))
+
+
+def _text(why: JobRow | str) -> str:
+    """Return the reason of a state; of a row as of now, since it may name a time to come."""
+    return why if isinstance(why, str) else reason(why)
 
 
 def exit_code(outcomes: Iterable[Outcome]) -> int:

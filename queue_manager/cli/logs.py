@@ -21,7 +21,7 @@ from queue_manager.engine.clock import SystemClock
 from queue_manager.engine.rest_client import RestClient
 from queue_manager.lifecycle.pod_causes import CauseRank, cause_of
 from queue_manager.visibility.job_states import JobState, job_row
-from queue_manager.visibility.log_selection import LogSource, has_several_pods, log_sources
+from queue_manager.visibility.log_selection import LogSource, has_several_pods, log_sources, missing_index
 from queue_manager.visibility.memory_advice import killed_for_memory
 from queue_manager.visibility.wait_goals import Result
 from queue_manager.visibility.wire_types import Pod
@@ -48,13 +48,8 @@ async def _run(args: argparse.Namespace) -> int:
 
 def check_index(job: Job, index: int | None) -> None:
     """Raise CommandRefused for an index that the Job does not have."""
-    if index is None:
-        return
-    if job.spec.completion_mode != "Indexed" or job.spec.completions is None:
-        raise CommandRefused(f"Job {job.metadata.key} is not indexed", EXIT_NEVER)
-    if index >= job.spec.completions:
-        last = job.spec.completions - 1
-        raise CommandRefused(f"Job {job.metadata.key} has no index {index}; its indexes are 0 to {last}", EXIT_NEVER)
+    if text := missing_index(job, index):
+        raise CommandRefused(text, EXIT_NEVER)
 
 
 async def _print(client: RestClient, target: JobTarget, job: Job, args: argparse.Namespace) -> int:

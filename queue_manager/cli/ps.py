@@ -208,7 +208,7 @@ async def job_table(client: RestClient, namespace: str = "", default_ns: str = "
     pods = await read_troubled_pods(client, jobs, namespace)
     with_workload = {owner.uid for workload in workloads if (owner := workload.metadata.controller) is not None}
     new = [job for job in jobs if job.metadata.uid not in with_workload]
-    rows = await _with_retries(client, jobs, workloads, pods, now)
+    rows = await rows_with_retries(client, jobs, workloads, pods, now)
     rows = await _with_nodes(client, rows, jobs, workloads)
     return await with_obstacles(client, rows, new, default_ns)
 
@@ -233,7 +233,7 @@ async def _with_nodes(
     return [judged(row) for row in rows]
 
 
-async def _with_retries(
+async def rows_with_retries(
     client: RestClient, jobs: Sequence[Job], workloads: Sequence[Workload], pods: Sequence[Pod], now: datetime
 ) -> list[JobRow]:
     """Return the rows. The configuration, which decides on the next try, is read only if a Job is between two tries."""

@@ -73,9 +73,9 @@ def run(args: argparse.Namespace) -> int:
     except BrokenPipeError:  # the reader of the output has exited: `main` ends the command
         raise
     except DataDirectoryInUse as error:
-        raise CommandRefused(
-            f"{error}{how_to_reach(error.path)}; stop it first, or choose another --data-dir"
-        ) from error
+        without_effect = detached.options_without_effect(args, error.pid)
+        advice = detached.how_to_start_another(error.path)
+        raise CommandRefused(f"{error}{how_to_reach(error.path)}{without_effect}; {advice}") from error
     except JournalUnusable as error:
         raise CommandRefused(f"{error}; choose another --data-dir, or move this one") from error
     except CannotStart as error:

@@ -106,7 +106,7 @@ class JobDeleted(Error):
 
 
 class NoLogs(Error, LookupError):
-    """The Job has no pod, no pod of the index that was named, or none that has started a container.
+    """The Job has no such index, no pod, no pod of the index that was named, or none that has started a container.
 
     The text says which, with the cause or the state of the Job. An eviction or a deactivation deletes the pods, and
     their logs with them.

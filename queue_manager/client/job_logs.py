@@ -18,6 +18,7 @@ from queue_manager.client.official_transport import blocking
 from queue_manager.engine.transport_protocol import is_success
 from queue_manager.last_line import TAIL_BYTES, TAIL_LINES, error_line
 from queue_manager.lifecycle.pod_causes import cause_of
+from queue_manager.visibility.log_selection import missing_index
 from queue_manager.visibility.pod_attempts import creation_order, failed_container, has_started
 
 if TYPE_CHECKING:
@@ -56,8 +57,11 @@ def source(
     api_client: ApiClient, job: Job, index: int | None, container: str, state: str, *, wait: bool = False
 ) -> LoggedContainer | None:
     """The container of the newest pod, of this index unless it is None. Without a pod that has started a container:
-    None if `wait`, else raises NoLogs. `state`: that of the Job, with its reason.
+    None if `wait`, else raises NoLogs. Raises NoLogs too if the Job has no such index. `state`: that of the Job, with
+    its reason.
     """
+    if missing := missing_index(job, index):
+        raise NoLogs(missing)
     pods = blocking(api_client, lambda client: read_pods(client, job))
     of_wanted = [pod for pod in pods if index is None or completion_index(pod) == index]
     found = _newest(of_wanted)

@@ -47,6 +47,16 @@ def has_several_pods(job: Job) -> bool:
     return job.spec.completion_mode == "Indexed" or job.spec.pods_at_once > 1 or (job.spec.completions or 1) > 1
 
 
+def missing_index(job: Job, index: int | None) -> str:
+    """Return why the Job has no such index; "" if it has, or if no index was named (None)."""
+    if index is None:
+        return ""
+    if job.spec.completion_mode != "Indexed" or job.spec.completions is None:
+        return f"Job {job.metadata.key} is not indexed"
+    last = job.spec.completions - 1
+    return "" if 0 <= index <= last else f"Job {job.metadata.key} has no index {index}; its indexes are 0 to {last}"
+
+
 def log_sources(
     job: Job,
     pods: Iterable[Pod],

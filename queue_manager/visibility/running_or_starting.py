@@ -39,9 +39,7 @@ def is_running(status: JobStatus) -> bool:
 
 def is_between_tries(status: JobStatus) -> bool:
     """Whether no pod is left of a Job that continues after failures: the next one is created when a backoff ends."""
-    uncounted = status.uncounted_terminated_pods
-    failed = status.failed or (uncounted is not None and uncounted.failed)
-    return bool(failed) and not status.active and not status.terminating and not is_running(status)
+    return bool(failed_pods(status)) and not status.active and not status.terminating and not is_running(status)
 
 
 def explain_running(job: Job) -> tuple[str, str]:
@@ -71,7 +69,12 @@ def _lost(status: JobStatus, ready: Condition | None) -> str:
     return NO_LONGER_READY if status.terminating or (ready is not None and ready.is_true) else ""
 
 
-def _failed(status: JobStatus) -> str:
+def failed_pods(status: JobStatus) -> int:
+    """Return how many pods have failed, with those that are not counted in `failed` yet."""
     uncounted = status.uncounted_terminated_pods
-    failed = status.failed + (len(uncounted.failed) if uncounted is not None else 0)
+    return status.failed + (len(uncounted.failed) if uncounted is not None else 0)
+
+
+def _failed(status: JobStatus) -> str:
+    failed = failed_pods(status)
     return f"{failed} {'pod' if failed == 1 else 'pods'} failed, no other is ready yet" if failed else ""

@@ -363,6 +363,26 @@ async def test_wait_ends_with_the_outcome_of_the_jobs(user: Begin) -> None:
     assert (stopped.returncode, json.loads(stopped.stdout)[0]["result"]) == (1, "stopped")
 
 
+async def test_each_failed_try_is_reported_with_the_cause_of_its_pods_and_the_next(user: Begin) -> None:
+    """The words are those of `ps`; a Job that fails again is reported again."""
+    me = user()
+    cause = r"exit 5: boom" if embedded(me) else r"exit 5(: boom)?"
+    backoff = rf"Backoff: {cause}; retry (at \S+, in \ds|now)\n"
+    command = ("sh", "-c", "echo boom >&2; exit 5")
+    with me.begin("run", "--name", "flaky", "--rm", "--retries", "1", "--cpu", "100m", *IMAGE, "--", *command) as run:
+        assert run.stderr is not None
+        line = next(line for line in run.stderr if " Backoff" in line)
+        run.send_signal(signal.SIGINT)
+        run.communicate(timeout=60)
+    assert re.fullmatch(f"sluice run: {backoff}", line)
+    job = JOB.format(name="again", command="[sh, -c, 'echo boom >&2; exit 5']", spec="backoffLimit: 2", cpu="100m")
+    me.says("submit", "-f", "-", stdin=job.replace('"600"', '"2"'))
+    waited = me.run("wait", "again")
+    reported = [line for line in waited.stderr.splitlines(keepends=True) if " Backoff" in line]
+    assert len(reported) == 2, waited.stderr
+    assert all(re.fullmatch(f"default/again {backoff}", line) for line in reported), reported
+
+
 async def test_replace_deletes_the_old_job_only_for_one_that_is_valid(user: Begin) -> None:
     me = user()
     text = JOB.format(name="one", command="[sleep, '600']", spec="backoffLimit: 0", cpu="100m")

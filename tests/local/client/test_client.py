@@ -306,8 +306,19 @@ def test_logs_are_those_of_the_index(sluice_client: Client) -> None:
     job = sluice_client.submit(manifest("sh", "-c", "echo part $JOB_COMPLETION_INDEX", **indexed), queue=QUEUE)
     sluice_client.wait(job, timeout=SECONDS)
     assert [sluice_client.logs(job, index=index) for index in range(2)] == ["part 0\n", "part 1\n"]
-    with pytest.raises(NoLogs, match="no pods for index 7"):
+    with pytest.raises(NoLogs, match="has no index 7; its indexes are 0 to 1"):
         sluice_client.logs(job, index=7)
+    with pytest.raises(NoLogs, match="has no index -1"):
+        sluice_client.logs(job, index=-1)
+
+
+def test_a_job_without_indexes_has_no_log_of_one(sluice_client: Client) -> None:
+    """It is not waited for either: the Job runs on when `follow_logs` raises."""
+    job = sluice_client.submit(manifest("sleep", "600"), queue=QUEUE)
+    with pytest.raises(NoLogs, match=r"^Job \S+/one is not indexed$"):
+        sluice_client.logs(job, index=3)
+    with pytest.raises(NoLogs, match=r"^Job \S+/one is not indexed$"):
+        next(sluice_client.follow_logs(job, index=3, timeout=SECONDS))
 
 
 def test_a_job_without_a_started_container_has_no_log(sluice_client: Client) -> None:

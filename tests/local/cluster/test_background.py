@@ -119,6 +119,12 @@ def test_a_second_up_names_the_options_that_have_no_effect(background: Backgroun
         f"stop it first (sluice down --data-dir {background.data_dir}), or choose another --data-dir"
     ) in said
     assert "this option has no effect: --nodes 1 (it has 2)" in background.up("--nodes", "1", code=EXIT_ERROR)
+    foreground = sluice("up", "--data-dir", str(background.data_dir), "--cpu", "8")
+    assert foreground.returncode == EXIT_ERROR
+    assert (
+        "; this option has no effect: --cpu 8 (it has 2); "
+        f"stop it first (sluice down --data-dir {background.data_dir}), or choose another --data-dir"
+    ) in foreground.stderr
 
 
 async def test_down_says_what_happened_to_a_running_job_and_ends_its_processes(background: Background) -> None:

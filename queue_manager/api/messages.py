@@ -155,9 +155,24 @@ def preemption_priorities(preemptor: int, victim: int) -> str:
     )
 
 
-def needed_by(cluster_queue: str, priority: int) -> str:
-    """Who needed the quota of a victim: the words after "preempted" that the victim's user reads (Sluice's own)."""
-    return f"for priority {priority} of ClusterQueue {cluster_queue}"
+MAX_CAUSE = 316  # characters of a cause in status.requeueHistory, by the CRD
+
+
+def needed_by(cluster_queue: str, priority: int, reason: str, victims_queue: str) -> str:
+    """Who needed the quota of a victim: the words after "preempted" that the victim's user reads (Sluice's own).
+
+    `reason`: of the condition Preempted. Where the victim's ClusterQueue had borrowed, the text says so, unless the
+    names are too long for that.
+    """
+    who, by_priority = f"ClusterQueue {cluster_queue}", f"for priority {priority} of ClusterQueue {cluster_queue}"
+    borrowed = f"quota that {victims_queue} had borrowed"
+    texts = {
+        reasons.IN_COHORT_RECLAMATION: f"for {who}, which took back {borrowed}",
+        reasons.IN_COHORT_FAIR_SHARING: f"for {who}, which got its fair share of {borrowed}",
+        reasons.IN_COHORT_RECLAIM_WHILE_BORROWING: f"{by_priority}, which needed {borrowed}",
+    }
+    text = texts.get(reason, by_priority)
+    return text if len(text) <= MAX_CAUSE else by_priority
 
 
 def preempted_workload(victim: str, uid: str, cluster_queue: str) -> str:

@@ -172,7 +172,7 @@ def preempt(draft: Draft, reason: str, message: str, priorities: str, needed_by:
 
     `priorities`: a text that names those of both Workloads, appended to the message of the Event Preempted.
 
-    `needed_by` goes into status.requeueHistory, for the user: it names a ClusterQueue and a priority, no Workload.
+    `needed_by` goes into status.requeueHistory, for the user: it names ClusterQueues and a priority, no Workload.
 
     Without a Job nothing has to stop, and the quota is released in the same write.
     BEHAVIOUR.md#q49-carrying-out-a-preemption.

@@ -99,7 +99,9 @@ class Preemptions:
             path(state, holding.cluster_queue),
         )
         priorities = messages.preemption_priorities(decision.info.priority, holding.priority)
-        needed_by = messages.needed_by(decision.cluster_queue, decision.info.priority)
+        needed_by = messages.needed_by(
+            decision.cluster_queue, decision.info.priority, victim.reason, holding.cluster_queue
+        )
         evicts = False
 
         def preempt(draft: Draft) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from queue_manager.api.api_resources import CLUSTER_QUEUES, WORKLOADS
+from queue_manager.api.api_resources import CLUSTER_QUEUES, LOCAL_QUEUES, WORKLOADS
 from queue_manager.api.types import Workload
 from tests.conftest import kubectl
 from tests.local.cli.conftest import JOB, User
@@ -225,3 +225,37 @@ async def test_an_interrupted_reactivation_names_what_it_did_not_reach(user: Cal
     again = me.json("reactivate", "--why", "cannot")
     assert left <= {row["name"] for row in again}
     assert "repeat the command: it reactivates the rest" in " ".join(me.says("reactivate", "--help").split())
+
+
+async def test_every_command_says_that_borrowed_quota_was_taken_back(user: Callable[..., User]) -> None:
+    """Both queues have 1 cpu, and all Jobs the same priority, which explains nothing."""
+    me = user()
+    async with me.up.client() as client:
+        for queue, preemption in (("owner", {"reclaimWithinCohort": "Any"}), ("guest", {})):
+            cpu = {"name": "default-flavor", "resources": [{"name": "cpu", "nominalQuota": 1}]}
+            spec = {
+                "cohortName": "both",
+                "namespaceSelector": {},
+                "preemption": preemption,
+                "resourceGroups": [{"coveredResources": ["cpu"], "flavors": [cpu]}],
+            }
+            await client.create(CLUSTER_QUEUES, "", {"metadata": {"name": f"cq-{queue}"}, "spec": spec})
+            local = {"metadata": {"name": queue}, "spec": {"clusterQueue": f"cq-{queue}"}}
+            await client.create(LOCAL_QUEUES, "default", local)
+    for name in ("guest-1", "guest-2"):
+        submit_to(me, "guest", name)
+        await me.until_state(name, "Running")
+    submit_to(me, "owner", "owner-1")
+    await me.until_state("owner-1", "Running")
+    (victim,) = (row for row in me.json("ps") if row["state"] == "Pending")
+    why = "for ClusterQueue cq-owner, which took back quota that cq-guest had borrowed"
+    assert victim["preemptedFor"] == why
+    commands = [["ps"], ["show", victim["name"]], ["explain", victim["name"]]]
+    commands += [["history", victim["name"]]] if isinstance(me.up, Up) else []
+    for command in commands:
+        assert why in " ".join(me.says(*command).split()), command
+
+
+def submit_to(me: User, queue: str, name: str) -> None:
+    job = JOB.format(name=name, command="[sleep, '600']", spec="backoffLimit: 0", cpu="1")
+    me.says("submit", "-f", "-", stdin=job.replace("user-queue", queue))

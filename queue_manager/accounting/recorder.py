@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
 from functools import partial
 from typing import TypeVar
@@ -14,11 +14,12 @@ from queue_manager.accounting import step_reading
 from queue_manager.accounting.history_retention import Retention
 from queue_manager.accounting.history_sink_protocol import HistorySink
 from queue_manager.accounting.history_writer import MAX_QUEUED, HistoryWriter, Steps
+from queue_manager.accounting.hold_messages import with_stopped_queue
 from queue_manager.accounting.missed_attempts import missed_attempts
 from queue_manager.accounting.missed_steps import missed_steps
 from queue_manager.accounting.record_types import JobRecord, Record
-from queue_manager.api.api_resources import JOBS, PODS, WORKLOADS
-from queue_manager.api.types import Workload
+from queue_manager.api.api_resources import CLUSTER_QUEUES, JOBS, LOCAL_QUEUES, PODS, WORKLOADS
+from queue_manager.api.types import ClusterQueue, LocalQueue, Workload
 from queue_manager.configuration.history_section import History
 from queue_manager.engine.runtime import Runtime
 
@@ -62,7 +63,9 @@ class HistoryRecorder:
             self._jobs.subscribe(self._putting(step_reading.interruption_records))
         self._first: dict[str, Workload] | None = {}  # the first state seen of each, by UID, until it is compared
         runtime.cache(WORKLOADS, Workload).subscribe(self._keep_first)
-        runtime.cache(WORKLOADS, Workload).subscribe(self._putting(step_reading.workload_records))
+        self._local_queues = runtime.cache(LOCAL_QUEUES, LocalQueue)
+        self._cluster_queues = runtime.cache(CLUSTER_QUEUES, ClusterQueue)
+        runtime.cache(WORKLOADS, Workload).subscribe(self._putting(self._workload_records))
         runtime.cache(PODS, Pod).subscribe(self._putting(step_reading.pod_records))
         runtime.metrics.before_exposition(self._measure)
         runtime.support(self._write, end_seconds=LAST_WRITE_SECONDS + REPORT_SECONDS)
@@ -81,6 +84,15 @@ class HistoryRecorder:
             self._writer.put(list(read(old, new, self._clock.now())))
 
         return changed
+
+    def _workload_records(self, old: Workload | None, new: Workload | None, now: datetime) -> Iterator[Record]:
+        for record in step_reading.workload_records(old, new, now):
+            yield self._with_stopped_queue(record, new) if new is not None else record
+
+    def _with_stopped_queue(self, record: Record, workload: Workload) -> Record:
+        local = self._local_queues.get(*workload.local_queue)
+        cluster = self._cluster_queues.get("", local.spec.cluster_queue) if local is not None else None
+        return with_stopped_queue(record, local, cluster)
 
     async def _write(self) -> None:
         self._writer.start()
@@ -122,7 +134,8 @@ class HistoryRecorder:
             found: list[Record] = []
             for workload in first.values():
                 lost = list(missed_attempts(workload, compared.get(workload.job_uid, ()), now))
-                found += [*lost, *missed_steps(workload, [*untraced.get(workload.job_uid, ()), *lost], now)]
+                steps = missed_steps(workload, [*untraced.get(workload.job_uid, ()), *lost], now)
+                found += [*lost, *(self._with_stopped_queue(step, workload) for step in steps)]
             return found
 
         def gone(job: JobRecord) -> Record | None:

@@ -33,9 +33,7 @@ class CommandRefused(Exception):
     that means for the other objects that the command names, printed after the text.
     """
 
-    def __init__(
-        self, message: str, code: int = EXIT_ERROR, *, missing: Key | None = None, effect: str = ""
-    ) -> None:
+    def __init__(self, message: str, code: int = EXIT_ERROR, *, missing: Key | None = None, effect: str = "") -> None:
         super().__init__(message)
         self.code = code
         self.missing = missing

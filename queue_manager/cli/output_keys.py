@@ -50,7 +50,8 @@ MEANINGS = {
     "equivalent": 'Job of equal requests that was tried and does not fit, or ""',
     "preemptedFor": 'who needed the quota of its last run, if a preemption ended that; else ""',
     "tooLarge": 'why no present node is large enough for its pods; "" if one is, or if the nodes are not visible',
-    "obstacle": 'why its queue admits nothing, with the command that resolves it; else ""',
+    "obstacle": "why its queue admits nothing, with the command that resolves it, or why a Job without a Workload gets "
+    'none and cannot start; REASON in the tables is this text instead of `reason` and `message`; else ""',
     "action": "what to do about it",
     "lastError": 'last error of its pods; "" if none is known',
     "exitCode": "highest exit code of its failed pods, if their end is the cause; else null",

@@ -12,10 +12,11 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from job_controller.model import Key
 from queue_manager.api.api_resources import EVENTS, WORKLOADS
 from queue_manager.api.types import Workload
 from queue_manager.cli import output
-from queue_manager.cli.connection import connect, read_default_namespace
+from queue_manager.cli.connection import connect, find_kubeconfig, read_default_namespace
 from queue_manager.cli.exit_codes import EXIT_OK
 from queue_manager.cli.explanation_reading import position_text, read_explanation
 from queue_manager.cli.fitted_table import FittedTable
@@ -35,6 +36,7 @@ from queue_manager.engine.clock import SystemClock
 from queue_manager.engine.rest_client import RestClient
 from queue_manager.lifecycle.interruptions import Interruption, running_seconds
 from queue_manager.lifecycle.workload_settings import settings_of
+from queue_manager.local.kubeconfig_file import is_of_local_cluster
 from queue_manager.visibility.attempt_rows import AttemptRow
 from queue_manager.visibility.deactivated_jobs import RESTARTING, is_pod_of
 from queue_manager.visibility.history_texts import events_beside, short_object, step_text
@@ -65,8 +67,16 @@ def run(args: argparse.Namespace) -> int:
     """Print the view of one Job. Raises CommandRefused if neither the Job nor its Workload exists."""
     view = asyncio.run(_view(args))
     most = None if args.output == "wide" else MAX_ROWS
-    output.show_record(args.output, view, lambda: render(view, SystemClock().now(), most))
+    output.show_record(args.output, view, lambda: render(view, SystemClock().now(), most, history_command(args, view)))
     return EXIT_OK
+
+
+def history_command(args: argparse.Namespace, view: JobView) -> str:
+    """Return the command that prints all steps of the Job; "" for a cluster whose history no command finds."""
+    if not is_of_local_cluster(find_kubeconfig(args.kubeconfig)):
+        return ""
+    key = Key(view.namespace, view.name)
+    return f"sluice history {key.name if key.namespace == read_default_namespace(args) else key}"
 
 
 async def _view(args: argparse.Namespace) -> JobView:
@@ -222,8 +232,11 @@ def columns(
 POD_STYLES = {"Ready": "green", "Failed": "red", "Unschedulable": "yellow", "Starting": "cyan", "Succeeded": "dim"}
 
 
-def render(view: JobView, now: datetime, most: int | None = MAX_ROWS) -> Group:
-    """Return all that is printed: the facts, then each table that has rows. `most`: rows of each; None: all."""
+def render(view: JobView, now: datetime, most: int | None = MAX_ROWS, history: str = "") -> Group:
+    """Return all that is printed: the facts, then each table that has rows.
+
+    `most`: rows of each; None: all. `history`: the command that prints the steps of earlier attempts, too.
+    """
     parts: list[RenderableType] = [heading(f"{view.namespace}/{view.name}"), facts(view, now)]
     names = (view.name, view.workload)
     tables = columns(now, view.retries.budget_attempts, view.preempted_for, names, view.interruptions)
@@ -235,10 +248,13 @@ def render(view: JobView, now: datetime, most: int | None = MAX_ROWS) -> Group:
         parts += [Text(), FittedTable(DEMAND, view.demand)]
     if view.pods:
         parts += [Text(), *_shortened(tables["pods"], _pods_in_order(view.pods), most)]
-    if _say_more_than_the_history(view.retries.attempts):
+    was_stopped = _say_more_than_the_history(view.retries.attempts)
+    if was_stopped:
         parts += [Text(), FittedTable(tables["attempts"], view.retries.attempts)]
     steps = output.columns_of("" if most is not None else "wide", tables["history"])
     parts += [Text(), heading("HISTORY"), FittedTable(steps, view.history)]
+    if was_stopped and history:  # conditions keep only their last change
+        parts.append(Text(f"steps of earlier attempts: {history}", style="dim"))
     return Group(*parts, *_events(view, tables["events"], most))
 
 
@@ -299,12 +315,12 @@ def facts(view: JobView, now: datetime) -> Table:
 
 
 def _why(view: JobView) -> str:
-    """Return the cause of the Job's pods, then the reason and message of its state in plain words."""
+    """Return the cause of the Job's pods, then why its queue holds it, or the reason and message of its state."""
     if view.too_large and not view.cause:
         return never_starts(view.too_large, view.reason, plain(view.reason, view.message))
     if view.cause and says(view.cause, plain(view.reason, view.message)):
         return view.cause
-    text = reason(view)
+    text = view.obstacle or reason(view)
     if view.reason == GAVE_UP:
         text = gave_up(view.retries.budget_attempts)
     elif view.preempted_for or view.equivalent:

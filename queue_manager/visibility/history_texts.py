@@ -70,8 +70,9 @@ def step_text(step: Step, attempts: int = 0, preempted_for: str = "") -> str:
         return step.note
     if step.reason == GAVE_UP:
         return gave_up(attempts)
-    if step.message.startswith(_PREEMPTED) and preempted_for:
-        return f"preempted {preempted_for}" if step.what == condition_types.EVICTED else step.reason
+    is_eviction = step.what == condition_types.EVICTED
+    if step.message.startswith(_PREEMPTED) and (preempted_for or not is_eviction):
+        return f"preempted {preempted_for}" if is_eviction else step.reason
     reason = "" if step.reason == step.what else step.reason
     return ": ".join(part for part in (reason, _message(step)) if part)
 

@@ -29,7 +29,7 @@ from queue_manager.api.types import ClusterQueue, Cohort, LocalQueue, ResourceFl
 from queue_manager.jobs.workload_manifest import prebuilt_name
 from queue_manager.scheduling.resource_rules import COUNT_ALL, ResourceRules
 from queue_manager.visibility.effects_of_changes import KnownNames, queue_obstacle
-from queue_manager.visibility.job_states import is_judged
+from queue_manager.visibility.job_states import JobState, is_judged
 from queue_manager.visibility.largest_node import NodeFacts, exceeds_fixed_nodes
 from queue_manager.visibility.never_fits import never, without_quota
 from queue_manager.visibility.node_advice import BIGGER_LOCAL_NODE
@@ -41,6 +41,9 @@ CAN_NEVER_START = "can never start"
 INSTALL = "sluice install | kubectl apply --server-side -f -"
 NOT_INSTALLED = f"does not serve the queue's kinds; to install them: {INSTALL}"
 _NEVER = (reasons.NO_MATCHING_FLAVOR, reasons.EXCEEDS_MAX_QUOTA, reasons.MISCONFIGURED)
+
+
+_NEVER, _WAITS = "cannot start: ", "waits: "
 
 
 class Obstacle(NamedTuple):
@@ -159,10 +162,20 @@ def _of_queues(text: str, local: LocalQueue | None, cluster_queue: ClusterQueue 
     A Job waits for a stopped queue. With one that is missing or inactive it cannot start until an admin acts (`never`).
     """
     if local is None or (cluster_queue is None and not stops(local.spec.stop_policy)):
-        return Obstacle(f"cannot start: {text}", "use another queue, or have an admin create it", never=True)
+        return Obstacle(f"{_NEVER}{text}", "use another queue, or have an admin create it", never=True)
     if stops(local.spec.stop_policy) or (cluster_queue is not None and stops(cluster_queue.spec.stop_policy)):
-        return Obstacle(f"waits: {text}")
-    return Obstacle(f"cannot start: {text}", "use another queue, or have an admin put it right", never=True)
+        return Obstacle(f"{_WAITS}{text}")
+    return Obstacle(f"{_NEVER}{text}", "use another queue, or have an admin put it right", never=True)
+
+
+def why_queue_admits_nothing(workload: Workload | None, found: Obstacle | None, state: JobState, reason: str) -> str:
+    """Return the obstacle of a pending Job as `sluice ps` shows it; "" if the scheduler says why this Job waits."""
+    if found is None or state != JobState.PENDING or not found.certain:
+        return ""
+    if workload is None:
+        return found.text
+    is_of_queue = reason in (reasons.SUSPENDED, reasons.MISCONFIGURED)
+    return found.text.removeprefix(_WAITS).removeprefix(_NEVER) if is_of_queue else ""
 
 
 def local_queue_of(job: Job | None, workload: Workload | None) -> Key:

@@ -31,6 +31,7 @@ from queue_manager.visibility.job_states import (
 )
 from queue_manager.visibility.job_times import last_run_seconds, times_of
 from queue_manager.visibility.largest_node import NodeFacts, exceeds_nodes
+from queue_manager.visibility.obstacles import why_queue_admits_nothing
 from queue_manager.visibility.pod_attempts import PodRow, pod_rows
 from queue_manager.visibility.pod_failures import Failure
 from queue_manager.visibility.pod_starts import has_run
@@ -72,7 +73,8 @@ class EventRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 class JobView(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """The record of one Job. Times are timezone-aware; durations end now, or at the end of the Job.
 
-    `cause`, `too_large`, `exit_code`, `preempted_for`: as in `JobRow`. `position`: of a pending Job, if it is known.
+    `cause`, `too_large`, `exit_code`, `preempted_for`, `obstacle`: as in `JobRow`.
+    `position`: of a pending Job, if it is known.
     """
 
     namespace: str
@@ -93,6 +95,7 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     equivalent: str
     equivalent_reason: str
     preempted_for: str
+    obstacle: str
     position: Position | None
     waiting_seconds: float | None
     running_seconds: float | None
@@ -188,6 +191,7 @@ def job_view(
         equivalent=deactivated_jobs.job_name(equivalent) if equivalent is not None else "",
         equivalent_reason=refusal(equivalent),
         preempted_for=victim,
+        obstacle=why_queue_admits_nothing(workload, context.obstacle, state, reason),
         position=context.outlook.position if context.outlook is not None else None,
         waiting_seconds=waited,
         running_seconds=last_run_seconds(shown, now),

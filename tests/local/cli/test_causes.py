@@ -254,6 +254,12 @@ async def test_every_command_says_that_borrowed_quota_was_taken_back(user: Calla
     commands += [["history", victim["name"]]] if isinstance(me.up, Up) else []
     for command in commands:
         assert why in " ".join(me.says(*command).split()), command
+    me.says("cancel", "owner-1")
+    await me.until_state(victim["name"], "Running")
+    page, line = me.says("show", victim["name"]), f"steps of earlier attempts: sluice history {victim['name']}\n"
+    assert (line in page) == isinstance(me.up, Up)
+    assert "JobUID" not in page.partition("EVENTS")[0]
+    assert "steps of earlier attempts" not in me.says("show", "guest-1" if victim["name"] == "guest-2" else "guest-2")
 
 
 def submit_to(me: User, queue: str, name: str) -> None:

@@ -117,7 +117,12 @@ async def test_the_history_of_a_released_queue_is_that_of_ps(user: Callable[...,
     me.says("hold", "user-queue")
     me.submit("wait")
     await until(lambda: steps()[1:] == [("Held", 0)], "the Job is held before its first attempt")
-    assert listed() == ("Held", "Suspended: LocalQueue user-queue is inactive", 0)
+    assert listed() == ("Held", "Suspended: LocalQueue user-queue is held", 0)
+    held = "LocalQueue user-queue is held (sluice release user-queue)"
+    assert me.json("show", "wait")["obstacle"] == held
+    for command in (["ps"], ["show", "wait"], ["explain", "wait"]):
+        assert held in me.says(*command)
+    assert "is inactive" not in me.says("show", "wait").partition("HISTORY")[0]
     me.says("release", "user-queue")
     await until(lambda: steps()[1:] == [("Held", 0), ("Resumed", 0)], "the queue is released")
     assert listed() == ("Pending", "", 0)

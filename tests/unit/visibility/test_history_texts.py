@@ -47,6 +47,10 @@ def test_a_preemption_of_which_nothing_is_recorded_keeps_its_message() -> None:
     assert step_text(step("Evicted", "Preempted", VICTIM)) == f"Preempted: {VICTIM}"
 
 
+def test_the_steps_of_a_former_victim_do_not_name_the_uid_of_the_other() -> None:
+    assert step_text(step("Requeued", "Preempted", VICTIM)) == "Preempted"
+
+
 def test_an_event_that_reports_a_step_is_left_out() -> None:
     steps = [step("Admitted", "Admitted"), step("Failed", "BackoffLimitExceeded", "Job has reached its limit")]
     repeated = [event("Started"), event("BackoffLimitExceeded", "Job has reached its limit", type="Warning")]

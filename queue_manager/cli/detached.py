@@ -62,10 +62,7 @@ def start(args: argparse.Namespace, data_dir: Path) -> int:
 
 
 def options_without_effect(args: argparse.Namespace, pid: int) -> str:
-    """Return `; this option has no effect: --cpu 8 (it has 4)` for options that the running cluster has otherwise.
-
-    "" if there are none.
-    """
+    """Return `; this option has no effect: --cpu 8 (it has 4)`; "" if the running cluster has all the given options."""
     others = differences(args, pid)
     what = "these options have" if len(others) > 1 else "this option has"
     return f"; {what} no effect: {', '.join(others)}" if others else ""

@@ -41,9 +41,7 @@ CAN_NEVER_START = "can never start"
 INSTALL = "sluice install | kubectl apply --server-side -f -"
 NOT_INSTALLED = f"does not serve the queue's kinds; to install them: {INSTALL}"
 _NEVER = (reasons.NO_MATCHING_FLAVOR, reasons.EXCEEDS_MAX_QUOTA, reasons.MISCONFIGURED)
-
-
-_NEVER, _WAITS = "cannot start: ", "waits: "
+_CANNOT_START, _WAITS = "cannot start: ", "waits: "
 
 
 class Obstacle(NamedTuple):
@@ -162,10 +160,10 @@ def _of_queues(text: str, local: LocalQueue | None, cluster_queue: ClusterQueue 
     A Job waits for a stopped queue. With one that is missing or inactive it cannot start until an admin acts (`never`).
     """
     if local is None or (cluster_queue is None and not stops(local.spec.stop_policy)):
-        return Obstacle(f"{_NEVER}{text}", "use another queue, or have an admin create it", never=True)
+        return Obstacle(f"{_CANNOT_START}{text}", "use another queue, or have an admin create it", never=True)
     if stops(local.spec.stop_policy) or (cluster_queue is not None and stops(cluster_queue.spec.stop_policy)):
         return Obstacle(f"{_WAITS}{text}")
-    return Obstacle(f"{_NEVER}{text}", "use another queue, or have an admin put it right", never=True)
+    return Obstacle(f"{_CANNOT_START}{text}", "use another queue, or have an admin put it right", never=True)
 
 
 def why_queue_admits_nothing(workload: Workload | None, found: Obstacle | None, state: JobState, reason: str) -> str:
@@ -175,7 +173,7 @@ def why_queue_admits_nothing(workload: Workload | None, found: Obstacle | None, 
     if workload is None:
         return found.text
     is_of_queue = reason in (reasons.SUSPENDED, reasons.MISCONFIGURED)
-    return found.text.removeprefix(_WAITS).removeprefix(_NEVER) if is_of_queue else ""
+    return found.text.removeprefix(_WAITS).removeprefix(_CANNOT_START) if is_of_queue else ""
 
 
 def local_queue_of(job: Job | None, workload: Workload | None) -> Key:

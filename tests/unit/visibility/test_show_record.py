@@ -377,6 +377,28 @@ def test_a_victim_names_who_needed_its_quota_and_no_error_of_its_pods() -> None:
     assert again.preempted_for == "", "it has quota again"
 
 
+@pytest.mark.parametrize(
+    ("reason", "found", "says"),
+    [
+        ("Suspended", Obstacle("waits: LocalQueue q is held"), "LocalQueue q is held"),
+        (
+            "Misconfigured",
+            Obstacle("cannot start: LocalQueue q does not exist", never=True),
+            "LocalQueue q does not exist",
+        ),
+        ("ExceedsMaxQuota", Obstacle("can never start: asks 64 cpu, queue limit 4", never=True), ""),
+        ("Suspended", Obstacle("waits: LocalQueue q is held", certain=False), ""),
+        ("Suspended", None, ""),
+    ],
+)
+def test_a_job_that_its_queue_keeps_has_the_words_of_ps(reason: str, found: Obstacle | None, says: str) -> None:
+    its = workload(conditions=[cond("QuotaReserved", "False", reason)])
+    assert view(job(), its, context=PredictionContext(found)).obstacle == says
+    without = "" if found is None or not found.certain else found.text
+    assert view(job(), None, context=PredictionContext(found)).obstacle == without
+    assert view(RUNS, starts(), context=PredictionContext(found)).obstacle == ""
+
+
 def outlook(**more: Any) -> Explanation:
     """What `sluice explain` says about a pending Job."""
     waiting = workload(conditions=[cond("QuotaReserved", "False", "WaitingForQuota")])

@@ -14,7 +14,7 @@ from typing import Literal, TypeAlias
 import msgspec
 
 from job_controller.json_tree import Json
-from queue_manager.api.api_resources import MUTATING_WEBHOOKS, NAMESPACES, VALIDATING_WEBHOOKS, Resource
+from queue_manager.api.api_resources import CRDS, MUTATING_WEBHOOKS, NAMESPACES, VALIDATING_WEBHOOKS, Resource
 from queue_manager.cli import output
 from queue_manager.cli.connection import connect
 from queue_manager.cli.exit_codes import EXIT_NEVER, EXIT_OK, EXIT_UNEXPECTED
@@ -79,7 +79,7 @@ async def _run(args: argparse.Namespace, wanted: list[Json], where: RolesOnly | 
         found = await installed(client, where)
         rows = await check(client, wanted, found)
     shown, said, notice = rows, "nothing would change", ""
-    if not found and args.output not in MACHINE_FORMS and any(row.result == "created" for row in rows):
+    if is_absent(found) and args.output not in MACHINE_FORMS and any(row.result == "created" for row in rows):
         shown, said = [row for row in rows if row.result != "created"], NOT_INSTALLED.format(command_of(args))
         notice = said if shown else ""
     output.show(args.output, COLUMNS, shown, said, notice=notice, row_type=UpgradeRow, name=object_name)
@@ -87,6 +87,11 @@ async def _run(args: argparse.Namespace, wanted: list[Json], where: RolesOnly | 
     if any(row.result in ("conflict", "refused") for row in rows):
         return EXIT_NEVER
     return EXIT_UNEXPECTED if rows else EXIT_OK
+
+
+def is_absent(found: list[Live]) -> bool:
+    """Whether there is no more of an installation than what `sluice uninstall` leaves: CRDs and the namespace."""
+    return all(resource in (CRDS, NAMESPACES) for resource, _ in found)
 
 
 async def check(client: RestClient, wanted: list[Json], found: list[Live]) -> list[UpgradeRow]:

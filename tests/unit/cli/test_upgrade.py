@@ -7,8 +7,8 @@ from typing import Any
 import orjson
 import pytest
 
-from queue_manager.api.api_resources import MUTATING_WEBHOOKS
-from queue_manager.cli.upgrade import check, left_over
+from queue_manager.api.api_resources import CONFIG_MAPS, CRDS, MUTATING_WEBHOOKS, NAMESPACES, Resource
+from queue_manager.cli.upgrade import check, is_absent, left_over
 from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.transport_protocol import Relay, Request, Response
 from queue_manager.installation import object_names
@@ -70,3 +70,12 @@ def test_webhooks_refuse_jobs_if_they_stay_without_their_service(
     [row] = left_over([(MUTATING_WEBHOOKS, live)], wanted)
     assert row.result == result
     assert row.change.endswith("kubectl delete mutatingwebhookconfigurations.admissionregistration.k8s.io hooks")
+
+
+@pytest.mark.parametrize(
+    ("kinds", "absent"),
+    [((), True), ((CRDS, NAMESPACES), True), ((CRDS, CONFIG_MAPS), False)],
+    ids=["empty cluster", "after an uninstallation", "installed"],
+)
+def test_what_an_uninstallation_leaves_is_no_installation(kinds: tuple[Resource, ...], absent: bool) -> None:
+    assert is_absent([(kind, {"metadata": {"name": "n"}}) for kind in kinds]) == absent

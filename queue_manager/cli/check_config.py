@@ -1,6 +1,7 @@
 """`sluice check-config F`: prints all errors with their lines, or the configuration with all defaults filled in.
 
-Errors and settings without effect go to standard error, the configuration to standard output.
+Errors, settings without effect, and fields for which `sluice install` refuses the file go to standard error, the
+configuration to standard output.
 """
 
 from __future__ import annotations
@@ -13,8 +14,10 @@ from queue_manager.cli.standard_streams import say, sentence
 from queue_manager.configuration import ConfigurationError, loads, own_namespace
 from queue_manager.configuration.config_as_yaml import as_yaml
 from queue_manager.configuration.loading import read_text
+from queue_manager.installation.fixed_config_fields import certificate_misfits, misfits
 
 STDIN = "<stdin>"
+MANAGED = "Managed"  # the default of `certificates.source`
 
 
 def run(args: argparse.Namespace) -> int:
@@ -32,6 +35,8 @@ def run(args: argparse.Namespace) -> int:
     sys.stdout.flush()
     for field in config.ignored:
         say(f"{name}: ignored: {field}")
+    for problem in (*misfits(config, text, name), *certificate_misfits(config, text, name, MANAGED)):
+        say(f"{problem} (`sluice install --config` refuses it)")
     return EXIT_OK
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import shlex
 import sys
 from pathlib import Path
 
@@ -13,12 +14,19 @@ from job_controller.json_tree import Json
 from queue_manager import kube_yaml
 from queue_manager.cli.check_config import named_text
 from queue_manager.cli.exit_codes import EXIT_NEVER, EXIT_OK, CommandRefused
+from queue_manager.cli.standard_streams import say
 from queue_manager.configuration import ConfigurationError, loads
 from queue_manager.installation.fixed_config_fields import certificate_misfits, misfits
 from queue_manager.installation.helm_values import SettingsError, merged_values, settings_from, values_yaml
+from queue_manager.installation.object_names import DEFAULT_NAMESPACE
 from queue_manager.installation.objects import objects
-from queue_manager.installation.settings import MANAGED, MAX_VALUES, Settings
+from queue_manager.installation.settings import MANAGED, MAX_VALUES, UNPUBLISHED, Settings
 from queue_manager.installation.yaml_text import as_yaml
+
+LOCAL_IMAGE = (
+    f"sluice install: image.repository is the default, {UNPUBLISHED}, which no registry has: load that image of `make "
+    "image` onto each node, or name a registry that has it: --set image.repository=registry.example/sluice"
+)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -26,8 +34,23 @@ def run(args: argparse.Namespace) -> int:
     if args.list_settings:
         sys.stdout.write(values_yaml())
         return EXIT_OK
-    sys.stdout.write(as_yaml(objects(read_settings(args), args.namespace)))
+    settings = read_settings(args)
+    sys.stdout.write(as_yaml(objects(settings, args.namespace)))
+    if settings.image.repository == UNPUBLISHED:
+        say(LOCAL_IMAGE)
     return EXIT_OK
+
+
+def command_of(args: argparse.Namespace) -> str:
+    """Return the command that installs what these arguments, of `sluice upgrade --check` too, describe."""
+    words = ["--namespace", args.namespace] if args.namespace != DEFAULT_NAMESPACE else []
+    words += [word for each in args.values for word in ("--values", each)]
+    words += [word for each in args.set for word in ("--set", each)]
+    words += ["--config", args.config] if args.config is not None else []
+    words += ["--without-crds"] if args.without_crds else []
+    words += ["--namespaced", ",".join(args.namespaced)] if args.namespaced else []
+    words += ["--cluster-objects", args.cluster_objects] if args.cluster_objects is not None else []
+    return f"{shlex.join(['sluice', 'install', *words])} | kubectl apply --server-side -f -"
 
 
 def read_settings(args: argparse.Namespace) -> Settings:

@@ -62,9 +62,10 @@ class ConfigModel(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Only:
-    """Only this version of the API has the field."""
+    """Only this version of the API has the field. `instead`: what another version has in its place."""
 
     version: str
+    instead: str = ""
 
     def __get_pydantic_json_schema__(self, core: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
         return {**handler(core), "x-only": self.version}
@@ -161,6 +162,13 @@ def fields_of(model: type[ConfigModel], version: str = "") -> Mapping[str, Field
 def only_version(field: FieldInfo) -> str:
     """The one version that has the field; empty: all."""
     return next((mark.version for mark in metadata(field) if isinstance(mark, Only)), "")
+
+
+def other_version(field: FieldInfo) -> str:
+    """Which version has the field, and what to do in a file of another one."""
+    only = next(mark for mark in metadata(field) if isinstance(mark, Only))
+    remedy = "remove it" if only.version == V1BETA1 else "remove it, or write that version"
+    return f"only {only.version} has it; {remedy}{only.instead and f': {only.instead}'}"
 
 
 def no_effect_reason(field: FieldInfo) -> str:

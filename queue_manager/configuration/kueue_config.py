@@ -49,6 +49,8 @@ from queue_manager.configuration.webhook_and_tls_sections import SERVING, Intern
 from queue_manager.configuration.yaml_places import nearest
 
 OTHER_KINDS = NoEffect("Sluice manages batch/job only")
+WAITS_BY_DEFAULT = "waiting is on unless featureGates has DisableWaitForPodsReady: true"
+SHARES_IF_PRESENT = "fair sharing is on if the section fairSharing is present"
 STRATEGIES = ("LessThanOrEqualToFinalShare", "LessThanInitialShare")
 
 # --- waiting for pods ----------------------------------------------------------------------------------------
@@ -95,7 +97,7 @@ class Overrides(ConfigModel):
 class WaitForPodsReady(ConfigModel):
     """Evicts admitted Workloads whose pods do not become ready, or do not stay ready."""
 
-    enable: Annotated[bool, Only(V1BETA1)] = Field(default=False, exclude=True)
+    enable: Annotated[bool, Only(V1BETA1, WAITS_BY_DEFAULT)] = Field(default=False, exclude=True)
     """Whether it is on."""
 
     timeout: Duration = 30 * MINUTE
@@ -180,7 +182,7 @@ class Resources(ConfigModel):
 class FairSharing(ConfigModel):
     """Shares unused quota of a cohort by weight. Present means on."""
 
-    enable: Annotated[bool, Only(V1BETA1)] = Field(default=False, exclude=True)
+    enable: Annotated[bool, Only(V1BETA1, SHARES_IF_PRESENT)] = Field(default=False, exclude=True)
     """Whether it is on."""
 
     preemption_strategies: Annotated[

@@ -31,7 +31,7 @@ def read_section(node: yaml.MappingNode, model: type[ConfigModel], path: str, fi
         if field is None:
             tree[key] = None
         elif config_field_types.only_version(field) not in ("", findings.version):
-            findings.unreadable(where, f"unknown field; only {config_field_types.only_version(field)} has it")
+            findings.unreadable(where, f"unknown field; {config_field_types.other_version(field)}")
         elif child.tag != NULL:
             if (reason := config_field_types.no_effect_reason(field)) and not _is_empty(child):
                 findings.ignored.append(f"{where}: {reason}")

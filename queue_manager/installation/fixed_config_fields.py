@@ -7,72 +7,77 @@ BEHAVIOUR.md#q216-fixed-fields-of-an-installation.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+import re
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 import yaml
 from pydantic.alias_generators import to_camel
 
 from queue_manager.api import component_names
-from queue_manager.configuration.addresses import OFF, parse
 from queue_manager.configuration.kueue_config import KueueConfig
 from queue_manager.configuration.webhook_and_tls_sections import CERTIFICATE_FOLDER
 from queue_manager.configuration.yaml_places import ConfigurationProblem, Findings, compose, line_of
 from queue_manager.installation.object_names import HEALTH_PORT, METRICS_PORT, VISIBILITY_PORT, WEBHOOK_PORT
 
-Test = Callable[[object], bool]
+REMEDY = "change the field, or leave it out"
 
 
-class _Fixed(NamedTuple):
-    """A field: where it is, which values fit, and what these are in words."""
+class FixedField(NamedTuple):
+    """A field: where it is, which values fit, and what these are in words.
+
+    `pattern` matches the texts of the values that fit, in the syntax that Python and Go have in common: Helm compares
+    them too (`helm_config_check`). The text of an absent value is empty.
+    """
 
     section: str
     field: str
-    fits: Test
+    pattern: str
     wanted: str
+    remedy: str = REMEDY
 
     @property
     def path(self) -> str:
+        """The path of the field in a file."""
         return f"{to_camel(self.section)}.{to_camel(self.field)}"
 
-    def value(self, config: KueueConfig) -> object:
-        """What the configuration says; None without that section."""
+    def text(self, config: KueueConfig) -> str:
+        """Return the value in the configuration as text."""
         section = getattr(config, self.section)
-        return getattr(section, self.field) if section is not None else None
+        value = getattr(section, self.field) if section is not None else None
+        if value is None:
+            return ""
+        return str(value).lower() if isinstance(value, bool) else str(value)
+
+    def fits(self, text: str) -> bool:
+        """Whether a value, as text, is what an installation has."""
+        return re.fullmatch(self.pattern, text) is not None
 
 
-def _has_port(port: int) -> Test:
-    return lambda address: address not in OFF and parse(str(address)).port == port
-
-
-def _is(*values: object) -> Test:
-    return lambda value: value in values
-
-
-def _is_metrics_address(address: object) -> bool:
-    return address in OFF or parse(str(address)).is_loopback or _has_port(METRICS_PORT)(address)
-
-
+LOOPBACK = r"(\[?[0:]*:0*1\]?|127(\.[0-9]+){3}|localhost):[0-9]+"
 CERTIFICATES = "internal_cert_management"
 ADDED = "internalCertManagement:\n  enable: false\n"  # with certificates of another issuer
 MANAGED = "true, because certificates.source is Managed"
-MOUNTED = "false with certificates.source {}; leave the section out, and the installation adds that"
+MOUNTED = "false with certificates.source {}"
+LEFT_OUT = "leave the section out, and the installation adds that"
 NOT_ADDED = "cannot be added to this text; add `internalCertManagement: {enable: false}`"
 SERVICE, SECRET = component_names.WEBHOOK_SERVICE, component_names.WEBHOOK_SECRET
 FIXED = (
-    _Fixed("health", "health_probe_bind_address", _has_port(HEALTH_PORT), f"port {HEALTH_PORT}"),
-    _Fixed("health", "readiness_endpoint_name", _is("readyz"), "readyz"),
-    _Fixed("health", "liveness_endpoint_name", _is("healthz"), "healthz"),
-    _Fixed("metrics", "bind_address", _is_metrics_address, f'port {METRICS_PORT}, or "0" for no metrics'),
-    _Fixed("webhook", "port", _is(0, WEBHOOK_PORT), f"port {WEBHOOK_PORT}"),
-    _Fixed("visibility_server", "bind_port", _is(None, VISIBILITY_PORT), f"port {VISIBILITY_PORT}"),
+    FixedField("health", "health_probe_bind_address", f".*:0*{HEALTH_PORT}", f"port {HEALTH_PORT}"),
+    FixedField("health", "readiness_endpoint_name", "readyz", "readyz"),
+    FixedField("health", "liveness_endpoint_name", "healthz", "healthz"),
+    FixedField(
+        "metrics", "bind_address", f"0?|.*:0*{METRICS_PORT}|{LOOPBACK}", f'port {METRICS_PORT}, or "0" for no metrics'
+    ),
+    FixedField("webhook", "port", f"0|{WEBHOOK_PORT}", f"port {WEBHOOK_PORT}"),
+    FixedField("visibility_server", "bind_port", f"|{VISIBILITY_PORT}", f"port {VISIBILITY_PORT}"),
 )
 OWN_CERTIFICATES = (
-    _Fixed(CERTIFICATES, "enable", _is(True), MANAGED),
-    _Fixed(CERTIFICATES, "webhook_service_name", _is(SERVICE), SERVICE),
-    _Fixed(CERTIFICATES, "webhook_secret_name", _is(SECRET), SECRET),
+    FixedField(CERTIFICATES, "enable", "true", MANAGED, "leave it out, or set certificates.source"),
+    FixedField(CERTIFICATES, "webhook_service_name", re.escape(SERVICE), SERVICE),
+    FixedField(CERTIFICATES, "webhook_secret_name", re.escape(SECRET), SECRET),
 )
-MOUNTED_CERTIFICATES = (_Fixed("webhook", "cert_dir", _is(CERTIFICATE_FOLDER), CERTIFICATE_FOLDER),)
+MOUNTED_CERTIFICATES = (FixedField("webhook", "cert_dir", re.escape(CERTIFICATE_FOLDER), CERTIFICATE_FOLDER),)
 
 
 def misfits(config: KueueConfig, text: str, name: str) -> list[ConfigurationProblem]:
@@ -87,23 +92,19 @@ def certificate_misfits(config: KueueConfig, text: str, name: str, source: str) 
     problems = list(_misfits(MOUNTED_CERTIFICATES, config, text, name))
     path = f"{to_camel(CERTIFICATES)}.enable"
     if _lines(text, to_camel(CERTIFICATES)):
-        enabled = _Fixed(CERTIFICATES, "enable", _is(False), MOUNTED.format(source))
+        enabled = FixedField(CERTIFICATES, "enable", "false", MOUNTED.format(source), LEFT_OUT)
         problems += _misfits((enabled,), config, text, name)
     elif len(_lines(f"{text}\n{ADDED}", path)) < 2:
         problems.append(ConfigurationProblem(name, 0, path, NOT_ADDED))
     return problems
 
 
-def _misfits(fields: Iterable[_Fixed], config: KueueConfig, text: str, name: str) -> Iterator[ConfigurationProblem]:
+def _misfits(fields: Iterable[FixedField], config: KueueConfig, text: str, name: str) -> Iterator[ConfigurationProblem]:
     for each in fields:
-        if not each.fits(value := each.value(config)):
+        if not each.fits(value := each.text(config)):
             line = (_lines(text, each.path) or [0])[-1]
-            message = f"{_shown(value)}; an installation has {each.wanted}"
+            message = f"{value}; an installation has {each.wanted}; {each.remedy}"
             yield ConfigurationProblem(name, line, each.path, message)
-
-
-def _shown(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _lines(text: str, path: str) -> list[int]:

@@ -20,7 +20,7 @@ from queue_manager.installation.helm_text import chart_template
 from queue_manager.installation.helm_values import values_schema, values_yaml
 from queue_manager.installation.monitoring import RUNBOOK, plain_rule_groups
 from queue_manager.installation.objects import objects, template_groups
-from queue_manager.installation.settings import Settings
+from queue_manager.installation.settings import UNPUBLISHED, Settings
 from queue_manager.installation.yaml_text import as_yaml
 
 ROOTS = ("chart", "manifests", "monitoring")
@@ -39,7 +39,12 @@ Run `sluice uninstall` after it: nothing converts v1beta1 then, and each read of
 
 It has Roles only. `helm uninstall` keeps LocalQueues and Workloads, and running Jobs keep running.
 {{- end }}
-"""
+{{- if eq .Values.image.repository "<unpublished>" }}
+
+image.repository is the default, <unpublished>, which no registry has: load that image of `make image` onto each node,
+or name a registry that has it: --set image.repository=registry.example/sluice
+{{- end }}
+""".replace("<unpublished>", UNPUBLISHED)
 
 
 def files() -> dict[str, str]:

@@ -88,7 +88,8 @@ def settings_from(documents: Iterable[Json], assignments: Iterable[str]) -> Sett
     try:
         return Settings.model_validate(_merged(values_of(Settings()), values))
     except ValidationError as error:
-        raise SettingsError("\n".join(mistake(each) for each in error.errors())) from None
+        known = list(_annotations(Settings))
+        raise SettingsError("\n".join(mistake(each, known) for each in error.errors())) from None
 
 
 def merged_values(documents: Iterable[Json], assignments: Iterable[str]) -> Json:
@@ -117,11 +118,18 @@ def _assignment(text: str) -> Json:
 
 def _is_text(path: str) -> bool:
     """Whether this setting is a string."""
-    found: object = Settings
-    for name in path.split("."):
-        fields = found.model_fields if isinstance(found, type) and issubclass(found, BaseModel) else {}
-        found = next((field.annotation for key, field in fields.items() if (field.alias or key) == name), None)
-    return found is str
+    return _annotations(Settings).get(path) is str
+
+
+def _annotations(model: type[BaseModel], around: str = "") -> dict[str, object]:
+    """Return the types of all settings and sections by their paths."""
+    found: dict[str, object] = {}
+    for key, field in model.model_fields.items():
+        path = f"{around}{field.alias or key}"
+        found[path] = inner = field.annotation
+        if isinstance(inner, type) and issubclass(inner, BaseModel):
+            found |= _annotations(inner, f"{path}.")
+    return found
 
 
 def _listed(tree: object, text: str) -> object:

@@ -6,12 +6,15 @@ Those of a KueueConfig have the same form: `configuration.value_errors`.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from queue_manager.configuration.quoted_text import quoted
+from queue_manager.visibility.similar_names import similar_names, suggestion
 
 DNS_NAME = "lower-case letters, digits and -, in parts joined by ."
+LISTED = "sluice install --list-settings names them all"
+MOST_PLACES = 3  # of settings with the same name that are suggested
 WANTED = {
     "bool_parsing": "true or false",
     "bool_type": "true or false",
@@ -43,14 +46,27 @@ PATTERNS = {
 """What a text must be whose setting has a pattern, by its path without indexes."""
 
 
-def mistake(error: Mapping[str, Any]) -> str:
-    """Return one of pydantic's errors as a line."""
+def mistake(error: Mapping[str, Any], known: Collection[str]) -> str:
+    """Return one of pydantic's errors as a line. `known`: the paths of all settings and of the sections around them."""
     path = _path(error["loc"])
     if error["type"] == "extra_forbidden":
-        return f"{path}: unknown setting"
+        return f"{path}: unknown setting; {_instead(path, known)}"
     if error["type"] == "value_error":  # of a validator of ours, whose text says all
         return ": ".join(filter(None, (path, error["msg"].removeprefix("Value error, "))))
     return f"{path}: {_said(error, error.get('ctx') or {})}"
+
+
+def _instead(path: str, known: Collection[str]) -> str:
+    """Suggest settings that resemble an unknown one in its section, or have its name in others, else name what is
+    allowed there.
+    """
+    section, _, name = path.rpartition(".")
+    beside = {each.rpartition(".")[2]: each for each in known if each.rpartition(".")[0] == section}
+    meant = [beside[each] for each in similar_names(name, beside)]
+    elsewhere = [each for each in known if each.rpartition(".")[2] == name]
+    if not meant and len(elsewhere) <= MOST_PLACES:
+        meant = elsewhere
+    return suggestion(meant) or (f"allowed here: {', '.join(beside)}" if section else LISTED)
 
 
 def _path(location: tuple[str | int, ...]) -> str:

@@ -19,6 +19,7 @@ from queue_manager.installation.object_names import VERSION, WEBHOOK_SECRET
 from queue_manager.installation.policy_settings import BREAK_GLASS_GROUP
 
 Json = dict[str, Any]
+UNPUBLISHED = "sluice"  # the image as `make image` names it: no registry has it
 MANAGED: Literal["Managed"] = "Managed"
 QUANTITY = r"^\+?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+|[numkMGTPE]|[KMGTPE]i)?$"
 PEM_CERTIFICATE = "-----BEGIN CERTIFICATE-----"
@@ -80,8 +81,9 @@ class Model(ApiModel):
 class Image(Model):
     """The container image."""
 
-    repository: Annotated[str, Field(min_length=1)] = "sluice"
-    """Registry and name, without tag."""
+    repository: Annotated[str, Field(min_length=1)] = UNPUBLISHED
+    """Registry and name, without tag. No registry has the default: load that image of `make image` onto each node, or
+    push it to a registry of yours."""
 
     tag: str = VERSION
     """The tag; it has no effect with a digest."""

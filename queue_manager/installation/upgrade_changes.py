@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
+from difflib import SequenceMatcher
 from typing import Any, NamedTuple
 
 from job_controller.json_tree import Json
@@ -13,7 +14,8 @@ from job_controller.json_tree import Json
 OF_SERVER = ("managedFields", "resourceVersion", "generation", "creationTimestamp", "uid")
 RELEASE, RELEASE_NAMESPACE = "meta.helm.sh/release-name", "meta.helm.sh/release-namespace"
 OF_HELM = (RELEASE, RELEASE_NAMESPACE, "app.kubernetes.io/managed-by")
-MAX_SHOWN = 40  # characters of a value
+MAX_SHOWN = 60  # characters of a value
+CONTEXT = 10  # characters that two long values have in common and that are shown beside their difference
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +31,7 @@ class FieldChange:
             return f"{self.path} added: {_shown(self.new)}"
         if self.new is None:
             return f"{self.path} removed: {_shown(self.old)}"
-        return f"{self.path}: {_shown(self.old)} → {_shown(self.new)}"
+        return f"{self.path}: {' → '.join(_shown_pair(_text(self.old), _text(self.new)))}"
 
 
 def changes(live: Json, applied: Json) -> list[FieldChange]:
@@ -68,8 +70,18 @@ def _differences(path: str, old: object, new: object) -> Iterator[FieldChange]:
     elif isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
         for index, (one, other) in enumerate(zip(old, new, strict=True)):
             yield from _differences(f"{path}[{index}]", one, other)
+    elif isinstance(old, list) and isinstance(new, list) and all(isinstance(each, str) for each in (*old, *new)):
+        yield from _items(path, old, new)
     elif old != new:
         yield FieldChange(path, old, new)
+
+
+def _items(path: str, old: list[str], new: list[str]) -> Iterator[FieldChange]:
+    """Yield the texts, such as arguments, by which one list differs from the other."""
+    for kind, start, end, other_start, other_end in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
+        if kind != "equal":
+            yield from (FieldChange(path, each, None) for each in old[start:end])
+            yield from (FieldChange(path, None, each) for each in new[other_start:other_end])
 
 
 def _joined(path: str, key: str) -> str:
@@ -86,6 +98,28 @@ def _by_name(items: list[Json]) -> Json:
     return {f"[{item['name']}]": item for item in items}
 
 
+def _text(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
 def _shown(value: object) -> str:
-    text = json.dumps(value, ensure_ascii=False)
-    return text if len(text) <= MAX_SHOWN else f"{text[: MAX_SHOWN - 1]}…"
+    return _cut(_text(value), 0)
+
+
+def _shown_pair(old: str, new: str) -> tuple[str, str]:
+    """Return both texts; what is long is cut to the part that differs, and a little of what is around it."""
+    same = next(
+        (i for i, (one, other) in enumerate(zip(old, new, strict=False)) if one != other), min(map(len, (old, new)))
+    )
+    start = same - CONTEXT if same > MAX_SHOWN // 2 else 0
+    return _cut(old, start), _cut(new, start)
+
+
+def _cut(text: str, start: int) -> str:
+    """Return the text if it is short, else MAX_SHOWN characters from `start`, which may be past its last part."""
+    if len(text) <= MAX_SHOWN:
+        return text
+    start = min(start, len(text) - MAX_SHOWN + 1)
+    before = "…" if start else ""
+    end = start + MAX_SHOWN - len(before)
+    return f"{before}{text[start:end]}" if end >= len(text) else f"{before}{text[start : end - 1]}…"

@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 import yaml
 
+from queue_manager.configuration.loading import loads
+from queue_manager.installation.fixed_config_fields import certificate_misfits, misfits
 from queue_manager.installation.helm_values import SettingsError, settings_from
 from queue_manager.installation.objects import objects
 from queue_manager.installation.settings import CONFIG
@@ -135,17 +137,17 @@ IN_WRONG_CONFIG = (
     'waitForPodsReady.requeuingStrategy.timestamp: "Foo" is not one of Creation, Eviction',
     "waitForPodsReady.requeuingStrategy.backoffLimitCount: -1 is less than 0",
     "leaderElection.leaderElect: integer instead of boolean",
-    'leaderElection.leaseDuration: "soon" does not match',
+    'leaderElection.leaseDuration: "soon" is not allowed; must be a duration such as "30s", "5m" or "1h30m"',
     'jobController.manage: "Some" is not one of All, ManagedBy',
     "tls.cipherSuites: object instead of array",
     "managedJobsNamespaceSelector.matchExpressions[0].operatr: unknown field",
 )
 
 
-def with_config(command: str, text: str, folder: Path) -> subprocess.CompletedProcess[str]:
+def with_config(command: str, text: str, folder: Path, *settings: str) -> subprocess.CompletedProcess[str]:
     file = folder / "config.yaml"
     file.write_text(text)
-    values = ("--set-file", f"managerConfig.controllerManagerConfigYaml={file}")
+    values = ("--set-file", f"managerConfig.controllerManagerConfigYaml={file}", *settings)
     return subprocess.run(
         [str(provide.find("helm")), command, str(CHART), *values], check=False, capture_output=True, text=True
     )
@@ -176,6 +178,46 @@ def test_helm_names_all_fields_and_types_of_a_configuration_that_are_wrong(tmp_p
 def test_helm_accepts_a_configuration_that_a_manager_accepts(text: str, tmp_path: Path) -> None:
     settings_from([{"managerConfig": {"controllerManagerConfigYaml": text}}], [])
     done = with_config("template", text, tmp_path)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("section", "source"),
+    [
+        ("webhook: {port: 9555}", "Managed"),
+        ('health: {healthProbeBindAddress: ":9090", livenessEndpointName: live}', "Managed"),
+        ('health: {healthProbeBindAddress: "0"}', "Managed"),
+        ('metrics: {bindAddress: ":9443"}', "Managed"),
+        ("visibilityServer: {bindPort: 8083}", "Managed"),
+        ("internalCertManagement: {enable: false}", "Managed"),
+        ("internalCertManagement: {webhookSecretName: s, webhookServiceName: w}", "Managed"),
+        ("webhook: {certDir: /certs}", "Secret"),
+    ],
+)
+def test_helm_refuses_fields_that_are_fixed_as_sluice_install_does(section: str, source: str, tmp_path: Path) -> None:
+    text = f"{HEAD}{section}\n"
+    config = loads(text)
+    problems = [*misfits(config, text, "file"), *certificate_misfits(config, text, "file", source)]
+    done = with_config("template", text, tmp_path, "--set", f"certificates.source={source}")
+    assert done.returncode == 1
+    assert problems
+    for problem in problems:
+        assert f"  {problem.field}: {problem.message}\n" in done.stderr
+    assert "  sluice install --config FILE, with the same settings, names the lines\n" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "sections",
+    [
+        "webhook: {port: 0}\nhealth:\nmetrics: {bindAddress: 127.0.0.1:8080}\ninternalCertManagement: {enable: true}",
+        'health: {healthProbeBindAddress: "0.0.0.0:8081"}\nmetrics: {bindAddress: "[::1]:9000"}\nvisibilityServer: {}',
+        'webhook: {port: 9443}\nmetrics: {bindAddress: "0"}\nvisibilityServer: {bindPort: 8082}',
+        'metrics: {bindAddress: "localhost:1"}\nwebhook: {certDir: /unused}',
+    ],
+)
+def test_helm_accepts_fields_that_fit_an_installation(sections: str, tmp_path: Path) -> None:
+    settings_from([{"managerConfig": {"controllerManagerConfigYaml": f"{HEAD}{sections}\n"}}], [])
+    done = with_config("template", f"{HEAD}{sections}\n", tmp_path)
     assert done.returncode == 0, done.stderr
 
 

@@ -85,6 +85,26 @@ def test_each_change_is_named_and_not_made(installed: ControlPlane) -> None:
     assert kubectl(installed, "-n", "kueue-system", "get", "deployment", "-o", "json") == before
 
 
+def test_webhooks_that_would_refuse_jobs_come_first_with_what_deletes_them(installed: ControlPlane) -> None:
+    """`kubectl apply` leaves them, and no manager answers them."""
+    off = ("--set", "webhook.enabled=false")
+    code, rows, _ = command(installed, "upgrade", "--check", *off)
+    assert (code, [row["kind"] for row in rows if row["result"] == "refuses Jobs"]) == (
+        1,
+        ["MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"],
+    )
+    apply(installed, *off)
+    with pytest.raises(AssertionError, match="failed calling webhook"):
+        submit(installed, "refused", suspend=True)
+    for row in rows[:2]:
+        _, delete = row["change"].split("kubectl ")
+        kubectl(installed, *delete.split())
+    submit(installed, "accepted", suspend=True)
+    kubectl(installed, "delete", "job", "accepted")
+    _, rows, _ = command(installed, "upgrade", "--check", *off)
+    assert {row["result"] for row in rows} == {"left over"}
+
+
 def test_a_field_that_somebody_else_has_set_is_a_conflict(installed: ControlPlane) -> None:
     kubectl(installed, "-n", "kueue-system", "scale", "deployment", "kueue-controller-manager", "--replicas=1")
     code, rows, _ = command(installed, "upgrade", "--check")
@@ -124,6 +144,14 @@ def test_on_an_empty_cluster_everything_would_be_created() -> None:
         code, rows, _ = command(plane, "upgrade", "--check")
         assert code == 1
         assert {row["result"] for row in rows} == {"created"}
+        table = [*SLUICE, "upgrade", "--check", "--without-crds", "--kubeconfig", str(plane.kubeconfig)]
+        done = subprocess.run(table, check=False, capture_output=True, text=True, cwd=ROOT)
+        install = "sluice install --without-crds | kubectl apply --server-side -f -"
+        assert (done.returncode, done.stdout, done.stderr) == (
+            1,
+            f"Sluice is not installed; to install it: {install}\n",
+            "",
+        )
         code, rows, _ = command(plane, "upgrade", "--check", "--set", "monitoring.serviceMonitor.enabled=true")
         assert code == 2
         assert {row["kind"] for row in rows if row["result"] == "refused"} == {"ServiceMonitor"}

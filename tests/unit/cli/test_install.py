@@ -128,6 +128,22 @@ def test_a_namespace_must_be_a_dns_label(command: list[str], name: str, capsys: 
     assert f"argument {command[-1]}: " in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ([], "sluice install: image.repository is the default, sluice, which no registry has: "),
+        (["--set", "image.repository=registry.example/sluice"], ""),
+    ],
+)
+def test_an_image_that_no_registry_has_is_named(
+    options: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["install", *options]) == 0
+    error = capsys.readouterr().err
+    assert error.startswith(said)
+    assert bool(error) == bool(said)
+
+
 FLAVOR = """\
 apiVersion: kueue.x-k8s.io/v1beta2
 kind: ResourceFlavor

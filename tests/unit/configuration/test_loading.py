@@ -27,7 +27,17 @@ def problems(text: str) -> list[str]:
     [
         ("fooBar: 1", "f:3: fooBar: unknown field; allowed here: admissionFairSharing, backfill, clientConnection,"),
         ("waitForPodReady: {}", 'f:3: waitForPodReady: unknown field; did you mean "waitForPodsReady"?'),
-        ("waitForPodsReady:\n  enable: true", "f:4: waitForPodsReady.enable: unknown field; only v1beta1 has it"),
+        (
+            "waitForPodsReady:\n  enable: true",
+            "f:4: waitForPodsReady.enable: unknown field; only v1beta1 has it; remove it: waiting is on unless "
+            "featureGates has DisableWaitForPodsReady: true",
+        ),
+        (
+            "fairSharing: {enable: true, preemptionStrategies: [LessThanInitialShare]}",
+            "f:3: fairSharing.enable: unknown field; only v1beta1 has it; remove it: fair sharing is on if the section "
+            "fairSharing is present",
+        ),
+        ("queueVisibility: {}", "f:3: queueVisibility: unknown field; only v1beta1 has it; remove it"),
         (
             "wait_for_pods_ready:\n  timeout: 5m",
             "f:3: wait_for_pods_ready: unknown field; allowed here: ",

@@ -44,9 +44,9 @@ def test_a_wrong_value_is_named_with_the_setting_and_what_is_allowed(path: str) 
         assert line.startswith(path)
         assert not OF_PYDANTIC.search(line), line
         assert TOO_LONG not in line
-        assert re.search(r"; must |unknown setting$|not a quantity|is negative|needs the queue|^managerConfig", line), (
-            line
-        )
+        assert re.search(
+            r"; must |unknown setting; |not a quantity|is negative|needs the queue|^managerConfig", line
+        ), line
 
 
 def test_each_pattern_has_words() -> None:
@@ -54,3 +54,22 @@ def test_each_pattern_has_words() -> None:
     found = {path for path, schema in settings_in(SCHEMA) if "pattern" in {**schema, **schema.get("items", {})}}
     assert found == set(PATTERNS)
     assert "pattern" in json.dumps(SCHEMA["properties"][QUANTITIES])
+
+
+@pytest.mark.parametrize(
+    ("path", "line"),
+    [
+        ("image.tags", "image.tags: unknown setting; did you mean image.tag?"),
+        ("image.repo", "image.repo: unknown setting; allowed here: repository, tag, digest, pullPolicy"),
+        ("webhooks.enabled", "webhooks: unknown setting; did you mean webhook?"),
+        (
+            "monitoring.serviceMonitors.interval",
+            "monitoring.serviceMonitors: unknown setting; did you mean monitoring.serviceMonitor?",
+        ),
+        ("repository", "repository: unknown setting; did you mean image.repository?"),
+        ("enabled", "enabled: unknown setting; sluice install --list-settings names them all"),
+        ("nothingLikeIt", "nothingLikeIt: unknown setting; sluice install --list-settings names them all"),
+    ],
+)
+def test_an_unknown_setting_is_named_with_those_that_may_be_meant(path: str, line: str) -> None:
+    assert said(path, "x") == [line]

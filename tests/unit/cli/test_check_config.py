@@ -1,0 +1,44 @@
+"""`sluice check-config`: what it says of a valid configuration beside its defaults."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from queue_manager.cli.main import main
+
+HEAD = "apiVersion: config.kueue.x-k8s.io/v1beta2\nkind: Configuration\n"
+
+
+def said(section: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> list[str]:
+    """Standard error, without the name of the file, for a file that is valid."""
+    file = folder / "config.yaml"
+    file.write_text(f"{HEAD}{section}\n")
+    assert main(["check-config", str(file)]) == 0
+    out, error = capsys.readouterr()
+    assert out.startswith(f"# {file} is valid.")
+    return [line.removeprefix(str(file)) for line in error.splitlines()]
+
+
+@pytest.mark.parametrize(
+    ("section", "problem"),
+    [
+        ("webhook: {port: 9555}", "webhook.port: 9555; an installation has port 9443; "),
+        ("internalCertManagement: {enable: false}", "internalCertManagement.enable: false; an installation has true, "),
+        ("internalCertManagement: {webhookSecretName: s}", "internalCertManagement.webhookSecretName: s; an "),
+    ],
+)
+def test_fields_that_an_installation_does_not_have_are_named(
+    section: str, problem: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    [line] = said(section, tmp_path, capsys)
+    assert line.startswith(f":3: {problem}")
+    assert line.endswith(" (`sluice install --config` refuses it)")
+
+
+@pytest.mark.parametrize("section", ["webhook: {port: 9443}", "manageJobsWithoutQueueName: true", ""])
+def test_nothing_is_said_of_a_configuration_that_fits(
+    section: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert said(section, tmp_path, capsys) == []

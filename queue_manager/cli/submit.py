@@ -12,7 +12,6 @@ import asyncio
 import copy
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from dataclasses import replace as replace_fields
 from typing import Any
@@ -319,17 +318,22 @@ def _cause_line(manifest: Manifest, cause: dict[str, Any]) -> str:
     return ": ".join(filter(None, (manifest.place(field), field, webhook_sentence(message) or message)))
 
 
-async def wait_for_verdicts(client: RestClient, jobs: Sequence[Job]) -> dict[str, Workload]:
-    """Return by Job UID the Workloads that the scheduler has tried, after all are tried or SCHEDULER_SECONDS.
+async def wait_for_verdicts(client: RestClient, jobs: Sequence[Job]) -> tuple[dict[str, Workload], bool]:
+    """Return by Job UID the Workloads that the scheduler has tried, after all are tried or SCHEDULER_SECONDS, and
+    whether those were not enough.
 
     Each is the Job's own Workload or another one of the same shape: the scheduler's result is valid for both.
     """
     found: dict[str, Workload] = {}
-    with suppress(TimeoutError, ApiError):  # a user may be allowed to create Jobs but not to read Workloads
+    try:
         async with asyncio.timeout(SCHEDULER_SECONDS):
             for job in jobs:
                 found[job.metadata.uid] = await _wait_for_verdict(client, job)
-    return found
+    except TimeoutError:
+        return found, True
+    except ApiError:  # a user may be allowed to create Jobs but not to read Workloads
+        pass
+    return found, False
 
 
 async def _wait_for_verdict(client: RestClient, job: Job) -> Workload:
@@ -353,12 +357,27 @@ async def verdicts(client: RestClient, jobs: Sequence[Job], queues: ReadableQueu
         queues = replace_fields(queues, nodes=await fixed_nodes(client))
         found = {job.metadata.uid: obstacle(job, None, queues, default_ns) for job in jobs}
     uncertain = [job for job in jobs if _is_uncertain(job, found[job.metadata.uid], queues)]
-    workloads = await wait_for_verdicts(client, uncertain)
+    workloads, is_late = await wait_for_verdicts(client, uncertain)
     without = {job.metadata.namespace for job in uncertain if job.metadata.uid not in workloads}
     queues = await with_refused_classes(client, queues, without)  # a Job of a missing class gets no Workload
     for job in uncertain:
-        found[job.metadata.uid] = obstacle(job, workloads.get(job.metadata.uid), queues, default_ns)
+        workload = workloads.get(job.metadata.uid)
+        found[job.metadata.uid] = obstacle(job, workload, queues, default_ns)
+        if is_late and workload is None and found[job.metadata.uid] is None:
+            found[job.metadata.uid] = _unjudged(_unknown_class(job, queues))
     return [_row(job, found[job.metadata.uid]) for job in jobs]
+
+
+def _unjudged(unknown_class: str) -> Obstacle:
+    """Return that no scheduler has tried a Job yet, and what its user has to check without reading it."""
+    text = f"created; not tried within {SCHEDULER_SECONDS:g} s, so whether it can start is not known"
+    check = f"; you may not read whether WorkloadPriorityClass {unknown_class} exists" if unknown_class else ""
+    return Obstacle(f"{text}{check}", certain=False)
+
+
+def _unknown_class(job: Job, queues: ReadableQueues) -> str:
+    """Return the priority class of the Job if the user may not list them; else ""."""
+    return job.metadata.labels.get(keys.PRIORITY_CLASS, "") if queues.classes is None else ""
 
 
 def _is_never(found: Obstacle | None) -> bool:
@@ -367,7 +386,10 @@ def _is_never(found: Obstacle | None) -> bool:
 
 def _is_uncertain(job: Job, found: Obstacle | None, queues: ReadableQueues) -> bool:
     """Whether only the scheduler knows if the Job can start."""
-    return queues.only_manager_knows(local_queue_of(job, None)) if found is None else not found.certain
+    if found is not None:
+        return not found.certain
+    key = local_queue_of(job, None)
+    return queues.only_manager_knows(key) or (bool(key.name) and bool(_unknown_class(job, queues)))
 
 
 def _row(job: Job, found: Obstacle | None) -> Submitted:

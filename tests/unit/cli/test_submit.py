@@ -265,6 +265,9 @@ async def test_a_namespace_that_is_not_selected_is_not_reported_as_missing_quota
     assert row.note == "created; starts when its queue admits it"
 
 
+NOT_TRIED = "not tried within 0.05 s, so whether it can start is not known"
+
+
 async def test_a_held_queue_is_reported_with_the_command_that_releases_it(client: RestClient, tmp_path: Path) -> None:
     await queues(client, stopPolicy="Hold")
     (row,) = await send(client, tmp_path, job("a"))
@@ -276,13 +279,18 @@ async def test_a_held_queue_is_reported_with_the_command_that_releases_it(client
     [
         (job("a"), "waits: LocalQueue q is held (sluice release q)"),
         (job("a", queue="absent"), "cannot start: LocalQueue absent does not exist in namespace default"),
-        (job("a", queue="open", cpu="64"), "created; starts when its queue admits it"),
+        (job("a", queue="open", cpu="64"), f"created; {NOT_TRIED}"),
+        (
+            job("a", queue="open").replace("labels: {", "labels: {kueue.x-k8s.io/priority-class: urgnt, "),
+            f"created; {NOT_TRIED}; you may not read whether WorkloadPriorityClass urgnt exists",
+        ),
     ],
-    ids=["held", "missing", "open"],
+    ids=["held", "missing", "open", "of a class"],
 )
 async def test_a_user_of_one_namespace_gets_a_verdict_from_its_objects(
     client: RestClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, note: str
 ) -> None:
+    monkeypatch.setattr(submit_module, "SCHEDULER_SECONDS", 0.05)
     honest = client.transport.request
 
     async def bounded(request: Request) -> Response:

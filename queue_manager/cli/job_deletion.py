@@ -41,10 +41,13 @@ async def delete(client: RestClient, job: Job, *, dry_run: bool = False) -> None
             raise
 
 
-async def until_gone(client: RestClient, job: Job) -> None:
-    """Return when the Job does not exist any more. After SILENT_SECONDS, report what it waits for."""
+async def until_gone(client: RestClient, job: Job, then: str = "") -> None:
+    """Return when the Job does not exist any more. After SILENT_SECONDS, report what it waits for.
+
+    `then`: what the command does afterwards, and so not before.
+    """
     pace = Pace()
-    reporter = asyncio.create_task(_report(client, job))
+    reporter = asyncio.create_task(_report(client, job, then))
     try:
         while await patiently(lambda: _exists(client, job)):
             await pace.pause(changed=False)
@@ -57,7 +60,7 @@ async def _exists(client: RestClient, job: Job) -> bool:
     return found is not None and found.metadata.uid == job.metadata.uid
 
 
-async def _report(client: RestClient, job: Job) -> None:
+async def _report(client: RestClient, job: Job, then: str) -> None:
     await asyncio.sleep(SILENT_SECONDS)
     pods = await pods_of(client, JobTarget(job, None))
     left = [pod.metadata.name for pod in pods if not is_terminal(pod)]
@@ -66,4 +69,5 @@ async def _report(client: RestClient, job: Job) -> None:
         what = f"pod {left[0]}{more} to end"
     else:
         what = "a manager to release its Workload (`sluice doctor` says whether one runs)"
-    say(f"{job.metadata.key}: waiting for {what}; Ctrl-C leaves the deletion to the cluster")
+    after = f"; {then}" if then else ""
+    say(f"{job.metadata.key}: waiting for {what}{after}; Ctrl-C leaves the deletion to the cluster")

@@ -260,7 +260,7 @@ async def remove_old(client: RestClient, key: Key, user: str = "") -> None:
         return
     await job_deletion.announce(client, old, user, keys.REPLACED_BY)
     await job_deletion.delete(client, old)
-    await job_deletion.until_gone(client, old)
+    await job_deletion.until_gone(client, old, "the new Job is created after that")
 
 
 def _with_replacement(row: Submitted) -> Submitted:

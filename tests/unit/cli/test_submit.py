@@ -15,12 +15,12 @@ from job_controller.model import Key
 from queue_manager.api import keys
 from queue_manager.api.api_resources import CLUSTER_QUEUES, JOBS, LOCAL_QUEUES, NAMESPACES, RESOURCE_FLAVORS, WORKLOADS
 from queue_manager.api.component_names import PUBLIC_NAMESPACE
-from queue_manager.cli import main, manifests
+from queue_manager.cli import job_deletion, main, manifests
 from queue_manager.cli import submit as submit_module
 from queue_manager.cli.exit_codes import EXIT_ERROR, EXIT_NEVER, EXIT_REFUSED, CommandRefused
 from queue_manager.cli.interrupted_creations import Creations
 from queue_manager.cli.named_targets import check_local_queue
-from queue_manager.cli.submit import Submitted, _namespaces, deletion_advice, prepare, submit
+from queue_manager.cli.submit import Submitted, _namespaces, deletion_advice, prepare, remove_old, submit
 from queue_manager.configuration import KueueConfig
 from queue_manager.configuration.kueue_config import Resources
 from queue_manager.configuration.published_form import published_data
@@ -469,3 +469,21 @@ async def test_an_interruption_says_what_was_created(
     with pytest.raises(asyncio.CancelledError):
         await under_way
     assert creations.interrupted() == f"interrupted: {says}"
+
+
+async def test_a_replacement_says_that_the_new_job_comes_after_the_end_of_the_old_one(
+    client: RestClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(job_deletion, "SILENT_SECONDS", 0.0)
+    await queues(client)
+    await send(client, tmp_path, job("a"))
+    await client.patch(JOBS, "default", "a", {"metadata": {"finalizers": ["example.com/keeps"]}})
+    removal = asyncio.create_task(remove_old(client, Key("default", "a")))
+    said = ""
+    while not said:
+        await asyncio.sleep(0.01)
+        said = capsys.readouterr().err
+    assert "waiting for a manager to release its Workload" in said
+    assert said.endswith("; the new Job is created after that; Ctrl-C leaves the deletion to the cluster\n")
+    await client.patch(JOBS, "default", "a", {"metadata": {"finalizers": []}})
+    await removal

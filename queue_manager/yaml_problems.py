@@ -10,6 +10,19 @@ MAX_SCANNED_CHARACTERS = 100_000  # characters; longer texts are not scanned aga
 _NAMES = {"[": "list", "{": "mapping"}
 
 
+def located_yaml_error(name: str, text: str, error: yaml.YAMLError) -> str:
+    """Return `file:line: what is wrong` in one line. `name`: of the file."""
+    if isinstance(error, yaml.reader.ReaderError):
+        line = text.count("\n", 0, error.position) + 1
+        return f"{name}:{line}: character {error.character:#x} is not allowed in YAML"
+    if isinstance(error, yaml.MarkedYAMLError):
+        mark = error.problem_mark or error.context_mark
+        kind = "not YAML: " if isinstance(error, yaml.scanner.ScannerError | yaml.parser.ParserError) else ""
+        line = min(mark.line, max(0, len(text.splitlines()) - 1)) + 1 if mark else 1
+        return f"{name}:{line}: {kind}{explain_yaml_error(text, error)}"
+    return f"{name}:1: {error}"
+
+
 def explain_yaml_error(text: str, error: yaml.MarkedYAMLError) -> str:
     """Return one clause that explains the error; the parser's own message if no better one is known."""
     problem = str(error.problem or error.context)

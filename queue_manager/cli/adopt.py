@@ -34,6 +34,7 @@ from queue_manager.cli.exit_codes import EXIT_NEVER, EXIT_OK, CommandRefused
 from queue_manager.cli.machine_formats import MACHINE_FORMS
 from queue_manager.cli.output import TableColumn
 from queue_manager.cli.standard_streams import write
+from queue_manager.cli.stop_report import counted
 from queue_manager.configuration.config_map import KEY
 
 NEXT = "Next: sluice install --namespace {namespace} | kubectl apply --server-side --force-conflicts -f -"
@@ -97,7 +98,8 @@ async def _adopt(args: argparse.Namespace) -> int:
             return EXIT_OK
         if found and not args.accept_losses:
             raise CommandRefused(
-                f"{len(found)} things listed above are lost; pass --accept-losses to take over all the same"
+                f"{counted(len(found), 'thing')} listed above would be lost; pass --accept-losses to take over "
+                "all the same"
             )
         await adoption_steps.take_over(client, cluster, args.save, args.timeout)
     if cluster.is_kueues:

@@ -7,12 +7,8 @@ done again without harm, so a command that was interrupted is simply repeated.
 from __future__ import annotations
 
 import asyncio
-import os
 import time
 from collections.abc import AsyncIterator
-from pathlib import Path
-
-import yaml
 
 from job_controller.conditions import finished
 from job_controller.json_tree import Json
@@ -22,16 +18,17 @@ from queue_manager.adoption.kueue_installation import (
     DEPLOYMENTS,
     LAST_RESTORED,
     Treatment,
-    manifest,
 )
-from queue_manager.api.api_resources import CONFIG_MAPS, CRDS, JOBS, NAMESPACES, PODS, SECRETS, Resource
+from queue_manager.api.api_resources import CRDS, JOBS, NAMESPACES, PODS, SECRETS, Resource
 from queue_manager.cli import adoption_rights, own_rights
+from queue_manager.cli.adoption_file import load, save
 from queue_manager.cli.adoption_reading import STORED, KueueCluster, is_rewritable, kind_of, stored_versions
 from queue_manager.cli.api_error_text import webhook_sentence
 from queue_manager.cli.exit_codes import CommandRefused
 from queue_manager.cli.installed_objects import is_installed
 from queue_manager.cli.named_targets import FIELD_MANAGER
 from queue_manager.cli.standard_streams import write
+from queue_manager.cli.stop_report import counted
 from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.transport_protocol import ApiError
 from queue_manager.installation import object_names
@@ -104,74 +101,6 @@ async def give_back(client: RestClient, file: str, namespace: str, timeout: floa
         await _restore(client, tree)
 
 
-# --- the file ---
-
-
-def save(file: str, cluster: KueueCluster) -> None:
-    """Write the manifests of everything that is changed or replaced.
-
-    An existing file is kept: it is the copy of an earlier try, before anything was changed. Raises CommandRefused if it
-    holds something else.
-    """
-    trees = [manifest(CONFIG_MAPS, cluster.config)] if cluster.config is not None else []
-    trees += [manifest(item.resource, item.tree) for item in cluster.installed]
-    trees += [manifest(resource, tree) for resource, tree in cluster.replaced]
-    trees += [manifest(CRDS, crd) for crd in cluster.crds]
-    try:
-        _write_new(Path(file), yaml.safe_dump_all(trees, sort_keys=False))
-    except FileExistsError:
-        write(f"{file} with {len(load(file))} objects is kept, from an earlier try")
-        return
-    write(f"{len(trees)} objects saved in {file}")
-
-
-def _write_new(path: Path, text: str) -> None:
-    """Create a file with the whole text or not at all: a crash leaves no part that the next try would take for the
-    copy.
-
-    Raises FileExistsError.
-    """
-    part = path.with_name(f"{path.name}.part")
-    with part.open("w", encoding="utf-8") as target:
-        target.write(text)
-        target.flush()
-        os.fsync(target.fileno())
-    try:
-        os.link(part, path)
-    finally:
-        part.unlink()
-
-
-def load(file: str) -> list[Json]:
-    """Return the manifests of a file that `save` wrote. Raises CommandRefused."""
-    try:
-        trees = [tree for tree in yaml.safe_load_all(Path(file).read_text(encoding="utf-8")) if tree]
-    except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:  # ValueError: of a date, or no UTF-8
-        raise CommandRefused(f"{file}: {error}") from error
-    for number, tree in enumerate(trees, 1):
-        if not _is_saved(tree):
-            raise CommandRefused(f"{file}: document {number} is not an object that `sluice adopt` saves")
-    return trees
-
-
-def _is_saved(tree: Json) -> bool:
-    """Whether this is a manifest of a kind that `save` writes, with all that a restoration reads."""
-    if not isinstance(tree, dict) or not isinstance(tree.get("kind"), str) or tree["kind"] not in object_names.KINDS:
-        return False
-    meta = tree.get("metadata")
-    if not isinstance(meta, dict) or not isinstance(meta.get("name"), str) or not meta["name"]:
-        return False
-    if not isinstance(meta.get("namespace") or "", str) or not isinstance(meta.get("labels") or {}, dict):
-        return False
-    return bool(meta.get("namespace")) == object_names.KINDS[tree["kind"]].namespaced
-
-
-def in_order(trees: list[Json]) -> list[Json]:
-    """Sort saved objects into the order in which they are restored."""
-    last = [resource.kind for resource in LAST_RESTORED]
-    return sorted(trees, key=lambda tree: last.index(tree["kind"]) + 1 if tree["kind"] in last else 0)
-
-
 # --- Kueue's objects ---
 
 
@@ -223,7 +152,7 @@ async def _wait_for_end(client: RestClient, deployment: Json, timeout: float) ->
             raise CommandRefused(f"pods of the manager still run after {timeout:.0f} s: {names}; repeat the command")
         if now - reported >= PROGRESS_SECONDS:
             reported = now
-            write(f"waiting for {len(pods)} pods of {namespace}/{deployment['metadata']['name']} to end")
+            write(f"waiting for {counted(len(pods), 'pod')} of {namespace}/{deployment['metadata']['name']} to end")
         await asyncio.sleep(POLL_SECONDS)
 
 
@@ -237,6 +166,12 @@ async def _delete(client: RestClient, resource: Resource, namespace: str, name: 
 
 
 # --- the way back ---
+
+
+def in_order(trees: list[Json]) -> list[Json]:
+    """Sort saved objects into the order in which they are restored."""
+    last = [resource.kind for resource in LAST_RESTORED]
+    return sorted(trees, key=lambda tree: last.index(tree["kind"]) + 1 if tree["kind"] in last else 0)
 
 
 async def _check_versions(client: RestClient, saved: list[Json]) -> None:

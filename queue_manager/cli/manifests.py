@@ -13,7 +13,7 @@ import yaml
 
 from queue_manager import kube_yaml
 from queue_manager.cli.exit_codes import EXIT_NEVER, CommandRefused
-from queue_manager.yaml_problems import explain_yaml_error
+from queue_manager.yaml_problems import located_yaml_error
 
 # Nested aliases can make a small file expand exponentially.
 MAX_NODES = 200_000
@@ -135,19 +135,11 @@ def _documents(name: str, text: str) -> Iterator[Manifest | str]:
             yield from _unpacked(Manifest(name, tree, root))
     except kube_yaml.TooManyValues as error:
         raise _Unreadable(f"{name}:1: more than {MAX_NODES} values once aliases are expanded") from error
-    except yaml.reader.ReaderError as error:
-        line = text.count("\n", 0, error.position) + 1
-        raise _Unreadable(f"{name}:{line}: character {error.character:#x} is not allowed in YAML") from error
     except kube_yaml.NotJson as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 1
         raise _Unreadable(f"{name}:{line}: cannot be sent to an API server: {error.problem}") from error
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        kind = "not YAML: " if isinstance(error, yaml.scanner.ScannerError | yaml.parser.ParserError) else ""
-        line = min(mark.line, max(0, len(text.splitlines()) - 1)) + 1 if mark else 1
-        raise _Unreadable(f"{name}:{line}: {kind}{explain_yaml_error(text, error)}") from error
     except yaml.YAMLError as error:
-        raise _Unreadable(f"{name}:1: {error}") from error
+        raise _Unreadable(located_yaml_error(name, text, error)) from error
     finally:
         loader.dispose()
 

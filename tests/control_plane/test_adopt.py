@@ -194,6 +194,41 @@ async def test_repeated_commands_keep_the_first_copy(
     assert saved.read_text() == first
 
 
+async def test_a_kueue_that_was_changed_after_a_restoration_is_not_stopped_with_an_old_copy(
+    api: RestClient, kueue: str, plane: ControlPlane, tmp_path: Path
+) -> None:
+    """A restoration from the copy would bring back the image of then. An unchanged Kueue needs no other copy."""
+    saved, name = tmp_path / "kueue.yaml", "kueue-controller-manager"
+    command = ("-n", kueue, "--apply", "--save", str(saved))
+    for _ in range(2):
+        done = adopt(plane, *command)
+        assert done.returncode == 0, done.stderr
+        assert adopt(plane, "-n", kueue, "--undo", str(saved)).returncode == 0
+    assert "is kept, from an earlier try" in done.stdout
+    first = saved.read_text()
+
+    image = CONTAINER["image"].replace("v0.14.2", "v0.15.0")
+    containers = [{**CONTAINER, "image": image}]
+    await api.patch(DEPLOYMENTS, kueue, name, {"spec": {"template": {"spec": {"containers": containers}}}})
+    done = adopt(plane, *command)
+    assert done.returncode == 3
+    place = f"Deployment {kueue}/{name}: spec.template.spec.containers[manager].image"
+    assert f'{place}: "{CONTAINER["image"]}" → "{image}"; move the file away' in done.stderr
+    assert (await api.get(DEPLOYMENTS, kueue, name))["spec"]["replicas"] == 1
+    assert saved.read_text() == first
+
+    await api.patch(DEPLOYMENTS, kueue, name, {"spec": {"replicas": 0}})
+    done = adopt(plane, *command)
+    assert done.returncode == 3
+    assert f"keep the file, which may have the only copy of Deployment {kueue}/{name}" in done.stderr
+
+    await api.patch(DEPLOYMENTS, kueue, name, {"spec": {"replicas": 1}})
+    other = str(tmp_path / "other.yaml")
+    assert adopt(plane, "-n", kueue, "--apply", "--save", other).returncode == 0
+    assert adopt(plane, "-n", kueue, "--undo", other).returncode == 0
+    assert (await api.get(DEPLOYMENTS, kueue, name))["spec"]["template"]["spec"]["containers"][0]["image"] == image
+
+
 def is_webhooks(tree: dict[str, Any]) -> bool:
     return bool(tree["kind"] == MUTATING_WEBHOOKS.kind)
 
@@ -305,6 +340,7 @@ async def test_losses_have_to_be_accepted(api: RestClient, kueue: str, plane: Co
     done = adopt(plane, "-n", kueue, "--apply", "--save", saved)
     assert done.returncode == 3
     assert "ResourceFlavor tas" in done.stdout
+    assert "1 thing listed above would be lost; pass --accept-losses" in done.stderr
     assert (await api.get(DEPLOYMENTS, kueue, "kueue-controller-manager"))["spec"]["replicas"] == 1
     assert adopt(plane, "-n", kueue, "--apply", "--accept-losses", "--save", saved).returncode == 0
 

@@ -12,7 +12,7 @@ from job_controller import model
 from queue_manager.adoption.queue_mapping import QueueRule, rule_for, rules_from
 from queue_manager.api import types
 from queue_manager.api.api_resources import JOBS, WORKLOADS
-from queue_manager.cli import adoption_steps, cluster_objects, import_jobs, install
+from queue_manager.cli import adoption_file, adoption_steps, cluster_objects, import_jobs, install
 from queue_manager.cli.adoption_rights import of_restoration
 from queue_manager.cli.exit_codes import CommandRefused
 from queue_manager.configuration.kueue_config import KueueConfig
@@ -132,7 +132,7 @@ def undo_files() -> Target:
 
     def decode(head: str, body: bytes) -> None:
         file.write_bytes(body)
-        saved = adoption_steps.load(str(file))
+        saved = adoption_file.load(str(file))
         assert len(adoption_steps.in_order(saved)) == len(saved)
         assert all(right.verb for right in of_restoration(saved))
 

@@ -128,7 +128,10 @@ def _check_place(cluster: KueueCluster, namespace: str) -> None:
 async def _undo(args: argparse.Namespace) -> int:
     async with connect(args.kubeconfig, args.context) as client:
         await adoption_steps.give_back(client, args.undo, args.namespace, args.timeout, force=args.accept_losses)
-    write("Kueue's objects are restored; its manager starts again.")
+    write(
+        f"Kueue's objects are restored; its manager starts again. {args.undo} stays: move it away before the next "
+        "`sluice adopt --apply`, which refuses it if Kueue was changed meanwhile."
+    )
     return EXIT_OK
 
 

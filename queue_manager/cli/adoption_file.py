@@ -12,6 +12,7 @@ from queue_manager.adoption.kueue_installation import manifest
 from queue_manager.api.api_resources import CONFIG_MAPS, CRDS
 from queue_manager.cli.adoption_reading import KueueCluster
 from queue_manager.cli.exit_codes import CommandRefused
+from queue_manager.cli.installed_objects import is_installed
 from queue_manager.cli.outdated_copies import first_difference, taken_away
 from queue_manager.cli.standard_streams import write
 from queue_manager.cli.stop_report import counted
@@ -32,7 +33,7 @@ def save(file: str, cluster: KueueCluster) -> None:
     try:
         _write_new(Path(file), yaml.safe_dump_all(trees, sort_keys=False))
     except FileExistsError:
-        _keep(file, trees)
+        _keep(file, [tree for tree in trees if not is_installed(tree)])
         return
     except OSError as error:
         raise CommandRefused(f"{file}: {error.strerror or error}") from error

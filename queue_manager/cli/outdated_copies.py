@@ -1,8 +1,9 @@
 """Whether the saved copy of Kueue's objects is that of the Kueue on the cluster now. Pure.
 
-`sluice adopt --apply` may be interrupted and repeated; meanwhile objects are gone, scaled to 0, or Sluice's. Such
-differences mean that the copy is still the one to restore. Any other means that Kueue was changed after the copy was
-written, for example after `sluice adopt --undo`: a restoration would bring an outdated Kueue.
+`sluice adopt --apply` may be interrupted and repeated; meanwhile objects are gone, scaled to 0, or Sluice's (those are
+not passed). Such differences mean that the copy is still the one to restore. Any other means that Kueue was changed
+after the copy was written, for example after `sluice adopt --undo`: a restoration would bring an outdated Kueue.
+BEHAVIOUR.md#q244-the-copy-of-another-kueue.
 """
 
 from __future__ import annotations
@@ -13,7 +14,6 @@ from itertools import zip_longest
 from job_controller.json_tree import Json
 from queue_manager.adoption.kueue_installation import DEPLOYMENTS, INSTALLED_KINDS, LAST_APPLIED
 from queue_manager.api.api_resources import CRDS, NAMESPACES
-from queue_manager.cli.installed_objects import is_installed
 from queue_manager.installation.objects import NAMESPACE_LABELS
 from queue_manager.installation.upgrade_changes import FieldChange, changes
 
@@ -28,8 +28,6 @@ def first_difference(saved: Sequence[Json], live: Sequence[Json]) -> str:
     """Return an object and a field in which the copy is not of the live Kueue; "" if it is its copy."""
     known = {_key(tree): tree for tree in saved}
     for tree in live:
-        if is_installed(tree):
-            continue
         copy = known.get(_key(tree))
         if copy is None:
             return f"{_name(tree)} is not in it"
@@ -40,7 +38,7 @@ def first_difference(saved: Sequence[Json], live: Sequence[Json]) -> str:
 
 def taken_away(saved: Sequence[Json], live: Sequence[Json]) -> str:
     """Return an object that an unfinished adoption has deleted or scaled to 0; "" if none has begun."""
-    present = {_key(tree): tree for tree in live if not is_installed(tree)}
+    present = {_key(tree): tree for tree in live}
     kinds = {resource.kind for resource in INSTALLED_KINDS}
     for copy in (tree for tree in saved if tree["kind"] in kinds):
         tree = present.get(_key(copy))
@@ -50,7 +48,7 @@ def taken_away(saved: Sequence[Json], live: Sequence[Json]) -> str:
 
 
 def _unexplained(copy: Json, live: Json) -> Iterator[FieldChange]:
-    """Yield the changes of a live object that are neither the adoption's nor made without anybody's decision."""
+    """Yield the changes of a live object that neither an adoption nor a controller makes."""
     for change in changes(copy, live):
         path = change.path
         if path in UNCOMPARED or path.endswith(CA_BUNDLE) or _is_scaled_down(copy, change):

@@ -11,6 +11,7 @@ from queue_manager.adoption.losses import AdoptedObjects
 from queue_manager.cli.adoption_file import load, save
 from queue_manager.cli.adoption_reading import KueueCluster
 from queue_manager.cli.exit_codes import CommandRefused
+from queue_manager.installation.object_names import NAME, NAME_LABEL
 
 
 def cluster(*names: str) -> KueueCluster:
@@ -39,6 +40,15 @@ def test_the_copy_of_an_earlier_try_is_kept(tmp_path: Path, capsys: pytest.Captu
     assert len(load(file)) == 2
     assert capsys.readouterr().out.endswith("with 2 objects is kept, from an earlier try\n")
     assert os.listdir(tmp_path) == ["kueue.yaml"]
+
+
+def test_objects_of_an_installation_of_sluice_are_not_compared(tmp_path: Path) -> None:
+    """An installation that was interrupted has replaced a part of the definitions."""
+    file = str(tmp_path / "kueue.yaml")
+    save(file, cluster("workloads"))
+    metadata = {"name": "workloads", "labels": {NAME_LABEL: NAME}}
+    of_sluice = {"metadata": metadata, "spec": {"group": "kueue.x-k8s.io", "scope": "Cluster"}}
+    save(file, KueueCluster(AdoptedObjects(), (), None, (of_sluice,)))
 
 
 def test_an_empty_file_is_no_copy(tmp_path: Path) -> None:

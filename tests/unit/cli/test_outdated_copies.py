@@ -9,7 +9,6 @@ import pytest
 
 from job_controller.json_tree import Json
 from queue_manager.cli.outdated_copies import first_difference, taken_away
-from queue_manager.installation.objects import NAMESPACE_LABELS
 
 DEPLOYMENT = {
     "kind": "Deployment",
@@ -37,10 +36,6 @@ def changed(tree: Json, path: str, value: Any) -> list[Json]:
     return [new if each is tree else each for each in SAVED]
 
 
-def labelled(tree: Json) -> list[Json]:
-    return changed(tree, "metadata/labels", NAMESPACE_LABELS)
-
-
 @pytest.mark.parametrize(
     "live",
     [
@@ -52,7 +47,6 @@ def labelled(tree: Json) -> list[Json]:
         pytest.param(changed(CRD, "spec/conversion", {"strategy": "None"}), id="not converted"),
         pytest.param(changed(ROLE, "rules", []), id="aggregated"),
         pytest.param(changed(NAMESPACE, "metadata/labels", {"cost": "8"}), id="a label that is not restored"),
-        pytest.param([{**labelled(CRD)[-1], "spec": {}}], id="replaced by Sluice"),
     ],
 )
 def test_what_an_adoption_or_a_controller_changes_is_no_difference(live: list[Json]) -> None:
@@ -99,5 +93,4 @@ def test_an_adoption_has_begun_if_an_object_of_the_manager_is_gone_or_scaled_dow
     assert taken_away(SAVED, changed(DEPLOYMENT, "spec/replicas", 0)) == "Deployment ns/kueue-controller-manager"
     without = [tree for tree in SAVED if tree is not WEBHOOKS]
     assert taken_away(SAVED, without) == "MutatingWebhookConfiguration kueue"
-    assert taken_away(SAVED, labelled(DEPLOYMENT)) == "Deployment ns/kueue-controller-manager"
     assert taken_away(SAVED, [tree for tree in SAVED if tree is not CRD]) == ""

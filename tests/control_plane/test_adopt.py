@@ -145,6 +145,7 @@ async def test_kueue_is_stopped_and_restored(api: RestClient, kueue: str, plane:
 
     back = adopt(plane, "-n", kueue, "--undo", saved)
     assert back.returncode == 0, back.stderr
+    assert f"{saved} stays: move it away before the next" in back.stdout
     assert (await api.get(DEPLOYMENTS, kueue, "kueue-controller-manager"))["spec"]["replicas"] == 1
     after = await api.get(MUTATING_WEBHOOKS, "", WEBHOOKS)
     assert manifest(MUTATING_WEBHOOKS, after) == manifest(MUTATING_WEBHOOKS, before)

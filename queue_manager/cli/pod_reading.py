@@ -57,4 +57,6 @@ def _is_troubled(job: Job) -> bool:
     if end is not None:
         return end.type == FAILED
     # the failed pods of a suspended Job may be the cause of its last attempt
-    return (failed_pods(status) > 0 and not status.active) or (not job.spec.suspend and status.active > (status.ready or 0))
+    return (failed_pods(status) > 0 and not status.active) or (
+        not job.spec.suspend and status.active > (status.ready or 0)
+    )

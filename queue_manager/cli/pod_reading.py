@@ -13,6 +13,7 @@ from queue_manager.cli.named_targets import JobTarget
 from queue_manager.cli.permitted_lists import list_permitted
 from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.transport_protocol import ApiError
+from queue_manager.visibility.running_or_starting import failed_pods
 from queue_manager.visibility.wire_types import Pod
 
 MAX_NAMED = 50  # Jobs that one label selector names; for more, the pods of all Jobs are read
@@ -56,4 +57,6 @@ def _is_troubled(job: Job) -> bool:
     if end is not None:
         return end.type == FAILED
     # the failed pods of a suspended Job may be the cause of its last attempt
-    return (status.failed > 0 and not status.active) or (not job.spec.suspend and status.active > (status.ready or 0))
+    return (failed_pods(status) > 0 and not status.active) or (
+        not job.spec.suspend and status.active > (status.ready or 0)
+    )

@@ -363,9 +363,9 @@ async def test_wait_ends_with_the_outcome_of_the_jobs(user: Begin) -> None:
     assert (stopped.returncode, json.loads(stopped.stdout)[0]["result"]) == (1, "stopped")
 
 
-async def test_each_failed_try_is_reported_with_the_cause_of_its_pods_and_the_next(user: Begin) -> None:
+async def test_each_failed_try_is_reported_with_the_cause_of_its_pods_and_the_next(user: Begin, tmp_path: Path) -> None:
     """The words are those of `ps`; a Job that fails again is reported again."""
-    me = user()
+    me, gate = user(), tmp_path / "gate"
     cause = r"exit 5: boom" if embedded(me) else r"exit 5(: boom)?"
     backoff = rf"Backoff: {cause}; retry (at \S+, in \ds|now)\n"
     command = ("sh", "-c", "echo boom >&2; exit 5")
@@ -375,11 +375,16 @@ async def test_each_failed_try_is_reported_with_the_cause_of_its_pods_and_the_ne
         run.send_signal(signal.SIGINT)
         run.communicate(timeout=60)
     assert re.fullmatch(f"sluice run: {backoff}", line)
-    job = JOB.format(name="again", command="[sh, -c, 'echo boom >&2; exit 5']", spec="backoffLimit: 2", cpu="100m")
-    me.says("submit", "-f", "-", stdin=job.replace('"600"', '"2"'))
-    waited = me.run("wait", "again")
-    reported = [line for line in waited.stderr.splitlines(keepends=True) if " Backoff" in line]
-    assert len(reported) == 2, waited.stderr
+    script = f"until [ -e {gate} ]; do sleep 0.05; done; echo boom >&2; exit 5"
+    job = JOB.format(name="again", command=f"[sh, -c, '{script}']", spec="backoffLimit: 2", cpu="100m")
+    me.says("submit", "-f", "-", stdin=job.replace('"600"', '"4"'))
+    with me.begin("wait", "again") as wait:
+        assert wait.stderr is not None
+        first = wait.stderr.readline()  # it waits before the first try fails
+        gate.touch()
+        _, rest = wait.communicate(timeout=60)
+    reported = [line for line in rest.splitlines(keepends=True) if " Backoff" in line]
+    assert len(reported) == 2, first + rest
     assert all(re.fullmatch(f"default/again {backoff}", line) for line in reported), reported
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -19,6 +20,12 @@ LOCAL = (
 HOOKS = "mutatingwebhookconfigurations,validatingwebhookconfigurations"
 SHARED = f"clusterroles,clusterrolebindings,apiservices,{HOOKS},crd"
 REFUSED = 2
+QUEUE = """\
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: ClusterQueue
+metadata: {name: all}
+spec: {namespaceSelector: {}}
+"""
 
 
 @pytest.fixture
@@ -81,7 +88,6 @@ def test_a_removed_installation_leaves_all_that_the_other_uses(both: ControlPlan
         ),
         note,
     )
-    assert command(both, "upgrade", "--check", "--namespace", "two") == (0, [], "")
 
 
 def test_what_calls_the_removed_installation_does_not_stay(both: ControlPlane) -> None:
@@ -118,12 +124,12 @@ def test_of_a_namespace_that_is_left_over_the_label_goes(both: ControlPlane) -> 
     assert json.loads(kubectl(both, "get", "namespace", "one", "-o", "json"))["status"]["phase"] == "Active"
 
 
-def test_crds_stay_as_long_as_an_installation_with_roles_only_uses_them(cluster: ControlPlane) -> None:
-    kubectl(cluster, "create", "namespace", "team")
-    apply(cluster)
-    apply(cluster, "--namespace", "team", "--namespaced", "team", "--cluster-objects", "/dev/null")
-    before = everything(cluster)
-    code, rows, said = command(cluster, "uninstall", "--namespace", "kueue-system", "--crds")
-    assert (code, rows) == (REFUSED, [])
-    assert "the installation in namespace team uses the CRDs" in said
-    assert everything(cluster) == before
+def test_crds_stay_as_long_as_an_installation_with_roles_only_uses_them(both: ControlPlane, tmp_path: Path) -> None:
+    assert command(both, "uninstall", "--namespace", "one")[0] == 0
+    (tmp_path / "queues.yaml").write_text(QUEUE)
+    kubectl(both, "create", "namespace", "team")
+    apply(both, "--namespace", "team", "--namespaced", "team", "--cluster-objects", str(tmp_path / "queues.yaml"))
+    before = everything(both)
+    said = "sluice uninstall: the installation in namespace team uses the CRDs: remove this one without --crds\n"
+    assert command(both, "uninstall", "--namespace", "two", "--crds") == (REFUSED, [], said)
+    assert everything(both) == before

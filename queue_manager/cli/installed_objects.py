@@ -84,8 +84,7 @@ async def installed(client: RestClient, where: RolesOnly | None = None) -> list[
     `where`: only those of an installation with Roles only, which has no optional kinds that its owner may not list.
     """
     if where is None:
-        every = [live for kind in object_names.KINDS.values() for live in await _in_some_version(client, kind)]
-        return without_roles_only(every)
+        return without_roles_only(await all_installed(client))
     found: list[Live] = []
     for kind, namespace in where.places():
         try:
@@ -96,6 +95,11 @@ async def installed(client: RestClient, where: RolesOnly | None = None) -> list[
             continue
         found += [(kind, obj) for obj in objects if namespace == where.namespace or _may_be_elsewhere(kind, obj)]
     return found
+
+
+async def all_installed(client: RestClient) -> list[Live]:
+    """Return all objects with the label, also those of installations with Roles only."""
+    return [live for kind in object_names.KINDS.values() for live in await _in_some_version(client, kind)]
 
 
 async def _in_some_version(client: RestClient, kind: Resource) -> list[Live]:
@@ -111,15 +115,20 @@ def _may_be_elsewhere(kind: Resource, obj: Json) -> bool:
     return kind.group == object_names.RBAC or obj["metadata"]["name"] == object_names.PUBLISHED_CONFIG
 
 
+def roles_only_homes(found: Sequence[Live]) -> list[str]:
+    """Return the namespaces of the managers with Roles only."""
+    return sorted(
+        obj["metadata"]["namespace"]
+        for kind, obj in found
+        if kind == CONFIG_MAPS and obj["metadata"]["name"] == object_names.OBJECTS_MAP
+    )
+
+
 def without_roles_only(found: Sequence[Live]) -> list[Live]:
     """Return the objects that belong to no installation with Roles only. Its Roles in other namespaces are those that
     are bound to its service accounts, and the configuration that is published beside them.
     """
-    homes = {
-        obj["metadata"]["namespace"]
-        for kind, obj in found
-        if kind == CONFIG_MAPS and obj["metadata"]["name"] == object_names.OBJECTS_MAP
-    }
+    homes = roles_only_homes(found)
     bindings = [
         (obj["metadata"]["namespace"], obj["metadata"]["name"], obj["roleRef"]["name"])
         for kind, obj in found

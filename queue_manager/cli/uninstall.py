@@ -12,7 +12,8 @@ The order keeps writes possible and Jobs running:
 6. with --crds the CRDs, whose objects are deleted with them: their finalizers, which only a manager would remove, are
    removed here. CRDs of the group without the label stay, and are reported: another installation may use them.
 
-An installation with Roles only is removed with rights in its namespaces, which have all of it.
+An installation with Roles only is removed with rights in its namespaces, which have all of it. Where several stand on a
+cluster, `cli.installation_part` decides what belongs to the one in a namespace.
 
 Each wait ends after --timeout, with what it waited for. What the API server cannot answer meanwhile is asked again.
 """
@@ -39,9 +40,11 @@ from queue_manager.cli.connection import NoResponse, connect
 from queue_manager.cli.conversion_reset import SERVICES, reset_conversions
 from queue_manager.cli.crds import KINDS, finish_delete
 from queue_manager.cli.exit_codes import EXIT_NEVER, CommandRefused
+from queue_manager.cli.installation_part import InstallationPart, installation_part
 from queue_manager.cli.installed_objects import (
     Live,
     RolesOnly,
+    all_installed,
     all_of_kind,
     find_roles_only,
     installed,
@@ -81,6 +84,8 @@ NOT_ITS_CRDS = (
     "the installation in namespace {} has Roles only, and CRDs are not part of it: remove it without --crds; an admin "
     "of the cluster deletes CRDs that no installation needs: sluice crds | kubectl delete -f -"
 )
+SHARED_CRDS = "the installation in namespace {} uses the CRDs: remove this one without --crds"
+OF_OTHERS = "they refer to another namespace; without --namespace they are deleted"
 NOT_ITS_CRD = (
     "not part of the installation; to delete it with its objects, if nothing else needs it: "
     "`sluice crds | kubectl delete --wait=false -f -`, then `sluice crds --finish-delete`"
@@ -112,18 +117,30 @@ def run(args: argparse.Namespace) -> int:
 async def _run(args: argparse.Namespace) -> int:
     async with connect(args.kubeconfig, args.context, forbidden=NEEDS_NAMESPACES) as client:
         with ChangeReport(args.output, dry_run=args.dry_run) as report:
-            where = roles_only(args.namespace, args.namespaced) if args.namespaced else None
-            where = where or await find_roles_only(client, args.namespace)
-            removal = _Removal(client, report, where or args.namespace, args.timeout, args.dry_run)
-            await uninstall(client, report, removal, crds=args.crds)
+            chosen = args.namespace or object_names.DEFAULT_NAMESPACE
+            where = roles_only(chosen, args.namespaced) if args.namespaced else None
+            where = where or await find_roles_only(client, chosen)
+            if where is not None and args.crds:
+                raise CommandRefused(NOT_ITS_CRDS.format(where.namespace), EXIT_NEVER)
+            part = await read_part(client, where, args.namespace or "")
+            removal = _Removal(client, report, part, where, args.timeout, args.dry_run)
+            await uninstall(report, removal, crds=args.crds)
     return report.end("nothing of Sluice is installed")
 
 
-async def uninstall(client: RestClient, report: ChangeReport, removal: _Removal, *, crds: bool) -> None:
+async def read_part(client: RestClient, where: RolesOnly | None, chosen: str) -> InstallationPart:
+    """Return the installation that is to be removed: with Roles only, or for the cluster in the namespace `chosen`."""
+    if where is not None:
+        return InstallationPart(where.namespace, await installed(client, where))
+    return installation_part(await all_installed(client), chosen)
+
+
+async def uninstall(report: ChangeReport, removal: _Removal, *, crds: bool) -> None:
     """Delete the installation in order. Raises CommandRefused if a manager does not end in time."""
-    if crds and removal.where is not None:
-        raise CommandRefused(NOT_ITS_CRDS.format(removal.where.namespace), EXIT_NEVER)
-    found = await installed(client, removal.where)
+    part = removal.part
+    found = part.objects
+    if crds and part.crd_users:
+        raise CommandRefused(SHARED_CRDS.format(" and ".join(part.crd_users)), EXIT_NEVER)
     _refuse_release(found)
     await removal.delete([each for each in found if each[0].kind in FIRST])
     await removal.delete([each for each in found if each[0].kind == PROCESSES])
@@ -133,7 +150,7 @@ async def uninstall(client: RestClient, report: ChangeReport, removal: _Removal,
         await removal.reset_conversions(found)
     others = [each for each in found if each[0].kind not in (*FIRST, PROCESSES, *STAYS)]
     await removal.delete([each for each in others if not is_aggregated(each[1])])
-    if removal.where is None:
+    if removal.where is None and not part.others:
         await removal.delete_aggregated([each for each in others if is_aggregated(each[1])])
         if any(release_of(definition) for _, definition in definitions):  # Helm keeps CRDs
             await removal.delete_late_roles()
@@ -143,8 +160,17 @@ async def uninstall(client: RestClient, report: ChangeReport, removal: _Removal,
     if crds:
         await removal.delete_definitions(definitions)
     elif definitions:
-        report.add(CRDS.kind, "", "*.kueue.x-k8s.io", "unchanged", "with all queues and Workloads; --crds deletes them")
-    await removal.report_jobs()
+        note = f"{_used_by(part)} uses them" if part.others else "with all queues and Workloads; --crds deletes them"
+        report.add(CRDS.kind, "", "*.kueue.x-k8s.io", "unchanged", note)
+    for kind, number in Counter(kind.kind for kind, _ in part.kept).items():
+        note = f"{_used_by(part)} uses them" if part.others else OF_OTHERS
+        report.add(kind, "", f"{number} shared", "unchanged", note)
+    if not part.others:
+        await removal.report_jobs()
+
+
+def _used_by(part: InstallationPart) -> str:
+    return f"the installation in namespace {' and '.join(part.others)}"
 
 
 def _refuse_release(found: list[Live]) -> None:
@@ -160,13 +186,20 @@ class _Removal:
     """The steps of an uninstallation on one cluster."""
 
     def __init__(
-        self, client: RestClient, report: ChangeReport, place: str | RolesOnly, timeout: float, dry_run: bool
+        self,
+        client: RestClient,
+        report: ChangeReport,
+        part: InstallationPart,
+        where: RolesOnly | None,
+        timeout: float,
+        dry_run: bool,
     ) -> None:
-        """`place`: the namespace of an installation for the whole cluster, or an installation with Roles only."""
+        """`where`: the namespaces of an installation with Roles only; None for one for the whole cluster."""
         self._client = client
         self._report = report
-        self.where = place if isinstance(place, RolesOnly) else None
-        self._namespace = place.namespace if isinstance(place, RolesOnly) else place
+        self.part = part
+        self.where = where
+        self._namespace = part.namespace
         self._timeout = timeout
         self._dry_run = dry_run
 

@@ -19,6 +19,7 @@ from queue_manager.cli import output
 from queue_manager.cli.connection import connect
 from queue_manager.cli.exit_codes import EXIT_NEVER, EXIT_OK, EXIT_UNEXPECTED
 from queue_manager.cli.install import command_of, read_settings
+from queue_manager.cli.installation_part import without_others
 from queue_manager.cli.installed_objects import Live, RolesOnly, installed, is_installed, releases, roles_only
 from queue_manager.cli.machine_formats import MACHINE_FORMS, object_name
 from queue_manager.cli.output import TableColumn
@@ -76,7 +77,7 @@ def run(args: argparse.Namespace) -> int:
 
 async def _run(args: argparse.Namespace, wanted: list[Json], where: RolesOnly | None) -> int:
     async with connect(args.kubeconfig, args.context, forbidden=NEEDS_SETTINGS) as client:
-        found = await installed(client, where)
+        found = without_others(await installed(client, where), args.namespace)
         rows = await check(client, wanted, found)
     shown, said, notice = rows, "nothing would change", ""
     if is_absent(found) and args.output not in MACHINE_FORMS and any(row.result == "created" for row in rows):
@@ -104,7 +105,10 @@ async def check(client: RestClient, wanted: list[Json], found: list[Live]) -> li
 
 
 def left_over(found: list[Live], wanted: list[Json]) -> list[UpgradeRow]:
-    """Return the installed objects that are not wanted, each with the command that deletes it."""
+    """Return the installed objects that are not wanted, each with the command that deletes it.
+
+    Of a Namespace, which may have objects of others, the command removes the label only.
+    """
     known = {_key(obj) for obj in wanted}
     rows = []
     for resource, live in found:
@@ -112,6 +116,8 @@ def left_over(found: list[Live], wanted: list[Json]) -> list[UpgradeRow]:
             continue
         option = f" -n {key[1]}" if key[1] else ""
         command = f"kubectl delete {resource}{option} {key[2]}"
+        if resource == NAMESPACES:  # others may have objects in it
+            command = f"kubectl label namespace {key[2]} {object_names.NAME_LABEL}-"
         if _refuses_writes(resource, live, known):
             rows.append(_row(key, "refuses Jobs", UNANSWERED.format(command)))
         else:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from queue_manager.api.component_names import NAMESPACE
-from queue_manager.cli.arguments.argument_types import name_list, positive, span
+from queue_manager.cli.arguments.argument_types import name_list, namespace, positive, span
 from queue_manager.cli.arguments.shared_options import (
     OBJECT_NAME,
     Commands,
@@ -115,7 +115,13 @@ def add_installation_commands(commands: Commands) -> None:
         "until every manager has ended, and then also removes the finalizers of objects whose CRD it deletes. CRDs "
         "that stay serve v1beta2 only, if a manager has to convert v1beta1. Run it after `helm uninstall`, too.",
     )
-    add_managers_namespace(uninstall)
+    uninstall.add_argument(
+        "--namespace",
+        type=namespace,
+        metavar="NS",
+        help="remove the installation in this namespace, nothing of others; needed if there are several (default: the "
+        "only installation for the whole cluster, wherever it is; with Roles only, the one in kueue-system)",
+    )
     uninstall.add_argument(
         "--namespaced",
         type=name_list,

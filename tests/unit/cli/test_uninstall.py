@@ -42,8 +42,9 @@ async def client() -> RestClient:
 async def removed(client: RestClient, *, dry_run: bool, crds: bool = True) -> dict[str, tuple[str, str]]:
     """Remove, by default with --crds; return result and note of each CRD."""
     report = ChangeReport("json", dry_run=dry_run)
-    removal = uninstall._Removal(client, report, object_names.DEFAULT_NAMESPACE, 5.0, dry_run)
-    await uninstall.uninstall(client, report, removal, crds=crds)
+    part = await uninstall.read_part(client, None, "")
+    removal = uninstall._Removal(client, report, part, None, 5.0, dry_run)
+    await uninstall.uninstall(report, removal, crds=crds)
     return {row.name: (row.result, row.note) for row in report.rows if row.kind == CRDS.kind}
 
 

@@ -35,6 +35,7 @@ from queue_manager.api.api_resources import (
     Resource,
 )
 from queue_manager.api.component_names import CONVERSION_SERVICE
+from queue_manager.api.event_reasons import QUEUEING_REFUSED
 from queue_manager.api.types import (
     AdmissionCheck,
     ClusterQueue,
@@ -79,6 +80,7 @@ from queue_manager.visibility.wire_types import Event
 HEADER_RESOLUTION = timedelta(seconds=1)  # of the Date header, and of the times that an API server stamps
 CONNECT_SECONDS = 10.0
 OPTIONAL = (COHORTS, ADMISSION_CHECKS, WORKLOAD_PRIORITY_CLASSES)  # kinds without which the others are of use
+NO_EVENTS = "events (forbidden)"
 UNKNOWN_CONFIG = "the configuration of the manager (not published, or forbidden)"
 NOT_INSTALLED = "whether a manager runs (Sluice is not installed in namespace {}, and none has held a Lease there)"
 HISTORY_STALLED_SECONDS, HISTORY_QUEUED = "sluice_history_stalled_seconds", "sluice_history_records_queued"
@@ -184,7 +186,8 @@ class ClusterReader:
             unavailable_apis = await read_unavailable_apis(self._client, self.not_read)
         webhook_services = await read_webhook_services(self._client, [*mutating, *validating], self.not_read)
         missing_secret = await read_missing_secret(self._client, config, [*mutating, *validating], self.not_read)
-        pulled = await self._pulled()
+        pulled = await self._events(PULLED)
+        refusals = await self._events(QUEUEING_REFUSED)
         certificates = [
             *[certificate async for certificate in self._connection_certificates()],
             *bundled_certificates("validatingwebhookconfiguration", validating),
@@ -210,6 +213,7 @@ class ClusterReader:
             nodes=None if nodes is None else [node_facts(node) for node in nodes],
             namespaces={each.metadata.name: each.metadata.labels for each in namespaces},
             image_pulls=list(image_pulls(pulled)),
+            refusals=refusals,
             rules=resource_rules(config) if config is not None else COUNT_ALL,
             certificates=certificates,
             clocks=clocks,
@@ -229,13 +233,13 @@ class ClusterReader:
     def _own(self) -> list[str]:
         return [self._namespace] if self._namespace else []
 
-    async def _pulled(self) -> list[Event]:
-        """The Events of kubelets about images that they have pulled; none if the user may not list them."""
+    async def _events(self, reason: str) -> list[Event]:
+        """The Events with this reason; none if the user may not list them."""
         with self._topic():
-            selector = f"reason={PULLED}"
+            selector = f"reason={reason}"
             found = await list_permitted(self._client, EVENTS, Event, self._namespace, field_selector=selector)
-            if found is None:
-                self.not_read.append("events (forbidden)")
+            if found is None and NO_EVENTS not in self.not_read:
+                self.not_read.append(NO_EVENTS)
         return found or []
 
     async def _history(self) -> HistoryFacts | None:

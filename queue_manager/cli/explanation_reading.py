@@ -12,10 +12,13 @@ from datetime import datetime
 import msgspec
 
 from job_controller.model import Job
+from queue_manager.api.api_resources import EVENTS
+from queue_manager.api.event_reasons import QUEUEING_REFUSED
 from queue_manager.api.types import Workload
 from queue_manager.cli.manager_reading import read_presence
 from queue_manager.cli.named_targets import JobTarget
 from queue_manager.cli.node_reading import nodes_for
+from queue_manager.cli.permitted_lists import list_permitted
 from queue_manager.cli.scheduler_input_reading import ClusterView
 from queue_manager.configuration import KueueConfig
 from queue_manager.engine.rest_client import RestClient
@@ -32,9 +35,10 @@ from queue_manager.visibility.memory_advice import memory_advice
 from queue_manager.visibility.obstacles import ReadableQueues, local_queue_of, obstacle
 from queue_manager.visibility.pending_summary import MAX_LIMIT, PendingPage, local_queue_path
 from queue_manager.visibility.predictions import PredictionContext, predict
+from queue_manager.visibility.refused_writes import AWAITED, newest_refusal, with_refusal
 from queue_manager.visibility.scheduler_judgement import ClusterObjects
 from queue_manager.visibility.unlisted_queues import UNLISTED
-from queue_manager.visibility.wire_types import Pod
+from queue_manager.visibility.wire_types import Event, Pod
 
 DEFAULTS_ASSUMED = "the configuration of the queue manager: its defaults are assumed (--config F)"
 ALL_OF_THEM = {"limit": str(MAX_LIMIT)}
@@ -76,7 +80,21 @@ async def read_explanation(
         nodes=await nodes_for(client, messages),
     )
     found = explain(target.job, target.workload, around, now, served)
+    found = await _with_refusal(client, found, target, default_ns, now)
     return without_manager(found, await read_presence(client, found.namespace)) if is_in_doubt(found) else found
+
+
+async def _with_refusal(
+    client: RestClient, found: Explanation, target: JobTarget, default_ns: str, now: datetime
+) -> Explanation:
+    """Name a write about the Job that the API server refuses, if that may be why it does not run."""
+    if not is_in_doubt(found) or found.state not in AWAITED:
+        return found
+    reason = f"reason={QUEUEING_REFUSED}"
+    events = await list_permitted(client, EVENTS, Event, found.namespace, field_selector=reason) or []
+    refusal = newest_refusal(target.job, target.workload, events, now)
+    argument = found.name if found.namespace == default_ns else f"{found.namespace}/{found.name}"
+    return with_refusal(found, refusal, argument) if refusal is not None else found
 
 
 def with_pods(

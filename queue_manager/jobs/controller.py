@@ -5,6 +5,8 @@ It also copies changed values of WorkloadPriorityClasses to the Workloads that r
 
 from __future__ import annotations
 
+from datetime import datetime
+
 from job_controller.conditions import finished
 from job_controller.json_tree import Json
 from job_controller.model import Job, Key
@@ -39,6 +41,7 @@ from queue_manager.jobs.workload_manifest import prebuilt_name, priority_of
 from queue_manager.jobs.write_conflicts import refresh_after_conflict
 from queue_manager.lifecycle import overrides
 from queue_manager.lifecycle.pod_causes import cause_of_failure
+from queue_manager.lifecycle.refused_writes import is_due
 from queue_manager.lifecycle.status_draft import WorkloadEvent
 from queue_manager.lifecycle.transitions import Transition
 from queue_manager.lifecycle.workload_settings import WorkloadSettings
@@ -87,9 +90,8 @@ class JobQueueController:
         self._permits = permits
         self.queue: WorkQueue[Key] = WorkQueue("jobs-queue", metrics=runtime.metrics)
         self.classes: WorkQueue[str] = WorkQueue("workload-priority-classes", metrics=runtime.metrics)
-        self._last_events: dict[
-            str, WorkloadEvent
-        ] = {}  # by Job UID: the last Event about why the Job cannot be queued
+        # By Job UID: the last Event about why the Job cannot be queued, and when it was recorded.
+        self._last_events: dict[str, tuple[WorkloadEvent, datetime]] = {}
         self._rejected_annotations: dict[str, str] = {}  # by Job UID: the last Event text about labels and annotations
         self._jobs.index(_BY_CLASS, _class_label)
         self._jobs.index(_BY_PREBUILT, _prebuilt_key)
@@ -330,15 +332,17 @@ class JobQueueController:
         return await refresh_after_conflict(self._runtime.client, self._workloads, job, action)
 
     def _report_rejection(self, job: Job, error: ApiError) -> None:
-        """Record an Event about a request that the API server will reject again; once for each text."""
+        """Record an Event about a request that the API server will reject again, and again while it does (`is_due`)."""
         if error.is_rejected or error.is_conflict:
-            self._record_once(
-                job, WorkloadEvent("Warning", event_reasons.QUEUEING_REFUSED, f"Cannot be queued: {error.message}")
-            )
+            event = WorkloadEvent("Warning", event_reasons.QUEUEING_REFUSED, f"Cannot be queued: {error.message}")
+            _, last = self._last_events.get(job.metadata.uid, (None, None))
+            self._record_once(job, event, again=is_due(last, self._runtime.clock.now()))
 
-    def _record_once(self, job: Job, event: WorkloadEvent) -> None:
-        if self._last_events.get(job.metadata.uid) != event:
-            self._last_events[job.metadata.uid] = event
+    def _record_once(self, job: Job, event: WorkloadEvent, *, again: bool = False) -> None:
+        """Record an Event, unless it is the last one of `_last_events`. `again`: then too."""
+        last, _ = self._last_events.get(job.metadata.uid, (None, None))
+        if again or last != event:
+            self._last_events[job.metadata.uid] = event, self._runtime.clock.now()
             self._record(job, event)
 
     def _record(self, job: Job, event: WorkloadEvent | None) -> None:

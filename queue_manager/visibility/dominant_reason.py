@@ -17,7 +17,8 @@ The first line that applies decides; each gives one code of `reason_codes`.
     it waits for requeueAt                   WAIT/Backoff
     it is pending                            the decision of the scheduler at this moment (`scheduler_judgement.judge`)
 
-`absent_manager` then makes FAULT/ControllerStale of a WAIT for which no manager runs.
+`refused_writes` then makes FAULT/QueueingRefused of a WAIT or FAULT if the API server refuses the writes about the Job,
+and `absent_manager` FAULT/ControllerStale of a WAIT for which no manager runs.
 BEHAVIOUR.md#q51-explanations.
 """
 

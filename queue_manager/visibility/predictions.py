@@ -69,7 +69,7 @@ def predict(
     *,
     refused: bool = False,
 ) -> list[Prediction]:
-    """Return the next events, soonest first; never empty. `refused`: an Event says why the Job has no Workload."""
+    """Return the next events, soonest first; never empty. `refused`: an Event says why it is not queued or admitted."""
     if job is None:
         found = _without_job(workload, state, context, now)
     elif state == JobState.DELETING:
@@ -80,6 +80,8 @@ def predict(
         found = [_untimed(REFUSED)]
     elif state == JobState.BACKOFF and not awaits_requeue(workload, now):
         found = _while_running(job, workload, pods, indexes, context, now)
+    elif workload is not None and refused:
+        found = [_untimed(REFUSED_EVENT)]
     elif workload is not None and state in _BY_WORKLOAD_STATE:
         found = _BY_WORKLOAD_STATE[state](workload, context, now)
     elif state in (JobState.RUNNING, JobState.STARTING):

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from queue_manager.api import reasons
+from queue_manager.api import event_reasons, reasons
 
 
 class ReasonClass(StrEnum):
@@ -34,6 +34,7 @@ DEACTIVATED_UNSCHEDULABLE = reasons.deactivated_due_to(reasons.UNSCHEDULABLE)
 EXCEEDS_NODES = "ExceedsLargestNode"  # no node is large enough for one of its pods
 REFUSED = "Refused"  # its Workload is finished, the Job is not
 ADMITTED_NOT_RUNNING = "AdmittedNotRunning"  # its Job is still suspended
+QUEUEING_REFUSED = event_reasons.QUEUEING_REFUSED  # the API server refuses what the queue manager writes about it
 CONTROLLER_STALE = "ControllerStale"  # its Job has no Workload, or no manager runs
 
 _CLASSES = {
@@ -45,7 +46,7 @@ _CLASSES = {
         REFUSED,
     ),
     ReasonClass.HOLD: (reasons.SUSPENDED, reasons.DEACTIVATED, DEACTIVATED_UNSCHEDULABLE, reasons.ADMISSION_GATED),
-    ReasonClass.FAULT: (ADMITTED_NOT_RUNNING, CONTROLLER_STALE),
+    ReasonClass.FAULT: (ADMITTED_NOT_RUNNING, CONTROLLER_STALE, QUEUEING_REFUSED),
     ReasonClass.WAIT: (
         reasons.WAITING_FOR_QUOTA,
         reasons.WAITING_FOR_PREEMPTED,

@@ -37,6 +37,7 @@ from queue_manager.visibility.pod_failures import Failure
 from queue_manager.visibility.pod_starts import has_run
 from queue_manager.visibility.prediction_types import Prediction
 from queue_manager.visibility.predictions import PredictionContext, predict
+from queue_manager.visibility.refused_writes import AWAITED, newest_refusal
 from queue_manager.visibility.requested_resources import DemandRow, demand
 from queue_manager.visibility.wire_types import Event, Pod
 
@@ -161,7 +162,9 @@ def job_view(
     sorted_events = sorted(events, key=lambda e: e.sort_key)
     pods = [with_initial_identity(pod, name) for pod in pods]
     indexes = index_map(job, pods, context.options, now) if job is not None else None
-    denial = _refusal(sorted_events) if workload is None and state == JobState.PENDING else None
+    denial = newest_refusal(job, workload, sorted_events, now) if state in AWAITED else None
+    if workload is None and state == JobState.PENDING:
+        denial = _refusal(sorted_events)
     reason, message = (
         (denial.reason, denial.message) if denial is not None else explain_state(job, workload, state, now, equivalent)
     )

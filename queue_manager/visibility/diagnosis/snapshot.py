@@ -14,6 +14,7 @@ from queue_manager.scheduling.resource_rules import COUNT_ALL, ResourceRules
 from queue_manager.visibility.diagnosis.image_pulls import ImagePull
 from queue_manager.visibility.largest_node import NodeFacts
 from queue_manager.visibility.manager_presence import DeploymentFacts, LeaseFacts
+from queue_manager.visibility.wire_types import Event
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +89,7 @@ class ClusterSnapshot:
     nodes: Sequence[NodeFacts] | None = None
     namespaces: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # labels of those that the user may list
     image_pulls: Sequence[ImagePull] = ()  # of the last hour
+    refusals: Sequence[Event] = ()  # of managers, of the last hour: writes that the API server has refused
     rules: ResourceRules = COUNT_ALL  # how requests count, by `config`
     certificates: Sequence[CertificateFacts] = ()
     clocks: Sequence[ClockFacts] = ()

@@ -1,0 +1,119 @@
+"""Jobs that do not run because the API server refuses what the queue manager writes about them. Pure.
+
+The manager records the server's answer in an Event (QueueingRefused) of the Workload, or of the Job if that gets none.
+The Event counts while the manager repeats it (`lifecycle.refused_writes`), unless a condition of the Workload became
+true later, such as QuotaReserved: that write succeeded. A condition that has become false says nothing: why the
+Workload is pending may be written while its admission is refused. BEHAVIOUR.md#q246-writes-that-the-api-server-refuses.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from datetime import datetime
+from typing import NamedTuple
+
+from msgspec import structs
+
+from job_controller.model import Job
+from job_controller.pod_facts import LONG_AGO
+from queue_manager.api import event_reasons, reasons
+from queue_manager.api.types import Workload
+from queue_manager.lifecycle.refused_writes import counts
+from queue_manager.visibility import reason_codes
+from queue_manager.visibility.explain_record import Explanation
+from queue_manager.visibility.job_states import JobState
+from queue_manager.visibility.reason_codes import ReasonClass, code
+from queue_manager.visibility.wire_types import Event
+
+AWAITED = (JobState.PENDING, JobState.RESERVED)  # states that only a write of the manager ends
+_PREFIX = re.compile(r"Cannot be (?:written|queued): ")
+_OBJECT = re.compile(r'^\S+ "[^"]*" (?:is )?(?:forbidden|invalid): ')
+_POLICY = re.compile(r"ValidatingAdmissionPolicy '([^']+)'")
+_WEBHOOK = re.compile(r'admission webhook "([^"]+)" denied')
+_QUOTA = re.compile(r"exceeded quota: ([^,\s]+)")
+_USER = re.compile(r'User "([^"]+)" cannot ')
+WRITES = "what the queue manager writes"
+
+
+class Remedy(NamedTuple):
+    """Who must allow a write, as what must change, and the command that shows why it is refused.
+
+    `of_admins`: whether a rule refuses it that holds for many Jobs.
+    """
+
+    change: str
+    command: str
+    of_admins: bool = True
+
+
+def newest_refusal(job: Job | None, workload: Workload | None, events: Iterable[Event], now: datetime) -> Event | None:
+    """Return the newest Event about a write for this Job that the API server still refuses; None without one."""
+    uids = {thing.metadata.uid for thing in (job, workload) if thing is not None}
+    since = _last_write(workload)
+    found = [
+        event
+        for event in events
+        if event.reason == event_reasons.QUEUEING_REFUSED and event.involved_object.uid in uids
+        if event.last is not None and event.last >= since and counts(event.last, now)
+    ]
+    return max(found, key=lambda event: event.sort_key, default=None)
+
+
+def _last_write(workload: Workload | None) -> datetime:
+    """When the Workload was created, or a condition of it became true, if that was later.
+
+    A rejected write is retried after a second at the soonest, so an Event of the same second is about a later write.
+    """
+    if workload is None:
+        return LONG_AGO
+    times = [condition.last_transition_time for condition in workload.status.conditions if condition.is_true]
+    return max((at for at in (workload.metadata.creation_timestamp, *times) if at is not None), default=LONG_AGO)
+
+
+def answer(event: Event) -> str:
+    """Return the answer of the API server, from an Event of a manager."""
+    return _PREFIX.sub("", event.message, count=1)
+
+
+def rule(event: Event) -> str:
+    """Return the answer of the API server without the name of the object: equal for all objects with one cause."""
+    return _OBJECT.sub("", answer(event), count=1)
+
+
+def remedy(event: Event, job: str) -> Remedy:
+    """Return who must allow what the API server has refused. `job`: as argument of a command."""
+    text, namespace = event.message, event.involved_object.namespace
+    if found := _POLICY.search(text):
+        change = f"an admin has ValidatingAdmissionPolicy {found[1]}, or its binding, allow {WRITES}"
+        return Remedy(change, f"kubectl get validatingadmissionpolicy {found[1]} -o yaml")
+    if found := _WEBHOOK.search(text):
+        change = f"an admin has the webhook {found[1]} allow {WRITES}"
+        return Remedy(change, "kubectl get validatingwebhookconfigurations,mutatingwebhookconfigurations")
+    if found := _QUOTA.search(text):
+        change = (
+            f"ResourceQuota {found[1]} of namespace {namespace} has room: an admin raises it, or objects are deleted"
+        )
+        return Remedy(change, f"kubectl describe resourcequota {found[1]} -n {namespace}")
+    if found := _USER.search(text):
+        change = f"an admin grants {found[1]} this right"
+        return Remedy(change, f"kubectl auth can-i --list --as {found[1]} -n {namespace}")
+    return Remedy("what the API server names is corrected", f"sluice show {job}", of_admins=False)
+
+
+def with_refusal(found: Explanation, event: Event, job: str) -> Explanation:
+    """Return the explanation of a Job whose write is refused: a fault, whatever else it waits for.
+
+    Its own sentence follows if it waits for something that an allowed write does not change.
+    """
+    needed = remedy(event, job)
+    sentence = f"The API server refuses {WRITES} about it: {answer(event).rstrip('.')}."
+    waits = found.code.startswith(ReasonClass.WAIT) and found.code != code(reasons.PENDING_EVALUATION)
+    return structs.replace(
+        found,
+        code=code(reason_codes.QUEUEING_REFUSED),
+        sentence=f"{sentence} {found.sentence}" if waits else sentence,
+        changes=[needed.change, *(found.changes if waits else ())],
+        next_command=needed.command,
+        starts_by=None,
+    )

@@ -1,7 +1,7 @@
 """How often a manager records that the API server still rejects a write, and how long such an Event counts. Pure.
 
 A rejected write is tried again after at most a minute. The Event about it (QueueingRefused) is recorded at the first
-rejection, and again every REPEAT_SECONDS while the rejections go on, so that a reader can tell a write that is still
+rejection, and again every REPEAT_SECONDS while they continue, so that a reader can distinguish a write that is still
 rejected from one that was. BEHAVIOUR.md#q246-writes-that-the-api-server-refuses.
 """
 

@@ -28,7 +28,7 @@ class Rejections:
 
     def record(self, workload: Workload | None, error: Exception) -> float:
         """Seconds until the write is tried again. Records an Event at the first rejection in a row, and again while
-        they go on (`is_due`).
+        they continue (`is_due`).
         """
         if not is_rejection(error) or workload is None:
             return RETRY_SECONDS

@@ -18,11 +18,12 @@ from msgspec import Struct
 from rich.text import Text
 
 from queue_manager.cli import output
-from queue_manager.cli.connection import connect, find_kubeconfig
-from queue_manager.cli.doctor_reading import ClusterReader, ServerClock
+from queue_manager.cli.connection import connect, find_kubeconfig, read_default_namespace
+from queue_manager.cli.doctor_reading import ClusterReader, ServerClock, widest_reading
 from queue_manager.cli.exit_codes import EXIT_ERROR, EXIT_NEVER, EXIT_OK, EXIT_UNEXPECTED
 from queue_manager.cli.machine_formats import MACHINE_FORMS
-from queue_manager.cli.standard_streams import printable, write
+from queue_manager.cli.permitted_lists import only_one_namespace
+from queue_manager.cli.standard_streams import printable, say, write
 from queue_manager.visibility.diagnosis.examination import confirmed, examine, needs_confirmation
 from queue_manager.visibility.diagnosis.problem import Problem
 
@@ -73,13 +74,18 @@ def exit_code(problems: Sequence[Problem], *, is_checked: bool = True) -> int:
 async def examined(args: argparse.Namespace) -> tuple[Report, bool]:
     """Read and examine the cluster, twice if a finding may be of a state that is passing.
 
-    Also return whether anything of the cluster could be read.
+    Without -n, a user who may not read the Jobs of all namespaces gets the findings of the namespace of the context,
+    and a line on standard error that says so. Also return whether anything of the cluster could be read.
     """
     clock = ServerClock()
     path = find_kubeconfig(args.kubeconfig)
     async with connect(args.kubeconfig, args.context, relay=clock.over) as client:
         reader = ClusterReader(client, path, args.context, clock, args.namespace or "")
-        problems = examine(await reader.read())
+        own = "" if args.namespace else read_default_namespace(args)
+        reader, snapshot = await widest_reading(reader, own)
+        if reader.is_narrowed:
+            say(only_one_namespace(own, "is examined"))
+        problems = examine(snapshot)
         if needs_confirmation(problems):
             await asyncio.sleep(CONFIRM_SECONDS)
             problems = confirmed(problems, examine(await reader.read()))

@@ -80,7 +80,7 @@ from queue_manager.visibility.wire_types import Event
 HEADER_RESOLUTION = timedelta(seconds=1)  # of the Date header, and of the times that an API server stamps
 CONNECT_SECONDS = 10.0
 OPTIONAL = (COHORTS, ADMISSION_CHECKS, WORKLOAD_PRIORITY_CLASSES)  # kinds without which the others are of use
-NO_EVENTS = "events (forbidden)"
+OTHERS = "namespaces other than {} (forbidden)"
 UNKNOWN_CONFIG = "the configuration of the manager (not published, or forbidden)"
 NOT_INSTALLED = "whether a manager runs (Sluice is not installed in namespace {}, and none has held a Lease there)"
 HISTORY_STALLED_SECONDS, HISTORY_QUEUED = "sluice_history_stalled_seconds", "sluice_history_records_queued"
@@ -138,9 +138,20 @@ class ClusterReader:
     """Reads snapshots of one cluster. `not_read`: what the last one lacks; `topics_read`: how many it has."""
 
     def __init__(
-        self, client: RestClient, kubeconfig: Path, context: str | None, clock: ServerClock, namespace: str = ""
+        self,
+        client: RestClient,
+        kubeconfig: Path,
+        context: str | None,
+        clock: ServerClock,
+        namespace: str = "",
+        *,
+        is_narrowed: bool = False,
     ) -> None:
-        """`namespace`: the only one whose objects are read, with those that have none; "": all."""
+        """`namespace`: the only one whose objects are read, with those that have none; "": all.
+
+        `is_narrowed`: whether it is read because the user may not read all.
+        """
+        self.is_narrowed = is_narrowed
         self._client = client
         self._namespace = namespace
         self._kubeconfig = kubeconfig
@@ -153,6 +164,8 @@ class ClusterReader:
     async def read(self) -> ClusterSnapshot:
         """Read everything; objects that refer to others before those. Raises ApiError if Sluice is not installed."""
         self.not_read, self.topics_read, self._unconverted = [], 0, {}
+        if self.is_narrowed:
+            self.not_read.append(OTHERS.format(self._namespace))
         validating, mutating = await self._trees(VALIDATING_WEBHOOKS), await self._trees(MUTATING_WEBHOOKS)
         of_hooks = {UNKNOWN_CONFIG, *self.not_read}
         with self._topic():
@@ -186,8 +199,7 @@ class ClusterReader:
             unavailable_apis = await read_unavailable_apis(self._client, self.not_read)
         webhook_services = await read_webhook_services(self._client, [*mutating, *validating], self.not_read)
         missing_secret = await read_missing_secret(self._client, config, [*mutating, *validating], self.not_read)
-        pulled = await self._events(PULLED)
-        refusals = await self._events(QUEUEING_REFUSED)
+        pulled, refusals = await self._events()
         certificates = [
             *[certificate async for certificate in self._connection_certificates()],
             *bundled_certificates("validatingwebhookconfiguration", validating),
@@ -229,18 +241,24 @@ class ClusterReader:
             history=await self._history() if is_of_local_cluster(self._kubeconfig) else None,
         )
 
+    def narrowed(self, namespace: str) -> ClusterReader:
+        """Return a reader of this namespace, for a user who may not read all."""
+        return ClusterReader(self._client, self._kubeconfig, self._context, self._clock, namespace, is_narrowed=True)
+
     @property
     def _own(self) -> list[str]:
         return [self._namespace] if self._namespace else []
 
-    async def _events(self, reason: str) -> list[Event]:
-        """The Events with this reason; none if the user may not list them."""
+    async def _events(self) -> tuple[list[Event], list[Event]]:
+        """The Events about images that were pulled, and about refused writes; none if the user may not list them."""
         with self._topic():
-            selector = f"reason={reason}"
-            found = await list_permitted(self._client, EVENTS, Event, self._namespace, field_selector=selector)
-            if found is None and NO_EVENTS not in self.not_read:
-                self.not_read.append(NO_EVENTS)
-        return found or []
+            pulled, refused = [
+                await list_permitted(self._client, EVENTS, Event, self._namespace, field_selector=f"reason={reason}")
+                for reason in (PULLED, QUEUEING_REFUSED)
+            ]
+            if pulled is None or refused is None:
+                self.not_read.append("events (forbidden)")
+        return pulled or [], refused or []
 
     async def _history(self) -> HistoryFacts | None:
         """The state of the history, by the metrics of `sluice up`; None if they have none."""
@@ -325,6 +343,20 @@ class ClusterReader:
             writer.close()
             return x509.load_der_x509_certificate(der).not_valid_after_utc if der else None
         return None
+
+
+async def widest_reading(reader: ClusterReader, own: str) -> tuple[ClusterReader, ClusterSnapshot]:
+    """Return the reader that sees more, the given one or that of namespace `own` (unless ""), and what it has read.
+
+    All kinds are read in the same namespaces: a Workload whose Job may not be read would look like an orphan.
+    """
+    snapshot = await reader.read()
+    if own and (snapshot.workloads is None or snapshot.jobs is None):
+        narrowed = reader.narrowed(own)
+        its = await narrowed.read()
+        if narrowed.topics_read > reader.topics_read:
+            return narrowed, its
+    return reader, snapshot
 
 
 def history_facts(metrics: str) -> HistoryFacts | None:

@@ -33,10 +33,21 @@ async def list_permitted(
         return None
 
 
-async def list_all_or_own(client: RestClient, resource: Resource, type: type[O], namespace: str) -> list[O]:
-    """Return the objects of all namespaces, or of this one if the user may not read the others."""
+async def list_all_or_own(
+    client: RestClient, resource: Resource, type: type[O], namespace: str
+) -> tuple[list[O], bool]:
+    """Return the objects of all namespaces, or of this one if the user may not read the others; and whether of all."""
     found = await list_permitted(client, resource, type)
-    return found if found is not None else await client.list(resource, namespace, type=type)
+    return (found, True) if found is not None else (await client.list(resource, namespace, type=type), False)
+
+
+def only_one_namespace(namespace: str, verb: str, kinds: str = "") -> str:
+    """Return the line of a command that reads one namespace because the user may not read all.
+
+    `verb`: what is done with it, `is listed`; `kinds`: which objects of it, if not all.
+    """
+    what = f"{kinds} of namespace" if kinds else "namespace"
+    return f"only {what} {namespace} {verb}, since not all may be read; -n names another one"
 
 
 T = TypeVar("T")
@@ -57,7 +68,7 @@ async def of_all_or_own(read: Callable[[str], Awaitable[T]], args: argparse.Name
         if not error.is_forbidden:
             raise
         found = await read(own)
-    say(f"only namespace {own} is listed, since not all may be read; -n names another one")
+    say(only_one_namespace(own, "is listed"))
     return found
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
@@ -23,7 +24,8 @@ from queue_manager.cli.exit_codes import EXIT_OK
 from queue_manager.cli.machine_formats import cluster_queue_name
 from queue_manager.cli.manager_reading import read_presence
 from queue_manager.cli.named_targets import check_namespace
-from queue_manager.cli.permitted_lists import list_all_or_own, list_permitted, seen
+from queue_manager.cli.permitted_lists import list_all_or_own, list_permitted, only_one_namespace, seen
+from queue_manager.cli.standard_streams import say
 from queue_manager.cli.time_texts import span
 from queue_manager.engine.clock import SystemClock
 from queue_manager.engine.rest_client import RestClient
@@ -33,6 +35,11 @@ from queue_manager.visibility.queue_rows import UNLISTED, QueueRow, QuotaRow, qu
 from queue_manager.visibility.readable_amounts import readable, readable_pair
 
 BAR = 10
+VIEWER_ROLE = f"kueue-{CLUSTER_QUEUES.kind.lower()}-viewer-role"  # of `installation.user_roles`
+NOT_READABLE = (
+    f"{UNLISTED}: you may not read ClusterQueues, so their state and quotas are not known; an admin allows it by a "
+    f"ClusterRoleBinding to {VIEWER_ROLE}"
+)
 HELD, DRAINED = (stopped_word(policy) for policy in (policy_values.HOLD, policy_values.HOLD_AND_DRAIN))
 
 
@@ -94,8 +101,13 @@ COLUMNS = (
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print all ClusterQueues, or those that LocalQueues of a namespace name; or how to create some."""
-    rows, without_manager = asyncio.run(_rows_and_notice(args))
+    """Print all ClusterQueues, or those that LocalQueues of a namespace name; or how to create some.
+
+    What the user may not read, so that numbers, states or quotas are not those of all, is a line on standard error.
+    """
+    (rows, notes), without_manager = asyncio.run(_table_and_notice(args))
+    for note in notes:
+        say(note)
     file = assets.shown(assets.samples() / "queues.yaml")
     empty = f"no ClusterQueues; two to start with: kubectl apply -f {file}"
     if args.namespace:
@@ -124,17 +136,24 @@ def remainder(rows: Sequence[QueueRow]) -> str:
     )
 
 
-async def _rows_and_notice(args: argparse.Namespace) -> tuple[list[QueueRow], str]:
-    """Return the rows, and the notice about an absent manager if Workloads wait; "" otherwise."""
+class QueueTable(NamedTuple):
+    """Rows of ClusterQueues. `notes`: what of it the user may not read."""
+
+    rows: list[QueueRow]
+    notes: list[str]
+
+
+async def _table_and_notice(args: argparse.Namespace) -> tuple[QueueTable, str]:
+    """Return the table, and the notice about an absent manager if Workloads wait; "" otherwise."""
     namespace = args.namespace or read_default_namespace(args)
     async with connect(args.kubeconfig, args.context) as client:
-        rows = await queue_table(client, namespace)
+        rows, notes = await queue_table(client, namespace)
         if args.namespace:
             rows = rows_of_namespace(rows, args.namespace)
         if not rows:
             await check_namespace(client, args.namespace)
         waits = any(row.pending for row in rows)
-        return rows, notice(await read_presence(client, namespace)) if waits else ""
+        return QueueTable(rows, notes), notice(await read_presence(client, namespace)) if waits else ""
 
 
 def rows_of_namespace(rows: Sequence[QueueRow], namespace: str) -> list[QueueRow]:
@@ -155,21 +174,25 @@ def rows_of_namespace(rows: Sequence[QueueRow], namespace: str) -> list[QueueRow
     return [row for row in found if row.local_queues]
 
 
-async def queue_table(client: RestClient, default_ns: str) -> list[QueueRow]:
-    """Return rows of all ClusterQueues. Referring objects are listed before the objects they refer to.
+async def queue_table(client: RestClient, default_ns: str) -> QueueTable:
+    """Return the table of all ClusterQueues. Referring objects are listed before the objects they refer to.
 
     For a user who may read only some namespaces, the rows are those of `default_ns`. If its manager has the
     ClusterQueues from files, and manages no other namespace, whose usage would be missing, they are read from these.
     """
     now = SystemClock().now()
-    workloads = await list_all_or_own(client, WORKLOADS, Workload, default_ns)
-    local_queues = await list_all_or_own(client, LOCAL_QUEUES, LocalQueue, default_ns)
+    workloads, all_workloads = await list_all_or_own(client, WORKLOADS, Workload, default_ns)
+    local_queues, all_local_queues = await list_all_or_own(client, LOCAL_QUEUES, LocalQueue, default_ns)
     cluster_queues = await list_permitted(client, CLUSTER_QUEUES, ClusterQueue)
     if cluster_queues is None:
         client = await _client_of_manager(client, default_ns)
         cluster_queues = await list_permitted(client, CLUSTER_QUEUES, ClusterQueue)
     cohorts = await seen(client, COHORTS, Cohort) or ()
-    return queue_rows(cluster_queues, local_queues, workloads, now, cohorts)
+    rows = queue_rows(cluster_queues, local_queues, workloads, now, cohorts)
+    own = {"Workloads": all_workloads, "LocalQueues": all_local_queues}
+    kinds = " and ".join(kind for kind, is_all in own.items() if not is_all)
+    notes = [only_one_namespace(default_ns, "are counted", kinds)] if kinds else []
+    return QueueTable(rows, [*notes, NOT_READABLE] if cluster_queues is None and rows else notes)
 
 
 async def _client_of_manager(client: RestClient, namespace: str) -> RestClient:

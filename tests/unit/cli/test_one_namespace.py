@@ -15,11 +15,12 @@ import pytest
 from queue_manager.api import keys, policy_values
 from queue_manager.api.api_resources import CLUSTER_QUEUES, JOBS, LOCAL_QUEUES, NAMESPACES, WORKLOADS
 from queue_manager.api.types import Workload
-from queue_manager.cli import deactivated, ps, reactivate, stop_policy
+from queue_manager.cli import deactivated, doctor, ps, queues, reactivate, stop_policy
 from queue_manager.cli.exit_codes import EXIT_NEVER, EXIT_OK, CommandRefused
 from queue_manager.cli.queue_reading import read_queues
 from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.transport_protocol import Request, Response
+from queue_manager.installation.user_roles import user_role_templates
 from queue_manager.local.kinds.kind_registry import KindRegistry
 from queue_manager.local.local_cluster import install_crds
 from queue_manager.local.server.api_server import ApiServer
@@ -74,7 +75,7 @@ async def user(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> RestClient:
     (tmp_path / "config").write_text("{current-context: c, contexts: [{name: c}]}")
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "config"))
     monkeypatch.setattr(user.transport, "request", bounded)
-    for module in (deactivated, ps, reactivate, stop_policy):
+    for module in (deactivated, doctor, ps, queues, reactivate, stop_policy):
         monkeypatch.setattr(module, "connect", connect)
     return user
 
@@ -171,3 +172,48 @@ async def test_jobs_of_a_cluster_queue_are_listed_with_rights_in_one_namespace(
 def test_an_empty_list_names_the_kind_of_the_queue() -> None:
     assert ps.empty_message(asked(state=(), queue="cq/a")) == "no Jobs of ClusterQueue a in namespace mine"
     assert ps.empty_message(asked(state=(), queue="a")) == "no Jobs of LocalQueue a in namespace mine"
+
+
+CONTEXT = """\
+current-context: c
+contexts: [{name: c, context: {namespace: NAMESPACE, cluster: c, user: u}}]
+clusters: [{name: c, cluster: {server: "http://127.0.0.1:1"}}]
+users: [{name: u, user: {}}]
+"""
+
+
+async def test_queues_says_whose_workloads_are_counted_and_what_may_not_be_read(
+    user: RestClient, tmp_path: Path
+) -> None:
+    (tmp_path / "config").write_text(CONTEXT.replace("NAMESPACE", "mine"))
+    (rows, notes), _ = await queues._table_and_notice(asked(namespace=None))
+    assert [(row.name, row.state, row.local_queues) for row in rows] == [("cq", "Unlisted", ["mine/q"])]
+    assert notes == [
+        "only Workloads and LocalQueues of namespace mine are counted, since not all may be read; -n names another one",
+        "Unlisted: you may not read ClusterQueues, so their state and quotas are not known; an admin allows it by a "
+        "ClusterRoleBinding to kueue-clusterqueue-viewer-role",
+    ]
+    assert queues.VIEWER_ROLE in str(user_role_templates())
+
+
+@pytest.mark.parametrize("namespace", ["mine", None], ids=["named", "of the context"])
+async def test_doctor_examines_the_namespace_of_the_context_where_others_may_not_be_read(
+    user: RestClient, namespace: str | None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "config").write_text(CONTEXT.replace("NAMESPACE", "mine"))
+    report, is_checked = await doctor.examined(asked(namespace=namespace))
+    assert is_checked
+    assert not {"workloads (forbidden)", "jobs (forbidden)"} & set(report.not_checked)
+    narrowed = namespace is None
+    assert ("namespaces other than mine (forbidden)" in report.not_checked) == narrowed
+    said = "only namespace mine is examined, since not all may be read; -n names another one"
+    assert (said in " ".join(capsys.readouterr().err.split())) == narrowed
+
+
+async def test_doctor_says_that_nothing_is_checked_where_the_own_namespace_may_not_be_read_either(
+    user: RestClient, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "config").write_text(CONTEXT.replace("NAMESPACE", "theirs"))
+    report, is_checked = await doctor.examined(asked(namespace=None))
+    assert (is_checked, capsys.readouterr().err) == (False, "")
+    assert {"workloads (forbidden)", "jobs (forbidden)"} <= set(report.not_checked)

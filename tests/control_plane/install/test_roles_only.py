@@ -281,13 +281,16 @@ async def owner_and_admin_know_the_quota(member: Path) -> None:
 
 
 async def its_namespace_is_examined(owner: Path) -> None:
-    """By who has rights in this namespace alone; without -n nothing of it could be listed."""
+    """By who has rights in this namespace alone, also without -n: it is that of the context."""
     _, text = await command(owner, "doctor", "-n", TEAM, "-o", "json")
     not_checked = " ".join(json.loads(text)["notChecked"])
     assert "clusterqueues (forbidden)" in not_checked
     assert not re.search(r"workloads|pods|jobs|localqueues|Lease|Deployment|configuration of", not_checked), text
     _, text = await command(owner, "doctor", "-o", "json")
-    assert "workloads (forbidden)" in json.loads(text)["notChecked"]
+    report, _ = json.JSONDecoder().raw_decode(text)
+    assert f"namespaces other than {TEAM} (forbidden)" in report["notChecked"]
+    assert "workloads (forbidden)" not in report["notChecked"]
+    assert f"only namespace {TEAM} is examined" in text
 
 
 async def a_missing_class_is_named(scenario: Scenario, member: Path) -> None:

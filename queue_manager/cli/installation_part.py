@@ -1,4 +1,4 @@
-"""Which installed objects belong to the installation in one namespace, if another one may stand elsewhere. Pure.
+"""Which installed objects belong to the installation in one namespace, if another one may stand elsewhere.
 
 Both have the same label, and objects without a namespace have the same names in each: the last one that was applied has
 written them. So an object belongs to the namespaces that it refers to: the subjects of a binding, the Service of a

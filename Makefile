@@ -42,6 +42,8 @@ demo: $(STAMP) ## start a temporary cluster, run a dozen Jobs through the queue,
 # tests/conftest.py, the longest first; tests in real time are of one file, and two at a time leave a processor idle.
 # Bytecode is cached, because the tests start hundreds of processes.
 PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest --dist loadfile --no-loadscope-reorder
+# Where tests of the real API server are: each worker collects all that it is given, which takes 9 s for the whole tree.
+REAL := tests/contract tests/control_plane tests/local
 
 test: $(TOOLS) ## run the tests, except those of test-long and test-cluster
 	@$(PYTEST) -n auto -m "not end_to_end and not exhaustive and not control_plane and not wheel" $(PYTEST_ARGS)
@@ -52,10 +54,10 @@ test-long: $(TOOLS) ## run the end-to-end tests (commands and clusters as proces
 test-cluster: test-real-server test-real-time ## run the tests against a real API server (built once)
 
 test-real-server: $(TOOLS) control-plane
-	@$(PYTEST) -n auto -m "control_plane and not real_time and not image" $(PYTEST_ARGS)
+	@$(PYTEST) -n auto $(REAL) -m "control_plane and not real_time and not image" $(PYTEST_ARGS)
 
 test-real-time: $(TOOLS) control-plane
-	@$(PYTEST) -n 2 --dist load -m "control_plane and real_time" $(PYTEST_ARGS)
+	@$(PYTEST) -n 2 --dist load $(REAL) -m "control_plane and real_time" $(PYTEST_ARGS)
 
 test-image: $(TOOLS) control-plane ## run the image of `make image` against a real API server (as root), and the wheel in an empty environment
 	@$(PYTEST) -n 2 -m "image or wheel" $(PYTEST_ARGS)

@@ -189,7 +189,8 @@ class Client:
     def logs(
         self, job: V1Job | str, *, index: int | None = None, container: str = "", tail_lines: int | None = None
     ) -> str:
-        """The log of the newest pod of the Job, or of an index of it. Raises NoLogs, JobNotFound and JobDeleted.
+        """The log of the newest pod of the Job, or of an index of it; of a failed Job that of the newest pod that has
+        failed. Raises NoLogs, JobNotFound and JobDeleted.
 
         "" is the log of a container that has printed nothing. Before a container has started, if none could be started,
         and once an eviction has deleted the pods, NoLogs is raised, with the cause or the state of the Job.

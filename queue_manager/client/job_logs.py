@@ -9,6 +9,8 @@ import msgspec
 from kubernetes.client import ApiException, CoreV1Api
 from urllib3.exceptions import HTTPError
 
+from job_controller.condition_types import FAILED
+from job_controller.conditions import finished
 from job_controller.model import Job
 from job_controller.pod_facts import completion_index
 from queue_manager.client.error_translation import api_error
@@ -56,15 +58,17 @@ def source(
 def source(
     api_client: ApiClient, job: Job, index: int | None, container: str, state: str, *, wait: bool = False
 ) -> LoggedContainer | None:
-    """The container of the newest pod, of this index unless it is None. Without a pod that has started a container:
-    None if `wait`, else raises NoLogs. Raises NoLogs too if the Job has no such index. `state`: that of the Job, with
-    its reason.
+    """The container of the newest pod, of this index unless it is None; of a failed Job the newest that has failed.
+
+    Without a pod that has started a container: None if `wait`, else raises NoLogs. Raises NoLogs too if the Job has no
+    such index. `state`: that of the Job, with its reason.
     """
     if missing := missing_index(job, index):
         raise NoLogs(missing)
     pods = blocking(api_client, lambda client: read_pods(client, job))
     of_wanted = [pod for pod in pods if index is None or completion_index(pod) == index]
-    found = _newest(of_wanted)
+    failed = [pod for pod in of_wanted if failed_container(pod) is not None] if _has_failed(job) else []
+    found = _newest(failed) or _newest(of_wanted)
     name = container or (_container(found) if found is not None else "")
     if found is not None and name:
         return LoggedContainer(*found.metadata.key, name)
@@ -105,6 +109,11 @@ def with_error_line(api_client: ApiClient, failure: Failure) -> Failure:
     except (NoLogs, ApiException, HTTPError):
         return failure
     return msgspec.structs.replace(failure, error_line=error_line(log))
+
+
+def _has_failed(job: Job) -> bool:
+    end = finished(job.status)
+    return end is not None and end.type == FAILED
 
 
 def _newest(pods: Sequence[Pod]) -> Pod | None:

@@ -17,6 +17,7 @@ from queue_manager.visibility.diagnosis.problem import Problem, warning
 from queue_manager.visibility.diagnosis.snapshot import ClusterSnapshot
 from queue_manager.visibility.job_causes import recorded_cause
 from queue_manager.visibility.resubmission import resubmission
+from queue_manager.visibility.running_or_starting import failed_pods
 
 NO_RETRY_LIMIT = "NoRetryLimit"
 TIMEOUT_TOO_SHORT = "PodsReadyTimeoutTooShort"
@@ -60,7 +61,9 @@ def timeout_too_short(snapshot: ClusterSnapshot) -> Iterator[Problem]:
     chosen = snapshot.config.wait_for_pods_ready if snapshot.config is not None else None
     if chosen is None:
         return
-    starts = [(took, each) for each in snapshot.workloads or () if (took := observed_start(each)) is not None]
+    retried = {job.metadata.uid for job in snapshot.jobs or () if failed_pods(job.status)}  # waited for another try
+    first_tries = [each for each in snapshot.workloads or () if each.job_uid not in retried]
+    starts = [(took, each) for each in first_tries if (took := observed_start(each)) is not None]
     start = max(starts, key=lambda found: found[0], default=None)
     pull = max(snapshot.image_pulls, key=lambda found: found.took, default=None)
     if what := _what_is_short(snapshot, chosen.timeout, start, pull):

@@ -312,6 +312,17 @@ def test_logs_are_those_of_the_index(sluice_client: Client) -> None:
         sluice_client.logs(job, index=-1)
 
 
+def test_the_log_of_a_failed_job_is_that_of_the_pod_that_failed(sluice_client: Client) -> None:
+    """Of three indexes, the first fails, and the pod of another one is the newest."""
+    indexed = {"completionMode": "Indexed", "completions": 3, "parallelism": 1, "backoffLimitPerIndex": 0}
+    job = sluice_client.submit(
+        manifest("sh", "-c", "echo part $JOB_COMPLETION_INDEX; test $JOB_COMPLETION_INDEX != 0", **indexed), queue=QUEUE
+    )
+    with pytest.raises(JobFailed):
+        sluice_client.wait(job, timeout=SECONDS)
+    assert sluice_client.logs(job) == "part 0\n"
+
+
 def test_a_job_without_indexes_has_no_log_of_one(sluice_client: Client) -> None:
     """It is not waited for either: the Job runs on when `follow_logs` raises."""
     job = sluice_client.submit(manifest("sleep", "600"), queue=QUEUE)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from job_controller.model import Condition, Job, Key, Object, ObjectMeta, OwnerReference, Pod
+from job_controller.model import Condition, Job, JobStatus, Key, Object, ObjectMeta, OwnerReference, Pod
 from queue_manager.api.types import (
     Admission,
     AdmissionCheckRule,
@@ -351,6 +351,11 @@ SILENT: dict[str, dict[str, object]] = {
     "a limit of retries": {"config": config(timeout=timedelta(minutes=5), requeuing_strategy=LIMITED)},
     "an end of all retries by time": {
         "config": config(requeuing_strategy=RequeuingStrategy(give_up_after=DAY), timeout=timedelta(minutes=5))
+    },
+    "pods that have become ready only at another try": {
+        "config": config(timeout=timedelta(seconds=100), requeuing_strategy=LIMITED),
+        "workloads": [started_after(90 * SECOND)],
+        "jobs": [Job(metadata=ObjectMeta(name="job", namespace="team", uid="job-uid"), status=JobStatus(failed=1))],
     },
     "an image pull that is much faster than the timeout": {"image_pulls": PULLS},
     "pods that have become ready once the image was there": {

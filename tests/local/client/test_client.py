@@ -314,9 +314,13 @@ def test_logs_are_those_of_the_index(sluice_client: Client) -> None:
 
 def test_the_log_of_a_failed_job_is_that_of_the_pod_that_failed(sluice_client: Client) -> None:
     """Of three indexes, the first fails, and the pod of another one is the newest."""
-    indexed = {"completionMode": "Indexed", "completions": 3, "parallelism": 1, "backoffLimitPerIndex": 0}
+    limits = {"backoffLimit": 9, "backoffLimitPerIndex": 0}
+    indexed = {"completionMode": "Indexed", "completions": 3, "parallelism": 1, **limits}
     job = sluice_client.submit(
-        manifest("sh", "-c", "echo part $JOB_COMPLETION_INDEX; test $JOB_COMPLETION_INDEX != 0", **indexed), queue=QUEUE
+        manifest(
+            "sh", "-c", "echo part $JOB_COMPLETION_INDEX; test $JOB_COMPLETION_INDEX != 0 && sleep 1.1", **indexed
+        ),
+        queue=QUEUE,
     )
     with pytest.raises(JobFailed):
         sluice_client.wait(job, timeout=SECONDS)

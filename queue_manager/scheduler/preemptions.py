@@ -142,7 +142,7 @@ class Preemptions:
 
 
 def path(state: SchedulerState, cluster_queue: str) -> str:
-    """ "/root/.../name" of a ClusterQueue in the tree of cohorts."""
+    """Return the names from the root of the tree of cohorts to a ClusterQueue, each after a slash, as in Kueue."""
     queue = state.queues.get(cluster_queue)
     node, names = (queue.node if queue is not None else None), []
     while node is not None:

@@ -271,7 +271,7 @@ async def test_a_working_directory_below_the_containers_own_is_created(world: Wo
     async with world.running():
         await world.create("touch made; pwd", container={"workingDir": "sub/dir"})
         pod = await world.over()
-        assert (await world.output(pod)).endswith("/work/sub/dir\n")
+        assert Path((await world.output(pod)).removesuffix("\n")).parts[-3:] == ("work", "sub", "dir")
     assert (world.files(pod) / "work" / "sub" / "dir" / "made").exists()
 
 

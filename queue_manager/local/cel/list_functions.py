@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import Any
 
-from queue_manager.local.cel.cel_values import CelError, Function, equal, less
+from queue_manager.local.cel.cel_values import CelError, Function, equal, less, no_overload
 from queue_manager.local.cel.operators import add
 from queue_manager.local.cel.text_functions import as_text
 
@@ -14,7 +14,14 @@ def _is_sorted(value: list[Any]) -> bool:
     return not any(less(after, before) for before, after in pairwise(value))
 
 
+def _check_list(value: object) -> None:
+    """Raise CelError for a map, of which an item 0 would be looked for."""
+    if not isinstance(value, list):
+        raise no_overload()
+
+
 def _sum(value: list[Any]) -> Any:
+    _check_list(value)
     total: Any = value[0] if value else 0
     for item in value[1:]:
         total = add(total, item)
@@ -22,7 +29,8 @@ def _sum(value: list[Any]) -> Any:
 
 
 def extreme(value: list[Any], largest: bool) -> Any:
-    """The largest or smallest item of a list. Raises CelError if it is empty."""
+    """The largest or smallest item of a list. Raises CelError if it is empty, or no list."""
+    _check_list(value)
     if not value:
         raise CelError(f"{'max' if largest else 'min'} called on empty list")
     best = value[0]

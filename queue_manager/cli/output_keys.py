@@ -86,7 +86,7 @@ MEANINGS = {
     "oldestWaitingSeconds": "most seconds that a pending Workload has waited (waitedSeconds); null if none is pending",
     "since": "when it was deactivated; null if that is not known",
     "deactivatedSeconds": "seconds since it was deactivated; null if that is not known",
-    "started": "when the pod started; null before",
+    "started": "when the pod started; null before, and if no container of it has started",
     "ended": "when it ended; null before",
     "AttemptRow.ended": "when its quota was released; null before",
     "admitted": "when it was admitted; null if that is not known",

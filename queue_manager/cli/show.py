@@ -364,7 +364,7 @@ def _times(view: JobView) -> str:
         parts.append(f"waited {output.duration(view.waited_seconds)}")
     if view.ran_seconds is not None:
         held = output.duration(view.ran_seconds)
-        parts.append(f"ran {held}" if view.has_run else f"held quota {held}, and no pod has started")
+        parts.append(f"ran {held}" if view.has_run else f"held quota {held}, and no container has started")
     return ", ".join(parts)
 
 

@@ -43,6 +43,7 @@ OOM_KILLED = "OOMKilled"
 READINESS = "readiness probe failed"
 _PROBE = re.compile(r"; (?P<kind>[RS])(?P<words>(?:eadiness|tartup) probe (?:failed|errored)\b.*)", re.DOTALL)
 STARTING = ("ContainerCreating", "PodInitializing")  # waiting reasons of a container that will start
+LATE_RETRY = " (no retry before the timeout)"  # end of the cause of an attempt that had no pod
 IMAGE_FAULTS = ("ErrImagePull", "ImagePullBackOff", "InvalidImageName")  # of one whose image cannot be pulled
 _CRASH_LOOP = "CrashLoopBackOff"
 _INTERRUPTED = "NodeShutdown"  # reason of a container that starts again after a shutdown of its node
@@ -86,19 +87,27 @@ def worst_cause(pods: Iterable[Pod], since: datetime | None = None) -> PodCause 
     Job still backs off after that failure.
     """
     known = list(pods)
-    own = [pod for pod in known if since is None or not is_terminal(pod) or finish_time(pod) >= since]
-    return _worst(own if own else known)
+    return _worst(_of_attempt(known, since) or known)
 
 
 def cause_at_deadline(pods: Iterable[Pod], since: datetime | None) -> str:
     """The worst cause of an attempt that ends because its pods are not ready; "" without one.
 
     Before the deadline a container that is being created is no cause. At the deadline it is, such as during a long
-    pull of its image.
+    pull of its image. An attempt that had no pod, since the Job still backed off after an earlier failure, ends because
+    the timeout is shorter than that wait; but of a program that cannot be started a retry would not have helped.
     """
     known = list(pods)
     worst = worst_cause(known, since) or _worst_of(found for pod in known if (found := _starting(pod)) is not None)
-    return worst.text if worst is not None else ""
+    if worst is None:
+        return ""
+    is_own = worst.rank == CauseRank.NOT_STARTABLE or _of_attempt(known, since)
+    return worst.text if is_own else f"{_cut(worst.text, MAX_CHARACTERS - len(LATE_RETRY))}{LATE_RETRY}"
+
+
+def _of_attempt(pods: Iterable[Pod], since: datetime | None) -> list[Pod]:
+    """The pods that had not failed before the attempt began."""
+    return [pod for pod in pods if since is None or not is_terminal(pod) or finish_time(pod) >= since]
 
 
 def _starting(pod: Pod) -> PodCause | None:
@@ -254,5 +263,8 @@ def unschedulable_text(message: str) -> str:
 
 def one_line(text: str) -> str:
     """The text in one line of printable characters, shortened to MAX_CHARACTERS."""
-    line = " ".join("".join(c if c.isprintable() else " " for c in text).split())
-    return line if len(line) <= MAX_CHARACTERS else f"{line[: MAX_CHARACTERS - 1]}…"
+    return _cut(" ".join("".join(c if c.isprintable() else " " for c in text).split()), MAX_CHARACTERS)
+
+
+def _cut(line: str, characters: int) -> str:
+    return line if len(line) <= characters else f"{line[: characters - 1]}…"

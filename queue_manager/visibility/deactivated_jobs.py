@@ -17,7 +17,7 @@ from job_controller.model import Job
 from queue_manager.api import condition_types, keys, messages, reasons
 from queue_manager.api.types import Workload
 from queue_manager.lifecycle import deactivated_by
-from queue_manager.lifecycle.pod_causes import OOM_KILLED, START_ERRORS
+from queue_manager.lifecycle.pod_causes import LATE_RETRY, OOM_KILLED, START_ERRORS
 from queue_manager.visibility.attempt_counts import count_budget_attempts
 from queue_manager.visibility.job_causes import recorded_cause
 from queue_manager.visibility.largest_node import NodeFacts, exceeds_nodes
@@ -30,9 +30,16 @@ LIMIT = reasons.deactivated_due_to(reasons.REQUEUING_LIMIT_EXCEEDED)
 RUN_TIME = reasons.deactivated_due_to(reasons.MAX_EXEC_TIME_EXCEEDED)
 CHECK = reasons.deactivated_due_to(reasons.ADMISSION_CHECK)
 BY_A_USER = "by a user"
-CRASHES, OUT_OF_MEMORY, NO_NODE = "crashes", "out of memory", "no node"
+CRASHES, OUT_OF_MEMORY, NO_NODE, RETRIED_LATE = "crashes", "out of memory", "no node", "late retry"
 NOT_STARTABLE = ("no such program: ", "not executable: ")  # prefixes of causes, see `pod_causes`
-FAULTS_OF_PODS = (CRASHES, OUT_OF_MEMORY, "pods not ready", "pods lost", NO_NODE)  # what a pod's error explains
+FAULTS_OF_PODS = (
+    CRASHES,
+    OUT_OF_MEMORY,
+    "pods not ready",
+    "pods lost",
+    NO_NODE,
+    RETRIED_LATE,
+)  # what a pod's error explains
 RESTARTING = "Back-off restarting failed container"  # prefix of the message of the kubelet's BackOff Event
 
 
@@ -114,8 +121,10 @@ def _row(
     event = last_warning(name, warnings.get(workload.metadata.namespace, ()))
     why = cause(workload, failure, event)
     reason, message = deactivation(workload)
-    last_error = failure.text if failure is not None else recorded_cause(workload) or warning_text(event)
-    of_pods = recorded_cause(workload) if why == BY_A_USER else last_error if why in FAULTS_OF_PODS else ""
+    recorded = recorded_cause(workload)
+    late = LATE_RETRY if why == RETRIED_LATE else ""
+    last_error = f"{failure.text}{late}" if failure is not None else recorded or warning_text(event)
+    of_pods = recorded if why == BY_A_USER else last_error if why in FAULTS_OF_PODS else ""
     lacks = exceeds_nodes(last_error, None, workload, nodes) if why != BY_A_USER else ""
     return DeactivatedJob(
         namespace=workload.metadata.namespace,
@@ -186,15 +195,19 @@ _UNREADY = {
 
 
 def _unready(workload: Workload, failure: Failure | None, warning: Event | None) -> str:
-    """Return why the pods were not ready: the last timeout, else a pod failure, else the most frequent timeout."""
+    """Return why the pods were not ready: the last timeout if no pod of its attempt caused it, else a pod failure, else
+    the most frequent timeout.
+    """
     evicted = workload.condition(condition_types.EVICTED)
     if evicted is not None and f"; {messages.NO_NODE} " in evicted.message:
         return _UNREADY[reasons.UNSCHEDULABLE]
+    recorded = recorded_cause(workload)
+    if recorded.endswith(LATE_RETRY):
+        return RETRIED_LATE
     if failure is not None and failure.reason not in START_ERRORS:
         return OUT_OF_MEMORY if failure.reason == OOM_KILLED else CRASHES
     if warning is not None and warning.message.startswith(RESTARTING):
         return CRASHES
-    recorded = recorded_cause(workload)
     if recorded.startswith((OOM_KILLED, "exit ")):
         return OUT_OF_MEMORY if recorded.startswith(OOM_KILLED) else CRASHES
     stats = workload.status.scheduling_stats
@@ -203,6 +216,9 @@ def _unready(workload: Workload, failure: Failure | None, warning: Event | None)
         return "pods not ready"
     most = max(timeouts, key=lambda e: e.count or 0)
     return _UNREADY.get(most.underlying_cause or reasons.WAIT_FOR_START, most.underlying_cause or "")
+
+
+_RETRIED_IN_TIME = "raise waitForPodsReady.timeout above the wait before a retry"
 
 
 def action(why: str, job: str, failure: Failure | None = None, last_error: str = "") -> str:
@@ -215,6 +231,8 @@ def action(why: str, job: str, failure: Failure | None = None, last_error: str =
         return f"fix its command, then submit it again (sluice cancel {job})"
     if why == OUT_OF_MEMORY:
         return f"raise its memory limit, then: {again}"
+    if why == RETRIED_LATE:
+        return f"fix what sluice logs {job} --failed shows, or {_RETRIED_IN_TIME}, then: {again}"
     if failure is not None and why == CRASHES:
         return f"fix what sluice logs {job} --failed shows, then: {again}"
     match why:
@@ -236,6 +254,7 @@ def action(why: str, job: str, failure: Failure | None = None, last_error: str =
 _CURED = {
     OUT_OF_MEMORY: "its memory limit is raised",
     CRASHES: "its containers no longer fail",
+    RETRIED_LATE: "its pods no longer fail, or waitForPodsReady.timeout is longer than the wait before a retry",
     "run time": f"its label {keys.MAX_EXEC_TIME} is raised",
     "failed check": "the admission check accepts it",
     "pods lost": "its pods stay ready",

@@ -77,12 +77,18 @@ def _row(pod: Pod, index: int, attempt: int) -> PodRow:
         attempt=attempt,
         state=pod_state(pod),
         node=pod.spec.node_name,
-        started=pod.status.start_time,
+        started=_started_at(pod),
         ended=finish_time(pod) if is_terminal(pod) else None,
         exit_code=exit_code(pod),
         reason=reason,
         message=message,
     )
+
+
+def _started_at(pod: Pod) -> datetime | None:
+    """When its node took the pod; None if, as far as is known, no container of it has started."""
+    known = _containers(pod)
+    return pod.status.start_time if not known or any(map(has_started, known)) else None
 
 
 def pod_state(pod: Pod) -> str:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
 
 from queue_manager.api import reasons
 from queue_manager.api.condition_types import ADMITTED, FINISHED, PODS_READY
 from queue_manager.api.types import Workload
 from queue_manager.configuration.kueue_config import WaitForPodsReady
-from queue_manager.lifecycle.pod_causes import IMAGE_FAULTS, STARTING
+from queue_manager.lifecycle.pod_causes import IMAGE_FAULTS, LATE_RETRY, STARTING
 from queue_manager.visibility.deactivated_jobs import LIMIT, job_argument, job_name
 from queue_manager.visibility.diagnosis.image_pulls import ImagePull
 from queue_manager.visibility.diagnosis.problem import Problem, warning
@@ -54,7 +54,8 @@ def without_retry_limit(snapshot: ClusterSnapshot) -> Iterator[Problem]:
 
 
 def timeout_too_short(snapshot: ClusterSnapshot) -> Iterator[Problem]:
-    """A warning if the waitForPodsReady timeout has ended attempts whose containers were being created.
+    """A warning if the waitForPodsReady timeout has ended attempts whose containers were being created, or whose Jobs
+    still waited to retry after a failure.
 
     Else a warning if it is shorter than the slowest observed start or image pull, or hardly longer.
     """
@@ -77,9 +78,13 @@ def _what_is_short(
     snapshot: ClusterSnapshot, timeout: timedelta, start: tuple[timedelta, Workload] | None, pull: ImagePull | None
 ) -> str:
     """The sentence about a timeout that is too short by the slowest start and pull; "" if it is long enough."""
-    if late := [each for each in snapshot.workloads or () if _waited_for_containers(each, timeout)]:
+    if late := [each for each in snapshot.workloads or () if _waited(each, timeout, _is_starting)]:
         pulled = f"; a node pulled {pull.image} in {_seconds(pull.took)}" if pull is not None else ""
         return f"{_such_as(late)} did not start their containers within {_seconds(timeout)}{pulled}."
+    if late := [each for each in snapshot.workloads or () if _waited(each, timeout, _is_late)]:
+        return (
+            f"{_such_as(late)} had failed, and were to be retried later than {_seconds(timeout)} after the admission."
+        )
     if start is not None and start[0] > timeout * NARROW:
         return (
             f"The pods of Workload {start[1].metadata.key} took {_seconds(start[0])} to become ready, and the timeout "
@@ -109,11 +114,19 @@ def images_not_pulled(snapshot: ClusterSnapshot) -> Iterator[Problem]:
         yield warning(IMAGE_NOT_PULLED, f"job/{job_name(workloads[0])} -n {workloads[0].metadata.namespace}", what, fix)
 
 
-def _waited_for_containers(workload: Workload, timeout: timedelta) -> bool:
-    """Whether such a timeout has ended an attempt of it in which a container was still being created."""
+def _is_starting(cause: str) -> bool:
+    return cause.startswith(STARTING)
+
+
+def _is_late(cause: str) -> bool:
+    return cause.endswith(LATE_RETRY)
+
+
+def _waited(workload: Workload, timeout: timedelta, applies: Callable[[str], bool]) -> bool:
+    """Whether such a timeout has ended an attempt of it with such a cause of its pods."""
     history = workload.status.requeue_history
     return any(
-        each.reason in TIMEOUTS and each.pod_cause.startswith(STARTING) and each.end - each.start >= timeout * NARROW
+        each.reason in TIMEOUTS and applies(each.pod_cause) and each.end - each.start >= timeout * NARROW
         for each in (history.attempts if history is not None else ())
         if each.start is not None and each.end is not None
     )

@@ -10,6 +10,7 @@ import pytest
 
 from queue_manager.api.api_resources import CLUSTER_QUEUES, LOCAL_QUEUES, WORKLOADS
 from queue_manager.api.types import Workload
+from queue_manager.lifecycle.pod_causes import LATE_RETRY
 from tests.conftest import kubectl
 from tests.local.cli.conftest import JOB, User
 from tests.local.cluster.conftest import EMBEDDED, Up
@@ -42,14 +43,14 @@ async def test_the_cause_survives_evictions_and_groups_the_jobs(user: Callable[.
     assert state in me.says("show", "missing")
     rows = {row["name"]: row["cause"] for row in me.json("ps")}
     assert rows == {
-        "sort-1": "exit 3: cannot open sort-1.csv",
-        "sort-2": "exit 3: cannot open sort-2.csv",
+        "sort-1": f"exit 3: cannot open sort-1.csv{LATE_RETRY}",
+        "sort-2": f"exit 3: cannot open sort-2.csv{LATE_RETRY}",
         "missing": NO_PROGRAM,
     }
     assert me.says("explain", "missing").splitlines()[1] == NO_PROGRAM
     groups = me.json("deactivated", "--by", "cause")
     assert [(group["cause"], group["count"]) for group in groups] == [
-        ("exit 3: cannot open ….csv", 2),
+        (f"exit 3: cannot open ….csv{LATE_RETRY}", 2),
         (NO_PROGRAM, 1),
     ]
 

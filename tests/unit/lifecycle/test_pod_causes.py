@@ -190,6 +190,17 @@ def test_an_old_failure_counts_only_while_the_attempt_has_no_pod() -> None:
     assert worst_cause([old, new], since=at(10)) == alone
 
 
+def test_an_attempt_without_a_pod_ended_before_the_retry() -> None:
+    late = " (no retry before the timeout)"
+    failed, newer = pod("Failed", ended(3, seconds=10), name="old"), pod("Failed", ended(4, seconds=60), name="new")
+    assert cause_at_deadline([failed], at(50)) == f"exit 3{late}"
+    assert cause_at_deadline([failed], at(10)) == "exit 3"
+    assert cause_at_deadline([failed, newer], at(50)) == "exit 4"
+    assert cause_at_deadline([pod("Failed", ended(128, "StartError"), name="old")], at(50)) == "StartError (exit 128)"
+    long = cause_at_deadline([pod("Failed", ended(3, message="x" * 500, seconds=10))], at(50))
+    assert (len(long), long.endswith(f"x…{late}")) == (MAX_CHARACTERS, True)
+
+
 def test_a_long_text_is_cut_and_has_no_control_characters() -> None:
     text = one_line("\x1b[31mred\r\n" + "x" * 500)
     assert (len(text), text[:9], text[-1]) == (MAX_CHARACTERS, "[31mred x", "…")

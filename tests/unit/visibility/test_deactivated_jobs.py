@@ -213,6 +213,19 @@ def test_an_earlier_failure_whose_backoff_lasts_is_the_cause_of_no_pods(
     assert bool(row.last_error) == (why == "crashes")
 
 
+def test_a_timeout_before_the_retry_is_a_cause_besides_the_failure() -> None:
+    """The failed pod exists, and its attempt is not the last one."""
+    recorded = "exit 3: boom (no retry before the timeout)"
+    tries = [
+        {"start": wire(0), "end": wire(5), "reason": "PodsReadyTimeout", "podCause": "exit 3: boom"},
+        {"start": wire(6), "end": wire(11), "reason": LIMIT, "podCause": recorded},
+    ]
+    row = crashed(exited("j-aaaaa", 4), status={**GIVEN_UP, "requeueHistory": {"attempts": tries}})
+    assert (row.why, row.last_error) == ("late retry", "exit 3 (no retry before the timeout)")
+    assert "raise waitForPodsReady.timeout above the wait before a retry" in row.action
+    assert row.action.startswith("fix what sluice logs j --failed shows, or ")
+
+
 def test_a_deactivation_by_a_user_is_the_cause_whatever_its_pods_did() -> None:
     row = crashed(exited("j-aaaaa", 10), reason="Deactivated")
     assert (row.why, row.last_error, row.action) == ("by a user", "exit 3", "sluice reactivate j")

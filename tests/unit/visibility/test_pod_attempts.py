@@ -51,6 +51,20 @@ def test_a_pod_has_a_state_an_exit_code_and_an_error(
     assert (row.state, row.exit_code, row.reason, row.message) == (state, code, reason, message)
 
 
+@pytest.mark.parametrize(
+    ("its", "started"),
+    [
+        (pod(phase="Failed", exit=128, reason="StartError"), None),
+        (pod(waiting="no such image"), None),
+        (pod(phase="Failed", exit=3), at(0)),
+        (pod(phase="Failed", verdict="Evicted"), at(0)),
+    ],
+    ids=["its program does not exist", "its image does not exist", "it failed", "its containers are not known"],
+)
+def test_a_pod_of_which_no_container_ran_has_not_started(its: Pod, started: datetime | None) -> None:
+    assert [row.started for row in pod_rows(job(), [its])] == [started]
+
+
 def test_attempts_count_in_order_of_creation() -> None:
     pods = [pod("j-c", created=20), pod("j-a", "Failed", created=0, exit=1), pod("j-b", "Failed", created=10, exit=2)]
     rows = pod_rows(runs(), pods)

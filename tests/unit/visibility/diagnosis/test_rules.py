@@ -211,6 +211,10 @@ FOUND = {
         {"config": SHORT, "workloads": [timed_out("ContainerCreating: container main has not started")]},
         ("warning", "PodsReadyTimeoutTooShort", "waitForPodsReady.timeout", "Job team/job did not start"),
     ),
+    "an attempt that ended before its Job retried": (
+        {"config": SHORT, "workloads": [timed_out("exit 3: boom (no retry before the timeout)")]},
+        ("warning", "PodsReadyTimeoutTooShort", "waitForPodsReady.timeout", "Job team/job had failed, and were to be"),
+    ),
     "an attempt that ended because its image does not exist": (
         {"config": SHORT, "workloads": [timed_out("ErrImagePull: not found")]},
         ("warning", "ImageNotPulled", "job/job -n team", "until the timeout: ErrImagePull: not found."),

@@ -9,6 +9,7 @@ from tests.contract.bodies import config_map, job, owner, pod
 from tests.contract.session import Session
 
 COLLECTED = True
+MISSING_OWNER = {"apiVersion": "v1", "kind": "Pod", "name": "x", "uid": "11111111-1111-4111-8111-111111111111"}
 
 
 async def family(s: Session, *finalizers: str) -> None:
@@ -17,6 +18,17 @@ async def family(s: Session, *finalizers: str) -> None:
     reference = owner(made.body, controller=True, blockOwnerDeletion=True)
     await s.create(pod("p", None, ownerReferences=[reference]), silent=True)
     await s.create(config_map("c", None, ownerReferences=[owner(made.body)], finalizers=list(finalizers)), silent=True)
+
+
+async def collector_is_up_to_date(s: Session) -> None:
+    """The collector reads each kind in order: it has read all ConfigMaps and pods before those that it collects here.
+
+    Of a dependent that it has not read when it orphans those of an owner, it finds later that the owner does not exist.
+    """
+    await s.create(pod("w", None, ownerReferences=[MISSING_OWNER]), silent=True)
+    await s.create(config_map("w", None, ownerReferences=[MISSING_OWNER]), silent=True)
+    await s.gone(PODS, "w")
+    await s.gone(CONFIG_MAPS, "w")
 
 
 async def test_background_deletion_collects_the_dependents(s: Session) -> None:
@@ -42,6 +54,7 @@ async def test_foreground_deletion_removes_dependents_first(s: Session) -> None:
 
 async def test_orphaned_dependents_stay_without_owner_reference(s: Session) -> None:
     await family(s)
+    await collector_is_up_to_date(s)
     await s.delete(JOBS, "j", propagationPolicy="Orphan")
     await s.gone(JOBS, "j")
     pod_left = await s.get(PODS, "p", silent=True)
@@ -50,8 +63,7 @@ async def test_orphaned_dependents_stay_without_owner_reference(s: Session) -> N
 
 
 async def test_an_object_whose_owner_does_not_exist_is_collected(s: Session) -> None:
-    missing_owner = {"apiVersion": "v1", "kind": "Pod", "name": "x", "uid": "11111111-1111-4111-8111-111111111111"}
-    await s.create(config_map("c", None, ownerReferences=[missing_owner]), silent=True)
+    await s.create(config_map("c", None, ownerReferences=[MISSING_OWNER]), silent=True)
     await s.gone(CONFIG_MAPS, "c")
 
 

@@ -33,6 +33,7 @@ async def given_up(me: User) -> None:
         await me.until_state(name, "Deactivated")
 
 
+@EMBEDDED
 async def test_the_cause_survives_evictions_and_groups_the_jobs(user: Callable[..., User]) -> None:
     me = user("4s")
     await given_up(me)
@@ -228,6 +229,7 @@ async def test_an_interrupted_reactivation_names_what_it_did_not_reach(user: Cal
     assert "repeat the command: it reactivates the rest" in " ".join(me.says("reactivate", "--help").split())
 
 
+@EMBEDDED
 async def test_every_command_says_that_borrowed_quota_was_taken_back(user: Callable[..., User]) -> None:
     """Both queues have 1 cpu, and all Jobs the same priority, which explains nothing."""
     me = user()

@@ -258,6 +258,7 @@ async def test_a_dry_run_is_checked_by_the_server_and_changes_nothing(user: Call
     assert me.json("show", "runs")["state"] == "Running"
 
 
+@EMBEDDED
 async def test_impossible_changes_and_unknown_names_are_refused_with_a_hint(user: Callable[..., User]) -> None:
     me = user()
     me.submit("ends", command="['true']")

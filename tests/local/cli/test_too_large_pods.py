@@ -103,6 +103,7 @@ async def test_all_commands_agree_on_a_pod_larger_than_each_node_of_sluice_up(us
     await asyncio.to_thread(client_agrees, me, "free")
 
 
+@EMBEDDED
 async def test_a_pod_larger_than_each_node_waits_if_nodes_may_be_added(user: Callable[..., User]) -> None:
     """Without the label that `sluice up` gives its nodes they are those of any other cluster."""
     me = user()

@@ -18,8 +18,12 @@ BOTH = ["embedded", pytest.param("real", marks=pytest.mark.control_plane)]
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "environment" in metafunc.fixturenames:
-        in_virtual_time = metafunc.definition.get_closest_marker("virtual_time")
-        metafunc.parametrize("environment", BOTH[:1] if in_virtual_time else BOTH, indirect=True)
+        metafunc.parametrize("environment", BOTH, indirect=True)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Leave out, on the real server, what is marked VIRTUAL_TIME, whether all of a test or one of its cases."""
+    items[:] = [item for item in items if not all(map(item.get_closest_marker, ("virtual_time", "control_plane")))]
 
 
 @pytest.fixture(scope="module")

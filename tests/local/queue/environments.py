@@ -12,6 +12,8 @@ from collections.abc import Callable, Coroutine
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Protocol, TypeVar
 
+import pytest
+
 from job_controller.ports import Clock
 from queue_manager.configuration import KueueConfig
 from queue_manager.engine.metric_registry import MetricRegistry
@@ -84,6 +86,9 @@ class Real:
         return asyncio.run(scenario)
 
 
+# For scenarios of waits and deadlines, which the queue computes: the real server would add nothing but the waiting. What
+# a server answers (refusals, conflicts, order of creation) is tested with both.
+VIRTUAL_TIME = pytest.mark.virtual_time
 _EMBEDDED = Embedded()
 _chosen: list[Environment] = [_EMBEDDED]
 

@@ -12,7 +12,7 @@ from prometheus_client.utils import floatToGoString
 from queue_manager.api.api_resources import CLUSTER_QUEUES, JOBS, LOCAL_QUEUES, PODS, WORKLOADS
 from queue_manager.simulation.kubelet import PodScript
 from tests.local.queue.cluster import NS, Cluster, cluster, condition, versions
-from tests.local.queue.environments import rest, run
+from tests.local.queue.environments import VIRTUAL_TIME, rest, run
 from tests.local.queue.facts import plain
 
 pytestmark = pytest.mark.usefixtures("environment")
@@ -188,6 +188,7 @@ def test_jobs_of_the_same_second_start_in_the_order_of_their_creation() -> None:
     run(scenario())
 
 
+@VIRTUAL_TIME
 def test_a_head_that_does_not_fit_blocks_a_strict_queue_only() -> None:
     async def scenario(strategy: str, expected: list[str]) -> None:
         async with cluster() as c:

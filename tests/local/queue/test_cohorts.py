@@ -11,7 +11,7 @@ from queue_manager.api import messages, reasons
 from queue_manager.api.api_resources import CLUSTER_QUEUES, COHORTS, JOBS, LOCAL_QUEUES, WORKLOAD_PRIORITY_CLASSES
 from queue_manager.simulation.kubelet import PodScript
 from tests.local.queue.cluster import API, NS, Cluster, cluster, condition
-from tests.local.queue.environments import Environment, run
+from tests.local.queue.environments import VIRTUAL_TIME, Environment, run
 
 CLASS = "kueue.x-k8s.io/priority-class"
 CYCLE = (
@@ -128,7 +128,9 @@ def test_a_running_job_is_preempted_as_soon_as_its_priority_is_lowered(
     run(scenario())
 
 
-@pytest.mark.parametrize("stopped", ["LocalQueue", "ClusterQueue", "flavor"])
+@pytest.mark.parametrize(
+    "stopped", ["LocalQueue", *(pytest.param(each, marks=VIRTUAL_TIME) for each in ("ClusterQueue", "flavor"))]
+)
 def test_nothing_is_kept_for_a_preemptor_whose_queue_is_stopped(environment: Environment, stopped: str) -> None:
     """As soon as its victim has stopped, another Workload gets the quota."""
 
@@ -253,7 +255,7 @@ def series(c: Cluster, name: str) -> list[str]:
     )
 
 
-@pytest.mark.virtual_time
+@VIRTUAL_TIME
 def test_the_metrics_of_cohorts_add_up_their_subtrees(environment: Environment) -> None:
     async def scenario() -> None:
         async with cluster() as c:

@@ -12,7 +12,7 @@ import pytest
 from queue_manager.api.api_resources import CLUSTER_QUEUES, JOBS, LOCAL_QUEUES, PODS, WORKLOADS
 from queue_manager.simulation.kubelet import PodScript
 from tests.local.queue.cluster import NS, Cluster, cluster, versions
-from tests.local.queue.environments import rest, run
+from tests.local.queue.environments import VIRTUAL_TIME, rest, run
 
 pytestmark = pytest.mark.usefixtures("environment")
 
@@ -220,6 +220,7 @@ def test_a_deactivated_pending_workload_leaves_the_queue_and_can_return() -> Non
     run(scenario())
 
 
+@VIRTUAL_TIME
 def test_lost_readiness_evicts_after_the_recovery_timeout() -> None:
     """The next run has its full timeout. In Kueue the old WaitForRecovery evicts it at once (recording e01)."""
 
@@ -298,6 +299,7 @@ async def _staying(c: Cluster) -> list[str]:
     return [pod["metadata"]["name"] for pod in found if "deletionTimestamp" not in pod["metadata"]]
 
 
+@VIRTUAL_TIME
 @pytest.mark.parametrize("policy", ["Hold", "HoldAndDrain"])
 def test_backoff_survives_a_hold_of_the_local_queue(policy: str) -> None:
     """Kueue admits at once when the LocalQueue is released (recording x22)."""
@@ -386,6 +388,7 @@ def test_a_held_local_queue_starts_nothing_and_is_the_pending_reason() -> None:
     run(scenario())
 
 
+@VIRTUAL_TIME
 def test_the_maximum_execution_time_deactivates_once() -> None:
     """A reactivation starts a new budget. Kueue sets DeactivationTarget twice and undoes the reactivation (recording
     d07).
@@ -412,6 +415,7 @@ def test_the_maximum_execution_time_deactivates_once() -> None:
     run(scenario())
 
 
+@VIRTUAL_TIME
 def test_nothing_else_is_admitted_while_pods_are_awaited() -> None:
     async def scenario() -> None:
         async with cluster(

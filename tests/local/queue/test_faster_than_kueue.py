@@ -12,7 +12,7 @@ import pytest
 
 from queue_manager.simulation.kubelet import PodScript
 from tests.local.queue.cluster import Cluster, cluster
-from tests.local.queue.environments import run
+from tests.local.queue.environments import VIRTUAL_TIME, run
 
 pytestmark = pytest.mark.usefixtures("environment")
 
@@ -103,6 +103,7 @@ FINISHED = "The workload backoff was finished"
 DONE = "Reached expected number of succeeded pods"
 
 
+@VIRTUAL_TIME
 def test_c06_by_eviction_the_one_that_never_ran_goes_first() -> None:
     assert run(_after_backoff("Eviction")) == ["second"]
 

@@ -19,7 +19,7 @@ from queue_manager.api.api_resources import (
 from queue_manager.engine.transport_protocol import ApiError
 from queue_manager.simulation.kubelet import PodScript
 from tests.local.queue.cluster import API, NS, Cluster, cluster, condition
-from tests.local.queue.environments import run
+from tests.local.queue.environments import VIRTUAL_TIME, run
 
 pytestmark = pytest.mark.usefixtures("environment")
 
@@ -329,7 +329,7 @@ def test_an_orphaned_workload_is_finished() -> None:
     run(scenario())
 
 
-@pytest.mark.parametrize("propagation", ["Background", "Foreground"])
+@pytest.mark.parametrize("propagation", [pytest.param("Background", marks=VIRTUAL_TIME), "Foreground"])
 def test_the_quota_of_a_deleted_job_is_in_use_until_its_last_pod_has_ended(propagation: str) -> None:
     """While a foreign finalizer keeps the Job, its pods end in their own time."""
 

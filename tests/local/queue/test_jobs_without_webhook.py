@@ -11,7 +11,7 @@ import pytest
 from queue_manager.api.api_resources import ADMISSION_CHECKS, CLUSTER_QUEUES, JOBS, LOCAL_QUEUES, WORKLOADS
 from queue_manager.jobs.webhook import JobAdmission
 from tests.local.queue.cluster import API, NS, Cluster, cluster
-from tests.local.queue.environments import run
+from tests.local.queue.environments import VIRTUAL_TIME, run
 
 pytestmark = pytest.mark.usefixtures("environment")
 
@@ -208,6 +208,7 @@ def test_a_foreign_condition_may_have_an_empty_message() -> None:
     run(scenario())
 
 
+@VIRTUAL_TIME
 def test_a_refused_pending_reason_backs_off_across_queue_changes(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

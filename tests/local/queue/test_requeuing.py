@@ -11,7 +11,7 @@ from queue_manager.api.api_resources import JOBS
 from queue_manager.engine.transport_protocol import ApiError
 from queue_manager.simulation.kubelet import PodScript
 from tests.local.queue.cluster import NS, Cluster, cluster
-from tests.local.queue.environments import rest, run
+from tests.local.queue.environments import VIRTUAL_TIME, rest, run
 
 pytestmark = pytest.mark.usefixtures("environment")
 
@@ -36,6 +36,7 @@ async def overrides(c: Cluster, job: str) -> dict[str, str]:
     return {name: notes[name] for name in (TIMEOUT, LIMIT)}
 
 
+@VIRTUAL_TIME
 def test_a_job_sets_its_own_timeout_and_limit_within_bounds() -> None:
     async def scenario() -> None:
         async with cluster(BOUNDS, a=HANGS, b=HANGS) as c:
@@ -49,6 +50,7 @@ def test_a_job_sets_its_own_timeout_and_limit_within_bounds() -> None:
     run(scenario())
 
 
+@VIRTUAL_TIME
 def test_a_fractional_timeout_causes_no_syncs_before_it_ends() -> None:
     async def scenario() -> None:
         async with cluster("waitForPodsReady: {timeout: 2500ms}", a=HANGS) as c:
@@ -108,6 +110,7 @@ def test_without_webhook_an_invalid_override_is_one_event_and_has_no_effect() ->
     run(scenario())
 
 
+@VIRTUAL_TIME
 def test_give_up_after_ends_a_backoff() -> None:
     """Tries of 2 s, backoffs of 1, 2, 4, 8 s, and the time of each stop: giveUpAfter of 15 s ends in the fourth
     backoff.
@@ -134,6 +137,7 @@ def test_give_up_after_ends_a_backoff() -> None:
     run(scenario())
 
 
+@VIRTUAL_TIME
 def test_unschedulable_pods_have_their_own_timeout_and_cause() -> None:
     async def scenario() -> None:
         config = waiting("backoffBaseSeconds: 1000", timeout="10s", unschedulableTimeout="2s")
@@ -160,6 +164,7 @@ def test_unschedulable_pods_have_their_own_timeout_and_cause() -> None:
     run(scenario())
 
 
+@VIRTUAL_TIME
 def test_the_workload_records_its_last_ten_attempts_without_extra_writes() -> None:
     async def count(c: Cluster) -> int:
         return (await c.workload("a"))["status"].get("requeueState", {}).get("count", 0)  # type: ignore[no-any-return]

@@ -16,7 +16,7 @@ from queue_manager.api.api_resources import CLUSTER_QUEUES, JOBS, WORKLOADS
 from queue_manager.engine.transport_protocol import ApiError
 from queue_manager.simulation.kubelet import PodScript
 from tests.local.queue.cluster import NS, Cluster, cluster
-from tests.local.queue.environments import run
+from tests.local.queue.environments import VIRTUAL_TIME, rest, run
 
 pytestmark = pytest.mark.usefixtures("environment")
 
@@ -130,7 +130,7 @@ def test_no_pod_is_added_when_a_running_job_is_made_bigger_than_admitted() -> No
             await c.until(lambda: created(c, "a"), 1)
             await edit(c, "a", parallelism=4)
             await c.until(lambda: suspended(c, "a"), True)
-            await asyncio.sleep(5)
+            await rest(5)
             assert await suspended(c, "a")
             assert pods_created(c, "a") == 1
             await edit(c, "a", parallelism=2)
@@ -269,7 +269,14 @@ async def forge(c: Cluster, job: str, usage: str, **more: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("usage", "flavors"), [("0", DEFAULT), ("1e-9", DEFAULT), ("1e9", DEFAULT), ("1", {}), ("1", {"memory": "default"})]
+    ("usage", "flavors"),
+    [
+        ("0", DEFAULT),
+        pytest.param("1e-9", DEFAULT, marks=VIRTUAL_TIME),
+        ("1e9", DEFAULT),
+        pytest.param("1", {}, marks=VIRTUAL_TIME),
+        pytest.param("1", {"memory": "default"}, marks=VIRTUAL_TIME),
+    ],
 )
 def test_usage_is_computed_from_pods_and_not_read_from_the_status(usage: str, flavors: dict[str, str]) -> None:
     """Of six Jobs at a quota of one, one is admitted by the queue and one by the forger, and no third."""
@@ -283,7 +290,7 @@ def test_usage_is_computed_from_pods_and_not_read_from_the_status(usage: str, fl
             await asyncio.sleep(1)
             await forge(c, "f", usage, flavors=flavors)
             await c.until(c.running, ["a", "f"])
-            await asyncio.sleep(5)
+            await rest(5)
             assert await c.running() == ["a", "f"]
             await c.until(lambda: used(c), "2")
             await c.client.delete(JOBS, NS, "a", propagation="Background")

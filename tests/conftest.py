@@ -67,11 +67,13 @@ LONGEST = (
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """Two workers per processor, because tests wait for processes and servers more than they compute.
+    """Two workers per processor, because tests wait for processes and servers more than they compute; three with the
+    real server, since they wait more for it, and for time to pass.
 
     One with `-n logical`, for the unit tests, which hardly wait.
     """
-    return (os.cpu_count() or 1) * (1 if config.option.numprocesses == "logical" else 2)
+    waiting = 3 if config.option.markexpr.startswith("control_plane") else 2
+    return (os.cpu_count() or 1) * (1 if config.option.numprocesses == "logical" else waiting)
 
 
 def kubectl() -> str | None:

@@ -44,7 +44,7 @@ OF_COMMANDS: Mapping[str, Mapping[int | str, str]] = {
     },
     "submit": {
         EXIT_OK: "all were created; with --wait, all succeeded",
-        EXIT_UNEXPECTED: "with --wait, one failed, was stopped or deleted",
+        EXIT_UNEXPECTED: "with --wait, one failed, was stopped or deleted, or the time is up",
         **_CREATING,
     },
     "wait": {EXIT_OK: "all have", EXIT_UNEXPECTED: _WAITED, EXIT_NEVER: "one never can, or is unknown"},

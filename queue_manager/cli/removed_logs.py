@@ -18,6 +18,7 @@ from job_controller.pod_facts import completion_index
 from queue_manager.accounting.history_queries import HistoryFilter
 from queue_manager.accounting.job_summary import has_run
 from queue_manager.accounting.record_types import PodRecord
+from queue_manager.api import reasons
 from queue_manager.api.types import Workload
 from queue_manager.cli.connection import find_kubeconfig
 from queue_manager.cli.exit_codes import CommandRefused
@@ -113,4 +114,5 @@ def _when(workload: Workload, newest: PodRecord | None, now: datetime) -> str:
     if later >= len(ended):
         return ""
     one, number = ended[-1 - later], count_lost_attempts(workload) - later
-    return f" when attempt {number} ended {ago(one.end, now)} ago ({one.reason})"
+    reason = one.reason.removeprefix(reasons.DEACTIVATED_DUE_TO)
+    return f" when attempt {number} ended {ago(one.end, now)} ago ({reason})"

@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import copy
+import math
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -95,9 +96,9 @@ async def _run(args: argparse.Namespace, jobs: list[tuple[Manifest, dict[str, An
             rows = await _submit(args, client, jobs, default_ns, creations)
         creations.complete = True
         names = job_names(args.namespace or default_ns)
-        if not args.wait or args.output not in MACHINE_FORMS:
+        if args.wait is None or args.output not in MACHINE_FORMS:
             output.show(args.output, COLUMNS, rows, "nothing submitted", row_type=Submitted, name=names)
-        if args.wait:
+        if args.wait is not None:
             return await _wait(args, client, rows, names, default_ns)
     advise_deletion("submit", [Key(row.namespace, row.name) for row in rows if row.never], default_ns)
     return EXIT_NEVER if any(row.never for row in rows) else EXIT_OK
@@ -142,7 +143,8 @@ async def _wait(
     sys.stdout.flush()  # the table comes before the progress on standard error
     jobs = {Key(row.namespace, row.name): row.uid for row in rows}
     try:
-        ended = await job_waiting.JobWait(client, jobs, default_ns=default_ns).run()
+        limit = args.wait if math.isfinite(args.wait) else None
+        ended = await job_waiting.JobWait(client, jobs, default_ns=default_ns).run(limit)
     except asyncio.CancelledError:  # Ctrl-C
         say(f"sluice submit: the Jobs continue; to wait again: sluice wait {' '.join(map(str, jobs))}")
         raise

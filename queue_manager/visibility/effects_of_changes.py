@@ -152,8 +152,8 @@ def on_deactivation(workload: Workload, job: str, *, dry_run: bool = False) -> s
     """Describe the effect of spec.active=false on a Workload. `job`: its Job as a command-line argument."""
     holds = workload.status.admission is not None
     if dry_run:
-        return "its pods would be deleted and its quota released" if holds else "it would leave the queue"
-    now = "its pods are deleted and its quota is released" if holds else "it leaves the queue"
+        return "its pods and logs would be deleted and its quota released" if holds else "it would leave the queue"
+    now = "its pods and logs are deleted and its quota is released" if holds else "it leaves the queue"
     return f"{now}; undo: sluice reactivate {job}"
 
 
@@ -177,7 +177,8 @@ def on_stop(
             stays = f"; running Jobs {'would ' if dry_run else ''}continue" if load.running else ""
             return f"no more Jobs {start} ({load}){stays}{undo}"
         case policy_values.HOLD_AND_DRAIN:
-            stops = f"; running Jobs {'would be' if dry_run else 'are'} stopped and requeued" if load.running else ""
+            be = "would be" if dry_run else "are"
+            stops = f"; running Jobs {be} stopped and requeued, their logs deleted" if load.running else ""
             return f"no more Jobs {start} ({load}){stops}{undo}"
     if obstacle:
         return f"still no Jobs {start}: {obstacle}"

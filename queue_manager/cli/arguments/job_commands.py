@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 
 from queue_manager.cli.arguments.argument_types import (
     TIMES,
@@ -68,7 +69,12 @@ def add_job_lists(commands: Commands) -> None:
         "--replace", action="store_true", help="delete a Job that has the name, then create the new one"
     )
     submit.add_argument(
-        "--wait", action="store_true", help="until all have ended: exit code 0 if all succeeded, 1 if one failed"
+        "--wait",
+        nargs="?",
+        const=math.inf,
+        type=span,
+        metavar="TIME",
+        help="until all have ended, at most this time (default: no limit): exit code 0 if all succeeded, else 1",
     )
     add_client_options(submit)
     _add_run(commands)

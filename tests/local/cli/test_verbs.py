@@ -426,6 +426,15 @@ async def test_submit_and_wait_ends_with_two_if_one_job_can_never_start(user: Be
     assert (detached.returncode, detached.stderr) == (2, f"sluice run: {advice}")
 
 
+@EMBEDDED
+async def test_submit_waits_no_longer_than_it_is_told(user: Begin) -> None:
+    me = user()
+    job = JOB.format(name="long", command="[sleep, '600']", spec="backoffLimit: 0", cpu="100m")
+    done = me.run("submit", "-f", "-", "--wait", "1s", "-o", "json", stdin=job)
+    assert (done.returncode, [row["result"] for row in json.loads(done.stdout)]) == (1, ["timeout"])
+    assert me.json("ps")[0]["name"] == "long"
+
+
 async def test_kubectl_sees_the_job_of_run_and_its_log(user: Begin) -> None:
     me = user()
     ran(me, "--name", "seen", "--cpu", "100m", "--", "echo", "hello")

@@ -86,8 +86,8 @@ class Real:
         return asyncio.run(scenario)
 
 
-# For scenarios of waits and deadlines, which the queue computes: the real server would add nothing but the waiting. What
-# a server answers (refusals, conflicts, order of creation) is tested with both.
+# For scenarios of waits and deadlines, which the queue computes: the real server would add nothing but the waiting.
+# What a server answers (refusals, conflicts, order of creation) is tested with both.
 VIRTUAL_TIME = pytest.mark.virtual_time
 _EMBEDDED = Embedded()
 _chosen: list[Environment] = [_EMBEDDED]

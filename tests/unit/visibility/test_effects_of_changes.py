@@ -61,7 +61,10 @@ def test_a_reactivation_announces_the_queue_or_the_obstacle(
 
 def test_a_deactivation_announces_a_stop_or_leaving_the_queue() -> None:
     runs = workload(status={"admission": ADMISSION})
-    assert on_deactivation(runs, "j") == "its pods are deleted and its quota is released; undo: sluice reactivate j"
+    assert (
+        on_deactivation(runs, "j")
+        == "its pods and logs are deleted and its quota is released; undo: sluice reactivate j"
+    )
     assert on_deactivation(workload(), "ns/j") == "it leaves the queue; undo: sluice reactivate ns/j"
 
 
@@ -89,7 +92,8 @@ def test_the_load_of_a_queue_excludes_ended_and_deactivated_workloads() -> None:
             "HoldAndDrain",
             Load(0, 3),
             "",
-            "no more Jobs start (0 pending, 3 running); running Jobs are stopped and requeued; undo: sluice release q",
+            "no more Jobs start (0 pending, 3 running); running Jobs are stopped and requeued, their logs deleted; "
+            "undo: sluice release q",
         ),
         ("None", Load(2, 0), "", "Jobs start again as quota allows (2 pending, 0 running)"),
         ("None", Load(2, 0), "ClusterQueue cq is held", "still no Jobs start: ClusterQueue cq is held"),
@@ -107,7 +111,8 @@ def test_a_stop_policy_announces_the_pending_and_running_jobs(policy: str, load:
             "HoldAndDrain",
             Load(0, 1),
             "",
-            "no more Jobs would start (0 pending, 1 running); running Jobs would be stopped and requeued",
+            "no more Jobs would start (0 pending, 1 running); "
+            "running Jobs would be stopped and requeued, their logs deleted",
         ),
         ("None", Load(2, 0), "", "Jobs would start again as quota allows (2 pending, 0 running)"),
         (
@@ -123,7 +128,7 @@ def test_a_dry_run_says_what_would_happen_and_not_how_to_undo_it(
 ) -> None:
     assert on_stop(policy, load, queue="q", obstacle=blocked, dry_run=True) == says
     runs = workload(status={"admission": ADMISSION})
-    assert on_deactivation(runs, "j", dry_run=True) == "its pods would be deleted and its quota released"
+    assert on_deactivation(runs, "j", dry_run=True) == "its pods and logs would be deleted and its quota released"
     assert on_deactivation(workload(), "j", dry_run=True) == "it would leave the queue"
     requeued = "it would be requeued in q, with a new budget of retries"
     assert on_reactivation(workload(), OPEN, ABOVE, dry_run=True) == requeued

@@ -32,14 +32,8 @@ CHECK = reasons.deactivated_due_to(reasons.ADMISSION_CHECK)
 BY_A_USER = "by a user"
 CRASHES, OUT_OF_MEMORY, NO_NODE, RETRIED_LATE = "crashes", "out of memory", "no node", "late retry"
 NOT_STARTABLE = ("no such program: ", "not executable: ")  # prefixes of causes, see `pod_causes`
-FAULTS_OF_PODS = (
-    CRASHES,
-    OUT_OF_MEMORY,
-    "pods not ready",
-    "pods lost",
-    NO_NODE,
-    RETRIED_LATE,
-)  # what a pod's error explains
+# What a pod's error explains.
+FAULTS_OF_PODS = (CRASHES, OUT_OF_MEMORY, "pods not ready", "pods lost", NO_NODE, RETRIED_LATE)
 RESTARTING = "Back-off restarting failed container"  # prefix of the message of the kubelet's BackOff Event
 
 
@@ -218,9 +212,6 @@ def _unready(workload: Workload, failure: Failure | None, warning: Event | None)
     return _UNREADY.get(most.underlying_cause or reasons.WAIT_FOR_START, most.underlying_cause or "")
 
 
-_RETRIED_IN_TIME = "raise waitForPodsReady.timeout above the wait before a retry"
-
-
 def action(why: str, job: str, failure: Failure | None = None, last_error: str = "") -> str:
     """Return the command or advice that is suggested to an operator. `job`: as a command-line argument.
 
@@ -232,7 +223,8 @@ def action(why: str, job: str, failure: Failure | None = None, last_error: str =
     if why == OUT_OF_MEMORY:
         return f"raise its memory limit, then: {again}"
     if why == RETRIED_LATE:
-        return f"fix what sluice logs {job} --failed shows, or {_RETRIED_IN_TIME}, then: {again}"
+        longer = "raise waitForPodsReady.timeout above the wait before a retry"
+        return f"fix what sluice logs {job} --failed shows, or {longer}, then: {again}"
     if failure is not None and why == CRASHES:
         return f"fix what sluice logs {job} --failed shows, then: {again}"
     match why:

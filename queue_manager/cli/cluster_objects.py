@@ -16,8 +16,8 @@ from queue_manager.api.api_resources import CLUSTER_QUEUES, RESOURCE_FLAVORS, Re
 from queue_manager.api.queue_admission import QueueAdmission
 from queue_manager.cli import manifests
 from queue_manager.cli.exit_codes import EXIT_NEVER, CommandRefused
+from queue_manager.cli.manifest_refusals import refusal_lines
 from queue_manager.cli.manifests import Manifest
-from queue_manager.cli.submit import explain
 from queue_manager.configuration import KueueConfig
 from queue_manager.engine.transport_protocol import ApiError, Request, Response
 from queue_manager.jobs.class_admission import PriorityClassAdmission
@@ -98,7 +98,7 @@ async def _create(objects: ClusterObjectServer, manifest: Manifest) -> list[str]
         if answer.is_success or answer.status == 409:  # given twice, see `_repeated`
             return list(found)
         consequences = tuple(f"{manifest.place(field)}: {field}: " for field in removed)
-        lines = [line for line in explain(manifest, answer) if UNCHECKED not in line]
+        lines = [line for line in refusal_lines(manifest, answer) if UNCHECKED not in line]
         found |= dict.fromkeys(line for line in lines if not line.startswith(consequences))
         more = {field for field in _fields(answer) if field not in removed and _remove(tree, field)}
         if not more and strictness != "Strict":

@@ -25,14 +25,13 @@ from queue_manager.api import condition_types, keys
 from queue_manager.api.api_resources import JOBS, WORKLOADS
 from queue_manager.api.types import Workload
 from queue_manager.cli import job_deletion, manifests, output
-from queue_manager.cli.api_error_text import webhook_sentence
 from queue_manager.cli.connection import NOT_LOGGED_IN, connect, find_kubeconfig, read_default_namespace
 from queue_manager.cli.creation_exit_codes import nothing_created
-from queue_manager.cli.decode_errors import explain_decoding
 from queue_manager.cli.exit_codes import EXIT_ERROR, EXIT_NEVER, EXIT_OK, CommandRefused
 from queue_manager.cli.interrupted_creations import Creations
 from queue_manager.cli.login_name import name_user, requester, submitter
 from queue_manager.cli.machine_formats import MACHINE_FORMS, Namer, job_names
+from queue_manager.cli.manifest_refusals import is_taken, refusal_lines
 from queue_manager.cli.manifests import Manifest
 from queue_manager.cli.named_targets import check_local_queue, get_or_none
 from queue_manager.cli.node_reading import fixed_nodes
@@ -216,7 +215,7 @@ async def submit(
         if answer.status == NOT_LOGGED_IN:  # concerns the user, not this Job
             raise ApiError.of(answer.status, answer.body)
         if not answer.is_success and not (replace and is_taken(answer)):
-            problems += explain(manifest, answer)
+            problems += refusal_lines(manifest, answer)
             code = code if _is_refusal(answer) else EXIT_ERROR
     if problems:
         raise CommandRefused("\n  ".join(["nothing was submitted:", *problems]), code)
@@ -242,16 +241,11 @@ async def submit(
         if not answer.is_success:
             done = f"; already submitted: {', '.join(job.metadata.name for job in created)}" if created else ""
             done += f"; the old Job {job['metadata']['name']} is deleted" if deleted else ""
-            raise CommandRefused("\n  ".join([f"stopped{done}:", *explain(manifest, answer)]))
+            raise CommandRefused("\n  ".join([f"stopped{done}:", *refusal_lines(manifest, answer)]))
         created.append(msgspec.json.decode(answer.body, type=Job))
         progress.created.append(created[-1].metadata.key)
     rows = await verdicts(client, created, queues, default_ns)
     return [_with_replacement(row) if Key(row.namespace, row.name) in replaced else row for row in rows]
-
-
-def is_taken(answer: Response) -> bool:
-    """Whether the server refuses a Job only because another one has its name."""
-    return not answer.is_success and ApiError.of(answer.status, answer.body).is_name_taken
 
 
 async def remove_old(client: RestClient, key: Key, user: str = "") -> None:
@@ -300,24 +294,6 @@ def warn(manifest: Manifest, answer: Response, warned: set[str]) -> None:
         if line not in warned:
             warned.add(line)
             say(line)
-
-
-def explain(manifest: Manifest, answer: Response) -> list[str]:
-    """Return one line per cause, with the file and line of the field that the cause names."""
-    error = ApiError.of(answer.status, answer.body)
-    causes = (error.body.get("details") or {}).get("causes") or []
-    lines = list(dict.fromkeys(_cause_line(manifest, cause) for cause in causes)) or explain_decoding(
-        manifest, error.message
-    )
-    advice = "; --replace deletes that one first" if is_taken(answer) else ""
-    return lines or [f"{manifest.place('metadata.name')}: {webhook_sentence(error.message) or error.message}{advice}"]
-
-
-def _cause_line(manifest: Manifest, cause: dict[str, Any]) -> str:
-    """Return a cause with its place. The cause of a webhook that does not answer has no field."""
-    field = cause.get("field") or ""
-    message = cause.get("message") or ""
-    return ": ".join(filter(None, (manifest.place(field), field, webhook_sentence(message) or message)))
 
 
 async def wait_for_verdicts(client: RestClient, jobs: Sequence[Job]) -> tuple[dict[str, Workload], bool]:

@@ -61,7 +61,8 @@ def run(args: argparse.Namespace) -> int:
     default_ns = read_default_namespace(args)
     if args.by == "cause":
         groups = cause_groups(rows, default_ns)
-        hint = f"reactivate a group: {short_action(groups)}" if groups else ""
+        command = short_action(groups)
+        hint = f"reactivate a group: {command}" if command else ""
         output.show(args.output, GROUP_COLUMNS, groups, NONE, hint, row_type=CauseGroup, name=_example)
     else:
         names = job_names(args.namespace or default_ns)

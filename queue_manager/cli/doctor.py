@@ -24,6 +24,8 @@ from queue_manager.cli.exit_codes import EXIT_ERROR, EXIT_NEVER, EXIT_OK, EXIT_U
 from queue_manager.cli.machine_formats import MACHINE_FORMS
 from queue_manager.cli.permitted_lists import only_one_namespace
 from queue_manager.cli.standard_streams import printable, say, write
+from queue_manager.cli.stop_report import counted
+from queue_manager.visibility.deactivated_jobs import is_deactivated
 from queue_manager.visibility.diagnosis.examination import confirmed, examine, needs_confirmation
 from queue_manager.visibility.diagnosis.problem import Problem
 
@@ -38,11 +40,13 @@ COLOURS = {"error": "bold red", "warning": "yellow"}
 class Report(Struct, frozen=True, rename="camel"):
     """The record of `-o json` and `-o yaml`.
 
-    `not_checked`: what the user may not read, and the rules that therefore said nothing.
+    `not_checked`: what the user may not read, and the rules that therefore said nothing. `deactivated`: the number of
+    deactivated Jobs, which are no problem of the cluster.
     """
 
     problems: list[Problem]
     not_checked: list[str]
+    deactivated: int = 0
 
 
 def run(args: argparse.Namespace) -> int:
@@ -89,7 +93,8 @@ async def examined(args: argparse.Namespace) -> tuple[Report, bool]:
         if needs_confirmation(problems):
             await asyncio.sleep(CONFIRM_SECONDS)
             problems = confirmed(problems, examine(await reader.read()))
-    return Report(problems, reader.not_read), reader.topics_read > 0
+    stopped = sum(is_deactivated(workload) for workload in snapshot.workloads or ())
+    return Report(problems, reader.not_read, stopped), reader.topics_read > 0
 
 
 def show(report: Report, *, is_checked: bool) -> None:
@@ -103,6 +108,8 @@ def show(report: Report, *, is_checked: bool) -> None:
             screen.print(Text(line))
     for what in grouped(report.not_checked):
         write(f"not checked: {what}")
+    if report.deactivated:
+        write(f"deactivated: {counted(report.deactivated, 'Job')}; see why: sluice deactivated")
     screen.print(Text(summary(report, is_checked=is_checked)))
 
 
@@ -161,9 +168,7 @@ def summary(report: Report, *, is_checked: bool = True) -> str:
     problems = report.problems
     errors = sum(problem.severity == "error" for problem in problems)
     warnings = len(problems) - errors
-    counts = [
-        f"{count} {noun}{'' if count == 1 else 's'}" for count, noun in ((errors, "error"), (warnings, "warning"))
-    ]
+    counts = [counted(errors, "error"), counted(warnings, "warning")]
     found = ", ".join(counts) if problems else "nothing found"
     if not is_checked:
         return f"{found}; nothing else could be checked" if problems else "nothing could be checked"

@@ -14,7 +14,7 @@ from pathlib import Path
 from queue_manager.cli.detached import down_command, up_command
 from queue_manager.cli.exit_codes import EXIT_NEVER, EXIT_OK, CommandRefused
 from queue_manager.cli.standard_streams import write
-from queue_manager.cli.stop_report import LEFT_RUNNING, counted, recorded
+from queue_manager.cli.stop_report import LEFT_RUNNING, counted, recorded, without_data
 from queue_manager.cli.up_address import directory
 from queue_manager.local.agent import escaped_processes
 from queue_manager.local.storage import data_directory
@@ -32,7 +32,7 @@ def run(args: argparse.Namespace) -> int:
         said = ""
     else:
         said = stop(data_dir, pid, args.timeout)
-        write(said.partition(": ")[0] if args.remove_data else said)  # without its data, no `sluice up` continues them
+        write(without_data(said) if args.remove_data else said)
     if args.remove_data:
         write(removed(data_dir))
     else:

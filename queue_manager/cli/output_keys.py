@@ -241,6 +241,7 @@ MEANINGS = {
     "Outcome.state": "its last state; null once it is deleted",
     "Outcome.reason": 'why it did not reach the goal; "" if it did',
     "problems": "the findings",
+    "Report.deactivated": "the number of deactivated Jobs",
     "notChecked": "what the user may not read, so that rules about it said nothing",
     "severity": "error: something does not work; warning: it works, but not as it looks, or not for long",
     "Problem.code": "code of the rule",

@@ -98,8 +98,7 @@ def reason(row: JobRow) -> str:
         equivalent_reason=row.equivalent_reason,
         preempted_for=row.preempted_for,
     )
-    due = deadline(row.retry_at, SystemClock().now())
-    retry = "" if row.retry_at is None else f"retry {due}" if due == "now" else f"retry at {due}"
+    retry = "" if row.retry_at is None else f"retry at {deadline(row.retry_at, SystemClock().now())}"
     is_over = row.state in AFTER_AN_ATTEMPT
     if row.too_large and not row.cause:
         return never_starts(row.too_large, row.reason, text)

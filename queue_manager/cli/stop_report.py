@@ -45,6 +45,12 @@ def stopped_jobs(running: RunningCounts, *, left: bool, up: str = "sluice up") -
     return f"{jobs} interrupted: `{up}` starts {pods} again, which does not count as a retry"
 
 
+def without_data(said: str) -> str:
+    """Return what a stop did to running Jobs whose data is removed: nothing continues, no process is left."""
+    jobs, left, _ = said.partition(f" {LEFT_RUNNING}")
+    return f"{jobs} ended" if left else said.partition(": ")[0]
+
+
 def record(data_dir: Path, sentence: str) -> None:
     """Keep the sentence in the data directory, unless that has been removed or is full."""
     with contextlib.suppress(OSError):

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from queue_manager.visibility.deactivated_jobs import FAULTS_OF_PODS, DeactivatedJob
+from queue_manager.visibility.deactivated_jobs import FAULTS_OF_PODS, NOT_STARTABLE, DeactivatedJob
 
 VARIES = "…"
 STAGGER = "10s"  # between two Jobs of a group in the suggested command
@@ -66,13 +66,15 @@ def cause_groups(rows: Iterable[DeactivatedJob], default_ns: str = "default") ->
 
 
 def short_action(groups: Sequence[CauseGroup]) -> str:
-    """Return the command that selects the Jobs of the first group.
+    """Return the command that selects the Jobs of the first group which a reactivation can help; "" without one.
 
     A long cause is cut to its first words, unless the shorter command would also select another group.
     """
-    first = groups[0]
+    first = next((group for group in groups if not group.text.startswith(NOT_STARTABLE)), None)
+    if first is None:
+        return ""
     short = _beginning(first.cause)
-    if any(_contains(text, short) for other in groups[1:] for text in (other.cause, other.text)):
+    if any(_contains(text, short) for other in groups if other is not first for text in (other.cause, other.text)):
         return first.action
     return first.action.replace(_quoted(first.cause), _quoted(short))
 

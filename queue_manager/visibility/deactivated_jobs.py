@@ -74,11 +74,7 @@ def deactivated_jobs(
     `default_ns`: the default namespace. `failures`: by Workload UID. `nodes`: None if they are not visible. `jobs`:
     those of the Workloads, as far as they are visible; they decide which command creates a Job again.
     """
-    inactive = [
-        w
-        for w in workloads
-        if not w.spec.active and not w.is_true(condition_types.FINISHED) and not _is_being_deleted(w)
-    ]
+    inactive = [workload for workload in workloads if is_deactivated(workload)]
     warnings, failed = _warnings(events), failures or {}
     again = {job.metadata.uid: resubmission(job, default_ns) for job in jobs}
     rows = [
@@ -96,8 +92,10 @@ def deactivated_jobs(
     return sorted(rows, key=lambda row: (-row.priority, -(row.deactivated_seconds or 0), row.namespace, row.name))
 
 
-def _is_being_deleted(workload: Workload) -> bool:
-    return workload.metadata.deletion_timestamp is not None
+def is_deactivated(workload: Workload) -> bool:
+    """Whether an operator has to act before its Job runs; not of one that has ended, or is being deleted."""
+    has_ended = workload.is_true(condition_types.FINISHED)
+    return not (workload.spec.active or has_ended or workload.metadata.deletion_timestamp is not None)
 
 
 def _row(

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from queue_manager.cli.doctor import INDENT, Report, exit_code, grouped, paragraph, summary
+from queue_manager.cli.doctor import INDENT, Report, exit_code, grouped, paragraph, show, summary
 from queue_manager.cli.doctor_reading import ServerClock, bundled_certificates, latest_end, managers_clock
 from queue_manager.cli.lease_reading import lease_facts
 from queue_manager.engine.certificates import VALID, issue
@@ -37,6 +37,11 @@ def test_the_last_line_says_that_something_was_not_checked() -> None:
         "0 errors, 1 warning; nothing else could be checked",
     ]
     assert [exit_code(report.problems, is_checked=False) for report in reports] == [3, 1]
+
+
+def test_deactivated_jobs_are_counted_and_no_finding(capsys: pytest.CaptureFixture[str]) -> None:
+    show(Report([], [], 2), is_checked=True)
+    assert capsys.readouterr().out == "deactivated: 2 Jobs; see why: sluice deactivated\nnothing found\n"
 
 
 def test_what_was_not_checked_is_one_line_per_cause() -> None:

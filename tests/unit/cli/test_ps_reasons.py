@@ -48,7 +48,7 @@ def test_a_backoff_ends_at_a_time() -> None:
 
 
 def test_a_backoff_that_is_over_has_no_time() -> None:
-    assert ps.reason(row("PodsReadyTimeout", EVICTED, retry_at=at(0))).endswith("; retry now")
+    assert ps.reason(row("PodsReadyTimeout", EVICTED, retry_at=at(0))).endswith(", now")
 
 
 @pytest.mark.parametrize("state", [JobState.PENDING, JobState.RESERVED])

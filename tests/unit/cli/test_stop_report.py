@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from queue_manager.cli.stop_report import departure, forget, record, recorded, stopped_jobs
+from queue_manager.cli.stop_report import departure, forget, record, recorded, stopped_jobs, without_data
 from queue_manager.local.local_cluster import RunningCounts
 
 ONE = RunningCounts(1, 2, ("default/train",))
@@ -25,6 +25,18 @@ MANY = RunningCounts(7, 7, tuple(f"default/job-{number}" for number in range(7))
 )
 def test_a_stop_names_the_jobs_and_what_becomes_of_them(running: RunningCounts, left: bool, says: str) -> None:
     assert stopped_jobs(running, left=left).startswith(says)
+
+
+@pytest.mark.parametrize(
+    ("running", "left", "says"),
+    [
+        (RunningCounts(0, 0), False, "no Job was running"),
+        (ONE, False, "1 Job (default/train) interrupted"),
+        (ONE, True, "1 Job (default/train) ended"),
+    ],
+)
+def test_of_a_cluster_whose_data_is_removed_nothing_continues(running: RunningCounts, left: bool, says: str) -> None:
+    assert without_data(stopped_jobs(running, left=left)) == says
 
 
 def test_jobs_left_running_are_said_to_be_unsupervised() -> None:

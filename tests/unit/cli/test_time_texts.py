@@ -26,8 +26,8 @@ def berlin(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     ("seconds", "text"),
     [
         (200, "22:03:20, in 3m20s"),
-        (0, "now"),
-        (-5, "now"),
+        (0, "22:00:00, now"),
+        (-5, "21:59:55, now"),
         (7200, "2026-01-02 00:00:00, in 2h00m"),
     ],
 )

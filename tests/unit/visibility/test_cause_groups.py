@@ -95,6 +95,14 @@ def test_the_short_command_has_all_of_a_cause_that_begins_as_another() -> None:
     assert short_action(groups) == groups[0].action
 
 
+def test_a_group_whose_program_does_not_exist_is_not_to_be_reactivated() -> None:
+    missing = [row(name, "no such program: /x") for name in "abc"]
+    assert (
+        short_action(cause_groups([*missing, row("d", "exit 1")])) == "sluice reactivate --why 'exit 1' --stagger 10s"
+    )
+    assert short_action(cause_groups(missing)) == ""
+
+
 def test_a_shell_gets_the_text_as_one_argument() -> None:
     for cause in ("exit 3: it's $HOME", 'exit 3: `x` "y"', "exit 3: it's"):
         assert cause in shlex.split(cause_groups([row("a", cause)])[0].action)

@@ -47,6 +47,8 @@ from queue_manager.visibility.wait_goals import Outcome, Result
 
 @dataclass(frozen=True, slots=True)
 class Submitted:
+    """A Job of `sluice submit` and its outcome. `note`: the queue's state for it, or the reason why it cannot start."""
+
     namespace: str
     name: str
     queue: str

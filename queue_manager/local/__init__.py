@@ -1,7 +1,7 @@
 """The embedded cluster of `sluice up`: a Kubernetes API server, its controllers and a node, in one process.
 
 `local_cluster` starts and stops it. The queue and the Job controller run in it unchanged: they reach its API server
-through an `engine.Transport`, as they reach that of a real cluster. The server is also used without nodes: by
+through an `engine.Transport`, as they reach that of a real cluster. The server is also used without the node agent: by
 `cluster_objects`, for a manager without rights in the whole cluster, and by `simulation`, in virtual time.
 
 A request passes `server`, which decodes, admits and validates it by its kind, and `storage`. From there the change

@@ -47,7 +47,7 @@ from queue_manager.visibility.wait_goals import Outcome, Result
 
 @dataclass(frozen=True, slots=True)
 class Submitted:
-    """A Job of `sluice submit` and its outcome. `note`: the queue's state for it, or the reason why it cannot start."""
+    """A Job that was created. `note`: that it waits in its queue or starts, or what keeps it from starting."""
 
     namespace: str
     name: str

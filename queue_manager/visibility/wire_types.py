@@ -37,7 +37,7 @@ class ContainerStatus(model.ContainerStatus):
 
 
 class PodStatus(model.PodStatus):
-    """core/v1 PodStatus, with the start time and all container statuses."""
+    """core/v1 PodStatus, with the start time and container statuses as defined here."""
 
     container_statuses: tuple[ContainerStatus, ...] = ()
     init_container_statuses: tuple[ContainerStatus, ...] = ()

@@ -31,6 +31,7 @@ class Pace:
         self._pause = FIRST_PAUSE_SECONDS
 
     async def pause(self, *, changed: bool) -> None:
+        """Sleep until the next read is due. `changed`: the last read found a change, so the pause is short again."""
         self._pause = FIRST_PAUSE_SECONDS if changed else min(1.5 * self._pause, self._longest)
         await asyncio.sleep(self._pause)
 

@@ -47,6 +47,8 @@ from queue_manager.visibility.wait_goals import Outcome, Result
 
 @dataclass(frozen=True, slots=True)
 class Submitted:
+    """A Job that was created. `note`: that it waits in its queue or starts, or what keeps it from starting."""
+
     namespace: str
     name: str
     queue: str

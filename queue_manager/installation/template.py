@@ -47,6 +47,8 @@ NAMESPACE = Setting("namespace")  # that of the installation: not a value of the
 
 @dataclass(frozen=True, slots=True)
 class Joined:
+    """Part of a Text: the values of a setting, a list, each between `before` and `after`."""
+
     path: str
     before: str
     after: str
@@ -54,6 +56,8 @@ class Joined:
 
 @dataclass(frozen=True, slots=True, init=False)
 class Text:
+    """Template node that stands for a string with settings in it."""
+
     parts: tuple[str | Setting | _Item | Joined, ...]
 
     def __init__(self, *parts: str | Setting | _Item | Joined) -> None:
@@ -79,12 +83,16 @@ class TemplateCondition:
 
 @dataclass(frozen=True, slots=True)
 class When:
+    """Template node that is left out unless all conditions hold."""
+
     conditions: tuple[TemplateCondition, ...]
     then: Node
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
+    """Template node that stands for `then` if the condition holds, otherwise for `otherwise`."""
+
     condition: TemplateCondition
     then: Node
     otherwise: Node
@@ -92,22 +100,30 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Each:
+    """Template node that is repeated for each value of a setting, a list; ITEM in it stands for the value."""
+
     path: str
     node: Node
 
 
 @dataclass(frozen=True, slots=True)
 class Spread:
+    """Template node that stands for the entries of a setting, which is a mapping, inside another mapping."""
+
     path: str
 
 
 @dataclass(frozen=True, slots=True)
 class Checksum:
+    """Template node that stands for the SHA-256 of a setting, as hexadecimal digits."""
+
     path: str
 
 
 @dataclass(frozen=True, slots=True)
 class Encoded:
+    """Template node that stands for a setting in base64."""
+
     path: str
 
 

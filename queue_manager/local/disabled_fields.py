@@ -20,10 +20,12 @@ class DisabledFields:
         self._switches = switches
 
     def mutate(self, review: AdmissionReview) -> list[FieldError] | None:
+        """Drop the fields in place and add a warning for each. Returns None."""
         if review.resource == JOBS and not review.subresource and review.operation != "DELETE":
             dropped = drop(review.object, review.old, self._switches)
             review.warnings.extend(f"{path}: disabled in this cluster, the field is dropped" for path in dropped)
         return None
 
     def validate(self, review: AdmissionReview) -> list[FieldError]:
+        """See `AdmissionPlugin.validate`; no error."""
         return []

@@ -15,9 +15,11 @@ class JobWarnings:
     """
 
     def mutate(self, review: AdmissionReview) -> list[FieldError] | None:
+        """See `AdmissionPlugin.mutate`; changes nothing."""
         return None
 
     def validate(self, review: AdmissionReview) -> list[FieldError]:
+        """Add the warning for a Job that is created. Returns no errors."""
         if review.resource == JOBS and not review.subresource and review.operation == "CREATE":
             spec = review.object["spec"]
             restart_policy = spec["template"]["spec"]["restartPolicy"]

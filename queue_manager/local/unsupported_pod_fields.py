@@ -36,9 +36,11 @@ class UnsupportedPodFields:
         self._limits_cpu = limits_cpu
 
     def mutate(self, review: AdmissionReview) -> list[FieldError] | None:
+        """See `AdmissionPlugin.mutate`; changes nothing."""
         return None
 
     def validate(self, review: AdmissionReview) -> list[FieldError]:
+        """Add warnings for a Job, or a pod without an owner, that is created. Returns no errors."""
         if review.operation == "CREATE" and not review.subresource:
             if review.resource == JOBS:
                 review.warnings.extend(self._warnings(review.object["spec"]["template"]["spec"], "spec.template.spec"))

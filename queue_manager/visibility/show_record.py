@@ -62,6 +62,8 @@ class Retries(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class EventRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """One Event in the record. `object`: what the Event is about, as `Kind/name`."""
+
     first: datetime | None
     last: datetime | None
     count: int

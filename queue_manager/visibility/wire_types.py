@@ -10,35 +10,49 @@ from job_controller.pod_facts import LONG_AGO
 
 
 class Running(Record):
+    """core/v1 ContainerStateRunning."""
+
     started_at: datetime | None = None
 
 
 class Terminated(model.TerminatedState):
+    """core/v1 ContainerStateTerminated, with signal and start time."""
+
     signal: int = 0
     started_at: datetime | None = None
 
 
 class ContainerState(model.ContainerState):
+    """core/v1 ContainerState, with the running state."""
+
     running: Running | None = None
     terminated: Terminated | None = None
 
 
 class ContainerStatus(model.ContainerStatus):
+    """core/v1 ContainerStatus, with states as defined here."""
+
     state: ContainerState = ContainerState()
     last_state: ContainerState = ContainerState()
 
 
 class PodStatus(model.PodStatus):
+    """core/v1 PodStatus, with the start time and container statuses as defined here."""
+
     container_statuses: tuple[ContainerStatus, ...] = ()
     init_container_statuses: tuple[ContainerStatus, ...] = ()
     start_time: datetime | None = None
 
 
 class Pod(model.Pod):
+    """core/v1 Pod, with the status as defined here."""
+
     status: PodStatus = PodStatus()
 
 
 class Reference(Record):
+    """core/v1 ObjectReference: the object that an Event is about."""
+
     kind: str = ""
     namespace: str = ""
     name: str = ""
@@ -46,6 +60,8 @@ class Reference(Record):
 
 
 class Series(Record):
+    """core/v1 EventSeries: how often an Event occurred, and when last."""
+
     count: int = 0
     last_observed_time: datetime | None = None
 

@@ -39,9 +39,13 @@ from queue_manager.scheduling.amounts import Amounts
 class KnownNodes(Protocol):
     """Looks up by name the fields of nodes that PodAdmitter reads."""
 
-    def allocatable(self, node: str) -> Amounts: ...
+    def allocatable(self, node: str) -> Amounts:
+        """The allocatable resources of the node."""
+        ...
 
-    def is_pressed(self, node: str) -> bool: ...
+    def is_pressed(self, node: str) -> bool:
+        """Whether the node is under memory pressure, so that it accepts no BestEffort pods."""
+        ...
 
 
 class PodAdmitter:

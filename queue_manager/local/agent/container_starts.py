@@ -38,6 +38,8 @@ START_ERROR_CODE = 128
 
 @dataclass(frozen=True, slots=True)
 class Exit:
+    """The end of one start. `code`: 128 + signal for a killed process."""
+
     code: int
     finished_at: datetime
     reason: str = ""  # empty: Completed or Error by the code
@@ -65,6 +67,8 @@ class StartFailure:
 
 @dataclass(slots=True)
 class Container:
+    """The state of one container: its current and previous attempt, its last failed start and its backoff."""
+
     spec: Json
     init: bool = False
     current: ContainerRun | None = None
@@ -75,26 +79,32 @@ class Container:
 
     @property
     def name(self) -> str:
+        """The container's name in the pod's spec."""
         return str(self.spec["name"])
 
     @property
     def sidecar(self) -> bool:
+        """Whether the container is an init container that runs beside the others (KEP-753)."""
         return self.init and self.spec.get("restartPolicy") == "Always"
 
     @property
     def running(self) -> bool:
+        """Whether an attempt runs now."""
         return self.current is not None and self.current.exit is None
 
     @property
     def exit(self) -> Exit | None:
+        """How the current attempt ended; None while it runs, or before the first one."""
         return self.current.exit if self.current is not None else None
 
     @property
     def succeeded(self) -> bool:
+        """Whether the current attempt has ended with exit code 0."""
         return self.exit is not None and self.exit.code == 0
 
     @property
     def next_number(self) -> int:
+        """The number of the next attempt, from 0. The attempt after an interrupted one gets the same number."""
         if self.current is not None:
             return self.current.number + 1
         return self.previous.number if self.previous is not None else 0  # an interrupted attempt does not count
@@ -109,6 +119,7 @@ class Container:
         self.current, self.refusal = attempt, None
 
     def ended(self, exit: Exit) -> None:
+        """Record that the current attempt ended; ignored if no attempt was started."""
         if self.current is not None:
             self.current = ContainerRun(self.current.number, self.current.started_at, exit)
 
@@ -155,6 +166,7 @@ class ContainerPlan:
     finished: bool = False
 
     def wake_by(self, when: datetime | None) -> None:
+        """Lower the time of the next sync to `when`, unless it is earlier already; None changes nothing."""
         if when is not None:
             self.wake = when if self.wake is None else min(self.wake, when)
 

@@ -27,17 +27,29 @@ log = logging.getLogger(__name__)
 class EvictablePods(Protocol):
     """The part of the agent that the evictor uses."""
 
-    def pods(self) -> Collection[PodWorker]: ...
+    def pods(self) -> Collection[PodWorker]:
+        """The workers of all pods that are not finished."""
+        ...
 
-    def held(self, uid: str) -> PlacedPod | None: ...
+    def held(self, uid: str) -> PlacedPod | None:
+        """The node and the requests of an admitted pod; None for any other."""
+        ...
 
-    def evict(self, uid: str, verdict: Termination) -> None: ...
+    def evict(self, uid: str, verdict: Termination) -> None:
+        """End the pod immediately and report `verdict` as the reason."""
+        ...
 
 
 class AllocatableNodes(Protocol):
-    def allocatable(self, node: str) -> Amounts: ...
+    """The part of OwnNodes that the evictor uses."""
 
-    def threshold_met(self, node: str) -> None: ...
+    def allocatable(self, node: str) -> Amounts:
+        """The allocatable resources of the node."""
+        ...
+
+    def threshold_met(self, node: str) -> None:
+        """Record that less memory than the threshold is free on the node."""
+        ...
 
 
 class Evictor:
@@ -53,6 +65,7 @@ class Evictor:
         self.wake: Callable[[], None] = self._awake.set
 
     async def run(self) -> None:
+        """Sample every `policy.period` seconds while containers run, until cancelled. Errors are logged."""
         while True:
             await self._awake.wait()
             await asyncio.sleep(self._policy.period)

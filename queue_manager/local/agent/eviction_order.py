@@ -55,6 +55,8 @@ class PodUse(NamedTuple):
 
 
 class PressureEviction(NamedTuple):
+    """The pod to evict, and the reason and message that its status gets."""
+
     uid: str
     verdict: Termination
 

@@ -57,6 +57,7 @@ class OwnNodes:
         runtime.worker(self._writes, self._write)
 
     def host(self, node: str) -> Host:
+        """The values of a node for the downward API. Raises KeyError for a node of another agent."""
         return self._hosts[node]
 
     def allocatable(self, node: str) -> Amounts:

@@ -32,6 +32,7 @@ class OomKiller:
         self.wake: Callable[[], None] = self._awake.set
 
     async def run(self) -> None:
+        """Sample every PERIOD seconds while containers with limits.memory run, until cancelled. Errors are logged."""
         while True:
             await self._awake.wait()
             limits = {worker.uid: found for worker in self._pods() if (found := worker.processes.sampled_limits())}

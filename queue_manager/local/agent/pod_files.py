@@ -42,46 +42,57 @@ class RunFiles:
 
     @property
     def work(self) -> Path:
+        """The working directory, shared by all starts of the container."""
         return self.container / "work"
 
     @property
     def log(self) -> Path:
+        """stdout and stderr of the container."""
         return Path(self.base + ".log")
 
     @property
     def eof(self) -> Path:
+        """Exists once the log is complete."""
         return Path(self.base + ".eof")
 
     @property
     def index(self) -> Path:
+        """The times at which the log had a given size."""
         return Path(self.base + ".idx")
 
     @property
     def pid(self) -> Path:
+        """The pid of the supervisor; the mtime is the start time."""
         return Path(self.base + ".pid")
 
     @property
     def not_started(self) -> Path:
+        """Why the program could not be executed; absent if it was."""
         return Path(self.base + ".not")
 
     @property
     def exit(self) -> Path:
+        """The exit code; the mtime is the finish time."""
         return Path(self.base + ".exit")
 
     @property
     def end(self) -> Path:
+        """Exists once SIGTERM was requested; the mtime is the time of the first request."""
         return Path(self.base + ".end")
 
     @property
     def oom(self) -> Path:
+        """Exists if the container was, or is about to be, killed for exceeding its memory limit."""
         return Path(self.base + ".oom")
 
     @property
     def cgroup(self) -> Path:
+        """The path of the container's cgroup; absent without a cgroup."""
         return Path(self.base + ".cg")
 
     @property
     def times(self) -> Path:
+        """The CPU time of the processes, as the shell prints it."""
         return Path(self.base + ".times")
 
     @property
@@ -132,6 +143,7 @@ class RunFiles:
             path.unlink(missing_ok=True)
 
     def remove(self) -> None:
+        """Remove all files of the start, the log included. The working directory stays."""
         self.reset()
         for path in (self.log, self.index):
             path.unlink(missing_ok=True)
@@ -157,6 +169,7 @@ class Layout:
         yield from sorted(path.name for path in self.root.iterdir() if path.is_dir()) if self.root.exists() else ()
 
     def pod(self, uid: str) -> Path:
+        """The directory of a pod's files, which need not exist."""
         return self.root / uid
 
     def stop_order(self, uid: str) -> Path:
@@ -164,6 +177,7 @@ class Layout:
         return self.root / uid / "order.json"
 
     def run(self, uid: str, container: str, number: int) -> RunFiles:
+        """The files of one start, which need not exist."""
         return RunFiles(self.root / uid / container, number)
 
     def create(self, uid: str, container: str) -> None:
@@ -182,6 +196,7 @@ class Layout:
         return [RunFiles(directory, number) for number in numbers]
 
     def all_runs(self, uid: str) -> list[RunFiles]:
+        """All starts of all containers of a pod, by container and number."""
         directory = self.root / uid
         names = sorted(path.name for path in directory.iterdir()) if directory.exists() else []
         return [run for name in names for run in self.runs(uid, name)]

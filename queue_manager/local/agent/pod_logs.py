@@ -44,6 +44,7 @@ class TimeIndex:
 
     @classmethod
     def read(cls, run: RunFiles) -> TimeIndex:
+        """Read the index of a log; empty if the file does not exist. Lines without a size are skipped."""
         index = cls()
         try:
             lines = run.index.read_text().splitlines()
@@ -62,6 +63,7 @@ class TimeIndex:
         return self.sizes[-1] if self.sizes else 0
 
     def write(self, run: RunFiles) -> None:
+        """Replace the file of the log's index by this one. Raises OSError."""
         notes = zip(self.times, self.sizes, strict=True)
         new = run.index.with_suffix(".new")  # renamed into place, so that the index is never half written
         new.write_text("".join(f"{time.timestamp():.3f} {size}\n" for time, size in notes))
@@ -104,6 +106,7 @@ class LogIndexer:
         self._shorten(run, self._runs.pop(run, 0), _size(run.log))
 
     def close(self) -> None:
+        """Stop recording all logs. Growth since the last record is not recorded."""
         self._runs.clear()
         if self._timer is not None:
             self._timer.cancel()

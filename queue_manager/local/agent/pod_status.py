@@ -66,6 +66,7 @@ class PodFacts:
 
     @property
     def restart_policy(self) -> str:
+        """spec.restartPolicy, with the default Always."""
         return str(self.pod["spec"].get("restartPolicy") or "Always")
 
 

@@ -98,6 +98,7 @@ class PodWorker:
 
     @property
     def running(self) -> bool:
+        """Whether a container of the pod runs."""
         return any(c.running for c in self.containers)
 
     @property

@@ -42,19 +42,29 @@ def awaits_confirmation(pod: NodePod) -> bool:
 class WorkerReports(Protocol):
     """Receives what a worker writes to the API: statuses, deletions and Events."""
 
-    async def patch_status(self, pod: NodePod, status: Json, annotations: Mapping[str, str]) -> None: ...
+    async def patch_status(self, pod: NodePod, status: Json, annotations: Mapping[str, str]) -> None:
+        """Merge `status` and `annotations` into the pod, unless it is gone or another one has its name."""
+        ...
 
-    async def delete(self, pod: NodePod) -> None: ...
+    async def delete(self, pod: NodePod) -> None:
+        """Delete the pod from the API immediately. None of its processes may run any more."""
+        ...
 
-    def event(self, pod: NodePod, type: str, reason: str, message: str) -> None: ...
+    def event(self, pod: NodePod, type: str, reason: str, message: str) -> None:
+        """Record an Event about the pod, of type Normal or Warning."""
+        ...
 
 
 class LogIndex(Protocol):
     """Receives the logs that grow."""
 
-    def add(self, run: RunFiles) -> None: ...
+    def add(self, run: RunFiles) -> None:
+        """Start indexing the log of a container that runs."""
+        ...
 
-    def remove(self, run: RunFiles) -> None: ...
+    def remove(self, run: RunFiles) -> None:
+        """Stop indexing the log of a container that has ended."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,6 +33,7 @@ class UsageSampler:
         self.wake: Callable[[], None] = self._awake.set
 
     async def run(self) -> None:
+        """Sample containers while any runs without a cgroup, until cancelled. Errors are logged."""
         while True:
             await self._awake.wait()
             workers = {pid: (worker, name) for worker in self._pods() for pid, name in worker.processes.unmeasured()}

@@ -64,6 +64,7 @@ class ManagerId(NamedTuple):
     subresource: str
 
     def sort_key(self) -> tuple[str, str, str, str]:
+        """The order of managers in messages, and of entries with equal times."""
         return (self.name, self.operation, self.api_version, self.subresource)
 
 
@@ -77,6 +78,7 @@ class Entry:
     wire: Json = None
 
     def owning(self, fields: FieldSet) -> Entry:
+        """The entry with other fields; the same entry if they are equal."""
         return self if fields == self.fields else replace(self, fields=fields, wire=None)
 
 
@@ -120,6 +122,7 @@ class OwnedView:
         return self._others.get(api_version) or VersionedView(self, _same, _same)
 
     def of(self, tree: Json) -> Json:
+        """Return the part of an object that can be owned. The result shares values with `tree`."""
         view = {name: value for name, value in tree.items() if name not in self._dropped}
         meta = view.get("metadata")
         if meta is not None:

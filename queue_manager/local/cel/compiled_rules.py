@@ -51,6 +51,7 @@ class CompiledRule:
 
     @property
     def name(self) -> str:
+        """The rule in messages: its own message, otherwise its expression."""
         return self.message or self.text
 
 
@@ -77,6 +78,7 @@ class CompiledRules:
 
     @property
     def is_empty(self) -> bool:
+        """Whether neither the schema nor a schema below it has rules."""
         return not (self._rules or self._below)
 
     def check(self, new: Json, old: Json = _MISSING) -> list[FieldError]:

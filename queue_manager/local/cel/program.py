@@ -34,6 +34,7 @@ class Scope(dict[str, Any]):
         self.budget = budget
 
     def step(self) -> None:
+        """Charge the budget for one step. Raises OutOfBudget."""
         self.budget[0] -= 1
         if self.budget[0] < 0:
             raise OutOfBudget

@@ -69,6 +69,7 @@ class GraphNode:
     deleting: bool
 
     def waits_for(self, finalizer: str) -> bool:
+        """Whether the object is being deleted and has the finalizer."""
         return self.deleting and finalizer in self.finalizers
 
 
@@ -80,6 +81,7 @@ class Graph:
         self._dependents: dict[str, dict[str, None]] = {}
 
     def get(self, uid: str) -> GraphNode | None:
+        """Return the object; None if no object has this uid."""
         return self._nodes.get(uid)
 
     def dependents(self, uid: str) -> list[GraphNode]:
@@ -95,6 +97,7 @@ class Graph:
         return False
 
     def has_dependents(self, uid: str) -> bool:
+        """Return whether an object names this owner, whether or not the owner exists."""
         return bool(self._dependents.get(uid))
 
     def set(self, resource: str, stored: Stored) -> GraphNode:
@@ -113,6 +116,7 @@ class Graph:
         return node
 
     def unset(self, uid: str) -> GraphNode | None:
+        """Remove an object, but not its dependents. Returns its last state; None if it was unknown."""
         node = self._nodes.pop(uid, None)
         if node is not None:
             self._unlink(node)

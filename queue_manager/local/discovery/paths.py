@@ -55,6 +55,7 @@ class Catalogue:
         self._openapi: dict[str, bytes] = {}
 
     def find(self, path: str, accept: str) -> tuple[str, bytes] | None:
+        """Return content type and body of a document; None if the path names none."""
         aggregated = _aggregated(accept) if path in ("/api", "/apis") else ""
         key = (path, aggregated)
         if key not in self._made:

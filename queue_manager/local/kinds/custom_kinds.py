@@ -94,6 +94,7 @@ class CustomSchema:
         return broken
 
     def prune(self, body: Json) -> None:
+        """See `Schema.prune`; unknown fields of metadata are removed as well."""
         self._check_metadata(body)
         self._prune(body)
 

@@ -38,17 +38,23 @@ class MountedAnswer(Protocol):
     """Status code and JSON body of a response."""
 
     @property
-    def status(self) -> int: ...
+    def status(self) -> int:
+        """The HTTP status code."""
+        ...
 
     @property
-    def body(self) -> Json: ...
+    def body(self) -> Json:
+        """The object to encode as JSON."""
+        ...
 
 
 class MountedGroup(Protocol):
     """An API group that answers GET requests itself, as one that a real API server aggregates."""
 
     @property
-    def group(self) -> str: ...
+    def group(self) -> str:
+        """The name of the group."""
+        ...
 
     @property
     def versions(self) -> Sequence[str]:
@@ -83,6 +89,7 @@ class KindRegistry:
 
     @classmethod
     def builtin(cls) -> KindRegistry:
+        """Return a registry of the built-in kinds alone."""
         return cls(BUILTIN)
 
     def mount(self, group: MountedGroup) -> None:
@@ -91,6 +98,7 @@ class KindRegistry:
         self.generation += 1
 
     def find(self, group: str, version: str, plural: str) -> Kind | None:
+        """Return the kind; None if it is not served in this group and version."""
         return self._kinds.get((group, version, plural))
 
     def all(self) -> list[Kind]:

@@ -34,6 +34,8 @@ class PlacementPod(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class NodeRoom:
+    """The facts of a node that the filters read, without the pods on it."""
+
     name: str
     labels: Mapping[str, str]
     allocatable: Amounts

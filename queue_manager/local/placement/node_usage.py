@@ -28,9 +28,11 @@ class NodeUsage:
         self._priorities: Counter[int] = Counter()
 
     def held(self, uid: str) -> PlacedPod | None:
+        """Return the pod with its node and requests; None if it is on no node."""
         return self._held.get(uid)
 
     def take(self, held: PlacedPod) -> None:
+        """Add the requests of a pod to those of its node, in place of its earlier ones and of its nomination."""
         self.release(held.uid)
         self._nominated.pop(held.uid, None)
         self._held[held.uid] = held
@@ -54,6 +56,7 @@ class NodeUsage:
         self._nominated[held.uid] = held
 
     def withdraw(self, uid: str) -> None:
+        """End the nomination of a pod, if any."""
         self._nominated.pop(uid, None)
 
     def nominated(self, uid: str) -> str:

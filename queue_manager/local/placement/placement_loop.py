@@ -59,6 +59,8 @@ PLACEMENT_FIELDS = (
 
 
 class PendingPod(NamedTuple):
+    """A pod without a node. `order`: its place among pending pods, by priority and age."""
+
     pod: PlacementPod
     priority: int
     order: tuple[int, str, Key]

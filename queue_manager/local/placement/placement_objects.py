@@ -22,6 +22,8 @@ UNFINISHED = "status.phase!=Succeeded,status.phase!=Failed"
 
 
 class PlacedStatus(PodStatus):
+    """core/v1 PodStatus with the node for which the pod is nominated."""
+
     nominated_node_name: str = ""
 
 
@@ -33,6 +35,8 @@ class PodObject(Object):
 
 
 class NodeObject(Object):
+    """core/v1 Node, whose spec and status stay plain JSON."""
+
     spec: dict[str, Any] = msgspec.field(default_factory=dict)
     status: dict[str, Any] = msgspec.field(default_factory=dict)
 

@@ -23,6 +23,8 @@ PREEMPTION_MESSAGE = f"{SCHEDULER}: preempting to accommodate a higher priority 
 
 
 class PlacementWrites:
+    """Writes to the API server, and records Events as default-scheduler."""
+
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
         self._events = runtime.recorder(SCHEDULER)

@@ -69,6 +69,8 @@ class Shape:
 
 
 class Field:
+    """A field of a Shape of form `object`."""
+
     __slots__ = ("go_path", "name", "owner", "shape")
 
     def __init__(self, name: str, shape: Shape, owner: str, go_path: str) -> None:

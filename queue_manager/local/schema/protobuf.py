@@ -38,6 +38,8 @@ class NotKnown(ValueError):
 
 
 class Scalar(Enum):
+    """The type of a value that is not a message. A text and base64 are bytes on the wire, the others varints."""
+
     TEXT = auto()
     BASE64 = auto()  # bytes, which are base64 in JSON
     INTEGER = auto()
@@ -45,12 +47,16 @@ class Scalar(Enum):
 
 
 class Form(Enum):
+    """Whether a field is a single value, repeated, or a map."""
+
     ONE = auto()  # omitted from the JSON when empty
     LIST = auto()
     MAP = auto()  # with string keys
 
 
 class WireField(NamedTuple):
+    """A field of a message: its name in JSON and the type of its values."""
+
     name: str
     type: Scalar | Message
     form: Form = Form.ONE

@@ -45,6 +45,7 @@ class Walk:
         self.wrong = ""
 
     def object(self, shape: Shape, value: Json, trail: Trail | None, old: Mapping[str, Json] = _NOTHING) -> None:
+        """Decode an object in place. Fields that are as in `old`, its stored state, are skipped. Raises Undecodable."""
         fields = shape.fields
         names = value.names if type(value) is Repeated else value
         invalid: list[str] = []
@@ -181,6 +182,7 @@ class Walk:
             raise Undecodable(str(error)) from None
 
     def mismatch(self, found: str, shape: Shape, trail: Trail) -> None:
+        """Record a value of the wrong type, unless one was found before."""
         self.wrong = self.wrong or place(found, shape.go, trail)
 
 
@@ -245,6 +247,7 @@ class TypedSchema:
 
     @property
     def shape(self) -> Shape:
+        """The shape of the kind, looked up at the first use."""
         if self._shape is None:
             self._shape = shape_of(self.definition)
         return self._shape
@@ -264,6 +267,7 @@ class TypedSchema:
         return walk.unknown
 
     def prune(self, body: Json) -> None:
+        """See `Schema.prune`. Raises StatusError 400 on a wrong type."""
         self.check(body)
 
     def refusal(self, body: Json, walk: Walk, old: Json | None = None) -> str:

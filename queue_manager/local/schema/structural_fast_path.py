@@ -63,6 +63,7 @@ class Fit:
         return _further(self._schema)
 
     def __call__(self, value: Json) -> bool:
+        """Whether no walk would act on the value. False also where the schema or the value has no fast path."""
         if self._type is None:
             return False
         text = text_of(value)

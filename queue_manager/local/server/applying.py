@@ -28,9 +28,13 @@ from queue_manager.local.storage.store import Stored, WritableStore
 class Writes(Protocol):
     """Protocol of the methods of Writer that the apply verb uses."""
 
-    def applied_create(self, call: Call, new: Json) -> bytes: ...
+    def applied_create(self, call: Call, new: Json) -> bytes:
+        """Create the object, whose managedFields are set. Returns it as stored. Raises StatusError."""
+        ...
 
-    def applied_update(self, call: Call, new: Json, old: Json) -> bytes: ...
+    def applied_update(self, call: Call, new: Json, old: Json) -> bytes:
+        """Store `new`, whose managedFields are set, in place of `old`. Returns it as stored. Raises StatusError."""
+        ...
 
 
 def is_apply(call: Call) -> bool:

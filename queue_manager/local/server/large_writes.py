@@ -116,12 +116,15 @@ class StoreSnapshot:
         self._write = write
 
     def now(self) -> datetime:
+        """See `Store.now`."""
         return self._store.now()
 
     def new_uid(self) -> str:
+        """See `Store.new_uid`."""
         return self._store.new_uid()
 
     def new_name(self, prefix: str) -> str:
+        """See `Store.new_name`."""
         return self._store.new_name(prefix)
 
 

@@ -45,6 +45,7 @@ class ListPosition(NamedTuple):
     after: str
 
     def token(self) -> str:
+        """Return the position as a continue token."""
         tree = {"v": "meta.k8s.io/v1", "rv": self.revision, "start": self.after}
         return base64.urlsafe_b64encode(orjson.dumps(tree)).decode().rstrip("=")
 
@@ -95,6 +96,7 @@ class Selection:
         return self.fields.exactly("metadata.name") if self.fields else None
 
     def __call__(self, stored: Stored) -> bool:
+        """Whether a stored object matches the selectors."""
         if self.labels is not None and not self.labels(stored.labels):
             return False
         if not self.fields:

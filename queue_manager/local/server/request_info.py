@@ -66,6 +66,7 @@ class Call:
 
     @property
     def resource(self) -> Resource:
+        """The resource of the kind, in the API version of the URL."""
         return self.kind.resource
 
     @property
@@ -88,10 +89,12 @@ class Call:
         return translate(obj) if translate else obj
 
     def option(self, name: str) -> str:
+        """Return a query parameter; "" if the request does not have it."""
         return self.request.query.get(name, "")
 
     @property
     def dry_run(self) -> bool:
+        """Whether the client requested a dry run, whose result is returned but not stored."""
         return bool(self.option("dryRun"))
 
 

@@ -45,11 +45,14 @@ SUBDOMAIN_FORMAT = (
 
 @dataclass(frozen=True, slots=True)
 class LabelRequirement:
+    """One requirement of a label selector. `values`: an integer for `>` and `<`; empty for `exists` and `!`."""
+
     key: str
     operator: str  # in, notin, exists, !, >, <
     values: frozenset[str] = frozenset()
 
     def matches(self, labels: Mapping[str, str]) -> bool:
+        """Whether labels meet the requirement. An absent label meets `notin` and `!`."""
         present = self.key in labels
         match self.operator:
             case "in":
@@ -69,9 +72,12 @@ class LabelRequirement:
 
 @dataclass(frozen=True, slots=True)
 class LabelMatcher:
+    """A parsed label selector. Without requirements it is false, and matches everything."""
+
     requirements: tuple[LabelRequirement, ...] = ()
 
     def __call__(self, labels: Mapping[str, str] | None) -> bool:
+        """Whether labels meet all requirements. None stands for no labels."""
         found = labels or {}
         return all(requirement.matches(found) for requirement in self.requirements)
 
@@ -218,9 +224,12 @@ def _check_values(key: str, found: Sequence[str]) -> Sequence[str]:
 
 @dataclass(frozen=True, slots=True)
 class FieldMatcher:
+    """A parsed field selector. Without terms it is false, and matches everything."""
+
     terms: tuple[tuple[str, str, bool], ...] = ()  # (field, value, equal)
 
     def __call__(self, fields: Mapping[str, str]) -> bool:
+        """Whether fields meet all terms. An absent field equals ""."""
         return all((fields.get(field, "") == value) is equal for field, value, equal in self.terms)
 
     def __bool__(self) -> bool:

@@ -42,6 +42,7 @@ class StoredChange(NamedTuple):
 
     @property
     def revision(self) -> int:
+        """The resourceVersion of the change."""
         return self.new.revision
 
 
@@ -71,6 +72,7 @@ class ChangeLog:
         return self._first + len(self._changes)
 
     def append(self, change: StoredChange) -> None:
+        """Add the newest change; at twice a limit, drop the oldest down to it. Readers are woken by `wake` alone."""
         self._changes.append(change)
         self._weight += len(change.new.data)
         # Trim in bulk, because deleting the head of a list moves all other items.

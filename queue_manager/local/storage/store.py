@@ -55,7 +55,9 @@ class StoreJournal(Protocol):
         """Store all rows or none. Raises OSError."""
         ...
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Release the data on disk; nothing can be committed afterwards."""
+        ...
 
 
 class JournalUnusable(Exception):
@@ -174,10 +176,12 @@ class Store:
     # --- reading -------------------------------------------------------------------------------------------
 
     def get(self, resource: str, namespace: str, name: str) -> Stored | None:
+        """Return the object; None if it does not exist."""
         collection = self._collections.get(resource)
         return collection.objects.get(object_key(namespace, name)) if collection else None
 
     def count(self, resource: str, namespace: str = "") -> int:
+        """Return the number of objects in a namespace, or in all."""
         collection = self._collections.get(resource)
         if collection is None:
             return 0
@@ -222,17 +226,21 @@ class Store:
         return sorted(self._collections)
 
     def history(self, resource: str) -> ChangeLog:
+        """Return the change log of a resource. It is created if the resource has none."""
         return self._collection(resource).history
 
     # --- writing -------------------------------------------------------------------------------------------
 
     def now(self) -> datetime:
+        """Return the time of the store's clock, for timestamps of objects."""
         return self._clock.now()
 
     def new_uid(self) -> str:
+        """Return a uid that sorts after all earlier ones."""
         return self._identities.uid(self._clock.now())
 
     def new_name(self, prefix: str) -> str:
+        """Return a random name with this prefix, for generateName. The name may be taken."""
         return self._identities.name(prefix)
 
     def put(self, resource: str, obj: Json, fields: Mapping[str, str] = NO_FIELDS) -> Stored:

@@ -43,7 +43,7 @@ async def test_a_healthy_cluster_with_jobs_has_no_findings(user: Callable[..., U
     assert (done.returncode, done.stdout) == (0, "nothing found\n")
     async with someone.up.client() as client:  # a finding of a Workload whose Job has just gone would be wrong
         await client.delete(JOBS, "default", "runs")
-    assert someone.json("doctor") == {"notChecked": [], "problems": [], "schemaVersion": 2}
+    assert someone.json("doctor") == {"deactivated": 0, "notChecked": [], "problems": [], "schemaVersion": 2}
 
 
 @pytest.mark.skipif(shutil.which("kubectl") is None, reason="needs kubectl")

@@ -134,7 +134,7 @@ class Scheduler:
             match outcome:
                 case Admit() if blocked:
                     self._trail.record("blocked", outcome)
-                    self._reasons.report(outcome.info, _wait_for_pods)
+                    self._block(outcome.info)
                 case Admit():
                     self._trail.record("admitted", outcome)
                     self._admit(outcome)
@@ -152,6 +152,11 @@ class Scheduler:
         self._quota_cache.requeue_within_reach(sorted(concerned), now)
         self._metrics.record(decided, self._loop.time() - started)
         return progress
+
+    def _block(self, info: Info) -> None:
+        """Report that pods are awaited, unless a restart has to find that quota is kept for this preemptor."""
+        if not info.preempting and info.uid not in self._quota_cache.state.reservations:
+            self._reasons.report(info, _wait_for_pods)
 
     def _is_blocked_by_pods(self) -> bool:
         return outcomes.is_blocked_by_pods(self._quota_cache.state, block_admission=self._settings.block_admission)

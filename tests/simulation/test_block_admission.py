@@ -11,6 +11,7 @@ from tests.local.queue.cluster import API, Cluster, cluster
 
 CONFIG = "waitForPodsReady: {timeout: 1h, blockAdmission: true}\n"
 SLOW = PodScript(ready_after=30.0, ends_after=60.0)
+HIGH = {"kueue.x-k8s.io/priority-class": "high"}
 BLOCKED = ("False", "WaitingForPodsReady", "waiting for all admitted workloads to be in PodsReady condition")
 
 
@@ -65,3 +66,25 @@ def test_another_queue_updates_reasons_and_counts_while_admission_is_blocked() -
 
 async def pending(c: Cluster, name: str) -> int:
     return int((await c.client.get(CLUSTER_QUEUES, "", name))["status"]["pendingWorkloads"])
+
+
+def test_a_preemptor_that_is_blocked_is_still_known_as_one() -> None:
+    """Its victim has stopped while the pod of `slow` is not ready: a restart finds that the quota is kept for it."""
+
+    async def scenario() -> None:
+        async with cluster(CONFIG, slow=SLOW) as c:
+            await c.queues("2", preemption={"withinClusterQueue": "LowerPriority"})
+            await c.apply_class("high", 100)
+            await c.submit("victim")
+            await c.until(c.running, ["victim"])
+            await c.submit("slow", labels=HIGH)
+            await c.until(c.running, ["slow", "victim"])
+            await c.submit("preemptor", labels=HIGH)
+            await c.until(c.running, ["slow"])
+            await asyncio.sleep(5)
+            status = await c.condition("preemptor", "QuotaReserved")
+            assert status is not None
+            assert status[:2] == ("False", "WaitingForPreemptedWorkloads")
+            await c.until(c.running, ["preemptor", "slow"], seconds=60)
+
+    run_virtual(scenario())

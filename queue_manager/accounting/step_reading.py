@@ -10,15 +10,15 @@ An attempt is numbered by the evictions that status.schedulingStats counts, whic
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import datetime
 
 import msgspec
 
 from job_controller import conditions, quantities
 from job_controller.condition_types import COMPLETE
-from job_controller.model import Condition, Job, ObjectMeta, Pod
-from job_controller.pod_facts import INT32_MAX, is_terminal
+from job_controller.model import Condition, Job, ObjectMeta, Pod, TerminatedState
+from job_controller.pod_facts import INT32_MAX, deletion_requested, is_terminal
 from job_controller.times import later
 from queue_manager.accounting.record_types import (
     DELETED_POD,
@@ -319,7 +319,7 @@ def pod_records(old: Pod | None, new: Pod | None, now: datetime) -> Iterator[Rec
         name=pod.metadata.name,
         node=pod.spec.node_name,
         phase=phase,
-        ended_at=max((end.finished_at for end in ends if end.finished_at is not None), default=now),
+        ended_at=_ended_at(pod, ends, now),
         exit_code=worst.exit_code if worst is not None else None,
         reason=pod.status.reason or (worst.reason if worst is not None else ""),
         message=cause.text if cause is not None else "",
@@ -327,6 +327,13 @@ def pod_records(old: Pod | None, new: Pod | None, now: datetime) -> Iterator[Rec
         cpu_seconds=_number(annotations.get(keys.CPU_SECONDS)),
         peak_memory_bytes=_whole(annotations.get(keys.PEAK_MEMORY)),
     )
+
+
+def _ended_at(pod: Pod, ends: Iterable[TerminatedState], now: datetime) -> datetime:
+    """When its last container ended; not before the deletion of a pod whose container waited to be started again."""
+    ended = max((end.finished_at for end in ends if end.finished_at is not None), default=now)
+    deleted = None if is_terminal(pod) else deletion_requested(pod)
+    return ended if deleted is None else max(ended, deleted)
 
 
 def _number(text: str | None) -> float | None:

@@ -47,5 +47,5 @@ def ahead(at: datetime | None, now: datetime) -> str:
 
 
 def deadline(at: datetime | None, now: datetime) -> str:
-    """`12:04:30, in 3m20s` in the reader's time zone, with the date if that is not today's; if it is due, `..., now`."""
+    """`12:04:30, in 3m20s` in the reader's time zone, with the date if that is not today's; `12:04:30, now` if due."""
     return "-" if at is None else f"{local_clock(at, now)}, {ahead(at, now)}"

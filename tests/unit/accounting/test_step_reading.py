@@ -217,6 +217,15 @@ def test_a_pod_ends_once_with_exit_code_and_usage() -> None:
     assert (deleted.phase, deleted.cpu_seconds, deleted.exit_code) == ("Deleted", None, None)
 
 
+def test_a_pod_that_was_deleted_between_two_starts_ended_with_its_deletion() -> None:
+    running = pod("Running", None, 2)
+    deletion = {"deletion_timestamp": at(75), "deletion_grace_period_seconds": 30}
+    deleted = msgspec.structs.replace(running, metadata=msgspec.structs.replace(running.metadata, **deletion))
+    [record] = pod_records(deleted, None, NOW)
+    assert isinstance(record, PodRecord)
+    assert record.ended_at == at(45)
+
+
 def test_a_failed_pod_says_why_and_a_deleted_one_does_not() -> None:
     failed = pod("Failed", None, 3, message="log\nno such column\n")
     [record] = pod_records(None, failed, NOW)

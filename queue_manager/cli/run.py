@@ -51,7 +51,7 @@ from queue_manager.lifecycle.pods_ready_timeout import pods_deadline
 from queue_manager.lifecycle.unscheduled import unscheduled
 from queue_manager.lifecycle.workload_settings import settings_of
 from queue_manager.local.kubeconfig_file import is_of_local_cluster
-from queue_manager.visibility.deactivated_jobs import LIMIT, deactivation
+from queue_manager.visibility.deactivated_jobs import retries_left
 from queue_manager.visibility.eviction_before_replacement import UnusedRetries, unused_retries
 from queue_manager.visibility.job_states import JobState
 from queue_manager.visibility.log_selection import has_several_pods
@@ -189,7 +189,7 @@ class FollowedRun:
         (outcome,) = ended.result()
         code = await code_of(client, job, outcome)
         if outcome.result != Result.REACHED:
-            unused = await gave_up(client, job, self._args.retries) if outcome.result == Result.STOPPED else ""
+            unused = await gave_up(client, job) if outcome.result == Result.STOPPED else ""
             say(f"sluice run: Job {self._name} {conclusion(outcome)}{unused}")
         return code
 
@@ -308,14 +308,12 @@ def retries_sentence(retries: int, found: UnusedRetries, limit: int) -> str:
     )
 
 
-async def gave_up(client: RestClient, job: Job, retries: int) -> str:
-    """Return, for a Job that waitForPodsReady has deactivated, how many of its retries it has not had; else ""."""
+async def gave_up(client: RestClient, job: Job) -> str:
+    """Return `retries_left` of the newest state, as the end of a sentence."""
     newest = await client.get(JOBS, *job.metadata.key, type=Job)
     workload = await workload_of(client, newest)
-    used = max(0, newest.status.failed - 1)
-    if workload is None or deactivation(workload)[0] != LIMIT or used >= retries:
-        return ""
-    return f"; waitForPodsReady gave up after {used} of {retries} retries (backoffLimitCount)"
+    said = retries_left(newest, workload) if workload is not None else ""
+    return f"; {said}" if said else ""
 
 
 def conclusion(outcome: Outcome) -> str:

@@ -165,6 +165,18 @@ def deactivation(workload: Workload) -> tuple[str, str]:
     return reason, deactivated_by.message(workload, message) if reason == reasons.DEACTIVATED else message
 
 
+def retries_left(job: Job, workload: Workload) -> str:
+    """Return how many retries a Job whose pods fail had used when waitForPodsReady deactivated it.
+
+    "" if all, or if retries are counted for each index.
+    """
+    used, limit = job.status.failed - 1, job.spec.backoff_limit
+    per_index = job.spec.backoff_limit_per_index is not None
+    if deactivation(workload)[0] != LIMIT or per_index or limit is None or not 0 <= used < limit:
+        return ""
+    return f"waitForPodsReady gave up after {used} of {limit} retries (backoffLimitCount)"
+
+
 def cause(workload: Workload, failure: Failure | None = None, warning: Event | None = None) -> str:
     """Return in a few words who or what deactivated the Workload."""
     reason, _ = deactivation(workload)

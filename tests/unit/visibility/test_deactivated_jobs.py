@@ -16,6 +16,7 @@ from queue_manager.visibility.deactivated_jobs import (
     deactivated_jobs,
     is_pod_of,
     last_warning,
+    retries_left,
     warning_text,
 )
 from queue_manager.visibility.job_states import job_row
@@ -224,6 +225,21 @@ def test_a_timeout_before_the_retry_is_a_cause_besides_the_failure() -> None:
     assert (row.why, row.last_error) == ("late retry", "exit 3 (no retry before the timeout)")
     assert "raise waitForPodsReady.timeout above the wait before a retry" in row.action
     assert row.action.startswith("fix what sluice logs j --failed shows, or ")
+
+
+@pytest.mark.parametrize(
+    ("reason", "failed", "spec", "text"),
+    [
+        (LIMIT, 3, {"backoffLimit": 5}, "waitForPodsReady gave up after 2 of 5 retries (backoffLimitCount)"),
+        (LIMIT, 1, {"backoffLimit": 5}, "waitForPodsReady gave up after 0 of 5 retries (backoffLimitCount)"),
+        (LIMIT, 0, {"backoffLimit": 5}, ""),
+        (LIMIT, 6, {"backoffLimit": 5}, ""),
+        (LIMIT, 1, {"backoffLimit": 2**31 - 1, "backoffLimitPerIndex": 2}, ""),
+        ("Deactivated", 1, {"backoffLimit": 5}, ""),
+    ],
+)
+def test_retries_that_a_deactivation_leaves_are_counted(reason: str, failed: int, spec: Tree, text: str) -> None:
+    assert retries_left(job(status={"failed": failed}, **spec), deactivated(reason)) == text
 
 
 def test_a_deactivation_by_a_user_is_the_cause_whatever_its_pods_did() -> None:

@@ -47,8 +47,9 @@ def newest_failure(pods: Iterable[Pod]) -> Failure | None:
 
 
 def _newest(pods: Iterable[Pod]) -> Pod | None:
+    """The pod that failed last; of those of one second the first by name, as in `lifecycle.pod_causes`."""
     failed = [pod for pod in pods if pod.status.has_failed and not _disrupted(pod)]
-    return max(failed, key=lambda pod: (finish_time(pod), pod.metadata.name), default=None)
+    return min(failed, key=lambda pod: (-finish_time(pod).timestamp(), pod.metadata.name), default=None)
 
 
 def _disrupted(pod: Pod) -> bool:

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from queue_manager.accounting.record_types import StepRecord
 from queue_manager.accounting.step_reading import workload_records
 from queue_manager.api.types import Workload
+from queue_manager.lifecycle.pod_causes import worst_cause
 from queue_manager.visibility.deactivated_jobs import (
     DeactivatedJob,
     action,
@@ -21,7 +22,7 @@ from queue_manager.visibility.deactivated_jobs import (
 )
 from queue_manager.visibility.job_states import job_row
 from queue_manager.visibility.largest_node import NodeFacts
-from queue_manager.visibility.pod_failures import failures
+from queue_manager.visibility.pod_failures import failures, newest_failure
 from queue_manager.visibility.short_messages import plain
 from queue_manager.visibility.wire_types import Pod
 from tests.unit.visibility.build import Tree, at, cond, event, evictions, job, pod, wire, workload
@@ -158,6 +159,14 @@ def test_a_job_whose_pods_fail_crashes_and_its_exit_code_and_log_are_the_last_er
     assert crashed(exited("j-aaaaa", 10, exit=5), exited("j-bbbbb", 20)).exit_code == 5, (
         "the highest, as in ps and show"
     )
+
+
+def test_of_failures_in_one_second_the_same_pod_is_named_as_in_causes() -> None:
+    pods = [exited("j-1-aaaaa", 10, exit=4), exited("j-3-aaaaa", 10, exit=5), exited("j-0-aaaaa", 9, exit=6)]
+    newest, worst = newest_failure(pods), worst_cause(pods)
+    assert newest is not None
+    assert worst is not None
+    assert newest.pod == worst.pod == "j-1-aaaaa"
 
 
 def test_an_oom_killed_job_has_that_cause() -> None:

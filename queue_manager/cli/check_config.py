@@ -1,7 +1,7 @@
 """`sluice check-config F`: prints all errors with their lines, or the configuration with all defaults filled in.
 
-Errors, settings without effect, and fields for which `sluice install` refuses the file go to standard error, the
-configuration to standard output.
+Errors, settings without effect, fields for which `sluice install` refuses the file, and advice go to standard error,
+the configuration to standard output.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import sys
 from queue_manager.cli.exit_codes import EXIT_NEVER, EXIT_OK, CommandRefused
 from queue_manager.cli.standard_streams import say, sentence
 from queue_manager.configuration import ConfigurationError, loads, own_namespace
+from queue_manager.configuration.advice import advice
 from queue_manager.configuration.config_as_yaml import as_yaml
 from queue_manager.configuration.loading import read_text
 from queue_manager.installation.fixed_config_fields import certificate_misfits, misfits
@@ -37,6 +38,8 @@ def run(args: argparse.Namespace) -> int:
         say(f"{name}: ignored: {field}")
     for problem in (*misfits(config, text, name), *certificate_misfits(config, text, name, MANAGED)):
         say(f"{problem} (`sluice install --config` refuses it)")
+    for problem in advice(config, text, name):
+        say(f"{problem} (advice)")
     return EXIT_OK
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Container, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -146,3 +146,18 @@ def shown(node: yaml.Node) -> str:
     kinds = {BOOL: "a boolean", INT: "an integer", FLOAT: "a number", STR: "a string"}
     text = quoted(node.value) if node.tag == STR else node.value
     return f"{text} is {kinds.get(node.tag, 'not a plain value')}"
+
+
+def lines_of_path(text: str, path: str) -> list[int]:
+    """Return the lines of the fields on a path that are there: none in a ConfigMap, or in what is not YAML."""
+    return [line_of(key) for key in _keys(compose(text, Findings("")), path.split("."))]
+
+
+def _keys(node: yaml.Node | None, names: list[str]) -> Iterator[yaml.Node]:
+    for name in names:
+        pairs = node.value if isinstance(node, yaml.MappingNode) else ()
+        found = next(((key, value) for key, value in pairs if key.value == name), None)
+        if found is None:
+            return
+        yield found[0]
+        node = found[1]

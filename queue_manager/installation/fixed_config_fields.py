@@ -11,13 +11,12 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-import yaml
 from pydantic.alias_generators import to_camel
 
 from queue_manager.api import component_names
 from queue_manager.configuration.kueue_config import KueueConfig
 from queue_manager.configuration.webhook_and_tls_sections import CERTIFICATE_FOLDER
-from queue_manager.configuration.yaml_places import ConfigurationProblem, Findings, compose, line_of
+from queue_manager.configuration.yaml_places import ConfigurationProblem, lines_of_path
 from queue_manager.installation.object_names import HEALTH_PORT, METRICS_PORT, VISIBILITY_PORT, WEBHOOK_PORT
 
 REMEDY = "change the field, or leave it out"
@@ -91,10 +90,10 @@ def certificate_misfits(config: KueueConfig, text: str, name: str, source: str) 
         return list(_misfits(OWN_CERTIFICATES, config, text, name))
     problems = list(_misfits(MOUNTED_CERTIFICATES, config, text, name))
     path = f"{to_camel(CERTIFICATES)}.enable"
-    if _lines(text, to_camel(CERTIFICATES)):
+    if lines_of_path(text, to_camel(CERTIFICATES)):
         enabled = FixedField(CERTIFICATES, "enable", "false", MOUNTED.format(source), LEFT_OUT)
         problems += _misfits((enabled,), config, text, name)
-    elif len(_lines(f"{text}\n{ADDED}", path)) < 2:
+    elif len(lines_of_path(f"{text}\n{ADDED}", path)) < 2:
         problems.append(ConfigurationProblem(name, 0, path, NOT_ADDED))
     return problems
 
@@ -102,21 +101,6 @@ def certificate_misfits(config: KueueConfig, text: str, name: str, source: str) 
 def _misfits(fields: Iterable[FixedField], config: KueueConfig, text: str, name: str) -> Iterator[ConfigurationProblem]:
     for each in fields:
         if not each.fits(value := each.text(config)):
-            line = (_lines(text, each.path) or [0])[-1]
+            line = (lines_of_path(text, each.path) or [0])[-1]
             message = f"{value}; an installation has {each.wanted}; {each.remedy}"
             yield ConfigurationProblem(name, line, each.path, message)
-
-
-def _lines(text: str, path: str) -> list[int]:
-    """Return the lines of the fields on a path that are there: none in a ConfigMap, or in what is not YAML."""
-    return [line_of(key) for key in _keys(compose(text, Findings("")), path.split("."))]
-
-
-def _keys(node: yaml.Node | None, names: list[str]) -> Iterator[yaml.Node]:
-    for name in names:
-        pairs = node.value if isinstance(node, yaml.MappingNode) else ()
-        found = next(((key, value) for key, value in pairs if key.value == name), None)
-        if found is None:
-            return
-        yield found[0]
-        node = found[1]

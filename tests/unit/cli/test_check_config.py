@@ -42,3 +42,29 @@ def test_nothing_is_said_of_a_configuration_that_fits(
     section: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert said(section, tmp_path, capsys) == []
+
+
+WAITS = "waitForPodsReady: {requeuingStrategy: {backoffLimitCount: 3}"
+
+
+@pytest.mark.parametrize(
+    ("section", "lines"),
+    [
+        (f"{WAITS}, timeout: 5s}}", [("timeout", "5s is shorter than the wait before a failed pod is replaced ")]),
+        (f"{WAITS}, recoveryTimeout: 4s}}", [("recoveryTimeout", "4s is shorter than the wait before a failed pod ")]),
+        (f"{WAITS}, recoveryTimeout: 0s}}", []),
+        (f"{WAITS}, timeout: 5s}}\njobController: {{podFailureBackoffBase: 1s}}", []),
+        (
+            "waitForPodsReady: {requeuingStrategy: {backoffBaseSeconds: 100, backoffMaxSeconds: 10}}",
+            [("requeuingStrategy.backoffMaxSeconds", "10 is less than backoffBaseSeconds (100): each wait is 10s")],
+        ),
+    ],
+)
+def test_values_that_are_hardly_meant_are_named(
+    section: str, lines: list[tuple[str, str]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = said(section, tmp_path, capsys)
+    assert len(found) == len(lines)
+    for line, (field, text) in zip(found, lines, strict=True):
+        assert line.startswith(f":3: waitForPodsReady.{field}: {text}")
+        assert line.endswith(" (advice)")

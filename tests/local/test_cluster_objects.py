@@ -9,7 +9,7 @@ import pytest
 
 from queue_manager.api.api_resources import CLUSTER_QUEUES, LOCAL_QUEUES, NAMESPACES, RESOURCE_FLAVORS
 from queue_manager.api.types import ClusterQueue, LocalQueue, Namespace
-from queue_manager.cli.cluster_objects import read_cluster_objects
+from queue_manager.cli.cluster_object_files import read_cluster_objects
 from queue_manager.cli.exit_codes import EXIT_NEVER, CommandRefused
 from queue_manager.configuration import KueueConfig
 from queue_manager.engine.clock import SystemClock

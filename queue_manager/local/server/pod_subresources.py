@@ -14,7 +14,7 @@ from job_controller.json_tree import Json
 from job_controller.times import timestamp
 from queue_manager.api.api_resources import Resource
 from queue_manager.engine.transport_protocol import Response
-from queue_manager.local import errors
+from queue_manager.local import status_errors
 from queue_manager.local.container_logs_protocol import ContainerLogs
 from queue_manager.local.server import log_requests
 from queue_manager.local.server.deletion import DeleteOptions, Deleter
@@ -42,7 +42,7 @@ class PodSubresources:
         binding = read_body(call.request)
         node = (binding.get("target") or {}).get("name")
         if not node:
-            raise errors.invalid(BINDING, call.name, [required("target.name")])
+            raise status_errors.invalid(BINDING, call.name, [required("target.name")])
         stored = self._writer.require(call)
         pod, old = decode(stored), decode(stored)
         meta = binding.get("metadata") or {}
@@ -67,7 +67,7 @@ class PodSubresources:
         elif node := pod["spec"].get("nodeName"):
             problem = f'pod {call.name} is already assigned to node "{node}"'
         if problem:
-            raise errors.conflict(BINDING, call.name, problem)
+            raise status_errors.conflict(BINDING, call.name, problem)
 
     def evict(self, call: Call) -> bytes:
         """POST of an Eviction: add DisruptionTarget to the pod's status, then delete the pod (KEP-3329)."""

@@ -16,6 +16,7 @@ from typing import Any
 
 import orjson
 
+from job_controller import pod_phases
 from job_controller.api_rules.field_errors import FieldError, invalid, not_supported
 from job_controller.json_tree import Json
 from job_controller.pod_facts import grace_period
@@ -248,7 +249,7 @@ def _grace(resource: Resource, obj: Json, asked: int | None) -> int:
     if resource != PODS:
         return 0
     spec = obj.get("spec") or {}
-    if not spec.get("nodeName") or (obj.get("status") or {}).get("phase") in ("Succeeded", "Failed"):
+    if not spec.get("nodeName") or (obj.get("status") or {}).get("phase") in pod_phases.TERMINAL:
         return 0
     if asked is None:
         asked = spec.get("terminationGracePeriodSeconds", DEFAULT_GRACE_SECONDS)

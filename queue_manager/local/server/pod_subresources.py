@@ -8,6 +8,7 @@ from typing import Any
 
 import orjson
 
+from job_controller import pod_phases
 from job_controller.api_rules.field_errors import required
 from job_controller.disruption_target import announcement, is_announced
 from job_controller.json_tree import Json
@@ -108,7 +109,7 @@ async def _relay(lines: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
 def _may_be_announced(pod: Json) -> bool:
     """Whether the pod gets DisruptionTarget: it has not ended, is not being deleted, and does not have it yet."""
     status = pod.get("status") or {}
-    if status.get("phase") in ("Succeeded", "Failed") or "deletionTimestamp" in pod["metadata"]:
+    if status.get("phase") in pod_phases.TERMINAL or "deletionTimestamp" in pod["metadata"]:
         return False
     return not is_announced((c.get("type"), c.get("status")) for c in status.get("conditions") or ())
 

@@ -108,7 +108,7 @@ async def test_mistakes_that_the_api_server_finds_one_after_the_other_are_report
     quota = "spec.resourceGroups[0].flavors[0].resources[0]"
     beginnings = [
         "a.yaml:18: a manifest is a mapping with apiVersion and kind",
-        "a.yaml:24: spec is given twice; line 23 has it already",
+        "a.yaml:24: spec is a duplicate key; first given in line 23",
         "a.yaml:5: spec.cohortNam: unknown field",
         'a.yaml:3: metadata.name: Invalid value: "Team": ',
         'a.yaml:6: spec.queueingStrategy: Unsupported value: "Fifo": ',

@@ -102,7 +102,7 @@ async def test_every_mistake_has_its_file_line_and_field(tmp_path: Path) -> None
     ]
 
 
-async def test_mistakes_that_the_api_server_finds_one_after_the_other_are_reported_together(tmp_path: Path) -> None:
+async def test_mistakes_of_all_stages_of_the_api_server_are_reported_together(tmp_path: Path) -> None:
     file = tmp_path / "a.yaml"
     file.write_text(MANY)
     quota = "spec.resourceGroups[0].flavors[0].resources[0]"

@@ -1,4 +1,7 @@
-"""Docstrings, comments, texts, names and papers of the product use plain technical English: none of the words below."""
+"""Docstrings, comments, texts, names and papers of the product use plain technical English: none of the words below.
+
+Names of tests are short.
+"""
 
 from __future__ import annotations
 
@@ -37,6 +40,7 @@ NOT_PLAIN = re.compile("|".join(rf"\b(?:{word})\b" for word in WORDS), re.IGNORE
 UPSTREAM: tuple[str, ...] = ()
 # "the the", also over the end of a line; columns of a table are two spaces apart.
 DOUBLED = re.compile(r"\b([a-z]+)(?: |\n *)\1\b(?!  )")
+TEST_NAME = re.compile(r"^ *(?:async )?def (test_\w+)", re.MULTILINE)
 NAMES = {"told", "nobody", "somebody", "hands", "breath", "rush", "doomed"}  # as parts of names
 
 
@@ -68,6 +72,17 @@ def test_names_are_plain_technical_english() -> None:
         for path in modules()
         for name in sorted(names(ast.parse(path.read_text())))
         if NAMES & set(name.lower().split("_"))
+    ]
+    assert found == []
+
+
+def test_a_name_of_a_test_has_fewer_than_80_characters() -> None:
+    """What does not fit belongs in the docstring of the test."""
+    found = [
+        f"{path.relative_to(ROOT)}: {name}"
+        for path in sorted((ROOT / "tests").rglob("*.py"))
+        for name in TEST_NAME.findall(path.read_text())
+        if len(name) >= 80
     ]
     assert found == []
 

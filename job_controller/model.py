@@ -11,6 +11,8 @@ from typing import Any, NamedTuple, dataclass_transform
 
 import msgspec
 
+from job_controller import pod_phases
+
 
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(msgspec.field,))
 class Record(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True, gc=False):
@@ -268,7 +270,7 @@ class PodSpec(Record):
 class PodStatus(Record):
     """core/v1 PodStatus."""
 
-    phase: str = "Pending"
+    phase: str = pod_phases.PENDING
     reason: str = ""
     message: str = ""
     conditions: tuple[Condition, ...] = ()
@@ -278,12 +280,12 @@ class PodStatus(Record):
     @property
     def has_failed(self) -> bool:
         """Whether the phase is Failed, which is final."""
-        return self.phase == "Failed"
+        return self.phase == pod_phases.FAILED
 
     @property
     def has_succeeded(self) -> bool:
         """Whether the phase is Succeeded, which is final."""
-        return self.phase == "Succeeded"
+        return self.phase == pod_phases.SUCCEEDED
 
 
 class Pod(Object):

@@ -47,7 +47,10 @@ def wanted_active(s: Situation) -> int:
 
 
 def pod_changes(s: Situation, history: FailureHistory) -> PodChanges:
-    """Which pods to create or delete for a Job that has neither failed nor succeeded; `history` gives its backoff."""
+    """Return the pods to create or delete for a Job that has neither failed nor succeeded.
+
+    `history`: its failed pods, after which new ones are delayed.
+    """
     if s.suspended:
         return PodChanges(remove=s.active)
     wanted = wanted_active(s)

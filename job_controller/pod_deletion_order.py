@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence, Set
 from datetime import UTC, datetime
 
+from job_controller import pod_phases
 from job_controller.model import Pod
 from job_controller.pod_facts import completion_index
 
-_PHASES = {"Pending": 0, "Unknown": 1, "Running": 2}
+_PHASES = {pod_phases.PENDING: 0, pod_phases.UNKNOWN: 1, pod_phases.RUNNING: 2}
 _NO_TIME = datetime.max.replace(tzinfo=UTC)  # sorts before every time, as upstream
 
 

@@ -8,17 +8,16 @@ from datetime import UTC, datetime, timedelta
 
 from job_controller.labels import COMPLETION_INDEX, TRACKING_FINALIZERS
 from job_controller.model import ContainerStatus, Job, Pod
+from job_controller.pod_phases import TERMINAL
 
 LONG_AGO = datetime.min.replace(tzinfo=UTC)  # replaces an absent time in comparisons
 INT32_MAX = 2**31 - 1
 _number = re.compile(r"[+]?0*([0-9]{1,10})", re.ASCII).fullmatch  # bounded: int() rejects more than 4300 digits
 
-ENDED = ("Succeeded", "Failed")
-
 
 def is_terminal(pod: Pod) -> bool:
     """Whether the phase is Succeeded or Failed."""
-    return pod.status.phase in ENDED
+    return pod.status.phase in TERMINAL
 
 
 def is_active(pod: Pod) -> bool:

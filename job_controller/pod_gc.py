@@ -22,6 +22,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Literal, NamedTuple, Protocol
 
+from job_controller import pod_phases
 from job_controller.disruption_target import announcement, is_announced
 from job_controller.model import Condition, Key, Object, Pod, Record
 from job_controller.perform import CONFLICT, NOT_FOUND, for_each, status_of
@@ -152,7 +153,7 @@ def failed_patch(removal: Removal, now: datetime) -> dict[str, Any] | None:
     pod, reason = removal
     if is_terminal(pod):
         return None
-    status: dict[str, Any] = {"phase": "Failed"}
+    status: dict[str, Any] = {"phase": pod_phases.FAILED}
     if reason == "orphaned" and not is_announced((c.type, c.status) for c in pod.status.conditions):
         status["conditions"] = [announcement(DELETION_BY_POD_GC, NODE_GONE_MESSAGE, now)]
     return {"metadata": {"uid": pod.metadata.uid}, "status": status}

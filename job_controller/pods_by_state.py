@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 
 from job_controller.labels import COMPLETION_INDEX, DELETING, TRACKING_FINALIZERS
 from job_controller.model import Pod
-from job_controller.pod_facts import ENDED, completion_index, is_failed, is_ready
+from job_controller.pod_facts import completion_index, is_failed, is_ready
+from job_controller.pod_phases import TERMINAL
 
 PODS_PER_PART = 64
 
@@ -83,7 +84,7 @@ def _part(pods: tuple[Pod, ...]) -> Part:
     untracked = TRACKING_FINALIZERS.isdisjoint  # inlined is_tracked: this loop runs for each pod
     for pod in pods:
         meta = pod.metadata
-        runs = pod.status.phase not in ENDED
+        runs = pod.status.phase not in TERMINAL
         if runs:
             runs = meta.deletion_timestamp is None
             (active if runs else terminating).append(pod)

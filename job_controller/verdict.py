@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Literal, NamedTuple
 
-from job_controller import conditions, messages, reasons, success_policy
+from job_controller import conditions, messages, pod_phases, reasons, success_policy
 from job_controller.condition_types import COMPLETE, FAILED, FAILURE_TARGET, SUCCESS_CRITERIA_MET
 from job_controller.model import Job, Pod
 from job_controller.pod_facts import finish_time
@@ -122,7 +122,7 @@ def _restarts_in_place(s: Situation) -> int:
     return sum(
         status.restart_count
         for pod in (*s.active, *s.terminating)
-        if pod.status.phase in ("Running", "Pending")
+        if pod.status.phase in (pod_phases.RUNNING, pod_phases.PENDING)
         for status in (*pod.status.init_container_statuses, *pod.status.container_statuses)
     )
 

@@ -19,6 +19,7 @@ from job_controller.reasons import (
     MAX_FAILED_INDEXES_EXCEEDED,
     POD_FAILURE_POLICY,
 )
+from queue_manager.accounting import record_types
 from queue_manager.accounting.record_types import (
     DELETED_POD,
     ENDS_OF_ATTEMPT,
@@ -138,7 +139,7 @@ class AttemptSummary(msgspec.Struct, frozen=True, kw_only=True):
     def waste(self) -> Waste | None:
         """Why the attempt led to nothing; None if it succeeded or still runs."""
         match self.end:
-            case None | StepRecord(kind=StepKind.FINISHED, reason="Succeeded"):
+            case None | StepRecord(kind=StepKind.FINISHED, reason=record_types.SUCCEEDED):
                 return None
             case StepRecord(kind=StepKind.FINISHED):
                 return Waste.FAILED

@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Iterable
 
 from job_controller.model import Pod
+from job_controller.pod_facts import is_terminal
 
-TERMINATED = ("Succeeded", "Failed")
 NO_CONTROLLER = "without a controller"
 
 
@@ -35,6 +35,6 @@ def _whose(pod: Pod) -> str:
     node yet, or is a Job's.
     """
     owner = pod.metadata.controller
-    if pod.status.phase in TERMINATED or not pod.spec.node_name or (owner is not None and owner.is_job):
+    if is_terminal(pod) or not pod.spec.node_name or (owner is not None and owner.is_job):
         return ""
     return NO_CONTROLLER if owner is None else f"of kind {owner.kind}"

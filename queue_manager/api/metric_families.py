@@ -380,7 +380,7 @@ ENGINE = (
         "sluice_history_records_dropped_total",
         "counter",
         ("reason",),
-        "Records missing in the history: queue_full, while the database was slow or away; refused by the database.",
+        "Records missing from the history: queue_full (database slow or unreachable) or refused (by the database).",
     ),
     Family("sluice_history_records_queued", "gauge", (), "Records that wait to be written to the history."),
     Family(

@@ -25,6 +25,7 @@ from job_controller.api_rules.label_selectors import validate_label_map
 from job_controller.api_rules.metadata_validation import validate_annotations
 from job_controller.go_text import NOT_NEGATIVE
 from job_controller.json_tree import Json
+from queue_manager.api.check_states import CheckState
 from queue_manager.api.condition_types import ADMITTED, QUOTA_RESERVED
 from queue_manager.api.keys import ADMISSION_GATED_BY
 from queue_manager.api.pod_template_shape import mismatch
@@ -394,7 +395,7 @@ def _validate_ready_checks_unchanged(new: Json, old: Json) -> list[FieldError]:
     errors = []
     for i, before in enumerate(old.get("admissionChecks") or ()):
         check = after.get(before["name"], {})
-        if before.get("state") != "Ready" or check.get("state") != "Ready":
+        if before.get("state") != CheckState.READY or check.get("state") != CheckState.READY:
             continue
         updates = check.get("podSetUpdates") or []
         if updates != (before.get("podSetUpdates") or []):

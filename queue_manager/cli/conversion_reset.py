@@ -64,7 +64,10 @@ async def _exists(client: RestClient, service: Key) -> bool:
 
 
 async def _reset(client: RestClient, name: str, *, dry_run: bool) -> None:
-    """Patch a CRD until there is nothing left to change. Raises ApiError."""
+    """Patch a CRD until `next_step` finds nothing to change; a conflict is tried again. With `dry_run` change nothing.
+
+    Raises ApiError, also if conflicts keep it from being complete after ATTEMPTS patches.
+    """
     if dry_run:
         return
     conflict: ApiError | None = None

@@ -50,7 +50,7 @@ def stop(data_dir: Path, pid: int, seconds: float) -> str:
         raise CommandRefused(f"process {pid}, which runs from {data_dir}, belongs to another user") from error
     if not ended:
         raise CommandRefused(
-            f"process {pid} still stops after {seconds:g} s; wait for it, or kill -9 {pid}: its pods then keep running "
+            f"process {pid} is still stopping after {seconds:g} s; wait for it, or kill -9 {pid}: its pods then keep "
             "running, and the next `sluice up` finds them again"
         )
     write(f"stopped process {pid}, the cluster of {data_dir}")

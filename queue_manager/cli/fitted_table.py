@@ -140,7 +140,11 @@ class FittedTable:
         return bands
 
     def _widths(self, band: Sequence[int], width: int) -> list[int]:
-        """The widths of the columns of one line: those that wrap share what the others leave."""
+        """Return the widths of the columns of one line.
+
+        Each column gets its least width. The rest of the line is divided evenly among the columns whose text is longer;
+        a column that needs less than its share leaves the difference to the others.
+        """
         widths = {column: min(self._least[column], width) for column in band}
         spare = width - sum(widths.values()) - GAP * (len(band) - 1)
         wanting = sorted((self._longest[column] - widths[column], column) for column in band)

@@ -134,7 +134,7 @@ async def _where(args: argparse.Namespace) -> str:
             f"sluice {args.command} --store URL"
         )
     if url:
-        return f"that is {shown_url(url)}: sluice {args.command} --store URL"
+        return f"the manager writes it to {shown_url(url)}: sluice {args.command} --store URL"
     return (
         "the manager's KueueConfig sets no history.url: `sluice up` then writes history.db in its data directory "
         f"(sluice {args.command} --store sqlite:///DIRECTORY/history.db), and `sluice manager` keeps no history"

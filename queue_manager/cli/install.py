@@ -78,7 +78,7 @@ def read_settings(args: argparse.Namespace) -> Settings:
 
 def _check_cluster_objects(settings: Settings, name: str) -> None:
     """Raise CommandRefused with all mistakes in the objects, by the rules of the manager that will read them."""
-    from queue_manager.cli.cluster_objects import read_text  # imports the embedded API server
+    from queue_manager.cli.cluster_object_files import read_text  # imports the embedded API server
 
     config = loads(settings.manager_config.controller_manager_config_yaml)
     asyncio.run(read_text(settings.cluster_objects, name, config))

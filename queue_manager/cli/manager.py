@@ -155,7 +155,7 @@ async def cluster_objects(args: argparse.Namespace, config: KueueConfig) -> Clus
         return None
     if not args.namespace:
         raise CommandRefused("--cluster-objects needs --namespace: a Role is in one", EXIT_NEVER)
-    from queue_manager.cli.cluster_objects import read_cluster_objects  # imports the embedded API server
+    from queue_manager.cli.cluster_object_files import read_cluster_objects  # imports the embedded API server
 
     return await read_cluster_objects(args.cluster_objects, config)
 

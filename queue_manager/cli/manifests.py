@@ -147,8 +147,8 @@ def _documents(name: str, text: str) -> Iterator[Manifest | str]:
 def _given_twice(name: str, repeated: kube_yaml.Repeated) -> str:
     """Return why a duplicate key is refused: the first value would be lost silently."""
     first, key = repeated
-    where = f"line {first.start_mark.line + 1} has it already"
-    return f"{name}:{key.start_mark.line + 1}: {key.value} is given twice; {where}"
+    where = f"first given in line {first.start_mark.line + 1}"
+    return f"{name}:{key.start_mark.line + 1}: {key.value} is a duplicate key; {where}"
 
 
 def _unpacked(manifest: Manifest) -> Iterator[Manifest]:

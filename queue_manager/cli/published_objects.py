@@ -53,7 +53,7 @@ async def _objects(
     client: RestClient, texts: Mapping[str, str], namespaces: list[str], config: KueueConfig
 ) -> ClusterObjectServer | None:
     """Return the objects of the texts, with the labels of the namespaces; None if a part is wrong or not readable."""
-    from queue_manager.cli.cluster_objects import read_texts  # imports the embedded API server
+    from queue_manager.cli.cluster_object_files import read_texts  # imports the embedded API server
 
     try:
         objects = await read_texts(texts, OBJECTS_MAP, config)

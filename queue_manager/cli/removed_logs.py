@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from job_controller import pod_phases
 from job_controller.completion_indexes import stored_completed, stored_failed
 from job_controller.model import Job
 from job_controller.pod_facts import completion_index
@@ -63,7 +64,7 @@ class Chosen:
         """Whether a pod that has ended is one of them."""
         if self.index is not None and pod.name.rsplit("-", 2)[1:2] != [str(self.index)]:  # JOB-INDEX-xxxxx
             return False
-        return pod.phase == "Failed" or not self.failed
+        return pod.phase == pod_phases.FAILED or not self.failed
 
     def are_counted(self, job: Job, present: Iterable[Pod]) -> bool:
         """Whether the Job has counted more of them than exist. Its status counts no earlier attempts."""

@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from job_controller.model import Key
+from queue_manager.api import reasons
 from queue_manager.api.api_resources import EVENTS, WORKLOADS
 from queue_manager.api.types import Workload
 from queue_manager.cli import output
@@ -210,7 +211,7 @@ def columns(
         "history": (
             output.TableColumn("TIME", lambda row: format_time(row.at)),
             output.TableColumn("AGO", lambda row: ago(row.at, now), right=True),
-            output.TableColumn("", lambda row: "●" if row.status == "True" else "○"),
+            output.TableColumn("", lambda row: "●" if row.is_true else "○"),
             output.TableColumn("STEP", lambda row: row.text),
             output.TableColumn("OF", lambda row: row.object, wide=True),
             output.TableColumn("REASON", lambda row: "" if len(text(row)) > MAX_BESIDE else text(row)),
@@ -260,8 +261,8 @@ def render(view: JobView, now: datetime, most: int | None = MAX_ROWS, history: s
 
 def _say_more_than_the_history(attempts: Sequence[AttemptRow]) -> bool:
     """Whether the attempts say more than the history: of a Job that ran once to its end they do not."""
-    ended = [attempt for attempt in attempts if attempt.cause and attempt.cause != "Succeeded"]
-    return (len(attempts) > 1 and bool(ended)) or any(attempt.cause != "Failed" for attempt in ended)
+    ended = [attempt for attempt in attempts if attempt.cause and attempt.cause != reasons.SUCCEEDED]
+    return (len(attempts) > 1 and bool(ended)) or any(attempt.cause != reasons.FAILED for attempt in ended)
 
 
 def _events(view: JobView, columns: Sequence[output.TableColumn], most: int | None) -> list[RenderableType]:

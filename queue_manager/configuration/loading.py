@@ -138,7 +138,7 @@ def _identify(document: yaml.MappingNode, findings: Findings) -> None:
             findings.refuse(name, f"is missing; must be {must}", line_of(document))
             continue
         if len(nodes) > 1:
-            findings.refuse(name, f"given twice; line {line_of(nodes[0][0])} has it already", line_of(nodes[1][0]))
+            findings.refuse(name, f"duplicate key; first given in line {line_of(nodes[0][0])}", line_of(nodes[1][0]))
         _, node = nodes[0]
         text = node.value if isinstance(node, yaml.ScalarNode) else ""
         if not isinstance(node, yaml.ScalarNode):

@@ -8,7 +8,7 @@ MOST = 60  # characters that are shown of a value
 
 
 def quoted(text: str) -> str:
-    """Return a text in quotes, with escapes for what is no printable character; the end of a long one is cut."""
+    """Return a text in quotes: with JSON's escapes of backslashes and control characters, cut after MOST characters."""
     return f'"{plain(text)}"'
 
 

@@ -93,7 +93,7 @@ def _entries(node: yaml.MappingNode, path: str, form: str, findings: Findings) -
         key, line = _text(key_node), line_of(key_node)
         where = path + form % key
         if key in seen:
-            findings.refuse(where, f"given twice; line {seen[key]} has it already", line)
+            findings.refuse(where, f"duplicate key; first given in line {seen[key]}", line)
             continue
         seen[key] = line
         findings.place(where, line, child)

@@ -18,11 +18,11 @@ class KeptLoop:
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def get(self) -> asyncio.AbstractEventLoop:
-        """The loop. Raises RuntimeError if none runs at the first call."""
+        """Return the loop. Raises RuntimeError if no loop runs at the first call."""
         if self._loop is None:
             self._loop = asyncio.get_running_loop()
         return self._loop
 
     def time(self) -> float:
-        """Seconds on the loop's clock, which tests make virtual. Raises RuntimeError as `get` does."""
+        """Return the time of the loop in seconds, which is virtual in some tests. Raises as `get`."""
         return self.get().time()

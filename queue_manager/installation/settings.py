@@ -380,7 +380,7 @@ class Switch(Model):
 
 
 # The same as `Settings._roles_only_is_possible`, by which Helm checks values. A schema cannot read manifests, so it
-# looks for the name of the kind that `cli.cluster_objects` demands.
+# looks for the name of the kind that `cli.cluster_object_files` demands.
 ROLES_ONLY: Json = {
     "if": {"properties": {"clusterObjects": {"minLength": 1}}},
     "then": {

@@ -41,7 +41,7 @@ from queue_manager.jobs.workload_manifest import prebuilt_name, priority_of
 from queue_manager.jobs.write_conflicts import refresh_after_conflict
 from queue_manager.lifecycle import overrides
 from queue_manager.lifecycle.pod_causes import cause_of_failure
-from queue_manager.lifecycle.refused_writes import is_due
+from queue_manager.lifecycle.refused_write_events import is_due
 from queue_manager.lifecycle.status_draft import WorkloadEvent
 from queue_manager.lifecycle.transitions import Transition
 from queue_manager.lifecycle.workload_settings import WorkloadSettings

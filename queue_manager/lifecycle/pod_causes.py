@@ -29,6 +29,7 @@ from datetime import datetime
 from enum import IntEnum
 from typing import NamedTuple
 
+from job_controller import pod_phases
 from job_controller.condition_types import FAILED
 from job_controller.conditions import finished
 from job_controller.disruption_target import DISRUPTION_TARGET
@@ -150,7 +151,7 @@ def disruption_of(pod: Pod) -> PodCause | None:
     disrupted.
     """
     found = next((c for c in pod.status.conditions if c.type == DISRUPTION_TARGET and c.is_true), None)
-    if found is None or pod.status.phase == "Succeeded":
+    if found is None or pod.status.has_succeeded:
         return None
     why = ": ".join(part for part in (found.reason, found.message) if part)
     where = f" from {pod.spec.node_name}" if pod.spec.node_name else ""
@@ -183,7 +184,8 @@ def _found(pod: Pod) -> tuple[CauseRank, str] | None:
     stuck = unschedulable(pod)
     if stuck is not None:
         return CauseRank.UNSCHEDULABLE, unschedulable_text(stuck.message or stuck.reason)
-    unready = status.phase == "Running" and any(_is_unready(container) for container in status.container_statuses)
+    runs = status.phase == pod_phases.RUNNING
+    unready = runs and any(_is_unready(container) for container in status.container_statuses)
     return (CauseRank.UNREADY, _probe_text(pod)) if unready else None
 
 

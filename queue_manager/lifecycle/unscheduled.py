@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from job_controller import pod_phases
 from job_controller.model import Condition, Pod
 from queue_manager.api import reasons
 
@@ -18,7 +19,7 @@ class Unscheduled(NamedTuple):
 
 def unschedulable(pod: Pod) -> Condition | None:
     """The PodScheduled condition of a pod that no node can take, else None."""
-    if pod.spec.node_name or pod.metadata.deletion_timestamp is not None or pod.status.phase != "Pending":
+    if pod.spec.node_name or pod.metadata.deletion_timestamp is not None or pod.status.phase != pod_phases.PENDING:
         return None
     found = (c for c in pod.status.conditions if c.type == "PodScheduled" and c.status == "False")
     return next((c for c in found if c.reason == reasons.UNSCHEDULABLE), None)

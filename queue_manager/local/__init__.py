@@ -13,7 +13,8 @@ The API server
   kinds, schema, cel            the rules of each kind: defaults and validation, structure, validation rules of CRDs
   patching, apply               merge, JSON and strategic merge patches; server-side apply and managedFields
   discovery                     the API groups, resources and OpenAPI documents that are published
-  errors, request_limits        errors as metav1.Status; limits on the content of a request
+  status_errors,                errors as metav1.Status; limits on the content of a request
+  request_limits
   worker_process                validation that would block the event loop, in a process of its own
   disabled_fields,              admission plugins
   unsupported_pod_fields,

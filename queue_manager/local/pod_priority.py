@@ -9,7 +9,7 @@ from job_controller.api_rules.field_errors import FieldError
 from job_controller.json_tree import Json
 from queue_manager.api.api_resources import PODS, PRIORITY_CLASSES
 from queue_manager.engine.rest_client import RestClient
-from queue_manager.local import errors
+from queue_manager.local import status_errors
 from queue_manager.local.kinds.class_and_lease_kinds import SYSTEM
 from queue_manager.local.server.admission_plugin_protocol import AdmissionReview
 from queue_manager.local.storage.store import Store, decode
@@ -54,7 +54,9 @@ class PodPriority:
         """Raises StatusError 403 on the deletion of a system class."""
         name = review.object["metadata"].get("name") or ""
         if review.operation == "DELETE" and review.resource == PRIORITY_CLASSES and name in SYSTEM:
-            raise errors.forbidden(PRIORITY_CLASSES, name, "this is a system priority class and cannot be deleted")
+            raise status_errors.forbidden(
+                PRIORITY_CLASSES, name, "this is a system priority class and cannot be deleted"
+            )
         return []
 
     def _named(self, spec: Json, review: AdmissionReview) -> Json:
@@ -89,5 +91,5 @@ def _settle(review: AdmissionReview, field: str, what: str, value: Any) -> None:
     spec[field] = value
 
 
-def _forbidden(review: AdmissionReview, detail: str) -> errors.StatusError:
-    return errors.forbidden(PODS, review.object.get("metadata", {}).get("name", ""), detail)
+def _forbidden(review: AdmissionReview, detail: str) -> status_errors.StatusError:
+    return status_errors.forbidden(PODS, review.object.get("metadata", {}).get("name", ""), detail)

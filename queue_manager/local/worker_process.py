@@ -20,8 +20,8 @@ import orjson
 
 from job_controller.api_rules.field_errors import FieldError
 from job_controller.json_tree import Json
-from queue_manager.local.errors import StatusError, internal
 from queue_manager.local.schema.cpu_time_limits import MAX_SECONDS, TimeLimitExceeded, Work, run_with_limit
+from queue_manager.local.status_errors import StatusError, internal
 
 log = logging.getLogger(__name__)
 

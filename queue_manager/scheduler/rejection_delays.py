@@ -9,7 +9,7 @@ from queue_manager.api import event_reasons
 from queue_manager.api.types import Workload
 from queue_manager.engine.runtime import Runtime
 from queue_manager.engine.transport_protocol import ApiError
-from queue_manager.lifecycle.refused_writes import is_due
+from queue_manager.lifecycle.refused_write_events import is_due
 from queue_manager.scheduling.workload_info import Info
 
 log = logging.getLogger(__name__)

@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from job_controller import pod_phases
 from job_controller.model import Key, Pod
 from job_controller.pod_facts import is_terminal
 from job_controller.times import timestamp
@@ -72,9 +73,9 @@ class Kubelet:
         elif not pod.spec.node_name:
             await self._bind(pod)
         elif not _is_ready(pod) and self._due(pod, outcome.ready_after):
-            await self._report(pod, "Running", outcome)
+            await self._report(pod, pod_phases.RUNNING, outcome)
         elif _is_ready(pod) and self._due(pod, outcome.ends_after):
-            await self._report(pod, "Failed" if outcome.exit_code else "Succeeded", outcome)
+            await self._report(pod, pod_phases.FAILED if outcome.exit_code else pod_phases.SUCCEEDED, outcome)
 
     def _due(self, pod: Pod, after: float | None) -> bool:
         """Whether `after` seconds have passed since the creation of the pod; if not, sync the pod again then."""
@@ -118,7 +119,7 @@ class Kubelet:
     async def _stop(self, pod: Pod, outcome: PodScript) -> None:
         await asyncio.sleep(outcome.stops_within)
         if not is_terminal(pod):
-            await self._report(pod, "Failed", PodScript(exit_code=143))
+            await self._report(pod, pod_phases.FAILED, PodScript(exit_code=143))
         await self._client.delete(PODS, pod.metadata.namespace, pod.metadata.name, uid=pod.metadata.uid, grace_period=0)
 
 
@@ -129,7 +130,7 @@ def _is_ready(pod: Pod) -> bool:
 def pod_status(phase: str, exit_code: int, now: datetime) -> dict[str, Any]:
     """The status that a kubelet writes for a pod with one container, `main`."""
     at = timestamp(now)
-    running = phase == "Running"
+    running = phase == pod_phases.RUNNING
     state: dict[str, Any] = {"running": {"startedAt": at}}
     if not running:
         reason = "Error" if exit_code else "Completed"

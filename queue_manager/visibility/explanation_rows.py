@@ -50,9 +50,9 @@ class HolderRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class PreemptionRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Why the `running` Workloads of a ClusterQueue that use a flavor do not make room, or do.
+    """Whether the `running` Workloads of a ClusterQueue that use a flavor can be preempted, and why not.
 
-    `protected_until`: when the first of the minimum runtimes ends that keep some of them from making room.
+    `candidates`: how many of them can be. `protected_until`: the earliest end of a minimum runtime that protects one.
     """
 
     cluster_queue: str

@@ -81,7 +81,7 @@ def _message(step: Step) -> str:
     text = step.message
     if text.startswith(_RESERVED):
         return f"in {text.removeprefix(_RESERVED)}"
-    over = text.startswith(messages.previously("")) and step.status != "True"
+    over = text.startswith(messages.previously("")) and not step.is_true
     return "" if text in ROUTINE or _TIMEOUT.fullmatch(text) or over else quota(text) or text
 
 

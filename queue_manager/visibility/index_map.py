@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from enum import StrEnum
 
 import msgspec
 
@@ -38,17 +39,34 @@ from queue_manager.visibility.pod_attempts import (
 from queue_manager.visibility.wire_types import Pod
 
 DRAWN = 1_000_000  # indexes; a Job may have up to 2^31-1
+
+
+class IndexSign(StrEnum):
+    """The characters of the map: the states of an index."""
+
+    SUCCEEDED = "."
+    FAILED = "x"
+    RUNNING = "r"
+    STARTING = "s"
+    IN_BACKOFF = "b"
+    STOPPING = "t"
+    STOPPED = "-"
+    NOT_FINISHED = "?"
+    NOT_STARTED = "_"
+
+
 MEANING = {
-    ".": "succeeded",
-    "x": "failed",
-    "r": "running",
-    "s": "starting",
-    "b": "in backoff",
-    "t": "stopping",
-    "-": "stopped",
-    "?": "not finished",
-    "_": "not started",
+    IndexSign.SUCCEEDED: "succeeded",
+    IndexSign.FAILED: "failed",
+    IndexSign.RUNNING: "running",
+    IndexSign.STARTING: "starting",
+    IndexSign.IN_BACKOFF: "in backoff",
+    IndexSign.STOPPING: "stopping",
+    IndexSign.STOPPED: "stopped",
+    IndexSign.NOT_FINISHED: "not finished",
+    IndexSign.NOT_STARTED: "not started",
 }
+TROUBLED = (IndexSign.FAILED, IndexSign.IN_BACKOFF)
 
 
 class IndexRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -80,11 +98,9 @@ def index_map(job: Job, pods: Sequence[Pod], options: JobControllerOptions, now:
         if 0 <= index < job.spec.completions:
             by_index.setdefault(index, []).append(pod)
     done, failed = stored_completed(job), stored_failed(job)
-    signs = {
-        index: "." if index in done else "x" if index in failed else _sign(job, own) for index, own in by_index.items()
-    }
+    signs = {index: _settled(index, done, failed) or _sign(job, own) for index, own in by_index.items()}
     by_pods = Counter(sign for index, sign in signs.items() if index not in done and index not in failed)
-    counts = by_pods + Counter({".": len(done), "x": len(failed) - failed.common(done)})
+    counts = by_pods + Counter({IndexSign.SUCCEEDED: len(done), IndexSign.FAILED: len(failed) - failed.common(done)})
     unseen = job.spec.completions - counts.total()
     absent = _sign_without_pod(job, pods, unseen)
     counts[absent] += unseen
@@ -93,22 +109,22 @@ def index_map(job: Job, pods: Sequence[Pod], options: JobControllerOptions, now:
     return IndexMap(
         map=_drawn(absent, min(job.spec.completions, DRAWN), signs, failed, done),
         counts={name: counts[sign] for sign, name in MEANING.items() if counts[sign]},
-        troubled=[row for row in rows if row.attempts > 1 or row.state in ("failed", "in backoff")],
+        troubled=[row for row in rows if row.attempts > 1 or signs[row.index] in TROUBLED],
     )
 
 
-def _drawn(absent: str, size: int, signs: Mapping[int, str], failed: IndexSet, done: IndexSet) -> str:
+def _drawn(absent: IndexSign, size: int, signs: Mapping[int, IndexSign], failed: IndexSet, done: IndexSet) -> str:
     drawn = bytearray(absent.encode() * size)
     for index, sign in signs.items():
         if index < size:
             drawn[index] = ord(sign)
-    for sign, settled in (("x", failed), (".", done)):
+    for sign, settled in ((IndexSign.FAILED, failed), (IndexSign.SUCCEEDED, done)):
         for first, last in settled.intervals:
             drawn[first : last + 1] = sign.encode() * (min(last + 1, size) - first)
     return drawn.decode()
 
 
-def _sign_without_pod(job: Job, pods: Sequence[Pod], unseen: int) -> str:
+def _sign_without_pod(job: Job, pods: Sequence[Pod], unseen: int) -> IndexSign:
     """Return the character of the `unseen` indexes that have neither a pod nor an end of their own.
 
     Each pod that the end of a failed Job deleted counts as failed. These indexes had the deleted pods if each had one:
@@ -116,36 +132,44 @@ def _sign_without_pod(job: Job, pods: Sequence[Pod], unseen: int) -> str:
     """
     end = conditions.finished(job.status)
     if end is None or job.status.start_time is None:
-        return "_"
+        return IndexSign.NOT_STARTED
     kept = sum(pod.status.has_failed for pod in pods)
     deleted = job.status.failed - kept
     if end.type == FAILED and deleted <= 0:
-        return "_"
+        return IndexSign.NOT_STARTED
     one_each = job.spec.pods_at_once >= (job.spec.completions or 0) or job.spec.backoff_limit == 0
     keeps_failed = kept > 0 or end.reason == DEADLINE_EXCEEDED
-    return "-" if end.type == FAILED and deleted >= unseen and one_each and keeps_failed else "?"
+    had_pods = end.type == FAILED and deleted >= unseen and one_each and keeps_failed
+    return IndexSign.STOPPED if had_pods else IndexSign.NOT_FINISHED
 
 
-def _sign(job: Job, pods: Sequence[Pod]) -> str:
+def _settled(index: int, done: IndexSet, failed: IndexSet) -> IndexSign | None:
+    """Return the character of an index that has succeeded or failed by the Job's status; None for any other."""
+    if index in done:
+        return IndexSign.SUCCEEDED
+    return IndexSign.FAILED if index in failed else None
+
+
+def _sign(job: Job, pods: Sequence[Pod]) -> IndexSign:
     """Return the character of an index. `pods`: the pods of the index, newest last."""
     if any(pod.status.has_succeeded for pod in pods):
-        return "."
+        return IndexSign.SUCCEEDED
     active = [pod for pod in pods if is_active(pod)]
     if active:
-        return "r" if any(map(is_ready, active)) else "s"
+        return IndexSign.RUNNING if any(map(is_ready, active)) else IndexSign.STARTING
     if conditions.finished(job.status):
         by_itself = any(pod.status.has_failed and pod.metadata.deletion_timestamp is None for pod in pods)
-        return "x" if by_itself else "-"
+        return IndexSign.FAILED if by_itself else IndexSign.STOPPED
     if not pods[-1].status.has_failed:
-        return "t"
-    return "b"
+        return IndexSign.STOPPING
+    return IndexSign.IN_BACKOFF
 
 
 def _row(
     job: Job,
     index: int,
     pods: Sequence[Pod],
-    sign: str,
+    sign: IndexSign,
     at: datetime | None,
     options: JobControllerOptions,
     now: datetime,
@@ -153,7 +177,7 @@ def _row(
     codes = [(pod, exit_code(pod)) for pod in pods]
     failed = [pod for pod in pods if pod.status.has_failed]
     retry = None
-    if sign == "b" and works(job):
+    if sign == IndexSign.IN_BACKOFF and works(job):
         per_index = effective(job, options.switches).spec.backoff_limit_per_index
         began = effective_start(finish_time(failed[-1]), None, now)
         retry = at if per_index is None else began + delay_of_index(job, failed[-1], options)

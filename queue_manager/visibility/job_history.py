@@ -50,9 +50,14 @@ class Step(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     note: str = ""
 
     @property
+    def is_true(self) -> bool:
+        """Whether the status is True, as it is for "Created" and "Started"."""
+        return self.status == "True"
+
+    @property
     def text(self) -> str:
         """`Admitted`, or `not Admitted`."""
-        return self.what if self.status == "True" else f"not {self.what}"
+        return self.what if self.is_true else f"not {self.what}"
 
 
 def history(job: Job | None, workload: Workload | None) -> list[Step]:

@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 
 import msgspec
 
-from job_controller import backoff, conditions, failure_history, model
+from job_controller import backoff, conditions, failure_history, model, pod_phases
 from job_controller.model import Condition, Job
 from job_controller.options import JobControllerOptions
 from job_controller.pod_facts import LONG_AGO, completion_index, finish_time, is_active, is_ready, is_terminal
@@ -99,7 +99,7 @@ def pod_state(pod: Pod) -> str:
         return "Terminating"
     if is_ready(pod):
         return "Ready"
-    if pod.status.phase == "Running":
+    if pod.status.phase == pod_phases.RUNNING:
         return "Unready"
     return "Unschedulable" if not pod.spec.node_name and _unscheduled(pod) else "Starting"
 

@@ -63,8 +63,8 @@ def _plain(paragraph: str) -> str:
 def find_page(word: str, pages: Mapping[str, ReasonPage]) -> ReasonPage | None:
     """The page of a reason, in upper or lower case; None if it has none.
 
-    `word`: CLASS/Reason, the part behind the slash, or a word of `also`, each with or without "DeactivatedDueTo" or
-    "EvictedDueTo" before it.
+    `word`: CLASS/Reason, Reason alone, or a synonym from the page's `also`, each with or without the prefix
+    "DeactivatedDueTo" or "EvictedDueTo".
     """
     for wanted in (word.casefold(), _PREFIXES.sub("", word, count=1).casefold()):
         for page in pages.values():
@@ -79,7 +79,7 @@ def words(pages: Mapping[str, ReasonPage]) -> Sequence[str]:
 
 
 def word_of(reason: str) -> str:
-    """The part of a code behind the slash."""
+    """The reason of a code CLASS/Reason, without its class."""
     return reason.rpartition("/")[2]
 
 

@@ -1,8 +1,8 @@
 """Jobs that do not run because the API server refuses what the queue manager writes about them. Pure.
 
 The manager records the server's answer in an Event (QueueingRefused) of the Workload, or of the Job if that gets none.
-The Event counts while the manager repeats it (`lifecycle.refused_writes`), unless a condition of the Workload became
-true later, such as QuotaReserved: that write succeeded. A condition that has become false says nothing: why the
+The Event counts while the manager repeats it (`lifecycle.refused_write_events`), unless a condition of the Workload
+became true later, such as QuotaReserved: that write succeeded. A condition that has become false says nothing: why the
 Workload is pending may be written while its admission is refused. BEHAVIOUR.md#q246-writes-that-the-api-server-refuses.
 """
 
@@ -19,7 +19,7 @@ from job_controller.model import Job
 from job_controller.pod_facts import LONG_AGO
 from queue_manager.api import event_reasons, reasons
 from queue_manager.api.types import Workload
-from queue_manager.lifecycle.refused_writes import counts
+from queue_manager.lifecycle.refused_write_events import counts
 from queue_manager.visibility import reason_codes
 from queue_manager.visibility.explain_record import Explanation
 from queue_manager.visibility.job_states import JobState

@@ -17,5 +17,5 @@ UNLISTED = "quotas, classes and flavors, which the manager of this queue has fro
 
 def is_unlisted(queue: LocalQueue, listed: Container[str]) -> bool:
     """Whether this LocalQueue is active although its ClusterQueue is not in `listed`."""
-    works = any(each.type == condition_types.ACTIVE and each.status == "True" for each in queue.status.conditions)
+    works = any(each.type == condition_types.ACTIVE and each.is_true for each in queue.status.conditions)
     return works and queue.spec.cluster_queue not in listed

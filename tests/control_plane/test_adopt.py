@@ -195,7 +195,7 @@ async def test_repeated_commands_keep_the_first_copy(
     assert saved.read_text() == first
 
 
-async def test_a_kueue_that_was_changed_after_a_restoration_is_not_stopped_with_an_old_copy(
+async def test_a_kueue_changed_after_a_restoration_is_not_stopped_with_an_old_copy(
     api: RestClient, kueue: str, plane: ControlPlane, tmp_path: Path
 ) -> None:
     """A restoration from the copy would bring back the image of then. An unchanged Kueue needs no other copy."""

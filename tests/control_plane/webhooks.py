@@ -28,8 +28,8 @@ from queue_manager.api.conversion import conversion_review
 from queue_manager.api.queue_admission import RULES
 from queue_manager.engine.rest_client import RestClient
 from queue_manager.jobs.webhook import WEBHOOK
-from queue_manager.local.errors import sentence
 from queue_manager.local.server.admission_plugin_protocol import AdmissionPlugin, AdmissionReview
+from queue_manager.local.status_errors import sentence
 from tests.control_plane.server import free_ports
 
 Json = Any

@@ -9,7 +9,7 @@ import pytest
 
 from queue_manager.api.api_resources import CLUSTER_QUEUES, LOCAL_QUEUES, NAMESPACES, RESOURCE_FLAVORS
 from queue_manager.api.types import ClusterQueue, LocalQueue, Namespace
-from queue_manager.cli.cluster_objects import read_cluster_objects
+from queue_manager.cli.cluster_object_files import read_cluster_objects
 from queue_manager.cli.exit_codes import EXIT_NEVER, CommandRefused
 from queue_manager.configuration import KueueConfig
 from queue_manager.engine.clock import SystemClock
@@ -102,13 +102,13 @@ async def test_every_mistake_has_its_file_line_and_field(tmp_path: Path) -> None
     ]
 
 
-async def test_mistakes_that_the_api_server_finds_one_after_the_other_are_reported_together(tmp_path: Path) -> None:
+async def test_mistakes_of_all_stages_of_the_api_server_are_reported_together(tmp_path: Path) -> None:
     file = tmp_path / "a.yaml"
     file.write_text(MANY)
     quota = "spec.resourceGroups[0].flavors[0].resources[0]"
     beginnings = [
         "a.yaml:18: a manifest is a mapping with apiVersion and kind",
-        "a.yaml:24: spec is given twice; line 23 has it already",
+        "a.yaml:24: spec is a duplicate key; first given in line 23",
         "a.yaml:5: spec.cohortNam: unknown field",
         'a.yaml:3: metadata.name: Invalid value: "Team": ',
         'a.yaml:6: spec.queueingStrategy: Unsupported value: "Fifo": ',

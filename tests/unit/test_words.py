@@ -1,4 +1,7 @@
-"""Docstrings, comments, texts, names and papers of the product use plain technical English: none of the words below."""
+"""Docstrings, comments, texts, names and papers of the product use plain technical English: none of the words below.
+
+Names of tests are short.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ import io
 import re
 import tokenize
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -34,6 +38,9 @@ WORDS = {
 NOT_PLAIN = re.compile("|".join(rf"\b(?:{word})\b" for word in WORDS), re.IGNORECASE)
 # Texts of Kueue and Kubernetes that have such a word: none so far. They stay as they are, with a line here.
 UPSTREAM: tuple[str, ...] = ()
+# "the the", also over the end of a line; columns of a table are two spaces apart.
+DOUBLED = re.compile(r"\b([a-z]+)(?: |\n *)\1\b(?!  )")
+TEST_NAME = re.compile(r"^ *(?:async )?def (test_\w+)", re.MULTILINE)
 NAMES = {"told", "nobody", "somebody", "hands", "breath", "rush", "doomed"}  # as parts of names
 
 
@@ -41,9 +48,20 @@ def test_texts_are_plain_technical_english() -> None:
     """In place of a word that is found, write what WORDS has for it."""
     found = [
         f"{path.relative_to(ROOT)}:{line}: {match[0]!r} in {text[:80]!r}"
-        for path, line, text in [*texts_of_modules(), *lines_of_papers()]
+        for path, line, raw in [*texts_of_modules(), *lines_of_papers()]
+        for text in [" ".join(raw.split())]
         for match in NOT_PLAIN.finditer(text)
         if not any(known in text for known in UPSTREAM)
+    ]
+    assert found == []
+
+
+def test_no_word_is_doubled() -> None:
+    """Parts of a text that Python joins are one text here: a word may end one part and begin the next."""
+    found = [
+        f"{path.relative_to(ROOT)}:{line}: {match[0]!r} in {text[:80]!r}"
+        for path, line, text in [*texts_of_modules(), *lines_of_papers()]
+        for match in DOUBLED.finditer(text)
     ]
     assert found == []
 
@@ -54,6 +72,17 @@ def test_names_are_plain_technical_english() -> None:
         for path in modules()
         for name in sorted(names(ast.parse(path.read_text())))
         if NAMES & set(name.lower().split("_"))
+    ]
+    assert found == []
+
+
+def test_a_name_of_a_test_has_fewer_than_80_characters() -> None:
+    """What does not fit belongs in the docstring of the test."""
+    found = [
+        f"{path.relative_to(ROOT)}: {name}"
+        for path in sorted((ROOT / "tests").rglob("*.py"))
+        for name in TEST_NAME.findall(path.read_text())
+        if len(name) >= 80
     ]
     assert found == []
 
@@ -69,8 +98,13 @@ def modules() -> list[Path]:
     return [path for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py"))]
 
 
-def texts_of_modules() -> Iterator[tuple[Path, int, str]]:
+@cache
+def texts_of_modules() -> list[tuple[Path, int, str]]:
     """Comments, docstrings and other texts with their lines; a text on several lines is one."""
+    return list(read_texts())
+
+
+def read_texts() -> Iterator[tuple[Path, int, str]]:
     for path in modules():
         source = path.read_text()
         for token in tokenize.generate_tokens(io.StringIO(source).readline):
@@ -78,7 +112,7 @@ def texts_of_modules() -> Iterator[tuple[Path, int, str]]:
                 yield path, token.start[0], token.string
         for node in ast.walk(ast.parse(source)):
             if isinstance(node, ast.Constant) and isinstance(node.value, str):
-                yield path, node.lineno, " ".join(node.value.split())
+                yield path, node.lineno, node.value
 
 
 def lines_of_papers() -> Iterator[tuple[Path, int, str]]:

@@ -18,6 +18,7 @@ from pathlib import Path
 
 import msgspec
 
+from job_controller import pod_phases
 from job_controller.json_tree import Json
 from job_controller.times import timestamp
 from queue_manager.api.api_resources import CONFIG_MAPS, PODS, Resource
@@ -221,7 +222,7 @@ class Agent:
         match self._admitter.admit(pod, spec):
             case Rejected(reason, message):
                 self.event(pod, "Warning", reason, message)
-                status = {"phase": "Failed", "reason": reason, "message": REJECTED + message}
+                status = {"phase": pod_phases.FAILED, "reason": reason, "message": REJECTED + message}
                 status |= {"startTime": timestamp(self._runtime.clock.now())}
                 await self.patch_status(pod, status | {"observedGeneration": pod.metadata.generation})
                 return False

@@ -122,7 +122,10 @@ def _nearest(needs: Needs, pods: Sequence[Resident]) -> list[Resident]:
 
 
 def _distance(needs: Needs, pod: Resident) -> float:
-    """Sum of squared shares of the needs that the pod does not cover; units cancel out."""
+    """Return the sum, over the resources, of the squared fraction of the need that would remain without this pod.
+
+    Fractions have no unit, so that resources of different units can be added up.
+    """
     return sum((max(0, need - _given(pod, resource)) / need) ** 2 for resource, need in needs.items())
 
 

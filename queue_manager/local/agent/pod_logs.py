@@ -28,7 +28,7 @@ from queue_manager.local.agent.log_trimming import PIECE_BYTES
 from queue_manager.local.agent.pod_files import Layout, RunFiles
 from queue_manager.local.agent.supervisor import LINGER_SECONDS
 from queue_manager.local.container_logs_protocol import LogOptions
-from queue_manager.local.errors import StatusError, bad_request
+from queue_manager.local.status_errors import StatusError, bad_request
 
 POLL_SECONDS = 0.2
 ALL = 100 * 365 * 86_400  # seconds; a longer duration could leave the range of datetime

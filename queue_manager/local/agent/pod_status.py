@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
+from job_controller import pod_phases
 from job_controller.disruption_target import DISRUPTION_TARGET, is_announced
 from job_controller.json_tree import Json
 from job_controller.times import timestamp
@@ -21,7 +22,6 @@ from queue_manager.local.agent.container_starts import (
     waiting_since_crash,
 )
 
-TERMINAL = ("Succeeded", "Failed")
 NODE_SHUTDOWN = "Pod was terminated in response to imminent node shutdown."
 NODE_SHUTDOWN_REASON = "NodeShutdown"  # in the last state of a container that the next agent restarts
 DEADLINE = "Pod was active on the node longer than the specified deadline"
@@ -77,24 +77,24 @@ def phase(view: PodFacts) -> str:
     regular = [c for c in view.containers if not c.init]
     if any(c.running for c in view.containers):
         initialized = any(c.current for c in regular)
-        return "Running" if initialized else "Pending"
+        return pod_phases.RUNNING if initialized else pod_phases.PENDING
     if view.verdict is not None:
-        return "Failed"
+        return pod_phases.FAILED
     if any(c.init and not c.sidecar and failed_for_good(c, view.restart_policy) for c in view.containers):
-        return "Failed"
+        return pod_phases.FAILED
     if view.ending:
-        return "Succeeded" if all(c.succeeded for c in regular) else "Failed"
+        return pod_phases.SUCCEEDED if all(c.succeeded for c in regular) else pod_phases.FAILED
     if not any(c.current for c in regular):
-        return "Pending"
+        return pod_phases.PENDING
     if any(c.current is None for c in regular):
-        return "Pending"
+        return pod_phases.PENDING
     if view.restart_policy == "Always":
-        return "Running"
+        return pod_phases.RUNNING
     if all(c.succeeded for c in regular):
-        return "Succeeded"
+        return pod_phases.SUCCEEDED
     if all(c.succeeded or failed_for_good(c, view.restart_policy) for c in regular):
-        return "Failed"
-    return "Running"
+        return pod_phases.FAILED
+    return pod_phases.RUNNING
 
 
 def pod_status(view: PodFacts) -> Json:
@@ -113,7 +113,7 @@ def pod_status(view: PodFacts) -> Json:
     }
     if any(c.init for c in view.containers):
         status["initContainerStatuses"] = [_container_status(c, view) for c in view.containers if c.init]
-    if view.verdict is not None and current == "Failed" and _terminal_phase(view) is None:
+    if view.verdict is not None and current == pod_phases.FAILED and _terminal_phase(view) is None:
         status |= {"reason": view.verdict.reason, "message": view.verdict.message}
     return status
 
@@ -121,7 +121,7 @@ def pod_status(view: PodFacts) -> Json:
 def _terminal_phase(view: PodFacts) -> str | None:
     """Succeeded or Failed if the API already has that phase; its reason and message are then kept."""
     known = (view.pod.get("status") or {}).get("phase")
-    return known if known in TERMINAL else None
+    return known if known in pod_phases.TERMINAL else None
 
 
 # --- containers --------------------------------------------------------------------------------------------
@@ -208,7 +208,7 @@ def _container_id(view: PodFacts, name: str, attempt: ContainerRun) -> str:
 
 
 def _conditions(view: PodFacts, current: str) -> list[Json]:
-    over = current in TERMINAL
+    over = current in pod_phases.TERMINAL
     ready = _containers_ready(view, current)
     found = [
         _condition("PodReadyToStartContainers", not over),
@@ -238,7 +238,7 @@ def _dated(condition: dict[str, Any], old: Json | None, generation: int, now: da
 
 
 def _initialized(view: PodFacts, current: str) -> tuple[bool, str, str]:
-    if current == "Succeeded":
+    if current == pod_phases.SUCCEEDED:
         return True, "PodCompleted", ""
     if any(c.current for c in view.containers if not c.init):
         return True, "", ""
@@ -257,8 +257,8 @@ def _is_initialized(view: PodFacts) -> bool:
 
 
 def _containers_ready(view: PodFacts, current: str) -> tuple[bool, str, str]:
-    if current in TERMINAL:
-        return False, "PodCompleted" if current == "Succeeded" else "PodFailed", ""
+    if current in pod_phases.TERMINAL:
+        return False, "PodCompleted" if current == pod_phases.SUCCEEDED else "PodFailed", ""
     unready = [c.name for c in view.containers if (c.sidecar or not c.init) and not _ready(c, view)]
     if unready:
         failed = next((why for name in unready if (why := view.unready.get(name, ""))), "")

@@ -30,6 +30,7 @@ from functools import partial
 import msgspec
 
 from job_controller.model import ObjectMeta
+from job_controller.pod_phases import TERMINAL
 from job_controller.times import WaitStart, later, wait_start
 from queue_manager.local.agent import environment as env
 from queue_manager.local.agent import stop_order_file
@@ -46,7 +47,6 @@ from queue_manager.local.agent.pod_status import (
     NODE_SHUTDOWN,
     NODE_SHUTDOWN_REASON,
     SHUTDOWN,
-    TERMINAL,
     PodFacts,
     Termination,
     pod_status,

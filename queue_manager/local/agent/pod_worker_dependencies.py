@@ -11,10 +11,10 @@ import msgspec
 
 from job_controller.json_tree import Json
 from job_controller.model import Object
+from job_controller.pod_phases import TERMINAL
 from queue_manager.local.agent import environment as env
 from queue_manager.local.agent.cgroups import Cgroups
 from queue_manager.local.agent.pod_files import Layout, RunFiles
-from queue_manager.local.agent.pod_status import TERMINAL
 
 
 class NodePod(Object):

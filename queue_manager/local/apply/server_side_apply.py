@@ -36,7 +36,6 @@ from queue_manager.local.apply.managed_fields import (
 )
 from queue_manager.local.apply.merging import merge, named_fields_too, remove
 from queue_manager.local.apply.type_check import check_value
-from queue_manager.local.errors import StatusError
 from queue_manager.local.schema.fieldset import (
     FieldSet,
     Path,
@@ -47,6 +46,7 @@ from queue_manager.local.schema.fieldset import (
     show,
     union,
 )
+from queue_manager.local.status_errors import StatusError
 
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 KUBECTL = "kubectl"

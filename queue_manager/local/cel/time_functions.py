@@ -23,7 +23,7 @@ def _get_part(name: str) -> Function:
 
 
 def _zone(name: str = "UTC") -> tzinfo:
-    """A place such as Europe/Berlin, or an offset such as -02:30. Raises CelError."""
+    """Return the time zone of a name such as Europe/Berlin or of an offset such as -02:30. Raises CelError."""
     offset = _OFFSET.fullmatch(name)
     try:
         if offset is None:

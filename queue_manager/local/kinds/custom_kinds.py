@@ -13,7 +13,6 @@ from job_controller.api_rules import metadata_validation
 from job_controller.api_rules.field_errors import FieldError, invalid, show
 from job_controller.json_tree import Json
 from queue_manager.api.api_resources import Resource
-from queue_manager.local.errors import bad_request
 from queue_manager.local.kinds.ages import since
 from queue_manager.local.kinds.crd_versions import (
     api_version,
@@ -32,6 +31,7 @@ from queue_manager.local.schema.cpu_time_limits import OUT_OF_BUDGET, TimeLimitE
 from queue_manager.local.schema.strict_decoding import Undecodable, Walk
 from queue_manager.local.schema.structural_schemas import CompiledSchema, duplicate_fields
 from queue_manager.local.schema.validation_cache import text_of
+from queue_manager.local.status_errors import bad_request
 
 OBJECT_META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
 

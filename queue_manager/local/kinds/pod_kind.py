@@ -6,6 +6,7 @@ import copy
 from functools import cache
 from typing import Any
 
+from job_controller import pod_phases
 from job_controller.api_rules.field_errors import FieldError, forbidden, invalid
 from job_controller.api_rules.metadata_validation import validate_metadata
 from job_controller.api_rules.pod_defaults import default_pod
@@ -53,7 +54,7 @@ def _complete_pod(pod: Json) -> None:
         spec.setdefault("priority", 0)
         spec.setdefault("preemptionPolicy", "PreemptLowerPriority")
     _tolerate_absent_nodes(spec)
-    pod["status"] = {"phase": "Pending", "qosClass": qos_class(spec)}
+    pod["status"] = {"phase": pod_phases.PENDING, "qosClass": qos_class(spec)}
     if spec.get("schedulingGates"):
         pod["status"]["conditions"] = [
             {

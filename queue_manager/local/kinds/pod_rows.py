@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import Any
 
+from job_controller import pod_phases
 from job_controller.json_tree import Json
 from queue_manager.local.kinds.ages import format_age, parse_time
 from queue_manager.local.kinds.kind import Column
@@ -74,7 +75,7 @@ class _Progress:
         if pod["metadata"].get("deletionTimestamp"):
             if status.get("reason") == "NodeLost":
                 self.reason = "Unknown"
-            elif phase not in ("Succeeded", "Failed"):
+            elif phase not in pod_phases.TERMINAL:
                 self.reason = "Terminating"
 
     def _initialize(self, statuses: list[Json]) -> bool:

@@ -7,9 +7,9 @@ from datetime import datetime
 from typing import Any
 
 from job_controller.json_tree import Json
-from queue_manager.local.errors import bad_request
 from queue_manager.local.kinds.ages import since
 from queue_manager.local.kinds.kind import Column, Kind
+from queue_manager.local.status_errors import bad_request
 
 VERSION = "meta.k8s.io/v1"
 NAME = Column("Name", "string", "Name of the object, unique for its kind in its namespace", "name")

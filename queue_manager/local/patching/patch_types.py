@@ -14,12 +14,12 @@ import orjson
 from job_controller.api_rules.field_errors import invalid_here, show
 from job_controller.json_tree import Json
 from queue_manager.engine.transport_protocol import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH
-from queue_manager.local.errors import StatusError, bad_request, unsupported_media_type
 from queue_manager.local.kinds.kind import Kind
 from queue_manager.local.patching.strategic import BadPatch, go, strategic_merge
 from queue_manager.local.request_limits import excess
 from queue_manager.local.schema.json_parsing import parse_json
 from queue_manager.local.schema.strict_decoding import TypedSchema
+from queue_manager.local.status_errors import StatusError, bad_request, unsupported_media_type
 
 MAX_OPERATIONS = 10_000
 MAX_COPIED = 3 * 1024 * 1024  # bytes that all copy operations of one patch may add

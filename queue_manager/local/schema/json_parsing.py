@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 
 from job_controller.json_tree import Json
-from queue_manager.local.errors import bad_request
+from queue_manager.local.status_errors import bad_request
 
 _KEY = re.compile(rb'"\s*:')
 

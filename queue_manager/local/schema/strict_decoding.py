@@ -17,11 +17,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from job_controller.json_tree import Json
-from queue_manager.local.errors import bad_request
 from queue_manager.local.schema import times_and_quantities
 from queue_manager.local.schema.builtin_types import Field, Shape, shape_of
 from queue_manager.local.schema.json_parsing import Repeated
 from queue_manager.local.schema.validation_cache import Passed, text_of
+from queue_manager.local.status_errors import bad_request
 
 # The path from the root to a value: (parent path, step). A step is a field, a map key or a list index.
 Trail = tuple[Any, Any]

@@ -20,10 +20,9 @@ from job_controller.times import timestamp
 from queue_manager.api.api_resources import CRDS, NAMESPACES, PODS
 from queue_manager.engine.metric_registry import Exposition
 from queue_manager.engine.transport_protocol import Response
-from queue_manager.local import errors
+from queue_manager.local import status_errors
 from queue_manager.local.container_logs_protocol import ContainerLogs
 from queue_manager.local.discovery.paths import discovery
-from queue_manager.local.errors import StatusError
 from queue_manager.local.kinds.kind_registry import KindRegistry
 from queue_manager.local.schema.cpu_time_limits import LimitedRequest, NeedsWorkerProcess, Work
 from queue_manager.local.server.access_reviews import review
@@ -39,6 +38,7 @@ from queue_manager.local.server.request_info import Call, CallTarget, parse_path
 from queue_manager.local.server.response_encoding import ResponseView
 from queue_manager.local.server.watch import Watch
 from queue_manager.local.server.writing import Writer
+from queue_manager.local.status_errors import StatusError
 from queue_manager.local.storage.store import Store, StoredChange, decode
 
 __all__ = ["AdmissionPlugin", "AdmissionReview", "ApiServer", "Response", "ServerRequest", "Stream"]
@@ -109,10 +109,10 @@ class ApiServer:
             return refuse(error)
         except OSError as error:
             log.error("%s %s: %s", request.method, request.path, error)
-            return refuse(errors.internal(str(error)))
+            return refuse(status_errors.internal(str(error)))
         except Exception as error:
             log.exception("%s %s failed", request.method, request.path)
-            return refuse(errors.internal(f"{type(error).__name__}: {error}"))
+            return refuse(status_errors.internal(f"{type(error).__name__}: {error}"))
 
     async def _answer(self, request: ServerRequest) -> Response | Stream:
         target = parse_path(request.path)
@@ -120,7 +120,7 @@ class ApiServer:
         if target is None or kind is None:
             return await self._metrics(request) or self._answer_other_path(request, target)
         if target.namespace and not kind.resource.namespaced:
-            raise errors.no_such_path()
+            raise status_errors.no_such_path()
         form = negotiate(request.headers.get("accept", ""))
         view = ResponseView(kind, form, request.query.get("includeObject", ""))
         call = Call(request, kind, target.namespace, target.name, target.subresource, view)
@@ -160,13 +160,13 @@ class ApiServer:
                 if long.work is not None:
                     limited.answers[long.work] = await self._worker_process.run(long.work)
             call.warnings[:], call.created = warnings, False
-        raise errors.conflict(call.resource, call.name)
+        raise status_errors.conflict(call.resource, call.name)
 
     async def _metrics(self, request: ServerRequest) -> Response | None:
         if request.path != "/metrics" or self._exposed is None:
             return None
         if request.method not in ("GET", "HEAD"):
-            raise errors.method_not_allowed()
+            raise status_errors.method_not_allowed()
         content_type, body = await self._exposed(request.headers.get("accept", ""))
         return Response(200, {"Content-Type": content_type}, body)
 
@@ -182,21 +182,21 @@ class ApiServer:
         made = mounted.answer(request.path, request.query) if mounted is not None else None
         if made is not None:
             if request.method not in ("GET", "HEAD"):
-                raise errors.method_not_allowed()
+                raise status_errors.method_not_allowed()
             return respond(made.status, orjson.dumps(made.body))
         found = discovery(self.registry, request.path, request.headers.get("accept", ""))
         if found is not None:
             if request.method not in ("GET", "HEAD"):
-                raise errors.method_not_allowed()
+                raise status_errors.method_not_allowed()
             content_type, body = found
             return Response(200, {"Content-Type": content_type}, body)
         if target is not None and (target.group, target.plural) == ("policy", "poddisruptionbudgets"):
-            raise errors.no_budgets()
+            raise status_errors.no_budgets()
         groups = {kind.resource.group for kind in self.registry.all()}
         known = target.group in groups if target else request.path.startswith(("/api/", "/apis/"))
         if not known:
             return Response(404, {"Content-Type": "text/plain; charset=utf-8"}, b"404 page not found\n")
-        raise errors.no_such_path()
+        raise status_errors.no_such_path()
 
     # --- verbs ---------------------------------------------------------------------------------------------
 
@@ -214,27 +214,27 @@ class ApiServer:
         if method == "DELETE":
             return await self._delete_collection(call)
         if call.resource.namespaced and not call.namespace:
-            raise errors.method_not_allowed()
+            raise status_errors.method_not_allowed()
         if method == "POST":
             return self._shown(call, 201, self._writer.create(call))
-        raise errors.method_not_allowed()
+        raise status_errors.method_not_allowed()
 
     async def _delete_collection(self, call: Call) -> Response:
         if call.resource == NAMESPACES or (call.resource.namespaced and not call.namespace):
-            raise errors.method_not_allowed()
+            raise status_errors.method_not_allowed()
         body = await self._deleter.delete_collection(call, DeleteOptions.of(call))
         return respond(200, body, call.warnings)
 
     def _object(self, call: Call) -> Response | Stream:
         if call.resource.namespaced and not call.namespace:
-            raise errors.no_such_path()
+            raise status_errors.no_such_path()
         match call.request.method:
             case "GET" if flag(call.request.query, "watch"):
                 return self._watch(_one_object(call))
             case "GET":
                 asked = version(call)
                 if asked > self.store.revision:
-                    raise errors.resource_version_too_large(asked, self.store.revision)
+                    raise status_errors.resource_version_too_large(asked, self.store.revision)
                 return self._shown(call, 200, self._writer.require(call).data)
             case "PUT":
                 data = self._writer.update(call)
@@ -244,12 +244,12 @@ class ApiServer:
                 return self._shown(call, 201 if call.created else 200, data)
             case "DELETE":
                 return self._delete(call)
-        raise errors.method_not_allowed()
+        raise status_errors.method_not_allowed()
 
     def _subresource(self, call: Call) -> Response | Stream:
         method, name = call.request.method, call.subresource
         if call.resource.namespaced and not call.namespace:
-            raise errors.no_such_path()
+            raise status_errors.no_such_path()
         if name == "status" and call.kind.has_status:
             match method:
                 case "GET":
@@ -258,22 +258,22 @@ class ApiServer:
                     return self._shown(call, 200, self._writer.update(call))
                 case "PATCH":
                     return self._shown(call, 200, self._writer.patch(call))
-            raise errors.method_not_allowed()
+            raise status_errors.method_not_allowed()
         if name == "finalize" and call.resource == NAMESPACES:
             if method != "PUT":
-                raise errors.method_not_allowed()
+                raise status_errors.method_not_allowed()
             return self._shown(call, 200, finalize(self._writer, call))
         return self._act(call)
 
     def _act(self, call: Call) -> Response | Stream:
         """Run the subresources that perform an action."""
         if _is_missing_status(call):
-            raise errors.not_found(call.resource, call.name)
+            raise status_errors.not_found(call.resource, call.name)
         if call.resource == PODS and call.subresource in CONTAINER_SUBRESOURCES:
             self._writer.require(call)
-            raise errors.no_streams(call.subresource)
+            raise status_errors.no_streams(call.subresource)
         if call.subresource not in call.kind.subresources:
-            raise errors.no_such_path()
+            raise status_errors.no_such_path()
         match call.subresource, call.request.method:
             case "log", "GET":
                 return self._pods.log(call)
@@ -282,8 +282,8 @@ class ApiServer:
             case "eviction", "POST":
                 return respond(201, self._pods.evict(call), call.warnings)
             case "log" | "binding" | "eviction", _:
-                raise errors.method_not_allowed()
-        raise errors.no_such_path()
+                raise status_errors.method_not_allowed()
+        raise status_errors.no_such_path()
 
     def _delete(self, call: Call) -> Response:
         options = DeleteOptions.of(call)

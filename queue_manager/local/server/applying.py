@@ -10,7 +10,7 @@ from job_controller.api_rules.field_errors import IMMUTABLE, FieldError, forbidd
 from job_controller.json_tree import Json
 from job_controller.times import timestamp
 from queue_manager.engine.transport_protocol import APPLY_PATCH
-from queue_manager.local import errors
+from queue_manager.local import status_errors
 from queue_manager.local.apply.managed_fields import APPLY, Managers, decode, encode
 from queue_manager.local.apply.server_side_apply import Applied, apply
 from queue_manager.local.kinds.custom_kinds import CustomSchema
@@ -63,7 +63,7 @@ def apply_object(writer: Writes, store: WritableStore, call: Call) -> bytes:
 
 def _create(writer: Writes, store: WritableStore, call: Call, config: Json) -> bytes:
     if call.subresource:
-        raise errors.not_found(call.resource, call.name)
+        raise status_errors.not_found(call.resource, call.name)
     view = view_of(call)
     live = {**view.empty, "metadata": {}}
     new = _merged(store, call, live, config, {})
@@ -71,7 +71,7 @@ def _create(writer: Writes, store: WritableStore, call: Call, config: Json) -> b
     object_metadata.check_name(call, meta)
     if meta.get("uid"):
         why = f"uid mismatch: the provided object specified uid {meta['uid']}, and no existing object was found"
-        raise errors.conflict(call.resource, call.name, why)
+        raise status_errors.conflict(call.resource, call.name, why)
     meta.pop("resourceVersion", None)
     _refuse_nulls(call, new)
     call.created = True
@@ -94,7 +94,7 @@ def _refuse_nulls(call: Call, new: Json) -> None:
     if isinstance(schema, CustomSchema):
         problems = list(_nulls(schema.node, new, ""))
         if problems:
-            raise errors.invalid(call.resource, call.name, problems + schema.broken_rules(problems, new))
+            raise status_errors.invalid(call.resource, call.name, problems + schema.broken_rules(problems, new))
 
 
 def _nulls(node: CompiledSchema, value: Json, path: str) -> Iterator[FieldError]:
@@ -151,7 +151,7 @@ def _check_uid(call: Call, meta: dict[str, Any], uid: str) -> None:
     """Check that the uid in the configuration, if any, is that of the object."""
     if meta.get("uid", uid) != uid:
         problem = invalid("metadata.uid", meta["uid"], IMMUTABLE)
-        raise errors.invalid(call.resource, call.name, [problem, problem])
+        raise status_errors.invalid(call.resource, call.name, [problem, problem])
 
 
 # --- reading -------------------------------------------------------------------------------------------------
@@ -161,18 +161,18 @@ def _read(call: Call) -> Json:
     """Decode the configuration. Raises 400 when the body is not one, or is of another kind."""
     body = call.request.body
     if len(body) > MAX_BODY:
-        raise errors.too_large(MAX_BODY)
+        raise status_errors.too_large(MAX_BODY)
     config, repeated = _read_json(body), list[str]()
     if config is None:
         config, repeated, error = read_yaml(body)
         if error is not None:
-            raise errors.bad_request(f"error decoding YAML: error converting YAML to JSON: {error}")
+            raise status_errors.bad_request(f"error decoding YAML: error converting YAML to JSON: {error}")
     check_size(config)
     if config is None:
         config = {}
     if not isinstance(config, dict):
         found = {list: "array", str: "string", bool: "bool"}.get(type(config), "number")
-        raise errors.bad_request(
+        raise status_errors.bad_request(
             "error decoding YAML: error unmarshaling JSON: while decoding JSON: "
             f"json: cannot unmarshal {found} into Go value of type map[string]interface {{}}"
         )
@@ -211,12 +211,12 @@ def _check_kind(call: Call, config: Json) -> None:
     version, kind = config.get("apiVersion") or "", config.get("kind") or ""
     resource = call.resource
     if (version, kind) != (resource.api_version, resource.kind):
-        raise errors.bad_request(f"invalid object type: {_kind_name(version, kind)}")
+        raise status_errors.bad_request(f"invalid object type: {_kind_name(version, kind)}")
     meta = config.setdefault("metadata", {})
     if meta is None:
         config["metadata"] = meta = {}
     if isinstance(meta, dict) and meta.get("managedFields") is not None:
-        raise errors.bad_request("metadata.managedFields must be nil")
+        raise status_errors.bad_request("metadata.managedFields must be nil")
 
 
 def _kind_name(version: str, kind: str) -> str:
@@ -226,6 +226,6 @@ def _kind_name(version: str, kind: str) -> str:
 def _report(call: Call, repeated: list[str]) -> None:
     text = yaml_errors(repeated)
     if call.option("fieldValidation") == "Strict":
-        raise errors.bad_request(f"error strict decoding YAML: error converting YAML to JSON: {text}")
+        raise status_errors.bad_request(f"error strict decoding YAML: error converting YAML to JSON: {text}")
     if call.option("fieldValidation") == "Warn":
         call.warnings.append(f"error converting YAML to JSON: {text}")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from queue_manager.local import errors
+from queue_manager.local import status_errors
 from queue_manager.local.server.http_messages import JSON_TYPE
 
 Form = Literal["json", "table", "partial"]
@@ -31,7 +31,7 @@ def negotiate(accept: str) -> Form:
                 return "partial"
             case _:
                 continue
-    raise errors.not_acceptable(
+    raise status_errors.not_acceptable(
         [
             JSON_TYPE,
             f"{JSON_TYPE};as=Table;v=v1;g=meta.k8s.io",

@@ -16,12 +16,13 @@ from typing import Any
 
 import orjson
 
+from job_controller import pod_phases
 from job_controller.api_rules.field_errors import FieldError, invalid, not_supported
 from job_controller.json_tree import Json
 from job_controller.pod_facts import grace_period
 from job_controller.times import timestamp
 from queue_manager.api.api_resources import NAMESPACES, PODS, Resource
-from queue_manager.local import errors
+from queue_manager.local import status_errors
 from queue_manager.local.server.admission_plugin_protocol import AdmissionPlugin, AdmissionReview
 from queue_manager.local.server.event_loop_turns import in_turns
 from queue_manager.local.server.http_messages import flag
@@ -60,7 +61,7 @@ class DeleteOptions:
         tree = read_body(call.request) if call.request.body.strip() else _from_query(call)
         if tree.get("kind", "DeleteOptions") != "DeleteOptions":
             version = tree.get("apiVersion", "v1")
-            raise errors.bad_request(f'no kind "{tree["kind"]}" is registered for version "{version}" {SCHEME}')
+            raise status_errors.bad_request(f'no kind "{tree["kind"]}" is registered for version "{version}" {SCHEME}')
         return cls.of_tree(tree | ({"dryRun": [call.option("dryRun")]} if call.dry_run else {}))
 
     @classmethod
@@ -81,7 +82,7 @@ class DeleteOptions:
         if dry_run and dry_run != ["All"]:
             problems.append(not_supported("dryRun", dry_run, ["All"]))
         if problems:
-            raise errors.invalid(DELETE_OPTIONS, "", problems)
+            raise status_errors.invalid(DELETE_OPTIONS, "", problems)
         if orphan is not None:
             policy = "Orphan" if orphan else "Background"
         uid, version = conditions.get("uid") or "", conditions.get("resourceVersion") or ""
@@ -100,7 +101,7 @@ def _require_types(policy: Any, orphan: Any, grace: Any, dry_run: Any, condition
     for name, value, fits, kind in wanted:
         if value is not None and not fits:
             shown = f"number {value}" if isinstance(value, float) else json_type(value)
-            raise errors.bad_request(
+            raise status_errors.bad_request(
                 f"json: cannot unmarshal {shown} into Go struct field DeleteOptions.{name} of type {kind}"
             )
 
@@ -115,7 +116,9 @@ def _from_query(call: Call) -> dict[str, Any]:
         try:
             tree["gracePeriodSeconds"] = int(grace)
         except ValueError:
-            raise errors.bad_request(f'gracePeriodSeconds: Invalid value: "{grace}": must be an integer') from None
+            raise status_errors.bad_request(
+                f'gracePeriodSeconds: Invalid value: "{grace}": must be an integer'
+            ) from None
     return tree
 
 
@@ -132,7 +135,7 @@ class DeletionResult:
         if not self.gone or call.resource == PODS:
             return orjson.dumps(self.obj)
         meta = self.obj["metadata"]
-        return orjson.dumps(errors.success(call.resource, meta["name"], meta["uid"]))
+        return orjson.dumps(status_errors.success(call.resource, meta["name"], meta["uid"]))
 
 
 class Deleter:
@@ -145,12 +148,12 @@ class Deleter:
     def delete(self, call: Call, options: DeleteOptions, stored: Stored | None = None) -> DeletionResult:
         """Delete or mark one object. Raises 403, 404, 409, 422."""
         if call.resource == NAMESPACES and call.name in IMMORTAL:
-            raise errors.forbidden(NAMESPACES, call.name, "this namespace may not be deleted")
+            raise status_errors.forbidden(NAMESPACES, call.name, "this namespace may not be deleted")
         if not options.propagation and call.kind.default_propagation == "Orphan":
             call.warnings.append(KEPT_CHILDREN)
         stored = stored or self._store.get(call.table, call.namespace, call.name)
         if stored is None:
-            raise errors.not_found(call.resource, call.name)
+            raise status_errors.not_found(call.resource, call.name)
         obj = call.load(stored)
         _check_preconditions(call.resource, obj, options)
         self._admit(call, obj, options)
@@ -195,7 +198,7 @@ class Deleter:
         for rule in self._admission:
             problems = rule.validate(review)
             if problems:
-                raise errors.invalid(call.resource, obj["metadata"]["name"], problems)
+                raise status_errors.invalid(call.resource, obj["metadata"]["name"], problems)
 
     def _mark(self, call: Call, obj: Json, grace: int) -> bool:
         """Set or shorten the deletion time; return whether anything changed."""
@@ -246,7 +249,7 @@ def _grace(resource: Resource, obj: Json, asked: int | None) -> int:
     if resource != PODS:
         return 0
     spec = obj.get("spec") or {}
-    if not spec.get("nodeName") or (obj.get("status") or {}).get("phase") in ("Succeeded", "Failed"):
+    if not spec.get("nodeName") or (obj.get("status") or {}).get("phase") in pod_phases.TERMINAL:
         return 0
     if asked is None:
         asked = spec.get("terminationGracePeriodSeconds", DEFAULT_GRACE_SECONDS)
@@ -256,14 +259,14 @@ def _grace(resource: Resource, obj: Json, asked: int | None) -> int:
 def _check_preconditions(resource: Resource, obj: Json, options: DeleteOptions) -> None:
     meta = obj["metadata"]
     if options.uid and options.uid != meta["uid"]:
-        raise errors.precondition_failed(
+        raise status_errors.precondition_failed(
             resource,
             meta["name"],
             f"the UID in the precondition ({options.uid}) does not match the UID in record ({meta['uid']}). "
             "The object might have been deleted and then recreated",
         )
     if options.resource_version and options.resource_version != meta["resourceVersion"]:
-        raise errors.precondition_failed(
+        raise status_errors.precondition_failed(
             resource,
             meta["name"],
             f"the ResourceVersion in the precondition ({options.resource_version}) does not match the "

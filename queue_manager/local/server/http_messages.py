@@ -9,7 +9,7 @@ from typing import NamedTuple
 import orjson
 
 from queue_manager.engine.transport_protocol import Response
-from queue_manager.local import errors
+from queue_manager.local import status_errors
 
 MAX_WARNINGS, MAX_WARNING = 4096, 256  # characters of all warnings, and of one warning if they exceed that
 
@@ -65,7 +65,7 @@ def _fitting(warnings: list[str]) -> list[str]:
     return kept
 
 
-def refuse(error: errors.StatusError) -> Response:
+def refuse(error: status_errors.StatusError) -> Response:
     """Return the response for an error that ended a request."""
     response = respond(error.code, orjson.dumps(error.status()), error.warnings)
     seconds = (error.details or {}).get("retryAfterSeconds")

@@ -28,7 +28,7 @@ from aiohttp.web_protocol import RequestHandler
 
 from queue_manager.engine.anonymous_connections import BACKLOG, Connections
 from queue_manager.engine.transport_protocol import Response
-from queue_manager.local import errors
+from queue_manager.local import status_errors
 from queue_manager.local.request_limits import MAX_BODY
 from queue_manager.local.server.api_server import ApiServer
 from queue_manager.local.server.http_messages import ServerRequest, Stream, refuse
@@ -134,7 +134,7 @@ class _RequestHandler:
         self.connections.trust(raw.protocol)
         try:
             body = await self._body(raw)
-        except errors.StatusError as error:
+        except status_errors.StatusError as error:
             return _BufferedResponse(refuse(error))
         path, _, query = raw.raw_path.partition("?")
         headers = {name.lower(): raw.headers[name] for name in _HEADERS if name in raw.headers}
@@ -145,19 +145,19 @@ class _RequestHandler:
             return await self._stream(raw, answer)
         return _BufferedResponse(answer)
 
-    def _refusal(self, headers: Mapping[str, str]) -> errors.StatusError | None:
+    def _refusal(self, headers: Mapping[str, str]) -> status_errors.StatusError | None:
         if headers.get("Host", "").lower() not in self.hosts:
-            return errors.forbidden(None, "", "the Host header names another server")
+            return status_errors.forbidden(None, "", "the Host header names another server")
         scheme, _, given = headers.get("Authorization", "").partition(" ")
         if scheme.lower() != "bearer" or not hmac.compare_digest(_bytes(given), self._token):
-            return errors.unauthorized()
+            return status_errors.unauthorized()
         return None
 
     async def _body(self, raw: web.BaseRequest) -> bytes:
         if not raw.body_exists:
             return b""
         if (raw.content_length or 0) > MAX_BODY:
-            raise errors.too_large(MAX_BODY)
+            raise status_errors.too_large(MAX_BODY)
         if raw.headers.get("Expect", "").lower() == "100-continue":
             await raw.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
             raw.writer.output_size = 0
@@ -165,9 +165,9 @@ class _RequestHandler:
             # A body that arrived together with the head is already buffered: taking it costs half as much as `read`.
             body = raw.content.read_nowait() if raw.content.is_eof() else await raw.read()
         except HTTPRequestEntityTooLarge:
-            raise errors.too_large(MAX_BODY) from None
+            raise status_errors.too_large(MAX_BODY) from None
         if len(body) > MAX_BODY:
-            raise errors.too_large(MAX_BODY)
+            raise status_errors.too_large(MAX_BODY)
         return body
 
     async def _stream(self, raw: web.BaseRequest, answer: Stream) -> web.StreamResponse:

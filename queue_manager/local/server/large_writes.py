@@ -20,11 +20,11 @@ from datetime import datetime
 from functools import partial
 
 from job_controller.json_tree import Json
-from queue_manager.local.errors import StatusError
 from queue_manager.local.schema.cpu_time_limits import NeedsWorkerProcess
 from queue_manager.local.server.admission_plugin_protocol import AdmissionPlugin
 from queue_manager.local.server.request_info import Call
 from queue_manager.local.server.writing import Writer
+from queue_manager.local.status_errors import StatusError
 from queue_manager.local.storage.store import NO_FIELDS, Store, Stored
 
 log = logging.getLogger(__name__)

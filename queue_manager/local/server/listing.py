@@ -17,7 +17,7 @@ import orjson
 
 from job_controller.api_rules.field_errors import FieldError, forbidden, invalid, not_supported
 from queue_manager.api.api_resources import Resource
-from queue_manager.local import errors
+from queue_manager.local import status_errors
 from queue_manager.local.kinds.custom_kinds import CustomSchema
 from queue_manager.local.server.event_loop_turns import in_turns
 from queue_manager.local.server.http_messages import flag
@@ -66,8 +66,8 @@ class ListPosition(NamedTuple):
         return cls(revision, start)
 
 
-def _bad_token(why: str) -> errors.StatusError:
-    return errors.bad_request(f"invalid continue token: continue key is not valid: {why}")
+def _bad_token(why: str) -> status_errors.StatusError:
+    return status_errors.bad_request(f"invalid continue token: continue key is not valid: {why}")
 
 
 class Selection:
@@ -118,9 +118,9 @@ def number(call: Call, option: str) -> int:
     if not text:
         return 0
     if not INTEGER.fullmatch(text):
-        raise errors.bad_request(f'strconv.ParseInt: parsing "{text}": invalid syntax')
+        raise status_errors.bad_request(f'strconv.ParseInt: parsing "{text}": invalid syntax')
     if len(text) > 18:
-        raise errors.bad_request(f'strconv.ParseInt: parsing "{text}": value out of range')
+        raise status_errors.bad_request(f'strconv.ParseInt: parsing "{text}": value out of range')
     return int(text)
 
 
@@ -133,8 +133,8 @@ def version(call: Call) -> int:
         return int(text)
     why = f'resourceVersion: Invalid value: "{text}": strconv.ParseUint: parsing "{text}": invalid syntax'
     if flag(call.request.query, "watch"):
-        raise errors.unexplained(why)
-    raise errors.bad_request(f"invalid resource version: {why}")
+        raise status_errors.unexplained(why)
+    raise status_errors.bad_request(f"invalid resource version: {why}")
 
 
 async def list_objects(store: Store, call: Call) -> bytes:
@@ -143,11 +143,11 @@ async def list_objects(store: Store, call: Call) -> bytes:
     number(call, "timeoutSeconds")
     problems = _list_problems(call)
     if problems:
-        raise errors.invalid(LIST_OPTIONS, "", problems)
+        raise status_errors.invalid(LIST_OPTIONS, "", problems)
     selection = Selection(call)
     revision = version(call)
     if revision > store.revision:
-        raise errors.resource_version_too_large(revision, store.revision)
+        raise status_errors.resource_version_too_large(revision, store.revision)
     position = _position(store, call, limit, revision)
     candidates = _candidates(store, call, selection, position)
     await store.settled()  # other requests may write from here on
@@ -166,7 +166,7 @@ def _position(store: Store, call: Call, limit: int, revision: int) -> ListPositi
     token = call.option("continue")
     if token:
         if revision:
-            raise errors.bad_request("specifying resource version is not allowed when using continue")
+            raise status_errors.bad_request("specifying resource version is not allowed when using continue")
         position = ListPosition.of(token)
         return position if position.revision >= 0 else ListPosition(store.revision, position.after)
     match = call.option("resourceVersionMatch")
@@ -188,10 +188,10 @@ async def _page(candidates: list[Stored], selection: Selection, limit: int) -> t
     return found, 0
 
 
-def _expired(call: Call, position: ListPosition) -> errors.StatusError:
+def _expired(call: Call, position: ListPosition) -> status_errors.StatusError:
     if call.option("continue"):
-        return errors.gone(EXPIRED_TOKEN_MESSAGE, continue_token=ListPosition(-1, position.after).token())
-    return errors.gone("The resourceVersion for the provided list is too old.")
+        return status_errors.gone(EXPIRED_TOKEN_MESSAGE, continue_token=ListPosition(-1, position.after).token())
+    return status_errors.gone("The resourceVersion for the provided list is too old.")
 
 
 def _candidates(store: Store, call: Call, selection: Selection, position: ListPosition) -> list[Stored]:
@@ -254,4 +254,4 @@ def check_watch_options(call: Call) -> None:
     if number(call, "timeoutSeconds") > 10**9:
         problems.append(invalid("timeoutSeconds", call.option("timeoutSeconds"), "must be at most 1000000000"))
     if problems:
-        raise errors.invalid(LIST_OPTIONS, "", problems)
+        raise status_errors.invalid(LIST_OPTIONS, "", problems)

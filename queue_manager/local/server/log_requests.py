@@ -8,7 +8,7 @@ from job_controller.api_rules.field_errors import FieldError, forbidden, invalid
 from job_controller.go_text import NOT_NEGATIVE
 from job_controller.json_tree import Json
 from queue_manager.api.api_resources import Resource
-from queue_manager.local import errors
+from queue_manager.local import status_errors
 from queue_manager.local.container_logs_protocol import LogOptions
 from queue_manager.local.schema import times_and_quantities
 from queue_manager.local.server.http_messages import flag
@@ -37,7 +37,7 @@ def parse(call: Call) -> LogOptions:
     if call.option("stream"):
         problems.append(forbidden("stream", "may not be specified"))
     if problems:
-        raise errors.invalid(OPTIONS, call.name, problems)
+        raise status_errors.invalid(OPTIONS, call.name, problems)
     return LogOptions(
         follow=flag(query, "follow"),
         previous=flag(query, "previous"),
@@ -56,7 +56,7 @@ def _time(text: str) -> datetime | None:
     try:
         times_and_quantities.time(text)
     except ValueError as error:
-        raise errors.bad_request(str(error)) from None
+        raise status_errors.bad_request(str(error)) from None
     return datetime.fromisoformat(text)
 
 
@@ -70,7 +70,9 @@ def container_of(pod: Json, name: str) -> str:
         return str(own[0])
     if not name:
         listed = " ".join(names)
-        raise errors.bad_request(f"a container name must be specified for pod {pod_name}, choose one of: [{listed}]")
+        raise status_errors.bad_request(
+            f"a container name must be specified for pod {pod_name}, choose one of: [{listed}]"
+        )
     if name not in names:
-        raise errors.bad_request(f"container {name} is not valid for pod {pod_name}")
+        raise status_errors.bad_request(f"container {name} is not valid for pod {pod_name}")
     return name

@@ -5,7 +5,6 @@ from __future__ import annotations
 from functools import cache
 
 from job_controller.json_tree import Json
-from queue_manager.local.errors import StatusError, bad_request, unsupported_media_type
 from queue_manager.local.kinds.custom_kinds import CustomSchema
 from queue_manager.local.kinds.kind import Kind
 from queue_manager.local.request_limits import MAX_BODY
@@ -22,6 +21,7 @@ from queue_manager.local.server.request_bodies import (
     read_yaml,
     yaml_errors,
 )
+from queue_manager.local.status_errors import StatusError, bad_request, unsupported_media_type
 
 SCHEME = 'in scheme "pkg/runtime/scheme.go:111"'
 _SHOWN = 30  # bytes of the body quoted in an error

@@ -8,7 +8,7 @@ from typing import Any
 from job_controller.api_rules.field_errors import IMMUTABLE, FieldError, invalid, required
 from job_controller.json_tree import Json
 from job_controller.times import timestamp
-from queue_manager.local import errors
+from queue_manager.local import status_errors
 from queue_manager.local.server.request_info import Call
 from queue_manager.local.storage.store import WritableStore
 
@@ -23,20 +23,24 @@ def check_envelope(call: Call, obj: Json) -> dict[str, Any]:
     resource = call.resource
     version, kind = obj.setdefault("apiVersion", resource.api_version), obj.setdefault("kind", resource.kind)
     if version != resource.api_version:
-        raise errors.bad_request(
+        raise status_errors.bad_request(
             f"the API version in the data ({version}) does not match the expected API version ({resource.api_version})"
         )
     if kind != resource.kind and call.kind.is_custom:
         problem = invalid("kind", kind, f"must be {resource.kind}")
-        raise errors.invalid(replace(resource, kind=kind), str((obj.get("metadata") or {}).get("name", "")), [problem])
+        raise status_errors.invalid(
+            replace(resource, kind=kind), str((obj.get("metadata") or {}).get("name", "")), [problem]
+        )
     if kind != resource.kind:
-        raise errors.bad_request(
+        raise status_errors.bad_request(
             f"{kind} in version {resource.version!r} cannot be handled as a {resource.kind}: "
             f"the kind in the data does not match the resource".replace("'", '"')
         )
     meta = obj.setdefault("metadata", {})
     if not isinstance(meta, dict):
-        raise errors.bad_request(f'{kind} in version "{resource.version}" cannot be handled as a {kind}: bad metadata')
+        raise status_errors.bad_request(
+            f'{kind} in version "{resource.version}" cannot be handled as a {kind}: bad metadata'
+        )
     _check_namespace(call, meta)
     for name in DROPPED:
         meta.pop(name, None)
@@ -48,7 +52,7 @@ def _check_namespace(call: Call, meta: dict[str, Any]) -> None:
         meta.pop("namespace", None)
         return
     if meta.get("namespace", "") not in ("", call.namespace):
-        raise errors.bad_request(
+        raise status_errors.bad_request(
             "the namespace of the provided object does not match the namespace sent on the request"
         )
     meta["namespace"] = call.namespace
@@ -62,11 +66,13 @@ def check_name(call: Call, meta: dict[str, Any]) -> None:
     """Check that the object's name is that of the URL. Raises 400."""
     name = meta.get("name", "")
     if not name:
-        raise errors.bad_request(
+        raise status_errors.bad_request(
             f"the name of the object ({call.name} based on URL) was undeterminable: name must be provided"
         )
     if name != call.name:
-        raise errors.bad_request(f"the name of the object ({name}) does not match the name on the URL ({call.name})")
+        raise status_errors.bad_request(
+            f"the name of the object ({name}) does not match the name on the URL ({call.name})"
+        )
 
 
 def require_version(call: Call, meta: dict[str, Any]) -> None:
@@ -75,18 +81,18 @@ def require_version(call: Call, meta: dict[str, Any]) -> None:
     if conditional and meta.get("resourceVersion") in (None, "", "0"):
         problem = invalid("metadata.resourceVersion", 0, "must be specified for an update")
         named = replace(call.resource, kind=call.resource.plural)
-        raise errors.invalid(named, call.name, [problem])
+        raise status_errors.invalid(named, call.name, [problem])
 
 
 def set_new_metadata(store: WritableStore, call: Call, meta: dict[str, Any]) -> None:
     """Set metadata of a new object: name, uid, creation time, generation. Raises 400, 422."""
     if meta.get("resourceVersion", "0") not in ("", "0", None):
-        raise errors.unexplained("resourceVersion should not be set on objects to be created")
+        raise status_errors.unexplained("resourceVersion should not be set on objects to be created")
     if not meta.get("name"):
         prefix = meta.get("generateName")
         if not prefix:
             problem = required("metadata.name", "name or generateName is required")
-            raise errors.invalid(call.resource, "", [problem])
+            raise status_errors.invalid(call.resource, "", [problem])
         meta["name"] = call.generated = call.generated or store.new_name(prefix)
     for name in (*FINALIZING, "resourceVersion"):
         meta.pop(name, None)
@@ -103,15 +109,15 @@ def keep_server_fields(call: Call, new: Json, old: Json) -> None:
     meta, before = new["metadata"], old["metadata"]
     another = bool(meta.get("uid")) and meta["uid"] != before["uid"]
     if another and call.request.method != "PATCH":
-        raise errors.conflict(call.resource, call.name, _uid_mismatch(call, meta["uid"], before["uid"]))
+        raise status_errors.conflict(call.resource, call.name, _uid_mismatch(call, meta["uid"], before["uid"]))
     version = meta.get("resourceVersion")
     if version and version not in ("0", before["resourceVersion"]):
         if not version.isdigit():
-            raise errors.unexplained(f'strconv.ParseUint: parsing "{version}": invalid syntax')
-        raise errors.conflict(call.resource, call.name)
+            raise status_errors.unexplained(f'strconv.ParseUint: parsing "{version}": invalid syntax')
+        raise status_errors.conflict(call.resource, call.name)
     if another:
         problem = invalid("metadata.uid", meta["uid"], IMMUTABLE)
-        raise errors.invalid(call.resource, call.name, [problem, problem])
+        raise status_errors.invalid(call.resource, call.name, [problem, problem])
     for name in OWNED:
         if name in before:
             meta[name] = before[name]

@@ -8,13 +8,14 @@ from typing import Any
 
 import orjson
 
+from job_controller import pod_phases
 from job_controller.api_rules.field_errors import required
 from job_controller.disruption_target import announcement, is_announced
 from job_controller.json_tree import Json
 from job_controller.times import timestamp
 from queue_manager.api.api_resources import Resource
 from queue_manager.engine.transport_protocol import Response
-from queue_manager.local import errors
+from queue_manager.local import status_errors
 from queue_manager.local.container_logs_protocol import ContainerLogs
 from queue_manager.local.server import log_requests
 from queue_manager.local.server.deletion import DeleteOptions, Deleter
@@ -42,7 +43,7 @@ class PodSubresources:
         binding = read_body(call.request)
         node = (binding.get("target") or {}).get("name")
         if not node:
-            raise errors.invalid(BINDING, call.name, [required("target.name")])
+            raise status_errors.invalid(BINDING, call.name, [required("target.name")])
         stored = self._writer.require(call)
         pod, old = decode(stored), decode(stored)
         meta = binding.get("metadata") or {}
@@ -67,7 +68,7 @@ class PodSubresources:
         elif node := pod["spec"].get("nodeName"):
             problem = f'pod {call.name} is already assigned to node "{node}"'
         if problem:
-            raise errors.conflict(BINDING, call.name, problem)
+            raise status_errors.conflict(BINDING, call.name, problem)
 
     def evict(self, call: Call) -> bytes:
         """POST of an Eviction: add DisruptionTarget to the pod's status, then delete the pod (KEP-3329)."""
@@ -108,7 +109,7 @@ async def _relay(lines: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
 def _may_be_announced(pod: Json) -> bool:
     """Whether the pod gets DisruptionTarget: it has not ended, is not being deleted, and does not have it yet."""
     status = pod.get("status") or {}
-    if status.get("phase") in ("Succeeded", "Failed") or "deletionTimestamp" in pod["metadata"]:
+    if status.get("phase") in pod_phases.TERMINAL or "deletionTimestamp" in pod["metadata"]:
         return False
     return not is_announced((c.get("type"), c.get("status")) for c in status.get("conditions") or ())
 

@@ -14,7 +14,7 @@ import yaml
 
 from job_controller.json_tree import Json
 from queue_manager import kube_yaml
-from queue_manager.local import errors
+from queue_manager.local import status_errors
 from queue_manager.local.request_limits import MAX_BODY, MAX_VALUES, TOO_MANY, excess
 from queue_manager.local.schema import protobuf
 from queue_manager.local.schema.cpu_time_limits import TimeLimitExceeded, limited
@@ -32,7 +32,7 @@ def read_body(request: ServerRequest) -> Json:
     """
     media = media_type(request)
     if len(request.body) > MAX_BODY:
-        raise errors.too_large(MAX_BODY)
+        raise status_errors.too_large(MAX_BODY)
     if media in ("", JSON_TYPE):
         tree = decode_json(request.body)
         if request.query.get("fieldValidation", "Ignore") != "Ignore":
@@ -41,14 +41,14 @@ def read_body(request: ServerRequest) -> Json:
     elif media in YAML_TYPES:
         tree = _decode_yaml(request.body)
     elif media == PROTOBUF:
-        raise errors.unsupported_media_type(protobuf_refusal(protobuf.kind_of(request.body)))
+        raise status_errors.unsupported_media_type(protobuf_refusal(protobuf.kind_of(request.body)))
     else:
-        raise errors.unsupported_media_type(
+        raise status_errors.unsupported_media_type(
             f"the body of the request was in an unknown format - accepted media types include: "
             f"{JSON_TYPE}, {YAML_TYPES[0]}"
         )
     if not isinstance(tree, dict):
-        raise errors.bad_request(f"couldn't get version/kind; json parse error: {no_object(tree)}")
+        raise status_errors.bad_request(f"couldn't get version/kind; json parse error: {no_object(tree)}")
     return tree
 
 
@@ -72,7 +72,7 @@ def decode_json(body: bytes) -> Json:
     try:
         tree = orjson.loads(body)
     except orjson.JSONDecodeError as error:
-        raise errors.bad_request(f"the body is not valid JSON: {error}") from None
+        raise status_errors.bad_request(f"the body is not valid JSON: {error}") from None
     check_size(tree, body)
     return tree
 
@@ -80,7 +80,7 @@ def decode_json(body: bytes) -> Json:
 def _decode_yaml(body: bytes) -> Json:
     read = read_yaml(body)
     if read.error is not None:
-        raise errors.bad_request(f"the body is not valid YAML: {read.error}")
+        raise status_errors.bad_request(f"the body is not valid YAML: {read.error}")
     return read.tree
 
 
@@ -146,8 +146,8 @@ def check_size(tree: Json, text: bytes | None = None) -> None:
         raise _too_much(too_much)
 
 
-def _too_much(why: str) -> errors.StatusError:
-    return errors.bad_request(f"the body {why}")
+def _too_much(why: str) -> status_errors.StatusError:
+    return status_errors.bad_request(f"the body {why}")
 
 
 def _with_repeated(body: bytes) -> Json:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from job_controller.api_rules.field_errors import FieldError, invalid, not_supported, too_long
 from job_controller.json_tree import Json
 from queue_manager.api.api_resources import Resource
-from queue_manager.local import errors
+from queue_manager.local import status_errors
 from queue_manager.local.kinds.kind import Kind
 from queue_manager.local.server.http_messages import ServerRequest
 from queue_manager.local.server.response_encoding import ResponseView, shown
@@ -111,7 +111,7 @@ def check_write_options(call: Call, options: str, problems: Sequence[FieldError]
     if validation and validation not in FIELD_VALIDATION:
         problems.append(not_supported("fieldValidation", validation, ["", "Ignore", "Strict", "Warn"]))
     if problems:
-        raise errors.invalid(Resource("meta.k8s.io", "v1", "", options), "", problems)
+        raise status_errors.invalid(Resource("meta.k8s.io", "v1", "", options), "", problems)
 
 
 def _manager_problems(manager: str) -> list[FieldError]:

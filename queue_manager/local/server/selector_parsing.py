@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from job_controller.annotations import integer
 from queue_manager.api.api_resources import Resource
-from queue_manager.local.errors import bad_request
+from queue_manager.local.status_errors import bad_request
 
 LIMIT = 64 * 1024  # characters of a selector
 _TOKEN = re.compile(r"\s+|(==|=|!=|!|<|>|,|\(|\)|[^\s=!<>,()]+)")

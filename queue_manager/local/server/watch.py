@@ -18,7 +18,7 @@ from collections.abc import AsyncGenerator, Callable, Iterable
 
 import orjson
 
-from queue_manager.local import errors
+from queue_manager.local import status_errors
 from queue_manager.local.server.event_loop_turns import in_turns
 from queue_manager.local.server.http_messages import flag
 from queue_manager.local.server.listing import Selection, check_watch_options, number, version
@@ -49,7 +49,7 @@ class Watch:
         self._send_end = flag(call.request.query, "sendInitialEvents")
         asked = version(call)
         if asked > store.revision:
-            raise errors.resource_version_too_large(asked, store.revision)
+            raise status_errors.resource_version_too_large(asked, store.revision)
         self._initial: list[Stored] = []
         no_state = "sendInitialEvents" in call.request.query and not self._send_end
         if self._send_end or (not asked and not no_state):
@@ -139,7 +139,9 @@ class Watch:
         return Stored(*fields, orjson.dumps(tree))
 
     def _too_old(self, forgotten: Compacted) -> bytes:
-        return error_event(errors.gone(f"too old resource version: {self._revision} ({forgotten.oldest})").status())
+        return error_event(
+            status_errors.gone(f"too old resource version: {self._revision} ({forgotten.oldest})").status()
+        )
 
 
 def _fitting(stored: list[Stored]) -> int:

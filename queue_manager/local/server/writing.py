@@ -17,8 +17,7 @@ import orjson
 from job_controller.api_rules.field_errors import FieldError
 from job_controller.json_tree import Json
 from job_controller.times import timestamp
-from queue_manager.local import errors
-from queue_manager.local.errors import StatusError
+from queue_manager.local import status_errors
 from queue_manager.local.patching.patch_types import apply_patch, is_merge, is_strategic, require_language, undecodable
 from queue_manager.local.server import applying, field_ownership, object_metadata
 from queue_manager.local.server.admission_plugin_protocol import AdmissionPlugin, AdmissionReview
@@ -26,6 +25,7 @@ from queue_manager.local.server.equivalent_review import adopt_changes, reviewed
 from queue_manager.local.server.namespace_check import require_namespace
 from queue_manager.local.server.object_decoding import SCHEME, read_object
 from queue_manager.local.server.request_info import Call, check_write_options, name_of
+from queue_manager.local.status_errors import StatusError
 from queue_manager.local.storage.store import Stored, WritableStore, decode
 
 MAX_NAME_ATTEMPTS = 8  # names tried for one generateName, as upstream
@@ -78,7 +78,9 @@ class Writer:
         name = name_of(obj)
         existing = self._store.get(call.table, obj["metadata"].get("namespace", ""), name)
         if existing is not None:
-            raise errors.already_exists(call.resource, name, going="deletionTimestamp" in decode(existing)["metadata"])
+            raise status_errors.already_exists(
+                call.resource, name, going="deletionTimestamp" in decode(existing)["metadata"]
+            )
         if not call.created:
             field_ownership.on_create(call, obj, generated, self._now())
         if call.dry_run:
@@ -120,7 +122,7 @@ class Writer:
             live = call.load(stored) if named else field_ownership.without_managers(call, stored, old)
         new = apply_patch(call.kind, content_type, live, body)
         if not isinstance(new, dict):
-            raise errors.bad_request("the patched value is not an object")
+            raise status_errors.bad_request("the patched value is not an object")
         self._patched(call, new, old)
         meta = object_metadata.check_envelope(call, new)
         object_metadata.check_name(call, meta)
@@ -211,7 +213,7 @@ class Writer:
         """Return the object that the URL names. Raises 404."""
         stored = self._store.get(call.table, call.namespace, call.name)
         if stored is None:
-            raise errors.not_found(call.resource, call.name)
+            raise status_errors.not_found(call.resource, call.name)
         return stored
 
     def _decoded(self, call: Call, obj: Json) -> None:
@@ -221,7 +223,7 @@ class Writer:
             return
         resource = call.resource
         if call.option("fieldValidation") == "Strict":
-            raise errors.bad_request(
+            raise status_errors.bad_request(
                 f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}: '
                 f"strict decoding error: {', '.join(unknown)}"
             )
@@ -259,7 +261,7 @@ class Writer:
 
     def _refuse(self, call: Call, name: str, problems: list[FieldError]) -> None:
         if problems:
-            raise errors.invalid(call.kind.stored_as or call.resource, name, problems)
+            raise status_errors.invalid(call.kind.stored_as or call.resource, name, problems)
 
     def _mutate(
         self, operation: Literal["CREATE", "UPDATE"], call: Call, obj: Json, old: Json | None
@@ -278,7 +280,7 @@ class Writer:
         for rule in self._admission:
             problems, webhook = rule.validate(review), getattr(rule, "webhook", None)
             if problems and webhook is not None:
-                raise errors.denied(webhook(review), problems)
+                raise status_errors.denied(webhook(review), problems)
             self._refuse(call, name_of(review.object), problems)
 
 

@@ -134,7 +134,7 @@ async def by_hand(cluster: ControlPlane, api: RestClient, folder: Path, *flags: 
         await manager.stop()
 
 
-async def test_users_know_the_deadlines_of_a_manager_of_their_namespace_that_was_started_by_hand(
+async def test_users_know_the_deadlines_of_a_namespaced_manager_started_by_hand(
     cluster: ControlPlane, api: RestClient, user: User, tmp_path: Path
 ) -> None:
     async with by_hand(cluster, api, tmp_path, f"--namespace={user.namespace}") as manager:

@@ -226,9 +226,7 @@ def names(cluster: ControlPlane, namespace: str, kinds: str) -> list[str]:
     return [f"{namespace}/{name}" for name in found]
 
 
-def test_kept_queues_are_read_without_the_conversion_and_with_that_of_the_next_installation(
-    installed: ControlPlane,
-) -> None:
+def test_kept_queues_are_read_without_a_conversion_and_with_the_next_one(installed: ControlPlane) -> None:
     """The manager has written its CA into the conversion, so that the CRD has two field managers."""
     silence(installed)
     kubectl(installed, "create", "-f", "-", stdin=json.dumps(QUEUE).encode())
@@ -403,9 +401,8 @@ def test_an_installation_by_helm_is_left_to_helm(cluster: ControlPlane) -> None:
     assert kubectl(cluster, "get", "crd", *OURS, "--ignore-not-found") == ""
 
 
-def test_what_helm_leaves_is_read_after_an_uninstall_and_taken_over_by_the_same_release(
-    cluster: ControlPlane,
-) -> None:
+def test_what_helm_leaves_is_read_and_taken_over_by_the_same_release(cluster: ControlPlane) -> None:
+    """`helm uninstall` leaves the CRDs; `sluice uninstall` then resets their conversion."""
     release = ("release", str(CHART), "--namespace", "kueue-system", "--create-namespace")
     helm("install", *release, kubeconfig=cluster.kubeconfig)
     until_served(cluster)

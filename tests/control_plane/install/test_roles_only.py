@@ -187,9 +187,8 @@ async def test_its_owner_checks_an_upgrade_and_removes_it_with_rights_in_the_nam
     assert (code, "deleted" in text) == (0, False), text
 
 
-async def test_lists_without_a_namespace_are_those_of_the_context_where_others_may_not_be_read(
-    accounts: dict[str, Path],
-) -> None:
+async def test_lists_fall_back_to_the_namespace_of_the_context(accounts: dict[str, Path]) -> None:
+    """Lists of all namespaces are forbidden to this user."""
     for verb in ("ps", "deactivated"):
         code, text = await command(accounts["member"], verb)
         assert (code, f"only namespace {TEAM} is listed" in text) == (0, True), text

@@ -12,8 +12,9 @@ from job_controller import model
 from queue_manager.adoption.queue_mapping import QueueRule, rule_for, rules_from
 from queue_manager.api import types
 from queue_manager.api.api_resources import JOBS, WORKLOADS
-from queue_manager.cli import adoption_file, adoption_steps, cluster_objects, import_jobs, install
+from queue_manager.cli import adoption_file, adoption_steps, import_jobs, install
 from queue_manager.cli.adoption_rights import of_restoration
+from queue_manager.cli.cluster_object_files import read_text
 from queue_manager.cli.exit_codes import CommandRefused
 from queue_manager.configuration.kueue_config import KueueConfig
 from queue_manager.engine import exec_plugin
@@ -67,7 +68,7 @@ def cluster_object_files() -> Target:
     loop, config = asyncio.new_event_loop(), KueueConfig()
 
     def decode(head: str, body: bytes) -> None:
-        loop.run_until_complete(cluster_objects.read_text(body.decode(), "queues.yaml", config))
+        loop.run_until_complete(read_text(body.decode(), "queues.yaml", config))
 
     words = ("---\n", "kind: ClusterQueue\n", "spec:\n  ", "resourceGroups:\n", "nominalQuota: 1\n", "- ", "&a ", "*a")
     return Target(decode, (CommandRefused, UnicodeDecodeError), tokens=words)

@@ -24,7 +24,7 @@ from queue_manager.engine.transport_protocol import (
     STRATEGIC_PATCH,
     Response,
 )
-from queue_manager.local import errors
+from queue_manager.local import status_errors
 from queue_manager.local.kinds.kind_registry import KindRegistry
 from queue_manager.local.local_cluster import install_crds
 from queue_manager.local.server.api_server import ApiServer
@@ -134,7 +134,7 @@ class _Server:
         )
         assert self.store.revision == self._revision, "a dry run has changed the store"
         if status >= 400:
-            raise errors.StatusError(status, "", "")
+            raise status_errors.StatusError(status, "", "")
 
     async def _ask(self, request: ServerRequest) -> int:
         answer = await self.api.handle(request)
@@ -153,7 +153,7 @@ def _parsed(head: str) -> tuple[str, str, dict[str, str], str]:
 
 
 def _target(heads: Callable[[], tuple[str, ...]]) -> Callable[[], Target]:
-    return lambda: Target(_Server().decode, (errors.StatusError,), heads())
+    return lambda: Target(_Server().decode, (status_errors.StatusError,), heads())
 
 
 TARGETS = {"requests": _target(_heads), "patches": _target(_patch_heads)}

@@ -26,7 +26,6 @@ from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.runtime import Runtime
 from queue_manager.engine.transport_protocol import Request, Response
 from queue_manager.lifecycle.workload_settings import WorkloadSettings
-from queue_manager.local.errors import StatusError, bad_request
 from queue_manager.local.kinds.custom_kinds import custom_kinds
 from queue_manager.local.kinds.job_kind import JOB
 from queue_manager.local.kinds.kind import Kind
@@ -34,6 +33,7 @@ from queue_manager.local.kinds.kind_registry import KindRegistry
 from queue_manager.local.local_cluster import install_crds
 from queue_manager.local.server.api_server import ApiServer
 from queue_manager.local.server.in_process import LocalTransport
+from queue_manager.local.status_errors import StatusError, bad_request
 from queue_manager.local.storage.store import Store
 from queue_manager.operator.delegated_auth import DelegatedAuth, FrontProxy, judge
 from queue_manager.operator.tls import ServingCertificate

@@ -11,12 +11,12 @@ from queue_manager import durations
 from queue_manager.configuration import addresses
 from queue_manager.local.cel.compiled_rules import CompiledRules
 from queue_manager.local.cel.parser import SyntaxProblem
-from queue_manager.local.errors import StatusError
 from queue_manager.local.kinds.jsonpath import compile_path
 from queue_manager.local.schema import patterns, times_and_quantities
 from queue_manager.local.schema.cpu_time_limits import TimeLimitExceeded
 from queue_manager.local.server.listing import ListPosition
 from queue_manager.local.server.selector_parsing import parse_fields, parse_labels
+from queue_manager.local.status_errors import StatusError
 from tests.fuzz.target import Target, require_stable
 
 COMPLETIONS = 1000

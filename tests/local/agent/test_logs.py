@@ -11,7 +11,7 @@ import pytest
 from queue_manager.local.agent.pod_files import Layout, RunFiles
 from queue_manager.local.agent.pod_logs import PIECE_BYTES, LogFiles, LogIndexer
 from queue_manager.local.container_logs_protocol import LogOptions
-from queue_manager.local.errors import StatusError
+from queue_manager.local.status_errors import StatusError
 from tests.local.agent.world import World, running
 from tests.waiting import until
 

@@ -141,9 +141,10 @@ async def test_down_says_what_happened_to_a_running_job_and_ends_its_processes(b
     assert "no cluster runs from" in background.down()
 
 
-async def test_down_ends_an_evicted_job_that_ignores_sigterm_and_does_not_call_it_interrupted(
+async def test_down_ends_an_evicted_job_and_does_not_call_it_interrupted(
     background: Background, tmp_path: Path
 ) -> None:
+    """Its process ignores SIGTERM."""
     background.up("--wait")
     ready = tmp_path / "ready"
     async with background.client() as client:

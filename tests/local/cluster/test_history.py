@@ -109,9 +109,10 @@ async def test_the_history_outlives_jobs_crashes_and_restarts(
     assert (rows["anna"]["jobs"], rows["default"]["jobs"], rows["default"]["failed"]) == (1, 4, 1)
 
 
-async def test_an_attempt_without_ready_pods_is_wasted_and_the_job_deleted_while_nothing_ran_is_found(
+async def test_an_attempt_without_ready_pods_is_wasted_and_a_missed_deletion_found(
     start: Callable[..., Up], history: Callable[..., Any], tmp_path: Path
 ) -> None:
+    """The Job is gone when the cluster starts again with an empty store."""
     (tmp_path / "up.yaml").write_text(CONFIG)
     flags = ("--cpu", "2", "--memory", "4Gi", "--config", str(tmp_path / "up.yaml"))
     up = start(*flags)

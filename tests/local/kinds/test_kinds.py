@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from queue_manager.local.discovery.paths import discovery
-from queue_manager.local.errors import StatusError
 from queue_manager.local.kinds import ages, event_kind, job_rows, pod_kind, pod_rows
 from queue_manager.local.kinds.kind_registry import KindRegistry
 from queue_manager.local.kinds.node_kind import NODE
 from queue_manager.local.kinds.tables import to_table
+from queue_manager.local.status_errors import StatusError
 from tests.local.kinds.crd import THINGS
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)

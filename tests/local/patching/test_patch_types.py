@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from queue_manager.engine.transport_protocol import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH
-from queue_manager.local.errors import StatusError
 from queue_manager.local.kinds.kind_registry import KindRegistry
 from queue_manager.local.patching import patch_types
+from queue_manager.local.status_errors import StatusError
 from tests.local.kinds.crd import THINGS
 
 REGISTRY = KindRegistry.builtin()

@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from queue_manager.local.errors import StatusError
 from queue_manager.local.kinds.kind import Kind
 from queue_manager.local.kinds.kind_registry import KindRegistry
 from queue_manager.local.schema.cpu_time_limits import TimeLimitExceeded, run_with_limit, shortcut
 from queue_manager.local.schema.patterns import compiled
+from queue_manager.local.status_errors import StatusError
 from tests.local.kinds.crd import THINGS
 
 EXPONENTIAL_PATTERN = "^(a+)+$"

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from queue_manager.api.api_resources import JOBS, PODS
-from queue_manager.local.errors import StatusError
 from queue_manager.local.kinds.kind_registry import KindRegistry
 from queue_manager.local.server.http_messages import ServerRequest
 from queue_manager.local.server.object_decoding import read_object
+from queue_manager.local.status_errors import StatusError
 
 REGISTRY = KindRegistry.builtin()
 GOLDEN = Path(__file__).parents[2] / "golden" / "job-validation.jsonl"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from queue_manager.api.api_resources import CONFIG_MAPS, JOBS, PODS
-from queue_manager.local.errors import StatusError
 from queue_manager.local.server.selector_parsing import (
     KEY_FORMAT,
     NAME_FORMAT,
@@ -13,6 +12,7 @@ from queue_manager.local.server.selector_parsing import (
     parse_fields,
     parse_labels,
 )
+from queue_manager.local.status_errors import StatusError
 
 MATCHES = [
     ("a=b", {"a": "b"}, True),

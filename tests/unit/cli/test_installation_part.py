@@ -53,7 +53,7 @@ def test_of_an_only_installation_all_is_deleted_but_its_namespace(named: str) ->
     assert deleted(live("one"), named) == {key(each) for each in live("one") if each[0].kind not in STAYS}
 
 
-def test_what_is_left_in_a_namespace_is_deleted_although_another_installation_stands() -> None:
+def test_what_is_left_in_a_namespace_is_deleted_beside_another_installation() -> None:
     rest = [each for each in both() if each[0].kind != "Deployment" or key(each)[1] == "two"]
     assert {namespace for _, namespace, _ in deleted(rest, "one")} == {"one"}
     with pytest.raises(CommandRefused, match="nothing is installed in namespace three; Sluice is installed in two"):

@@ -139,7 +139,7 @@ BOMB = "a: &a [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
         ("just words\n", "/f.yaml:1: a manifest is a mapping with apiVersion and kind"),
         ("a: 1\nb: [1\n", "/f.yaml:2: "),
         ("a: *nowhere\n", "/f.yaml:1: found undefined alias"),
-        ("a: 1\nb: 2\na: 3\n", "/f.yaml:3: a is given twice; line 1 has it already"),
+        ("a: 1\nb: 2\na: 3\n", "/f.yaml:3: a is a duplicate key; first given in line 1"),
         ("b: 1\na: .inf\n", "/f.yaml:2: cannot be sent to an API server: json: unsupported value: +Inf"),
         ("a: !!int x\n", "/f.yaml:1: cannot be sent to an API server: yaml: cannot decode !!str `x` as a !!int"),
         (f"a: {'[' * 5000}{']' * 5000}\n", "/f.yaml:1: nested more than 100 levels deep"),

@@ -210,7 +210,7 @@ async def test_doctor_examines_the_namespace_of_the_context_where_others_may_not
     assert (said in " ".join(capsys.readouterr().err.split())) == narrowed
 
 
-async def test_doctor_says_that_nothing_is_checked_where_the_own_namespace_may_not_be_read_either(
+async def test_doctor_reports_that_nothing_is_checked_if_no_namespace_may_be_read(
     user: RestClient, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "config").write_text(CONTEXT.replace("NAMESPACE", "theirs"))

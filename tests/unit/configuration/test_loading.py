@@ -42,7 +42,7 @@ def problems(text: str) -> list[str]:
             "wait_for_pods_ready:\n  timeout: 5m",
             "f:3: wait_for_pods_ready: unknown field; allowed here: ",
         ),
-        ("namespace: a\nnamespace: b", "f:4: namespace: given twice; line 3 has it already"),
+        ("namespace: a\nnamespace: b", "f:4: namespace: duplicate key; first given in line 3"),
         ("namespace: 5", 'f:3: namespace: 5 is an integer; must be a string, in quotes: "5"'),
         ("namespace: [a]", "f:3: namespace: is a list; must be a string"),
         (

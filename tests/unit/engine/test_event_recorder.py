@@ -363,7 +363,7 @@ def test_the_correlator_forgets_the_least_recently_used_events() -> None:
     assert (count("kept"), count("forgotten")) == (3, 1)
 
 
-async def test_an_event_about_an_object_without_a_namespace_is_only_logged_without_the_right(
+async def test_an_event_about_a_cluster_object_is_only_logged_without_the_right(
     served: Served, caplog: pytest.LogCaptureFixture
 ) -> None:
     server, transport = served

@@ -77,7 +77,8 @@ def test_the_configuration_of_a_mounted_certificate_issues_none() -> None:
     assert config_of(made(Certificates())) == CONFIG
 
 
-def test_cert_manager_is_asked_for_the_names_that_the_manager_would_issue_and_injects_where_one_would() -> None:
+def test_cert_manager_issues_for_the_same_names_and_injects_in_the_same_places() -> None:
+    """The manager would issue its certificate for these names, and inject its CA in these places."""
     trees = made(Certificates(source="CertManager"))
     [certificate] = [tree for tree in trees if tree["kind"] == "Certificate"]
     own = OwnServices("somewhere", SERVED_NAMES[0])

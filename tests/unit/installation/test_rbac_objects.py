@@ -221,7 +221,7 @@ def test_with_cluster_objects_everything_is_in_the_listed_namespaces(components:
     assert not {tree["kind"] for tree in trees} & {"Secret", "Service"} or components == "Apart"
 
 
-def test_with_cluster_objects_the_queue_may_read_its_namespaces_and_nothing_else_without_one() -> None:
+def test_with_cluster_objects_the_queue_has_rights_in_its_namespaces_only() -> None:
     trees = objects(Settings(components="Queue", namespaces=["a", "b"], cluster_objects=OBJECTS), "a")
     expected = {
         (namespace, need.resource.group, need.name, verb)

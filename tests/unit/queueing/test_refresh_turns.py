@@ -5,7 +5,7 @@ from queue_manager.queueing.refresh_turns import AHEAD, TURNS, StaleMessages, ph
 PERIOD = 64.0  # a turn takes a second
 
 
-def test_every_workload_has_its_turn_within_a_period_of_the_last_change_and_then_nothing_is_tried():
+def test_every_workload_has_one_turn_in_the_period_after_the_last_change():
     stale, now = StaleMessages(PERIOD), 1000.5
     stale.add(["cq"], now)
     seen = []

@@ -9,7 +9,7 @@ from random import Random
 from queue_manager.api import event_reasons
 from queue_manager.engine.runtime import Runtime
 from queue_manager.engine.transport_protocol import ApiError
-from queue_manager.lifecycle.refused_writes import COUNTS_SECONDS, REPEAT_SECONDS
+from queue_manager.lifecycle.refused_write_events import COUNTS_SECONDS, REPEAT_SECONDS
 from queue_manager.scheduler.rejection_delays import MAX_RETRY_SECONDS, Rejections
 from queue_manager.simulation.virtual_time import run_virtual, virtual_clock
 from tests.simulation.stores import NoServer

@@ -10,7 +10,7 @@ from queue_manager.scheduling.quota_tree import QuotaNode
 ONE, OTHER = QuotaNode("one"), QuotaNode("other")
 
 
-def test_the_first_release_of_a_cohort_is_tried_immediately_and_further_ones_after_a_pause() -> None:
+def test_the_first_release_of_a_cohort_is_tried_at_once_and_others_after_a_pause() -> None:
     released = ReleasedQuota()
     assert released.add("a", ONE, 10.0) == 0.0
     assert released.take(10.0) == ["a"]

@@ -79,7 +79,7 @@ def test_a_victim_that_is_being_stopped_is_within_reach_of_all():
     assert s.queues["cq"].node.available(CPU) == before
 
 
-def test_the_request_that_is_furthest_beyond_reach_counts_and_flavors_without_quota_do_not():
+def test_the_request_furthest_beyond_reach_counts_if_its_flavor_has_quota():
     quotas = {"small": {"cpu": "1", "memory": "9"}, "large": {"cpu": "4", "memory": "4"}}
     s = state(queue(quotas=quotas), flavors=quotas)
     run(s, "runs", usage={("large", "cpu"): 2000, ("large", "memory"): 4})
@@ -100,7 +100,7 @@ def test_a_workload_that_exceeds_the_quota_demands_nothing_that_could_be_release
     assert demands(s, pending("waits", requests={"cpu": "5"})) == ()
 
 
-def test_what_a_cohort_has_lent_away_is_within_reach_beside_the_free_quota_that_is_never_lent():
+def test_quota_that_is_lent_is_within_reach_beside_free_quota_never_lent():
     """Three cpus are for the ClusterQueue alone, and two of them used. Its cohort has lent all of its three."""
     quota = {"nominalQuota": "4", "lendingLimit": "1"}
     s = state(queue(quotas={"default": {"cpu": quota}}, cohort="mid", reclaim="Any"), queue("other", "0", "root"))

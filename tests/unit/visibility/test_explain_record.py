@@ -324,7 +324,7 @@ def test_a_minimum_runtime_protects_until_its_end(seconds: float, verdict: str) 
     assert [one.at for one in found.deadlines] == ([at(600)] if protects else [])
 
 
-def test_the_first_end_of_a_minimum_runtime_is_given_beside_candidates_that_do_not_suffice() -> None:
+def test_the_first_end_of_a_minimum_runtime_is_given_if_candidates_do_not_suffice() -> None:
     above = cluster_queue(preemption={"withinClusterQueue": "LowerPriority"}, namespaceSelector={})
     running = [
         holding("free", "1"),

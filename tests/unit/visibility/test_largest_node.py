@@ -58,6 +58,6 @@ def test_nodes_of_sluice_up_decide_before_the_scheduler_has_refused_a_pod() -> N
     assert exceeds_fixed_nodes(job(requests={"cpu": "2"}), None, [LOCAL]) == ""
 
 
-def test_of_nodes_that_may_be_added_nothing_is_concluded_before_the_scheduler_has_refused_a_pod() -> None:
+def test_no_job_exceeds_nodes_that_may_be_added_until_a_pod_is_refused() -> None:
     large = job(requests={"cpu": "16"})
     assert exceeds_fixed_nodes(large, None, [A, B]) == exceeds_nodes("", large, None, [A, B]) == ""

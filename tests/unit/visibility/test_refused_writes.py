@@ -9,7 +9,7 @@ import pytest
 
 from job_controller.model import Job
 from queue_manager.api.types import Workload
-from queue_manager.lifecycle.refused_writes import COUNTS_SECONDS
+from queue_manager.lifecycle.refused_write_events import COUNTS_SECONDS
 from queue_manager.visibility.diagnosis.examination import examine
 from queue_manager.visibility.diagnosis.snapshot import ClusterSnapshot
 from queue_manager.visibility.explain_record import Explanation, explain

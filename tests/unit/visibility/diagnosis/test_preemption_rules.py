@@ -37,7 +37,7 @@ def found(*workloads: Workload) -> list[str]:
     return [one.sentence for one in repeated_preemptions(ClusterSnapshot(now=at(100), workloads=workloads))]
 
 
-def test_a_job_that_preempts_and_never_gets_ready_is_named_with_its_victims_and_cause() -> None:
+def test_a_preempting_job_that_never_gets_ready_is_named_with_its_victims() -> None:
     [problem] = repeated_preemptions(
         ClusterSnapshot(now=at(100), workloads=[high(attempt(), attempt()), LOW, READMITTED])
     )

@@ -6,6 +6,7 @@ import re
 from collections.abc import Collection, Iterator, Mapping
 from copy import deepcopy
 from dataclasses import replace
+from http import HTTPStatus
 from typing import Any
 
 import orjson
@@ -95,7 +96,7 @@ async def _create(objects: ClusterObjectServer, manifest: Manifest) -> list[str]
         query = {"fieldValidation": strictness, "fieldManager": "sluice"}
         request = Request("POST", resource.path(), query=query, body=orjson.dumps(tree))
         answer = await objects.client.transport.request(request)
-        if answer.is_success or answer.status == 409:  # given twice, see `_repeated`
+        if answer.is_success or answer.status == HTTPStatus.CONFLICT:  # given twice, see `_repeated`
             return list(found)
         consequences = tuple(f"{manifest.place(field)}: {field}: " for field in removed)
         lines = [line for line in refusal_lines(manifest, answer) if UNCHECKED not in line]

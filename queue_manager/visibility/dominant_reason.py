@@ -32,9 +32,17 @@ from queue_manager.api.types import ClusterQueue, LocalQueue, Workload, stops
 from queue_manager.lifecycle.queue_entry import waits
 from queue_manager.lifecycle.unscheduled import Unscheduled
 from queue_manager.visibility import reason_codes
-from queue_manager.visibility.attempt_counts import budget_attempts
+from queue_manager.visibility.attempt_counts import budget_attempts, seconds_before_deactivation
 from queue_manager.visibility.awaited_node import awaits_node
-from queue_manager.visibility.deactivated_jobs import CHECK, LIMIT, NO_NODE, NOT_STARTABLE, RUN_TIME, start_condition
+from queue_manager.visibility.deactivated_jobs import (
+    CHECK,
+    LIMIT,
+    NO_NODE,
+    NOT_STARTABLE,
+    RUN_TIME,
+    may_run_longer,
+    start_condition,
+)
 from queue_manager.visibility.deactivated_jobs import cause as why_deactivated
 from queue_manager.visibility.effects_of_changes import queue_argument, queue_obstacle, released, with_near_flavor
 from queue_manager.visibility.explained_case import Case
@@ -189,16 +197,28 @@ def _deactivated(case: Case, workload: Workload) -> Finding:
     changes = ("an operator reactivates it",)
     reason, _ = explain_state(case.job, workload, JobState.DEACTIVATED, case.now)
     if reason == RUN_TIME:
-        allowed = workload.spec.maximum_execution_time_seconds
-        limit = f" of {allowed} s" if allowed else ""
-        sentence = f"It ran longer than its maximum execution time{limit}, so it is deactivated, out of the queue."
-    if reason in (LIMIT, RUN_TIME, CHECK):
+        sentence = _ran_too_long(workload)
+    if may_run_longer(workload):
+        changes = (f"it is reactivated ({command})",)
+    elif reason in (LIMIT, RUN_TIME, CHECK):
         changes = (start_condition(why_deactivated(workload), case.argument, last_error),)
         verb = "cancel" if last_error.startswith(NOT_STARTABLE) else "show"
         command = f"sluice {verb} {case.argument}"  # the cause is removed first
         if reason == RUN_TIME and case.job is not None:
             command = f"kubectl label --overwrite job {case.kubectl} {keys.MAX_EXEC_TIME}=SECONDS"
     return Finding(reasons.DEACTIVATED, sentence, changes, command, message)
+
+
+def _ran_too_long(workload: Workload) -> str:
+    """Say that the Job exceeded its maximum execution time. The time that a Workload has now may be a later one."""
+    allowed = workload.spec.maximum_execution_time_seconds
+    if not may_run_longer(workload):
+        limit = f" of {allowed} s" if allowed else ""
+        return f"It ran longer than its maximum execution time{limit}, so it is deactivated, out of the queue."
+    now = f"raised since: it may run for {allowed} s" if allowed else "removed since: it may run for any time"
+    ran = round(seconds_before_deactivation(workload) or 0)
+    why = f"It ran for {ran} s, longer than its maximum execution time at that time, so it is deactivated"
+    return f"{why}, out of the queue. Its label has been {now}."
 
 
 def _without_workload(case: Case) -> Finding:

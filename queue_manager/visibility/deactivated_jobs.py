@@ -140,7 +140,7 @@ def _row(
 
 
 def may_run_longer(workload: Workload) -> bool:
-    """Whether the maximum execution time that the Job has exceeded has been raised or removed since, as far as known."""
+    """Whether the maximum execution time that the Job exceeded has been raised or removed since; False if unknown."""
     limit = workload.spec.maximum_execution_time_seconds
     ran = seconds_before_deactivation(workload) if deactivation(workload)[0] == RUN_TIME else None
     return ran is not None and (limit is None or limit > ran)

@@ -128,7 +128,9 @@ def own_obstacle(job: Job | None, workload: Workload | None, queues: ReadableQue
         return None
     _, cluster_queue = queues.of(local_queue_of(job, workload))
     of_resources = _of_resources(judged, workload, cluster_queue, queues.rules)
-    return _of_spec(judged, workload, cluster_queue, queues, of_resources)
+    if of_resources is not None and not of_resources.certain:
+        of_resources = None
+    return _of_spec(judged, workload, cluster_queue, queues, of_resources) or of_resources
 
 
 def _of_spec(
@@ -237,7 +239,7 @@ def _of_resources(
     if not names:
         return None
     text = f"cannot start: ClusterQueue {cluster_queue.metadata.name} has no quota for {names}"
-    if judged is not None and is_judged(judged):
+    if judged is not None and is_judged(judged) and judged.reason != reasons.SUSPENDED:  # else it has not been tried
         if judged.reason not in _NEVER:
             return None
     elif rules is None:

@@ -178,7 +178,7 @@ TOO_LONG = "DeactivatedDueToMaximumExecutionTimeExceeded"
 
 
 def ran_too_long(limit: int | None, *runs: int, earlier: str = "Preempted", in_total: int = 0) -> Workload:
-    """`limit`: that of now. `runs`: seconds until each eviction, of which `earlier` is the reason of all but the last."""
+    """`limit`: that of now. `runs`: seconds until each eviction. `earlier`: the reason of all but the last."""
     whys = [*[earlier] * (len(runs) - 1), TOO_LONG]
     attempts = [
         {"start": wire(0), "end": wire(ran), "reason": why, "ranSeconds": ran if why == earlier else ran + 30}
@@ -200,7 +200,7 @@ def ran_too_long(limit: int | None, *runs: int, earlier: str = "Preempted", in_t
     ids=["raised", "removed", "several runs", "an earlier deactivation"],
 )
 def test_a_label_that_has_been_raised_is_no_next_step_again(its: Workload, ran: int, now: str) -> None:
-    """What it exceeded is not recorded, only how long it ran: after the last activation, without the end of its pods."""
+    """What it exceeded is not recorded, only how long it ran: after the last activation, until the eviction."""
     found, [row] = explained(job(), its), deactivated_jobs([its], [], at(100))
     assert found.sentence == (
         f"It ran for {ran} s, longer than its maximum execution time at that time, so it is deactivated, "

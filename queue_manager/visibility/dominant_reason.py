@@ -46,6 +46,7 @@ from queue_manager.visibility.deactivated_jobs import (
 from queue_manager.visibility.deactivated_jobs import cause as why_deactivated
 from queue_manager.visibility.effects_of_changes import queue_argument, queue_obstacle, released, with_near_flavor
 from queue_manager.visibility.explained_case import Case
+from queue_manager.visibility.further_obstacles import with_further_obstacles
 from queue_manager.visibility.job_causes import recorded_cause
 from queue_manager.visibility.job_states import (
     JobState,
@@ -309,7 +310,7 @@ def _pending(case: Case, workload: Workload) -> Finding:
         return _closed(case, workload, found)
     if found.evidence is None:
         return _backing_off(case, workload) or _about_to_be_requeued(case)
-    return decided(found, case.argument, objects)
+    return with_further_obstacles(case, decided(found, case.argument, objects))
 
 
 def _closed_to(case: Case, workload: Workload) -> Finding | None:
@@ -340,9 +341,8 @@ def _closed(case: Case, workload: Workload, found: Judgement | None) -> Finding:
         if found is not None:
             text = f"ClusterQueue {above.metadata.name}: {with_near_flavor(found.inactive, above, names)}"
         changes = ("an admin puts right what keeps the ClusterQueue inactive",)
-        return Finding(
-            reasons.MISCONFIGURED, sentence_of(text), changes, f"kubectl describe clusterqueue {above.metadata.name}"
-        )
+        command = f"kubectl describe clusterqueue {above.metadata.name}"
+        return with_further_obstacles(case, Finding(reasons.MISCONFIGURED, sentence_of(text), changes, command))
     change = "the queue is released" if len(stopped) == 1 else "both queues are released"
     command = "; ".join(f"sluice release {queue}" for queue in stopped)
     return Finding(reasons.SUSPENDED, sentence_of(text), (change,), command)

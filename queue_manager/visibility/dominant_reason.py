@@ -271,8 +271,11 @@ def _reserved(case: Case, workload: Workload) -> Finding:
         _, message = explain_state(case.job, workload, JobState.EVICTED, case.now)
         victim = preempted_for(workload)
         was = f"preempted {victim}" if victim else "evicted"
-        sentence = f"It was {was}, and its pods are being stopped; then it is pending again."
-        return Finding(reason_codes.EVICTED, sentence, ("its last pod has stopped",), command, message)
+        backs_off = _backs_off(case, workload)
+        then = "it is pending again once its backoff has ended" if backs_off else "it is pending again"
+        sentence = f"It was {was}, and its pods are being stopped; then {then}."
+        changes = (f"its last pod has stopped{', and the backoff ends' if backs_off else ''}",)
+        return Finding(reason_codes.EVICTED, sentence, changes, command, message)
     admitted = workload.condition(condition_types.ADMITTED)
     if admitted is None or not admitted.is_true:
         waiting = [check.name for check in workload.status.admission_checks if check.state != CheckState.READY]
@@ -369,9 +372,7 @@ def _once_released(case: Case, workload: Workload, local: LocalQueue, above: Clu
 
 
 def _backing_off(case: Case, workload: Workload) -> Finding | None:
-    state = workload.status.requeue_state
-    at = state.requeue_at if state is not None else None
-    if at is None or at <= case.now:
+    if not _backs_off(case, workload):
         return None
     _, message = explain_state(case.job, workload, JobState.BACKOFF, case.now)
     attempts = budget_attempts(workload)
@@ -379,6 +380,12 @@ def _backing_off(case: Case, workload: Workload) -> Finding | None:
     was = "No node could take its pods in time, so it was evicted" if lacked else "It was evicted"
     sentence = f"{was} and backs off; then it is pending again."
     return Finding(reason_codes.BACKOFF, sentence, ("the backoff ends",), f"sluice show {case.argument}", message)
+
+
+def _backs_off(case: Case, workload: Workload) -> bool:
+    """Whether the backoff of a Workload that was evicted has not ended yet."""
+    state = workload.status.requeue_state
+    return state is not None and state.requeue_at is not None and state.requeue_at > case.now
 
 
 def _about_to_be_requeued(case: Case) -> Finding:

@@ -66,6 +66,21 @@ def count_budget_attempts(workload: Workload) -> int:
     return len(recorded) + is_in_attempt(workload) if begun else count_attempts(workload)
 
 
+def seconds_before_deactivation(workload: Workload) -> float | None:
+    """Return how long the Job of a deactivated Workload ran at most since its last activation, before it was evicted.
+
+    None if that is not recorded. Of more attempts than are recorded, those before the last activation count too.
+    """
+    history, attempts = workload.status.requeue_history, budget_attempts(workload)
+    if history is None or not attempts or workload.spec.active:
+        return None
+    *earlier, last = attempts
+    if last.start is None or last.end is None:
+        return None
+    ran = sum(attempt.ran_seconds or 0 for attempt in earlier) + (last.end - last.start).total_seconds()
+    return max(ran, history.ran_seconds) if len(attempts) == MAX_ATTEMPTS else ran
+
+
 def _evictions(workload: Workload) -> list[tuple[str, str, int]]:
     stats = workload.status.scheduling_stats
     found = stats.evictions if stats is not None else ()

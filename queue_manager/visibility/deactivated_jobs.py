@@ -18,7 +18,7 @@ from queue_manager.api import condition_types, keys, messages, reasons
 from queue_manager.api.types import Workload
 from queue_manager.lifecycle import deactivated_by
 from queue_manager.lifecycle.pod_causes import LATE_RETRY, OOM_KILLED, START_ERRORS
-from queue_manager.visibility.attempt_counts import count_budget_attempts
+from queue_manager.visibility.attempt_counts import count_budget_attempts, seconds_before_deactivation
 from queue_manager.visibility.job_causes import recorded_cause
 from queue_manager.visibility.largest_node import NodeFacts, exceeds_nodes
 from queue_manager.visibility.pod_failures import Failure
@@ -135,8 +135,15 @@ def _row(
         deactivated_seconds=(now - since).total_seconds() if since is not None else None,
         action=request_less(lacks, job_argument(workload, default_ns), again)
         if lacks
-        else action(why, job_argument(workload, default_ns), failure, last_error),
+        else action(why, job_argument(workload, default_ns), failure, last_error, may_run=may_run_longer(workload)),
     )
+
+
+def may_run_longer(workload: Workload) -> bool:
+    """Whether the maximum execution time that the Job exceeded has been raised or removed since; False if unknown."""
+    limit = workload.spec.maximum_execution_time_seconds
+    ran = seconds_before_deactivation(workload) if deactivation(workload)[0] == RUN_TIME else None
+    return ran is not None and (limit is None or limit > ran)
 
 
 def job_name(workload: Workload) -> str:
@@ -222,9 +229,10 @@ def _unready(workload: Workload, failure: Failure | None, warning: Event | None)
     return _UNREADY.get(most.underlying_cause or reasons.WAIT_FOR_START, most.underlying_cause or "")
 
 
-def action(why: str, job: str, failure: Failure | None = None, last_error: str = "") -> str:
+def action(why: str, job: str, failure: Failure | None = None, last_error: str = "", *, may_run: bool = False) -> str:
     """Return the command or advice that is suggested to an operator. `job`: as a command-line argument.
 
+    `may_run`: by `may_run_longer`.
     The command of a Job cannot be changed: one whose program does not start is submitted again.
     """
     again = f"sluice reactivate {job}"
@@ -243,7 +251,8 @@ def action(why: str, job: str, failure: Failure | None = None, last_error: str =
         case "by a user":
             return again
         case "run time":
-            return f"raise the Job's label {keys.MAX_EXEC_TIME}, then: {again}"
+            longer = f"raise the Job's label {keys.MAX_EXEC_TIME}, then"
+            return f"{'its maximum execution time is longer now' if may_run else longer}: {again}"
         case "failed check":
             return f"see why the check rejected it, then: {again}"
         case "no node":

@@ -32,12 +32,21 @@ from queue_manager.api.types import ClusterQueue, LocalQueue, Workload, stops
 from queue_manager.lifecycle.queue_entry import waits
 from queue_manager.lifecycle.unscheduled import Unscheduled
 from queue_manager.visibility import reason_codes
-from queue_manager.visibility.attempt_counts import budget_attempts
+from queue_manager.visibility.attempt_counts import budget_attempts, seconds_before_deactivation
 from queue_manager.visibility.awaited_node import awaits_node
-from queue_manager.visibility.deactivated_jobs import CHECK, LIMIT, NO_NODE, NOT_STARTABLE, RUN_TIME, start_condition
+from queue_manager.visibility.deactivated_jobs import (
+    CHECK,
+    LIMIT,
+    NO_NODE,
+    NOT_STARTABLE,
+    RUN_TIME,
+    may_run_longer,
+    start_condition,
+)
 from queue_manager.visibility.deactivated_jobs import cause as why_deactivated
 from queue_manager.visibility.effects_of_changes import queue_argument, queue_obstacle, released, with_near_flavor
 from queue_manager.visibility.explained_case import Case
+from queue_manager.visibility.further_obstacles import with_further_obstacles
 from queue_manager.visibility.job_causes import recorded_cause
 from queue_manager.visibility.job_states import (
     JobState,
@@ -189,16 +198,28 @@ def _deactivated(case: Case, workload: Workload) -> Finding:
     changes = ("an operator reactivates it",)
     reason, _ = explain_state(case.job, workload, JobState.DEACTIVATED, case.now)
     if reason == RUN_TIME:
-        allowed = workload.spec.maximum_execution_time_seconds
-        limit = f" of {allowed} s" if allowed else ""
-        sentence = f"It ran longer than its maximum execution time{limit}, so it is deactivated, out of the queue."
-    if reason in (LIMIT, RUN_TIME, CHECK):
+        sentence = _ran_too_long(workload)
+    if may_run_longer(workload):
+        changes = (f"it is reactivated ({command})",)
+    elif reason in (LIMIT, RUN_TIME, CHECK):
         changes = (start_condition(why_deactivated(workload), case.argument, last_error),)
         verb = "cancel" if last_error.startswith(NOT_STARTABLE) else "show"
         command = f"sluice {verb} {case.argument}"  # the cause is removed first
         if reason == RUN_TIME and case.job is not None:
             command = f"kubectl label --overwrite job {case.kubectl} {keys.MAX_EXEC_TIME}=SECONDS"
     return Finding(reasons.DEACTIVATED, sentence, changes, command, message)
+
+
+def _ran_too_long(workload: Workload) -> str:
+    """Say that the Job exceeded its maximum execution time. The time that a Workload has now may be a later one."""
+    allowed = workload.spec.maximum_execution_time_seconds
+    if not may_run_longer(workload):
+        limit = f" of {allowed} s" if allowed else ""
+        return f"It ran longer than its maximum execution time{limit}, so it is deactivated, out of the queue."
+    now = f"raised since: it may run for {allowed} s" if allowed else "removed since: it may run for any time"
+    ran = round(seconds_before_deactivation(workload) or 0)
+    why = f"It ran for {ran} s, longer than its maximum execution time at that time, so it is deactivated"
+    return f"{why}, out of the queue. Its label has been {now}."
 
 
 def _without_workload(case: Case) -> Finding:
@@ -250,8 +271,11 @@ def _reserved(case: Case, workload: Workload) -> Finding:
         _, message = explain_state(case.job, workload, JobState.EVICTED, case.now)
         victim = preempted_for(workload)
         was = f"preempted {victim}" if victim else "evicted"
-        sentence = f"It was {was}, and its pods are being stopped; then it is pending again."
-        return Finding(reason_codes.EVICTED, sentence, ("its last pod has stopped",), command, message)
+        backs_off = _backs_off(case, workload)
+        then = "it is pending again once its backoff has ended" if backs_off else "it is pending again"
+        sentence = f"It was {was}, and its pods are being stopped; then {then}."
+        changes = (f"its last pod has stopped{', and the backoff ends' if backs_off else ''}",)
+        return Finding(reason_codes.EVICTED, sentence, changes, command, message)
     admitted = workload.condition(condition_types.ADMITTED)
     if admitted is None or not admitted.is_true:
         waiting = [check.name for check in workload.status.admission_checks if check.state != CheckState.READY]
@@ -289,7 +313,7 @@ def _pending(case: Case, workload: Workload) -> Finding:
         return _closed(case, workload, found)
     if found.evidence is None:
         return _backing_off(case, workload) or _about_to_be_requeued(case)
-    return decided(found, case.argument, objects)
+    return with_further_obstacles(case, decided(found, case.argument, objects))
 
 
 def _closed_to(case: Case, workload: Workload) -> Finding | None:
@@ -320,9 +344,8 @@ def _closed(case: Case, workload: Workload, found: Judgement | None) -> Finding:
         if found is not None:
             text = f"ClusterQueue {above.metadata.name}: {with_near_flavor(found.inactive, above, names)}"
         changes = ("an admin puts right what keeps the ClusterQueue inactive",)
-        return Finding(
-            reasons.MISCONFIGURED, sentence_of(text), changes, f"kubectl describe clusterqueue {above.metadata.name}"
-        )
+        command = f"kubectl describe clusterqueue {above.metadata.name}"
+        return with_further_obstacles(case, Finding(reasons.MISCONFIGURED, sentence_of(text), changes, command))
     change = "the queue is released" if len(stopped) == 1 else "both queues are released"
     command = "; ".join(f"sluice release {queue}" for queue in stopped)
     return Finding(reasons.SUSPENDED, sentence_of(text), (change,), command)
@@ -349,9 +372,7 @@ def _once_released(case: Case, workload: Workload, local: LocalQueue, above: Clu
 
 
 def _backing_off(case: Case, workload: Workload) -> Finding | None:
-    state = workload.status.requeue_state
-    at = state.requeue_at if state is not None else None
-    if at is None or at <= case.now:
+    if not _backs_off(case, workload):
         return None
     _, message = explain_state(case.job, workload, JobState.BACKOFF, case.now)
     attempts = budget_attempts(workload)
@@ -359,6 +380,12 @@ def _backing_off(case: Case, workload: Workload) -> Finding | None:
     was = "No node could take its pods in time, so it was evicted" if lacked else "It was evicted"
     sentence = f"{was} and backs off; then it is pending again."
     return Finding(reason_codes.BACKOFF, sentence, ("the backoff ends",), f"sluice show {case.argument}", message)
+
+
+def _backs_off(case: Case, workload: Workload) -> bool:
+    """Whether the backoff of a Workload that was evicted has not ended yet."""
+    state = workload.status.requeue_state
+    return state is not None and state.requeue_at is not None and state.requeue_at > case.now
 
 
 def _about_to_be_requeued(case: Case) -> Finding:

@@ -23,6 +23,13 @@ from queue_manager.scheduling.resource_rules import COUNT_ALL, ResourceRules
 from queue_manager.scheduling.workload_info import PODS
 
 
+class GroupObstacle(NamedTuple):
+    """Why no flavor of one resource group can ever take a Job. `refused`: by their labels and taints, not by quota."""
+
+    text: str
+    refused: bool
+
+
 class Excess(NamedTuple):
     """A resource whose request exceeds the quota of every flavor."""
 
@@ -41,23 +48,36 @@ def never(
 ) -> str:
     """Return in a few words why the Job cannot start even if the ClusterQueue is empty; "" if it can.
 
+    The arguments are those of `group_obstacles`.
+    """
+    found = group_obstacles(job, queue, others, flavors, rules, cohorts)
+    return f"can never start: {found[0].text}" if found else ""
+
+
+def group_obstacles(
+    job: Job,
+    queue: ClusterQueue,
+    others: Iterable[ClusterQueue],
+    flavors: Mapping[str, ResourceFlavor],
+    rules: ResourceRules = COUNT_ALL,
+    cohorts: Iterable[Cohort] = (),
+) -> list[GroupObstacle]:
+    """Return what keeps the Job from starting even if the ClusterQueue is empty, for each of its resource groups.
+
     `others` and `cohorts`: all ClusterQueues and Cohorts, to compute what can be borrowed. `flavors`: by name.
     """
     try:
         asked = least(job, rules)
         state = _quotas(queue, others, cohorts)
     except ValueError:
-        return ""  # a value is not a quantity, which validation reports
+        return []  # a value is not a quantity, which validation reports
     if state.cycle_above(queue.metadata.name):
-        return ""  # what it can borrow is known when the cycle is broken
+        return []  # what it can borrow is known when the cycle is broken
     node = state.queues[queue.metadata.name].node
     if PODS in _covered(queue):
         asked[PODS] = smallest_count(job)
-    for group in queue.spec.resource_groups:
-        reason = _why_never_in(group, asked, job, node, flavors)
-        if reason:
-            return f"can never start: {reason}"
-    return ""
+    found = (_why_never_in(group, asked, job, node, flavors) for group in queue.spec.resource_groups)
+    return [one for one in found if one is not None]
 
 
 def _quotas(queue: ClusterQueue, others: Iterable[ClusterQueue], cohorts: Iterable[Cohort]) -> SchedulerState:
@@ -98,10 +118,10 @@ def smallest_count(job: Job) -> int:
 
 def _why_never_in(
     group: ResourceGroup, asked: Amounts, job: Job, node: QuotaNode, flavors: Mapping[str, ResourceFlavor]
-) -> str:
+) -> GroupObstacle | None:
     wanted = [resource for resource in group.covered_resources if asked.get(resource)]
     if not wanted:
-        return ""
+        return None
     usable, refusals = [], []
     for quotas in group.flavors:
         flavor = flavors.get(quotas.name)
@@ -109,12 +129,12 @@ def _why_never_in(
         refusals += [why] if why else []
         usable += [] if why else [quotas.name]
     if not usable:
-        return "; ".join(refusals)
+        return GroupObstacle("; ".join(refusals), refused=True) if refusals else None
     if any(not _excesses(name, wanted, asked, node) for name in usable):
-        return ""
+        return None
     name, excesses = _nearest(usable, wanted, asked, node)
     where = f" in flavor {name}" if len(usable) > 1 else ""
-    return "; ".join(_text(excess) for excess in excesses) + where
+    return GroupObstacle("; ".join(_text(excess) for excess in excesses) + where, refused=False)
 
 
 def _excesses(flavor: str, wanted: Sequence[str], asked: Amounts, node: QuotaNode) -> list[Excess]:

@@ -112,7 +112,7 @@ def obstacle(
     if not key.name or queues.local is None:
         return None
     local, cluster_queue = queues.of(key)
-    judged = _judged(job)
+    judged = judged_job(job)
     of_resources = _of_resources(judged, workload, cluster_queue, queues.rules)
     found = _of_spec(judged, workload, cluster_queue, queues, of_resources)
     if found is not None:
@@ -123,12 +123,14 @@ def obstacle(
 
 def own_obstacle(job: Job | None, workload: Workload | None, queues: ReadableQueues) -> Obstacle | None:
     """Return why a Job can never start even if its queue is active and empty; None if it may, or if that is unknown."""
-    judged = _judged(job)
+    judged = judged_job(job)
     if queues.local is None:
         return None
     _, cluster_queue = queues.of(local_queue_of(job, workload))
     of_resources = _of_resources(judged, workload, cluster_queue, queues.rules)
-    return _of_spec(judged, workload, cluster_queue, queues, of_resources)
+    if of_resources is not None and not of_resources.certain:
+        of_resources = None
+    return _of_spec(judged, workload, cluster_queue, queues, of_resources) or of_resources
 
 
 def _of_spec(
@@ -149,7 +151,7 @@ def node_obstacle(job: Job | None, workload: Workload | None, nodes: Sequence[No
     return Obstacle(f"{CAN_NEVER_START}: {lacks}", f"request less, or {BIGGER_LOCAL_NODE}", True) if lacks else None
 
 
-def _judged(job: Job | None) -> Job | None:
+def judged_job(job: Job | None) -> Job | None:
     """Return the Job if its requests count; None if it uses a prebuilt Workload, whose requests may differ."""
     return job if job is not None and not prebuilt_name(job) else None
 
@@ -201,7 +203,7 @@ def _of_class(job: Job, workload: Workload | None, queues: ReadableQueues) -> Ob
 def _of_specs(job: Job, cluster_queue: ClusterQueue | None, queues: ReadableQueues) -> Obstacle | None:
     if cluster_queue is None or not cluster_queue.metadata.name:
         return None
-    if not _selects(cluster_queue, job.metadata.namespace, queues):
+    if not selects_namespace(cluster_queue, job.metadata.namespace, queues.namespaces):
         name, namespace = cluster_queue.metadata.name, job.metadata.namespace
         text = f"cannot start: ClusterQueue {name} admits no Jobs of namespace {namespace}"
         return Obstacle(f"{text} (namespaceSelector)", "use another queue, or have an admin change it", never=True)
@@ -212,12 +214,15 @@ def _of_specs(job: Job, cluster_queue: ClusterQueue | None, queues: ReadableQueu
     return Obstacle(text, "request less, or have an admin change the queue", never=True) if text else None
 
 
-def _selects(cluster_queue: ClusterQueue, namespace: str, queues: ReadableQueues) -> bool:
-    """Whether the namespaceSelector matches the namespace; True if unknown. An absent selector matches nothing."""
+def selects_namespace(cluster_queue: ClusterQueue, namespace: str, namespaces: Mapping[str, Mapping[str, str]]) -> bool:
+    """Whether the namespaceSelector matches the namespace; True if unknown. An absent selector matches nothing.
+
+    `namespaces`: the labels of each.
+    """
     selector = cluster_queue.spec.namespace_selector
     if selector is None:
         return False
-    own = queues.namespaces.get(namespace)
+    own = namespaces.get(namespace)
     return own is None or label_selectors.matches(selector, own)
 
 
@@ -237,7 +242,7 @@ def _of_resources(
     if not names:
         return None
     text = f"cannot start: ClusterQueue {cluster_queue.metadata.name} has no quota for {names}"
-    if judged is not None and is_judged(judged):
+    if judged is not None and is_judged(judged) and judged.reason != reasons.SUSPENDED:  # else it has not been tried
         if judged.reason not in _NEVER:
             return None
     elif rules is None:

@@ -187,7 +187,7 @@ def _queues(snapshot: ClusterSnapshot) -> ReadableQueues:
         cohorts=None if cohorts is None else {each.metadata.name: each for each in cohorts},
         classes=snapshot.priority_classes,
         namespaces=snapshot.namespaces,
-        rules=snapshot.rules,
+        rules=snapshot.rules if snapshot.config is not None else None,
     )
 
 

@@ -7,10 +7,14 @@ from datetime import datetime
 from itertools import pairwise
 from typing import Any
 
+import msgspec
 import pytest
 
 from queue_manager.api.api_resources import CLUSTER_QUEUES, JOBS, LOCAL_QUEUES, PODS, WORKLOADS
+from queue_manager.api.keys import MAX_EXEC_TIME
+from queue_manager.api.types import Workload
 from queue_manager.simulation.kubelet import PodScript
+from queue_manager.visibility.deactivated_jobs import may_run_longer
 from tests.local.queue.cluster import NS, Cluster, cluster, versions
 from tests.local.queue.environments import VIRTUAL_TIME, rest, run
 
@@ -411,6 +415,26 @@ def test_the_maximum_execution_time_deactivates_once() -> None:
             name = (await c.workload("a"))["metadata"]["name"]
             recorded = ("Warning", "MaximumExecutionTimeExceeded", "The maximum execution time (5s) exceeded")
             assert (await c.events(name)).count(recorded) == 1
+
+    run(scenario())
+
+
+@VIRTUAL_TIME
+def test_a_raised_label_is_seen_to_exceed_what_the_deactivated_job_ran() -> None:
+    async def scenario() -> None:
+        async with cluster() as c:
+            await c.queues()
+            await c.submit("a", labels={MAX_EXEC_TIME: "5"})
+            due = ("False", "Deactivated", "The workload is deactivated")
+            await c.until(lambda: c.condition("a", "QuotaReserved"), due)
+            assert not may_run_longer(msgspec.convert(await c.workload("a"), Workload))
+            await c.client.patch(JOBS, NS, "a", {"metadata": {"labels": {MAX_EXEC_TIME: "8"}}})
+
+            async def limit() -> int:
+                return int((await c.workload("a"))["spec"]["maximumExecutionTimeSeconds"])
+
+            await c.until(limit, 8)
+            assert may_run_longer(msgspec.convert(await c.workload("a"), Workload))
 
     run(scenario())
 

@@ -175,6 +175,25 @@ def test_a_job_that_ran_too_long_gets_more_time_before_it_is_reactivated() -> No
 
 
 @pytest.mark.parametrize(
+    ("requeue_at", "then", "change"),
+    [
+        (None, "it is pending again.", "its last pod has stopped"),
+        (119, "it is pending again once its backoff has ended.", "its last pod has stopped, and the backoff ends"),
+        (99, "it is pending again.", "its last pod has stopped"),
+    ],
+    ids=["no backoff", "backoff", "a backoff that has ended"],
+)
+def test_an_evicted_job_waits_for_its_pods_and_for_the_end_of_its_backoff(
+    requeue_at: float | None, then: str, change: str
+) -> None:
+    """Both begin with the eviction; the time of the end is a deadline of its own."""
+    backoff = {} if requeue_at is None else {"requeueState": {"count": 1, "requeueAt": wire(requeue_at)}}
+    found = explained(job(), workload(conditions=[*admitted(), EVICTED], status={"admission": ADMISSION, **backoff}))
+    assert (found.code, found.changes) == ("WAIT/Evicted", [change])
+    assert found.sentence == f"It was evicted, and its pods are being stopped; then {then}"
+
+
+@pytest.mark.parametrize(
     ("more", "code", "sentence", "change"),
     [
         ({}, "HOLD/Suspended", "LocalQueue q is held", "the queue is released"),
@@ -521,7 +540,7 @@ def test_a_deactivated_job_starts_when_its_cause_is_gone_and_it_is_reactivated(
     evicted = cond("Evicted", reason=f"DeactivatedDueTo{reason}", message="too many tries")
     attempt = {"start": wire(0), "end": wire(30), "reason": f"DeactivatedDueTo{reason}", "podCause": pod_cause}
     status = {"requeueHistory": {"attempts": [attempt]}}
-    its = workload(active=False, conditions=[evicted], status=status)
+    its = workload(active=False, conditions=[evicted], status=status, maximumExecutionTimeSeconds=30)
     found = explain(job(), its, Surroundings(), at(60))
     assert found.changes == [f"{condition}, and it is reactivated (sluice reactivate j)"]
     assert found.next_command == command

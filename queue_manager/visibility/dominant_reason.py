@@ -41,6 +41,7 @@ from queue_manager.visibility.deactivated_jobs import (
     NOT_STARTABLE,
     RUN_TIME,
     may_run_longer,
+    retries_left,
     start_condition,
 )
 from queue_manager.visibility.deactivated_jobs import cause as why_deactivated
@@ -195,6 +196,8 @@ def _deactivated(case: Case, workload: Workload) -> Finding:
         later = tuple(one if one == less else f"{one}; then it is reactivated" for one in needed)
         return Finding(reason_codes.DEACTIVATED_UNSCHEDULABLE, sentence, later, "kubectl describe nodes", message)
     sentence = "It is deactivated and stays out of the queue until it is reactivated."
+    if case.job is not None and (left := retries_left(case.job, workload)):
+        sentence = f"{sentence} Not all of its retries were used: {left}."
     changes = ("an operator reactivates it",)
     reason, _ = explain_state(case.job, workload, JobState.DEACTIVATED, case.now)
     if reason == RUN_TIME:

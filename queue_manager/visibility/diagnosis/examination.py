@@ -43,6 +43,7 @@ RULES: tuple[Callable[[ClusterSnapshot], Iterable[Problem]], ...] = (
     preemption_rules.repeated_preemptions,
     retry_rules.without_retry_limit,
     retry_rules.timeout_too_short,
+    retry_rules.unusual_settings,
     retry_rules.images_not_pulled,
     stuck_object_rules.stuck_finalizers,
     stuck_object_rules.orphaned_workloads,

@@ -1,4 +1,6 @@
-"""Checks of waitForPodsReady: no limit of retries; a timeout shorter than the starts and image pulls seen. Pure."""
+"""Checks of waitForPodsReady: no limit of retries; a timeout shorter than the starts and image pulls seen, or than the
+wait before a retry. Pure.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +11,7 @@ from datetime import timedelta
 from queue_manager.api import reasons
 from queue_manager.api.condition_types import ADMITTED, FINISHED, PODS_READY
 from queue_manager.api.types import Workload
+from queue_manager.configuration.advice import advice
 from queue_manager.configuration.kueue_config import WaitForPodsReady
 from queue_manager.lifecycle.pod_causes import IMAGE_FAULTS, LATE_RETRY, STARTING
 from queue_manager.visibility.deactivated_jobs import LIMIT, job_argument, job_name
@@ -22,6 +25,7 @@ from queue_manager.visibility.running_or_starting import failed_pods
 NO_RETRY_LIMIT = "NoRetryLimit"
 TIMEOUT_TOO_SHORT = "PodsReadyTimeoutTooShort"
 IMAGE_NOT_PULLED = "ImageNotPulled"
+UNUSUAL_SETTING = "UnusualSetting"
 TIMEOUTS = (reasons.PODS_READY_TIMEOUT, LIMIT)  # reasons of attempts that the timeout ended
 NARROW = 0.8  # of the timeout: with longer starts, the next slow one is evicted
 EDIT_INSTALLED = "kubectl edit configmap kueue-manager-config -n {}"
@@ -96,6 +100,12 @@ def _what_is_short(
             f"{_seconds(timeout)}: Jobs whose image is not on their node yet are evicted."
         )
     return ""
+
+
+def unusual_settings(snapshot: ClusterSnapshot) -> Iterator[Problem]:
+    """A warning about each value that `sluice check-config` advises against."""
+    for found in advice(snapshot.config, "", "") if snapshot.config is not None else ():
+        yield warning(UNUSUAL_SETTING, found.field, f"{found.message}.", _edit(snapshot, "change it"))
 
 
 def images_not_pulled(snapshot: ClusterSnapshot) -> Iterator[Problem]:

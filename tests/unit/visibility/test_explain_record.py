@@ -546,5 +546,14 @@ def test_a_deactivated_job_starts_when_its_cause_is_gone_and_it_is_reactivated(
     assert found.next_command == command
 
 
+def test_a_job_that_gave_up_before_its_retries_were_used_says_so() -> None:
+    evicted = cond("Evicted", reason="DeactivatedDueToRequeuingLimitExceeded", message="too many tries")
+    its = workload(active=False, conditions=[evicted])
+    said = "Not all of its retries were used: waitForPodsReady gave up after 2 of 5 retries (backoffLimitCount)."
+    for failed, expected in ((3, True), (6, False)):
+        found = explain(job(status={"failed": failed}, backoffLimit=5), its, Surroundings(), at(60))
+        assert found.sentence.endswith(said) is expected
+
+
 def test_a_job_whose_program_does_not_exist_starts_when_it_is_submitted_again() -> None:
     assert start_condition("crashes", "j", "no such program: /x") == "its command is fixed, and it is submitted again"

@@ -81,6 +81,6 @@ def test_doctor_and_explain_agree_on_the_jobs_that_never_start(
     assert all(str(why) in sentence for sentence in sentences)
 
 
-def test_without_the_configuration_only_the_scheduler_knows_which_resource_needs_quota() -> None:
+def test_without_configuration_only_the_scheduler_knows_what_needs_quota() -> None:
     assert doctor(MEMORY, "PendingEvaluation", config=None) == []
     assert len(doctor(MEMORY, "NoMatchingFlavor", config=None)) == 1

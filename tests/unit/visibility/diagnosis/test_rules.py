@@ -211,6 +211,10 @@ FOUND = {
         {"config": SHORT, "workloads": [timed_out("ContainerCreating: container main has not started")]},
         ("warning", "PodsReadyTimeoutTooShort", "waitForPodsReady.timeout", "Job team/job did not start"),
     ),
+    "a timeout that ends before the first retry": (
+        {"config": config(timeout=timedelta(seconds=5), recovery_timeout=5 * SECOND, requeuing_strategy=LIMITED)},
+        ("warning", "UnusualSetting", "waitForPodsReady.timeout", "before a failed pod is replaced"),
+    ),
     "an attempt that ended before its Job retried": (
         {"config": SHORT, "workloads": [timed_out("exit 3: boom (no retry before the timeout)")]},
         ("warning", "PodsReadyTimeoutTooShort", "waitForPodsReady.timeout", "Job team/job had failed, and were to be"),

@@ -4,7 +4,7 @@ The format `name` lists the objects that were changed, or are as wanted already;
 
 If standard output fails (a broken pipe, a full disk), the command still makes all requested changes, and reports the
 remaining ones on standard error. A dry run makes no changes, so it ends immediately. A command that is interrupted
-(Ctrl-C, an API server that stops responding) reports the changes it has made before it ends.
+(Ctrl-C, an API server that stops responding) reports the changes it has made before it ends, and why it ends.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import sys
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from types import TracebackType
 
 import msgspec
@@ -26,14 +26,16 @@ from queue_manager.cli.standard_streams import discard_output, printable, senten
 from queue_manager.engine.transport_protocol import ApiError
 
 NAMED = 10  # names of objects that were not changed; JSON output has all
-_CODES = {"failed": EXIT_ERROR, "refused": EXIT_NEVER}
+NOT_DONE = "not done"
+_CODES = {"failed": EXIT_ERROR, NOT_DONE: EXIT_ERROR, "refused": EXIT_NEVER}
 
 
 class ChangeRow(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """One object and the result of its change.
 
     `result`: a verb such as "reactivated" or "held"; "unchanged"; "refused" (the change does not apply to the object);
-    "failed" (the API server rejected it); "not done" (the command was interrupted before it).
+    "failed" (the API server rejected it, or may have made it without a response); "not done" (the command ended before
+    it, or could not send it).
     """
 
     kind: str
@@ -69,32 +71,47 @@ class ChangeReport:
         """Add the row of a change that the API server has refused."""
         self.add(kind, namespace, name, "failed", api_error_text(error))
 
-    async def perform(self, kind: str, key: Key, change: Awaitable[None]) -> bool:
-        """Make the change; return whether it succeeded. If it failed or its outcome is unknown, add its row."""
+    async def perform(
+        self, kind: str, key: Key, change: Awaitable[None], may_be_made: Callable[[], bool] | None = None
+    ) -> bool:
+        """Make the change; return whether it succeeded. If it failed or its outcome is unknown, add its row.
+
+        `may_be_made`: whether a change that has ended without a response may have been made, if several requests have
+        tried it.
+        """
         try:
             await change
         except ApiError as error:
             self.failed(kind, *key, error)
             return False
-        except (asyncio.CancelledError, NoResponse):
-            self.add(kind, *key, "failed", "interrupted: the change may or may not have been made")
+        except (asyncio.CancelledError, NoResponse) as error:
+            sent = not isinstance(error, NoResponse) or error.may_have_arrived
+            if sent if may_be_made is None else may_be_made():
+                self.add(kind, *key, "failed", f"{_why(error)}: the change may or may not have been made")
+            else:
+                self.add(kind, *key, NOT_DONE, _why(error))
             raise
         return True
 
-    def not_done(self, kind: str, keys: Sequence[Key]) -> None:
-        """Add the objects that an interruption kept from being changed, and print how many were changed."""
+    def not_done(self, kind: str, keys: Sequence[Key], error: BaseException) -> None:
+        """Add the objects that `error` kept from being changed, and print how many were changed."""
         done = sum(row.result not in (*_CODES, "unchanged") for row in self.rows)
-        names = [*map(str, keys)]
         for namespace, name in keys:
-            row = ChangeRow(kind=kind, namespace=namespace, name=name, result="not done", note="interrupted before it")
-            self.rows.append(row)
+            note = f"{_why(error)} before it"
+            self.rows.append(ChangeRow(kind=kind, namespace=namespace, name=name, result=NOT_DONE, note=note))
+        names = [str(Key(row.namespace, row.name)) for row in self.rows if row.result == NOT_DONE]
         if self._table:
             more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
             left = f"not done: {len(names)}: {', '.join(names[:NAMED])}{more}; to do the rest, repeat the command"
             text = left if names else "all were reached"
             with contextlib.suppress(OSError):
-                sys.stderr.write(sentence(f"interrupted: {done} done, {text}", sys.stderr))
+                sys.stderr.write(sentence(f"{_why(error)}: {done} done, {text}", sys.stderr))
                 sys.stderr.flush()
+
+    def remark(self, text: str) -> None:
+        """Print a sentence below the rows of a table; machine formats have none."""
+        if self._table:
+            write(text)
 
     def __enter__(self) -> ChangeReport:
         return self
@@ -142,6 +159,11 @@ class ChangeReport:
             discard_output()
             self._output_failed = True
         return not self._output_failed
+
+
+def _why(error: BaseException) -> str:
+    """Return why a command ends before all of its changes are made."""
+    return f"no response ({error})" if isinstance(error, NoResponse) else "interrupted"
 
 
 def line(row: ChangeRow) -> str:

@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 
 from queue_manager.cli.api_error_text import api_error_text
-from queue_manager.cli.connection_errors import plain_reason
+from queue_manager.cli.connection_errors import may_have_arrived, plain_reason
 from queue_manager.cli.exit_codes import CommandRefused
 from queue_manager.engine import kubeconfig as kubeconfigs
 from queue_manager.engine.exec_plugin import CredentialsError
@@ -84,7 +84,15 @@ def _readable(path: Path) -> Iterator[None]:
 
 
 class NoResponse(Exception):
-    """The API server did not respond. Not an OSError, so that it differs from a broken pipe on standard output."""
+    """The API server did not respond. Not an OSError, so that it differs from a broken pipe on standard output.
+
+    `server`: the URL that was asked, "" if unknown. `may_have_arrived`: whether it may have executed the request.
+    """
+
+    def __init__(self, why: str, server: str = "", *, may_have_arrived: bool = True) -> None:
+        super().__init__(why)
+        self.server = server
+        self.may_have_arrived = may_have_arrived
 
 
 class _NoResponseTransport(Relay):
@@ -93,18 +101,20 @@ class _NoResponseTransport(Relay):
     `renew`: called before either is raised, so that a caller that tries again has the current credentials.
     """
 
-    def __init__(self, inner: Transport, renew: Callable[[], None]) -> None:
+    def __init__(self, inner: ClusterTransport, renew: Callable[[], None]) -> None:
         super().__init__(inner)
+        self._cluster = inner
         self._renew = renew
 
     async def request(self, request: Request) -> Response:
+        server = self._cluster.access.server
         try:
             return await super().request(request)
         except CredentialsError:  # a subclass of OSError that must not become NoResponse
             raise
         except OSError as error:
             self._renew()
-            raise NoResponse(plain_reason(error)) from error
+            raise NoResponse(plain_reason(error), server, may_have_arrived=may_have_arrived(error)) from error
 
     @asynccontextmanager
     async def stream(self, path: str, *, query: Mapping[str, str] | None = None) -> AsyncIterator[AsyncIterator[bytes]]:
@@ -183,6 +193,6 @@ async def connect(
     except CredentialsError as error:
         raise CommandRefused(str(error)) from error
     except NoResponse as error:
-        raise CommandRefused(unanswered(path, _server(path, chosen), str(error))) from error
+        raise CommandRefused(unanswered(path, error.server or _server(path, chosen), str(error))) from error
     finally:
         await transport.close()

@@ -9,6 +9,13 @@ from collections.abc import Iterator
 
 REFUSED = "connection refused"
 TIMED_OUT = "timed out"
+_CONNECT_FAILED = "Connect call failed"  # of several addresses: asyncio joins their errors
+_BEFORE_SENDING = (ssl.SSLCertVerificationError, socket.gaierror, ConnectionRefusedError)
+
+
+def may_have_arrived(error: BaseException) -> bool:
+    """Whether the server may have executed the request; not if the connection was refused, say."""
+    return not any(isinstance(one, _BEFORE_SENDING) for one in _causes(error)) and _CONNECT_FAILED not in str(error)
 
 
 def plain_reason(error: BaseException) -> str:
@@ -23,7 +30,7 @@ def plain_reason(error: BaseException) -> str:
             return REFUSED
         if isinstance(one, TimeoutError):
             return TIMED_OUT
-    if "Connect call failed" in str(error):  # of several addresses: asyncio joins their errors
+    if _CONNECT_FAILED in str(error):
         return REFUSED
     number = next((one.errno for one in chain if isinstance(one, OSError) and one.errno), None)
     return (

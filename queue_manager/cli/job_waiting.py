@@ -110,7 +110,8 @@ class JobWait:
             now, job, workload = await self._read(key, job)
         state = job_state(job, workload, now)
         found = await self._obstacle(job, workload, state)
-        result = result_of(job, state, self.goal, never=found is not None and found.never)
+        has_run = await self._has_run(job, workload, state, now)
+        result = result_of(job, state, self.goal, never=found is not None and found.never, has_run=has_run)
         if result is not None:
             self._end(key, result, state, await self._reason(job, workload, result, found, now))
         elif self._is_news(key, state, failed := failed_pods(job.status)):
@@ -122,6 +123,12 @@ class JobWait:
         now = SystemClock().now()
         workload = await workload_of(self.client, job)
         return now, await get_or_none(self.client, JOBS, key, Job) or job, workload
+
+    async def _has_run(self, job: Job, workload: Workload | None, state: JobState, now: datetime) -> bool:
+        """Whether a pod of a failed Job has started. Pods are read only if that decides."""
+        if state != JobState.FAILED or self.goal != Goal.STARTED:
+            return True
+        return job_row(job, workload, now, pods=await pods_of(self.client, JobTarget(job, workload))).has_run
 
     async def _why(self, job: Job, workload: Workload | None, now: datetime) -> JobRow:
         """Return the row of a Job that does not run, whose reason is that of `sluice ps`."""

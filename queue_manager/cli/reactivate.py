@@ -1,4 +1,8 @@
-"""`sluice reactivate`: requeues deactivated Workloads by a merge patch that sets spec.active to true."""
+"""`sluice reactivate`: requeues deactivated Workloads by a merge patch that sets spec.active to true.
+
+The patch is repeated while the API server does not respond (`polling`), so that a staggered reactivation survives a
+restart of the server: a repetition leaves an active Workload as it is.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,7 @@ import argparse
 import asyncio
 from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import timedelta
 
 from job_controller.model import Key
 from queue_manager.api import condition_types
@@ -18,6 +23,8 @@ from queue_manager.cli.exit_codes import EXIT_NEVER, EXIT_UNEXPECTED, CommandRef
 from queue_manager.cli.login_name import requester
 from queue_manager.cli.machine_formats import object_names
 from queue_manager.cli.named_targets import JobTarget, QueueTarget, find_all, missing_queue, of_queue, patch, queue_of
+from queue_manager.cli.polling import NOTICE, patiently
+from queue_manager.durations import render
 from queue_manager.engine.clock import SystemClock
 from queue_manager.engine.rest_client import RestClient
 from queue_manager.engine.transport_protocol import ApiError
@@ -30,6 +37,10 @@ from queue_manager.visibility.effects_of_changes import KnownNames, on_reactivat
 def run(args: argparse.Namespace) -> int:
     """Reactivate the named Jobs, all of a queue, or all of one cause; return the exit code."""
     by_why = args.why is not None
+    if by_why and not args.why.strip():
+        raise CommandRefused("--why needs a text; `sluice deactivated --by cause` lists the causes", EXIT_NEVER)
+    if args.queue is not None and not args.queue.strip():
+        raise CommandRefused("-q needs the name of a queue; `sluice queues` lists them", EXIT_NEVER)
     if sum((bool(args.jobs), args.all, by_why)) != 1 or (args.jobs and args.queue):
         raise CommandRefused("name Jobs, or use --all -q QUEUE, or --why TEXT", EXIT_NEVER)
     if args.all and not args.queue:
@@ -156,7 +167,8 @@ class Reactivation:
 async def reactivate(how: Reactivation, targets: list[JobTarget], *, stagger: float) -> None:
     """Set spec.active of each Workload, with pauses of `stagger` seconds between actual changes.
 
-    If it is interrupted, the report names the Jobs that were not reached.
+    If it is interrupted, or the API server stops responding, the report names the Jobs that were not reached. A dry run
+    reports how long the pauses would last.
     """
     changes = [target for target in targets if _is_changed(target, how.report)]
     reached = 0
@@ -166,9 +178,12 @@ async def reactivate(how: Reactivation, targets: list[JobTarget], *, stagger: fl
                 await asyncio.sleep(stagger)
             reached += 1
             await _reactivate_one(how, target)
-    except (asyncio.CancelledError, NoResponse):
-        how.report.not_done("Job", [target.key for target in changes[reached:]])
+    except (asyncio.CancelledError, NoResponse) as error:
+        how.report.not_done("Job", [target.key for target in changes[reached:]], error)
         raise
+    if how.dry_run and stagger and len(changes) > 1:
+        pause = timedelta(seconds=stagger)
+        how.report.remark(f"one every {render(pause)}, {render(pause * (len(changes) - 1))} in all")
 
 
 def _is_changed(target: JobTarget, report: ChangeReport) -> bool:
@@ -185,13 +200,34 @@ async def _reactivate_one(how: Reactivation, target: JobTarget) -> None:
     workload = target.workload
     if workload is None:
         return
-    edit = {"metadata": {"annotations": note(workload, how.user)}, "spec": {"active": True}}
-    change = patch(how.client, WORKLOADS, workload.metadata.key, edit, dry_run=how.dry_run)
-    if await how.report.perform("Job", target.key, change):
+    change = RepeatedPatch(how, workload)
+    if await how.report.perform("Job", target.key, change.make(), lambda: change.may_be_made):
         local, above = how.queues.local(workload), how.queues.cluster_queue(workload)
         names = how.queues.names(workload.metadata.namespace)
         effect = on_reactivation(workload, local, above, how.default_ns, names=names, dry_run=how.dry_run)
         how.report.add("Job", *target.key, "reactivated", effect)
+
+
+@dataclass(slots=True)
+class RepeatedPatch:
+    """Sets spec.active of one Workload. `may_be_made`: whether a request without a response may have done so."""
+
+    how: Reactivation
+    workload: Workload
+    may_be_made: bool = False
+
+    async def make(self) -> None:
+        """Patch the Workload. Raises ApiError; NoResponse if the API server does not respond for a minute."""
+        await patiently(self._attempt, NOTICE)
+
+    async def _attempt(self) -> None:
+        before, self.may_be_made = self.may_be_made, True  # until there is a response
+        edit = {"metadata": {"annotations": note(self.workload, self.how.user)}, "spec": {"active": True}}
+        try:
+            await patch(self.how.client, WORKLOADS, self.workload.metadata.key, edit, dry_run=self.how.dry_run)
+        except NoResponse as error:
+            self.may_be_made = before or error.may_have_arrived
+            raise
 
 
 def why_refused(target: JobTarget) -> str:

@@ -2,7 +2,7 @@
 
     state of the Job          finished    admitted    started
     Succeeded                 reached     reached     reached
-    Failed                    failed      reached if it ever started, else failed
+    Failed                    failed      reached if it ever was, else failed
     Running                   -           reached     reached
     Starting, and Backoff
     between two tries         -           reached     -
@@ -63,17 +63,19 @@ REACHED_IN = {
 _LOST = {JobState.REFUSED: Result.NEVER, JobState.DEACTIVATED: Result.STOPPED, JobState.SUSPENDED: Result.NEVER}
 
 
-def result_of(job: Job, state: JobState, goal: Goal, *, never: bool) -> Result | None:
+def result_of(job: Job, state: JobState, goal: Goal, *, never: bool, has_run: bool = True) -> Result | None:
     """Return how waiting for a Job ends by the table of this module; None while it continues.
 
-    `never`: the obstacle of a Job that does not run does not go away by itself.
+    `never`: the obstacle of a Job that does not run does not go away by itself. `has_run`: whether a pod of a failed
+    Job has started (`pod_starts`).
     """
     retried = state == JobState.BACKOFF and not job.spec.suspend and is_between_tries(job.status)
     if state in REACHED_IN[goal] or (retried and goal == Goal.ADMITTED):
         return Result.REACHED
     if state == JobState.FAILED:
-        started = goal != Goal.FINISHED and job.status.start_time is not None
-        return Result.REACHED if started else Result.FAILED
+        was_admitted = job.status.start_time is not None
+        reached = {Goal.FINISHED: False, Goal.ADMITTED: was_admitted, Goal.STARTED: was_admitted and has_run}[goal]
+        return Result.REACHED if reached else Result.FAILED
     if state in AWAITS_NODE and never:
         return Result.NEVER
     return _LOST.get(state)

@@ -157,6 +157,7 @@ def add_single_jobs(commands: Commands) -> None:
         "reactivate",
         help="requeue deactivated Jobs, with a new budget of retries",
         epilog="""After an interruption, repeat the command: it reactivates the rest, and leaves active Jobs alone.
+A cluster that does not respond between two changes is tried again for a minute.
 kubectl patch workload NAME --type merge -p '{"spec":{"active":true}}' does the same.""",
     )
     back.add_argument("jobs", nargs="*", metavar="JOB", help="names, or NAMESPACE/NAME")
@@ -170,7 +171,13 @@ kubectl patch workload NAME --type merge -p '{"spec":{"active":true}}' does the 
     back.add_argument(
         "-q", "--queue", metavar="QUEUE", help="LocalQueue, or cq/NAME for a ClusterQueue; with --all or --why"
     )
-    back.add_argument("--stagger", type=span, default=0.0, metavar="TIME", help="pause between two Jobs, e.g. 10s")
+    back.add_argument(
+        "--stagger",
+        type=span,
+        default=0.0,
+        metavar="TIME",
+        help="pause between two Jobs, e.g. 10s; with --dry-run, print how long all pauses would last",
+    )
     add_change_options(back)
 
     stop = commands.add_parser(

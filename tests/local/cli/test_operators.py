@@ -190,6 +190,9 @@ async def test_a_staggered_reactivation_pauses_and_an_interruption_says_how_far_
     me.says("deactivate", *names)
     for name in names:
         await me.until_state(name, "Deactivated")
+    would = me.says("reactivate", "--all", "-q", "user-queue", "--stagger", "3s", "--dry-run")
+    assert would.splitlines()[4:] == ["one every 3s, 9s in all"]
+    assert len(me.json("reactivate", "--all", "-q", "user-queue", "--stagger", "3s", "--dry-run")) == 4
     active: dict[str, float] = {}
     async with me.up.client() as client:
 

@@ -350,6 +350,12 @@ async def test_wait_ends_with_the_outcome_of_the_jobs(user: Begin) -> None:
         [("good", "reached"), ("bad", "failed")],
     )
     assert me.says("wait", "good").split()[-2:] == ["Succeeded", "reached"]
+    me.submit("missing", command="[/no/such/program]", spec="backoffLimit: 0")
+    started = me.run("wait", "good", "bad", "missing", "--for", "started", "-o", "json")
+    assert (started.returncode, [(row["name"], row["result"]) for row in json.loads(started.stdout)]) == (
+        1,
+        [("good", "reached"), ("bad", "reached"), ("missing", "failed")],
+    )
     me.submit("behind", cpu="2")
     await me.until_state("behind", "Pending")
     behind = me.run("wait", "behind", "--timeout", "3s", "-o", "json")

@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from queue_manager.api.api_resources import JOBS
-from tests.local.cluster.conftest import SLUICE, Up
+from queue_manager.api.api_resources import JOBS, WORKLOADS
+from queue_manager.api.types import Workload
+from tests.local.cluster.conftest import SLUICE, Up, sluice
 from tests.local.cluster.work import job, running
 from tests.waiting import until
 
@@ -52,6 +53,32 @@ async def test_a_follower_goes_on_with_a_cluster_that_was_started_again(
         go.touch()
         assert (logs.wait(60), run.wait(60)) == (0, 0), (tmp_path / "logs.err").read_text()
     assert logged.read_text() == ran.read_text() == "one\ntwo\n"
+
+
+async def test_a_staggered_reactivation_goes_on_with_a_cluster_that_was_started_again(
+    start: Callable[..., Up], tmp_path: Path
+) -> None:
+    """The cluster is killed between two changes, and down while the second one is due."""
+    up, names = start(*FLAGS), ["one", "two"]
+    async with up.client() as client:
+        for name in names:
+            await client.create(JOBS, "default", job(name, "sleep 600"))
+            await running(client, name)
+        assert sluice("deactivate", *names, "--kubeconfig", str(up.kubeconfig)).returncode == 0
+    command = ("reactivate", "--all", "-q", "user-queue", "--stagger", "2s")
+    with follower(tmp_path, "back", *command) as (back, done):
+        await until(lambda: "reactivated" in done.read_text(), "one is reactivated")
+        before = up.kubeconfig.read_text()
+        up.kill()
+        said = tmp_path / "back.err"
+        await until(lambda: "no response from the cluster; trying again" in said.read_text(), "no server is there")
+        up = start(*FLAGS)
+        assert up.kubeconfig.read_text() != before
+        assert back.wait(60) == 0, said.read_text()
+    assert [line.split()[1] for line in done.read_text().splitlines()] == ["reactivated:"] * 2
+    assert "interrupted" not in said.read_text()
+    async with up.client() as client:
+        assert all(workload.spec.active for workload in await client.list(WORKLOADS, "default", type=Workload))
 
 
 async def test_a_stopped_and_started_cluster_repeats_no_line_to_a_follower(

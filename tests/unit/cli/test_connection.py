@@ -150,6 +150,35 @@ async def test_an_unreachable_cluster_is_a_message_without_traceback(home: Path)
     assert refused.value.code == EXIT_ERROR
 
 
+async def test_the_address_of_an_error_is_the_one_that_was_asked(home: Path) -> None:
+    """Not that of a cluster which was started again meanwhile, and whose address is in the file now."""
+    path = put(home / "config")
+
+    async def list_jobs() -> None:
+        async with connect(str(path), None) as client:
+            put(path, KUBECONFIG.replace("127.0.0.1:1", "127.0.0.1:2"))
+            await client.list(JOBS)
+
+    with pytest.raises(CommandRefused, match=r"does not answer at http://127\.0\.0\.1:1 \(connection refused\)"):
+        await list_jobs()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--why", ""], "--why needs a text; `sluice deactivated --by cause` lists the causes"),
+        (["--why", " \n"], "--why needs a text; `sluice deactivated --by cause` lists the causes"),
+        (["--why", "x", "-q", ""], "-q needs the name of a queue; `sluice queues` lists them"),
+    ],
+)
+def test_an_empty_text_does_not_select_all_deactivated_jobs(
+    arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As of a shell variable that is not set."""
+    assert main(["reactivate", *arguments]) == EXIT_NEVER
+    assert capsys.readouterr() == ("", f"sluice reactivate: {said}\n")
+
+
 async def test_the_default_data_directory_is_not_named_in_the_command(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

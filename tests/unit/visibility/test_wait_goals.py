@@ -32,6 +32,12 @@ def test_a_failed_job_that_ran_has_reached_its_start_but_not_its_end() -> None:
     assert [result_of(ran, JobState.FAILED, goal, never=False) for goal in ALL] == ["failed", "reached", "reached"]
 
 
+def test_a_failed_job_without_a_started_pod_was_admitted_only() -> None:
+    its = job(status={"startTime": wire(5)})
+    results = [result_of(its, JobState.FAILED, goal, never=False, has_run=False) for goal in ALL]
+    assert results == ["failed", "reached", "failed"]
+
+
 def test_a_job_between_two_tries_was_admitted() -> None:
     retried = job(suspend=False, status={"failed": 1})
     assert [result_of(retried, JobState.BACKOFF, goal, never=False) for goal in ALL] == [None, "reached", None]

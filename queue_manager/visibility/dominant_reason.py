@@ -277,7 +277,7 @@ def _reserved(case: Case, workload: Workload) -> Finding:
         backs_off = _backs_off(case, workload)
         then = "it is pending again once its backoff has ended" if backs_off else "it is pending again"
         sentence = f"It was {was}, and its pods are being stopped; then {then}."
-        changes = (f"its last pod has stopped{', and the backoff ends' if backs_off else ''}",)
+        changes: tuple[str, ...] = (f"its last pod has stopped{', and the backoff ends' if backs_off else ''}",)
         return Finding(reason_codes.EVICTED, sentence, changes, command, message)
     admitted = workload.condition(condition_types.ADMITTED)
     if admitted is None or not admitted.is_true:

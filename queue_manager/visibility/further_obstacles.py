@@ -64,7 +64,8 @@ def _of_groups(case: Case, found: Finding, objects: ClusterObjects, queue: Clust
             fits = f"its node selector, affinity and tolerations fit a flavor of ClusterQueue {queue.metadata.name}"
             yield Further(f"no flavor of ClusterQueue {queue.metadata.name} takes it: {each.text}", fits)
         if not each.refused and found.reason != reasons.EXCEEDS_MAX_QUOTA:
-            yield Further(f"it {each.text}", "it requests less or an admin raises that quota")
+            less = f"it requests less or an admin raises the quota of ClusterQueue {queue.metadata.name}"
+            yield Further(f"it {each.text}", less)
 
 
 def _of_resources(case: Case, found: Finding, queue: ClusterQueue, job: Job) -> Iterator[Further]:

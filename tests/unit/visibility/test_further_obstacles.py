@@ -15,7 +15,7 @@ from tests.unit.visibility.test_explain_record import explained
 TO_OTHERS = "ClusterQueue cq admits no Jobs of namespace default (namespaceSelector)"
 NO_CPU = "it asks 1 cpu, queue limit 0"
 NO_MEMORY = "ClusterQueue cq has no quota for memory"
-LESS = "it requests less or an admin raises that quota"
+LESS = "it requests less or an admin raises the quota of ClusterQueue cq"
 LET = "an admin lets ClusterQueue cq admit Jobs of namespace default"
 ADD = "it does not request memory or an admin adds a quota for memory"
 TAINTED = flavor(nodeTaints=[{"key": "spot", "value": "true", "effect": "NoSchedule"}])

@@ -2,7 +2,7 @@
 
 Reads are frequent while something changes, and LONGEST_PAUSE_SECONDS or more apart otherwise. The pause grows with the
 number of Jobs, so that waiting for many of them puts no load on the API server. A server that does not respond is tried
-again for PATIENCE_SECONDS.
+again for PATIENCE_SECONDS. The loop is not tenacity's, whose import takes a tenth of the start of these commands.
 """
 
 from __future__ import annotations

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Self
 import orjson
 from kubernetes.client import ApiException, BatchV1Api, V1DeleteOptions, V1Job, V1Preconditions
 from kubernetes.watch import Watch
+from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_fixed
 from urllib3.exceptions import HTTPError
 
 from job_controller import conditions
@@ -272,14 +273,13 @@ class Client:
             self._await_event(watch, seen, left)
 
     def _see_patiently(self, key: Key, uid: str, deadline: float) -> Seen:
-        give_up = min(deadline, time.monotonic() + LOST_SECONDS)
-        while True:
-            try:
-                return self._see(key, uid)
-            except (ApiException, HTTPError, OSError) as error:
-                if not _is_passing(error) or time.monotonic() >= give_up:
-                    raise
-            time.sleep(REFRESH_SECONDS)  # the server may answer again
+        repeated = Retrying(
+            retry=retry_if_exception(_is_passing),
+            wait=wait_fixed(REFRESH_SECONDS),
+            stop=stop_after_delay(min(deadline - time.monotonic(), LOST_SECONDS)),
+            reraise=True,
+        )
+        return repeated(self._see, key, uid)
 
     def _await_event(self, watch: Watch, seen: Seen, seconds: float) -> None:
         """Return at the next change of the Job, at the latest after `seconds`, rounded up, or after the refresh."""
@@ -420,6 +420,8 @@ def _obstacle_now(checks: ObstacleChecks, seen: Seen) -> Obstacle | None:
         return None
 
 
-def _is_passing(error: Exception) -> bool:
+def _is_passing(error: BaseException) -> bool:
     """Whether to repeat a request after this error; after 410 the watch begins anew."""
-    return not isinstance(error, ApiException) or error.status in (*PASSING_STATUSES, HTTPStatus.GONE)
+    if isinstance(error, ApiException):
+        return error.status in (*PASSING_STATUSES, HTTPStatus.GONE)
+    return isinstance(error, (HTTPError, OSError))
